@@ -1,0 +1,50 @@
+# Every verb does its own set-up: a virtual environment in .venv with locked packages, made once and again when the lock changes.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+LOCK   := requirements/dev.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check interop fuzz bench lock clean
+
+help:            ## this list
+	@grep -E '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
+
+$(READY): $(LOCK) pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "skyrocket needs Python 3.11 or later; say make PYTHON=python3.x")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(LOCK)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+setup: $(READY)  ## only the set-up that every other verb does by itself
+
+run: $(READY)    ## the main job: for now, shows what is there
+	@$(BIN)/skyrocket
+
+test: $(READY)   ## every test, those that run Apache RocketMQ included where there is a Java
+	$(BIN)/python -m pytest -n 2
+
+check: $(READY)  ## ruff, mypy, the rules of the house
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/house
+
+interop: $(READY)  ## only the tests that run Apache RocketMQ's own code
+	$(BIN)/python -m pytest -m interop
+
+fuzz: $(READY)   ## one million mutated frames (make test runs 50,000)
+	SKYROCKET_FUZZ_FRAMES=1000000 $(BIN)/python -m pytest -n 2 tests/fuzz
+
+bench: $(READY)  ## the figures in docs/
+	$(BIN)/python -m bench
+
+lock: $(READY)   ## resolve the versions of requirements/dev.txt anew
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 \
+	  --custom-compile-command "make lock" --group dev --output-file $(LOCK) pyproject.toml
+
+clean:           ## remove the virtual environment and caches
+	rm -rf $(VENV) .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,318 @@
+"""Commands: what a frame carries. A request, its response, or a oneway request, with named fields and a body.
+
+The binary header ("ROCKETMQ"); integers are big-endian, text is UTF-8:
+
+     0      2      3         5        9      13     17             17+R       21+R
+     +------+------+---------+--------+------+------+--------------+----------+----------------------------+
+     | code | lang | version | opaque | flag | R    | remark, R B  | E        | fields, E bytes            |
+     +------+------+---------+--------+------+------+--------------+----------+----------------------------+
+      i16    i8     i16       i32      i32    i32                   i32        each: i16 length, name,
+                                                                                     i32 length, value
+
+The JSON header has the same content under the names in `_JsonHeader`; `extFields` holds the named fields, all as strings.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from skyrocket.protocol import versions
+from skyrocket.protocol.errors import FrameError
+from skyrocket.protocol.frame import Frame, FrameSplitter, MalformedFrameError, Serialization, join_frame
+from skyrocket.protocol.header import Header, header_from_fields, header_from_json
+from skyrocket.protocol.language import Language
+
+RESPONSE_FLAG: Final = 1
+ONEWAY_FLAG: Final = 2
+
+_FIXED = struct.Struct(">hbhiii")  # code, language, version, opaque, flag, length of the remark
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+
+H = TypeVar("H", bound=Header)
+
+
+_NO_FIELDS = msgspec.Raw()
+
+
+class _JsonHeader(msgspec.Struct, gc=False):
+    """Field order is fastjson's (alphabetical), so that our headers read like Apache's."""
+
+    code: int
+    ext_fields: msgspec.Raw = msgspec.field(name="extFields", default=_NO_FIELDS)
+    flag: int = 0
+    language: str = "OTHER"
+    opaque: int = 0
+    remark: str | None = None
+    serialize_type: str | None = msgspec.field(name="serializeTypeCurrentRPC", default=None)
+    version: int = 0
+
+
+_json_header = msgspec.json.Decoder(_JsonHeader, strict=False)
+_json_fields = msgspec.json.Decoder(dict[str, str] | None)
+_json_loose_fields = msgspec.json.Decoder(dict[str, str | int | float | bool | None] | None)
+_json = msgspec.json.Encoder()
+
+
+class Command:
+    """One command. `fields` are its header's named fields as strings; `header(T)` gives them typed and checked."""
+
+    __slots__ = ("_fields", "_raw_fields", "body", "code", "flag", "language", "opaque", "remark", "serialization", "version")
+
+    def __init__(
+        self,
+        code: int,
+        *,
+        opaque: int = 0,
+        flag: int = 0,
+        fields: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        remark: str | None = None,
+        language: Language = Language.PYTHON,
+        version: int = versions.CURRENT,
+        serialization: Serialization = Serialization.JSON,
+    ) -> None:
+        self.code = code
+        self.opaque = opaque
+        self.flag = flag
+        self.body = body
+        self.remark = remark
+        self.language = language
+        self.version = version
+        self.serialization = serialization
+        self._fields = fields
+        self._raw_fields: msgspec.Raw | None = None  # JSON not looked at yet: many handlers read it typed, or never
+
+    @property
+    def is_response(self) -> bool:
+        return bool(self.flag & RESPONSE_FLAG)
+
+    @property
+    def is_oneway(self) -> bool:
+        return bool(self.flag & ONEWAY_FLAG)
+
+    @property
+    def fields(self) -> Mapping[str, str]:
+        if self._fields is None:
+            if self._raw_fields is None:
+                return {}
+            self._fields = _text_fields(self._raw_fields)
+        return self._fields
+
+    def header(self, header_type: type[H]) -> H:
+        """The fields as `header_type`. HeaderError, naming the field, where one is missing or of a wrong type."""
+        if self._raw_fields is not None:
+            header = header_from_json(header_type, self._raw_fields)
+            if header is not None:
+                return header
+        return header_from_fields(header_type, self.fields)
+
+    def response(self, code: int, header: Header | None = None, *, body: bytes = b"", remark: str | None = None) -> Command:
+        """The response to this request: same opaque, same serialization."""
+        return Command(
+            code,
+            opaque=self.opaque,
+            flag=RESPONSE_FLAG,
+            fields=header.to_fields() if header is not None else None,
+            body=body,
+            remark=remark,
+            serialization=self.serialization,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Command):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in _COMPARED)
+
+    __hash__ = None  # type: ignore[assignment]  # fields may change while a command is built
+
+    def __repr__(self) -> str:
+        kind = "response" if self.is_response else "oneway" if self.is_oneway else "request"
+        return (
+            f"Command({kind} code={self.code} opaque={self.opaque} remark={self.remark!r} "
+            f"fields={self.fields} body={len(self.body)} bytes)"
+        )
+
+
+_COMPARED = ("code", "opaque", "flag", "language", "version", "remark", "fields", "body", "serialization")
+
+
+class CommandDecoder:
+    """Feed it what a socket gives; it returns the commands that are complete.
+
+    A malformed one raises FrameError, after which the stream is broken; the error's `commands` came before it.
+    """
+
+    def __init__(self, splitter: FrameSplitter | None = None) -> None:
+        self._splitter = splitter or FrameSplitter()
+        self._broken: str | None = None
+
+    @property
+    def pending_bytes(self) -> int:
+        return self._splitter.pending_bytes
+
+    def feed(self, data: bytes | bytearray | memoryview) -> list[Command]:
+        if self._broken is not None:
+            raise MalformedCommandError(self._broken, [])
+        commands: list[Command] = []
+        try:
+            frames, error = self._splitter.feed(data), None
+        except MalformedFrameError as malformed:
+            frames, error = malformed.frames, malformed
+        try:
+            for frame in frames:
+                commands.append(decode_command(frame))
+            if error is not None:
+                raise error
+        except FrameError as malformed:
+            self._broken = str(malformed)
+            raise MalformedCommandError(self._broken, commands) from malformed
+        return commands
+
+
+class MalformedCommandError(FrameError):
+    """The stream is broken here; `commands` came before the break and are sound."""
+
+    def __init__(self, sentence: str, commands: list[Command]) -> None:
+        super().__init__(sentence)
+        self.commands = commands
+
+
+def decode_command(frame: Frame) -> Command:
+    if frame.serialization == Serialization.JSON:
+        return _decode_json(frame)
+    return _decode_binary(frame)
+
+
+def encode_command(command: Command) -> bytes:
+    """The command as one frame, in its own serialization."""
+    header = _encode_json(command) if command.serialization is Serialization.JSON else _encode_binary(command)
+    return join_frame(command.serialization, header, command.body)
+
+
+def _decode_json(frame: Frame) -> Command:
+    try:
+        header = _json_header.decode(frame.header)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise FrameError(f"A JSON header cannot be read: {error}.") from error
+    command = Command(
+        _in_int32("code", header.code),
+        opaque=_in_int32("opaque", header.opaque),
+        flag=_in_int32("flag", header.flag),
+        body=frame.body,
+        remark=header.remark,
+        language=Language.named(header.language),
+        version=_in_int32("version", header.version),
+        serialization=Serialization.JSON,
+    )
+    if header.ext_fields is not _NO_FIELDS:
+        command._raw_fields = header.ext_fields
+    return command
+
+
+def _in_int32(name: str, value: int) -> int:
+    if not -0x8000_0000 <= value <= 0x7FFF_FFFF:
+        raise FrameError(f"A header's {name} is {value}; it must fit in 32 bits.")
+    return value
+
+
+def _text_fields(raw: msgspec.Raw) -> Mapping[str, str]:
+    """Java writes every value as a string. Other clients write numbers and booleans; Java reads those as their text."""
+    try:
+        return _json_fields.decode(raw) or {}
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        loose = _json_loose_fields.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise FrameError(f"A JSON header's extFields cannot be read: {error}.") from error
+    return {name: _as_text(value) for name, value in (loose or {}).items() if value is not None}
+
+
+def _as_text(value: str | float | bool) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _encode_json(command: Command) -> bytes:
+    header: dict[str, Any] = {"code": command.code}
+    if command._raw_fields is not None or command._fields is not None:
+        header["extFields"] = command.fields
+    header["flag"] = command.flag
+    header["language"] = command.language.name
+    header["opaque"] = command.opaque
+    if command.remark is not None:
+        header["remark"] = command.remark
+    header["serializeTypeCurrentRPC"] = "JSON"
+    header["version"] = command.version
+    try:
+        return _json.encode(header)
+    except UnicodeEncodeError as error:
+        raise FrameError(f"A header has text that is not Unicode: {error}.") from error
+
+
+def _decode_binary(frame: Frame) -> Command:
+    header = frame.header
+    if len(header) < _FIXED.size + _INT32.size:
+        raise FrameError(f"A binary header of {len(header)} bytes is shorter than its {_FIXED.size + _INT32.size} fixed ones.")
+    code, language, version, opaque, flag, remark_bytes = _FIXED.unpack_from(header)
+    fields_at = _FIXED.size + remark_bytes
+    if remark_bytes < 0 or fields_at + _INT32.size > len(header):
+        raise FrameError(f"A binary header's remark of {remark_bytes} bytes does not fit in its {len(header)} bytes.")
+    (fields_bytes,) = _INT32.unpack_from(header, fields_at)
+    if fields_at + _INT32.size + fields_bytes != len(header):
+        raise FrameError(f"A binary header's fields of {fields_bytes} bytes do not end where the header does.")
+    try:
+        remark = header[_FIXED.size : fields_at].decode() if remark_bytes else None
+        fields = _decode_binary_fields(header, fields_at + _INT32.size)
+    except UnicodeDecodeError as error:
+        raise FrameError(f"A binary header has text that is not UTF-8: {error}.") from error
+    return Command(
+        code,
+        opaque=opaque,
+        flag=flag,
+        fields=fields or None,
+        body=frame.body,
+        remark=remark,
+        language=Language(language),
+        version=version,
+        serialization=Serialization.ROCKETMQ,
+    )
+
+
+def _decode_binary_fields(header: bytes, at: int) -> dict[str, str]:
+    fields: dict[str, str] = {}
+    end = len(header)
+    while at < end:
+        name_at = at + _INT16.size
+        name_end = name_at + (_INT16.unpack_from(header, at)[0] if name_at <= end else end)
+        value_at = name_end + _INT32.size
+        if not name_at <= name_end or value_at > end:
+            raise FrameError(f"A binary header's field name at byte {at} does not fit in the header.")
+        at = value_at + _INT32.unpack_from(header, name_end)[0]
+        if not value_at <= at <= end:
+            raise FrameError(f"A binary header's field value at byte {value_at} does not fit in the header.")
+        fields[header[name_at:name_end].decode()] = header[value_at:at].decode()
+    return fields
+
+
+def _encode_binary(command: Command) -> bytes:
+    """Codes above 32,767 (the POP family) do not fit: Apache's peers send those in JSON, and so must a caller."""
+    try:
+        remark = command.remark.encode() if command.remark else b""
+        parts = [b"", remark, b""]
+        for name, value in command.fields.items():
+            name_bytes, value_bytes = name.encode(), value.encode()
+            parts += (_INT16.pack(len(name_bytes)), name_bytes, _INT32.pack(len(value_bytes)), value_bytes)
+        parts[0] = _FIXED.pack(command.code, command.language, command.version, command.opaque, command.flag, len(remark))
+        parts[2] = _INT32.pack(sum(map(len, parts[3:])))
+    except struct.error as error:
+        raise FrameError(f"Command {command.code} does not fit in a binary header: {error}.") from error
+    except UnicodeEncodeError as error:
+        raise FrameError(f"A header has text that is not Unicode: {error}.") from error
+    return b"".join(parts)

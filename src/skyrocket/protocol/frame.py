@@ -1,0 +1,126 @@
+"""Frames: how commands are laid out in a byte stream.
+
+     0               4               8            8+H                 4+L
+     +---------------+---+-----------+-------------+-------------------+
+     | L: bytes that | S | H: header | header, as  | body, L-4-H bytes |
+     | follow        |   | bytes     | S says      |                   |
+     +---------------+---+-----------+-------------+-------------------+
+      int32            u8  u24         JSON or binary
+
+A splitter is fed bytes in pieces of any size and returns the frames that are complete. It knows nothing of what is in
+them; `command` does.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import NamedTuple
+
+from skyrocket.protocol.errors import FrameError
+from skyrocket.protocol.limits import FRAME_BYTES_MAX, HEADER_BYTES_MAX
+
+PREFIX = struct.Struct(">iI")  # L, then S in the top byte of a word with H below it
+_LENGTH_BYTES = 4
+
+
+class Serialization(IntEnum):
+    """How a header is written. Apache's servers answer in JSON whatever the request used; its clients read either."""
+
+    JSON = 0
+    ROCKETMQ = 1
+
+
+class Frame(NamedTuple):
+    serialization: int
+    header: bytes
+    body: bytes
+
+
+class FrameSplitter:
+    """Cuts a stream into frames. After a FrameError the stream has no next frame: every later feed raises it again.
+
+    The error's `frames` are those that stood before the malformed one in the same piece.
+    """
+
+    def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX, header_bytes_max: int = HEADER_BYTES_MAX) -> None:
+        self._frame_bytes_max = frame_bytes_max
+        self._header_bytes_max = header_bytes_max
+        self._pending = bytearray()  # the start of one unfinished frame
+        self._wanted = PREFIX.size  # below this many pending bytes there is nothing to look at
+        self._broken: MalformedFrameError | None = None
+
+    @property
+    def pending_bytes(self) -> int:
+        return len(self._pending)
+
+    def feed(self, data: bytes | bytearray | memoryview) -> list[Frame]:
+        if self._broken is not None:
+            raise MalformedFrameError(str(self._broken), [])
+        if self._pending:
+            self._pending += data
+            if len(self._pending) < self._wanted:
+                return []
+            data = bytes(self._pending)
+            self._pending.clear()
+        elif not isinstance(data, bytes):
+            data = bytes(data)
+        frames: list[Frame] = []
+        try:
+            consumed = self._split(data, frames)
+        except MalformedFrameError as error:
+            self._broken = error
+            self._pending.clear()
+            raise
+        if consumed < len(data):
+            self._pending += data[consumed:]
+        return frames
+
+    def _split(self, data: bytes, frames: list[Frame]) -> int:
+        """Append the complete frames of `data`; the position after the last one."""
+        start, end = 0, len(data)
+        while end - start >= PREFIX.size:
+            length, mark = PREFIX.unpack_from(data, start)
+            header_bytes = mark & 0xFFFFFF
+            self._check(length, header_bytes, mark >> 24, frames)
+            stop = start + _LENGTH_BYTES + length
+            if stop > end:
+                self._wanted = stop - start
+                return start
+            body_at = start + PREFIX.size + header_bytes
+            frames.append(Frame(mark >> 24, data[start + PREFIX.size : body_at], data[body_at:stop]))
+            start = stop
+        self._wanted = PREFIX.size
+        return start
+
+    def _check(self, length: int, header_bytes: int, serialization: int, frames: list[Frame]) -> None:
+        if length < _LENGTH_BYTES:
+            raise MalformedFrameError(f"A frame says it has {length} bytes; it needs 4 for its header's length.", frames)
+        if length + _LENGTH_BYTES > self._frame_bytes_max:
+            raise MalformedFrameError(
+                f"A frame of {length + _LENGTH_BYTES} bytes is larger than the {self._frame_bytes_max} allowed.", frames
+            )
+        if serialization > Serialization.ROCKETMQ:
+            raise MalformedFrameError(f"A header's serialization is {serialization}; it is 0 (JSON) or 1 (binary).", frames)
+        if header_bytes > length - _LENGTH_BYTES:
+            raise MalformedFrameError(f"A header of {header_bytes} bytes does not fit in a frame of {length} bytes.", frames)
+        if header_bytes > self._header_bytes_max:
+            raise MalformedFrameError(
+                f"A header of {header_bytes} bytes is larger than the {self._header_bytes_max} allowed.", frames
+            )
+
+
+class MalformedFrameError(FrameError):
+    """The stream is broken here; `frames` came before the break and are sound."""
+
+    def __init__(self, sentence: str, frames: list[Frame]) -> None:
+        super().__init__(sentence)
+        self.frames = frames
+
+
+def join_frame(serialization: int, header: bytes, body: bytes | bytearray | memoryview = b"") -> bytes:
+    """The bytes of one frame."""
+    length = _LENGTH_BYTES + len(header) + len(body)
+    if length + _LENGTH_BYTES > FRAME_BYTES_MAX:
+        raise FrameError(f"A frame of {length + _LENGTH_BYTES} bytes is larger than the {FRAME_BYTES_MAX} allowed.")
+    return b"".join((PREFIX.pack(length, serialization << 24 | len(header)), header, body))

@@ -1,0 +1,73 @@
+"""A message's properties: name 0x01 value 0x02, over and over. Their names that mean something to the system are here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from skyrocket.protocol.errors import RecordError
+from skyrocket.protocol.limits import PROPERTIES_BYTES_MAX
+
+NAME_END: Final = "\x01"
+VALUE_END: Final = "\x02"
+KEY_SEPARATOR: Final = " "
+
+KEYS: Final = "KEYS"
+TAGS: Final = "TAGS"
+WAIT: Final = "WAIT"
+UNIQUE_KEY: Final = "UNIQ_KEY"
+DELAY_LEVEL: Final = "DELAY"
+RETRY_TOPIC: Final = "RETRY_TOPIC"
+REAL_TOPIC: Final = "REAL_TOPIC"
+REAL_QUEUE_ID: Final = "REAL_QID"
+TRANSACTION_PREPARED: Final = "TRAN_MSG"
+PRODUCER_GROUP: Final = "PGROUP"
+MIN_OFFSET: Final = "MIN_OFFSET"
+MAX_OFFSET: Final = "MAX_OFFSET"
+ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
+RECONSUME_TIME: Final = "RECONSUME_TIME"
+MAX_RECONSUME_TIMES: Final = "MAX_RECONSUME_TIMES"
+MESSAGE_REGION: Final = "MSG_REGION"
+TRACE_ON: Final = "TRACE_ON"
+CLUSTER: Final = "CLUSTER"
+SHARDING_KEY: Final = "__SHARDINGKEY"
+TRANSACTION_ID: Final = "__transactionId__"
+TRANSACTION_CHECK_TIMES: Final = "TRANSACTION_CHECK_TIMES"
+CHECK_IMMUNITY_TIME: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
+TIMER_DELAY_SEC: Final = "TIMER_DELAY_SEC"
+TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
+INSTANCE_ID: Final = "INSTANCE_ID"
+CORRELATION_ID: Final = "CORRELATION_ID"
+REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
+TIME_TO_LIVE: Final = "TTL"
+
+
+def encode_properties(properties: Mapping[str, str]) -> bytes:
+    """Refuses what would not come back: an empty name, or a separator inside a name or value."""
+    for name, value in properties.items():
+        if not name or NAME_END in name or VALUE_END in name or NAME_END in value or VALUE_END in value:
+            raise RecordError(f"Property {name!r} is empty, or has 0x01 or 0x02 in it, which separate properties.")
+    text = "".join([f"{name}{NAME_END}{value}{VALUE_END}" for name, value in properties.items()])
+    try:
+        encoded = text.encode()
+    except UnicodeEncodeError as error:
+        raise RecordError(f"A property has text that is not Unicode: {error}.") from error
+    if len(encoded) > PROPERTIES_BYTES_MAX:
+        raise RecordError(f"Properties of {len(encoded)} bytes are more than the {PROPERTIES_BYTES_MAX} allowed.")
+    return encoded
+
+
+def decode_properties(encoded: bytes | str) -> dict[str, str]:
+    """As Java reads them: a piece without a separator between name and value is passed over, the last of two equal names wins."""
+    if not isinstance(encoded, str):
+        try:
+            encoded = str(encoded, "utf-8")
+        except UnicodeDecodeError as error:
+            raise RecordError(f"Properties are not UTF-8: {error}.") from error
+    properties: dict[str, str] = {}
+    for piece in encoded.split(VALUE_END):
+        name, separator, value = piece.partition(NAME_END)
+        if separator:
+            properties[name] = value
+    return properties

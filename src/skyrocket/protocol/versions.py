@@ -1,0 +1,21 @@
+"""RocketMQ's versions as they travel: the ordinal of an enumeration that Apache extends with every release."""
+
+from __future__ import annotations
+
+from typing import Final
+
+V3_5_8: Final = 137
+V4_0_0: Final = 213
+V4_9_3: Final = 399
+V4_9_4: Final = 401
+V4_9_8: Final = 409
+V5_0_0: Final = 413
+V5_3_0: Final = 473
+V5_4_0: Final = 493
+V5_5_0: Final = 513
+
+CURRENT: Final = V5_5_0
+"""What our commands say they are: the version whose behaviour this project follows."""
+
+STRICT_JSON_SINCE: Final = V4_9_4
+"""Clients from this version on read routes in strict JSON; older ones expect fastjson's dialect."""

@@ -1,0 +1,66 @@
+"""Apache RocketMQ's own code, from Maven's packages: its jars, and small Java programs compiled against them."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import subprocess
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.support.tools import need
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[2]
+LAB = ROOT / "tests" / "lab" / "apache"
+CACHE = ROOT / ".cache" / "apache-5.5.0"
+JAVA_OPENS = [
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+]
+
+
+@contextmanager
+def only_one(name: str) -> Iterator[None]:
+    """Tests run in several processes: one prepares, the others wait for it."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def library() -> Path:
+    """The folder of jars, resolved once (about a minute)."""
+    need("java", "javac", "mvn")
+    lib = CACHE / "lib"
+    with only_one("fetch"):
+        environment = {**os.environ, "LAB_DIR": str(CACHE), "LAB_LIB": str(lib)}
+        subprocess.run([str(LAB), "fetch"], check=True, env=environment)
+    return lib
+
+
+def compiled(source: Path) -> Path:
+    """The class folder of a one-file Java program, compiled when its source changed."""
+    lib = library()
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
+    classes = CACHE / "classes" / f"{source.stem}-{digest}"
+    with only_one("compile"):
+        if not (classes / ".complete").exists():
+            classes.mkdir(parents=True, exist_ok=True)
+            subprocess.run(["javac", "-nowarn", "-cp", f"{lib}/*", "-d", str(classes), str(source)], check=True)
+            (classes / ".complete").touch()
+    return classes
+
+
+def run_java(source: Path, *arguments: str, stdin: bytes = b"", timeout_s: float = 120) -> bytes:
+    """Compile and run `source` (its class has the file's name) against Apache's jars; its standard output."""
+    classes = compiled(source)
+    command = ["java", "-Xmx512m", *JAVA_OPENS, "-cp", f"{classes}:{library()}/*", source.stem, *arguments]
+    done = subprocess.run(command, input=stdin, capture_output=True, timeout=timeout_s, check=False)
+    assert done.returncode == 0, f"{source.name} failed:\n{done.stderr.decode()[-4000:]}"
+    return done.stdout
