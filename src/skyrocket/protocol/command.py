@@ -9,13 +9,12 @@ The binary header ("ROCKETMQ"); integers are big-endian, text is UTF-8:
       i16    i8     i16       i32      i32    i32                   i32        each: i16 length, name,
                                                                                      i32 length, value
 
-The JSON header has the same content under the names in `_JsonHeader`; `extFields` holds the named fields, all as strings.
+The JSON header has the same content under the names that `_encode_json` writes; `extFields` has the named fields, as strings.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -23,7 +22,7 @@ import msgspec
 from skyrocket.protocol import versions
 from skyrocket.protocol.errors import FrameError
 from skyrocket.protocol.frame import Frame, FrameSplitter, MalformedFrameError, Serialization, join_frame
-from skyrocket.protocol.header import Header, header_from_fields, header_from_json
+from skyrocket.protocol.header import Header, Int32, header_from_fields
 from skyrocket.protocol.language import Language
 
 RESPONSE_FLAG: Final = 1
@@ -36,32 +35,33 @@ _INT32 = struct.Struct(">i")
 H = TypeVar("H", bound=Header)
 
 
-_NO_FIELDS = msgspec.Raw()
-
-
 class _JsonHeader(msgspec.Struct, gc=False):
-    """Field order is fastjson's (alphabetical), so that our headers read like Apache's."""
-
-    code: int
-    ext_fields: msgspec.Raw = msgspec.field(name="extFields", default=_NO_FIELDS)
-    flag: int = 0
+    code: Int32
+    fields: dict[str, str] | None = msgspec.field(name="extFields", default=None)
+    flag: Int32 = 0
     language: str = "OTHER"
-    opaque: int = 0
+    opaque: Int32 = 0
     remark: str | None = None
-    serialize_type: str | None = msgspec.field(name="serializeTypeCurrentRPC", default=None)
-    version: int = 0
+    version: Int32 = 0
+
+
+class _LooseJsonHeader(_JsonHeader, gc=False):
+    """Java writes every field as a string. Other clients write numbers and booleans; Java reads those as their text."""
+
+    fields: dict[str, str | int | float | bool | None] | None = msgspec.field(  # type: ignore[assignment]
+        name="extFields", default=None
+    )
 
 
 _json_header = msgspec.json.Decoder(_JsonHeader, strict=False)
-_json_fields = msgspec.json.Decoder(dict[str, str] | None)
-_json_loose_fields = msgspec.json.Decoder(dict[str, str | int | float | bool | None] | None)
+_loose_json_header = msgspec.json.Decoder(_LooseJsonHeader, strict=False)
 _json = msgspec.json.Encoder()
 
 
 class Command:
     """One command. `fields` are its header's named fields as strings; `header(T)` gives them typed and checked."""
 
-    __slots__ = ("_fields", "_raw_fields", "body", "code", "flag", "language", "opaque", "remark", "serialization", "version")
+    __slots__ = ("body", "code", "fields", "flag", "language", "opaque", "remark", "serialization", "version")
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Command:
         *,
         opaque: int = 0,
         flag: int = 0,
-        fields: Mapping[str, str] | None = None,
+        fields: dict[str, str] | None = None,
         body: bytes = b"",
         remark: str | None = None,
         language: Language = Language.PYTHON,
@@ -84,8 +84,7 @@ class Command:
         self.language = language
         self.version = version
         self.serialization = serialization
-        self._fields = fields
-        self._raw_fields: msgspec.Raw | None = None  # JSON not looked at yet: many handlers read it typed, or never
+        self.fields = {} if fields is None else fields
 
     @property
     def is_response(self) -> bool:
@@ -95,20 +94,8 @@ class Command:
     def is_oneway(self) -> bool:
         return bool(self.flag & ONEWAY_FLAG)
 
-    @property
-    def fields(self) -> Mapping[str, str]:
-        if self._fields is None:
-            if self._raw_fields is None:
-                return {}
-            self._fields = _text_fields(self._raw_fields)
-        return self._fields
-
     def header(self, header_type: type[H]) -> H:
         """The fields as `header_type`. HeaderError, naming the field, where one is missing or of a wrong type."""
-        if self._raw_fields is not None:
-            header = header_from_json(header_type, self._raw_fields)
-            if header is not None:
-                return header
         return header_from_fields(header_type, self.fields)
 
     def response(self, code: int, header: Header | None = None, *, body: bytes = b"", remark: str | None = None) -> Command:
@@ -197,40 +184,28 @@ def encode_command(command: Command) -> bytes:
 def _decode_json(frame: Frame) -> Command:
     try:
         header = _json_header.decode(frame.header)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise FrameError(f"A JSON header cannot be read: {error}.") from error
-    command = Command(
-        _in_int32("code", header.code),
-        opaque=_in_int32("opaque", header.opaque),
-        flag=_in_int32("flag", header.flag),
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        header = _decode_loose_json(frame.header)
+    return Command(
+        header.code,
+        opaque=header.opaque,
+        flag=header.flag,
+        fields=header.fields,
         body=frame.body,
         remark=header.remark,
         language=Language.named(header.language),
-        version=_in_int32("version", header.version),
-        serialization=Serialization.JSON,
+        version=header.version,
     )
-    if header.ext_fields is not _NO_FIELDS:
-        command._raw_fields = header.ext_fields
-    return command
 
 
-def _in_int32(name: str, value: int) -> int:
-    if not -0x8000_0000 <= value <= 0x7FFF_FFFF:
-        raise FrameError(f"A header's {name} is {value}; it must fit in 32 bits.")
-    return value
-
-
-def _text_fields(raw: msgspec.Raw) -> Mapping[str, str]:
-    """Java writes every value as a string. Other clients write numbers and booleans; Java reads those as their text."""
+def _decode_loose_json(data: bytes) -> _JsonHeader:
     try:
-        return _json_fields.decode(raw) or {}
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass
-    try:
-        loose = _json_loose_fields.decode(raw)
+        header = _loose_json_header.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise FrameError(f"A JSON header's extFields cannot be read: {error}.") from error
-    return {name: _as_text(value) for name, value in (loose or {}).items() if value is not None}
+        raise FrameError(f"A JSON header cannot be read: {error}.") from error
+    if header.fields is not None:
+        header.fields = {name: _as_text(value) for name, value in header.fields.items() if value is not None}
+    return header
 
 
 def _as_text(value: str | float | bool) -> str:
@@ -240,8 +215,9 @@ def _as_text(value: str | float | bool) -> str:
 
 
 def _encode_json(command: Command) -> bytes:
+    """Names are in fastjson's order (alphabetical), so that our headers read like Apache's."""
     header: dict[str, Any] = {"code": command.code}
-    if command._raw_fields is not None or command._fields is not None:
+    if command.fields:
         header["extFields"] = command.fields
     header["flag"] = command.flag
     header["language"] = command.language.name
@@ -276,7 +252,7 @@ def _decode_binary(frame: Frame) -> Command:
         code,
         opaque=opaque,
         flag=flag,
-        fields=fields or None,
+        fields=fields,
         body=frame.body,
         remark=remark,
         language=Language(language),

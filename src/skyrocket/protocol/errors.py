@@ -35,3 +35,7 @@ class CompressionError(ProtocolError):
 
 class IdError(ProtocolError):
     """Text that should be a message id is not."""
+
+
+class SubscriptionError(ProtocolError):
+    """A subscription's expression names no tag and not all of them either."""

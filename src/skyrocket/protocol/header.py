@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -61,29 +61,18 @@ def wire_names(header_type: type[Header]) -> tuple[tuple[str, str], ...]:
     return tuple((field.name, field.encode_name) for field in msgspec.structs.fields(header_type))
 
 
-@cache
-def _json_decoder(header_type: type[Header]) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(header_type, strict=False)
-
-
-def header_from_json(header_type: type[H], raw: msgspec.Raw) -> H | None:
-    """The quick way, straight from a JSON header's extFields. None when it fails: the caller then takes the slow way."""
-    try:
-        header: H = _json_decoder(header_type).decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    return header
-
-
 def header_from_fields(header_type: type[H], fields: Mapping[str, str]) -> H:
     try:
         return msgspec.convert(fields, header_type, strict=False)
     except msgspec.ValidationError as error:
         raise _named(header_type, str(error), fields) from error
+    except UnicodeEncodeError as error:
+        raise HeaderError(header_type.__name__, _not_unicode(fields), f"has text that is not Unicode: {error}.") from error
 
 
 _MISSING = re.compile(r"missing required field `(\w+)`")
 _WRONG = re.compile(r"^(.*) - at `\$\.(\w+)`$")
+_SHOWN_CHARACTERS_MAX = 64
 
 
 def _named(header_type: type[Header], sentence: str, fields: Mapping[str, str]) -> HeaderError:
@@ -93,6 +82,19 @@ def _named(header_type: type[Header], sentence: str, fields: Mapping[str, str]) 
     wrong = _WRONG.match(sentence)
     assert wrong is not None, sentence
     problem, name = wrong.groups()
-    expected = problem.removeprefix("Expected ").split(", got")[0].replace("`", "")
-    shown = fields.get(name, "")
-    return HeaderError(header_type.__name__, name, f"must be {expected}, not {shown[:64]!r}.")
+    shown = fields[name][:_SHOWN_CHARACTERS_MAX]
+    return HeaderError(header_type.__name__, name, f"must be {_expected(problem)}, not {shown!r}.")
+
+
+def _expected(problem: str) -> str:
+    """Its "Expected `int | null`, got `str`" is "int" here: whoever sends a field does not care that it may be left out."""
+    if "out of range" in problem:
+        return "int of at most 64 bits"  # so large that it was not compared with the field's own bounds
+    if problem.startswith("Invalid enum value"):
+        return "a value known here"
+    return problem.removeprefix("Expected ").split(", got")[0].replace("`", "").replace(" | null", "")
+
+
+def _not_unicode(fields: Mapping[str, str]) -> str:
+    """The field with half a surrogate pair in it. That cannot come from a wire, only from a caller's own text."""
+    return next(name for name, value in fields.items() if any("\ud800" <= character <= "\udfff" for character in name + value))

@@ -22,8 +22,23 @@ BODY_BYTES_MAX: Final = 4 * 1024 * 1024
 UNPACKED_BODY_BYTES_MAX: Final = 64 * 1024 * 1024
 """A message's body after decompression: what a reader is ready to hold for one message."""
 
+ZSTD_WINDOW_BYTES_MAX: Final = 128 * 1024 * 1024
+"""How far back a zstd body may refer: what Java's reader allows. It is set aside, and only touched as the body grows."""
+
+BATCH_BYTES_MAX: Final = BODY_BYTES_MAX
+"""The messages of one batch together: Apache's broker holds the whole to `maxMessageSize`."""
+
 RECORD_BYTES_MAX: Final = BODY_BYTES_MAX + 64 * 1024
 """A whole record: body, properties, topic and the fixed fields."""
 
 JSON_DEPTH_MAX: Final = 64
 """Nesting of a JSON body. Real ones have five levels."""
+
+JSON_REFERENCED_NODES_MAX: Final = 100_000
+"""Values that the references (`$ref`) of one JSON body may stand for, together."""
+
+REGISTRATION_BYTES_MAX: Final = 64 * 1024 * 1024
+"""A broker's registration when unpacked: at 200 bytes a topic, 300,000 topics."""
+
+CONFIG_TEXT_BYTES_MAX: Final = 1024 * 1024
+"""The settings of a server as text. Real ones have 15 KiB."""

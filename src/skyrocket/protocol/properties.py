@@ -44,10 +44,12 @@ TIME_TO_LIVE: Final = "TTL"
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """Refuses what would not come back: an empty name, or a separator inside a name or value."""
+    """Refuses what would not come back: an empty name or value, or a separator inside one."""
     for name, value in properties.items():
-        if not name or NAME_END in name or VALUE_END in name or NAME_END in value or VALUE_END in value:
-            raise RecordError(f"Property {name!r} is empty, or has 0x01 or 0x02 in it, which separate properties.")
+        if not name or not value:
+            raise RecordError(f"Property {name!r} has an empty name or value; readers drop such a property.")
+        if NAME_END in name or VALUE_END in name or NAME_END in value or VALUE_END in value:
+            raise RecordError(f"Property {name!r} has 0x01 or 0x02 in it, which separate properties.")
     text = "".join([f"{name}{NAME_END}{value}{VALUE_END}" for name, value in properties.items()])
     try:
         encoded = text.encode()
@@ -59,15 +61,13 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
 
 
 def decode_properties(encoded: bytes | str) -> dict[str, str]:
-    """As Java reads them: a piece without a separator between name and value is passed over, the last of two equal names wins."""
+    """As Java reads them: a piece without name, separator or value is passed over, the last of two equal names wins, and
+    bytes that are no UTF-8 become U+FFFD: one such message must not stop a reader."""
     if not isinstance(encoded, str):
-        try:
-            encoded = str(encoded, "utf-8")
-        except UnicodeDecodeError as error:
-            raise RecordError(f"Properties are not UTF-8: {error}.") from error
+        encoded = str(encoded, "utf-8", "replace")
     properties: dict[str, str] = {}
     for piece in encoded.split(VALUE_END):
-        name, separator, value = piece.partition(NAME_END)
-        if separator:
+        name, _, value = piece.partition(NAME_END)
+        if name and value:
             properties[name] = value
     return properties

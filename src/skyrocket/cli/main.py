@@ -1,0 +1,45 @@
+"""The command `skyrocket`. Each group of commands is a module of its own; this one gathers them."""
+
+from __future__ import annotations
+
+import typer
+
+from skyrocket import __version__
+from skyrocket.cli import protocol
+
+app = typer.Typer(
+    name="skyrocket",
+    help="Apache RocketMQ in Python. Every part swaps with Apache's.",
+    no_args_is_help=False,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,
+)
+app.add_typer(protocol.app, name="protocol")
+
+
+@app.callback(invoke_without_command=True)
+def start(context: typer.Context, version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
+    """Without a command: what is there."""
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(what_is_there())
+
+
+def what_is_there() -> str:
+    return "\n".join(
+        (
+            f"skyrocket {__version__}: Apache RocketMQ in Python.",
+            "",
+            "What works today",
+            f"  protocol     {protocol.summary()}",
+            "",
+            "Not there yet: store, nameserver, broker, client, Spark, console.",
+            "",
+            "Try",
+            "  skyrocket protocol codes            the requests that are known, with their headers and bodies",
+            "  skyrocket protocol decode HEX       a captured frame, explained",
+            "  skyrocket --help",
+        )
+    )

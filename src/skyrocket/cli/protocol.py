@@ -1,0 +1,100 @@
+"""`skyrocket protocol …`: what the wire format knows, and captured frames explained."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import msgspec
+import typer
+
+from skyrocket.protocol.command import Command, CommandDecoder
+from skyrocket.protocol.errors import ProtocolError
+from skyrocket.protocol.payload import read_body
+from skyrocket.protocol.requests import REQUESTS, BodyKind, Raw
+from skyrocket.protocol.responses import response_name
+
+app = typer.Typer(help="RocketMQ's wire format: the table of requests, and captured frames explained.", no_args_is_help=True)
+
+
+def summary() -> str:
+    headers = {row.header for row in REQUESTS.values()} | {row.response_header for row in REQUESTS.values()}
+    return f"frames, {len(REQUESTS)} requests with {len(headers - {None})} typed headers, records, batches, JSON bodies"
+
+
+@app.command()
+def codes(as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False) -> None:
+    """Every request that is known: its code, name, headers and bodies."""
+    for code, row in sorted(REQUESTS.items()):
+        shown = {
+            "code": code,
+            "name": row.name,
+            "header": row.header.__name__ if row.header else None,
+            "responseHeader": row.response_header.__name__ if row.response_header else None,
+            "body": _kind_name(row.body),
+            "responseBody": _kind_name(row.response_body),
+        }
+        if as_json:
+            typer.echo(json.dumps(shown))
+        else:
+            typer.echo(f"{code:>6}  {row.name:<42} {shown['header'] or '-'} + {shown['body']} → {shown['responseBody']}")
+
+
+@app.command()
+def decode(
+    frame: Annotated[str, typer.Argument(help="The frame in hexadecimal, its length field included; - reads standard input.")],
+    asked: Annotated[int | None, typer.Option(help="For a response: the code of the request that it answers.")] = None,
+) -> None:
+    """Explain captured frames: what they ask or answer, typed."""
+    text = sys.stdin.read() if frame == "-" else frame
+    try:
+        data = bytes.fromhex("".join(text.split()))
+    except ValueError:
+        typer.echo("This is not hexadecimal.", err=True)
+        raise typer.Exit(2) from None
+    decoder = CommandDecoder()
+    try:
+        commands = decoder.feed(data)
+        for command in commands:
+            typer.echo("\n".join(_explained(command, asked)))
+    except ProtocolError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+    if decoder.pending_bytes:
+        typer.echo(f"{decoder.pending_bytes} bytes are left over: the last frame is not whole.", err=True)
+        raise typer.Exit(1)
+
+
+def _explained(command: Command, asked: int | None) -> list[str]:
+    request = REQUESTS.get(asked if command.is_response and asked is not None else command.code)
+    if command.is_response:
+        title = f"response {command.code} {response_name(command.code)}"
+        request = REQUESTS.get(asked) if asked is not None else None
+    else:
+        title = f"{'oneway' if command.is_oneway else 'request'} {command.code} {request.name if request else '(unknown)'}"
+    sender = f"{command.language.name}, version {command.version}"
+    lines = [f"{title}, opaque {command.opaque}, {sender}, {command.serialization.name} header"]
+    if command.remark:
+        lines.append(f"  remark: {command.remark}")
+    lines += [f"  {name}: {value!r}" for name, value in command.fields.items()]
+    if command.body:
+        body = read_body(command, request) if request else command.body
+        lines.append(f"  body, {len(command.body)} bytes: {_shown(body)}")
+    return lines
+
+
+def _shown(body: object) -> str:
+    if isinstance(body, bytes):
+        return repr(body[:200])
+    if isinstance(body, list):
+        return "".join(f"\n    {item}" for item in body)
+    if isinstance(body, msgspec.Struct):
+        return repr(body)
+    return str(body)
+
+
+def _kind_name(kind: BodyKind) -> str:
+    if isinstance(kind, Raw):
+        return "-" if kind is Raw.NONE else kind.value
+    return getattr(kind, "__name__", str(kind))

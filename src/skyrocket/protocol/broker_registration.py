@@ -1,0 +1,138 @@
+"""A broker's registration as it travels: JSON, or packed when the request's header says `compressed`.
+
+Packed is one zlib stream of pieces; a count and a length are 32-bit, big-endian:
+
+    +---+--------------------+---+---------------------+---+----------------------+---+---------------------------+
+    | n | data version, n B  | T | T x (n, topic, n B) | n | filter servers, n B  | M | M x (n, mapping, n B)     |
+    +---+--------------------+---+---------------------+---+----------------------+---+---------------------------+
+          JSON                     text, see below           JSON list of strings       JSON; since 5.0, absent before
+
+A topic is `name readQueues writeQueues perm filterType {attributes}`; before 5.0 it ends with the filter type. Its `order` and
+`topicSysFlag`, the mapping's own version and the mapping details do not travel in this form.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+from typing import Final
+
+from skyrocket.protocol import limits
+from skyrocket.protocol.bodies import DataVersion, RegisterBrokerBody, TopicConfig, TopicFilterType, TopicQueueMappingInfo
+from skyrocket.protocol.errors import BodyError
+from skyrocket.protocol.fastjson import decode, encode
+
+_COUNT = struct.Struct(">i")
+_LEVEL: Final = 9  # Java's choice; a registration is sent rarely and to every nameserver
+
+
+def encode_registration(body: RegisterBrokerBody, *, compressed: bool) -> bytes:
+    if not compressed:
+        return encode(body)
+    wrapper = body.topic_config_serialize_wrapper
+    pieces = [_piece(encode(wrapper.data_version)), _COUNT.pack(len(wrapper.topic_config_table))]
+    pieces += [_piece(_topic_text(config).encode()) for config in wrapper.topic_config_table.values()]
+    pieces.append(_piece(encode(body.filter_server_list)))
+    pieces.append(_COUNT.pack(len(wrapper.topic_queue_mapping_info_map)))
+    pieces += [_piece(encode(mapping)) for mapping in wrapper.topic_queue_mapping_info_map.values()]
+    return zlib.compress(b"".join(pieces), _LEVEL)
+
+
+def decode_registration(data: bytes, *, compressed: bool) -> RegisterBrokerBody:
+    if not compressed:
+        return decode(data, RegisterBrokerBody)
+    pieces = _Pieces(_unpacked(data))
+    body = RegisterBrokerBody()
+    wrapper = body.topic_config_serialize_wrapper
+    wrapper.data_version = decode(pieces.next(), DataVersion)
+    for _ in range(pieces.count()):
+        config = _topic(pieces.next())
+        wrapper.topic_config_table[config.topic_name] = config
+    filter_servers = pieces.next()
+    body.filter_server_list = [] if filter_servers == b"null" else decode(filter_servers, list[str])
+    if pieces.remain():
+        for _ in range(pieces.count()):
+            mapping = decode(pieces.next(), TopicQueueMappingInfo)
+            wrapper.topic_queue_mapping_info_map[mapping.topic or ""] = mapping
+    return body
+
+
+def _piece(data: bytes) -> bytes:
+    return _COUNT.pack(len(data)) + data
+
+
+def _unpacked(data: bytes) -> bytes:
+    stream = zlib.decompressobj()
+    try:
+        unpacked = stream.decompress(data, limits.REGISTRATION_BYTES_MAX)
+    except zlib.error as error:
+        raise BodyError(f"The registration is not a zlib stream: {error}.") from error
+    if stream.unconsumed_tail:
+        raise BodyError(f"The registration unpacks to more than {limits.REGISTRATION_BYTES_MAX} bytes.")
+    if not stream.eof:
+        raise BodyError("The registration's zlib stream ends too early.")
+    return unpacked
+
+
+class _Pieces:
+    """The unpacked stream, read from the front."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._position = 0
+
+    def remain(self) -> bool:
+        return self._position < len(self._data)
+
+    def count(self) -> int:
+        """How many pieces follow, or how long one is: never more than there is room for."""
+        left = len(self._data) - self._position - _COUNT.size
+        if left < 0:
+            raise BodyError(f"The registration ends inside a number, at byte {self._position}.")
+        (count,) = _COUNT.unpack_from(self._data, self._position)
+        if not 0 <= count <= left:
+            raise BodyError(f"The registration says {count} at byte {self._position}, with {left} bytes to come.")
+        self._position += _COUNT.size
+        return int(count)
+
+    def next(self) -> bytes:
+        size_bytes = self.count()
+        piece = self._data[self._position : self._position + size_bytes]
+        self._position += size_bytes
+        return piece
+
+
+# One topic ----------------------------------------------------------------------------------------------------------
+
+_TOPIC: Final = re.compile(r"([^ ]+) ([+-]?[0-9]{1,10}) ([+-]?[0-9]{1,10}) ([+-]?[0-9]{1,10}) ([A-Z_]+)(?: (.*))?", re.DOTALL)
+
+
+def _topic_text(config: TopicConfig) -> str:
+    if not config.topic_name or " " in config.topic_name:
+        raise BodyError(f"A topic named {config.topic_name!r} has no packed form.")
+    attributes = encode(config.attributes).decode()
+    numbers = f"{config.read_queue_nums} {config.write_queue_nums} {config.perm}"
+    return f"{config.topic_name} {numbers} {config.topic_filter_type} {attributes}"
+
+
+def _topic(piece: bytes) -> TopicConfig:
+    try:
+        text = piece.decode()
+    except UnicodeDecodeError as error:
+        raise BodyError("The registration has a topic that is not UTF-8.") from error
+    parts = _TOPIC.fullmatch(text)
+    if parts is None:
+        raise BodyError(f"The registration has a topic that reads {text[:64]!r}.")
+    name, read_queues, write_queues, perm, filter_type, attributes = parts.groups()
+    numbers = [int(read_queues), int(write_queues), int(perm)]
+    if filter_type not in TopicFilterType.__members__ or not all(-(2**31) <= number < 2**31 for number in numbers):
+        raise BodyError(f"The registration has a topic that reads {text[:64]!r}.")
+    return TopicConfig(
+        topic_name=name,
+        read_queue_nums=numbers[0],
+        write_queue_nums=numbers[1],
+        perm=numbers[2],
+        topic_filter_type=TopicFilterType[filter_type],
+        attributes=decode(attributes.encode(), dict[str, str]) if attributes else {},
+    )

@@ -1,0 +1,49 @@
+"""A command's body as the value that the code table says it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from skyrocket.protocol.batch import decode_batch
+from skyrocket.protocol.broker_registration import decode_registration
+from skyrocket.protocol.command import Command
+from skyrocket.protocol.config_text import decode_config
+from skyrocket.protocol.errors import BodyError
+from skyrocket.protocol.fastjson import decode
+from skyrocket.protocol.headers import RegisterBrokerRequestHeader
+from skyrocket.protocol.record import decode_record, iterate_records
+from skyrocket.protocol.requests import Raw, Request, RequestCode
+from skyrocket.protocol.responses import ResponseCode
+
+
+def _text(body: bytes) -> str:
+    try:
+        return body.decode()
+    except UnicodeDecodeError as error:
+        raise BodyError(f"A body that should be text is not UTF-8: {error}.") from error
+
+
+_RAW_READERS: Final[dict[Raw, Callable[[bytes], object]]] = {
+    Raw.NONE: bytes,
+    Raw.MESSAGE: bytes,
+    Raw.BINARY: bytes,
+    Raw.BATCH: decode_batch,
+    Raw.RECORD: decode_record,
+    Raw.RECORDS: lambda body: list(iterate_records(body)),
+    Raw.PROPERTIES_TEXT: decode_config,
+    Raw.JSON_TEXT: _text,
+    Raw.TEXT: _text,
+}
+
+
+def read_body(command: Command, request: Request) -> object:
+    """The body of a request, or of the response to one. None where there is none; a response that failed has none that counts."""
+    if not command.body or (command.is_response and command.code != ResponseCode.SUCCESS):
+        return None
+    if request.code is RequestCode.REGISTER_BROKER and not command.is_response:
+        return decode_registration(command.body, compressed=bool(command.header(RegisterBrokerRequestHeader).compressed))
+    kind = request.response_body if command.is_response else request.body
+    if isinstance(kind, Raw):
+        return _RAW_READERS[kind](command.body)
+    return decode(command.body, kind)

@@ -1,0 +1,142 @@
+"""A CRC over each whole record, beside the log: one file a segment, of the same name, in `checksums/`.
+
+     0        4        8
+     +--------+--------+
+     | end    | CRC-32 |      end: where the record ends in its segment (so never 0); entries in order, zeros behind the last
+     +--------+--------+
+      uint32   uint32
+
+Apache's record has a CRC over the body alone, so a flipped bit in a tag, a key or a timestamp would go unseen. These files are
+ours; Apache's broker neither reads nor minds them. A record without an entry (Apache wrote it, or a crash came before the entry)
+is checked by its body's CRC alone.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from skyrocket.protocol.crc import crc32
+from skyrocket.store.errors import store_error
+from skyrocket.store.files import File, Files, OpenFiles
+from skyrocket.store.segments import segment_name
+
+ENTRY = struct.Struct(">II")
+_SMALLEST_RECORD = 92  # so many bytes of log need at most one entry
+
+
+class Checksums:
+    def __init__(self, files: Files, opened: OpenFiles, directory: str, log_segment_bytes: int) -> None:
+        self._files = files
+        self._opened = opened
+        self._directory = directory
+        self._segment_bytes = log_segment_bytes
+        self._file_bytes = (log_segment_bytes // _SMALLEST_RECORD + 1) * ENTRY.size
+        self._counts: dict[int, int] = {}  # entries in each segment's file
+        self._dirty: set[int] = set()  # segments written since the last sync
+        self._hint = (0, 0)  # (segment, entry) found last: readers go forward
+
+    def load(self, trusted_end: int) -> None:
+        """Look at what is there. Entries at or behind `trusted_end` may belong to records that are no more: they go."""
+        for name in self._files.names(self._directory):
+            path = f"{self._directory}/{name}"
+            start = int(name) if name.isdigit() and len(name) == 20 else -1
+            if start < 0 or start >= trusted_end or self._files.size(path) != self._file_bytes:
+                self._files.remove(path)
+                continue
+            self._counts[start] = self._bound(start, self._file_bytes // ENTRY.size, None)
+            if trusted_end < start + self._segment_bytes:
+                self._truncate(start, trusted_end - start)
+
+    def append(self, offset: int, data: bytes | bytearray | memoryview, sizes: list[int]) -> None:
+        """Entries for records of these sizes that lie one behind the other in `data`, which starts at `offset`."""
+        start = offset - offset % self._segment_bytes
+        view = memoryview(data)
+        end = offset - start
+        at = 0
+        packed = []
+        for size in sizes:
+            end += size
+            packed.append(ENTRY.pack(end, crc32(view[at : at + size])))
+            at += size
+        count = self._counts.get(start, 0)
+        try:
+            self._file(start).write(count * ENTRY.size, b"".join(packed))
+        except OSError as error:
+            raise store_error("writing checksums", error) from error
+        self._counts[start] = count + len(packed)
+        self._dirty.add(start)
+
+    def complete(self, offset: int, record: memoryview) -> None:
+        """Add the entry of a record that recovery walked over, unless entries go further already."""
+        start = offset - offset % self._segment_bytes
+        count = self._counts.get(start, 0)
+        end = offset - start + len(record)
+        if not count or ENTRY.unpack_from(self._file(start).view(), (count - 1) * ENTRY.size)[0] < end:
+            self.append(offset, record, [len(record)])
+
+    def fits(self, offset: int, data: memoryview) -> bool | None:
+        """Whether the record at `offset` is what was written; None when there is no checksum for it."""
+        known = self._find(offset, len(data))
+        return None if known is None else known == crc32(data)
+
+    def _find(self, offset: int, size: int) -> int | None:
+        start = offset - offset % self._segment_bytes
+        count = self._counts.get(start)
+        if not count:
+            return None
+        end = offset - start + size
+        view = self._file(start).view()
+        index = self._bound(start, count, end, self._hint[1] if self._hint[0] == start else 0)
+        if index >= count:
+            return None
+        found, crc = ENTRY.unpack_from(view, index * ENTRY.size)
+        if found != end:
+            return None
+        self._hint = (start, index)
+        return int(crc)
+
+    def _bound(self, start: int, high: int, end: int | None, hint: int = 0) -> int:
+        """The first entry whose end is not before `end`; with None, the first that was not written. Quick behind `hint`."""
+        view = self._file(start).view()
+        low = 0
+        if end is not None and hint < high and ENTRY.unpack_from(view, hint * ENTRY.size)[0] < end:
+            low, step = hint + 1, 1
+            while low + step < high and ENTRY.unpack_from(view, (low + step) * ENTRY.size)[0] < end:
+                low, step = low + step + 1, step * 2
+            high = min(high, low + step + 1)
+        while low < high:
+            middle = (low + high) // 2
+            (found,) = struct.unpack_from(">I", view, middle * ENTRY.size)
+            before = found != 0 if end is None else found < end
+            low, high = (middle + 1, high) if before else (low, middle)
+        return low
+
+    def _truncate(self, start: int, end: int) -> None:
+        """Keep the entries of records that end at or before `end`."""
+        kept = self._bound(start, self._counts[start], end + 1)
+        view = self._file(start).view()
+        stale = bytes(view[kept * ENTRY.size :]).rstrip(b"\0")
+        if stale:
+            self._file(start).write(kept * ENTRY.size, bytes(len(stale)))
+            self._dirty.add(start)
+        self._counts[start] = kept
+
+    def _file(self, start: int) -> File:
+        path = f"{self._directory}/{segment_name(start)}"
+        if start not in self._counts and not self._files.exists(path):
+            return self._opened.create(path, self._file_bytes, 0)
+        return self._opened.get(path)
+
+    def take_dirty(self) -> list[str]:
+        """The files written since this was last called: the caller syncs them."""
+        paths = [f"{self._directory}/{segment_name(start)}" for start in sorted(self._dirty)]
+        self._dirty.clear()
+        return paths
+
+    def expire(self, log_start: int) -> None:
+        for start in [start for start in self._counts if start < log_start]:
+            del self._counts[start]
+            self._dirty.discard(start)
+            path = f"{self._directory}/{segment_name(start)}"
+            self._opened.forget(path)
+            self._files.remove(path)

@@ -1,0 +1,195 @@
+"""The files in `config/`: topics, groups, offsets, as Apache's broker reads and writes them.
+
+    topics.json          what the file says now
+    topics.json.bak      what it said before
+
+Each is one JSON object in fastjson's dialect, most laid out with tabs. A save puts the present content into the `.bak` and then
+the new content into the file, each all or nothing, so that at every instant at least one of the two is whole. A file that cannot
+be read is not deleted (Apache deletes it): the `.bak` counts, and whoever loads is told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from msgspec import field
+
+from skyrocket.protocol.bodies import (
+    Body,
+    ConsumerOffsetManager,
+    DelayOffsetSerializeWrapper,
+    SubscriptionGroupWrapper,
+    TimerMetricsSerializeWrapper,
+    TopicConfigSerializeWrapper,
+    TransactionMetricsSerializeWrapper,
+)
+from skyrocket.protocol.bodies.body import Int32, Int64
+from skyrocket.protocol.errors import BodyError
+from skyrocket.protocol.fastjson import decode, encode, encode_pretty
+from skyrocket.store.errors import ConfigFileError, store_error
+from skyrocket.store.files import Files
+
+CONFIG_FILE_BYTES_MAX: Final = 256 * 1024 * 1024
+"""A file of settings: at 300 bytes a topic, 900,000 topics."""
+
+B = TypeVar("B", bound=Body)
+
+
+# What only these files have ------------------------------------------------------------------------------------------
+
+
+class BloomFilterData(Body):
+    bit_pos: tuple[Int32, ...] = ()
+    bit_num: Int32 = 0
+
+
+class ConsumerFilterData(Body):
+    """One group's expression (SQL-92) over the properties of a topic's messages. Times in milliseconds."""
+
+    consumer_group: str = ""
+    topic: str = ""
+    expression: str | None = None
+    expression_type: str | None = None
+    born_time: Int64 = 0
+    dead_time: Int64 = 0
+    dead: bool = False
+    bloom_filter_data: BloomFilterData | None = None
+    client_version: Int64 = 0
+
+
+class FilterDataMapByTopic(Body):
+    topic: str = ""
+    group_filter_data: dict[str, ConsumerFilterData] = field(default_factory=dict)
+
+
+class ConsumerFilters(Body):
+    filter_data_by_topic: dict[str, FilterDataMapByTopic] = field(default_factory=dict)
+
+
+class OrderInfo(Body):
+    """Messages of a queue that a group popped in order and has not acknowledged yet. Apache shortens the names to letters."""
+
+    pop_time: Int64 = 0
+    invisible_ms: Int64 | None = field(default=None, name="i")
+    offsets: tuple[Int64, ...] = field(default=(), name="o")
+    """The first is a queue offset, each other one is its distance from the first."""
+    next_visible_times: dict[Int64, Int64] | None = field(default=None, name="ot")
+    consumed_counts: dict[Int64, Int32] | None = field(default=None, name="oc")
+    last_consume_timestamp: Int64 = field(default=0, name="l")
+    acknowledged_bits: Int64 = field(default=0, name="cm")
+    attempt_id: str | None = field(default=None, name="a")
+
+
+class ConsumerOrders(Body):
+    """`topic@group` -> queue -> what is under way there."""
+
+    table: dict[str, dict[Int32, OrderInfo]] = field(default_factory=dict)
+    order_info_count: Int32 = 0
+    ordered_consumption_level: str = "QUEUE"
+
+
+# The table of files --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile(Generic[B]):
+    """One row: a file's name, what is in it, and whether it is laid out for people."""
+
+    name: str
+    content: type[B]
+    pretty: bool = True
+
+    def encode(self, body: B) -> bytes:
+        try:
+            return encode_pretty(body) if self.pretty else encode(body)
+        except BodyError as error:
+            raise ConfigFileError(f"What should go into {self.name} cannot be written: {error}") from error
+
+    def decode(self, data: bytes) -> B:
+        try:
+            return decode(data, self.content)
+        except BodyError as error:
+            raise ConfigFileError(f"{self.name} cannot be read: {error}") from error
+
+
+TOPICS: Final = ConfigFile("topics.json", TopicConfigSerializeWrapper)
+SUBSCRIPTION_GROUPS: Final = ConfigFile("subscriptionGroup.json", SubscriptionGroupWrapper)
+CONSUMER_OFFSETS: Final = ConfigFile("consumerOffset.json", ConsumerOffsetManager)
+DELAY_OFFSETS: Final = ConfigFile("delayOffset.json", DelayOffsetSerializeWrapper)
+CONSUMER_FILTERS: Final = ConfigFile("consumerFilter.json", ConsumerFilters)
+CONSUMER_ORDERS: Final = ConfigFile("consumerOrderInfo.json", ConsumerOrders)
+TIMER_METRICS: Final = ConfigFile("timermetrics", TimerMetricsSerializeWrapper, pretty=False)
+TRANSACTION_METRICS: Final = ConfigFile("transactionMetrics", TransactionMetricsSerializeWrapper, pretty=False)
+
+
+# Loading and saving --------------------------------------------------------------------------------------------------
+
+
+class Loaded(NamedTuple, Generic[B]):
+    body: B | None  # None: there is no such file yet
+    problem: str | None = None  # a sentence, when the file itself could not be read and its `.bak` was
+
+
+class ConfigFiles:
+    def __init__(self, files: Files, directory: str) -> None:
+        self._files = files
+        self._directory = directory
+        self._current: dict[str, bytes] = {}  # what each file holds, where that is known to be sound
+
+    def load(self, file: ConfigFile[B]) -> Loaded[B]:
+        """ConfigFileError when neither the file nor its `.bak` can be read."""
+        path = f"{self._directory}/{file.name}"
+        try:
+            body, unreadable = self._try(file, path)
+            if body is not None:
+                return Loaded(body)
+            before, unreadable_before = self._try(file, f"{path}.bak")
+        except OSError as error:
+            raise store_error(f"reading {path}", error) from error
+        reason = unreadable or "it is not there"
+        if before is not None:
+            return Loaded(before, f"{path} was not read ({reason}); {file.name}.bak, the content before it, was read instead.")
+        if unreadable_before is not None:
+            raise ConfigFileError(f"Neither {path} nor its .bak can be read: {reason}; {unreadable_before}.")
+        if unreadable is None:
+            return Loaded(None)
+        if not self._files.size(path):  # a first save by Apache that a crash cut short: there was nothing before it
+            return Loaded(None, f"{path} is empty, and there is no {file.name}.bak: it counts as not there.")
+        raise ConfigFileError(f"{path} cannot be read, and it has no .bak: {unreadable}.")
+
+    def _try(self, file: ConfigFile[B], path: str) -> tuple[B | None, str | None]:
+        """The content, or why it cannot be read; neither when the file is not there."""
+        if not self._files.exists(path):
+            return None, None
+        size = self._files.size(path)
+        if size > CONFIG_FILE_BYTES_MAX:
+            return None, f"it has {size} bytes, more than the {CONFIG_FILE_BYTES_MAX} allowed"
+        data = self._files.read(path)
+        if not data:
+            return None, "it is empty"
+        try:
+            body = file.decode(data)
+        except ConfigFileError as error:
+            return None, str(error).rstrip(".")
+        if not path.endswith(".bak"):
+            self._current[file.name] = data
+        return body, None
+
+    def save(self, file: ConfigFile[B], body: B) -> None:
+        """Durable when this returns. Nothing is done when nothing changed."""
+        data = file.encode(body)
+        path = f"{self._directory}/{file.name}"
+        try:
+            if file.name not in self._current:
+                self._try(file, path)
+            before = self._current.get(file.name)
+            if data == before:
+                return
+            if before is not None:  # else the file is damaged or not there, and the .bak, if any, is the better one
+                self._files.replace(f"{path}.bak", before)
+            self._files.replace(path, data)
+        except OSError as error:
+            self._current.pop(file.name, None)
+            raise store_error(f"saving {path}", error) from error
+        self._current[file.name] = data

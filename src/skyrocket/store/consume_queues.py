@@ -1,0 +1,115 @@
+"""All consume queues of a store, by topic and queue id. Thousands of them cost thousands of small objects, not open files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from skyrocket.store.consume_queue import ENTRY, ConsumeQueue, QueueEntry
+from skyrocket.store.files import Files, OpenFiles
+from skyrocket.store.message import Dispatch
+
+
+class QueueKey(NamedTuple):
+    topic: str
+    queue_id: int
+
+
+class ConsumeQueues:
+    def __init__(self, files: Files, opened: OpenFiles, directory: str, entries_per_file: int) -> None:
+        self._files = files
+        self._opened = opened
+        self._directory = directory
+        self._entries_per_file = entries_per_file
+        self._queues: dict[QueueKey, ConsumeQueue] = {}
+        self._next: dict[QueueKey, int] = {}  # the queue offset that the next appended message gets: ahead of the entries
+
+    def load(self, is_sound: Callable[[QueueKey, int, QueueEntry], bool] | None = None) -> None:
+        """Open what is on disk. After a crash `is_sound` says which entries the log bears out."""
+        for topic in self._files.names(self._directory):
+            for name in self._files.names(f"{self._directory}/{topic}"):
+                if name.isdigit():
+                    key = QueueKey(topic, int(name))
+                    self._load(key, is_sound)
+
+    def _load(self, key: QueueKey, is_sound: Callable[[QueueKey, int, QueueEntry], bool] | None) -> None:
+        queue = self._make(key)
+        if is_sound is None:
+            queue.load()
+        else:
+            queue.load(lambda offset, entry: is_sound(key, offset, entry))
+            queue.truncate(queue.max_offset)
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    def __iter__(self) -> Iterator[tuple[QueueKey, ConsumeQueue]]:
+        return iter(self._queues.items())
+
+    def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        return self._queues.get(QueueKey(topic, queue_id))
+
+    def next_offset(self, key: QueueKey) -> int:
+        found = self._next.get(key)
+        if found is None:
+            queue = self._queues.get(key)
+            found = 0 if queue is None else queue.max_offset
+        return found
+
+    def took(self, offsets: dict[QueueKey, int]) -> None:
+        """These queues gave out offsets up to (not including) these."""
+        self._next.update(offsets)
+
+    def put(self, dispatches: Sequence[Dispatch]) -> list[QueueKey]:
+        """Entries for confirmed messages; the queues that grew."""
+        entries: dict[QueueKey, tuple[int, list[bytes]]] = {}
+        for dispatch in dispatches:
+            if not dispatch.is_queued:
+                continue
+            key = QueueKey(dispatch.topic, dispatch.queue_id)
+            packed = ENTRY.pack(dispatch.physical_offset, dispatch.size, dispatch.tags_code)
+            first = entries.get(key)
+            if first is None:
+                entries[key] = (dispatch.queue_offset, [packed])
+            elif dispatch.queue_offset == first[0] + len(first[1]):
+                first[1].append(packed)
+            else:  # a hole inside this turn: recovery walked over damage
+                self._append(key, *first)
+                entries[key] = (dispatch.queue_offset, [packed])
+        for key, (queue_offset, packed_entries) in entries.items():
+            self._append(key, queue_offset, packed_entries)
+        return list(entries)
+
+    def _append(self, key: QueueKey, queue_offset: int, packed: list[bytes]) -> None:
+        queue = self._queues.get(key) or self._make(key)
+        queue.append(queue_offset, packed)
+        if self._next.get(key, 0) < queue.max_offset:
+            self._next[key] = queue.max_offset
+
+    def truncate(self, key: QueueKey, queue_offset: int) -> None:
+        """Recovery knows better what follows in this queue."""
+        queue = self._queues.get(key)
+        if queue is not None and queue.max_offset > queue_offset:
+            queue.truncate(queue_offset)
+        self._next.pop(key, None)
+
+    def expire(self, log_start: int) -> None:
+        for queue in self._queues.values():
+            queue.expire(log_start)
+
+    def take_dirty(self) -> list[str]:
+        """The files written since this was last called: the caller syncs them."""
+        return [path for queue in self._queues.values() for path in queue.take_dirty()]
+
+    def remove_topic(self, topic: str) -> None:
+        """The topic was deleted: its queues go, whatever is in the log."""
+        for key in [key for key in self._queues if key.topic == topic]:
+            self._queues.pop(key).remove()
+            self._next.pop(key, None)
+        self._files.remove(f"{self._directory}/{topic}")
+
+    def _make(self, key: QueueKey) -> ConsumeQueue:
+        directory = f"{self._directory}/{key.topic}/{key.queue_id}"
+        queue = ConsumeQueue(self._files, self._opened, directory, self._entries_per_file)
+        self._queues[key] = queue
+        return queue

@@ -1,0 +1,137 @@
+"""The index: messages by key. Files named by the time they were made, oldest first; the newest takes new keys.
+
+A message is found by each of its keys and by its unique key, under `topic#key`. Entries hold only hashes: whoever asks compares
+the record's real keys, so a collision costs a look and never a wrong answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from operator import mul
+
+from skyrocket.protocol.tags import java_hash
+from skyrocket.store.errors import store_error
+from skyrocket.store.files import Files
+from skyrocket.store.index_file import IndexFile, key_hash
+from skyrocket.store.message import Dispatch
+
+_NAME_DIGITS = 17  # yyyyMMddHHmmssSSS
+_PREFIX_LENGTH = 20  # of a key: what unique keys of one producer share
+_POWERS = [pow(31, n, 2**32) for n in range(256)][::-1]
+
+
+class Index:
+    def __init__(self, files: Files, directory: str, slots: int, entries: int) -> None:
+        self._files = files
+        self._directory = directory
+        self._slots = slots
+        self._entries = entries
+        self._open: list[IndexFile] = []
+
+    @property
+    def last_offset(self) -> int:
+        """The physical offset of the newest indexed message; -1 when there is none."""
+        return max((file.last_offset for file in self._open if not file.is_empty), default=-1)
+
+    @property
+    def last_timestamp(self) -> int:
+        return max((file.last_timestamp for file in self._open), default=0)
+
+    def load(self) -> None:
+        for name in self._files.names(self._directory):
+            if len(name) == _NAME_DIGITS and name.isdigit():
+                path = f"{self._directory}/{name}"
+                self._open.append(IndexFile(path, self._files.open(path, writable=True), self._slots, self._entries))
+
+    # --- writing
+
+    def put(self, dispatches: Sequence[Dispatch]) -> None:
+        """Index these messages; those that are indexed already are passed over."""
+        last = self.last_offset
+        try:
+            for dispatch in dispatches:
+                if dispatch.physical_offset > last and dispatch.keys and dispatch.is_indexed:
+                    for key in dispatch.keys:
+                        file = self._file_for(dispatch)
+                        file.put(hash_of(dispatch.topic, key), dispatch.physical_offset, dispatch.store_timestamp)
+            if self._open:
+                self._open[-1].write()
+        except OSError as error:
+            raise store_error("writing the index", error) from error
+
+    def _file_for(self, dispatch: Dispatch) -> IndexFile:
+        if not self._open or self._open[-1].is_full:
+            if self._open:
+                self._open[-1].sync()
+            path = f"{self._directory}/{self._new_name(dispatch.store_timestamp)}"
+            self._open.append(IndexFile.create(self._files, path, self._slots, self._entries))
+        return self._open[-1]
+
+    def _new_name(self, now_ms: int) -> str:
+        """The local time, as Apache names them; one more than the newest name where that is later: names sort by age."""
+        moment = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone()
+        name = f"{moment:%Y%m%d%H%M%S}{now_ms % 1000:03d}"
+        newest = self._open[-1].name if self._open else ""
+        return name if name > newest else f"{int(newest) + 1:0{_NAME_DIGITS}d}"
+
+    def begin_sync(self) -> list[Callable[[], None]]:
+        """Files before the newest were synced when they became full."""
+        return [self._open[-1].begin_sync()] if self._open else []
+
+    def rebuild(self, stop_offset: int) -> None:
+        """After a crash: forget what lies at or behind `stop_offset`, and make the newest file's slots again."""
+        while self._open:
+            file = self._open[-1]
+            file.rebuild(stop_offset)
+            if not file.is_empty:
+                break
+            self._drop(self._open.pop())
+
+    def expire(self, log_start: int) -> None:
+        """Files that only know messages before `log_start` go; the newest stays."""
+        while len(self._open) > 1 and self._open[0].last_offset < log_start:
+            self._drop(self._open.pop(0))
+
+    def _drop(self, file: IndexFile) -> None:
+        file.close()
+        self._files.remove(file.path)
+
+    # --- reading
+
+    def find(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
+        """Physical offsets of messages that may carry the key and may be of this time, newest first."""
+        hashed = hash_of(topic, key)
+        for file in reversed(self._open):
+            if file.overlaps(begin_ms, end_ms):
+                yield from file.find(hashed, begin_ms, end_ms)
+
+    def files(self) -> Sequence[IndexFile]:
+        return self._open
+
+    def close(self) -> None:
+        while self._open:
+            self._open.pop().close()
+
+
+def hash_of(topic: str, key: str) -> int:
+    """The index's hash of `topic#key`.
+
+    Java's hash of a text is that of its start, times 31 to the length of the rest, plus that of the rest. The start is
+    remembered: a producer's unique keys begin alike.
+    """
+    start, rest = key[:_PREFIX_LENGTH], key[_PREFIX_LENGTH:]
+    value = _start_hash(topic, start)
+    length = len(rest)
+    if length and rest.isascii() and length < len(_POWERS):
+        value = value * _POWERS[-1 - length] + sum(map(mul, rest.encode(), _POWERS[-length:]))
+    elif length:
+        value = java_hash(f"{topic}#{key}")
+    value &= 0xFFFF_FFFF
+    return key_hash(value - 0x1_0000_0000 if value & 0x8000_0000 else value)
+
+
+@lru_cache(maxsize=8192)
+def _start_hash(topic: str, start: str) -> int:
+    return java_hash(f"{topic}#{start}")

@@ -1,0 +1,194 @@
+"""One file of the index: a hash table on disk, from a key to the messages that carry it.
+
+     0                8                16               24               32       36       40
+     +----------------+----------------+----------------+----------------+--------+--------+
+     | first store    | last store     | first physical | last physical  | slots  | next   |   header
+     | timestamp      | timestamp      | offset         | offset         | in use | entry  |
+     +----------------+----------------+----------------+----------------+--------+--------+
+     | slot 0 | slot 1 | …                                                                  |   int32 each: the newest entry
+     +--------+--------+-------------------------------------------------------------------+   whose hash falls here, or 0
+     | entry 0 (never used) | entry 1 | entry 2 | …                                        |
+     +----------------------+---------+---------+------------------------------------------+
+
+     0        4                12       16       20
+     +--------+----------------+--------+--------+
+     | hash   | physical       | seconds| entry  |       an entry; seconds after the header's first timestamp,
+     |        | offset         |        | before |       and the entry that the slot pointed at before
+     +--------+----------------+--------+--------+
+
+Entries are only ever added. The header is written when everything before it is on disk, so after a crash its count is the truth:
+entries behind it are overwritten, and the slots are made again from the entries. Slots are a mapping whose room is allocated;
+entries are written with one call for all keys of a turn.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from skyrocket.store.errors import StoreFormatError
+from skyrocket.store.files import File, Files
+
+HEADER = struct.Struct(">qqqqii")
+SLOT = struct.Struct(">i")
+ENTRY = struct.Struct(">iqii")
+_INT32_MAX = 2**31 - 1
+
+
+class IndexEntry(NamedTuple):
+    key_hash: int
+    physical_offset: int
+    seconds: int
+    before: int
+
+
+def index_bytes(slots: int, entries: int) -> int:
+    return HEADER.size + slots * SLOT.size + entries * ENTRY.size
+
+
+def key_hash(java_hash: int) -> int:
+    """What the file keeps of Java's String.hashCode: its absolute value; the one int without an absolute value becomes 0."""
+    return 0 if java_hash == -(2**31) else abs(java_hash)
+
+
+class IndexFile:
+    def __init__(self, path: str, file: File, slots: int, entries: int, *, writable: bool = True) -> None:
+        if file.size != index_bytes(slots, entries):
+            need = index_bytes(slots, entries)
+            raise StoreFormatError(f"{path} has {file.size} bytes; {slots} slots and {entries} entries need {need}.")
+        self.path = path
+        self._file = file
+        self._slots = slots
+        self._entries = entries
+        self._entries_at = HEADER.size + slots * SLOT.size
+        self._table = file.window(self._entries_at) if writable else file.view()
+        self._unwritten: list[bytes] = []  # entries of this turn, behind the last one in the file
+        self._read_header()
+
+    @classmethod
+    def create(cls, files: Files, path: str, slots: int, entries: int) -> IndexFile:
+        table_bytes = HEADER.size + slots * SLOT.size
+        return cls(path, files.create(path, index_bytes(slots, entries), table_bytes), slots, entries)
+
+    def _read_header(self) -> None:
+        (
+            self.first_timestamp,
+            self.last_timestamp,
+            self.first_offset,
+            self.last_offset,
+            self._slots_used,
+            count,
+        ) = HEADER.unpack_from(self._table)
+        self.next_entry: int = max(1, min(count, self._entries))
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    @property
+    def is_full(self) -> bool:
+        return self.next_entry >= self._entries
+
+    @property
+    def is_empty(self) -> bool:
+        return self.next_entry <= 1
+
+    # --- writing
+
+    def put(self, hashed: int, physical_offset: int, store_timestamp: int) -> None:
+        """Add a key's hash. The caller has seen that the file is not full, and calls `write` at the end of its turn."""
+        slot_at = HEADER.size + hashed % self._slots * SLOT.size
+        before = SLOT.unpack_from(self._table, slot_at)[0]
+        if not 0 < before < self.next_entry:
+            before = 0
+            self._slots_used += 1
+        if self.is_empty:
+            self.first_timestamp, self.first_offset = store_timestamp, physical_offset
+        seconds = min(max(0, (store_timestamp - self.first_timestamp) // 1000), _INT32_MAX)
+        self._unwritten.append(ENTRY.pack(hashed, physical_offset, seconds, before))
+        SLOT.pack_into(self._table, slot_at, self.next_entry)
+        self.next_entry += 1
+        self.last_offset, self.last_timestamp = physical_offset, store_timestamp
+
+    def write(self) -> None:
+        if self._unwritten:
+            first = self.next_entry - len(self._unwritten)
+            self._file.write(self._entries_at + first * ENTRY.size, b"".join(self._unwritten))
+            self._unwritten.clear()
+
+    def sync(self) -> None:
+        self.begin_sync()()
+
+    def begin_sync(self) -> Callable[[], None]:
+        """What makes the file, as it is now, safe on disk. It may run in another thread while keys are added."""
+        self.write()
+        table, file = self._table, self._file
+        header = HEADER.pack(
+            self.first_timestamp, self.last_timestamp, self.first_offset, self.last_offset, self._slots_used, self.next_entry
+        )
+
+        def sync() -> None:
+            """Entries and slots first, then the header that says how many there are."""
+            if bytes(table[: HEADER.size]) != header:
+                file.sync()
+                table[: HEADER.size] = header
+                file.sync()
+
+        return sync
+
+    def rebuild(self, stop_offset: int) -> None:
+        """After a crash: keep the header's entries that lie before `stop_offset`, and make the slots anew from them."""
+        kept = self.next_entry
+        while kept > 1 and self._entry(kept - 1).physical_offset >= stop_offset:
+            kept -= 1
+        slots = bytearray(self._slots * SLOT.size)
+        used = 0
+        for number, entry in enumerate(self._packed(1, kept), start=1):
+            at = entry[0] % self._slots * SLOT.size
+            used += slots[at : at + SLOT.size] == b"\0\0\0\0"
+            SLOT.pack_into(slots, at, number)
+        self._table[HEADER.size : self._entries_at] = slots
+        self._slots_used, self.next_entry = used, kept
+        if kept > 1:
+            last = self._entry(kept - 1)
+            self.last_offset = last.physical_offset
+            self.last_timestamp = min(self.last_timestamp, self.first_timestamp + (last.seconds + 1) * 1000)
+        else:
+            self.first_timestamp = self.last_timestamp = self.first_offset = self.last_offset = 0
+
+    # --- reading
+
+    def find(self, hashed: int, begin_ms: int, end_ms: int) -> Iterator[int]:
+        """Physical offsets of messages whose key has this hash, newest first. Chains are followed downwards only, so they end."""
+        (number,) = SLOT.unpack_from(self._table, HEADER.size + hashed % self._slots * SLOT.size)
+        above = self.next_entry
+        while 0 < number < above:
+            entry = self._entry(number)
+            stored_ms = self.first_timestamp + entry.seconds * 1000
+            # Times here are cut to seconds: what may be inside the range is, and the record has the exact time.
+            if entry.key_hash == hashed and begin_ms - 1000 < stored_ms <= end_ms:
+                yield entry.physical_offset
+            above, number = number, entry.before
+
+    def overlaps(self, begin_ms: int, end_ms: int) -> bool:
+        return not self.is_empty and begin_ms <= self.last_timestamp + 1000 and end_ms >= self.first_timestamp
+
+    def entries(self) -> Iterator[IndexEntry]:
+        """Every entry, oldest first."""
+        return (IndexEntry(*entry) for entry in self._packed(1, self.next_entry))
+
+    def _entry(self, number: int) -> IndexEntry:
+        unwritten = number - (self.next_entry - len(self._unwritten))
+        if unwritten >= 0:
+            return IndexEntry(*ENTRY.unpack(self._unwritten[unwritten]))
+        return IndexEntry(*ENTRY.unpack(self._file.read(self._entries_at + number * ENTRY.size, ENTRY.size)))
+
+    def _packed(self, first: int, stop: int, at_once: int = 50_000) -> Iterator[tuple[int, int, int, int]]:
+        for start in range(first, stop, at_once):
+            size = (min(stop, start + at_once) - start) * ENTRY.size
+            yield from ENTRY.iter_unpack(self._file.read(self._entries_at + start * ENTRY.size, size))
+
+    def close(self) -> None:
+        self._table = memoryview(b"")
+        self._file.close()

@@ -1,0 +1,111 @@
+"""Messages on their way into the store, and where they came to lie."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from skyrocket.protocol.properties import DELAY_LEVEL, KEY_SEPARATOR, KEYS, TAGS, UNIQUE_KEY, decode_properties
+from skyrocket.protocol.record import Record, encode_record
+from skyrocket.protocol.sysflag import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from skyrocket.protocol.tags import tags_code
+
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+
+
+class Unplaced(NamedTuple):
+    """A message to append. `record` is encoded; queue offset, physical offset and store time are set when it is placed."""
+
+    topic: str
+    queue_id: int
+    record: bytes
+    tags_code: int  # what the queue entry holds: the tag's hash, or the delay of a delayed message (see `delay_level`)
+    keys: tuple[str, ...]  # what the index finds it by, the unique key first
+    sys_flag: int = 0
+    delay_level: int = 0  # of a message in SCHEDULE_TOPIC_XXXX: its queue entry holds the time of delivery instead of a tag
+
+
+class Placed(NamedTuple):
+    """Where an appended message lies."""
+
+    queue_offset: int
+    physical_offset: int
+    size: int
+
+
+class Dispatch(NamedTuple):
+    """A confirmed message, for its consume queue and the index."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    size: int
+    tags_code: int
+    store_timestamp: int
+    keys: tuple[str, ...]
+    sys_flag: int
+
+    @property
+    def is_queued(self) -> bool:
+        """Half messages and rollbacks of transactions are in the log only."""
+        return self.sys_flag & TRANSACTION_MASK not in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
+
+    @property
+    def is_indexed(self) -> bool:
+        return self.sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK
+
+    @property
+    def end(self) -> int:
+        return self.physical_offset + self.size
+
+
+def unplaced(record: Record) -> Unplaced:
+    """From a record. The broker's send path builds these without a Record in between."""
+    properties = decode_properties(record.properties)
+    return Unplaced(
+        record.topic,
+        record.queue_id,
+        encode_record(record),
+        tags_code(properties.get(TAGS)),
+        index_keys(properties),
+        record.sys_flag,
+        delay_level(record.topic, properties),
+    )
+
+
+def dispatch_of(record: Record, size: int, delays_ms: tuple[int, ...]) -> Dispatch:
+    """What a record in the log means for queues and index. The same for one just appended and one found at recovery."""
+    properties = decode_properties(record.properties)
+    level = delay_level(record.topic, properties)
+    return Dispatch(
+        record.topic,
+        record.queue_id,
+        record.queue_offset,
+        record.physical_offset,
+        size,
+        entry_code(tags_code(properties.get(TAGS)), level, record.store_timestamp, delays_ms),
+        record.store_timestamp,
+        index_keys(properties),
+        record.sys_flag,
+    )
+
+
+def index_keys(properties: dict[str, str]) -> tuple[str, ...]:
+    unique = properties.get(UNIQUE_KEY)
+    keys = tuple(key for key in properties.get(KEYS, "").split(KEY_SEPARATOR) if key)
+    return keys if unique is None else (unique, *keys)
+
+
+def delay_level(topic: str, properties: dict[str, str]) -> int:
+    """0 unless the message waits in the schedule topic."""
+    if topic != SCHEDULE_TOPIC:
+        return 0
+    text = properties.get(DELAY_LEVEL, "")
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+def entry_code(code: int, level: int, store_timestamp: int, delays_ms: tuple[int, ...]) -> int:
+    """The third field of a queue entry."""
+    if level <= 0:
+        return code
+    return store_timestamp + delays_ms[min(level, len(delays_ms)) - 1]

@@ -1,0 +1,324 @@
+"""The store: everything that a broker keeps of messages, behind one object.
+
+It belongs to one thread. Work that waits for the disk is handed out as jobs (`begin_flush`, `begin_checkpoint`), whose `run`
+may happen in any thread, and whose result comes back through `finish_flush` and `finish_checkpoint`.
+
+    append → [flush, replicas] → confirmed → queues, index → readable
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import NamedTuple
+
+from skyrocket.store.checkpoint import Checkpoint, CheckpointFile
+from skyrocket.store.checksums import Checksums
+from skyrocket.store.commit_log import CommitLog
+from skyrocket.store.config import StoreConfig, delay_levels_ms
+from skyrocket.store.consume_queues import ConsumeQueues, QueueKey
+from skyrocket.store.damage import is_filler
+from skyrocket.store.errors import StoreClosedError, StoreLockedError, WritesStoppedError, store_error
+from skyrocket.store.files import Disk, Files, OpenFiles
+from skyrocket.store.horizon import Horizon
+from skyrocket.store.index import Index
+from skyrocket.store.message import Dispatch, Placed, Unplaced, dispatch_of, entry_code
+from skyrocket.store.paths import StorePaths
+from skyrocket.store.reading import Reading
+from skyrocket.store.recovery import Recovered, Recovery
+from skyrocket.store.scan import Found, walk_segment
+
+_LOG_FILES_MAX = 4096  # a log of 4 TiB; readers of older segments open them again
+
+
+class FlushJob(NamedTuple):
+    """Makes the log safe on disk up to `position`."""
+
+    position: int
+    timestamp: int  # store time of the last message before it
+    run: Callable[[], None]
+
+
+class CheckpointJob(NamedTuple):
+    """Makes queues, index and checksums safe on disk, and then says so in the checkpoint."""
+
+    checkpoint: Checkpoint
+    run: Callable[[], None]
+
+
+class MessageStore:
+    def __init__(
+        self,
+        root: Path | str,
+        config: StoreConfig | None = None,
+        *,
+        files: Files | None = None,
+        background: Executor | None = None,
+    ) -> None:
+        """`background` makes log segments ahead of need; without it they are made when they are needed."""
+        self.config = config or StoreConfig()
+        self.paths = StorePaths(root)
+        self._files = files or Disk()
+        self._delays_ms = delay_levels_ms(self.config.delay_levels)
+        self._log_files = OpenFiles(self._files, _LOG_FILES_MAX)
+        self._other_files = OpenFiles(self._files, self.config.open_files_max)
+        config = self.config
+        self.log = CommitLog(self._files, self._log_files, self.paths.commit_log, config.segment_bytes, background)
+        self.queues = ConsumeQueues(self._files, self._other_files, self.paths.consume_queues, config.queue_entries_per_file)
+        self.index = (
+            Index(self._files, self.paths.index, config.index_slots, config.index_entries) if config.index_enabled else None
+        )
+        self._checksums = Checksums(self._files, self._log_files, self.paths.checksums, config.segment_bytes)
+        self._checkpoint_file = CheckpointFile(self._files, self.paths.checkpoint)
+        self.reading = Reading(self.log, self.queues, self.index, self._checksums)
+        self.horizon = Horizon(0)
+        self._undispatched: deque[Dispatch] = deque()
+        self._dispatched = 0  # everything in the log before this is in queues and index
+        self._last_dispatch: tuple[int, int] = (0, 0)  # (physical offset, store time) of the last message there
+        self._last_append_timestamp = 0
+        self._flushed_timestamp = 0
+        self._stopped: str | None = None  # why there are no more writes
+        self._release: Callable[[], None] | None = None  # of the lock; None while the store is closed
+
+    # --- opening and closing
+
+    def open(self) -> Recovered:
+        """Lock the directory, recover, and be ready. What recovery found is returned; `sentences()` tells it."""
+        try:
+            self._release = self._files.lock(self.paths.lock)
+            if self._release is None:
+                raise StoreLockedError(f"Another process has the store in {self.paths.root} open.")
+            return self._recover()
+        except OSError as error:
+            self._abandon()
+            raise store_error(f"opening the store in {self.paths.root}", error) from error
+        except BaseException:
+            self._abandon()
+            raise
+
+    def _recover(self) -> Recovered:
+        crashed = self._files.exists(self.paths.abort)
+        checkpoint = self._checkpoint_file.read()
+        self.log.load()
+        recovery = Recovery(self._files, self.log, self.queues, self.index, self._checksums, self.paths.damaged, self._delays_ms)
+        done = recovery.run(checkpoint, crashed=crashed)
+        self.horizon = Horizon(self.log.end, ("flushed",) if self.config.sync_flush else ())
+        self._dispatched = self.log.end
+        offset = done.last_offset if done.messages else checkpoint.queue_physical_offset
+        timestamp = done.last_timestamp if done.messages else checkpoint.queue_timestamp
+        self._last_dispatch = (offset, timestamp)
+        self._last_append_timestamp = self._flushed_timestamp = timestamp
+        self.reading.opened_at(self.log.end)
+        self._files.replace(self.paths.abort, b"")
+        for file in self.log.files_between(done.walked_from, self.log.end):
+            file.sync()
+        self.checkpoint()
+        return done
+
+    def close(self) -> None:
+        """Flush, write the checkpoint, and leave the directory as a clean stop leaves it. After a failed flush, as a crash."""
+        if self._release is None:
+            return
+        try:
+            self.log.close()
+            if self._stopped is None:
+                self.flush()
+                self.dispatch()
+                self.checkpoint()
+                self._files.remove(self.paths.abort)
+        except OSError as error:
+            raise store_error(f"closing the store in {self.paths.root}", error) from error
+        finally:
+            self._abandon()
+
+    def _abandon(self) -> None:
+        if self.index is not None:
+            self.index.close()
+        self._log_files.close()
+        self._other_files.close()
+        if self._release is not None:
+            self._release()
+            self._release = None
+
+    # --- writing
+
+    def append(self, messages: Sequence[Unplaced], now_ms: int) -> list[Placed]:
+        """Put messages into the log, all of them or none. They are promised to nobody before `horizon.confirmed` passes them."""
+        self._check_writable()
+        if not messages:
+            return []
+        taken: dict[QueueKey, int] = {}
+        queue_offsets = [self._take_offset(message, taken) for message in messages]
+        timestamp = max(now_ms, self._last_append_timestamp)  # the log's times never go back: searches by time rely on it
+        written = self.log.append([message.record for message in messages], queue_offsets, timestamp)
+        self.queues.took(taken)
+        self._last_append_timestamp = timestamp
+        placed: list[Placed] = []
+        for run in written:
+            first = len(placed)
+            sizes = [len(message.record) for message in messages[first : first + len(run.offsets)]]
+            placed += map(Placed, queue_offsets[first:], run.offsets, sizes)
+            if sizes:
+                self._checksums.append(run.start, run.data, sizes)
+        self._remember(messages, placed, timestamp)
+        self.horizon.append(self.log.end)
+        self.dispatch()
+        return placed
+
+    def _take_offset(self, message: Unplaced, taken: dict[QueueKey, int]) -> int:
+        if message.sys_flag & 0xC in (0x4, 0xC):
+            return 0  # prepared and rolled back ones have no place in a queue
+        key = QueueKey(message.topic, message.queue_id)
+        offset = taken.get(key)
+        if offset is None:
+            offset = self.queues.next_offset(key)
+        taken[key] = offset + 1
+        return offset
+
+    def _remember(self, messages: Sequence[Unplaced], placed: list[Placed], timestamp: int) -> None:
+        """Keep what queues and index will need, so that the log is not read again for it; within a bound."""
+        if self._undispatched or self._dispatched == placed[0].physical_offset:
+            room = self.config.undispatched_max - len(self._undispatched)
+            for message, place in zip(messages[:room], placed, strict=False):
+                code = entry_code(message.tags_code, message.delay_level, timestamp, self._delays_ms)
+                self._undispatched.append(
+                    Dispatch(message.topic, message.queue_id, *place, code, timestamp, message.keys, message.sys_flag)
+                )
+
+    def _check_writable(self) -> None:
+        if self._release is None:
+            raise StoreClosedError(f"The store in {self.paths.root} is closed.")
+        if self._stopped is not None:
+            raise WritesStoppedError(f"The store takes no messages since a flush failed: {self._stopped}")
+
+    # --- flushing
+
+    def begin_flush(self) -> FlushJob | None:
+        """A job that makes everything appended so far safe on disk; None when it is."""
+        self._check_writable()
+        position = self.horizon.appended
+        if position <= self.horizon.flushed:
+            return None
+        files = self.log.files_between(self.horizon.flushed, position)
+
+        def run() -> None:
+            for file in files:
+                file.sync()
+
+        return FlushJob(position, self._last_append_timestamp, run)
+
+    def finish_flush(self, job: FlushJob, error: OSError | None = None) -> None:
+        """The job ran. A flush that failed is never tried again: what it left on disk is unknown, and the kernel forgets."""
+        if error is not None:
+            self._stopped = f"{error.strerror or error}."
+            raise WritesStoppedError(f"A flush failed ({error.strerror or error}); the store takes no more messages.") from error
+        self._flushed_timestamp = max(job.timestamp, self._flushed_timestamp)
+        self.horizon.flush(job.position)
+        self.dispatch()
+
+    def flush(self) -> None:
+        """Make everything appended safe on disk, here and now."""
+        job = self.begin_flush()
+        if job is None:
+            return
+        try:
+            job.run()
+        except OSError as error:
+            self.finish_flush(job, error)
+        self.finish_flush(job)
+
+    # --- queues and index
+
+    def dispatch(self) -> list[QueueKey]:
+        """Put what is confirmed into queues and index; the queues that grew. A full disk leaves it for the next call."""
+        confirmed = self.horizon.confirmed
+        grown: list[QueueKey] = []
+        while self._dispatched < confirmed:
+            turn = self._next_dispatches(confirmed)
+            grown += self.queues.put(turn)
+            if self.index is not None:
+                self.index.put(turn)
+            if turn:
+                self._last_dispatch = (turn[-1].physical_offset, turn[-1].store_timestamp)
+                self._dispatched = turn[-1].end
+            while self._undispatched and self._undispatched[0].physical_offset < self._dispatched:
+                self._undispatched.popleft()
+            if not turn:
+                break
+        return grown
+
+    def _next_dispatches(self, confirmed: int) -> list[Dispatch]:
+        if self._undispatched and self._undispatched[0].physical_offset <= self._past_blank(self._dispatched):
+            return [d for d in self._undispatched if d.end <= confirmed]
+        return self._reread(self._dispatched, confirmed)
+
+    def _past_blank(self, offset: int) -> int:
+        """Where the next record is when `offset` is at a blank: the start of the next segment."""
+        segment_bytes = self.config.segment_bytes
+        return offset - offset % segment_bytes + segment_bytes if self.log.is_blank(offset) else offset
+
+    def _reread(self, start: int, stop: int) -> list[Dispatch]:
+        """From the log, what was too much to remember; one segment at the most."""
+        start = self._past_blank(start)
+        segment_start = self.log.segments.start_of(start)
+        if segment_start is None or start >= stop:
+            return []
+        view = self.log.segments.file(segment_start).view()[: stop - segment_start]
+        found = [item for item in walk_segment(view, segment_start, start - segment_start) if isinstance(item, Found)]
+        return [dispatch_of(item.record, item.size, self._delays_ms) for item in found if not is_filler(item.record)]
+
+    # --- the checkpoint
+
+    def begin_checkpoint(self) -> CheckpointJob:
+        checkpoint = Checkpoint(
+            log_timestamp=self._flushed_timestamp,
+            queue_timestamp=min(self._last_dispatch[1], self._flushed_timestamp),
+            index_timestamp=self.index.last_timestamp if self.index is not None else 0,
+            confirmed_offset=0,
+            queue_physical_offset=min(self._last_dispatch[0], self.horizon.flushed),
+            safe_end=self.horizon.flushed,
+            dispatch_end=min(self._dispatched, self.horizon.flushed),
+            queue_count=len(self.queues),
+        )
+        paths = self.queues.take_dirty() + self._checksums.take_dirty()
+        syncs: Iterable[Callable[[], None]] = self.index.begin_sync() if self.index is not None else []
+
+        def run() -> None:
+            for path in paths:
+                if self._files.exists(path):  # it may have expired meanwhile
+                    self._files.sync(path)
+            for sync in syncs:
+                sync()
+            self._checkpoint_file.write(checkpoint)
+
+        return CheckpointJob(checkpoint, run)
+
+    def finish_checkpoint(self, job: CheckpointJob, error: OSError | None = None) -> None:
+        if error is not None:
+            self._stopped = f"{error.strerror or error}."
+            raise WritesStoppedError(f"A checkpoint of {job.checkpoint.safe_end} failed ({error.strerror or error}).") from error
+
+    def checkpoint(self) -> None:
+        job = self.begin_checkpoint()
+        try:
+            job.run()
+        except OSError as error:
+            self.finish_checkpoint(job, error)
+        self.finish_checkpoint(job)
+
+    # --- retention
+
+    def expire_oldest(self) -> int:
+        """Remove the log's first segment, and what queues, index and checksums have of it. The log's new start."""
+        if len(self.log.segments.starts) > 1:
+            try:
+                self.log.segments.drop_first()
+                self.queues.expire(self.log.start)
+                if self.index is not None:
+                    self.index.expire(self.log.start)
+                self._checksums.expire(self.log.start)
+            except OSError as error:
+                raise store_error("removing expired files", error) from error
+        return self.log.start

@@ -1,0 +1,20 @@
+"""Where things lie in a store directory. The names are Apache's, but for `checksums` and `damaged`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+class StorePaths:
+    def __init__(self, root: Path | str) -> None:
+        self.root = os.fspath(root)
+        self.commit_log = f"{self.root}/commitlog"
+        self.consume_queues = f"{self.root}/consumequeue"
+        self.index = f"{self.root}/index"
+        self.config = f"{self.root}/config"
+        self.checkpoint = f"{self.root}/checkpoint"
+        self.abort = f"{self.root}/abort"  # there while a broker runs: found at start, it tells of a crash
+        self.lock = f"{self.root}/lock"
+        self.checksums = f"{self.root}/checksums"
+        self.damaged = f"{self.root}/damaged"

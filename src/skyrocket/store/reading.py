@@ -1,0 +1,229 @@
+"""Reading messages: by queue, by time, by key, by place in the log. What is returned is what was written, or nothing.
+
+Queue and index entries have no checksum of their own, so each is checked against the record that it names: place, size, queue,
+queue offset, topic. Records are checked by their CRC, unless this process wrote them a moment ago: those never left memory.
+An entry that the log does not bear out is passed over and counted; it never hides the messages behind it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from skyrocket.protocol.errors import RecordError
+from skyrocket.protocol.properties import decode_properties
+from skyrocket.protocol.record import MAGIC, MAGIC_V2, Record, body_crc32, decode_record
+from skyrocket.protocol.sysflag import BORN_HOST_V6, STORE_HOST_V6
+from skyrocket.store.checksums import Checksums
+from skyrocket.store.commit_log import CommitLog
+from skyrocket.store.consume_queue import ENTRY, ENTRY_BYTES, ConsumeQueue
+from skyrocket.store.consume_queues import ConsumeQueues
+from skyrocket.store.damage import is_filler
+from skyrocket.store.index import Index
+from skyrocket.store.message import index_keys
+
+HOT_BYTES = 256 * 1024 * 1024  # behind the end of the log: written lately, still in memory
+RECORDS_PER_READ_MAX = 1024
+CANDIDATES_PER_QUERY_MAX = 100_000  # index entries looked at for one query: a hostile key must not hold the broker
+
+_HEAD = struct.Struct(">iiiiiqqi")  # size, magic, CRC, queue id, flag, queue offset, physical offset, sys flag
+_BODY_LENGTH_AT = 84  # with two IPv4 hosts; each IPv6 one moves it by 12
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+
+
+class Messages(NamedTuple):
+    """Records of a queue, as byte ranges of the log: no copies."""
+
+    records: list[memoryview]
+    next_offset: int  # where to read on
+    min_offset: int
+    max_offset: int
+
+
+class Reading:
+    def __init__(self, log: CommitLog, queues: ConsumeQueues, index: Index | None, checksums: Checksums) -> None:
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._checksums = checksums
+        self._opened_at = 0
+        self.damaged_reads = 0  # records or entries that were passed over because they are not what was written
+
+    def opened_at(self, end: int) -> None:
+        """Records before this were written by another process, or this one in another life."""
+        self._opened_at = end
+
+    # --- by queue
+
+    def messages(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        count: int,
+        bytes_max: int = 4 * 1024 * 1024,
+        wanted: frozenset[int] | None = None,
+    ) -> Messages:
+        """Up to `count` messages of a queue from `offset` on, with one of the `wanted` tag hashes; at least one if any."""
+        queue = self._queues.get(topic, queue_id)
+        if queue is None:
+            return Messages([], offset, 0, 0)
+        offset = max(offset, queue.min_offset)
+        topic_bytes = topic.encode()
+        records: list[memoryview] = []
+        size_sum = 0
+        looked_at = 0
+        while len(records) < count and looked_at < RECORDS_PER_READ_MAX:
+            packed = queue.read(offset, min(count * 2, RECORDS_PER_READ_MAX))
+            if not packed:
+                break
+            for physical_offset, size, code in ENTRY.iter_unpack(packed):
+                if wanted is None or code in wanted:
+                    if records and (size_sum + size > bytes_max or len(records) == count):
+                        return Messages(records, offset, queue.min_offset, queue.max_offset)
+                    view = self._checked(physical_offset, size, queue_id, offset, topic_bytes)
+                    if view is not None:
+                        records.append(view)
+                        size_sum += size
+                offset += 1
+                looked_at += 1
+        return Messages(records, offset, queue.min_offset, queue.max_offset)
+
+    def _checked(self, physical_offset: int, size: int, queue_id: int, queue_offset: int, topic: bytes) -> memoryview | None:
+        """The record that a queue entry names, if it is that record."""
+        view = self._log.view(physical_offset, size) if size >= _BODY_LENGTH_AT + 4 else None
+        if view is not None:
+            said_size, magic, crc, said_queue, _, said_offset, place, sys_flag = _HEAD.unpack_from(view)
+            is_the_one = (
+                (said_size, said_queue, said_offset, place) == (size, queue_id, queue_offset, physical_offset)
+                and magic in (MAGIC, MAGIC_V2)
+                and _has_topic(view, magic, sys_flag, topic)
+            )
+            if is_the_one and (self._is_hot(physical_offset) or self._is_sound(physical_offset, view, crc, sys_flag)):
+                return view
+        self.damaged_reads += 1
+        return None
+
+    def _is_hot(self, offset: int) -> bool:
+        return offset >= self._opened_at and offset > self._log.end - HOT_BYTES
+
+    def _is_sound(self, offset: int, view: memoryview, crc: int, sys_flag: int) -> bool:
+        """By the checksum over the whole record; by the body's CRC where there is none."""
+        fits = self._checksums.fits(offset, view)
+        if fits is not None:
+            return fits
+        body_at = _body_length_at(sys_flag) + _INT32.size
+        (body_bytes,) = _INT32.unpack_from(view, body_at - _INT32.size)
+        return bool(crc == body_crc32(view[body_at : body_at + body_bytes]))
+
+    # --- by time
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp: int, *, upper: bool = False) -> int:
+        """The first message stored at or after `timestamp`; with `upper`, the last one stored at or before it.
+
+        Outside of what the queue has: its minimum, or one behind its last message (lower) or that message itself (upper).
+        """
+        queue = self._queues.get(topic, queue_id)
+        if queue is None:
+            return 0
+        low, high = queue.min_offset, queue.max_offset
+        while low < high:
+            middle = (low + high) // 2
+            stored = self._stored_at(queue, middle)
+            before = stored <= timestamp if upper else stored < timestamp
+            low, high = (middle + 1, high) if before else (low, middle)
+        return max(low - 1, queue.min_offset) if upper else low
+
+    def stored_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """The store time of a message in a queue; -1 when it is not there."""
+        queue = self._queues.get(topic, queue_id)
+        if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
+            return -1
+        return self._stored_at(queue, queue_offset)
+
+    def _stored_at(self, queue: ConsumeQueue, queue_offset: int) -> int:
+        """A damaged entry has the time of the next sound one, so that a search goes on."""
+        while queue_offset < queue.max_offset:
+            packed = queue.read(queue_offset, 1)
+            physical_offset, size, _ = ENTRY.unpack(packed) if len(packed) == ENTRY_BYTES else (0, 0, 0)
+            view = self._log.view(physical_offset, size) if size >= _BODY_LENGTH_AT else None
+            if view is not None and _INT64.unpack_from(view, 28)[0] == physical_offset:
+                v6 = _INT32.unpack_from(view, 36)[0] & BORN_HOST_V6
+                return int(_INT64.unpack_from(view, 68 if v6 else 56)[0])
+            queue_offset += 1
+        return 2**63 - 1
+
+    # --- by place
+
+    def record_at(self, offset: int) -> Record | None:
+        """The message at a physical offset, checked; None when there is none."""
+        view = self.bytes_at(offset)
+        return None if view is None else decode_record(view, check_crc=False)
+
+    def bytes_at(self, offset: int) -> memoryview | None:
+        head = self._log.view(offset, _HEAD.size)
+        if head is None:
+            return None
+        size, magic, crc, _, _, _, place, sys_flag = _HEAD.unpack_from(head)
+        view = self._log.view(offset, size) if magic in (MAGIC, MAGIC_V2) and place == offset else None
+        if view is None:
+            return None
+        try:
+            record = decode_record(view)
+        except RecordError:
+            self.damaged_reads += 1
+            return None
+        if is_filler(record):
+            return None
+        if not self._is_hot(offset) and not self._is_sound(offset, view, crc, sys_flag):
+            self.damaged_reads += 1
+            return None
+        return view
+
+    # --- by key
+
+    def query(self, topic: str, key: str, begin_ms: int, end_ms: int, count: int) -> list[memoryview]:
+        """Messages of a topic that carry a key (or have it as unique key), stored in this time, newest first."""
+        return [view for view, _ in _take(self._matching(topic, key, begin_ms, end_ms), count)]
+
+    def _matching(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[tuple[memoryview, Record]]:
+        if self._index is None:
+            return
+        seen: set[int] = set()
+        for looked_at, offset in enumerate(self._index.find(topic, key, begin_ms, end_ms)):
+            if looked_at == CANDIDATES_PER_QUERY_MAX:
+                return
+            if offset in seen:
+                continue
+            seen.add(offset)
+            view = self.bytes_at(offset)
+            if view is None:
+                continue
+            record = decode_record(view, check_crc=False)
+            if record.topic != topic or not begin_ms <= record.store_timestamp <= end_ms:
+                continue
+            if key in index_keys(decode_properties(record.properties)):
+                yield view, record
+
+
+def _take(items: Iterator[tuple[memoryview, Record]], count: int) -> Iterator[tuple[memoryview, Record]]:
+    for _, item in zip(range(count), items, strict=False):
+        yield item
+
+
+def _body_length_at(sys_flag: int) -> int:
+    return _BODY_LENGTH_AT + (12 if sys_flag & BORN_HOST_V6 else 0) + (12 if sys_flag & STORE_HOST_V6 else 0)
+
+
+def _has_topic(view: memoryview, magic: int, sys_flag: int, topic: bytes) -> bool:
+    """Whether the record is of this topic, and its body's length leaves room to say so."""
+    at = _body_length_at(sys_flag)
+    if at + 4 > len(view):
+        return False
+    length_at = at + 4 + _INT32.unpack_from(view, at)[0]
+    topic_at = length_at + (1 if magic == MAGIC else 2)
+    if not at + 4 <= length_at <= len(view) - (topic_at - length_at) - len(topic):
+        return False
+    return int.from_bytes(view[length_at:topic_at]) == len(topic) and view[topic_at : topic_at + len(topic)] == topic

@@ -1,0 +1,307 @@
+"""What a store does when it is opened: find the end of the log, and bring queues, index and checksums into line with it.
+
+After a clean stop (no abort file) the checkpoint says where the last message lies, and that is all that is read. After a crash
+the log is walked from the checkpoint on:
+
+    ... sound | record | damaged | record | torn ...
+              ^ dispatch end                ^ cut here: nothing sound follows
+
+A damaged range with something sound behind it is set aside. Queue entries and index keys of everything walked over are written
+anew; what they had beyond is forgotten. All of it depends only on what is on disk, so recovering twice equals once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from skyrocket.store.checkpoint import Checkpoint
+from skyrocket.store.checksums import Checksums
+from skyrocket.store.commit_log import CommitLog
+from skyrocket.store.consume_queue import QueueEntry
+from skyrocket.store.consume_queues import ConsumeQueues, QueueKey
+from skyrocket.store.damage import is_filler, set_aside
+from skyrocket.store.files import Files
+from skyrocket.store.index import Index
+from skyrocket.store.message import Dispatch, dispatch_of
+from skyrocket.store.scan import Blank, Damaged, End, Found, is_blank, last_byte_set, record_at, walk_segment
+
+DISPATCHES_AT_ONCE = 4096
+_SAFETY_MS = 3_000  # Apache's own distrust of timestamps in its checkpoint
+
+
+class SetAside(NamedTuple):
+    """A damaged range of the log, and where its bytes are kept."""
+
+    offset: int
+    size: int
+    kept: str
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What recovery found and did. `sentences` tells it to a person."""
+
+    after_crash: bool
+    walked_from: int
+    end: int = 0
+    messages: int = 0  # walked over
+    cut_bytes: int = 0  # torn, behind the end
+    set_aside: list[SetAside] = field(default_factory=list)
+    last_timestamp: int = 0  # store time of the last message, 0 in an empty log
+    last_offset: int = 0
+
+    def sentences(self) -> list[str]:
+        told = []
+        if self.after_crash:
+            told.append(f"The store was not closed; {self.messages} messages were read again, from {self.walked_from} on.")
+        if self.cut_bytes:
+            told.append(f"A torn tail of {self.cut_bytes} bytes at {self.end} was cut off: it was never acknowledged.")
+        for damage in self.set_aside:
+            told.append(
+                f"DAMAGE: {damage.size} bytes of the log at {damage.offset} cannot be read. They are kept in {damage.kept}."
+            )
+        return told
+
+
+class Recovery:
+    def __init__(
+        self,
+        files: Files,
+        log: CommitLog,
+        queues: ConsumeQueues,
+        index: Index | None,
+        checksums: Checksums,
+        damaged: str,
+        delays_ms: tuple[int, ...],
+    ) -> None:
+        self._files = files
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._checksums = checksums
+        self._damaged = damaged
+        self._delays_ms = delays_ms
+        self._seen: set[QueueKey] = set()
+        self._believed = 0  # queue entries of messages before this offset are on disk for sure
+
+    def run(self, checkpoint: Checkpoint, *, crashed: bool) -> Recovered:
+        self._checksums.load(checkpoint.safe_end or 0)
+        start = self._start(checkpoint, crashed)
+        if not crashed and not self._ends_cleanly(start):
+            crashed = True  # whatever stopped it, this is not how a clean stop leaves a log
+            start = self._log.start
+        done = Recovered(crashed, start)
+        self._believed = start
+        if crashed:
+            self._find_end(start, checkpoint.safe_end or 0, done)
+        else:
+            self._step_to_end(start, done)
+        self._log.set_end(done.end)
+        self._queues.load(self._entry_is_sound if crashed else None)
+        if self._index is not None:
+            self._index.load()
+            if crashed:
+                self._index.rebuild(min(start, done.end))
+        rebuild_all = self._queues_are_missing(checkpoint)
+        self._dispatch(self._log.start if rebuild_all else start, done.end, crashed)
+        self._queues.expire(self._log.start)
+        return done
+
+    # --- where to start
+
+    def _start(self, checkpoint: Checkpoint, crashed: bool) -> int:
+        """A place from which walking the log finds everything that may not be in queues and index."""
+        if not self._log.segments.starts:
+            return 0
+        if checkpoint.dispatch_end is not None:
+            return checkpoint.dispatch_end if self._is_boundary(checkpoint.dispatch_end) else self._log.start
+        if crashed:
+            return self._segment_before(min(checkpoint.log_timestamp, checkpoint.queue_timestamp) - _SAFETY_MS)
+        if checkpoint.queue_physical_offset and self._is_boundary(checkpoint.queue_physical_offset):
+            return checkpoint.queue_physical_offset
+        return self._segment_before(2**63)  # Apache before 5.4 has no offset in its checkpoint
+
+    def _is_boundary(self, offset: int) -> bool:
+        start = self._log.segments.start_of(offset)
+        if start is None:
+            return offset == self._log.segments.stop
+        view = self._log.segments.file(start).view()
+        at = offset - start
+        return record_at(view, start, at) is not None or is_blank(view, at) or not any(view[at : at + 8])
+
+    def _segment_before(self, timestamp: int) -> int:
+        """The last segment whose first message was stored at or before that time: Apache's rule for its own checkpoint."""
+        for start in reversed(self._log.segments.starts):
+            found = record_at(self._log.segments.file(start).view(), start, 0)
+            if found is not None and found.record.store_timestamp <= timestamp:
+                return start
+        return self._log.start
+
+    def _queues_are_missing(self, checkpoint: Checkpoint) -> bool:
+        if checkpoint.queue_count is not None:
+            return len(self._queues) < checkpoint.queue_count
+        return len(self._queues) == 0 and self._log.end > self._log.start
+
+    # --- the log
+
+    def _ends_cleanly(self, start: int) -> bool:
+        """Whether sound records go from `start` to where there is nothing."""
+        done = Recovered(False, start)
+        self._step_to_end(start, done)
+        segment_start = self._log.segments.start_of(done.end)
+        return segment_start is None or not any(self._log.segments.file(segment_start).view()[done.end - segment_start :][:8])
+
+    def _step_to_end(self, start: int, done: Recovered) -> None:
+        """After a clean stop: from record to record, without looking at what lies behind the last."""
+        segments = self._log.segments
+        done.end = start
+        for segment_start in [s for s in segments.starts if s + segments.segment_bytes > start]:
+            view = segments.file(segment_start).view()
+            if done.end < segment_start:
+                return
+            while (item := _next_item(view, segment_start, done.end - segment_start)) is not None:
+                self._note(item, done)
+                if isinstance(item, Blank):
+                    break
+
+    def _find_end(self, start: int, safe_end: int, done: Recovered) -> None:
+        """After a crash: walk to the end; set damage aside; cut what is torn."""
+        segments = self._log.segments
+        pending: list[Damaged] = []  # ends of segments that are damage only if something sound follows
+        done.end = start
+        for segment_start in [s for s in segments.starts if s + segments.segment_bytes > start]:
+            view = segments.file(segment_start).view()
+            for item in walk_segment(view, segment_start, max(0, start - segment_start)):
+                if isinstance(item, Found) and self._is_damaged(item, view, segment_start):
+                    pending.append(Damaged(item.offset, item.size))
+                    continue
+                if isinstance(item, End):
+                    pending.append(Damaged(item.offset, segment_start + segments.segment_bytes - item.offset))
+                    continue
+                if isinstance(item, Damaged):
+                    pending.append(item)
+                    continue
+                if isinstance(item, Blank) and pending and not self._sound_follows(segment_start):
+                    continue
+                self._set_aside(pending, done)
+                self._note(item, done)
+        self._keep_what_was_safe(safe_end, done)
+        self._cut_tail(done)
+
+    def _keep_what_was_safe(self, safe_end: int, done: Recovered) -> None:
+        """Before `safe_end` everything was on disk: if it cannot be read now, it is no torn tail but damage at the end."""
+        segments = self._log.segments
+        while done.end < min(safe_end, segments.stop):
+            border = done.end - done.end % segments.segment_bytes + segments.segment_bytes
+            lost = Damaged(done.end, min(safe_end, border) - done.end)
+            self._set_aside([lost], done)
+            done.end += lost.size
+
+    def _is_damaged(self, found: Found, view: memoryview, segment_start: int) -> bool:
+        if is_filler(found.record):
+            return False  # it lies where something else was
+        at = found.offset - segment_start
+        return self._checksums.fits(found.offset, view[at : at + found.size]) is False
+
+    def _sound_follows(self, segment_start: int) -> bool:
+        """Whether the next segment starts with a record: a blank behind damage is no proof that anything follows."""
+        following = segment_start + self._log.segments.segment_bytes
+        if self._log.segments.start_of(following) is None:
+            return False
+        return record_at(self._log.segments.file(following).view(), following, 0) is not None
+
+    def _note(self, item: Found | Blank, done: Recovered) -> None:
+        done.end = item.offset + item.size
+        if isinstance(item, Found):
+            done.messages += 1
+            done.last_offset = item.offset
+            done.last_timestamp = item.record.store_timestamp
+
+    def _set_aside(self, pending: list[Damaged], done: Recovered) -> None:
+        for damaged in _merged(pending, self._log.segments.segment_bytes):
+            file = self._log.segments.file(damaged.offset - damaged.offset % self._log.segments.segment_bytes)
+            kept = set_aside(self._files, self._damaged, file, damaged.offset, damaged.size, done.last_timestamp)
+            done.set_aside.append(SetAside(damaged.offset, damaged.size, kept))
+        pending.clear()
+
+    def _cut_tail(self, done: Recovered) -> None:
+        """Leave zeros behind the end: old bytes there must not come back to life behind new ones."""
+        segment_start = self._log.segments.start_of(done.end)
+        if segment_start is None:
+            return
+        file = self._log.segments.file(segment_start)
+        at = done.end - segment_start
+        torn = last_byte_set(file.view(), at) - at
+        if torn:
+            file.write(at, bytes(torn))
+            file.sync()
+            done.cut_bytes = torn
+
+    # --- queues and index
+
+    def _entry_is_sound(self, key: QueueKey, queue_offset: int, entry: QueueEntry) -> bool:
+        """Whether a queue entry was on disk for sure, or the log bears it out."""
+        if entry.physical_offset < self._believed:
+            return True
+        view = self._log.view(entry.physical_offset, entry.size)
+        if view is None:
+            return False
+        found = record_at(view, entry.physical_offset, 0, check_crc=False)
+        if found is None:
+            return False
+        record = found.record
+        return (record.topic, record.queue_id, record.queue_offset) == (key.topic, key.queue_id, queue_offset)
+
+    def _dispatch(self, start: int, end: int, crashed: bool) -> None:
+        turn: list[Dispatch] = []
+        for found, view in self._records(start, end):
+            self._checksums.complete(found.offset, view)
+            if is_filler(found.record):
+                continue
+            dispatch = dispatch_of(found.record, found.size, self._delays_ms)
+            key = QueueKey(dispatch.topic, dispatch.queue_id)
+            if crashed and dispatch.is_queued and key not in self._seen:
+                self._seen.add(key)
+                self._queues.truncate(key, dispatch.queue_offset)
+            turn.append(dispatch)
+            if len(turn) == DISPATCHES_AT_ONCE:
+                self._put(turn)
+                turn = []
+        self._put(turn)
+
+    def _put(self, turn: list[Dispatch]) -> None:
+        self._queues.put(turn)
+        if self._index is not None:
+            self._index.put(turn)
+
+    def _records(self, start: int, end: int) -> Iterator[tuple[Found, memoryview]]:
+        segments = self._log.segments
+        for segment_start in [s for s in segments.starts if s < end and s + segments.segment_bytes > start]:
+            view = segments.file(segment_start).view()
+            for item in walk_segment(view[: end - segment_start], segment_start, max(0, start - segment_start)):
+                if isinstance(item, Found):
+                    at = item.offset - segment_start
+                    yield item, view[at : at + item.size]
+
+
+def _next_item(view: memoryview, segment_start: int, at: int) -> Found | Blank | None:
+    found = record_at(view, segment_start, at)
+    if found is None and is_blank(view, at):
+        return Blank(segment_start + at, len(view) - at)
+    return found
+
+
+def _merged(ranges: list[Damaged], segment_bytes: int) -> list[Damaged]:
+    """Ranges that touch, put together; but never across the border of a segment."""
+    merged: list[Damaged] = []
+    for damaged in ranges:
+        if merged:
+            last = merged[-1]
+            touches = last.offset + last.size == damaged.offset
+            if touches and damaged.offset % segment_bytes:
+                merged[-1] = Damaged(last.offset, last.size + damaged.size)
+                continue
+        merged.append(damaged)
+    return merged

@@ -1,0 +1,94 @@
+"""A long file cut into files of one size, each named by the offset at which it starts: 20 digits, so that names sort.
+
+    00000000000000000000   00000000001073741824   00000000002147483648
+    |--- segment_bytes ---|--- segment_bytes ---|--- …
+
+The commit log is one, and every consume queue is one. Segments are added at the end and removed at the start; they are
+contiguous: a gap between two files means that the second belongs to something else, and is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+
+from skyrocket.store.errors import StoreFormatError
+from skyrocket.store.files import File, Files, OpenFiles
+
+_NAME = re.compile(r"[0-9]{20}")
+
+
+def segment_name(start: int) -> str:
+    return f"{start:020d}"
+
+
+class Segments:
+    def __init__(self, files: Files, opened: OpenFiles, directory: str, segment_bytes: int, *, allocate: bool) -> None:
+        self._files = files
+        self._opened = opened
+        self._allocate = allocate
+        self.directory = directory
+        self.segment_bytes = segment_bytes
+        self.starts: list[int] = []
+
+    def load(self) -> None:
+        """Look at what is on disk."""
+        self.starts = [int(name) for name in self._files.names(self.directory) if _NAME.fullmatch(name)]
+        for start, following in zip(self.starts, self.starts[1:], strict=False):
+            if following - start != self.segment_bytes:
+                raise StoreFormatError(
+                    f"{self.directory}: a file is missing between {start} and {following}; each has {self.segment_bytes} bytes."
+                )
+        for start in self.starts[-1:]:
+            size = self._files.size(self.path(start))
+            if size != self.segment_bytes:
+                raise StoreFormatError(f"{self.path(start)} has {size} bytes; the configuration says {self.segment_bytes}.")
+
+    @property
+    def start(self) -> int:
+        return self.starts[0] if self.starts else 0
+
+    @property
+    def stop(self) -> int:
+        """The end of the last file: room, not content."""
+        return self.starts[-1] + self.segment_bytes if self.starts else 0
+
+    def path(self, start: int) -> str:
+        return f"{self.directory}/{start:020d}"
+
+    def start_of(self, offset: int) -> int | None:
+        """The start of the segment that has `offset`."""
+        index = bisect_right(self.starts, offset) - 1
+        if index < 0 or offset >= self.starts[index] + self.segment_bytes:
+            return None
+        return self.starts[index]
+
+    def file(self, start: int) -> File:
+        return self._opened.get(self.path(start))
+
+    def add(self, start: int, ready: File | None = None) -> File:
+        """The next segment, created now, or `ready` because it was created ahead."""
+        assert not self.starts or start == self.stop, f"{start} does not follow {self.stop}"
+        if ready is not None:
+            self._opened.adopt(self.path(start), ready)
+            file = ready
+        else:
+            file = self._opened.create(self.path(start), self.segment_bytes, self.segment_bytes if self._allocate else 0)
+        self.starts.append(start)
+        return file
+
+    def drop_first(self) -> None:
+        self._drop(self.starts[0])
+        del self.starts[0]
+
+    def drop_last(self) -> None:
+        self._drop(self.starts[-1])
+        del self.starts[-1]
+
+    def drop_all(self) -> None:
+        while self.starts:
+            self.drop_last()
+
+    def _drop(self, start: int) -> None:
+        self._opened.forget(self.path(start))
+        self._files.remove(self.path(start))

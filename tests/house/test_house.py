@@ -1,0 +1,101 @@
+"""The rules of the house that a test can hold: who may import whom, and what the pure rooms may not touch."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parents[2] / "src" / "skyrocket"
+
+# A package imports only from packages named in its row. Growing a row is a decision about the design: docs/architecture.md.
+MAY_IMPORT: dict[str, set[str]] = {
+    "protocol": set(),
+    "store": {"protocol"},
+    "raft": set(),
+    "net": {"protocol"},
+    "nameserver": {"protocol", "net"},
+    "broker": {"protocol", "store", "raft", "net"},
+    "client": {"protocol", "net"},
+    "spark": {"protocol", "store", "net", "client"},
+    "pipelines": {"protocol", "store", "client", "spark"},
+    "console": {"protocol", "client"},
+    "testing": {"protocol", "store", "net", "nameserver", "broker", "client"},
+    "cli": {"protocol", "store", "net", "nameserver", "broker", "client", "spark", "pipelines", "console", "testing"},
+}
+
+PURE = ["protocol", "raft"]  # values in, values out
+IMPURE_MODULES = {"asyncio", "socket", "ssl", "select", "selectors", "time", "random", "secrets", "threading", "multiprocessing"}
+IMPURE_MODULES |= {"concurrent", "subprocess", "os", "io", "tempfile", "shutil", "logging"}
+
+SOURCE_LINES_MAX = 550
+FUNCTION_LINES_MAX = 80
+
+
+def sources() -> list[Path]:
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def package_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imports_of(path: Path) -> set[str]:
+    """The dotted modules that a file imports, wherever in the file."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            found.add(node.module or "")
+            if node.module == "skyrocket":
+                found.update(f"skyrocket.{alias.name}" for alias in node.names)
+    return found
+
+
+def test_every_package_is_in_the_table():
+    packages = {package_of(path) for path in sources()} - {"__init__", "__main__"}
+    assert packages <= set(MAY_IMPORT), "a new package needs its row in MAY_IMPORT"
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_go_only_upwards_in_the_list(path: Path):
+    package = package_of(path)
+    if package == "__main__":
+        package = "cli"
+    allowed = MAY_IMPORT.get(package, set()) | {package}
+    for module in imports_of(path):
+        parts = module.split(".")
+        if parts[0] == "skyrocket" and len(parts) > 1 and parts[1] in MAY_IMPORT:
+            assert parts[1] in allowed, f"{package} may not import {module}"
+
+
+@pytest.mark.parametrize("path", [p for p in sources() if package_of(p) in PURE], ids=lambda path: str(path.relative_to(SOURCE)))
+def test_pure_packages_have_no_io_clock_or_chance(path: Path):
+    touched = {module.split(".")[0] for module in imports_of(path)} & IMPURE_MODULES
+    assert not touched, f"{path.name} is pure, and imports {sorted(touched)}"
+    opens = [n.lineno for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Name) and n.id in ("open", "print")]
+    assert not opens, f"{path.name} is pure, and opens or prints at lines {opens}"
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_rooms_are_small(path: Path):
+    text = path.read_text()
+    assert text.count("\n") <= SOURCE_LINES_MAX, f"{path.name} has {text.count(chr(10))} lines: two nouns?"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or 0) - node.lineno + 1
+            assert lines <= FUNCTION_LINES_MAX, f"{path.name}: {node.name} has {lines} lines"
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_no_error_is_swallowed_whole(path: Path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ExceptHandler):
+            caught = ast.unparse(node.type) if node.type else ""
+            last = node.body[-1]
+            if isinstance(last, ast.Raise) and last.exc is None:
+                continue  # it only tidies up
+            assert caught not in ("", "Exception", "BaseException"), f"{path.name}:{node.lineno} catches everything"
