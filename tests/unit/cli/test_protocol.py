@@ -1,0 +1,65 @@
+"""`skyrocket` shows what is there, and explains captured frames."""
+
+from __future__ import annotations
+
+import json
+
+from typer.testing import CliRunner
+
+from skyrocket import __version__
+from skyrocket.cli.main import app
+from skyrocket.protocol.requests import REQUESTS
+from tests.support.golden import golden_frames
+
+
+def run(*arguments: str, stdin: str | None = None):
+    return CliRunner().invoke(app, arguments, input=stdin)
+
+
+def golden(code: int, kind: str) -> str:
+    return next(frame.frame.hex() for frame in golden_frames() if frame.request_code == code and frame.kind == kind)
+
+
+def test_without_a_command_it_shows_what_is_there():
+    result = run()
+    assert result.exit_code == 0
+    assert f"skyrocket {__version__}" in result.output
+    assert f"{len(REQUESTS)} requests" in result.output
+
+
+def test_it_tells_its_version():
+    assert run("--version").output.strip() == __version__
+
+
+def test_codes_lists_every_row_for_people_and_for_programs():
+    assert len(run("protocol", "codes").output.splitlines()) == len(REQUESTS)
+    rows = [json.loads(line) for line in run("protocol", "codes", "--json").output.splitlines()]
+    assert {row["code"] for row in rows} == set(REQUESTS)
+    assert {"code": 105, "name": "GET_ROUTEINFO_BY_TOPIC"}.items() <= next(row for row in rows if row["code"] == 105).items()
+
+
+def test_a_request_is_explained():
+    result = run("protocol", "decode", golden(310, "request"))
+    assert result.exit_code == 0
+    assert "request 310 SEND_MESSAGE_V2" in result.output
+    assert "b: 'GoldenTopicJ'" in result.output
+
+
+def test_a_response_is_explained_by_what_was_asked():
+    result = run("protocol", "decode", "--asked", "208", golden(208, "response"))
+    assert "response 0 SUCCESS" in result.output
+    assert "ConsumeStats" in result.output
+
+
+def test_frames_come_from_standard_input_too():
+    assert "request 105" in run("protocol", "decode", "-", stdin=golden(105, "request")).output
+
+
+def test_what_is_no_frame_gets_a_sentence_and_a_bad_exit():
+    assert run("protocol", "decode", "xyz").exit_code == 2
+    cut = run("protocol", "decode", golden(105, "request")[:-2])
+    assert cut.exit_code == 1
+    assert "not whole" in cut.output
+    broken = run("protocol", "decode", "ffffffff00000000")
+    assert broken.exit_code == 1
+    assert "A frame says it has -1 bytes" in broken.output

@@ -1,0 +1,162 @@
+"""Files of settings are saved whole or not at all, and the content before the last save is always there to fall back on."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from skyrocket.protocol.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from skyrocket.store import config_files
+from skyrocket.store.config_files import DELAY_OFFSETS, TOPICS, ConfigFiles
+from skyrocket.store.errors import ConfigFileError, DiskFullError, StoreError
+from skyrocket.store.files import Disk
+
+
+def topics(*names: str) -> TopicConfigSerializeWrapper:
+    return TopicConfigSerializeWrapper(
+        topic_config_table={name: TopicConfig(topic_name=name) for name in names},
+        data_version=DataVersion(timestamp=7, counter=len(names)),
+    )
+
+
+class FailingDisk(Disk):
+    """A disk that is full from the Nth replaced file on."""
+
+    def __init__(self, good: int) -> None:
+        self.good = good
+
+    def replace(self, path: str, data: bytes) -> None:
+        if self.good == 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.good -= 1
+        super().replace(path, data)
+
+
+def opened(directory: Path) -> ConfigFiles:
+    """As a broker that starts: it remembers nothing."""
+    return ConfigFiles(Disk(), str(directory))
+
+
+def test_what_is_saved_is_loaded(tmp_path: Path):
+    opened(tmp_path / "config").save(TOPICS, topics("orders", "bills"))
+    assert opened(tmp_path / "config").load(TOPICS) == (topics("orders", "bills"), None)
+
+
+def test_a_file_that_was_never_saved_is_nothing(tmp_path: Path):
+    assert opened(tmp_path).load(TOPICS) == (None, None)
+
+
+def test_integer_keys_are_bare_and_a_level_of_nesting_is_a_tab(tmp_path: Path):
+    config = opened(tmp_path)
+    config.save(DELAY_OFFSETS, DELAY_OFFSETS.content(offset_table={1: 2, 3: 4}))
+    assert (tmp_path / "delayOffset.json").read_bytes() == b'{\n\t"offsetTable":{\n\t\t1:2,\n\t\t3:4\n\t}\n}'
+
+
+def test_the_content_before_the_last_save_stays_in_the_bak(tmp_path: Path):
+    config = opened(tmp_path)
+    config.save(TOPICS, topics("a"))
+    assert not (tmp_path / "topics.json.bak").exists()
+    config.save(TOPICS, topics("a", "b"))
+    assert TOPICS.decode((tmp_path / "topics.json.bak").read_bytes()) == topics("a")
+    opened(tmp_path).save(TOPICS, topics("a", "b", "c"))
+    assert TOPICS.decode((tmp_path / "topics.json.bak").read_bytes()) == topics("a", "b")
+
+
+def test_saving_the_same_again_touches_nothing(tmp_path: Path):
+    opened(tmp_path).save(TOPICS, topics("a"))
+    before = (tmp_path / "topics.json").stat().st_ino
+    opened(tmp_path).save(TOPICS, topics("a"))
+    assert (tmp_path / "topics.json").stat().st_ino == before
+    assert not (tmp_path / "topics.json.bak").exists()
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b'{"topicConfigTable":7}', b"\xff\xfe", b"[]", b"{{{{", b"nonsense"])
+def test_a_damaged_file_falls_back_to_the_bak_and_says_so(tmp_path: Path, damage: bytes):
+    config = opened(tmp_path)
+    config.save(TOPICS, topics("a"))
+    config.save(TOPICS, topics("a", "b"))
+    (tmp_path / "topics.json").write_bytes(damage)
+    body, problem = opened(tmp_path).load(TOPICS)
+    assert body == topics("a")
+    assert problem is not None
+    assert "topics.json was not read (" in problem
+    assert "topics.json.bak, the content before it, was read instead." in problem
+
+
+def test_a_missing_file_falls_back_to_the_bak_as_when_apache_died_between_its_two_steps(tmp_path: Path):
+    opened(tmp_path).save(TOPICS, topics("a"))
+    (tmp_path / "topics.json").rename(tmp_path / "topics.json.bak")
+    body, problem = opened(tmp_path).load(TOPICS)
+    assert body == topics("a")
+    assert problem is not None
+    assert "it is not there" in problem
+
+
+def test_a_save_does_not_put_a_damaged_file_over_a_sound_bak(tmp_path: Path):
+    config = opened(tmp_path)
+    config.save(TOPICS, topics("a"))
+    config.save(TOPICS, topics("a", "b"))
+    (tmp_path / "topics.json").write_bytes(b"{")
+    again = opened(tmp_path)
+    again.load(TOPICS)
+    again.save(TOPICS, topics("c"))
+    assert TOPICS.decode((tmp_path / "topics.json.bak").read_bytes()) == topics("a")
+    assert opened(tmp_path).load(TOPICS) == (topics("c"), None)
+
+
+def test_when_neither_can_be_read_it_is_one_clear_error(tmp_path: Path):
+    (tmp_path / "topics.json").write_bytes(b"{")
+    (tmp_path / "topics.json.bak").write_bytes(b"")
+    with pytest.raises(ConfigFileError, match=r"Neither .*topics\.json nor its \.bak can be read: .*it is empty\.$"):
+        opened(tmp_path).load(TOPICS)
+
+
+def test_a_damaged_file_without_a_bak_is_an_error(tmp_path: Path):
+    (tmp_path / "topics.json").write_bytes(b'{"topicConfigTable":')
+    with pytest.raises(ConfigFileError, match=r"cannot be read, and it has no \.bak"):
+        opened(tmp_path).load(TOPICS)
+
+
+def test_an_empty_file_without_a_bak_counts_as_not_there_and_is_told(tmp_path: Path):
+    (tmp_path / "topics.json").write_bytes(b"")
+    body, problem = opened(tmp_path).load(TOPICS)
+    assert body is None
+    assert problem is not None
+    assert "is empty" in problem
+
+
+def test_a_huge_file_is_not_even_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    opened(tmp_path).save(TOPICS, topics("a"))
+    monkeypatch.setattr(config_files, "CONFIG_FILE_BYTES_MAX", 10)
+    with pytest.raises(ConfigFileError, match="more than the 10 allowed"):
+        opened(tmp_path).load(TOPICS)
+
+
+def test_what_cannot_be_written_is_an_error_and_changes_nothing(tmp_path: Path):
+    config = opened(tmp_path)
+    config.save(TOPICS, topics("a"))
+    with pytest.raises(ConfigFileError, match=r"topics\.json"):
+        config.save(TOPICS, topics("half a pair \ud83d"))
+    assert opened(tmp_path).load(TOPICS) == (topics("a"), None)
+
+
+@pytest.mark.parametrize("good", [0, 1])
+def test_a_full_disk_leaves_the_old_content_and_a_later_save_works(tmp_path: Path, good: int):
+    opened(tmp_path).save(TOPICS, topics("a"))
+    disk = FailingDisk(good)
+    config = ConfigFiles(disk, str(tmp_path))
+    with pytest.raises(DiskFullError, match=r"saving .*topics\.json"):
+        config.save(TOPICS, topics("b"))
+    assert opened(tmp_path).load(TOPICS) == (topics("a"), None)
+    disk.good = 2
+    config.save(TOPICS, topics("c"))
+    assert opened(tmp_path).load(TOPICS) == (topics("c"), None)
+    assert TOPICS.decode((tmp_path / "topics.json.bak").read_bytes()) == topics("a")
+
+
+def test_a_file_that_may_not_be_read_is_a_store_error(tmp_path: Path):
+    (tmp_path / "topics.json").mkdir()
+    with pytest.raises(StoreError):
+        opened(tmp_path).load(TOPICS)
