@@ -1,7 +1,7 @@
 """Every figure that the documents give comes from a module here.
 
-A module has a list `BENCHMARKS`. Each measures CPU time, not the clock's, and takes the quickest of several rounds: on a shared
-machine the slower ones measure the neighbours.
+A module has a list `BENCHMARKS`, or a function `figures` where CPU time per message is not the measure. Each benchmark measures
+CPU time, not the clock's, and takes the quickest of several rounds: on a shared machine the slower ones measure the neighbours.
 """
 
 from __future__ import annotations
@@ -20,6 +20,14 @@ class Benchmark(NamedTuple):
     run: Callable[[], object]
     messages: int = 1  # that one run handles
     reference: str = ""  # what a prototype measured, in µs per message
+
+
+class Figure(NamedTuple):
+    """A measured value that is told as it is."""
+
+    name: str
+    value: str
+    remark: str = ""  # a bar, or what else there is to know
 
 
 def us_per_message(benchmark: Benchmark) -> float:

@@ -8,7 +8,9 @@ import platform
 import sys
 
 import bench
-from bench import Benchmark, us_per_message
+from bench import Benchmark, Figure, us_per_message
+
+WIDTH = 56
 
 
 def modules() -> list[str]:
@@ -22,12 +24,18 @@ def main(chosen: list[str]) -> int:
         return 2
     print(f"CPU time in µs per message, best of {bench.ROUNDS} rounds; Python {platform.python_version()}, {platform.machine()}")
     for name in chosen or modules():
-        benchmarks: list[Benchmark] = importlib.import_module(f"bench.{name}").BENCHMARKS
-        width = max(len(benchmark.name) for benchmark in benchmarks)
-        print(f"\n{name:<{width}}  {'µs':>8}  reference")
+        module = importlib.import_module(f"bench.{name}")
+        print(f"\n{name:<{WIDTH}}  {'':>14}  reference")
+        benchmarks: list[Benchmark] = getattr(module, "BENCHMARKS", [])
         for benchmark in benchmarks:
-            print(f"{benchmark.name:<{width}}  {us_per_message(benchmark):8.2f}  {benchmark.reference}".rstrip())
+            show(Figure(benchmark.name, f"{us_per_message(benchmark):.2f} µs", benchmark.reference))
+        for figure in module.figures() if hasattr(module, "figures") else ():
+            show(figure)
     return 0
+
+
+def show(figure: Figure) -> None:
+    print(f"{figure.name:<{WIDTH}}  {figure.value:>14}  {figure.remark}".rstrip(), flush=True)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from tests.support.golden import golden_frames
 
 FRAMES = int(os.environ.get("SKYROCKET_FUZZ_FRAMES", "50000"))
 SHARDS = 2
+BYTE_BY_BYTE_BELOW = 2_000  # almost all; of the few larger ones every sixteenth
 FRAMES_PER_CHECK = 2_000
 MEMORY_GROWTH_MAX = 4 * 1024 * 1024  # caches of decoders and hosts fill; a leak of one small object a frame would pass this
 
@@ -103,7 +104,7 @@ def test_mutated_frames_parse_or_raise_the_typed_error(shard: int):
         commands, sentence = outcome([data])
         parsed += len(commands)
         refused += sentence is not None
-        if number % 8 == 0 or len(data) < 200:  # byte by byte comes to the same end
+        if number % 16 == 0 or len(data) < BYTE_BY_BYTE_BELOW:  # byte by byte comes to the same end
             assert outcome([data[at : at + 1] for at in range(len(data))]) == (commands, sentence), data.hex()
         for command in commands:
             with suppress(ProtocolError):

@@ -57,7 +57,6 @@ def test_what_the_files_say_is_understood(config: Path):
     offsets = files.load(c.CONSUMER_OFFSETS).body
     delays = files.load(c.DELAY_OFFSETS).body
     groups = files.load(c.SUBSCRIPTION_GROUPS).body
-    assert topics is not None and offsets is not None and delays is not None and groups is not None
     assert topics.topic_config_table["SCHEDULE_TOPIC_XXXX"].read_queue_nums == 18
     assert offsets.offset_table["GoldenTopicR@GoldenGroupR"] == {0: 7, 1: 5}
     assert delays.offset_table == {1: 2, 3: 2, 4: 1}

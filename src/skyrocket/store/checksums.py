@@ -34,18 +34,50 @@ class Checksums:
         self._counts: dict[int, int] = {}  # entries in each segment's file
         self._dirty: set[int] = set()  # segments written since the last sync
         self._hint = (0, 0)  # (segment, entry) found last: readers go forward
+        self._beyond: dict[int, int] = {}  # end of a record in the log → CRC: what recovery may still compare with
 
-    def load(self, trusted_end: int) -> None:
-        """Look at what is there. Entries at or behind `trusted_end` may belong to records that are no more: they go."""
+    def load(self, trusted_end: int, *, remember_beyond: bool = False) -> None:
+        """Look at what is there. Entries behind `trusted_end` may belong to records that are no more: they go.
+
+        With `remember_beyond` they are compared with until `cut`: no other than this store wrote since they were made.
+        """
         for name in self._files.names(self._directory):
             path = f"{self._directory}/{name}"
             start = int(name) if name.isdigit() and len(name) == 20 else -1
-            if start < 0 or start >= trusted_end or self._files.size(path) != self._file_bytes:
+            if start < 0 or self._files.size(path) != self._file_bytes:
                 self._files.remove(path)
                 continue
-            self._counts[start] = self._bound(start, self._file_bytes // ENTRY.size, None)
-            if trusted_end < start + self._segment_bytes:
-                self._truncate(start, trusted_end - start)
+            # Not "the first that was not written": a power cut leaves holes behind the trusted end.
+            end = min(trusted_end - start, self._segment_bytes)
+            self._counts[start] = self._bound(start, self._file_bytes // ENTRY.size, end + 1, written=True) if end > 0 else 0
+            if remember_beyond:
+                self._remember(start)
+            if end > 0:
+                self._truncate(start, end)
+            else:
+                del self._counts[start]
+                self._opened.forget(path)
+                self._files.remove(path)
+
+    def _remember(self, start: int) -> None:
+        packed = bytes(self._file(start).view()[self._counts[start] * ENTRY.size :])
+        self._beyond.update((start + end, crc) for end, crc in ENTRY.iter_unpack(packed) if end)
+
+    def cut(self, log_end: int) -> None:
+        """Recovery found the end of the log: nothing is known of what lay behind it."""
+        self._beyond.clear()
+        for start in list(self._counts):
+            if log_end < start + self._segment_bytes:
+                self._truncate(start, max(0, log_end - start))
+
+    def look(self, trusted_end: int) -> None:
+        """As `load`, for a reader that changes nothing: files that cannot be trusted are left, and passed over."""
+        for name in self._files.names(self._directory):
+            path = f"{self._directory}/{name}"
+            start = int(name) if name.isdigit() and len(name) == 20 else -1
+            if 0 <= start < trusted_end and self._files.size(path) == self._file_bytes:
+                end = min(trusted_end - start, self._segment_bytes)
+                self._counts[start] = self._bound(start, self._file_bytes // ENTRY.size, end + 1, written=True)
 
     def append(self, offset: int, data: bytes | bytearray | memoryview, sizes: list[int]) -> None:
         """Entries for records of these sizes that lie one behind the other in `data`, which starts at `offset`."""
@@ -58,6 +90,11 @@ class Checksums:
             end += size
             packed.append(ENTRY.pack(end, crc32(view[at : at + size])))
             at += size
+        self._write(start, packed)
+
+    def _write(self, start: int, packed: list[bytes]) -> None:
+        if not packed:
+            return
         count = self._counts.get(start, 0)
         try:
             self._file(start).write(count * ENTRY.size, b"".join(packed))
@@ -66,25 +103,30 @@ class Checksums:
         self._counts[start] = count + len(packed)
         self._dirty.add(start)
 
-    def complete(self, offset: int, record: memoryview) -> None:
-        """Add the entry of a record that recovery walked over, unless entries go further already."""
-        start = offset - offset % self._segment_bytes
+    def complete(self, start: int, segment: memoryview, records: list[tuple[int, int]]) -> None:
+        """Add entries of records, as (place in the segment, size), that recovery walked over and that have none yet."""
         count = self._counts.get(start, 0)
-        end = offset - start + len(record)
-        if not count or ENTRY.unpack_from(self._file(start).view(), (count - 1) * ENTRY.size)[0] < end:
-            self.append(offset, record, [len(record)])
+        known = ENTRY.unpack_from(self._file(start).view(), (count - 1) * ENTRY.size)[0] if count else 0
+        self._write(start, [ENTRY.pack(at + size, crc32(segment[at : at + size])) for at, size in records if at + size > known])
 
     def fits(self, offset: int, data: memoryview) -> bool | None:
         """Whether the record at `offset` is what was written; None when there is no checksum for it."""
         known = self._find(offset, len(data))
         return None if known is None else known == crc32(data)
 
+    def entries(self, start: int) -> bytes:
+        """The packed entries of one segment, copied."""
+        count = self._counts.get(start, 0)
+        return bytes(self._file(start).view()[: count * ENTRY.size]) if count else b""
+
     def _find(self, offset: int, size: int) -> int | None:
         start = offset - offset % self._segment_bytes
         count = self._counts.get(start)
+        end = offset - start + size
+        if self._beyond and start + end in self._beyond:
+            return self._beyond[start + end]
         if not count:
             return None
-        end = offset - start + size
         view = self._file(start).view()
         index = self._bound(start, count, end, self._hint[1] if self._hint[0] == start else 0)
         if index >= count:
@@ -95,11 +137,14 @@ class Checksums:
         self._hint = (start, index)
         return int(crc)
 
-    def _bound(self, start: int, high: int, end: int | None, hint: int = 0) -> int:
-        """The first entry whose end is not before `end`; with None, the first that was not written. Quick behind `hint`."""
+    def _bound(self, start: int, high: int, end: int | None, hint: int = 0, *, written: bool = False) -> int:
+        """The first entry whose end is not before `end`; with None, the first that was not written. Quick behind `hint`.
+
+        With `written`, one that was not written counts as behind every end.
+        """
         view = self._file(start).view()
         low = 0
-        if end is not None and hint < high and ENTRY.unpack_from(view, hint * ENTRY.size)[0] < end:
+        if end is not None and not written and hint < high and ENTRY.unpack_from(view, hint * ENTRY.size)[0] < end:
             low, step = hint + 1, 1
             while low + step < high and ENTRY.unpack_from(view, (low + step) * ENTRY.size)[0] < end:
                 low, step = low + step + 1, step * 2
@@ -107,7 +152,7 @@ class Checksums:
         while low < high:
             middle = (low + high) // 2
             (found,) = struct.unpack_from(">I", view, middle * ENTRY.size)
-            before = found != 0 if end is None else found < end
+            before = found != 0 if end is None else found < end and (found != 0 or not written)
             low, high = (middle + 1, high) if before else (low, middle)
         return low
 

@@ -145,6 +145,7 @@ class ConfigFiles:
             if body is not None:
                 return Loaded(body)
             before, unreadable_before = self._try(file, f"{path}.bak")
+            is_empty = unreadable is not None and not self._files.size(path)
         except OSError as error:
             raise store_error(f"reading {path}", error) from error
         reason = unreadable or "it is not there"
@@ -154,7 +155,7 @@ class ConfigFiles:
             raise ConfigFileError(f"Neither {path} nor its .bak can be read: {reason}; {unreadable_before}.")
         if unreadable is None:
             return Loaded(None)
-        if not self._files.size(path):  # a first save by Apache that a crash cut short: there was nothing before it
+        if is_empty:  # a first save by Apache that a crash cut short: there was nothing before it
             return Loaded(None, f"{path} is empty, and there is no {file.name}.bak: it counts as not there.")
         raise ConfigFileError(f"{path} cannot be read, and it has no .bak: {unreadable}.")
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from skyrocket.protocol.sysflag import TRANSACTION_MASK
 from skyrocket.store.consume_queue import ENTRY, ConsumeQueue, QueueEntry
 from skyrocket.store.files import Files, OpenFiles
-from skyrocket.store.message import Dispatch
+from skyrocket.store.message import UNQUEUED, Dispatch
 
 
 class QueueKey(NamedTuple):
@@ -21,8 +22,9 @@ class ConsumeQueues:
         self._opened = opened
         self._directory = directory
         self._entries_per_file = entries_per_file
-        self._queues: dict[QueueKey, ConsumeQueue] = {}
-        self._next: dict[QueueKey, int] = {}  # the queue offset that the next appended message gets: ahead of the entries
+        # Keyed by QueueKey or a plain tuple of the same: they are equal, and a tuple is cheaper to make.
+        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self._next: dict[tuple[str, int], int] = {}  # the queue offset that the next appended message gets: ahead of the entries
 
     def load(self, is_sound: Callable[[QueueKey, int, QueueEntry], bool] | None = None) -> None:
         """Open what is on disk. After a crash `is_sound` says which entries the log bears out."""
@@ -44,49 +46,49 @@ class ConsumeQueues:
         return len(self._queues)
 
     def __iter__(self) -> Iterator[tuple[QueueKey, ConsumeQueue]]:
-        return iter(self._queues.items())
+        return ((QueueKey(*key), queue) for key, queue in self._queues.items())
 
     def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        return self._queues.get(QueueKey(topic, queue_id))
+        return self._queues.get((topic, queue_id))
 
-    def next_offset(self, key: QueueKey) -> int:
+    def next_offset(self, key: tuple[str, int]) -> int:
         found = self._next.get(key)
         if found is None:
             queue = self._queues.get(key)
             found = 0 if queue is None else queue.max_offset
         return found
 
-    def took(self, offsets: dict[QueueKey, int]) -> None:
+    def took(self, offsets: dict[tuple[str, int], int]) -> None:
         """These queues gave out offsets up to (not including) these."""
         self._next.update(offsets)
 
     def put(self, dispatches: Sequence[Dispatch]) -> list[QueueKey]:
         """Entries for confirmed messages; the queues that grew."""
-        entries: dict[QueueKey, tuple[int, list[bytes]]] = {}
-        for dispatch in dispatches:
-            if not dispatch.is_queued:
+        entries: dict[tuple[str, int], tuple[int, list[bytes]]] = {}
+        for topic, queue_id, queue_offset, physical_offset, size, code, _, _, sys_flag in dispatches:
+            if sys_flag & TRANSACTION_MASK in UNQUEUED:
                 continue
-            key = QueueKey(dispatch.topic, dispatch.queue_id)
-            packed = ENTRY.pack(dispatch.physical_offset, dispatch.size, dispatch.tags_code)
+            key = (topic, queue_id)
+            packed = ENTRY.pack(physical_offset, size, code)
             first = entries.get(key)
             if first is None:
-                entries[key] = (dispatch.queue_offset, [packed])
-            elif dispatch.queue_offset == first[0] + len(first[1]):
+                entries[key] = (queue_offset, [packed])
+            elif queue_offset == first[0] + len(first[1]):
                 first[1].append(packed)
             else:  # a hole inside this turn: recovery walked over damage
                 self._append(key, *first)
-                entries[key] = (dispatch.queue_offset, [packed])
+                entries[key] = (queue_offset, [packed])
         for key, (queue_offset, packed_entries) in entries.items():
             self._append(key, queue_offset, packed_entries)
-        return list(entries)
+        return [QueueKey(*key) for key in entries]
 
-    def _append(self, key: QueueKey, queue_offset: int, packed: list[bytes]) -> None:
+    def _append(self, key: tuple[str, int], queue_offset: int, packed: list[bytes]) -> None:
         queue = self._queues.get(key) or self._make(key)
         queue.append(queue_offset, packed)
         if self._next.get(key, 0) < queue.max_offset:
             self._next[key] = queue.max_offset
 
-    def truncate(self, key: QueueKey, queue_offset: int) -> None:
+    def truncate(self, key: tuple[str, int], queue_offset: int) -> None:
         """Recovery knows better what follows in this queue."""
         queue = self._queues.get(key)
         if queue is not None and queue.max_offset > queue_offset:
@@ -103,13 +105,13 @@ class ConsumeQueues:
 
     def remove_topic(self, topic: str) -> None:
         """The topic was deleted: its queues go, whatever is in the log."""
-        for key in [key for key in self._queues if key.topic == topic]:
+        for key in [key for key in self._queues if key[0] == topic]:
             self._queues.pop(key).remove()
             self._next.pop(key, None)
         self._files.remove(f"{self._directory}/{topic}")
 
-    def _make(self, key: QueueKey) -> ConsumeQueue:
-        directory = f"{self._directory}/{key.topic}/{key.queue_id}"
+    def _make(self, key: tuple[str, int]) -> ConsumeQueue:
+        directory = f"{self._directory}/{key[0]}/{key[1]}"
         queue = ConsumeQueue(self._files, self._opened, directory, self._entries_per_file)
         self._queues[key] = queue
         return queue

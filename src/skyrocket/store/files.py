@@ -210,7 +210,8 @@ class Disk:
         self._make_directories(os.path.dirname(path))
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1)  # the first byte, as Java's FileChannel.tryLock(0, 1)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # keeps out others of ours, in this process too
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1)  # keeps out Java, which locks the first byte so
         except (BlockingIOError, PermissionError):
             os.close(descriptor)
             return None
@@ -245,6 +246,10 @@ class OpenFiles:
         self._most = most
         self._writable = writable
         self._open: OrderedDict[str, File] = OrderedDict()
+
+    @property
+    def writable(self) -> bool:
+        return self._writable
 
     def get(self, path: str) -> File:
         file = self._open.get(path)

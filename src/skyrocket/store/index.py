@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from operator import mul
 
+from skyrocket.protocol.sysflag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from skyrocket.protocol.tags import java_hash
 from skyrocket.store.errors import store_error
 from skyrocket.store.files import Files
@@ -18,8 +19,9 @@ from skyrocket.store.index_file import IndexFile, key_hash
 from skyrocket.store.message import Dispatch
 
 _NAME_DIGITS = 17  # yyyyMMddHHmmssSSS
-_PREFIX_LENGTH = 20  # of a key: what unique keys of one producer share
-_POWERS = [pow(31, n, 2**32) for n in range(256)][::-1]
+_START_LENGTH = 24  # of a long key: what the unique keys that one producer makes in a minute share
+_LONG_KEY = 28
+_POWERS = [tuple(pow(31, n, 2**32) for n in range(length))[::-1] for length in range(257)]  # by length, the highest first
 
 
 class Index:
@@ -43,6 +45,9 @@ class Index:
         for name in self._files.names(self._directory):
             if len(name) == _NAME_DIGITS and name.isdigit():
                 path = f"{self._directory}/{name}"
+                if not self._files.size(path):  # a crash came while it was made
+                    self._files.remove(path)
+                    continue
                 self._open.append(IndexFile(path, self._files.open(path, writable=True), self._slots, self._entries))
 
     # --- writing
@@ -50,22 +55,26 @@ class Index:
     def put(self, dispatches: Sequence[Dispatch]) -> None:
         """Index these messages; those that are indexed already are passed over."""
         last = self.last_offset
+        keys = [
+            (hash_of(dispatch.topic, key), dispatch.physical_offset, dispatch.store_timestamp)
+            for dispatch in dispatches
+            if dispatch.physical_offset > last and dispatch.sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK
+            for key in dispatch.keys
+        ]
         try:
-            for dispatch in dispatches:
-                if dispatch.physical_offset > last and dispatch.keys and dispatch.is_indexed:
-                    for key in dispatch.keys:
-                        file = self._file_for(dispatch)
-                        file.put(hash_of(dispatch.topic, key), dispatch.physical_offset, dispatch.store_timestamp)
-            if self._open:
-                self._open[-1].write()
+            while keys:
+                file = self._file_for(keys[0][2])
+                room = file.room
+                file.put(keys[:room])
+                del keys[:room]
         except OSError as error:
             raise store_error("writing the index", error) from error
 
-    def _file_for(self, dispatch: Dispatch) -> IndexFile:
-        if not self._open or self._open[-1].is_full:
+    def _file_for(self, now_ms: int) -> IndexFile:
+        if not self._open or not self._open[-1].room:
             if self._open:
                 self._open[-1].sync()
-            path = f"{self._directory}/{self._new_name(dispatch.store_timestamp)}"
+            path = f"{self._directory}/{self._new_name(now_ms)}"
             self._open.append(IndexFile.create(self._files, path, self._slots, self._entries))
         return self._open[-1]
 
@@ -119,16 +128,16 @@ def hash_of(topic: str, key: str) -> int:
     """The index's hash of `topic#key`.
 
     Java's hash of a text is that of its start, times 31 to the length of the rest, plus that of the rest. The start is
-    remembered: a producer's unique keys begin alike.
+    remembered: it is the topic, and of long keys the part that a producer's unique keys have in common.
     """
-    start, rest = key[:_PREFIX_LENGTH], key[_PREFIX_LENGTH:]
-    value = _start_hash(topic, start)
+    if not key.isascii() or len(key) >= len(_POWERS) - 1:
+        return key_hash(java_hash(f"{topic}#{key}"))
+    if len(key) > _LONG_KEY:
+        value, rest = _start_hash(topic, key[:_START_LENGTH]), key[_START_LENGTH:]
+    else:
+        value, rest = _start_hash(topic, ""), key
     length = len(rest)
-    if length and rest.isascii() and length < len(_POWERS):
-        value = value * _POWERS[-1 - length] + sum(map(mul, rest.encode(), _POWERS[-length:]))
-    elif length:
-        value = java_hash(f"{topic}#{key}")
-    value &= 0xFFFF_FFFF
+    value = value * _POWERS[length + 1][0] + sum(map(mul, rest.encode(), _POWERS[length])) & 0xFFFF_FFFF
     return key_hash(value - 0x1_0000_0000 if value & 0x8000_0000 else value)
 
 

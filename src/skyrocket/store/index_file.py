@@ -24,7 +24,7 @@ entries are written with one call for all keys of a turn.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from skyrocket.store.errors import StoreFormatError
@@ -63,7 +63,6 @@ class IndexFile:
         self._entries = entries
         self._entries_at = HEADER.size + slots * SLOT.size
         self._table = file.window(self._entries_at) if writable else file.view()
-        self._unwritten: list[bytes] = []  # entries of this turn, behind the last one in the file
         self._read_header()
 
     @classmethod
@@ -87,8 +86,9 @@ class IndexFile:
         return self.path.rpartition("/")[2]
 
     @property
-    def is_full(self) -> bool:
-        return self.next_entry >= self._entries
+    def room(self) -> int:
+        """How many more keys fit."""
+        return self._entries - self.next_entry
 
     @property
     def is_empty(self) -> bool:
@@ -96,33 +96,37 @@ class IndexFile:
 
     # --- writing
 
-    def put(self, hashed: int, physical_offset: int, store_timestamp: int) -> None:
-        """Add a key's hash. The caller has seen that the file is not full, and calls `write` at the end of its turn."""
-        slot_at = HEADER.size + hashed % self._slots * SLOT.size
-        before = SLOT.unpack_from(self._table, slot_at)[0]
-        if not 0 < before < self.next_entry:
-            before = 0
-            self._slots_used += 1
+    def put(self, keys: Sequence[tuple[int, int, int]]) -> None:
+        """Add keys as (hash, physical offset, store timestamp); the caller has seen that there is room for them."""
+        assert len(keys) <= self.room
+        if not keys:
+            return
+        table, slots = self._table, self._slots
+        read_slot, write_slot, pack = SLOT.unpack_from, SLOT.pack_into, ENTRY.pack
+        number = first = self.next_entry
         if self.is_empty:
-            self.first_timestamp, self.first_offset = store_timestamp, physical_offset
-        seconds = min(max(0, (store_timestamp - self.first_timestamp) // 1000), _INT32_MAX)
-        self._unwritten.append(ENTRY.pack(hashed, physical_offset, seconds, before))
-        SLOT.pack_into(self._table, slot_at, self.next_entry)
-        self.next_entry += 1
-        self.last_offset, self.last_timestamp = physical_offset, store_timestamp
-
-    def write(self) -> None:
-        if self._unwritten:
-            first = self.next_entry - len(self._unwritten)
-            self._file.write(self._entries_at + first * ENTRY.size, b"".join(self._unwritten))
-            self._unwritten.clear()
+            _, self.first_offset, self.first_timestamp = keys[0]
+        first_timestamp = self.first_timestamp
+        entries = []
+        for hashed, physical_offset, store_timestamp in keys:
+            slot_at = HEADER.size + hashed % slots * SLOT.size
+            before = read_slot(table, slot_at)[0]
+            if not 0 < before < number:
+                before = 0
+                self._slots_used += 1
+            seconds = (store_timestamp - first_timestamp) // 1000
+            entries.append(pack(hashed, physical_offset, seconds if 0 <= seconds <= _INT32_MAX else 0, before))
+            write_slot(table, slot_at, number)
+            number += 1
+        self._file.write(self._entries_at + first * ENTRY.size, b"".join(entries))
+        self.next_entry = number
+        _, self.last_offset, self.last_timestamp = keys[-1]
 
     def sync(self) -> None:
         self.begin_sync()()
 
     def begin_sync(self) -> Callable[[], None]:
         """What makes the file, as it is now, safe on disk. It may run in another thread while keys are added."""
-        self.write()
         table, file = self._table, self._file
         header = HEADER.pack(
             self.first_timestamp, self.last_timestamp, self.first_offset, self.last_offset, self._slots_used, self.next_entry
@@ -159,10 +163,13 @@ class IndexFile:
 
     # --- reading
 
-    def find(self, hashed: int, begin_ms: int, end_ms: int) -> Iterator[int]:
-        """Physical offsets of messages whose key has this hash, newest first. Chains are followed downwards only, so they end."""
+    def find(self, hashed: int, begin_ms: int, end_ms: int, *, live: bool = False) -> Iterator[int]:
+        """Physical offsets of messages whose key has this hash, newest first. Chains are followed downwards only, so they end.
+
+        With `live`, also those that another process added since it last wrote the header.
+        """
         (number,) = SLOT.unpack_from(self._table, HEADER.size + hashed % self._slots * SLOT.size)
-        above = self.next_entry
+        above = self._entries if live else self.next_entry
         while 0 < number < above:
             entry = self._entry(number)
             stored_ms = self.first_timestamp + entry.seconds * 1000
@@ -179,9 +186,6 @@ class IndexFile:
         return (IndexEntry(*entry) for entry in self._packed(1, self.next_entry))
 
     def _entry(self, number: int) -> IndexEntry:
-        unwritten = number - (self.next_entry - len(self._unwritten))
-        if unwritten >= 0:
-            return IndexEntry(*ENTRY.unpack(self._unwritten[unwritten]))
         return IndexEntry(*ENTRY.unpack(self._file.read(self._entries_at + number * ENTRY.size, ENTRY.size)))
 
     def _packed(self, first: int, stop: int, at_once: int = 50_000) -> Iterator[tuple[int, int, int, int]]:

@@ -9,6 +9,7 @@ from skyrocket.protocol.record import Record, encode_record
 from skyrocket.protocol.sysflag import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from skyrocket.protocol.tags import tags_code
 
+UNQUEUED = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 
 
@@ -48,11 +49,7 @@ class Dispatch(NamedTuple):
     @property
     def is_queued(self) -> bool:
         """Half messages and rollbacks of transactions are in the log only."""
-        return self.sys_flag & TRANSACTION_MASK not in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
-
-    @property
-    def is_indexed(self) -> bool:
-        return self.sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK
+        return self.sys_flag & TRANSACTION_MASK not in UNQUEUED
 
     @property
     def end(self) -> int:

@@ -14,22 +14,25 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import NamedTuple
 
+from skyrocket.protocol.sysflag import TRANSACTION_MASK
 from skyrocket.store.checkpoint import Checkpoint, CheckpointFile
 from skyrocket.store.checksums import Checksums
 from skyrocket.store.commit_log import CommitLog
 from skyrocket.store.config import StoreConfig, delay_levels_ms
 from skyrocket.store.consume_queues import ConsumeQueues, QueueKey
 from skyrocket.store.damage import is_filler
-from skyrocket.store.errors import StoreClosedError, StoreLockedError, WritesStoppedError, store_error
+from skyrocket.store.errors import DiskFullError, StoreClosedError, StoreLockedError, WritesStoppedError, store_error
 from skyrocket.store.files import Disk, Files, OpenFiles
 from skyrocket.store.horizon import Horizon
 from skyrocket.store.index import Index
-from skyrocket.store.message import Dispatch, Placed, Unplaced, dispatch_of, entry_code
+from skyrocket.store.message import UNQUEUED, Dispatch, Placed, Unplaced, dispatch_of, entry_code
 from skyrocket.store.paths import StorePaths
 from skyrocket.store.reading import Reading
 from skyrocket.store.recovery import Recovered, Recovery
+from skyrocket.store.retention import Verdict, judge
 from skyrocket.store.scan import Found, walk_segment
 
+_OUR_ABORT = b"skyrocket\n"  # Apache's broker writes its process id there, and neither reads what it finds
 _LOG_FILES_MAX = 4096  # a log of 4 TiB; readers of older segments open them again
 
 
@@ -75,11 +78,14 @@ class MessageStore:
         self.reading = Reading(self.log, self.queues, self.index, self._checksums)
         self.horizon = Horizon(0)
         self._undispatched: deque[Dispatch] = deque()
+        self._grown: dict[QueueKey, None] = {}  # in order
+        self._remembered = 0  # up to here in the log, `_undispatched` has what is not dispatched
         self._dispatched = 0  # everything in the log before this is in queues and index
         self._last_dispatch: tuple[int, int] = (0, 0)  # (physical offset, store time) of the last message there
         self._last_append_timestamp = 0
         self._flushed_timestamp = 0
         self._stopped: str | None = None  # why there are no more writes
+        self._too_full: str | None = None  # why there are none for now
         self._release: Callable[[], None] | None = None  # of the lock; None while the store is closed
 
     # --- opening and closing
@@ -100,18 +106,19 @@ class MessageStore:
 
     def _recover(self) -> Recovered:
         crashed = self._files.exists(self.paths.abort)
+        is_ours = crashed and self._files.read(self.paths.abort) == _OUR_ABORT
         checkpoint = self._checkpoint_file.read()
         self.log.load()
         recovery = Recovery(self._files, self.log, self.queues, self.index, self._checksums, self.paths.damaged, self._delays_ms)
-        done = recovery.run(checkpoint, crashed=crashed)
+        done = recovery.run(checkpoint, crashed=crashed, is_ours=is_ours)
         self.horizon = Horizon(self.log.end, ("flushed",) if self.config.sync_flush else ())
-        self._dispatched = self.log.end
+        self._dispatched = self._remembered = self.log.end
         offset = done.last_offset if done.messages else checkpoint.queue_physical_offset
         timestamp = done.last_timestamp if done.messages else checkpoint.queue_timestamp
         self._last_dispatch = (offset, timestamp)
         self._last_append_timestamp = self._flushed_timestamp = timestamp
         self.reading.opened_at(self.log.end)
-        self._files.replace(self.paths.abort, b"")
+        self._files.replace(self.paths.abort, _OUR_ABORT)
         for file in self.log.files_between(done.walked_from, self.log.end):
             file.sync()
         self.checkpoint()
@@ -147,11 +154,13 @@ class MessageStore:
     def append(self, messages: Sequence[Unplaced], now_ms: int) -> list[Placed]:
         """Put messages into the log, all of them or none. They are promised to nobody before `horizon.confirmed` passes them."""
         self._check_writable()
+        self._check_room()
         if not messages:
             return []
-        taken: dict[QueueKey, int] = {}
+        taken: dict[tuple[str, int], int] = {}
         queue_offsets = [self._take_offset(message, taken) for message in messages]
         timestamp = max(now_ms, self._last_append_timestamp)  # the log's times never go back: searches by time rely on it
+        log_end_before = self.log.end
         written = self.log.append([message.record for message in messages], queue_offsets, timestamp)
         self.queues.took(taken)
         self._last_append_timestamp = timestamp
@@ -162,36 +171,43 @@ class MessageStore:
             placed += map(Placed, queue_offsets[first:], run.offsets, sizes)
             if sizes:
                 self._checksums.append(run.start, run.data, sizes)
-        self._remember(messages, placed, timestamp)
+        self._remember(messages, placed, timestamp, log_end_before)
         self.horizon.append(self.log.end)
         self.dispatch()
         return placed
 
-    def _take_offset(self, message: Unplaced, taken: dict[QueueKey, int]) -> int:
-        if message.sys_flag & 0xC in (0x4, 0xC):
-            return 0  # prepared and rolled back ones have no place in a queue
-        key = QueueKey(message.topic, message.queue_id)
+    def _take_offset(self, message: Unplaced, taken: dict[tuple[str, int], int]) -> int:
+        if message.sys_flag & TRANSACTION_MASK in UNQUEUED:
+            return 0
+        key = (message.topic, message.queue_id)
         offset = taken.get(key)
         if offset is None:
             offset = self.queues.next_offset(key)
         taken[key] = offset + 1
         return offset
 
-    def _remember(self, messages: Sequence[Unplaced], placed: list[Placed], timestamp: int) -> None:
-        """Keep what queues and index will need, so that the log is not read again for it; within a bound."""
-        if self._undispatched or self._dispatched == placed[0].physical_offset:
-            room = self.config.undispatched_max - len(self._undispatched)
-            for message, place in zip(messages[:room], placed, strict=False):
-                code = entry_code(message.tags_code, message.delay_level, timestamp, self._delays_ms)
-                self._undispatched.append(
-                    Dispatch(message.topic, message.queue_id, *place, code, timestamp, message.keys, message.sys_flag)
-                )
+    def _remember(self, messages: Sequence[Unplaced], placed: list[Placed], timestamp: int, log_end_before: int) -> None:
+        """Keep what queues and index will need, so that the log is not read again for it; within a bound, and without gaps."""
+        if self._remembered != log_end_before or len(self._undispatched) + len(messages) > self.config.undispatched_max:
+            return
+        delays = self._delays_ms
+        self._undispatched.extend(
+            Dispatch(topic, queue_id, *place, entry_code(code, level, timestamp, delays), timestamp, keys, sys_flag)
+            if level
+            else Dispatch(topic, queue_id, *place, code, timestamp, keys, sys_flag)
+            for (topic, queue_id, _, code, keys, sys_flag, level), place in zip(messages, placed, strict=True)
+        )
+        self._remembered = self.log.end
 
     def _check_writable(self) -> None:
         if self._release is None:
             raise StoreClosedError(f"The store in {self.paths.root} is closed.")
         if self._stopped is not None:
             raise WritesStoppedError(f"The store takes no messages since a flush failed: {self._stopped}")
+
+    def _check_room(self) -> None:
+        if self._too_full is not None:
+            raise DiskFullError(f"{self._too_full} The store takes no messages above {self.config.disk_warning_percent} %.")
 
     # --- flushing
 
@@ -231,28 +247,37 @@ class MessageStore:
 
     # --- queues and index
 
-    def dispatch(self) -> list[QueueKey]:
-        """Put what is confirmed into queues and index; the queues that grew. A full disk leaves it for the next call."""
+    def dispatch(self) -> None:
+        """Put what is confirmed into queues and index. A full disk leaves it for the next call."""
         confirmed = self.horizon.confirmed
-        grown: list[QueueKey] = []
         while self._dispatched < confirmed:
             turn = self._next_dispatches(confirmed)
-            grown += self.queues.put(turn)
-            if self.index is not None:
-                self.index.put(turn)
-            if turn:
-                self._last_dispatch = (turn[-1].physical_offset, turn[-1].store_timestamp)
-                self._dispatched = turn[-1].end
-            while self._undispatched and self._undispatched[0].physical_offset < self._dispatched:
-                self._undispatched.popleft()
             if not turn:
                 break
+            self._grown.update(dict.fromkeys(self.queues.put(turn)))
+            if self.index is not None:
+                self.index.put(turn)
+            last = turn[-1]
+            self._last_dispatch = (last.physical_offset, last.store_timestamp)
+            self._dispatched = last.end
+            while self._undispatched and self._undispatched[0].physical_offset < self._dispatched:
+                self._undispatched.popleft()
+        if confirmed == self.log.end:  # what is left, if anything, is a blank
+            self._dispatched = self._remembered = confirmed
+
+    def take_grown(self) -> list[QueueKey]:
+        """The queues that got messages since this was last called: whoever waits for those can read on."""
+        grown = list(self._grown)
+        self._grown.clear()
         return grown
 
     def _next_dispatches(self, confirmed: int) -> list[Dispatch]:
-        if self._undispatched and self._undispatched[0].physical_offset <= self._past_blank(self._dispatched):
-            return [d for d in self._undispatched if d.end <= confirmed]
-        return self._reread(self._dispatched, confirmed)
+        remembered = self._undispatched
+        if not remembered:
+            return self._reread(self._dispatched, confirmed)
+        if remembered[-1].end <= confirmed:
+            return list(remembered)
+        return [dispatch for dispatch in remembered if dispatch.end <= confirmed]
 
     def _past_blank(self, offset: int) -> int:
         """Where the next record is when `offset` is at a blank: the start of the next segment."""
@@ -261,7 +286,7 @@ class MessageStore:
 
     def _reread(self, start: int, stop: int) -> list[Dispatch]:
         """From the log, what was too much to remember; one segment at the most."""
-        start = self._past_blank(start)
+        start = max(self._past_blank(start), self.log.start)  # what was there may have expired
         segment_start = self.log.segments.start_of(start)
         if segment_start is None or start >= stop:
             return []
@@ -309,6 +334,28 @@ class MessageStore:
         self.finish_checkpoint(job)
 
     # --- retention
+
+    def retain(self, now_ms: int, hour: int) -> Verdict:
+        """Let go what may go, and refuse writes while the disk is too full. To be called every few seconds."""
+        try:
+            used_percent = self._files.used_percent(self.paths.root)
+        except OSError as error:
+            raise store_error("asking how full the disk is", error) from error
+        verdict = judge(self.config, self._last_stored(), now_ms, hour, used_percent)
+        self._too_full = f"The disk is {used_percent:.0f} % full." if verdict.refuse_writes else None
+        for _ in range(verdict.remove):
+            self.expire_oldest()
+        return verdict
+
+    def _last_stored(self) -> list[int]:
+        """When each finished segment got its last message: not after the first one of the next segment."""
+        times = []
+        for start in self.log.segments.starts[1:]:
+            first = self.reading.record_at(start)
+            if first is None:
+                break
+            times.append(first.store_timestamp)
+        return times
 
     def expire_oldest(self) -> int:
         """Remove the log's first segment, and what queues, index and checksums have of it. The log's new start."""

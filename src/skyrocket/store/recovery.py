@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import groupby, islice
 from typing import NamedTuple
 
 from skyrocket.store.checkpoint import Checkpoint
@@ -24,8 +25,8 @@ from skyrocket.store.consume_queues import ConsumeQueues, QueueKey
 from skyrocket.store.damage import is_filler, set_aside
 from skyrocket.store.files import Files
 from skyrocket.store.index import Index
-from skyrocket.store.message import Dispatch, dispatch_of
-from skyrocket.store.scan import Blank, Damaged, End, Found, is_blank, last_byte_set, record_at, walk_segment
+from skyrocket.store.message import dispatch_of
+from skyrocket.store.scan import Blank, Damaged, End, Found, is_blank, last_byte_set, looks_torn, record_at, walk_segment
 
 DISPATCHES_AT_ONCE = 4096
 _SAFETY_MS = 3_000  # Apache's own distrust of timestamps in its checkpoint
@@ -83,29 +84,35 @@ class Recovery:
         self._checksums = checksums
         self._damaged = damaged
         self._delays_ms = delays_ms
-        self._seen: set[QueueKey] = set()
+        self._seen: set[tuple[str, int]] = set()
+        self._safe_end = 0  # everything in the log before this was on disk
         self._believed = 0  # queue entries of messages before this offset are on disk for sure
 
-    def run(self, checkpoint: Checkpoint, *, crashed: bool) -> Recovered:
-        self._checksums.load(checkpoint.safe_end or 0)
+    def run(self, checkpoint: Checkpoint, *, crashed: bool, is_ours: bool = False) -> Recovered:
+        """`is_ours`: since the checkpoint was written, no other program has written to this store."""
+        self._safe_end = checkpoint.safe_end or 0
+        self._checksums.load(self._safe_end, remember_beyond=is_ours and checkpoint.is_ours)
         start = self._start(checkpoint, crashed)
         if not crashed and not self._ends_cleanly(start):
             crashed = True  # whatever stopped it, this is not how a clean stop leaves a log
             start = self._log.start
         done = Recovered(crashed, start)
         self._believed = start
-        if crashed:
-            self._find_end(start, checkpoint.safe_end or 0, done)
-        else:
-            self._step_to_end(start, done)
-        self._log.set_end(done.end)
+        self._log.end = self._log.segments.stop  # until it is found: queue entries are held against the log
         self._queues.load(self._entry_is_sound if crashed else None)
         if self._index is not None:
             self._index.load()
             if crashed:
-                self._index.rebuild(min(start, done.end))
-        rebuild_all = self._queues_are_missing(checkpoint)
-        self._dispatch(self._log.start if rebuild_all else start, done.end, crashed)
+                self._index.rebuild(start)
+        if self._queues_are_missing(checkpoint):
+            self._dispatch(self._records(self._log.start, start), crashed)
+        if crashed:
+            self._dispatch(self._walk(start, done), crashed)
+        else:
+            self._dispatch(self._step(start, done), crashed)
+        self._log.set_end(done.end)
+        self._checksums.cut(done.end)
+        self._forget_beyond(done.end)
         self._queues.expire(self._log.start)
         return done
 
@@ -149,53 +156,53 @@ class Recovery:
     def _ends_cleanly(self, start: int) -> bool:
         """Whether sound records go from `start` to where there is nothing."""
         done = Recovered(False, start)
-        self._step_to_end(start, done)
+        for _ in self._step(start, done):
+            pass
         segment_start = self._log.segments.start_of(done.end)
         return segment_start is None or not any(self._log.segments.file(segment_start).view()[done.end - segment_start :][:8])
 
-    def _step_to_end(self, start: int, done: Recovered) -> None:
+    def _step(self, start: int, done: Recovered) -> Iterator[Found]:
         """After a clean stop: from record to record, without looking at what lies behind the last."""
         segments = self._log.segments
         done.end = start
         for segment_start in [s for s in segments.starts if s + segments.segment_bytes > start]:
-            view = segments.file(segment_start).view()
             if done.end < segment_start:
                 return
+            view = segments.file(segment_start).view()
             while (item := _next_item(view, segment_start, done.end - segment_start)) is not None:
                 self._note(item, done)
                 if isinstance(item, Blank):
                     break
+                yield item
 
-    def _find_end(self, start: int, safe_end: int, done: Recovered) -> None:
-        """After a crash: walk to the end; set damage aside; cut what is torn."""
+    def _walk(self, start: int, done: Recovered) -> Iterator[Found]:
+        """After a crash: every sound record to the end. Damage is set aside on the way, and what is torn is cut."""
         segments = self._log.segments
-        pending: list[Damaged] = []  # ends of segments that are damage only if something sound follows
+        pending: list[Damaged] = []  # damage if something sound follows; torn if not
         done.end = start
         for segment_start in [s for s in segments.starts if s + segments.segment_bytes > start]:
             view = segments.file(segment_start).view()
             for item in walk_segment(view, segment_start, max(0, start - segment_start)):
-                if isinstance(item, Found) and self._is_damaged(item, view, segment_start):
-                    pending.append(Damaged(item.offset, item.size))
-                    continue
                 if isinstance(item, End):
                     pending.append(Damaged(item.offset, segment_start + segments.segment_bytes - item.offset))
-                    continue
-                if isinstance(item, Damaged):
+                elif isinstance(item, Damaged):
                     pending.append(item)
-                    continue
-                if isinstance(item, Blank) and pending and not self._sound_follows(segment_start):
-                    continue
-                self._set_aside(pending, done)
-                self._note(item, done)
-        self._keep_what_was_safe(safe_end, done)
+                elif isinstance(item, Found) and self._is_damaged(item, view, segment_start):
+                    pending.append(Damaged(item.offset, item.size))
+                elif isinstance(item, Found) or not pending or self._sound_follows(segment_start):
+                    self._set_aside(pending, done)
+                    self._note(item, done)
+                    if isinstance(item, Found):
+                        yield item
+        self._keep_what_was_safe(done)
         self._cut_tail(done)
 
-    def _keep_what_was_safe(self, safe_end: int, done: Recovered) -> None:
-        """Before `safe_end` everything was on disk: if it cannot be read now, it is no torn tail but damage at the end."""
+    def _keep_what_was_safe(self, done: Recovered) -> None:
+        """Before the safe end everything was on disk: if it cannot be read now, it is no torn tail but damage at the end."""
         segments = self._log.segments
-        while done.end < min(safe_end, segments.stop):
+        while done.end < min(self._safe_end, segments.stop):
             border = done.end - done.end % segments.segment_bytes + segments.segment_bytes
-            lost = Damaged(done.end, min(safe_end, border) - done.end)
+            lost = Damaged(done.end, min(self._safe_end, border) - done.end)
             self._set_aside([lost], done)
             done.end += lost.size
 
@@ -203,14 +210,19 @@ class Recovery:
         if is_filler(found.record):
             return False  # it lies where something else was
         at = found.offset - segment_start
-        return self._checksums.fits(found.offset, view[at : at + found.size]) is False
+        fits = self._checksums.fits(found.offset, view[at : at + found.size])
+        if fits is None:
+            return found.offset >= self._safe_end and looks_torn(view, at, found.size, found.record)
+        return not fits
 
     def _sound_follows(self, segment_start: int) -> bool:
         """Whether the next segment starts with a record: a blank behind damage is no proof that anything follows."""
         following = segment_start + self._log.segments.segment_bytes
         if self._log.segments.start_of(following) is None:
             return False
-        return record_at(self._log.segments.file(following).view(), following, 0) is not None
+        view = self._log.segments.file(following).view()
+        found = record_at(view, following, 0)
+        return found is not None and not self._is_damaged(found, view, following)
 
     def _note(self, item: Found | Blank, done: Recovered) -> None:
         done.end = item.offset + item.size
@@ -241,49 +253,45 @@ class Recovery:
 
     # --- queues and index
 
-    def _entry_is_sound(self, key: QueueKey, queue_offset: int, entry: QueueEntry) -> bool:
-        """Whether a queue entry was on disk for sure, or the log bears it out."""
-        if entry.physical_offset < self._believed:
-            return True
-        view = self._log.view(entry.physical_offset, entry.size)
-        if view is None:
-            return False
-        found = record_at(view, entry.physical_offset, 0, check_crc=False)
-        if found is None:
-            return False
-        record = found.record
-        return (record.topic, record.queue_id, record.queue_offset) == (key.topic, key.queue_id, queue_offset)
+    def _entry_is_sound(self, _key: QueueKey, _queue_offset: int, entry: QueueEntry) -> bool:
+        """Whether a queue entry was on disk for sure. Those behind may have holes, and all are written again."""
+        return entry.physical_offset < self._believed
 
-    def _dispatch(self, start: int, end: int, crashed: bool) -> None:
-        turn: list[Dispatch] = []
-        for found, view in self._records(start, end):
-            self._checksums.complete(found.offset, view)
-            if is_filler(found.record):
-                continue
-            dispatch = dispatch_of(found.record, found.size, self._delays_ms)
-            key = QueueKey(dispatch.topic, dispatch.queue_id)
-            if crashed and dispatch.is_queued and key not in self._seen:
-                self._seen.add(key)
-                self._queues.truncate(key, dispatch.queue_offset)
-            turn.append(dispatch)
-            if len(turn) == DISPATCHES_AT_ONCE:
-                self._put(turn)
-                turn = []
-        self._put(turn)
+    def _dispatch(self, records: Iterator[Found], crashed: bool) -> None:
+        """Queue entries, index keys and checksums for records that were walked over."""
+        while turn := list(islice(records, DISPATCHES_AT_ONCE)):
+            self._complete_checksums(turn)
+            dispatches = [dispatch_of(item.record, item.size, self._delays_ms) for item in turn if not is_filler(item.record)]
+            if crashed:
+                for dispatch in dispatches:
+                    key = (dispatch.topic, dispatch.queue_id)
+                    if key not in self._seen and dispatch.is_queued:
+                        self._seen.add(key)
+                        self._queues.truncate(key, dispatch.queue_offset)
+            self._queues.put(dispatches)
+            if self._index is not None:
+                self._index.put(dispatches)
 
-    def _put(self, turn: list[Dispatch]) -> None:
-        self._queues.put(turn)
-        if self._index is not None:
-            self._index.put(turn)
+    def _complete_checksums(self, turn: list[Found]) -> None:
+        for segment_start, some in groupby(turn, lambda item: item.offset - item.offset % self._log.segments.segment_bytes):
+            view = self._log.segments.file(segment_start).view()
+            self._checksums.complete(segment_start, view, [(item.offset - segment_start, item.size) for item in some])
 
-    def _records(self, start: int, end: int) -> Iterator[tuple[Found, memoryview]]:
+    def _forget_beyond(self, end: int) -> None:
+        """Queue entries whose message was cut off with the tail."""
+        for _, queue in self._queues:
+            last = queue.entry(queue.max_offset - 1)
+            while last is not None and last.physical_offset >= end:
+                queue.truncate(queue.max_offset - 1)
+                last = queue.entry(queue.max_offset - 1)
+
+    def _records(self, start: int, end: int) -> Iterator[Found]:
         segments = self._log.segments
         for segment_start in [s for s in segments.starts if s < end and s + segments.segment_bytes > start]:
             view = segments.file(segment_start).view()
             for item in walk_segment(view[: end - segment_start], segment_start, max(0, start - segment_start)):
                 if isinstance(item, Found):
-                    at = item.offset - segment_start
-                    yield item, view[at : at + item.size]
+                    yield item
 
 
 def _next_item(view: memoryview, segment_start: int, at: int) -> Found | Blank | None:

@@ -17,6 +17,7 @@ from skyrocket.protocol.record import BLANK_MAGIC, MAGIC, MAGIC_V2, Record, deco
 _MAGICS = re.compile(b"|".join(re.escape(struct.pack(">i", magic)) for magic in (MAGIC, MAGIC_V2)))
 _BLANK_MAGIC = re.compile(re.escape(struct.pack(">i", BLANK_MAGIC)))
 _SIZE_AND_MAGIC = struct.Struct(">ii")
+SECTOR_BYTES = 512  # the least that a disk writes as a whole
 
 
 class Found(NamedTuple):
@@ -83,6 +84,23 @@ def record_at(view: memoryview, segment_start: int, at: int, *, check_crc: bool 
     if record.physical_offset != segment_start + at:
         return None
     return Found(segment_start + at, size, record)
+
+
+def looks_torn(view: memoryview, at: int, size: int, record: Record) -> bool:
+    """Whether a power cut left zeros in the topic or the properties, which the body's CRC does not cover.
+
+    Properties end with a separator or a value's last letter, and no name or value is a sector full of zeros.
+    """
+    if "\0" in record.topic:
+        return True
+    if not record.properties:
+        return False
+    end = at + size
+    properties_at = end - len(record.properties)
+    if not view[end - 1]:
+        return True
+    first_sector = properties_at + -properties_at % SECTOR_BYTES
+    return any(not any(view[sector : min(sector + SECTOR_BYTES, end)]) for sector in range(first_sector, end, SECTOR_BYTES))
 
 
 def is_blank(view: memoryview, at: int) -> bool:

@@ -34,6 +34,10 @@ class Segments:
     def load(self) -> None:
         """Look at what is on disk."""
         self.starts = [int(name) for name in self._files.names(self.directory) if _NAME.fullmatch(name)]
+        if self.starts and not self._files.size(self.path(self.starts[-1])):  # a crash came while it was made
+            unfinished = self.starts.pop()
+            if self._opened.writable:
+                self._files.remove(self.path(unfinished))
         for start, following in zip(self.starts, self.starts[1:], strict=False):
             if following - start != self.segment_bytes:
                 raise StoreFormatError(

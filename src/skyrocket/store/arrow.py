@@ -1,0 +1,208 @@
+"""The commit log as Arrow record batches, through numpy: no Python object for a message on the way.
+
+    for batch in scan(store, columns=("topic", "storeTimestamp", "body"), topic="orders"):
+        ...
+
+Sizes form a chain, so where records start is found one by one; everything else is done for some thousand records at once
+(`arrow_rows`: where their parts lie; `arrow_columns`: the parts as columns). A record counts under the same conditions as in
+`scan.record_at`, and a batch ends before one that does not. From there `OfflineLog.walk` finds the next one that does: damage,
+borders of segments and the tail are dealt with there, slowly and seldom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from skyrocket.protocol.crc import crc32
+from skyrocket.protocol.sysflag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from skyrocket.store.arrow_columns import ALL_COLUMNS, COLUMNS, FAST_COLUMNS, Columns
+from skyrocket.store.arrow_rows import Ints, Rows, chain, leading
+from skyrocket.store.damage import FILLER_TOPIC
+from skyrocket.store.offline import EVER_MS, OfflineStore, OnDamage
+from skyrocket.store.offline_log import OfflineLog
+from skyrocket.store.scan import Damaged, End
+
+__all__ = ["ALL_COLUMNS", "FAST_COLUMNS", "Split", "scan", "schema", "splits"]
+
+BATCH_ROWS = 4096
+_JAVA_INT = 0x7FFF_FFFF  # a body's CRC is kept without its top bit
+_FILLER = FILLER_TOPIC.encode()
+
+
+class Split(NamedTuple):
+    """A part of the log that can be scanned by itself: the messages that start from `start` up to and without `stop`."""
+
+    start: int
+    stop: int
+
+
+def splits(store: OfflineStore) -> list[Split]:
+    """One for each segment. The last goes on for ever: its segment may still grow, and others follow."""
+    starts = store.log.starts
+    return [Split(start, stop) for start, stop in zip(starts, [*starts[1:], EVER_MS], strict=True)]
+
+
+def schema(columns: Sequence[str] = FAST_COLUMNS) -> Any:
+    unknown = [name for name in columns if name not in COLUMNS]
+    if unknown:
+        raise ValueError(f"There is no column called {', '.join(unknown)}; there are: {', '.join(COLUMNS)}.")
+    return pa.schema([(name, COLUMNS[name].kind) for name in columns])
+
+
+def scan(
+    store: OfflineStore,
+    *,
+    columns: Sequence[str] = FAST_COLUMNS,
+    topic: str | None = None,
+    begin_ms: int = 0,
+    end_ms: int = EVER_MS,
+    split: Split | None = None,
+    batch_rows: int = BATCH_ROWS,
+    check: bool = True,
+    on_damage: OnDamage | None = None,
+) -> Iterator[Any]:
+    """Record batches of the messages of a topic stored from `begin_ms` up to and without `end_ms`, in order of arrival.
+
+    Without `check` a body is taken as it is; with it, CRCs are computed, and what does not fit is told to `on_damage`.
+    """
+    wanted = schema(columns)
+    parts = _Parts(store.log, split or Split(0, EVER_MS), batch_rows, check, on_damage)
+    first = store.log.first_since(begin_ms) if begin_ms > 0 else 0
+    encoded = None if topic is None else topic.encode(errors="replace")
+    return _regrouped(_batches(parts, first, wanted, encoded, begin_ms, end_ms), batch_rows)
+
+
+def _batches(parts: _Parts, first: int, wanted: Any, topic: bytes | None, begin_ms: int, end_ms: int) -> Iterator[Any]:
+    for rows in parts.rows(first):
+        if len(rows) and rows.start[0] == 0 and rows.store_timestamp[0] >= end_ms:
+            return  # store times do not go back: neither this segment nor a later one has any
+        if topic is not None:
+            rows.keep(rows.has_topic(topic))
+        if begin_ms > 0 or end_ms != EVER_MS:
+            rows.keep((rows.store_timestamp >= begin_ms) & (rows.store_timestamp < end_ms))
+        if len(rows):
+            made = Columns(rows)
+            yield pa.record_batch([COLUMNS[name].make(made) for name in wanted.names], schema=wanted)
+
+
+def _regrouped(batches: Iterator[Any], batch_rows: int) -> Iterator[Any]:
+    """Small batches (a filter leaves them, or the border of a segment) put together to those of a useful size."""
+    small: list[Any] = []
+    count = 0
+    for batch in batches:
+        if not small and 2 * batch.num_rows >= batch_rows:
+            yield batch
+            continue
+        small.append(batch)
+        count += batch.num_rows
+        if count >= batch_rows:
+            yield from pa.Table.from_batches(small).combine_chunks().to_batches(batch_rows)
+            small, count = [], 0
+    if small:
+        yield from pa.Table.from_batches(small).combine_chunks().to_batches(batch_rows)
+
+
+class _Parts:
+    """The log as rows that are sound, some thousand at once."""
+
+    def __init__(self, log: OfflineLog, split: Split, batch_rows: int, check: bool, on_damage: OnDamage | None) -> None:
+        self._log = log
+        self._split = split
+        self._batch_rows = batch_rows
+        self._check = check
+        self._on_damage = on_damage
+        self._sums: tuple[int, Ints, Ints] = (-1, np.zeros(0, np.int64), np.zeros(0, np.int64))  # of one segment
+
+    def rows(self, first: int) -> Iterator[Rows]:
+        at: int | None = self._log.boundary(max(self._split.start, first))
+        stuck_at = -1
+        while at is not None and at < self._split.stop:
+            rows = self._rows_at(at)
+            if rows is not None and len(rows):
+                following = int(rows.physical_offset[-1] + rows.size[-1])
+                yield rows
+                at = following
+                continue
+            assert at != stuck_at, f"the record at {at} is sound for one reader and not for the other"
+            at = self._walk_on(at)
+            stuck_at = -1 if at is None else at
+
+    def _walk_on(self, at: int) -> int | None:
+        """Where the next sound record starts; None at the end."""
+        for item in self._log.walk(at, check=self._check):
+            if isinstance(item, End):
+                break
+            if not isinstance(item, Damaged):
+                return item.offset
+            if self._on_damage is not None and item.offset < self._split.stop:
+                self._on_damage(item)
+        return None
+
+    def _rows_at(self, at: int) -> Rows | None:
+        segment_start = self._log.start_of(at)
+        view = None if segment_start is None else self._log.segment(segment_start)
+        if segment_start is None or view is None:
+            return None
+        starts = chain(view, at - segment_start, self._split.stop - segment_start, self._batch_rows)
+        if not starts:
+            return None
+        rows = Rows(np.frombuffer(view, np.uint8), segment_start, starts)
+        rows.cut(_before_filler(rows))
+        rows.cut(_texts_sound(rows))
+        if self._check:
+            rows.cut(self._whole(rows, view, segment_start))
+        return rows
+
+    def _whole(self, rows: Rows, view: memoryview, segment_start: int) -> int:
+        """How many rows are what was written: by the checksum over the record, or by the body's where there is none."""
+        ends, sums = self._sums_of(segment_start)
+        expected = rows.crc.copy()
+        first, last = rows.body.copy(), rows.body_end
+        mask = np.full(len(rows), _JAVA_INT)
+        if len(ends):
+            place = np.minimum(np.searchsorted(ends, rows.end), len(ends) - 1)
+            known = ends[place] == rows.end
+            expected[known] = sums[place[known]]
+            first[known] = rows.start[known]
+            last = np.where(known, rows.end, last)
+            mask[known] = 0xFFFF_FFFF
+        found = np.array([crc32(view[a:b]) for a, b in zip(first.tolist(), last.tolist(), strict=True)], np.int64)
+        return leading((found & mask) == expected)
+
+    def _sums_of(self, segment_start: int) -> tuple[Ints, Ints]:
+        if self._sums[0] != segment_start:
+            packed = b"" if self._log.checksums is None else self._log.checksums.entries(segment_start)
+            pairs = np.frombuffer(packed, ">u4").reshape(-1, 2).astype(np.int64)
+            self._sums = (segment_start, pairs[:, 0].copy(), pairs[:, 1].copy())
+        return self._sums[1:]
+
+
+def _before_filler(rows: Rows) -> int:
+    """Fillers stand where damage was."""
+    for row in np.flatnonzero((rows.sys_flag & TRANSACTION_MASK) == TRANSACTION_ROLLBACK).tolist():
+        topic = rows.data[rows.topic[row] : rows.topic_end[row]].tobytes()
+        if topic == _FILLER[: len(topic)]:
+            return int(row)
+    return len(rows)
+
+
+def _texts_sound(rows: Rows) -> int:
+    """How many rows before the first whose topic is not UTF-8."""
+    topics = Columns(rows).topic()
+    try:
+        topics.validate(full=True)
+    except pa.ArrowInvalid:
+        return leading(np.array([_is_utf8(topic) for topic in topics.cast(pa.binary()).to_pylist()]))
+    return len(rows)
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

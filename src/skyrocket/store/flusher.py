@@ -1,0 +1,131 @@
+"""Flushing beside the event loop: the disk works in a thread, and everyone who waits for it waits together.
+
+Sync flush is group commit: while one flush is under way, appends collect; when it ends, all of them go with the next. So many
+waiters cost one fdatasync. Async flush runs at an interval, once enough pages are dirty. The checkpoint follows behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from skyrocket.store.config import StoreConfig
+from skyrocket.store.errors import StoreClosedError, StoreError
+from skyrocket.store.message_store import MessageStore
+
+PAGE_BYTES = 4096
+
+
+def flush_is_due(config: StoreConfig, dirty_bytes: int, since_last_ms: int) -> bool:
+    """For async flush: enough pages, or long enough ago."""
+    if not dirty_bytes:
+        return False
+    return dirty_bytes >= config.flush_least_pages * PAGE_BYTES or since_last_ms >= config.flush_thorough_interval_ms
+
+
+class Flusher:
+    """Belongs to the loop that the store belongs to. `on_confirmed` is called when a flush has confirmed messages."""
+
+    def __init__(self, store: MessageStore, now_ms: Callable[[], int], on_confirmed: Callable[[], None] = lambda: None) -> None:
+        self._store = store
+        self._now_ms = now_ms
+        self._on_confirmed = on_confirmed
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="skyrocket-flush")
+        self._wake = asyncio.Event()
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []  # heap by position; the number keeps futures uncompared
+        self._ticket = 0
+        self._closing = False
+        self._failure: StoreError | None = None
+        self._last_flush_ms = self._last_checkpoint_ms = now_ms()
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def appended(self) -> None:
+        """Messages were appended. With sync flush, a flush starts now, or as soon as the one under way ends."""
+        if self._store.config.sync_flush:
+            self._wake.set()
+
+    async def flushed(self, position: int) -> None:
+        """Return when everything before `position` is safe on disk; raise when it will never be."""
+        if self._failure is not None:
+            raise self._failure
+        if self._closing:
+            raise StoreClosedError("The store is closing.")
+        if position <= self._store.horizon.flushed:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ticket += 1
+        heapq.heappush(self._waiting, (position, self._ticket, future))
+        self._wake.set()
+        await future
+
+    async def close(self) -> None:
+        """One last flush for those who wait; then the thread ends. The store itself is closed by its owner."""
+        self._closing = True
+        self._wake.set()
+        await self._task
+        self._thread.shutdown()
+
+    async def _run(self) -> None:
+        try:
+            while not self._closing:
+                await self._pause()
+                await self._turn()
+            await self._flush()
+        except StoreError as error:
+            self._failure = error
+        self._release()
+
+    async def _pause(self) -> None:
+        config = self._store.config
+        interval_ms = min(config.flush_interval_ms, config.checkpoint_interval_ms)
+        try:
+            async with asyncio.timeout(interval_ms / 1000):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    async def _turn(self) -> None:
+        asked = self._wake.is_set()
+        self._wake.clear()
+        now_ms = self._now_ms()
+        horizon = self._store.horizon
+        dirty_bytes = horizon.appended - horizon.flushed
+        if asked or flush_is_due(self._store.config, dirty_bytes, now_ms - self._last_flush_ms):
+            await self._flush()
+            self._last_flush_ms = now_ms
+        if now_ms - self._last_checkpoint_ms >= self._store.config.checkpoint_interval_ms:
+            await self._checkpoint()
+            self._last_checkpoint_ms = now_ms
+
+    async def _flush(self) -> None:
+        job = self._store.begin_flush()
+        if job is None:
+            return
+        error = await self._in_thread(job.run)
+        self._store.finish_flush(job, error)
+        self._on_confirmed()
+        self._release()
+
+    async def _checkpoint(self) -> None:
+        job = self._store.begin_checkpoint()
+        self._store.finish_checkpoint(job, await self._in_thread(job.run))
+
+    async def _in_thread(self, run: Callable[[], None]) -> OSError | None:
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, run)
+        except OSError as error:
+            return error
+        return None
+
+    def _release(self) -> None:
+        """Wake those whose messages are safe; after a failure, all."""
+        while self._waiting and (self._failure is not None or self._waiting[0][0] <= self._store.horizon.flushed):
+            _, _, future = heapq.heappop(self._waiting)
+            if future.done():
+                continue  # whoever waited has given up
+            if self._failure is None:
+                future.set_result(None)
+            else:
+                future.set_exception(self._failure)

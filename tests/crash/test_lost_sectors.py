@@ -1,0 +1,142 @@
+"""The power goes, and each sector that was not synced is there afterwards or is not.
+
+Whatever was acknowledged is found, whatever is found was sent, in order, by queue, key and place; recovering twice equals once;
+and the store goes on from there.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from itertools import count
+from random import Random
+
+import pytest
+
+from skyrocket.store.config import StoreConfig
+from skyrocket.store.message_store import MessageStore
+from tests.support.simulated_disk import PowerCut, SimulatedDisk
+from tests.support.store_messages import ROOT, SMALL, START_MS, Ledger, an_open_store, random_messages
+
+DRAWS = int(os.environ.get("SKYROCKET_CRASH_DRAWS", "2000"))
+PARTS = 20
+
+
+class Run:
+    """One seeded life of a store, up to a power cut, and what comes after."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = Random(seed)
+        self.serial = count()
+        self.ledger = Ledger()
+        self.now_ms = START_MS
+        self.config = _random_config(self.rng)
+        self.disk = SimulatedDisk(self.rng.randrange(2**32))
+
+    def live(self, steps: int, power_cut: bool) -> None:
+        """Open the store and use it for a while. With `power_cut`, the power goes in the middle of some operation."""
+        if power_cut:
+            self.disk.cut_power_at(self.rng.randrange(1, 8 * steps + 10))
+        try:
+            store = an_open_store(self.disk, self.config)
+            self.ledger.reopened(store)
+            for _ in range(steps):
+                self._step(store)
+                self.ledger.note_promise(store)
+            if self.rng.random() < 0.1:
+                store.close()
+        except PowerCut:
+            pass
+
+    def _step(self, store: MessageStore) -> None:
+        rng = self.rng
+        self.now_ms += rng.choice((0, 1, 900, 5000))
+        choice = rng.random()
+        if choice < 0.65:
+            self.ledger.append(store, random_messages(rng, self.serial, rng.randrange(1, 21)), self.now_ms)
+        elif choice < 0.80:
+            store.flush()
+        elif choice < 0.90:
+            store.checkpoint()
+        elif choice < 0.97:
+            self.disk.writeback(rng)
+        else:
+            store.expire_oldest()
+
+    def crash(self) -> None:
+        self.disk = self.disk.kill() if self.rng.random() < 0.1 else self.disk.crash(self.rng)
+
+
+def _random_config(rng: Random) -> StoreConfig:
+    return replace(
+        SMALL,
+        segment_bytes=rng.choice((8192, 16384)),
+        queue_entries_per_file=rng.choice((3, 10, 50)),
+        index_slots=rng.choice((3, 50)),
+        index_entries=rng.choice((10, 60)),
+        sync_flush=rng.random() < 0.5,
+        undispatched_max=rng.choice((3, 1000)),
+    )
+
+
+def draw(seed: int) -> None:
+    run = Run(seed)
+    for _ in range(run.rng.choice((1, 1, 2))):
+        run.live(run.rng.randrange(1, 14), power_cut=run.rng.random() < 0.7)
+        run.crash()
+    if run.rng.random() < 0.3:  # the power goes again, while the store recovers
+        run.live(0, power_cut=True)
+        run.crash()
+
+    store = an_open_store(run.disk, run.config)
+    found = run.ledger.reopened(store)
+    store.close()
+    once = run.disk.contents()
+
+    again = an_open_store(run.disk, run.config)
+    assert run.ledger.check(again) == found
+    again.close()
+    assert run.disk.contents() == once, "recovering twice is not recovering once"
+
+    # What was recovered and closed is safe, and the store goes on.
+    run.disk = run.disk.crash(run.rng)
+    going_on = an_open_store(run.disk, run.config)
+    assert run.ledger.check(going_on) == found
+    run.ledger.append(going_on, random_messages(run.rng, run.serial, 10), run.now_ms)
+    going_on.flush()
+    run.ledger.note_promise(going_on)
+    run.ledger.check(going_on)
+    going_on.close()
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_what_was_acknowledged_survives_and_nothing_else_appears(part: int):
+    for seed in range(part, DRAWS, PARTS):
+        try:
+            draw(seed)
+        except Exception as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
+
+
+def test_the_same_seed_is_the_same_story():
+    def story() -> dict[str, bytes]:
+        run = Run(7)
+        run.live(10, power_cut=False)
+        run.crash()
+        return run.disk.contents()
+
+    assert story() == story()
+
+
+def test_an_empty_store_survives_a_power_cut_at_every_operation_of_its_first_start():
+    for change in range(1, 40):
+        disk = SimulatedDisk(change)
+        disk.cut_power_at(change)
+        try:
+            MessageStore(ROOT, SMALL, files=disk).open()
+        except PowerCut:
+            store = an_open_store(disk.crash(Random(change)), SMALL)
+            store.close()
+        else:
+            return
+    pytest.fail("opening an empty store took more than 40 changes")

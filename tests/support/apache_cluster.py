@@ -1,0 +1,229 @@
+"""Apache RocketMQ 5.5.0 on loopback: a nameserver, brokers over store directories, and Apache's Java client.
+
+Every process has a home of its own under one temporary folder, free ports, a small heap, and is ended by its id: politely
+(SIGTERM, which makes a broker close its store) or as a crash (SIGKILL). Whether one is ready is found out by asking it.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from skyrocket.protocol.bodies import ClusterInfo
+from skyrocket.protocol.command import Command, CommandDecoder, encode_command
+from skyrocket.protocol.fastjson import decode
+from tests.support.apache import JAVA_OPENS, compiled, library
+
+START_S_MAX = 90.0
+STOP_S_MAX = 60.0
+ASK_S_MAX = 90.0
+GET_BROKER_CLUSTER_INFO = 106
+JAVA_CLIENT = Path(__file__).resolve().parents[1] / "interop" / "java" / "StoreClient.java"
+
+# Short lives: no time for the optimising compiler to pay for itself.
+JAVA_SMALL = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k", "-XX:-UsePerfData", *JAVA_OPENS]
+JAVA_OPENS_BROKER = [
+    "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-opens=java.base/jdk.internal.misc=ALL-UNNAMED",
+    "--add-opens=java.base/java.lang=ALL-UNNAMED",
+]
+
+
+class NotStartedError(AssertionError):
+    """A process of Apache's ended, or did not answer in time; the text has the end of its log."""
+
+
+class JavaProcess:
+    def __init__(self, name: str, home: Path, arguments: list[str], *, pipes: bool = False) -> None:
+        home.mkdir(parents=True, exist_ok=True)
+        self.name = name
+        self.home = home
+        self._log = home / "output.log"
+        pipe = subprocess.PIPE if pipes else subprocess.DEVNULL
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(
+                ["java", *JAVA_SMALL, f"-Duser.home={home}", f"-Djava.io.tmpdir={home}", *arguments],
+                stdin=pipe,
+                stdout=subprocess.PIPE if pipes else log,
+                stderr=log,
+                cwd=home,
+                env={**os.environ, "ROCKETMQ_HOME": str(home)},
+            )
+
+    def told(self) -> str:
+        """The end of what it printed, and of the errors it logged."""
+        lines = self._log.read_text(errors="replace").splitlines()[-30:]
+        for log in sorted((self.home / "logs").rglob("*.log")):
+            lines += [line for line in log.read_text(errors="replace").splitlines() if " ERROR " in line or " WARN " in line][
+                -15:
+            ]
+        return "\n".join(lines)
+
+    def kill(self) -> None:
+        """As a crash: it does nothing more."""
+        self.process.kill()
+        self._ended()
+
+    def stop(self) -> None:
+        """As an operator does; killed when it does not end in time."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(STOP_S_MAX)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise AssertionError(f"{self.name} did not stop:\n{self.told()}") from None
+        self._ended()
+
+    def _ended(self) -> None:
+        self.process.wait(STOP_S_MAX)
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+class Client(JavaProcess):
+    """Apache's client (java/StoreClient.java), asked line by line."""
+
+    def __init__(self, home: Path, nameserver: str) -> None:
+        classes = compiled(JAVA_CLIENT)
+        arguments = ["-Xmx256m", "-cp", f"{classes}:{library()}/*", JAVA_CLIENT.stem, nameserver]
+        super().__init__("the Java client", home, arguments, pipes=True)
+        self._heard = b""
+
+    def ask(self, verb: str, *arguments: str | int) -> list[list[str]]:
+        """The answer's lines, each cut at its blanks."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(" ".join([verb, *map(str, arguments)]).encode() + b"\n")
+        self.process.stdin.flush()
+        lines = self._answer(verb)
+        for line in lines:
+            assert not line.startswith("!"), f"{verb} failed: {bytes.fromhex(line[1:]).decode()}\n{self.told()}"
+        return [line.split(" ") for line in lines]
+
+    def _answer(self, verb: str) -> list[str]:
+        assert self.process.stdout is not None
+        deadline = time.monotonic() + ASK_S_MAX
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            while not (self._heard == b".\n" or self._heard.endswith(b"\n.\n")):
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    raise AssertionError(f"{verb} was not answered in {ASK_S_MAX} s:\n{self.told()}")
+                piece = os.read(self.process.stdout.fileno(), 1 << 20)
+                assert piece, f"the Java client ended:\n{self.told()}"
+                self._heard += piece
+        lines = self._heard.decode().split("\n")[:-2]
+        self._heard = b""
+        return lines
+
+
+class ApacheCluster:
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._processes: list[JavaProcess] = []
+        self._brokers = 0
+        port = free_port()
+        self.nameserver = f"127.0.0.1:{port}"
+        self._nameserver_at = ("127.0.0.1", port)
+        settings = self._settings("namesrv", {"listenPort": port, "bindAddress": "127.0.0.1"})
+        namesrv = self._start("namesrv", "-Xmx128m", "org.apache.rocketmq.namesrv.NamesrvStartup", settings)
+        self.client = Client(home / "client", self.nameserver)
+        self._processes.append(self.client)
+        self._wait(namesrv, lambda: self._registered() is not None)
+
+    def __enter__(self) -> ApacheCluster:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for process in reversed(self._processes):
+            process.kill()
+
+    def broker(self, store: Path, settings: Mapping[str, object], *, wait: bool = True) -> JavaProcess:
+        """A broker over the directory `store`, serving when this returns. NotStartedError when it ends instead."""
+        self._brokers += 1
+        name = f"broker{self._brokers}"
+        port = free_port(-2, 1)  # it listens on the two beside it too
+        every = {
+            "brokerClusterName": "Test",
+            "brokerName": name,
+            "brokerId": 0,
+            "brokerIP1": "127.0.0.1",
+            "bindAddress": "127.0.0.1",
+            "listenPort": port,
+            "haListenPort": port + 1,
+            "namesrvAddr": self.nameserver,
+            "storePathRootDir": store,
+            "storePathCommitLog": store / "commitlog",
+            "diskMaxUsedSpaceRatio": 95,
+            "fileReservedTime": 720,
+            "mappedFileSizeTimerLog": 1_048_576,
+            **settings,
+        }
+        path = self._settings(name, every)
+        broker = self._start(name, "-Xmx512m", "org.apache.rocketmq.broker.BrokerStartup", path)
+        if wait:
+            self._wait(broker, lambda: f"127.0.0.1:{port}" in (self._registered() or []))
+        return broker
+
+    def _settings(self, name: str, settings: Mapping[str, object]) -> Path:
+        (self._home / name).mkdir(parents=True)
+        path = self._home / name / "settings.conf"
+        path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        return path
+
+    def _start(self, name: str, heap: str, main_class: str, settings: Path) -> JavaProcess:
+        arguments = [heap, "-XX:MaxDirectMemorySize=256m", *JAVA_OPENS_BROKER, "-cp", f"{library()}/*", main_class]
+        process = JavaProcess(name, self._home / name, [*arguments, "-c", str(settings)])
+        self._processes.append(process)
+        return process
+
+    def _wait(self, process: JavaProcess, is_ready: object) -> None:
+        assert callable(is_ready)
+        deadline = time.monotonic() + START_S_MAX
+        while not is_ready():
+            if process.process.poll() is not None:
+                raise NotStartedError(f"{process.name} ended with {process.process.returncode}:\n{process.told()}")
+            if time.monotonic() > deadline:
+                raise NotStartedError(f"{process.name} did not answer in {START_S_MAX} s:\n{process.told()}")
+            time.sleep(0.05)
+
+    def _registered(self) -> list[str] | None:
+        """The addresses of the brokers that the nameserver knows; None when it does not answer."""
+        try:
+            with socket.create_connection(self._nameserver_at, timeout=1) as connection:
+                connection.settimeout(5)
+                connection.sendall(encode_command(Command(GET_BROKER_CLUSTER_INFO, opaque=1)))
+                decoder = CommandDecoder()
+                commands: list[Command] = []
+                while not commands:
+                    piece = connection.recv(65536)
+                    if not piece:
+                        return None
+                    commands = decoder.feed(piece)
+        except OSError:
+            return None
+        brokers = decode(commands[0].body, ClusterInfo).broker_addr_table or {}
+        return [address for broker in brokers.values() for address in (broker.broker_addrs or {}).values()]
+
+
+def free_port(*beside: int) -> int:
+    """A port that nobody listens on, nor on those at these distances from it."""
+    for _ in range(200):
+        with socket.socket() as first:
+            first.bind(("127.0.0.1", 0))
+            port = int(first.getsockname()[1])
+            try:
+                for distance in beside:
+                    with socket.socket() as other:
+                        other.bind(("127.0.0.1", port + distance))
+            except (OSError, OverflowError):
+                continue
+            return port
+    raise AssertionError("there are no free ports")

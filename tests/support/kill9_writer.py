@@ -1,0 +1,99 @@
+"""A process that writes to a store until it is killed: `python -m tests.support.kill9_writer DIRECTORY SEED NOW_MS`.
+
+What it attempts follows from SEED and NOW_MS alone (`attempts`), so whoever kills it knows every byte that may be there. What it
+says, one line each, unbuffered:
+
+    opening                                                      the store is about to be opened
+    open
+    ack NUMBER TOPIC QUEUE QUEUE_OFFSET PHYSICAL_OFFSET CRC      message NUMBER is confirmed: it must never be lost
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from skyrocket.protocol.crc import crc32
+from skyrocket.protocol.hosts import pack_host
+from skyrocket.protocol.properties import KEYS, TAGS, UNIQUE_KEY, encode_properties
+from skyrocket.protocol.record import Record
+from skyrocket.store.config import StoreConfig
+from skyrocket.store.message import unplaced
+from skyrocket.store.message_store import MessageStore
+
+TOPICS = ("orders", "bills", "语")  # the last is no topic that a broker allows, and no matter to a store
+QUEUES = 2
+CONFIG = StoreConfig(
+    segment_bytes=64 * 1024, queue_entries_per_file=100, index_slots=100, index_entries=400, sync_flush=True, open_files_max=8
+)
+BODY_BYTES_MAX = 2_000
+GROUP_MAX = 16
+HOSTS = (pack_host("127.0.0.1", 40_000), pack_host("2001:db8::7", 40_001))
+
+
+class Attempt(NamedTuple):
+    """A group of messages that goes into the store with one call, at one time."""
+
+    first: int  # the number of the first message
+    records: list[Record]
+    now_ms: int
+    checkpoint: bool  # whether one follows
+
+
+def attempts(seed: int, now_ms: int, topics: tuple[str, ...] = TOPICS) -> Iterator[Attempt]:
+    """Everything that a writer with this seed will ever try, in order, without end."""
+    chance = random.Random(seed)
+    number = 0
+    while True:
+        now_ms += chance.randint(0, 3)
+        records = [_message(chance, seed, number + n, now_ms, topics) for n in range(chance.randint(1, GROUP_MAX))]
+        yield Attempt(number, records, now_ms, chance.random() < 0.1)
+        number += len(records)
+
+
+def _message(chance: random.Random, seed: int, number: int, now_ms: int, topics: tuple[str, ...]) -> Record:
+    properties = {UNIQUE_KEY: f"{seed:08X}{number:024X}", TAGS: chance.choice(("red", "blue"))}
+    if chance.random() < 0.5:
+        properties[KEYS] = f"k{number % 7} s{seed}n{number}"
+    return Record(
+        topic=chance.choice(topics),
+        body=chance.randbytes(chance.randint(0, BODY_BYTES_MAX)),
+        properties=encode_properties(properties),
+        queue_id=chance.randrange(QUEUES),
+        flag=number,
+        born_timestamp=now_ms - 1,
+        born_host=chance.choice(HOSTS),
+        store_host=chance.choice(HOSTS),
+    )
+
+
+def write(directory: str, seed: int, now_ms: int, topics: tuple[str, ...]) -> None:
+    with ThreadPoolExecutor(1) as background:
+        store = MessageStore(directory, CONFIG, background=background)
+        _say("opening")
+        store.open()
+        _say("open")
+        for attempt in attempts(seed, now_ms, topics):
+            placed = store.append([unplaced(record) for record in attempt.records], attempt.now_ms)
+            store.flush()
+            assert store.horizon.confirmed == store.horizon.appended
+            acks = []
+            for number, (record, place) in enumerate(zip(attempt.records, placed, strict=True), attempt.first):
+                where = f"{record.topic} {record.queue_id} {place.queue_offset} {place.physical_offset}"
+                acks.append(f"ack {number} {where} {crc32(record.body)}")
+            _say("\n".join(acks))
+            if attempt.checkpoint:
+                store.checkpoint()
+
+
+def _say(lines: str) -> None:
+    """In one write, so that a line is said whole or not at all as long as it fits the pipe."""
+    sys.stdout.buffer.write(f"{lines}\n".encode())
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    write(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), tuple(sys.argv[4:]) or TOPICS)

@@ -1,0 +1,312 @@
+"""A disk in memory that loses power, fails and lies, behind the store's port to the file system.
+
+Each file has two contents: what programs see (the page cache) and what is on the platter. They differ, in sectors of 512 bytes,
+from a write until a sync.
+
+    disk.crash(rng)        the power goes: each sector that differs is lost or kept, independently. A new disk comes back
+    disk.kill()            the process goes: everything that was written is still there
+    disk.writeback(rng)    the kernel writes some sectors when it likes
+    disk.fail(…)           the n-th operation of a kind fails, once or from then on
+    disk.cut_power_at(n)   the n-th operation that changes anything does not finish, and nothing after it happens
+
+A failed sync is as bad as Linux makes it: sectors that it should have written count as clean, and the next sync passes them over.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+SECTOR_BYTES = 512
+KINDS = ("write", "sync", "open", "read", "create", "remove", "replace", "lock")
+_CHANGES = ("write", "sync", "create", "remove", "replace")
+
+Bytes = bytes | bytearray | memoryview
+
+
+class PowerCut(BaseException):
+    """The machine is off. Not an Exception: no program catches it."""
+
+
+@dataclass(slots=True)
+class Fault:
+    kind: str
+    nth: int  # counted from 1, from when the fault was set
+    number: int  # errno
+    short: bool = False  # a write: a part of it happens before the error
+    lasting: bool = False  # all later ones fail too, until `heal`
+    hits: int = 0
+
+
+@dataclass(slots=True)
+class Node:
+    """A file's two contents. `content` never changes its size: views of it stay."""
+
+    content: bytearray
+    durable: bytearray
+    passed_over: dict[int, bytes] = field(default_factory=dict)  # sector → what a failed sync did not write
+
+    def differing(self) -> list[int]:
+        """The sectors whose content is not on the platter."""
+        content, durable = self.content, self.durable
+        if content == durable:
+            return []
+        size = len(content)
+        return [at for at in range(0, size, SECTOR_BYTES) if content[at : at + SECTOR_BYTES] != durable[at : at + SECTOR_BYTES]]
+
+    def keep(self, at: int) -> None:
+        self.durable[at : at + SECTOR_BYTES] = self.content[at : at + SECTOR_BYTES]
+
+    def sync(self) -> None:
+        if not self.passed_over:
+            self.durable[:] = self.content
+            return
+        for at in self.differing():
+            if self.passed_over.get(at) != self.content[at : at + SECTOR_BYTES]:
+                self.passed_over.pop(at, None)
+                self.keep(at)
+
+    def fail_sync(self) -> None:
+        for at in self.differing():
+            self.passed_over[at] = bytes(self.content[at : at + SECTOR_BYTES])
+
+
+class SimulatedFile:
+    def __init__(self, disk: SimulatedDisk, path: str, node: Node, writable: bool) -> None:
+        self._disk = disk
+        self._path = path
+        self._node = node
+        self._writable = writable
+        self._closed = False
+        self.size = len(node.content)
+
+    def write(self, at: int, data: Bytes) -> None:
+        assert self._writable
+        assert 0 <= at
+        assert at + len(data) <= self.size, f"{len(data)} bytes at {at} do not fit in {self._path} of {self.size}"
+        self._check_open()
+
+        def some(rng: Random) -> None:
+            taken = rng.randrange(len(data) + 1)
+            self._node.content[at : at + taken] = data[:taken]
+
+        self._disk.operation("write", self._path, some)
+        self._node.content[at : at + len(data)] = data
+
+    def read(self, at: int, size: int) -> bytes:
+        self._check_open()
+        self._disk.operation("read", self._path)
+        return bytes(self._node.content[at : at + size])
+
+    def view(self) -> memoryview:
+        self._check_open()
+        return memoryview(self._node.content).toreadonly()
+
+    def window(self, size: int) -> memoryview:
+        assert self._writable
+        self._check_open()
+        return memoryview(self._node.content)[:size]
+
+    def prefetch(self, at: int, size: int) -> None:
+        self._check_open()
+
+    def sync(self) -> None:
+        self._check_open()
+        self._disk.sync_node(self._path, self._node)
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), self._path)
+
+
+class SimulatedDisk:
+    def __init__(self, seed: int = 0) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.counts: Counter[str] = Counter()  # operations of each kind, since the start or the last `heal`
+        self.used = 10.0
+        self._faults: list[Fault] = []
+        self._rng = Random(seed)
+        self._locked: set[str] = set()
+        self._changes_left: int | None = None  # until the power goes
+        self._off = False
+
+    # --- what goes wrong
+
+    def fail(self, kind: str, nth: int = 1, number: int = errno.EIO, *, short: bool = False, lasting: bool = False) -> Fault:
+        assert kind in KINDS
+        fault = Fault(kind, self.counts[kind] + nth, number, short, lasting)
+        self._faults.append(fault)
+        return fault
+
+    def heal(self) -> None:
+        self._faults.clear()
+
+    def cut_power_at(self, change: int) -> None:
+        self._changes_left = change
+
+    def operation(self, kind: str, path: str, partly: Callable[[Random], None] | None = None) -> None:
+        """Count an operation, and let it fail if it is its turn. `partly` does a random part of it."""
+        if self._off:
+            raise PowerCut
+        self.counts[kind] += 1
+        if self._changes_left is not None and kind in _CHANGES:
+            self._changes_left -= 1
+            if self._changes_left <= 0:
+                if partly is not None:
+                    partly(self._rng)
+                self._off = True
+                raise PowerCut
+        for fault in self._faults:
+            turn = self.counts[kind]
+            if fault.kind == kind and (turn == fault.nth or (fault.lasting and turn > fault.nth)):
+                fault.hits += 1
+                if fault.short and partly is not None:
+                    partly(self._rng)
+                raise OSError(fault.number, os.strerror(fault.number), path)
+
+    def _after(self, *, keep: Callable[[], bool]) -> SimulatedDisk:
+        disk = SimulatedDisk(self._rng.randrange(2**32))
+        disk.used = self.used
+        for path, node in self.nodes.items():
+            content = bytearray(node.durable)
+            for at in node.differing():
+                if keep():
+                    content[at : at + SECTOR_BYTES] = node.content[at : at + SECTOR_BYTES]
+            disk.nodes[path] = Node(content, bytearray(content))
+        self._off = True
+        return disk
+
+    def crash(self, rng: Random) -> SimulatedDisk:
+        """The disk after a power cut. How much of what was not synced is there differs from one cut to the next."""
+        share = rng.choice((0.0, 0.1, 0.5, 0.5, 0.9, 1.0))
+        return self._after(keep=lambda: rng.random() < share)
+
+    def kill(self) -> SimulatedDisk:
+        """The disk after kill -9: the page cache survives, and is as far from the platter as it was."""
+        disk = self._after(keep=lambda: True)
+        for path, node in self.nodes.items():
+            disk.nodes[path].durable[:] = node.durable
+        return disk
+
+    def writeback(self, rng: Random) -> None:
+        for node in self.nodes.values():
+            for at in node.differing():
+                if rng.random() < 0.5:
+                    node.keep(at)
+
+    def copy(self) -> SimulatedDisk:
+        """The same contents, with nobody using them."""
+        disk = SimulatedDisk()
+        disk.nodes = {path: Node(bytearray(node.content), bytearray(node.durable)) for path, node in self.nodes.items()}
+        return disk
+
+    def contents(self) -> dict[str, bytes]:
+        return {path: bytes(node.content) for path, node in self.nodes.items()}
+
+    def write_file(self, path: str, data: bytes) -> None:
+        """Behind everybody's back, durable."""
+        self.nodes[path] = Node(bytearray(data), bytearray(data))
+
+    def sync_node(self, path: str, node: Node) -> None:
+        def some(rng: Random) -> None:
+            for at in node.differing():
+                if rng.random() < 0.5:
+                    node.keep(at)
+
+        try:
+            self.operation("sync", path, some)
+        except OSError:
+            node.fail_sync()
+            raise
+        node.sync()
+
+    # --- the port
+
+    def names(self, directory: str) -> list[str]:
+        prefix = f"{directory}/"
+        return sorted({path[len(prefix) :].partition("/")[0] for path in self.nodes if path.startswith(prefix)})
+
+    def exists(self, path: str) -> bool:
+        return path in self.nodes or any(other.startswith(f"{path}/") for other in self.nodes)
+
+    def size(self, path: str) -> int:
+        return len(self._node(path).content)
+
+    def create(self, path: str, size: int, allocated: int) -> SimulatedFile:
+        _check_path(path)
+        assert allocated <= size
+        if path in self.nodes:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+
+        def some(rng: Random) -> None:
+            # Only a power cut leaves something: after an error the real one takes its file away again.
+            if self._changes_left is not None and rng.random() < 0.7:
+                self.write_file(path, bytes(rng.choice((0, size))))
+
+        self.operation("create", path, some)
+        self.write_file(path, bytes(size))
+        return SimulatedFile(self, path, self.nodes[path], writable=True)
+
+    def open(self, path: str, *, writable: bool) -> SimulatedFile:
+        self.operation("open", path)
+        return SimulatedFile(self, path, self._node(path), writable)
+
+    def read(self, path: str) -> bytes:
+        self.operation("read", path)
+        return bytes(self._node(path).content)
+
+    def sync(self, path: str) -> None:
+        self.sync_node(path, self._node(path))
+
+    def replace(self, path: str, data: bytes) -> None:
+        _check_path(path)
+
+        def some(rng: Random) -> None:
+            if rng.random() < 0.5:
+                self.write_file(path, data)
+            else:
+                self.write_file(f"{path}.tmp", data[: rng.randrange(len(data) + 1)])
+
+        self.operation("replace", path, some)
+        self.nodes.pop(f"{path}.tmp", None)
+        self.write_file(path, data)
+
+    def remove(self, path: str) -> None:
+        def some(rng: Random) -> None:
+            for gone in [other for other in self.nodes if other.startswith(f"{path}/")]:
+                if rng.random() < 0.5:
+                    del self.nodes[gone]
+
+        self.operation("remove", path, some)
+        for gone in [other for other in self.nodes if other == path or other.startswith(f"{path}/")]:
+            del self.nodes[gone]
+
+    def used_percent(self, path: str) -> float:
+        return self.used
+
+    def lock(self, path: str) -> Callable[[], None] | None:
+        self.operation("lock", path)
+        if path in self._locked:
+            return None
+        self._locked.add(path)
+        self.write_file(path, b"lock")
+        return lambda: self._locked.discard(path)
+
+    def _node(self, path: str) -> Node:
+        node = self.nodes.get(path)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return node
+
+
+def _check_path(path: str) -> None:
+    """A name out of a message must never lead out of the store."""
+    parts = path.lstrip("/").split("/")
+    assert all(part not in ("", ".", "..") and "\0" not in part and len(part.encode()) <= 255 for part in parts), path

@@ -1,0 +1,174 @@
+"""Many who wait, one flush; the first flush that fails is the last."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import threading
+
+import pytest
+
+from skyrocket.protocol.record import Record
+from skyrocket.store.config import StoreConfig
+from skyrocket.store.errors import StoreClosedError, WritesStoppedError
+from skyrocket.store.files import Disk, DiskFile, File
+from skyrocket.store.flusher import Flusher, flush_is_due
+from skyrocket.store.message import unplaced
+from skyrocket.store.message_store import MessageStore
+
+MESSAGE = unplaced(Record("orders", b"hello"))
+
+
+class GatedFile(DiskFile):
+    """A file whose flushes of the log wait at a gate, and are counted."""
+
+    gate: threading.Event
+    syncs = 0
+    fails = False
+
+    def sync(self) -> None:
+        self.gate.wait(10)
+        type(self).syncs += 1
+        if self.fails:
+            raise OSError(errno.EIO, "Input/output error")
+        super().sync()
+
+
+class GatedDisk(Disk):
+    def __init__(self) -> None:
+        self.kind = type("Kind", (GatedFile,), {"gate": threading.Event(), "syncs": 0, "fails": False})
+        self.kind.gate.set()
+
+    def create(self, path: str, size: int, allocated: int) -> File:
+        super().create(path, size, allocated).close()
+        return self.open(path, writable=True)
+
+    def open(self, path: str, *, writable: bool) -> File:
+        file = super().open(path, writable=writable)
+        if "/commitlog/" in path:
+            file.__class__ = self.kind
+        return file
+
+
+@pytest.fixture
+def disk() -> GatedDisk:
+    return GatedDisk()
+
+
+@pytest.fixture
+def store(tmp_path, disk: GatedDisk):
+    store = MessageStore(tmp_path, StoreConfig(segment_bytes=65536, sync_flush=True, index_enabled=False), files=disk)
+    store.open()
+    store.append([MESSAGE], 0)
+    store.flush()
+    disk.kind.syncs = 0
+    yield store
+    store.close()
+
+
+def run(store: MessageStore, scene) -> None:
+    async def main() -> None:
+        flusher = Flusher(store, lambda: 0)
+        try:
+            await scene(flusher)
+        finally:
+            await flusher.close()
+
+    asyncio.run(main())
+
+
+def test_those_who_wait_together_share_a_flush(store: MessageStore, disk: GatedDisk):
+    async def scene(flusher: Flusher) -> None:
+        disk.kind.gate.clear()
+        store.append([MESSAGE], 0)
+        first = asyncio.create_task(flusher.flushed(store.horizon.appended))
+        await asyncio.sleep(0.05)  # the first flush stands at the gate
+        others = []
+        for _ in range(50):
+            store.append([MESSAGE], 0)
+            others.append(asyncio.create_task(flusher.flushed(store.horizon.appended)))
+        await asyncio.sleep(0.01)
+        assert not first.done()
+        disk.kind.gate.set()
+        await asyncio.gather(first, *others)
+        assert disk.kind.syncs == 2
+        assert store.horizon.confirmed == store.horizon.appended
+
+    run(store, scene)
+
+
+def test_nobody_sees_a_message_before_it_is_flushed(store: MessageStore, disk: GatedDisk):
+    async def scene(flusher: Flusher) -> None:
+        disk.kind.gate.clear()
+        store.append([MESSAGE], 0)
+        flusher.appended()
+        await asyncio.sleep(0.05)
+        assert len(store.reading.messages("orders", 0, 0, 10).records) == 1
+        disk.kind.gate.set()
+        await flusher.flushed(store.horizon.appended)
+        assert len(store.reading.messages("orders", 0, 0, 10).records) == 2
+
+    run(store, scene)
+
+
+def test_a_failed_flush_is_told_to_everyone_and_ends_all_writes(store: MessageStore, disk: GatedDisk):
+    async def scene(flusher: Flusher) -> None:
+        store.append([MESSAGE], 0)
+        disk.kind.fails = True
+        waiters = [asyncio.create_task(flusher.flushed(store.horizon.appended)) for _ in range(3)]
+        for waiter in waiters:
+            with pytest.raises(WritesStoppedError, match="Input/output error"):
+                await waiter
+        disk.kind.fails = False  # the disk is well again; what it lost is not
+        with pytest.raises(WritesStoppedError):
+            await flusher.flushed(store.horizon.appended)
+        with pytest.raises(WritesStoppedError):
+            store.append([MESSAGE], 0)
+        assert len(store.reading.messages("orders", 0, 0, 10).records) == 1
+
+    run(store, scene)
+    assert disk.kind.syncs == 1
+
+
+def test_a_position_that_is_safe_needs_no_wait(store: MessageStore, disk: GatedDisk):
+    async def scene(flusher: Flusher) -> None:
+        await flusher.flushed(store.horizon.flushed)
+        assert disk.kind.syncs == 0
+
+    run(store, scene)
+
+
+def test_who_gives_up_waiting_disturbs_nobody(store: MessageStore, disk: GatedDisk):
+    async def scene(flusher: Flusher) -> None:
+        disk.kind.gate.clear()
+        store.append([MESSAGE], 0)
+        impatient = asyncio.create_task(flusher.flushed(store.horizon.appended))
+        patient = asyncio.create_task(flusher.flushed(store.horizon.appended))
+        await asyncio.sleep(0.02)
+        impatient.cancel()
+        disk.kind.gate.set()
+        await patient
+
+    run(store, scene)
+
+
+def test_closing_flushes_for_those_who_wait_and_refuses_new_ones(store: MessageStore):
+    async def main() -> None:
+        flusher = Flusher(store, lambda: 0)
+        store.append([MESSAGE], 0)
+        waiter = asyncio.create_task(flusher.flushed(store.horizon.appended))
+        await asyncio.sleep(0)
+        await flusher.close()
+        await waiter
+        with pytest.raises(StoreClosedError):
+            await flusher.flushed(store.horizon.appended + 1)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("dirty_bytes", "since_ms", "due"),
+    [(0, 99_999, False), (1, 0, False), (4 * 4096 - 1, 0, False), (4 * 4096, 0, True), (1, 10_000, True)],
+)
+def test_async_flush_waits_for_pages_or_for_time(dirty_bytes: int, since_ms: int, due: bool):
+    assert flush_is_due(StoreConfig(), dirty_bytes, since_ms) is due

@@ -1,0 +1,135 @@
+"""What goes, and when: by age at its hour, by age when the disk fills, by need when it is nearly full."""
+
+from __future__ import annotations
+
+import pytest
+
+from skyrocket.protocol.record import Record
+from skyrocket.store.config import StoreConfig
+from skyrocket.store.errors import DiskFullError
+from skyrocket.store.files import Disk
+from skyrocket.store.message import unplaced
+from skyrocket.store.message_store import MessageStore
+from skyrocket.store.retention import SEGMENTS_AT_ONCE, judge
+
+CONFIG = StoreConfig(reserved_hours=72, delete_at_hour=4, segment_bytes=4096, queue_entries_per_file=10)
+HOUR_MS = 3_600_000
+NOW_MS = 1_000 * HOUR_MS
+OLD, YOUNG = NOW_MS - 72 * HOUR_MS, NOW_MS - 72 * HOUR_MS + 1
+
+
+def removed(*stored: int, hour: int = 4, used: float = 50.0) -> int:
+    return judge(CONFIG, stored, NOW_MS, hour, used).remove
+
+
+def test_expired_segments_go_at_their_hour_and_not_before():
+    assert removed(OLD, OLD, YOUNG) == 2
+    assert removed(OLD, OLD, YOUNG, hour=3) == 0
+
+
+def test_a_young_segment_shields_what_comes_after_it():
+    assert removed(YOUNG, OLD) == 0
+
+
+def test_when_the_disk_fills_expired_segments_go_at_any_hour():
+    assert removed(OLD, YOUNG, hour=12, used=75) == 1
+    assert removed(OLD, YOUNG, hour=12, used=74.9) == 0
+
+
+def test_when_the_disk_is_nearly_full_the_oldest_go_expired_or_not():
+    assert removed(YOUNG, YOUNG, hour=12, used=85) == 2
+
+
+def test_one_round_removes_only_so_many():
+    assert removed(*[OLD] * 50) == removed(*[YOUNG] * 50, used=86) == SEGMENTS_AT_ONCE
+
+
+@pytest.mark.parametrize(("used", "refused"), [(89.9, False), (90, True)])
+def test_above_the_warning_level_writes_are_refused(used: float, refused: bool):
+    assert judge(CONFIG, [], NOW_MS, 0, used).refuse_writes is refused
+
+
+def test_levels_outside_10_to_95_are_refused():
+    with pytest.raises(ValueError, match="96 % is outside 10 to 95"):
+        StoreConfig(disk_warning_percent=96)
+    with pytest.raises(ValueError, match="9 % is outside 10 to 95"):
+        StoreConfig(disk_max_used_percent=9)
+
+
+class FillableDisk(Disk):
+    used = 50.0
+
+    def used_percent(self, path: str) -> float:
+        return self.used
+
+
+def message(number: int):
+    return unplaced(Record("orders", b"x" * 300, properties=f"KEYS\x01k{number}\x02".encode()))
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = MessageStore(tmp_path / "store", CONFIG, files=FillableDisk())
+    store.open()
+    for number in range(40):
+        store.append([message(number)], now_ms=number * HOUR_MS)
+    yield store
+    store.close()
+
+
+def test_log_queues_and_index_lose_the_same_messages(store: MessageStore, tmp_path):
+    now_ms = 39 * HOUR_MS + 72 * HOUR_MS - 15 * HOUR_MS  # the first 24 messages are 72 hours old, or nearly
+    assert store.retain(now_ms, hour=4).remove > 0
+    queue = store.queues.get("orders", 0)
+    assert queue is not None
+    first = store.reading.messages("orders", 0, 0, 1)
+    assert 0 < queue.min_offset <= 24
+    assert first.next_offset == queue.min_offset + 1
+    assert len(first.records) == 1
+    assert store.reading.query("orders", "k0", 0, 2**62, 10) == []
+    assert len(store.reading.query("orders", f"k{queue.min_offset}", 0, 2**62, 10)) == 1
+    assert min(int(path.name) for path in (tmp_path / "store/commitlog").iterdir()) == store.log.start
+    assert min(int(path.name) for path in (tmp_path / "store/consumequeue/orders/0").iterdir()) > 0
+
+
+def test_the_segment_that_is_written_stays_whatever_happens(store: MessageStore):
+    store._files.used = 95.0
+    for _ in range(20):
+        store.retain(0, hour=12)
+    assert len(store.log.segments.starts) == 1
+    assert store.reading.messages("orders", 0, 39, 1).records
+
+
+def test_writes_are_refused_while_the_disk_is_too_full_and_resume_when_it_is_not(store: MessageStore):
+    store._files.used = 91.0
+    store.retain(0, hour=12)
+    with pytest.raises(DiskFullError, match="91 % full"):
+        store.append([message(99)], now_ms=0)
+    assert store.reading.messages("orders", 0, 39, 1).records
+    store._files.used = 50.0
+    store.retain(0, hour=12)
+    assert store.append([message(99)], now_ms=0)[0].queue_offset == 40
+
+
+def test_a_reader_that_holds_a_removed_segment_stays_safe(store: MessageStore):
+    held = store.reading.messages("orders", 0, 0, 5).records
+    before = [bytes(view) for view in held]
+    store._files.used = 95.0
+    store.retain(0, hour=12)
+    assert store.log.start > 0
+    assert [bytes(view) for view in held] == before
+
+
+def test_what_was_removed_stays_removed_after_opening_again(store: MessageStore, tmp_path):
+    store._files.used = 95.0
+    store.retain(0, hour=12)
+    queue = store.queues.get("orders", 0)
+    assert queue is not None
+    least = queue.min_offset
+    store.close()
+    again = MessageStore(tmp_path / "store", CONFIG, files=FillableDisk())
+    assert not again.open().after_crash
+    reopened = again.queues.get("orders", 0)
+    assert reopened is not None
+    assert (reopened.min_offset, reopened.max_offset) == (least, 40)
+    again.close()
