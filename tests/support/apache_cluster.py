@@ -12,7 +12,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -24,6 +24,7 @@ from tests.support.apache import JAVA_OPENS, compiled, library
 START_S_MAX = 90.0
 STOP_S_MAX = 60.0
 ASK_S_MAX = 90.0
+UPDATE_BROKER_CONFIG = 25
 GET_BROKER_CLUSTER_INFO = 106
 JAVA_CLIENT = Path(__file__).resolve().parents[1] / "interop" / "java" / "StoreClient.java"
 
@@ -145,7 +146,7 @@ class ApacheCluster:
         for process in reversed(self._processes):
             process.kill()
 
-    def broker(self, store: Path, settings: Mapping[str, object], *, wait: bool = True) -> JavaProcess:
+    def broker(self, store: Path, settings: Mapping[str, object]) -> JavaProcess:
         """A broker over the directory `store`, serving when this returns. NotStartedError when it ends instead."""
         self._brokers += 1
         name = f"broker{self._brokers}"
@@ -168,9 +169,13 @@ class ApacheCluster:
         }
         path = self._settings(name, every)
         broker = self._start(name, "-Xmx512m", "org.apache.rocketmq.broker.BrokerStartup", path)
-        if wait:
-            self._wait(broker, lambda: f"127.0.0.1:{port}" in (self._registered() or []))
+        self._wait(broker, lambda: f"127.0.0.1:{port}" in (self._registered() or []) or self._hurry(port))
         return broker
+
+    def _hurry(self, port: int) -> bool:
+        """A broker whose first registration came too early for its own client tries again after ten seconds, or when told so."""
+        asked(("127.0.0.1", port), Command(UPDATE_BROKER_CONFIG, opaque=1, body=b"brokerPermission=6\n"))
+        return False
 
     def _settings(self, name: str, settings: Mapping[str, object]) -> Path:
         (self._home / name).mkdir(parents=True)
@@ -184,8 +189,7 @@ class ApacheCluster:
         self._processes.append(process)
         return process
 
-    def _wait(self, process: JavaProcess, is_ready: object) -> None:
-        assert callable(is_ready)
+    def _wait(self, process: JavaProcess, is_ready: Callable[[], bool]) -> None:
         deadline = time.monotonic() + START_S_MAX
         while not is_ready():
             if process.process.poll() is not None:
@@ -196,21 +200,26 @@ class ApacheCluster:
 
     def _registered(self) -> list[str] | None:
         """The addresses of the brokers that the nameserver knows; None when it does not answer."""
-        try:
-            with socket.create_connection(self._nameserver_at, timeout=1) as connection:
-                connection.settimeout(5)
-                connection.sendall(encode_command(Command(GET_BROKER_CLUSTER_INFO, opaque=1)))
-                decoder = CommandDecoder()
-                commands: list[Command] = []
-                while not commands:
-                    piece = connection.recv(65536)
-                    if not piece:
-                        return None
-                    commands = decoder.feed(piece)
-        except OSError:
+        answer = asked(self._nameserver_at, Command(GET_BROKER_CLUSTER_INFO, opaque=1))
+        if answer is None:
             return None
-        brokers = decode(commands[0].body, ClusterInfo).broker_addr_table or {}
+        brokers = decode(answer.body, ClusterInfo).broker_addr_table or {}
         return [address for broker in brokers.values() for address in (broker.broker_addrs or {}).values()]
+
+
+def asked(server: tuple[str, int], request: Command) -> Command | None:
+    """The answer of a server; None while it gives none."""
+    try:
+        with socket.create_connection(server, timeout=1) as connection:
+            connection.settimeout(5)
+            connection.sendall(encode_command(request))
+            decoder = CommandDecoder()
+            while piece := connection.recv(65536):
+                for command in decoder.feed(piece):
+                    return command
+    except OSError:
+        pass
+    return None
 
 
 def free_port(*beside: int) -> int:

@@ -43,7 +43,7 @@ class Split(NamedTuple):
 def splits(store: OfflineStore) -> list[Split]:
     """One for each segment. The last goes on for ever: its segment may still grow, and others follow."""
     starts = store.log.starts
-    return [Split(start, stop) for start, stop in zip(starts, [*starts[1:], EVER_MS], strict=True)]
+    return [Split(start, stop) for start, stop in zip(starts, [*starts[1:], EVER_MS], strict=False)]
 
 
 def schema(columns: Sequence[str] = FAST_COLUMNS) -> Any:
@@ -90,20 +90,28 @@ def _batches(parts: _Parts, first: int, wanted: Any, topic: bytes | None, begin_
 
 
 def _regrouped(batches: Iterator[Any], batch_rows: int) -> Iterator[Any]:
-    """Small batches (a filter leaves them, or the border of a segment) put together to those of a useful size."""
+    """Small batches in a row, which a filter leaves, put together to those of a useful size."""
     small: list[Any] = []
     count = 0
     for batch in batches:
-        if not small and 2 * batch.num_rows >= batch_rows:
+        if 2 * batch.num_rows >= batch_rows:
+            yield from _together(small)
+            small, count = [], 0
             yield batch
             continue
         small.append(batch)
         count += batch.num_rows
         if count >= batch_rows:
-            yield from pa.Table.from_batches(small).combine_chunks().to_batches(batch_rows)
-            small, count = [], 0
-    if small:
-        yield from pa.Table.from_batches(small).combine_chunks().to_batches(batch_rows)
+            (merged,) = _together(small)
+            yield merged.slice(0, batch_rows)
+            count -= batch_rows
+            small = [merged.slice(batch_rows)] if count else []
+    yield from _together(small)
+
+
+def _together(batches: list[Any]) -> list[Any]:
+    """One batch of all, or none of none."""
+    return pa.Table.from_batches(batches).combine_chunks().to_batches() if batches else []
 
 
 class _Parts:

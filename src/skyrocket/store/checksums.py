@@ -34,6 +34,7 @@ class Checksums:
         self._counts: dict[int, int] = {}  # entries in each segment's file
         self._dirty: set[int] = set()  # segments written since the last sync
         self._hint = (0, 0)  # (segment, entry) found last: readers go forward
+        self._stale: set[int] = set()  # segments whose file may have entries behind the last one
         self._beyond: dict[int, int] = {}  # end of a record in the log → CRC: what recovery may still compare with
 
     def load(self, trusted_end: int, *, remember_beyond: bool = False) -> None:
@@ -97,11 +98,28 @@ class Checksums:
             return
         count = self._counts.get(start, 0)
         try:
+            if start in self._stale:
+                self._scrub(start, count)
             self._file(start).write(count * ENTRY.size, b"".join(packed))
         except OSError as error:
+            self._stale.add(start)
             raise store_error("writing checksums", error) from error
         self._counts[start] = count + len(packed)
         self._dirty.add(start)
+
+    def take_back(self, log_end: int) -> None:
+        """The records from `log_end` on were taken back: forget their entries."""
+        for start, count in self._counts.items():
+            if log_end < start + self._segment_bytes:
+                self._counts[start] = self._bound(start, count, max(0, log_end - start) + 1)
+                self._stale.add(start)
+
+    def _scrub(self, start: int, count: int) -> None:
+        """Zero what failed appends left, on disk too: recovery compares with every entry that it finds."""
+        file = self._file(start)
+        file.write(count * ENTRY.size, bytes(self._file_bytes - count * ENTRY.size))
+        file.sync()
+        self._stale.discard(start)
 
     def complete(self, start: int, segment: memoryview, records: list[tuple[int, int]]) -> None:
         """Add entries of records, as (place in the segment, size), that recovery walked over and that have none yet."""

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from skyrocket.protocol.record import BLANK_MAGIC, PHYSICAL_OFFSET_AT, QUEUE_OFFSET_AT, SYS_FLAG_AT
 from skyrocket.protocol.sysflag import BORN_HOST_V6
-from skyrocket.store.errors import TooLargeError, store_error
+from skyrocket.store.errors import TooLargeError, WritesStoppedError, store_error
 from skyrocket.store.files import File, Files, OpenFiles
 from skyrocket.store.segments import Segments
 
@@ -88,7 +88,7 @@ class CommitLog:
         runs = self._plan(records)
         written = [_placed(run, records, queue_offsets, store_timestamp) for run in runs]
         try:
-            self._scrub_leftovers()
+            self.scrub()
             for run in written:
                 file = self._file_for(run.start)
                 self._scrub.append((run.start, len(run.data)))
@@ -147,13 +147,26 @@ class CommitLog:
         file.prefetch(0, min(PREFETCH_BYTES, segment_bytes))
         return file
 
-    def _scrub_leftovers(self) -> None:
-        """Zero what a failed append wrote: a later, shorter append must not be followed by records that nobody stored."""
+    def take_back(self, end: int, written: list[Written]) -> None:
+        """Undo the last append, because something that belongs to it could not be stored."""
+        self._scrub = [(run.start, len(run.data)) for run in written]
+        self.end = end
+
+    def scrub(self) -> None:
+        """Zero what a failed append wrote: a later, shorter append must not be followed by records that nobody stored.
+
+        On disk too: after a power cut, a sector of it must not come back under a record that was put in its place.
+        """
         while self._scrub:
             offset, size = self._scrub[-1]
             start = self.segments.start_of(offset)
             if start is not None:
-                self.segments.file(start).write(offset - start, bytes(size))
+                file = self.segments.file(start)
+                file.write(offset - start, bytes(size))
+                try:
+                    file.sync()
+                except OSError as error:
+                    raise WritesStoppedError(f"A flush failed ({error.strerror}); the store takes no more messages.") from error
             self._scrub.pop()
 
     # --- reading

@@ -41,9 +41,12 @@ class ConsumeQueues:
         else:
             queue.load(lambda offset, entry: is_sound(key, offset, entry))
             queue.truncate(queue.max_offset)
+            if not queue.max_offset:
+                self._queues.pop(key).remove()
 
     def __len__(self) -> int:
-        return len(self._queues)
+        """How many have ever had an entry."""
+        return sum(queue.max_offset > 0 for queue in self._queues.values())
 
     def __iter__(self) -> Iterator[tuple[QueueKey, ConsumeQueue]]:
         return ((QueueKey(*key), queue) for key, queue in self._queues.items())

@@ -10,9 +10,10 @@ import asyncio
 import heapq
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 from skyrocket.store.config import StoreConfig
-from skyrocket.store.errors import StoreClosedError, StoreError
+from skyrocket.store.errors import DiskFullError, StoreClosedError, StoreError, StoreIOError
 from skyrocket.store.message_store import MessageStore
 
 PAGE_BYTES = 4096
@@ -110,7 +111,9 @@ class Flusher:
 
     async def _checkpoint(self) -> None:
         job = self._store.begin_checkpoint()
-        self._store.finish_checkpoint(job, await self._in_thread(job.run))
+        error = await self._in_thread(job.run)
+        with suppress(DiskFullError, StoreIOError):  # the page is written at the next interval; a failed sync goes further
+            self._store.finish_checkpoint(job, error)
 
     async def _in_thread(self, run: Callable[[], None]) -> OSError | None:
         try:

@@ -31,6 +31,7 @@ class Index:
         self._slots = slots
         self._entries = entries
         self._open: list[IndexFile] = []
+        self._left: list[tuple[int, int, int]] = []  # keys that a full disk kept from being written; they go first
 
     @property
     def last_offset(self) -> int:
@@ -54,13 +55,14 @@ class Index:
 
     def put(self, dispatches: Sequence[Dispatch]) -> None:
         """Index these messages; those that are indexed already are passed over."""
-        last = self.last_offset
-        keys = [
+        last = self._left[-1][1] if self._left else self.last_offset
+        keys = self._left + [
             (hash_of(dispatch.topic, key), dispatch.physical_offset, dispatch.store_timestamp)
             for dispatch in dispatches
             if dispatch.physical_offset > last and dispatch.sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK
             for key in dispatch.keys
         ]
+        self._left = keys
         try:
             while keys:
                 file = self._file_for(keys[0][2])
@@ -72,8 +74,6 @@ class Index:
 
     def _file_for(self, now_ms: int) -> IndexFile:
         if not self._open or not self._open[-1].room:
-            if self._open:
-                self._open[-1].sync()
             path = f"{self._directory}/{self._new_name(now_ms)}"
             self._open.append(IndexFile.create(self._files, path, self._slots, self._entries))
         return self._open[-1]
@@ -86,8 +86,8 @@ class Index:
         return name if name > newest else f"{int(newest) + 1:0{_NAME_DIGITS}d}"
 
     def begin_sync(self) -> list[Callable[[], None]]:
-        """Files before the newest were synced when they became full."""
-        return [self._open[-1].begin_sync()] if self._open else []
+        """Oldest first: where a file has keys on disk, the files before it have all of theirs."""
+        return [file.begin_sync() for file in self._open if file.is_dirty]
 
     def rebuild(self, stop_offset: int) -> None:
         """After a crash: forget what lies at or behind `stop_offset`, and make the newest file's slots again."""

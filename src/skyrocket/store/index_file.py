@@ -63,6 +63,7 @@ class IndexFile:
         self._entries = entries
         self._entries_at = HEADER.size + slots * SLOT.size
         self._table = file.window(self._entries_at) if writable else file.view()
+        self.is_dirty = False  # something was added or made anew since the last sync began
         self._read_header()
 
     @classmethod
@@ -101,25 +102,30 @@ class IndexFile:
         assert len(keys) <= self.room
         if not keys:
             return
+        self.is_dirty = True
         table, slots = self._table, self._slots
         read_slot, write_slot, pack = SLOT.unpack_from, SLOT.pack_into, ENTRY.pack
         number = first = self.next_entry
+        newest: dict[int, int] = {}  # place of a slot → its entry; slots change when the entries are written, or not at all
+        slots_used = self._slots_used
         if self.is_empty:
             _, self.first_offset, self.first_timestamp = keys[0]
         first_timestamp = self.first_timestamp
         entries = []
         for hashed, physical_offset, store_timestamp in keys:
             slot_at = HEADER.size + hashed % slots * SLOT.size
-            before = read_slot(table, slot_at)[0]
+            before = newest.get(slot_at) or read_slot(table, slot_at)[0]
             if not 0 < before < number:
                 before = 0
-                self._slots_used += 1
+                slots_used += 1
             seconds = (store_timestamp - first_timestamp) // 1000
             entries.append(pack(hashed, physical_offset, seconds if 0 <= seconds <= _INT32_MAX else 0, before))
-            write_slot(table, slot_at, number)
+            newest[slot_at] = number
             number += 1
         self._file.write(self._entries_at + first * ENTRY.size, b"".join(entries))
-        self.next_entry = number
+        for slot_at, entry_number in newest.items():
+            write_slot(table, slot_at, entry_number)
+        self.next_entry, self._slots_used = number, slots_used
         _, self.last_offset, self.last_timestamp = keys[-1]
 
     def sync(self) -> None:
@@ -132,12 +138,13 @@ class IndexFile:
             self.first_timestamp, self.last_timestamp, self.first_offset, self.last_offset, self._slots_used, self.next_entry
         )
 
+        self.is_dirty = False
+
         def sync() -> None:
             """Entries and slots first, then the header that says how many there are."""
-            if bytes(table[: HEADER.size]) != header:
-                file.sync()
-                table[: HEADER.size] = header
-                file.sync()
+            file.sync()
+            table[: HEADER.size] = header
+            file.sync()
 
         return sync
 
@@ -148,6 +155,7 @@ class IndexFile:
             kept -= 1
         slots = bytearray(self._slots * SLOT.size)
         used = 0
+        self.is_dirty = True
         for number, entry in enumerate(self._packed(1, kept), start=1):
             at = entry[0] % self._slots * SLOT.size
             used += slots[at : at + SLOT.size] == b"\0\0\0\0"

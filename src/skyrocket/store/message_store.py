@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +23,15 @@ from skyrocket.store.commit_log import CommitLog
 from skyrocket.store.config import StoreConfig, delay_levels_ms
 from skyrocket.store.consume_queues import ConsumeQueues, QueueKey
 from skyrocket.store.damage import is_filler
-from skyrocket.store.errors import DiskFullError, StoreClosedError, StoreLockedError, WritesStoppedError, store_error
+from skyrocket.store.errors import (
+    DiskFullError,
+    StoreClosedError,
+    StoreError,
+    StoreIOError,
+    StoreLockedError,
+    WritesStoppedError,
+    store_error,
+)
 from skyrocket.store.files import Disk, Files, OpenFiles
 from skyrocket.store.horizon import Horizon
 from skyrocket.store.index import Index
@@ -44,11 +54,19 @@ class FlushJob(NamedTuple):
     run: Callable[[], None]
 
 
-class CheckpointJob(NamedTuple):
+@dataclass(slots=True)
+class CheckpointJob:
     """Makes queues, index and checksums safe on disk, and then says so in the checkpoint."""
 
     checkpoint: Checkpoint
-    run: Callable[[], None]
+    _sync: Callable[[], None]
+    _write: Callable[[Checkpoint], None]
+    is_synced: bool = False
+
+    def run(self) -> None:
+        self._sync()
+        self.is_synced = True
+        self._write(self.checkpoint)
 
 
 class MessageStore:
@@ -109,8 +127,17 @@ class MessageStore:
         is_ours = crashed and self._files.read(self.paths.abort) == _OUR_ABORT
         checkpoint = self._checkpoint_file.read()
         self.log.load()
-        recovery = Recovery(self._files, self.log, self.queues, self.index, self._checksums, self.paths.damaged, self._delays_ms)
-        done = recovery.run(checkpoint, crashed=crashed, is_ours=is_ours)
+
+        def begin(until_done: Checkpoint) -> None:
+            for path in self._checksums.take_dirty():
+                self._files.sync(path)  # once the abort file is ours, all of them are believed
+            if until_done != checkpoint:
+                self._checkpoint_file.write(until_done)
+            self._files.replace(self.paths.abort, _OUR_ABORT)
+
+        done = Recovery(
+            self._files, self.log, self.queues, self.index, self._checksums, self.paths.damaged, self._delays_ms, begin
+        ).run(checkpoint, crashed=crashed, is_ours=is_ours)
         self.horizon = Horizon(self.log.end, ("flushed",) if self.config.sync_flush else ())
         self._dispatched = self._remembered = self.log.end
         offset = done.last_offset if done.messages else checkpoint.queue_physical_offset
@@ -118,7 +145,6 @@ class MessageStore:
         self._last_dispatch = (offset, timestamp)
         self._last_append_timestamp = self._flushed_timestamp = timestamp
         self.reading.opened_at(self.log.end)
-        self._files.replace(self.paths.abort, _OUR_ABORT)
         for file in self.log.files_between(done.walked_from, self.log.end):
             file.sync()
         self.checkpoint()
@@ -131,6 +157,7 @@ class MessageStore:
         try:
             self.log.close()
             if self._stopped is None:
+                self.log.scrub()
                 self.flush()
                 self.dispatch()
                 self.checkpoint()
@@ -157,23 +184,34 @@ class MessageStore:
         self._check_room()
         if not messages:
             return []
+        if self._dispatched < self.horizon.confirmed:
+            self.dispatch()  # if queues cannot grow, say so before anything is stored
         taken: dict[tuple[str, int], int] = {}
         queue_offsets = [self._take_offset(message, taken) for message in messages]
         timestamp = max(now_ms, self._last_append_timestamp)  # the log's times never go back: searches by time rely on it
         log_end_before = self.log.end
-        written = self.log.append([message.record for message in messages], queue_offsets, timestamp)
+        try:
+            written = self.log.append([message.record for message in messages], queue_offsets, timestamp)
+        except WritesStoppedError as error:
+            self._stopped = str(error)
+            raise
+        placed: list[Placed] = []
+        try:
+            for run in written:
+                first = len(placed)
+                sizes = [len(message.record) for message in messages[first : first + len(run.offsets)]]
+                placed += map(Placed, queue_offsets[first:], run.offsets, sizes)
+                if sizes:
+                    self._checksums.append(run.start, run.data, sizes)
+        except StoreError:
+            self.log.take_back(log_end_before, written)
+            self._checksums.take_back(log_end_before)
+            raise
         self.queues.took(taken)
         self._last_append_timestamp = timestamp
-        placed: list[Placed] = []
-        for run in written:
-            first = len(placed)
-            sizes = [len(message.record) for message in messages[first : first + len(run.offsets)]]
-            placed += map(Placed, queue_offsets[first:], run.offsets, sizes)
-            if sizes:
-                self._checksums.append(run.start, run.data, sizes)
         self._remember(messages, placed, timestamp, log_end_before)
         self.horizon.append(self.log.end)
-        self.dispatch()
+        self._dispatch_or_leave()
         return placed
 
     def _take_offset(self, message: Unplaced, taken: dict[tuple[str, int], int]) -> int:
@@ -232,7 +270,7 @@ class MessageStore:
             raise WritesStoppedError(f"A flush failed ({error.strerror or error}); the store takes no more messages.") from error
         self._flushed_timestamp = max(job.timestamp, self._flushed_timestamp)
         self.horizon.flush(job.position)
-        self.dispatch()
+        self._dispatch_or_leave()
 
     def flush(self) -> None:
         """Make everything appended safe on disk, here and now."""
@@ -264,6 +302,11 @@ class MessageStore:
                 self._undispatched.popleft()
         if confirmed == self.log.end:  # what is left, if anything, is a blank
             self._dispatched = self._remembered = confirmed
+
+    def _dispatch_or_leave(self) -> None:
+        """What is stored stays stored when its queue cannot grow: it waits for the next dispatch, and appends wait for that."""
+        with suppress(DiskFullError, StoreIOError):
+            self.dispatch()
 
     def take_grown(self) -> list[QueueKey]:
         """The queues that got messages since this was last called: whoever waits for those can read on."""
@@ -297,6 +340,7 @@ class MessageStore:
     # --- the checkpoint
 
     def begin_checkpoint(self) -> CheckpointJob:
+        self._check_writable()
         checkpoint = Checkpoint(
             log_timestamp=self._flushed_timestamp,
             queue_timestamp=min(self._last_dispatch[1], self._flushed_timestamp),
@@ -310,17 +354,19 @@ class MessageStore:
         paths = self.queues.take_dirty() + self._checksums.take_dirty()
         syncs: Iterable[Callable[[], None]] = self.index.begin_sync() if self.index is not None else []
 
-        def run() -> None:
+        def sync_all() -> None:
             for path in paths:
-                if self._files.exists(path):  # it may have expired meanwhile
+                with suppress(FileNotFoundError):  # it may have expired meanwhile
                     self._files.sync(path)
             for sync in syncs:
                 sync()
-            self._checkpoint_file.write(checkpoint)
 
-        return CheckpointJob(checkpoint, run)
+        return CheckpointJob(checkpoint, sync_all, self._checkpoint_file.write)
 
     def finish_checkpoint(self, job: CheckpointJob, error: OSError | None = None) -> None:
+        """The job ran. A failed sync stops writes; a page that could not be written is written the next time."""
+        if error is not None and job.is_synced:
+            raise store_error("writing the checkpoint", error) from error
         if error is not None:
             self._stopped = f"{error.strerror or error}."
             raise WritesStoppedError(f"A checkpoint of {job.checkpoint.safe_end} failed ({error.strerror or error}).") from error

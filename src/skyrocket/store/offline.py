@@ -51,8 +51,8 @@ class OfflineStore:
         self.paths = StorePaths(path)
         self._files = Disk()
         try:
-            if not self._files.names(self.paths.commit_log) and not Path(self.paths.commit_log).is_dir():
-                raise StoreFormatError(f"{self.paths.root} is no store: it has no directory 'commitlog'.")
+            if not (self._files.exists(self.paths.commit_log) or self._files.exists(self.paths.checkpoint)):
+                raise StoreFormatError(f"{self.paths.root} is no store: it has neither 'commitlog' nor 'checkpoint'.")
             self.is_open = self._files.exists(self.paths.abort)  # or was when its broker died
             self.checkpoint: Checkpoint = CheckpointFile(self._files, self.paths.checkpoint).read()
             self.log = OfflineLog(self._files, self.paths.commit_log)

@@ -33,6 +33,14 @@ class IndexSizes(NamedTuple):
 _DEFAULTS = IndexSizes(StoreConfig().index_slots, StoreConfig().index_entries)
 
 
+class OpenIndex(NamedTuple):
+    """One file of the index, and its bytes."""
+
+    file: IndexFile
+    sizes: IndexSizes
+    view: memoryview
+
+
 class OfflineIndex:
     def __init__(self, files: Files, directory: str, sizes: IndexSizes | None = None) -> None:
         self._files = files
@@ -42,7 +50,7 @@ class OfflineIndex:
     def names(self) -> list[str]:
         return [name for name in self._files.names(self._directory) if len(name) == _NAME_DIGITS and name.isdigit()]
 
-    def open(self, name: str) -> tuple[IndexFile, IndexSizes] | None:
+    def open(self, name: str) -> OpenIndex | None:
         """One file of the index; None when it has expired meanwhile, or is being made."""
         path = f"{self._directory}/{name}"
         try:
@@ -54,7 +62,7 @@ class OfflineIndex:
         if not file.size:
             return None
         sizes = self._sizes or told_sizes(path, file)
-        return IndexFile(path, file, *sizes, writable=False), sizes
+        return OpenIndex(IndexFile(path, file, *sizes, writable=False), sizes, file.view())
 
     def find(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
         """Physical offsets of messages that may carry the key and may be of this time, newest first."""
@@ -64,7 +72,7 @@ class OfflineIndex:
             opened = self.open(name)
             if opened is None:
                 continue
-            file, _ = opened
+            file = opened.file
             if file.is_empty:  # as its header says, which a running broker may have written long ago or never
                 yield from file.find(hashed, 0, _EVER, live=True)
             elif name == names[-1] or file.overlaps(begin_ms, end_ms):

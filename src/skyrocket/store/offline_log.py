@@ -124,7 +124,10 @@ class OfflineLog:
                 if isinstance(item, End):
                     unread.append(Damaged(item.offset, border - item.offset))
                 elif not isinstance(item, Blank):
-                    yield from unread
+                    if unread and self._is_written(unread[0].offset):  # by now: it was the tail when it was looked at
+                        yield from self.walk(unread[0].offset, check=check)
+                        return
+                    yield from (lost for lost in unread if lost.offset >= self.start)  # what expired meanwhile is no loss
                     unread.clear()
                     yield item
             end = border
@@ -171,6 +174,14 @@ class OfflineLog:
         if record_at(segment, start, at, check_crc=check) is not None:
             return None
         return Damaged(start + at, following - at)
+
+    def _is_written(self, offset: int) -> bool:
+        """Whether a record or the blank starts here."""
+        start = self.start_of(offset)
+        segment = None if start is None else self.segment(start)
+        if start is None or segment is None:
+            return False
+        return record_at(segment, start, offset - start, check_crc=False) is not None or is_blank(segment, offset - start)
 
     def _is_unwritten(self, segment: memoryview, start: int, at: int) -> bool:
         """Whether the file system never saw a write from `at` on, so that a gigabyte of zeros need not be looked through."""

@@ -12,7 +12,7 @@ anew; what they had beyond is forgotten. All of it depends only on what is on di
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby, islice
 from typing import NamedTuple
@@ -76,7 +76,9 @@ class Recovery:
         checksums: Checksums,
         damaged: str,
         delays_ms: tuple[int, ...],
+        begin: Callable[[Checkpoint], None],
     ) -> None:
+        """`begin` is called before anything is changed, with what the checkpoint must say until all of it is done."""
         self._files = files
         self._log = log
         self._queues = queues
@@ -84,6 +86,7 @@ class Recovery:
         self._checksums = checksums
         self._damaged = damaged
         self._delays_ms = delays_ms
+        self._begin = begin
         self._seen: set[tuple[str, int]] = set()
         self._safe_end = 0  # everything in the log before this was on disk
         self._believed = 0  # queue entries of messages before this offset are on disk for sure
@@ -92,19 +95,24 @@ class Recovery:
         """`is_ours`: since the checkpoint was written, no other program has written to this store."""
         self._safe_end = checkpoint.safe_end or 0
         self._checksums.load(self._safe_end, remember_beyond=is_ours and checkpoint.is_ours)
-        start = self._start(checkpoint, crashed)
+        start = self._start(checkpoint, crashed, is_ours)
         if not crashed and not self._ends_cleanly(start):
             crashed = True  # whatever stopped it, this is not how a clean stop leaves a log
             start = self._log.start
         done = Recovered(crashed, start)
         self._believed = start
+        if crashed:
+            self._begin(_starting_at(checkpoint, start))
         self._log.end = self._log.segments.stop  # until it is found: queue entries are held against the log
         self._queues.load(self._entry_is_sound if crashed else None)
         if self._index is not None:
             self._index.load()
             if crashed:
                 self._index.rebuild(start)
-        if self._queues_are_missing(checkpoint):
+        missing = self._queues_are_missing(checkpoint)
+        if missing or not crashed:
+            self._begin(_starting_at(checkpoint, self._log.start) if missing else checkpoint)
+        if missing:
             self._dispatch(self._records(self._log.start, start), crashed)
         if crashed:
             self._dispatch(self._walk(start, done), crashed)
@@ -118,12 +126,13 @@ class Recovery:
 
     # --- where to start
 
-    def _start(self, checkpoint: Checkpoint, crashed: bool) -> int:
+    def _start(self, checkpoint: Checkpoint, crashed: bool, is_ours: bool) -> int:
         """A place from which walking the log finds everything that may not be in queues and index."""
         if not self._log.segments.starts:
             return 0
         if checkpoint.dispatch_end is not None:
-            return checkpoint.dispatch_end if self._is_boundary(checkpoint.dispatch_end) else self._log.start
+            known = is_ours and self._log.start <= checkpoint.dispatch_end <= self._log.segments.stop
+            return checkpoint.dispatch_end if known or self._is_boundary(checkpoint.dispatch_end) else self._log.start
         if crashed:
             return self._segment_before(min(checkpoint.log_timestamp, checkpoint.queue_timestamp) - _SAFETY_MS)
         if checkpoint.queue_physical_offset and self._is_boundary(checkpoint.queue_physical_offset):
@@ -292,6 +301,13 @@ class Recovery:
             for item in walk_segment(view[: end - segment_start], segment_start, max(0, start - segment_start)):
                 if isinstance(item, Found):
                     yield item
+
+
+def _starting_at(checkpoint: Checkpoint, start: int) -> Checkpoint:
+    """A crash from here on must not start later than this recovery does: queues and index have nothing behind `start`."""
+    if checkpoint.dispatch_end is not None and checkpoint.dispatch_end <= start:
+        return checkpoint
+    return checkpoint._replace(safe_end=checkpoint.safe_end or 0, dispatch_end=start, queue_count=checkpoint.queue_count or 0)
 
 
 def _next_item(view: memoryview, segment_start: int, at: int) -> Found | Blank | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 
-from skyrocket.store.errors import StoreFormatError
+from skyrocket.store.errors import StoreFormatError, store_error
 from skyrocket.store.files import File, Files, OpenFiles
 
 _NAME = re.compile(r"[0-9]{20}")
@@ -68,7 +68,10 @@ class Segments:
         return self.starts[index]
 
     def file(self, start: int) -> File:
-        return self._opened.get(self.path(start))
+        try:
+            return self._opened.get(self.path(start))
+        except OSError as error:
+            raise store_error(f"opening {self.path(start)}", error) from error
 
     def add(self, start: int, ready: File | None = None) -> File:
         """The next segment, created now, or `ready` because it was created ahead."""

@@ -32,6 +32,8 @@ import org.apache.rocketmq.common.message.MessageQueue;
  * Text and bytes travel as hexadecimal. A failure is one line that starts with "!".
  *
  *   consume TOPIC…                           every message of every queue, from offset 0 on
+ *   tagged TOPIC EXPRESSION                  the messages of every queue that a broker gives for an expression over tags
+ *   search TOPIC QUEUE TIME…                 for each time, the queue offset that the broker has for it
  *   query TOPIC KEY BEGIN END                the messages with a key, in the order in which the broker gives them
  *   unique TOPIC UNIQUE_KEY                  the message with a unique key
  *   view TOPIC OFFSET_ID                     the message at a place
@@ -75,7 +77,17 @@ public class StoreClient {
             switch (given[0]) {
                 case "consume":
                     for (int i = 1; i < given.length; i++) {
-                        consume(consumer, text(given[i]), found);
+                        consume(consumer, text(given[i]), "*", found);
+                    }
+                    return found;
+                case "tagged":
+                    consume(consumer, text(given[1]), text(given[2]), found);
+                    return found;
+                case "search":
+                    for (MessageQueue queue : consumer.fetchSubscribeMessageQueues(text(given[1]))) {
+                        for (int i = 3; i < given.length && queue.getQueueId() == Integer.parseInt(given[2]); i++) {
+                            found.add(Long.toString(consumer.searchOffset(queue, Long.parseLong(given[i]))));
+                        }
                     }
                     return found;
                 case "query":
@@ -98,12 +110,12 @@ public class StoreClient {
         }
     }
 
-    static void consume(DefaultMQPullConsumer consumer, String topic, List<String> found) throws Exception {
+    static void consume(DefaultMQPullConsumer consumer, String topic, String expression, List<String> found) throws Exception {
         for (MessageQueue queue : new TreeSet<>(consumer.fetchSubscribeMessageQueues(topic))) {
             long end = consumer.maxOffset(queue);
             long offset = 0;
             while (offset < end) {
-                PullResult pulled = consumer.pull(queue, "*", offset, 256, 10_000);
+                PullResult pulled = consumer.pull(queue, expression, offset, 256, 10_000);
                 if (pulled.getPullStatus() == PullStatus.FOUND) {
                     for (MessageExt message : pulled.getMsgFoundList()) {
                         found.add(shown(message));

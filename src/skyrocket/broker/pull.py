@@ -1,0 +1,250 @@
+"""Pulls: 11 and 361. An answer is byte ranges of the log behind a header; a pull that finds nothing waits for a message.
+
+What a pull finds, and what it is told:
+
+    found                                   SUCCESS, and the records
+    at the end of the queue                 PULL_NOT_FOUND, after waiting
+    only messages with other tags           PULL_RETRY_IMMEDIATELY, and where to go on
+    before the first, behind the last       PULL_OFFSET_MOVED, and where to go on
+    a queue without messages                PULL_NOT_FOUND at offset 0, PULL_OFFSET_MOVED elsewhere
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from skyrocket.broker.responses import pull_response
+from skyrocket.broker.settings import BrokerSettings
+from skyrocket.broker.waiting_pulls import WaitingPull, WaitingPulls
+from skyrocket.net.connection import Connection, Sendable
+from skyrocket.net.router import RefusedError, Router
+from skyrocket.protocol.bodies import SubscriptionData, SubscriptionGroupConfig, TopicConfig
+from skyrocket.protocol.command import Command, encode_command
+from skyrocket.protocol.errors import SubscriptionError
+from skyrocket.protocol.frame import Serialization
+from skyrocket.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.responses import ResponseCode
+from skyrocket.protocol.sysflag import PERM_READ, PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
+from skyrocket.protocol.tags import subscription_codes
+from skyrocket.store.message_store import MessageStore
+
+RECHECK_MS = 5_000  # every waiting pull is looked at again this often, whatever was or was not told
+HOLD_MAX_MS = 600_000  # the longest that a client may ask us to hold a pull
+TAG = "TAG"
+
+
+class Topics(Protocol):
+    def get(self, topic: str) -> TopicConfig | None: ...
+
+
+class Groups(Protocol):
+    def for_consumer(self, group: str) -> SubscriptionGroupConfig | None:
+        """The group, made if that is allowed; None when there is none."""
+
+
+class Subscriptions(Protocol):
+    def has_group(self, group: str) -> bool: ...
+
+    def is_broadcasting(self, group: str) -> bool: ...
+
+    def subscription(self, group: str, topic: str) -> SubscriptionData | None: ...
+
+
+class Offsets(Protocol):
+    def commit(self, group: str, topic: str, queue_id: int, offset: int, peer: str) -> None: ...
+
+
+class _Outcome(NamedTuple):
+    code: ResponseCode
+    remark: str
+    next_offset: int
+    least: int
+    most: int
+    records: list[memoryview]
+
+
+@dataclass(slots=True)
+class _Pull:
+    """A request that passed its checks."""
+
+    command: Command
+    header: PullMessageRequestHeader
+    connection: Connection
+    wanted: frozenset[int] | None  # hashes of tags; None: every message
+    topic_sys_flag: int
+
+
+class PullHandler:
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: Topics,
+        groups: Groups,
+        subscriptions: Subscriptions,
+        offsets: Offsets,
+        settings: Callable[[], BrokerSettings],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._subscriptions = subscriptions
+        self._offsets = offsets
+        self._settings = settings
+        self._now_ms = now_ms
+        self._waiting: WaitingPulls[_Pull] = WaitingPulls()
+        self._last_recheck_ms = now_ms()
+
+    def register(self, router: Router) -> None:
+        router.add(RequestCode.PULL_MESSAGE, self.handle)
+        router.add(RequestCode.LITE_PULL_MESSAGE, self.handle)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    # --- a pull comes
+
+    def handle(self, command: Command, connection: Connection) -> Sendable | None:
+        header = command.header(PullMessageRequestHeader)
+        pull = self._checked(command, header, connection)
+        if header.sys_flag & PULL_COMMIT_OFFSET:
+            self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset, connection.peer_text)
+        outcome = self._look(pull, header.queue_offset)
+        if outcome.code in (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY) and self._hold(pull, outcome):
+            return None
+        return self._answer(pull, outcome)
+
+    def _hold(self, pull: _Pull, outcome: _Outcome) -> bool:
+        header = pull.header
+        if not header.sys_flag & PULL_SUSPEND or pull.command.is_oneway:
+            return False
+        settings = self._settings()
+        hold_ms = min(header.suspend_timeout_millis, HOLD_MAX_MS) if settings.long_polling else settings.short_polling_ms
+        return self._waiting.park(
+            WaitingPull(pull, pull.connection, header.topic, header.queue_id, outcome.next_offset, self._now_ms() + hold_ms)
+        )
+
+    # --- something happened
+
+    def grew(self, topic: str, queue_id: int) -> None:
+        """A queue has new messages: answer the pulls that they are for."""
+        queue = self._store.queues.get(topic, queue_id)
+        if queue is not None:
+            self._look_again(self._waiting.grew(topic, queue_id, queue.max_offset))
+
+    def check_time(self, now_ms: int) -> None:
+        for waiting in self._waiting.due(now_ms):
+            pull = waiting.request
+            pull.connection.send(self._answer(pull, self._look(pull, waiting.scanned_to)))
+        if now_ms - self._last_recheck_ms >= RECHECK_MS:
+            self._last_recheck_ms = now_ms
+            self._look_again(self._waiting.take_all())
+
+    def disconnected(self, connection: Connection) -> None:
+        self._waiting.dropped(connection)
+
+    def _look_again(self, pulls: list[WaitingPull[_Pull]]) -> None:
+        for waiting in pulls:
+            pull = waiting.request
+            outcome = self._look(pull, waiting.scanned_to)
+            if outcome.code in (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY):
+                waiting.scanned_to = outcome.next_offset
+                if self._waiting.park(waiting):
+                    continue
+            pull.connection.send(self._answer(pull, outcome))
+
+    # --- looking
+
+    def _look(self, pull: _Pull, offset: int) -> _Outcome:
+        header = pull.header
+        queue = self._store.queues.get(header.topic, header.queue_id)
+        if queue is None or queue.max_offset == 0:
+            code = ResponseCode.PULL_NOT_FOUND if offset == 0 else ResponseCode.PULL_OFFSET_MOVED
+            return _Outcome(code, "NO_MESSAGE_IN_QUEUE", 0, 0, 0, [])
+        least, most = queue.min_offset, queue.max_offset
+        if offset < least:
+            return _Outcome(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_TOO_SMALL", least, least, most, [])
+        if offset == most:
+            return _Outcome(ResponseCode.PULL_NOT_FOUND, "OFFSET_OVERFLOW_ONE", offset, least, most, [])
+        if offset > most:
+            return _Outcome(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_OVERFLOW_BADLY", most, least, most, [])
+        settings = self._settings()
+        count = max(1, min(header.max_msg_nums, settings.pull_messages_max))
+        bytes_max = min(header.max_msg_bytes or settings.pull_bytes_max, settings.pull_bytes_max)
+        found = self._store.reading.messages(header.topic, header.queue_id, offset, count, bytes_max, pull.wanted)
+        if found.records:
+            return _Outcome(ResponseCode.SUCCESS, "FOUND", found.next_offset, least, most, found.records)
+        return _Outcome(ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE", found.next_offset, least, most, [])
+
+    def _answer(self, pull: _Pull, outcome: _Outcome) -> Sendable:
+        command, offsets = pull.command, (outcome.next_offset, outcome.least, outcome.most)
+        suggested = 0  # this broker: there are no slaves to read from
+        if command.serialization is Serialization.JSON:
+            size = sum(map(len, outcome.records))
+            remark = outcome.remark.encode()
+            start = pull_response(command.opaque, outcome.code, offsets, suggested, pull.topic_sys_flag, remark, size)
+            return [start, *outcome.records]
+        header = PullMessageResponseHeader(
+            suggest_which_broker_id=suggested,
+            next_begin_offset=outcome.next_offset,
+            min_offset=outcome.least,
+            max_offset=outcome.most,
+            topic_sys_flag=pull.topic_sys_flag,
+            group_sys_flag=0,
+        )
+        return encode_command(command.response(outcome.code, header, body=b"".join(outcome.records), remark=outcome.remark))
+
+    # --- checks
+
+    def _checked(self, command: Command, header: PullMessageRequestHeader, connection: Connection) -> _Pull:
+        settings = self._settings()
+        if not settings.permission & PERM_READ:
+            raise RefusedError(ResponseCode.NO_PERMISSION, f"Broker {settings.broker_name} gives no messages.")
+        group = self._groups.for_consumer(header.consumer_group)
+        if group is None:
+            raise RefusedError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"There is no group '{header.consumer_group}'.")
+        if not group.consume_enable:
+            raise RefusedError(ResponseCode.NO_PERMISSION, f"Group '{header.consumer_group}' may not consume.")
+        topic = self._topics.get(header.topic)
+        if topic is None:
+            raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, f"Topic '{header.topic}' does not exist.")
+        if not topic.perm & PERM_READ:
+            raise RefusedError(ResponseCode.NO_PERMISSION, f"Topic '{header.topic}' gives no messages.")
+        if not 0 <= header.queue_id < topic.read_queue_nums:
+            raise RefusedError(
+                ResponseCode.INVALID_PARAMETER,
+                f"Topic '{header.topic}' has {topic.read_queue_nums} queues; there is no queue {header.queue_id}.",
+            )
+        return _Pull(command, header, connection, self._wanted(header, group), topic.topic_sys_flag)
+
+    def _wanted(self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig) -> frozenset[int] | None:
+        """The hashes of tags that the pull itself, or its group's heartbeat, asks for."""
+        if header.sys_flag & PULL_SUBSCRIPTION:
+            _only_tags(header.expression_type)
+            try:
+                return subscription_codes(header.subscription)
+            except SubscriptionError as error:
+                raise RefusedError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
+        name = header.consumer_group
+        if not self._subscriptions.has_group(name):
+            raise RefusedError(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"Nobody of group '{name}' has sent a heartbeat.")
+        if self._subscriptions.is_broadcasting(name) and not group.consume_broadcast_enable:
+            raise RefusedError(ResponseCode.NO_PERMISSION, f"Group '{name}' may not consume by broadcasting.")
+        subscription = self._subscriptions.subscription(name, header.topic)
+        if subscription is None:
+            raise RefusedError(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"Group '{name}' does not subscribe to '{header.topic}'.")
+        if subscription.sub_version < header.sub_version:
+            raise RefusedError(
+                ResponseCode.SUBSCRIPTION_NOT_LATEST, f"The subscription of group '{name}' is older than the pull's."
+            )
+        _only_tags(subscription.expression_type)
+        return frozenset(subscription.code_set) if subscription.code_set else None
+
+
+def _only_tags(expression_type: str | None) -> None:
+    if expression_type not in (None, "", TAG):
+        raise RefusedError(ResponseCode.SYSTEM_ERROR, f"Expressions of type '{expression_type}' are not supported yet.")

@@ -1,0 +1,196 @@
+"""`skyrocket store`: questions about a store directory, ours or Apache's. Nothing in the directory is ever changed."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+import typer
+
+from skyrocket.protocol.crc import crc32
+from skyrocket.protocol.properties import KEY_SEPARATOR, KEYS, TAGS
+from skyrocket.store.errors import StoreError
+from skyrocket.store.offline import OfflineStore, message_id, properties_of
+from skyrocket.store.offline_index import IndexSizes
+from skyrocket.store.scan import Damaged, Found
+from skyrocket.store.verify import Verified
+from skyrocket.store.verify import verify as findings_of
+
+app = typer.Typer(help="Look into a store directory, ours or Apache's, without a broker and without changing it.")
+
+SOMETHING_WRONG = 1
+NO_STORE = 2
+
+_FROM_HELP = (
+    "Where to begin: 123456 (a physical offset of the log), queue:42 (a queue offset; needs --topic and --queue), "
+    "time:1794725517342 (milliseconds since 1970), or 2026-11-15T06:51:57 (a time, local unless it says its zone)."
+)
+
+Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The store: the directory that has 'commitlog' in it.")]
+
+
+@app.command()
+def verify(
+    directory: Directory,
+    index_slots: Annotated[int, typer.Option(help="Slots of an index file, where its content does not tell.")] = 0,
+    index_entries: Annotated[int, typer.Option(help="Entries of an index file, likewise.")] = 0,
+) -> None:
+    """Check CRCs, queues and index against the log, and positions. One line for each finding, and then exit code 1."""
+    verified = Verified()
+    sizes = IndexSizes(index_slots, index_entries) if index_slots and index_entries else None
+    count = 0
+    try:
+        for finding in findings_of(directory, index_sizes=sizes, verified=verified):
+            count += 1
+            typer.echo(str(finding))
+    except StoreError as error:
+        _refuse(error)
+    looked_at = f"{verified.messages} messages, {verified.queues} queues, {verified.index_entries} index entries"
+    if count:
+        typer.echo(f"{count} findings in {directory}; {looked_at} were looked at.", err=True)
+        raise typer.Exit(SOMETHING_WRONG)
+    typer.echo(f"Everything in {directory} fits together: {looked_at}.")
+
+
+@app.command()
+def dump(
+    directory: Directory,
+    topic: Annotated[str | None, typer.Option(help="Only messages of this topic.")] = None,
+    queue: Annotated[int | None, typer.Option(min=0, help="Only messages of this queue; needs --topic.")] = None,
+    begin: Annotated[str | None, typer.Option("--from", metavar="X", help=_FROM_HELP)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    body: Annotated[bool, typer.Option("--body", help="Bodies too, as they are stored: as base64 with --json.")] = False,
+    limit: Annotated[int | None, typer.Option(min=0, help="At most so many messages.")] = None,
+) -> None:
+    """Print messages, in order of arrival; those of one queue in the queue's order.
+
+    With --json: topic, queueId, queueOffset, physicalOffset, msgId, tags, keys, properties, storeTimestamp, bornTimestamp,
+    bodyLength, bodyCrc (CRC-32 of the body as it is stored, all 32 bits) and, with --body, body.
+    """
+    if queue is not None and topic is None:
+        raise typer.BadParameter("--queue needs --topic: every topic has a queue of that number.")
+    start = _start(begin)
+    if start.queue_offset is not None and queue is None:
+        raise typer.BadParameter("A queue offset needs --topic and --queue to say which queue.")
+    show: Callable[[Found, bool], str] = _as_json if as_json else _as_text
+    try:
+        with OfflineStore(directory) as store:
+            for found in islice(_chosen(store, topic, queue, start), limit):
+                typer.echo(show(found, body))
+    except StoreError as error:
+        _refuse(error)
+
+
+class _Start(NamedTuple):
+    """One of the three, or none: from the beginning."""
+
+    physical_offset: int | None = None
+    queue_offset: int | None = None
+    time_ms: int | None = None
+
+
+def _start(text: str | None) -> _Start:
+    if text is None:
+        return _Start()
+    kind, _, rest = text.partition(":")
+    if _is_number(text):
+        return _Start(physical_offset=int(text))
+    if kind == "queue" and _is_number(rest):
+        return _Start(queue_offset=int(rest))
+    if kind == "time" and _is_number(rest):
+        return _Start(time_ms=int(rest))
+    try:
+        moment = datetime.fromisoformat(rest if kind == "time" else text)
+        return _Start(time_ms=round(moment.timestamp() * 1000))
+    except (ValueError, OverflowError) as error:
+        message = f"--from is {text!r}; it is an offset (123456), queue:42, time:1794725517342, or a time (2026-11-15T06:51:57)."
+        raise typer.BadParameter(message) from error
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 19
+
+
+def _chosen(store: OfflineStore, topic: str | None, queue: int | None, start: _Start) -> Iterator[Found]:
+    if topic is not None and queue is not None:
+        for found in _of_queue(store, topic, queue, start):
+            if found.offset >= (start.physical_offset or 0):
+                yield found
+        return
+    if start.time_ms is not None:
+        found_ones = store.records_since(start.time_ms, on_damage=_tell)
+    else:
+        found_ones = store.records(start.physical_offset or 0, on_damage=_tell)
+    for found in found_ones:
+        if topic is None or found.record.topic == topic:
+            yield found
+
+
+def _of_queue(store: OfflineStore, topic: str, queue: int, start: _Start) -> Iterator[Found]:
+    offset = start.queue_offset or 0
+    if start.time_ms is not None:
+        offset = store.queue_offset_since(topic, queue, start.time_ms)
+    return store.queue_records(topic, queue, offset, on_damage=_tell)
+
+
+def _tell(damaged: Damaged) -> None:
+    typer.echo(f"{damaged.size} bytes of the log at {damaged.offset} cannot be read, and are passed over.", err=True)
+
+
+def _refuse(error: StoreError) -> None:
+    typer.echo(str(error), err=True)
+    raise typer.Exit(NO_STORE) from error
+
+
+def _as_json(found: Found, with_body: bool) -> str:
+    record = found.record
+    properties = properties_of(record)
+    shown: dict[str, Any] = {
+        "topic": record.topic,
+        "queueId": record.queue_id,
+        "queueOffset": record.queue_offset,
+        "physicalOffset": found.offset,
+        "msgId": message_id(record, properties),
+        "tags": properties.get(TAGS),
+        "keys": _keys(properties),
+        "properties": properties,
+        "storeTimestamp": record.store_timestamp,
+        "bornTimestamp": record.born_timestamp,
+        "bodyLength": len(record.body),
+        "bodyCrc": crc32(record.body),
+    }
+    if with_body:
+        shown["body"] = base64.b64encode(record.body).decode()
+    return msgspec.json.encode(shown).decode()
+
+
+def _as_text(found: Found, with_body: bool) -> str:
+    record = found.record
+    properties = properties_of(record)
+    stored = _time_text(record.store_timestamp)
+    parts = [f"{found.offset:>12}  {stored}  {record.topic}/{record.queue_id} {record.queue_offset}"]
+    parts.append(message_id(record, properties))
+    if tags := properties.get(TAGS):
+        parts.append(f"tags={tags}")
+    if keys := _keys(properties):
+        parts.append(f"keys={','.join(keys)}")
+    parts.append(f"{len(record.body)} bytes")
+    if with_body:
+        parts.append(repr(str(record.body, "utf-8", "backslashreplace")))
+    return "  ".join(parts)
+
+
+def _keys(properties: dict[str, str]) -> list[str]:
+    return [key for key in properties.get(KEYS, "").split(KEY_SEPARATOR) if key]
+
+
+def _time_text(timestamp: int) -> str:
+    try:
+        return f"{datetime.fromtimestamp(timestamp / 1000, UTC).astimezone():%Y-%m-%d %H:%M:%S}.{timestamp % 1000:03d}"
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp} ms"

@@ -1,0 +1,55 @@
+"""Keys and values by namespace, as Apache's nameserver keeps them. Order configuration is the namespace ORDER_TOPIC_CONFIG.
+
+A table is never changed, a change makes another one: what is being written to disk stays what it is, and becomes the present
+table only once it is there. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from skyrocket.nameserver.errors import FullError
+from skyrocket.nameserver.limits import KV_TEXT_MAX
+from skyrocket.protocol.bodies import KVConfigSerializeWrapper
+from skyrocket.protocol.fastjson import decode, encode
+
+ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
+
+
+class KvTable:
+    def __init__(self, namespaces: Mapping[str, Mapping[str, str]] | None = None) -> None:
+        self._namespaces: dict[str, dict[str, str]] = {name: dict(pairs) for name, pairs in (namespaces or {}).items()}
+
+    def get(self, namespace: str, key: str) -> str | None:
+        return self._namespaces.get(namespace, {}).get(key)
+
+    def namespace(self, namespace: str) -> dict[str, str] | None:
+        """None when it was never written to; one whose keys were all deleted is empty."""
+        pairs = self._namespaces.get(namespace)
+        return None if pairs is None else dict(pairs)
+
+    def with_value(self, namespace: str, key: str, value: str) -> KvTable:
+        changed = KvTable(self._namespaces)
+        changed._namespaces.setdefault(namespace, {})[key] = value
+        if changed._text_length() > KV_TEXT_MAX:
+            raise FullError(f"All keys and values together would have more than {KV_TEXT_MAX} characters.")
+        return changed
+
+    def without(self, namespace: str, key: str) -> KvTable:
+        changed = KvTable(self._namespaces)
+        changed._namespaces.get(namespace, {}).pop(key, None)
+        return changed
+
+    def _text_length(self) -> int:
+        """An entry counts a little even if it is empty."""
+        pairs = [pair for table in self._namespaces.values() for pair in table.items()]
+        return sum(len(key) + len(value) + 8 for key, value in pairs) + sum(len(name) + 8 for name in self._namespaces)
+
+    def encode(self) -> bytes:
+        """As in Apache's kvConfig.json."""
+        return encode(KVConfigSerializeWrapper(config_table=self._namespaces))
+
+
+def decode_kv_table(data: bytes) -> KvTable:
+    return KvTable(decode(data, KVConfigSerializeWrapper).config_table)

@@ -1,0 +1,261 @@
+"""One connection, whoever opened it: frames in, commands out.
+
+All frames of a read event are handed over together, and all answers to them leave with one write. Both sides may ask: a broker
+asks its clients over the connection that they opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Iterable
+from typing import Protocol
+
+from skyrocket.net.errors import DisconnectedError, OverloadedError, RequestTimeoutError
+from skyrocket.net.limits import NetLimits
+from skyrocket.net.pending import PendingRequests
+from skyrocket.net.tls import HANDSHAKE, TlsLayer
+from skyrocket.protocol.command import ONEWAY_FLAG, Command, decode_command, encode_command
+from skyrocket.protocol.errors import FrameError
+from skyrocket.protocol.frame import Frame, FrameSplitter, MalformedFrameError
+
+Sendable = bytes | Iterable[bytes | memoryview]
+
+
+class Owner(Protocol):
+    """What a connection belongs to: a server, or a dialer."""
+
+    limits: NetLimits
+    tls: ssl.SSLContext | None  # for connections that come; those that go are made with theirs
+
+    def now_ms(self) -> int: ...
+
+    def opened(self, connection: Connection) -> bool:
+        """False: there are too many, it is closed."""
+
+    def closed(self, connection: Connection, reason: str) -> None: ...
+
+    def requests(self, connection: Connection, commands: list[Command]) -> None:
+        """All requests of one read event."""
+
+
+class Connection(asyncio.Protocol):
+    """Created by its owner's loop; used in that loop only."""
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self._limits = owner.limits
+        self._splitter = FrameSplitter(owner.limits.frame_bytes_max)
+        self._pending: PendingRequests[asyncio.Future[Command]] = PendingRequests(owner.limits.pending_requests_max)
+        self._transport: asyncio.Transport | None = None
+        self._tls: TlsLayer | None = None
+        self._unsent: list[bytes | memoryview] = []
+        self._flush_scheduled = False
+        self._reading = False  # inside data_received: answers collect, and leave together at its end
+        self._closing: str | None = None  # why
+        self.peer: tuple[str, int] = ("", 0)
+        self.local: tuple[str, int] = ("", 0)
+        self.opened_ms = self.heard_ms = self.spoke_ms = 0
+        self.frame_since_ms: int | None = None  # when the unfinished frame began
+        self.frames_read = 0
+
+    # --- asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self.peer = _address(transport.get_extra_info("peername"))
+        self.local = _address(transport.get_extra_info("sockname"))
+        transport.set_write_buffer_limits(high=self._limits.unwritten_high_bytes)
+        self.opened_ms = self.heard_ms = self.spoke_ms = self._owner.now_ms()
+        if not self._owner.opened(self):
+            self.close("there are too many connections")
+
+    def data_received(self, data: bytes) -> None:
+        if self._closing is not None:
+            return
+        self.heard_ms = self._owner.now_ms()
+        if not self.frames_read and self._tls is None and data[0] == HANDSHAKE and self._owner.tls is not None:
+            self._tls = TlsLayer(self._owner.tls)
+        self._reading = True
+        try:
+            if self._tls is not None:
+                data = self._decrypted(self._tls, data)
+            if data:
+                self._frames(data)
+        finally:
+            self._reading = False
+        self._flush()
+
+    def _decrypted(self, tls: TlsLayer, data: bytes) -> bytes:
+        try:
+            plain = tls.receive(data)
+        except ssl.SSLError as error:
+            self.close(f"TLS failed: {error.reason or error}")
+            return b""
+        self._write(tls.to_send())
+        return plain
+
+    def _frames(self, data: bytes) -> None:
+        broken: str | None = None
+        try:
+            frames = self._splitter.feed(data)
+        except MalformedFrameError as error:
+            frames, broken = error.frames, str(error)
+        if frames:
+            self.frames_read += len(frames)
+            self.frame_since_ms = None
+            broken = self._commands(frames) or broken
+        if self._splitter.pending_bytes and self.frame_since_ms is None:
+            self.frame_since_ms = self.heard_ms
+        if broken is not None:
+            self.close(broken)
+
+    def _commands(self, frames: list[Frame]) -> str | None:
+        requests: list[Command] = []
+        broken: str | None = None
+        for frame in frames:
+            try:
+                command = decode_command(frame)
+            except FrameError as error:
+                broken = str(error)
+                break
+            if command.is_response:
+                self._answered(command)
+            else:
+                requests.append(command)
+        if requests:
+            self._owner.requests(self, requests)
+        return broken
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        reason = self._closing or (f"{exc}" if exc else "the peer closed it")
+        self._closing = reason
+        self._transport = None
+        for waiter in self._pending.clear():
+            if not waiter.done():
+                waiter.set_exception(DisconnectedError(f"The connection to {self.peer_text} ended: {reason}."))
+        self._owner.closed(self, reason)
+
+    def pause_writing(self) -> None:
+        """The peer does not take its answers: read no more of its requests until it does."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    # --- our side
+
+    @property
+    def peer_text(self) -> str:
+        host, port = self.peer
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    @property
+    def is_open(self) -> bool:
+        return self._closing is None and self._transport is not None
+
+    @property
+    def unwritten_bytes(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def send(self, data: Sendable) -> None:
+        """Bytes of whole frames. What is sent in one turn of the loop leaves with one write; after the end, nowhere."""
+        if self._closing is not None:
+            return
+        if isinstance(data, bytes):
+            self._unsent.append(data)
+        else:
+            self._unsent.extend(data)
+        if not self._reading and not self._flush_scheduled:
+            self._flush_scheduled = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def send_command(self, command: Command) -> None:
+        self.send(encode_command(command))
+
+    def request(self, command: Command, timeout_ms: int | None = None) -> asyncio.Future[Command]:
+        """Ask the peer. The future fails with a NetError when no response comes."""
+        future: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
+        if not self.is_open:
+            future.set_exception(DisconnectedError(f"The connection to {self.peer_text} is closed."))
+            return future
+        command.opaque = self._pending.next_opaque()
+        deadline_ms = self._owner.now_ms() + (self._limits.request_ms if timeout_ms is None else timeout_ms)
+        if not self._pending.add(command.opaque, deadline_ms, future):
+            future.set_exception(OverloadedError(f"{len(self._pending)} requests to {self.peer_text} wait for their response."))
+            return future
+        self.send_command(command)
+        return future
+
+    def oneway(self, command: Command) -> None:
+        command.flag |= ONEWAY_FLAG
+        command.opaque = self._pending.next_opaque()
+        self.send_command(command)
+
+    def _answered(self, response: Command) -> None:
+        waiter = self._pending.answered(response.opaque)
+        if waiter is not None and not waiter.done():
+            waiter.set_result(response)
+
+    def check_time(self, now_ms: int) -> None:
+        """Called every so often: end what takes too long."""
+        for waiter in self._pending.expired(now_ms):
+            if not waiter.done():
+                waiter.set_exception(RequestTimeoutError(f"{self.peer_text} did not answer in time."))
+        limits = self._limits
+        if not self.frames_read and now_ms - self.opened_ms > limits.first_frame_ms:
+            self.close("it sent no whole frame")
+        elif self.frame_since_ms is not None and now_ms - self.frame_since_ms > limits.frame_ms:
+            self.close("it never finished a frame")
+        elif now_ms - max(self.heard_ms, self.spoke_ms) > limits.idle_ms:
+            self.close("it was idle")
+
+    def close(self, reason: str) -> None:
+        """What was sent before still leaves."""
+        if self._closing is None:
+            self._write_unsent()
+            self._closing = reason
+            if self._transport is not None:
+                self._transport.close()
+
+    def abort(self, reason: str) -> None:
+        self._closing = self._closing or reason
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        if not self._reading:
+            self._write_unsent()
+
+    def _write_unsent(self) -> None:
+        if not self._unsent:
+            return
+        data = self._unsent[0] if len(self._unsent) == 1 else b"".join(self._unsent)
+        self._unsent.clear()
+        if self._tls is not None:
+            self._tls.send(bytes(data))
+            data = self._tls.to_send()
+        self._write(data)
+
+    def _write(self, data: bytes | memoryview) -> None:
+        if not data or self._transport is None:
+            return
+        self.spoke_ms = self._owner.now_ms()
+        self._transport.write(data)
+        if self._transport.get_write_buffer_size() > self._limits.unwritten_max_bytes:
+            self.abort("it does not read its answers")
+
+
+def _address(name: object) -> tuple[str, int]:
+    """Of a socket; ("", 0) when it has none."""
+    if isinstance(name, tuple) and len(name) >= 2:
+        host: str = name[0]
+        return host.removeprefix("::ffff:"), name[1]
+    return "", 0

@@ -1,0 +1,111 @@
+"""Connections that we open: one to an address, shared by everyone who asks for it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+
+from skyrocket.net.connection import Connection
+from skyrocket.net.errors import ConnectError
+from skyrocket.net.limits import NetLimits
+from skyrocket.net.router import Router
+from skyrocket.net.server import monotonic_ms
+from skyrocket.protocol.command import Command
+
+log = logging.getLogger(__name__)
+
+
+class Dialer:
+    """`router` answers what the peers ask us."""
+
+    def __init__(
+        self,
+        router: Router | None = None,
+        limits: NetLimits | None = None,
+        tls: ssl.SSLContext | None = None,
+        now_ms: Callable[[], int] = monotonic_ms,
+    ) -> None:
+        self.router = router or Router()
+        self.limits = limits or NetLimits()
+        self.tls: ssl.SSLContext | None = None  # nobody connects to us
+        self.now_ms = now_ms
+        self._client_tls = tls
+        self._connections: dict[str, Connection] = {}
+        self._connecting: dict[str, asyncio.Task[Connection]] = {}
+        self._scan_task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def connection(self, address: str) -> Connection:
+        """The open connection to `host:port`, made if there is none."""
+        found = self._connections.get(address)
+        if found is not None and found.is_open:
+            return found
+        task = self._connecting.get(address)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._connect(address))
+            self._connecting[address] = task
+            task.add_done_callback(lambda _: self._connecting.pop(address, None))
+        return await asyncio.shield(task)  # one who gives up does not take the others' connection along
+
+    async def request(self, address: str, command: Command, timeout_ms: int | None = None) -> Command:
+        return await (await self.connection(address)).request(command, timeout_ms)
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._scan_task is not None:
+            self._scan_task.cancel()
+        for connection in list(self._connections.values()):
+            connection.close("we are closing")
+        await asyncio.sleep(0)  # lets transports say goodbye
+
+    async def _connect(self, address: str) -> Connection:
+        if self._closed:
+            raise ConnectError("The dialer is closed.")
+        host, separator, port = address.rpartition(":")
+        if not separator or not port.isdigit():
+            raise ConnectError(f"'{address}' is not an address such as 127.0.0.1:9876.")
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self.limits.connect_ms / 1000):
+                _, connection = await loop.create_connection(
+                    lambda: Connection(self),
+                    host.strip("[]"),
+                    int(port),
+                    ssl=self._client_tls,
+                    server_hostname=_name(self._client_tls, host),
+                )
+        except (OSError, TimeoutError) as error:
+            reason = "it does not answer" if isinstance(error, TimeoutError) else error.strerror or error
+            raise ConnectError(f"{address} cannot be reached: {reason}.") from error
+        self._connections[address] = connection
+        if self._scan_task is None:
+            self._scan_task = loop.create_task(self._scan())
+        return connection
+
+    # --- what connections tell
+
+    def opened(self, connection: Connection) -> bool:
+        connection.frames_read = 1  # the peer need not speak first
+        return not self._closed
+
+    def closed(self, connection: Connection, reason: str) -> None:
+        log.debug("The connection to %s ended: %s.", connection.peer_text, reason)
+        for address, known in list(self._connections.items()):
+            if known is connection:
+                del self._connections[address]
+
+    def requests(self, connection: Connection, commands: list[Command]) -> None:
+        self.router.handle(connection, commands)
+
+    async def _scan(self) -> None:
+        while True:
+            await asyncio.sleep(min(self.limits.scan_ms, 200) / 1000)
+            now_ms = self.now_ms()
+            for connection in list(self._connections.values()):
+                connection.check_time(now_ms)
+
+
+def _name(tls: ssl.SSLContext | None, host: str) -> str | None:
+    return None if tls is None else host.strip("[]")

@@ -1,0 +1,137 @@
+"""From a request's code to its handler, and from what the handler says to a response.
+
+A handler is an ordinary function: it answers with a command, with the bytes of one, or with None when it parked the request (or
+the request is oneway) and will answer over the connection itself. One that must wait for someone else is a coroutine function. A
+group handler gets all neighbouring requests of its codes in a read event at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
+
+from skyrocket.net.connection import Connection, Sendable
+from skyrocket.net.errors import NetError
+from skyrocket.protocol.command import Command, encode_command
+from skyrocket.protocol.errors import ProtocolError
+from skyrocket.protocol.responses import ResponseCode
+
+log = logging.getLogger(__name__)
+
+Answer = Command | Sendable | None
+Handler = Callable[[Command, Connection], Answer | Coroutine[Any, Any, Answer]]
+GroupHandler = Callable[[list[Command], Connection], None]
+
+TASKS_MAX = 10_000  # requests that wait for someone else; beyond, they are refused
+
+
+class RefusedError(Exception):
+    """A handler's way to say no: the response has this code and this sentence."""
+
+    def __init__(self, code: ResponseCode, remark: str) -> None:
+        super().__init__(remark)
+        self.code = code
+
+
+class Router:
+    def __init__(self, error_codes: dict[type[Exception], ResponseCode] | None = None) -> None:
+        """`error_codes` says which errors of the layers below become which response; their sentence is the remark."""
+        self._handlers: dict[int, Handler] = {}
+        self._groups: dict[int, GroupHandler] = {}
+        self._errors: dict[type[Exception], ResponseCode] = {
+            ProtocolError: ResponseCode.SYSTEM_ERROR,
+            NetError: ResponseCode.SYSTEM_ERROR,
+            **(error_codes or {}),
+        }
+        self._caught: tuple[type[Exception], ...] = (RefusedError, *self._errors)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def add(self, code: int, handler: Handler) -> None:
+        assert code not in self.codes, f"request {code} has a handler"
+        self._handlers[code] = handler
+
+    def add_group(self, codes: Iterable[int], handler: GroupHandler) -> None:
+        for code in codes:
+            assert code not in self.codes, f"request {code} has a handler"
+            self._groups[code] = handler
+
+    @property
+    def codes(self) -> set[int]:
+        return self._handlers.keys() | self._groups.keys()
+
+    @property
+    def waiting(self) -> int:
+        """Requests whose handler waits for someone else."""
+        return len(self._tasks)
+
+    def handle(self, connection: Connection, commands: list[Command]) -> None:
+        """All requests of a read event, in order."""
+        at = 0
+        while at < len(commands):
+            group = self._groups.get(commands[at].code)
+            if group is None:
+                self._one(connection, commands[at])
+                at += 1
+                continue
+            stop = at + 1
+            while stop < len(commands) and self._groups.get(commands[stop].code) is group:
+                stop += 1
+            group(commands[at:stop], connection)
+            at = stop
+
+    def refuse(self, connection: Connection, commands: list[Command], code: ResponseCode, remark: str) -> None:
+        """Answer all of them with this, unread."""
+        for command in commands:
+            if not command.is_oneway:
+                connection.send_command(command.response(code, remark=remark))
+
+    def _one(self, connection: Connection, command: Command) -> None:
+        handler = self._handlers.get(command.code)
+        if handler is None:
+            code, remark = ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f"Request code {command.code} is not supported."
+            self.refuse(connection, [command], code, remark)
+            return
+        try:
+            answer = handler(command, connection)
+        except self._caught as error:
+            self._say(connection, command, self.error_response(command, error))
+            return
+        if asyncio.iscoroutine(answer):
+            self._wait(connection, command, answer)
+        else:
+            self._say(connection, command, answer)
+
+    def error_response(self, command: Command, error: Exception) -> Command:
+        """What an error of a handler, or of what it used, is on the wire."""
+        if isinstance(error, RefusedError):
+            return command.response(error.code, remark=str(error))
+        code = next((code for kind, code in reversed(self._errors.items()) if isinstance(error, kind)), ResponseCode.SYSTEM_ERROR)
+        return command.response(code, remark=str(error))
+
+    def _say(self, connection: Connection, command: Command, answer: Answer) -> None:
+        if answer is None or command.is_oneway:
+            return
+        connection.send(encode_command(answer) if isinstance(answer, Command) else answer)
+
+    def _wait(self, connection: Connection, command: Command, coroutine: Coroutine[Any, Any, Answer]) -> None:
+        if len(self._tasks) >= TASKS_MAX:
+            coroutine.close()
+            self.refuse(connection, [command], ResponseCode.SYSTEM_BUSY, f"{TASKS_MAX} requests wait already.")
+            return
+        task = asyncio.get_running_loop().create_task(self._waited(connection, command, coroutine))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _waited(self, connection: Connection, command: Command, coroutine: Coroutine[Any, Any, Answer]) -> None:
+        try:
+            answer = await coroutine
+        except self._caught as error:
+            answer = self.error_response(command, error)
+        self._say(connection, command, answer)
+
+    async def drain(self) -> None:
+        """Until nothing waits."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)

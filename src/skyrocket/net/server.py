@@ -1,0 +1,110 @@
+"""A server: it listens, counts, watches the time, and drains before it goes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import time
+from collections.abc import Callable
+
+from skyrocket.net.connection import Connection
+from skyrocket.net.errors import NetError
+from skyrocket.net.limits import NetLimits
+from skyrocket.net.router import Router
+from skyrocket.protocol.command import Command
+from skyrocket.protocol.responses import ResponseCode
+
+log = logging.getLogger(__name__)
+
+
+def monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+class Server:
+    """Any number of ports, one set of connections, one router."""
+
+    def __init__(
+        self,
+        router: Router,
+        limits: NetLimits | None = None,
+        tls: ssl.SSLContext | None = None,
+        now_ms: Callable[[], int] = monotonic_ms,
+    ) -> None:
+        self.router = router
+        self.limits = limits or NetLimits()
+        self.tls = tls
+        self.now_ms = now_ms
+        self.on_closed: list[Callable[[Connection], None]] = []
+        self.connections: set[Connection] = set()
+        self._listening: list[asyncio.Server] = []
+        self._scan_task: asyncio.Task[None] | None = None
+        self._overload: str | None = None  # why requests are refused for now
+        self._draining = False
+
+    async def listen(self, host: str, port: int) -> int:
+        """Start taking connections; the port, which may have been chosen by the system."""
+        loop = asyncio.get_running_loop()
+        try:
+            server = await loop.create_server(lambda: Connection(self), host, port, backlog=1024)
+        except OSError as error:
+            raise NetError(f"{host}:{port} cannot be listened on: {error.strerror or error}.") from error
+        self._listening.append(server)
+        if self._scan_task is None:
+            self._scan_task = loop.create_task(self._scan())
+        chosen: int = server.sockets[0].getsockname()[1]
+        return chosen
+
+    async def close(self) -> None:
+        """Take no more connections and requests, let answers leave, then end what is left."""
+        self._draining = True
+        for server in self._listening:
+            server.close()
+        if self._scan_task is not None:
+            self._scan_task.cancel()
+        try:
+            async with asyncio.timeout(self.limits.drain_ms / 1000):
+                await self.router.drain()
+                while any(connection.unwritten_bytes for connection in self.connections):  # noqa: ASYNC110 — the kernel tells nobody
+                    await asyncio.sleep(0.01)
+        except TimeoutError:
+            log.warning("Answers to %d connections did not leave in time.", len(self.connections))
+        for connection in list(self.connections):
+            connection.close("the server is closing")
+        for server in self._listening:
+            await server.wait_closed()
+        self._listening.clear()
+
+    # --- what connections tell
+
+    def opened(self, connection: Connection) -> bool:
+        if self._draining or len(self.connections) >= self.limits.connections_max:
+            return False
+        self.connections.add(connection)
+        return True
+
+    def closed(self, connection: Connection, reason: str) -> None:
+        if connection in self.connections:
+            self.connections.discard(connection)
+            log.debug("%s left: %s.", connection.peer_text, reason)
+            for callback in self.on_closed:
+                callback(connection)
+
+    def requests(self, connection: Connection, commands: list[Command]) -> None:
+        if self._overload is not None:
+            self.router.refuse(connection, commands, ResponseCode.SYSTEM_BUSY, self._overload)
+        elif self._draining:
+            self.router.refuse(connection, commands, ResponseCode.SYSTEM_BUSY, "The server is closing.")
+        else:
+            self.router.handle(connection, commands)
+
+    async def _scan(self) -> None:
+        while True:
+            await asyncio.sleep(self.limits.scan_ms / 1000)
+            now_ms = self.now_ms()
+            for connection in list(self.connections):
+                connection.check_time(now_ms)
+            unwritten = sum(connection.unwritten_bytes for connection in self.connections)
+            over = unwritten > self.limits.in_flight_max_bytes
+            self._overload = f"{unwritten} bytes of answers wait to be read." if over else None

@@ -1,0 +1,65 @@
+"""Requests that wait: answered once, or late once, and never too many."""
+
+from __future__ import annotations
+
+from skyrocket.net.pending import PendingRequests
+
+
+def waiting(**deadlines: int) -> PendingRequests[str]:
+    pending: PendingRequests[str] = PendingRequests(10)
+    for number, (name, deadline) in enumerate(deadlines.items()):
+        assert pending.add(number, deadline, name)
+    return pending
+
+
+def test_a_response_finds_who_waits_for_it_once():
+    pending = waiting(a=100)
+    assert pending.answered(0) == "a"
+    assert pending.answered(0) is None
+
+
+def test_a_response_that_nobody_waits_for_finds_nobody():
+    assert waiting(a=100).answered(7) is None
+
+
+def test_time_ends_the_wait_at_its_deadline_and_not_before():
+    pending = waiting(a=100, b=200)
+    assert pending.expired(99) == []
+    assert pending.expired(100) == ["a"]
+    assert pending.expired(200) == ["b"]
+
+
+def test_one_that_was_answered_is_not_late():
+    pending = waiting(a=100)
+    pending.answered(0)
+    assert pending.expired(1_000) == []
+
+
+def test_there_are_never_too_many():
+    pending: PendingRequests[str] = PendingRequests(2)
+    assert pending.add(1, 0, "a")
+    assert pending.add(2, 0, "b")
+    assert not pending.add(3, 0, "c")
+    pending.answered(1)
+    assert pending.add(3, 0, "c")
+
+
+def test_those_that_were_answered_do_not_pile_up():
+    pending: PendingRequests[int] = PendingRequests(10)
+    for number in range(10_000):
+        pending.add(number, 10**9, number)
+        pending.answered(number)
+    assert len(pending._deadlines) < 2_000
+
+
+def test_numbers_start_again_before_they_leave_31_bits():
+    pending: PendingRequests[str] = PendingRequests(1)
+    pending._next = 2**31 - 2
+    assert [pending.next_opaque(), pending.next_opaque()] == [2**31 - 1, 1]
+
+
+def test_when_the_connection_goes_all_who_waited_are_told():
+    pending = waiting(a=1, b=2)
+    assert sorted(pending.clear()) == ["a", "b"]
+    assert len(pending) == 0
+    assert pending.expired(99) == []

@@ -1,0 +1,429 @@
+"""A server and its connections, over real sockets on loopback; the time is ours."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import struct
+import subprocess
+from collections.abc import Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from skyrocket.net.connection import Connection
+from skyrocket.net.dialer import Dialer
+from skyrocket.net.errors import ConnectError, DisconnectedError, NetError, OverloadedError, RequestTimeoutError
+from skyrocket.net.limits import NetLimits
+from skyrocket.net.router import RefusedError, Router
+from skyrocket.net.server import Server
+from skyrocket.protocol.command import Command, CommandDecoder, encode_command
+from skyrocket.protocol.frame import Serialization
+from skyrocket.protocol.header import Header
+from skyrocket.protocol.responses import ResponseCode
+from tests.support.tools import need
+
+ECHO, REFUSE, WRONG_HEADER, SILENT, ASK_BACK, SLOW, GROUP, BIG = 1, 2, 3, 4, 5, 6, 7, 8
+
+
+class Named(Header, kw_only=True):
+    name: str
+
+
+class Clock:
+    now = 0
+
+    def __call__(self) -> int:
+        return self.now
+
+
+class Scene:
+    """A server with some handlers, and what it saw."""
+
+    def __init__(self, limits: NetLimits, tls: ssl.SSLContext | None = None) -> None:
+        self.clock = Clock()
+        self.groups: list[list[int]] = []
+        self.connections: list[Connection] = []
+        self.router = Router()
+        self.release = asyncio.Event()
+        self.router.add(ECHO, lambda command, _: command.response(0, body=command.body))
+        self.router.add(REFUSE, self.refuse)
+        self.router.add(WRONG_HEADER, lambda command, _: command.response(0, command.header(Named)))
+        self.router.add(SILENT, lambda command, connection: self.connections.append(connection))
+        self.router.add(ASK_BACK, self.ask_back)
+        self.router.add(SLOW, self.slow)
+        self.router.add(BIG, lambda command, _: command.response(0, body=bytes(int(command.fields["size"]))))
+        self.router.add_group((GROUP,), self.group)
+        self.server = Server(self.router, limits, tls, self.clock)
+        self.dialer = Dialer(limits=NetLimits(scan_ms=5))
+        self.port = 0
+        self.raws: list[Raw] = []
+
+    def refuse(self, command: Command, connection: Connection) -> None:
+        raise RefusedError(ResponseCode.NO_PERMISSION, "Not you.")
+
+    async def ask_back(self, command: Command, connection: Connection) -> Command:
+        answer = await connection.request(Command(99, body=b"who are you?"), 1_000)
+        return command.response(0, body=answer.body)
+
+    async def slow(self, command: Command, connection: Connection) -> Command:
+        await self.release.wait()
+        return command.response(0, body=b"at last")
+
+    def group(self, commands: list[Command], connection: Connection) -> None:
+        self.groups.append([command.opaque for command in commands])
+        for command in commands:
+            connection.send_command(command.response(0))
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    async def ask(self, code: int, **given: object) -> Command:
+        return await self.dialer.request(self.address, Command(code, **given), 2_000)
+
+
+@asynccontextmanager
+async def scene(limits: NetLimits | None = None, tls: ssl.SSLContext | None = None):
+    played = Scene(limits or NetLimits(scan_ms=5), tls)
+    played.port = await played.server.listen("127.0.0.1", 0)
+    try:
+        yield played
+    finally:
+        for raw in played.raws:
+            raw.writer.transport.abort()
+        await played.dialer.close()
+        await played.server.close()
+
+
+def play(acts: Callable[[Scene], Awaitable[None]], limits: NetLimits | None = None) -> None:
+    async def main() -> None:
+        async with scene(limits) as played:
+            await acts(played)
+
+    asyncio.run(main())
+
+
+class Raw:
+    """A peer that sends bytes as it likes."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+        self.decoder = CommandDecoder()
+
+    @classmethod
+    async def to(cls, played: Scene) -> Raw:
+        raw = cls(*await asyncio.open_connection("127.0.0.1", played.port))
+        played.raws.append(raw)
+        return raw
+
+    async def receive(self, count: int) -> list[Command]:
+        commands: list[Command] = []
+        while len(commands) < count:
+            data = await asyncio.wait_for(self.reader.read(65536), 5)
+            assert data, f"closed after {len(commands)} answers"
+            commands += self.decoder.feed(data)
+        return commands
+
+    async def closed(self) -> bool:
+        return await asyncio.wait_for(self.reader.read(), 5) == b""
+
+
+@pytest.mark.parametrize("serialization", list(Serialization))
+def test_a_request_is_answered_in_its_own_serialization(serialization: Serialization):
+    async def acts(played: Scene) -> None:
+        response = await played.ask(ECHO, body=b"hello", serialization=serialization)
+        assert (response.code, response.body, response.serialization) == (0, b"hello", serialization)
+
+    play(acts)
+
+
+def test_an_unknown_code_answers_3():
+    async def acts(played: Scene) -> None:
+        response = await played.ask(31_000)
+        assert response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        assert "31000" in (response.remark or "")
+
+    play(acts)
+
+
+def test_a_refusal_and_a_wrong_header_become_responses():
+    async def acts(played: Scene) -> None:
+        refused = await played.ask(REFUSE)
+        assert (refused.code, refused.remark) == (ResponseCode.NO_PERMISSION, "Not you.")
+        wrong = await played.ask(WRONG_HEADER)
+        assert wrong.code == ResponseCode.SYSTEM_ERROR
+        assert wrong.remark == "Named: field 'name' is required, and missing."
+
+    play(acts)
+
+
+def test_oneway_requests_are_handled_and_not_answered():
+    async def acts(played: Scene) -> None:
+        connection = await played.dialer.connection(played.address)
+        connection.oneway(Command(REFUSE))
+        connection.oneway(Command(31_000))
+        connection.oneway(Command(ECHO))
+        assert (await played.ask(ECHO, body=b"x")).body == b"x"
+        assert connection._pending.answered(1) is None
+
+    play(acts)
+
+
+def test_all_requests_of_a_piece_reach_a_group_handler_together_and_are_answered_with_one_write():
+    async def acts(played: Scene) -> None:
+        raw = await Raw.to(played)
+        raw.writer.write(b"".join(encode_command(Command(GROUP, opaque=number)) for number in range(20)))
+        responses = await raw.receive(20)
+        assert [response.opaque for response in responses] == list(range(20))
+        assert played.groups == [list(range(20))]
+        raw.writer.close()
+
+    play(acts)
+
+
+def test_other_requests_between_keep_their_order():
+    async def acts(played: Scene) -> None:
+        raw = await Raw.to(played)
+        codes = [GROUP, GROUP, ECHO, GROUP]
+        raw.writer.write(b"".join(encode_command(Command(code, opaque=number)) for number, code in enumerate(codes)))
+        assert [response.opaque for response in await raw.receive(4)] == [0, 1, 2, 3]
+        assert played.groups == [[0, 1], [3]]
+        raw.writer.close()
+
+    play(acts)
+
+
+def test_the_server_asks_its_client_over_the_same_connection():
+    async def acts(played: Scene) -> None:
+        played.dialer.router.add(99, lambda command, _: command.response(0, body=b"a client"))
+        assert (await played.ask(ASK_BACK)).body == b"a client"
+
+    play(acts)
+
+
+def test_a_request_without_an_answer_times_out():
+    async def acts(played: Scene) -> None:
+        with pytest.raises(RequestTimeoutError, match="did not answer in time"):
+            await played.dialer.request(played.address, Command(SILENT), 30)
+
+    play(acts)
+
+
+def test_a_request_fails_when_the_connection_ends():
+    async def acts(played: Scene) -> None:
+        waiting = asyncio.ensure_future(played.ask(SILENT))
+        await asyncio.sleep(0.05)
+        played.connections[0].abort("test")
+        with pytest.raises(DisconnectedError):
+            await waiting
+        assert (await played.ask(ECHO, body=b"again")).body == b"again"
+
+    play(acts)
+
+
+def test_requests_that_wait_are_bounded():
+    async def acts(played: Scene) -> None:
+        played.dialer.limits = NetLimits(pending_requests_max=2)
+        connection = await played.dialer.connection(played.address)
+        held = [connection.request(Command(SILENT), 100) for _ in range(2)]
+        with pytest.raises(OverloadedError, match="2 requests"):
+            await connection.request(Command(ECHO))
+        await asyncio.gather(*held, return_exceptions=True)
+
+    play(acts)
+
+
+def test_who_cannot_be_reached_is_a_connect_error():
+    async def acts(played: Scene) -> None:
+        await played.server.close()
+        with pytest.raises(ConnectError, match="cannot be reached"):
+            await played.ask(ECHO)
+        with pytest.raises(ConnectError, match="not an address"):
+            await played.dialer.request("nowhere", Command(ECHO))
+
+    play(acts)
+
+
+def test_many_who_connect_at_once_share_a_connection():
+    async def acts(played: Scene) -> None:
+        await asyncio.gather(*(played.ask(ECHO, body=b"x") for _ in range(50)))
+        assert len(played.server.connections) == 1
+
+    play(acts)
+
+
+MALFORMED = {
+    "negative length": struct.pack(">iI", -1, 0),
+    "too large": struct.pack(">iI", 2**31 - 1, 0),
+    "header longer than frame": struct.pack(">iI", 10, 100),
+    "not JSON": struct.pack(">iI", 7, 3) + b"{x}",
+    "deep": struct.pack(">iI", 100_004, 100_000) + b"[" * 100_000,
+    "HTTP": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED.keys())
+def test_a_malformed_stream_is_closed_after_what_came_before_it_was_answered(data: bytes):
+    async def acts(played: Scene) -> None:
+        raw = await Raw.to(played)
+        raw.writer.write(encode_command(Command(ECHO, body=b"before")) + data)
+        (response,) = await raw.receive(1)
+        assert response.body == b"before"
+        assert await raw.closed()
+        assert (await played.ask(ECHO, body=b"others")).body == b"others"
+
+    play(acts)
+
+
+@pytest.mark.parametrize(
+    ("sent", "limit", "reason"),
+    [
+        (b"", {"first_frame_ms": 100}, "no whole frame"),
+        (encode_command(Command(ECHO))[:-3], {"first_frame_ms": 100}, "no whole frame"),
+        (encode_command(Command(ECHO)) + b"\0", {"frame_ms": 100}, "never finished"),
+        (encode_command(Command(ECHO)), {"idle_ms": 100}, "idle"),
+    ],
+)
+def test_who_takes_too_long_is_closed(sent: bytes, limit: dict[str, int], reason: str):
+    async def acts(played: Scene) -> None:
+        raw = await Raw.to(played)
+        raw.writer.write(sent)
+        await asyncio.sleep(0.02)
+        (connection,) = played.server.connections
+        played.clock.now = 100
+        await asyncio.sleep(0.02)
+        assert connection.is_open
+        played.clock.now = 101
+        await asyncio.sleep(0.03)
+        assert not connection.is_open
+        assert reason in (connection._closing or "")
+        raw.writer.close()
+
+    play(acts, NetLimits(scan_ms=5, **limit))
+
+
+def test_one_connection_too_many_is_closed_and_the_others_are_served():
+    async def acts(played: Scene) -> None:
+        first, second = await Raw.to(played), await Raw.to(played)
+        for raw in (first, second):
+            raw.writer.write(encode_command(Command(ECHO)))
+            await raw.receive(1)
+        third = await Raw.to(played)
+        assert await third.closed()
+        first.writer.write(encode_command(Command(ECHO)))
+        await first.receive(1)
+        first.writer.close()
+        await asyncio.sleep(0.02)
+        fourth = await Raw.to(played)
+        fourth.writer.write(encode_command(Command(ECHO)))
+        await fourth.receive(1)
+        for raw in (second, fourth):
+            raw.writer.close()
+
+    play(acts, NetLimits(connections_max=2))
+
+
+def test_who_does_not_read_its_answers_is_not_read_from_and_then_closed():
+    async def acts(played: Scene) -> None:
+        raw = await Raw.to(played)
+        raw.reader._transport.pause_reading()  # a peer that only talks
+        request = encode_command(Command(BIG, fields={"size": "1000000"}))
+        raw.writer.write(request * 5)
+        await asyncio.sleep(0.05)
+        (connection,) = played.server.connections
+        assert connection.unwritten_bytes > 0
+        assert not connection._transport.is_reading()
+        raw.writer.write(request * 100)
+        await asyncio.sleep(0.05)
+        assert connection.unwritten_bytes < 8_000_000, "requests must not be read while answers pile up"
+        raw.writer.transport.abort()
+
+    play(acts, NetLimits(unwritten_high_bytes=65536, scan_ms=5))
+
+
+def test_answers_that_pile_up_beyond_the_bound_end_the_connection():
+    async def acts(played: Scene) -> None:
+        raw = await Raw.to(played)
+        raw.reader._transport.pause_reading()
+        raw.writer.write(encode_command(Command(BIG, fields={"size": "15000000"})))
+        await asyncio.sleep(0.1)
+        assert not played.server.connections
+        raw.writer.transport.abort()
+
+    play(acts, NetLimits(unwritten_max_bytes=1_000_000))
+
+
+def test_overload_answers_busy_with_a_reason():
+    async def acts(played: Scene) -> None:
+        stuck = await Raw.to(played)
+        stuck.reader._transport.pause_reading()
+        stuck.writer.write(encode_command(Command(BIG, fields={"size": "12000000"})))
+        await asyncio.sleep(0.1)
+        response = await played.ask(ECHO)
+        assert response.code == ResponseCode.SYSTEM_BUSY
+        assert "wait to be read" in (response.remark or "")
+        stuck.writer.transport.abort()
+        await asyncio.sleep(0.05)
+        assert (await played.ask(ECHO)).code == 0
+
+    play(acts, NetLimits(in_flight_max_bytes=1_000_000, scan_ms=5))
+
+
+def test_closing_lets_answers_leave_and_takes_no_more_requests():
+    async def acts(played: Scene) -> None:
+        slow = asyncio.ensure_future(played.ask(SLOW))
+        await asyncio.sleep(0.02)
+        closing = asyncio.ensure_future(played.server.close())
+        await asyncio.sleep(0.02)
+        busy = await played.ask(ECHO)
+        assert (busy.code, busy.remark) == (ResponseCode.SYSTEM_BUSY, "The server is closing.")
+        played.release.set()
+        assert (await slow).body == b"at last"
+        await closing
+
+    play(acts)
+
+
+def test_a_port_that_is_taken_is_a_clear_error():
+    async def acts(played: Scene) -> None:
+        other = Server(Router())
+        with pytest.raises(NetError, match=f"127.0.0.1:{played.port} cannot be listened on"):
+            await other.listen("127.0.0.1", played.port)
+        await other.close()
+
+    play(acts)
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory) -> Path:
+    need("openssl")
+    directory = tmp_path_factory.mktemp("tls")
+    request = "req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 -subj /CN=localhost"
+    subprocess.run(
+        ["openssl", *request.split(), "-addext", "subjectAltName=IP:127.0.0.1"],
+        cwd=directory,
+        check=True,
+        capture_output=True,
+    )
+    return directory
+
+
+def test_tls_and_plain_share_a_port(certificate: Path):
+    async def main() -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
+        async with scene(tls=context) as played:
+            secure = Dialer(tls=ssl.create_default_context(cafile=str(certificate / "cert.pem")))
+            for size in (0, 10, 100_000, 3_000_000):
+                body = bytes(range(256)) * (size // 256)
+                assert (await secure.request(played.address, Command(ECHO, body=body))).body == body
+                assert (await played.ask(ECHO, body=body)).body == body
+            raw = await Raw.to(played)
+            raw.writer.write(b"\x16\x03\x01\x00\x05hello, this is no handshake")
+            await asyncio.wait_for(raw.reader.read(), 5)
+            assert (await played.ask(ECHO)).code == 0
+            await secure.close()
+
+    asyncio.run(main())
