@@ -1,6 +1,6 @@
 """The store that Apache's broker wrote is read as it is, and left as it is.
 
-What is expected comes from a parser of its own here, as plain as possible, and from what the recorded clients are known to have sent.
+What is expected comes from a parser of its own here, as plain as possible, and from what the recorded clients sent.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class SimulatedFile:
 
     def write(self, at: int, data: Bytes) -> None:
         assert self._writable
-        assert 0 <= at
+        assert at >= 0
         assert at + len(data) <= self.size, f"{len(data)} bytes at {at} do not fit in {self._path} of {self.size}"
         self._check_open()
 

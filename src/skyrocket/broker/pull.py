@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from skyrocket.broker.counters import Counters
 from skyrocket.broker.responses import pull_response
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.broker.waiting_pulls import WaitingPull, WaitingPulls
@@ -87,7 +88,9 @@ class PullHandler:
         offsets: Offsets,
         settings: Callable[[], BrokerSettings],
         now_ms: Callable[[], int],
+        counters: Counters,
     ) -> None:
+        self._counters = counters
         self._store = store
         self._topics = topics
         self._groups = groups
@@ -177,6 +180,9 @@ class PullHandler:
         bytes_max = min(header.max_msg_bytes or settings.pull_bytes_max, settings.pull_bytes_max)
         found = self._store.reading.messages(header.topic, header.queue_id, offset, count, bytes_max, pull.wanted)
         if found.records:
+            size = sum(map(len, found.records))
+            self._counters.get.add(len(found.records), size)
+            self._counters.added("get", f"{header.topic}@{header.consumer_group}", len(found.records), size)
             return _Outcome(ResponseCode.SUCCESS, "FOUND", found.next_offset, least, most, found.records)
         return _Outcome(ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE", found.next_offset, least, most, [])
 

@@ -1,31 +1,40 @@
 """The two responses of the hot path, as bytes without an object in between. Everything else is a Command.
 
-Only for JSON, and only where every value is known to need no escaping; `None` means: take the ordinary way.
+Only JSON, and only where the values need no escaping: the caller has looked.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from skyrocket.protocol import versions
 from skyrocket.protocol.frame import PREFIX
 
-_TAIL = b',"serializeTypeCurrentRPC":"JSON","version":%d}' % versions.CURRENT
-_SEND: Final = (
-    b'{"code":0,"extFields":{"queueId":"%d","transactionId":"%b","msgId":"%b","TRACE_ON":"%b","MSG_REGION":"%b","queueOffset":"%d"},'
-    b'"flag":1,"language":"PYTHON","opaque":%d'
-)
+_TAIL: Final = b',"serializeTypeCurrentRPC":"JSON","version":%d}' % versions.CURRENT
 _PULL: Final = (
     b'{"code":%d,"extFields":{"suggestWhichBrokerId":"%d","groupSysFlag":"0","nextBeginOffset":"%d","maxOffset":"%d",'
     b'"minOffset":"%d","topicSysFlag":"%d"},"flag":1,"language":"PYTHON","opaque":%d,"remark":"%b"'
-)
+) + _TAIL
 
 
-def send_response(
-    opaque: int, queue_id: int, queue_offset: int, message_id: bytes, unique_key: bytes, region: bytes, trace: bytes
-) -> bytes:
-    """SUCCESS for a send."""
-    header = _SEND % (queue_id, unique_key, message_id, trace, region, queue_offset, opaque) + _TAIL
+@lru_cache(maxsize=16)
+def _send_template(region: str, trace_on: bool) -> bytes:
+    """What stays the same as long as the settings do."""
+    trace = "true" if trace_on else "false"
+    added = f'"TRACE_ON":"{trace}","MSG_REGION":"{region}",'.encode().replace(b"%", b"%%")
+    return (
+        b'{"code":0,"extFields":{"queueId":"%d","transactionId":"%b","msgId":"%b",'
+        + added
+        + b'"queueOffset":"%d"},"flag":1,"language":"PYTHON","opaque":%d'
+        + _TAIL
+    )
+
+
+def send_response(opaque: int, queue_id: int, queue_offset: int, ids: tuple[bytes, bytes], region: str, trace_on: bool) -> bytes:
+    """SUCCESS for a send. `ids` are the message's offset id (several with commas for a batch) and its unique key."""
+    message_id, unique_key = ids
+    header = _send_template(region, trace_on) % (queue_id, unique_key, message_id, queue_offset, opaque)
     return PREFIX.pack(len(header) + 4, len(header)) + header
 
 
@@ -34,5 +43,5 @@ def pull_response(
 ) -> bytes:
     """The start of a pull's answer; `body_bytes` of records follow it. `offsets` are next, minimum and maximum."""
     following, least, most = offsets
-    header = _PULL % (code, suggested, following, most, least, topic_sys_flag, opaque, remark) + _TAIL
+    header = _PULL % (code, suggested, following, most, least, topic_sys_flag, opaque, remark)
     return PREFIX.pack(len(header) + 4 + body_bytes, len(header)) + header

@@ -113,6 +113,14 @@ def _text(text: str) -> str:
     return text.strip()
 
 
+def _word(text: str) -> str:
+    """Goes unescaped into JSON and properties."""
+    text = text.strip()
+    if not text.replace("-", "").replace("_", "").isalnum() or not text.isascii():
+        raise ValueError("a word of letters, digits, - and _")
+    return text
+
+
 class Row(NamedTuple):
     """A setting: Apache's name for it, ours, how it is read and shown, and whether it may change while the broker runs."""
 
@@ -131,8 +139,8 @@ _SIZE = _between(4096, 2**31 - 1)
 _MS = _between(1, 2**31 - 1)
 
 ROWS: Final = (
-    Row("brokerClusterName", "cluster_name", _text),
-    Row("brokerName", "broker_name", _text),
+    Row("brokerClusterName", "cluster_name", _word),
+    Row("brokerName", "broker_name", _word),
     Row("brokerId", "broker_id", _between(0, 2**31 - 1)),
     Row("bindAddress", "host", _text),
     Row("brokerIP1", "advertised_host", _text),
@@ -162,7 +170,7 @@ ROWS: Final = (
     Row("registerNameServerPeriod", "register_interval_ms", _between(10_000, 60_000), changeable=True),
     Row("registerBrokerTimeoutMills", "register_timeout_ms", _MS),
     Row("flushConsumerOffsetInterval", "offsets_interval_ms", _MS),
-    Row("regionId", "region_id", _text),
+    Row("regionId", "region_id", _word),
     Row("traceOn", "trace_on", _boolean, changeable=True, show=_shown_boolean),
 )
 BY_NAME: Final = {row.name: row for row in ROWS}

@@ -5,7 +5,9 @@ from __future__ import annotations
 import typer
 
 from skyrocket import __version__
-from skyrocket.cli import protocol
+from skyrocket.cli import protocol, store
+from skyrocket.cli.broker import broker, run
+from skyrocket.cli.namesrv import namesrv
 
 app = typer.Typer(
     name="skyrocket",
@@ -15,6 +17,10 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
 )
 app.add_typer(protocol.app, name="protocol")
+app.add_typer(store.app, name="store")
+app.command()(run)
+app.command()(namesrv)
+app.command()(broker)
 
 
 @app.callback(invoke_without_command=True)

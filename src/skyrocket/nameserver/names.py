@@ -21,8 +21,9 @@ def is_name(name: str) -> bool:
 
 def check_name(kind: str, name: str) -> None:
     if not is_name(name):
+        shown = repr(name[:_SHOWN_MAX])
         raise BadNameError(
-            f"{name[:_SHOWN_MAX]!r} is not the name of a {kind}: it has 1 to {NAME_CHARACTERS_MAX} letters, digits or % | _ - and dots."
+            f"{shown} is not the name of a {kind}: it has 1 to {NAME_CHARACTERS_MAX} of a-z A-Z 0-9 % | _ - and dots."
         )
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from skyrocket.nameserver.errors import FullError, NotRegisteredError
@@ -66,6 +66,9 @@ class Registration:
     def key(self) -> BrokerKey:
         return BrokerKey(self.cluster, self.address)
 
+    def with_topics(self, topics: TopicConfigAndMappingSerializeWrapper) -> Registration:
+        return replace(self, topics=topics)
+
 
 @dataclass(slots=True)
 class _Live:
@@ -91,9 +94,7 @@ class RouteTable:
         self._check(broker)
         group = self._groups.get(broker.name)
         # An address has one id: a slave that became master leaves its old one.
-        addresses = {
-            id_: address for id_, address in _addresses(group).items() if address != broker.address or id_ == broker.id
-        }
+        addresses = {id_: address for id_, address in _addresses(group).items() if address != broker.address or id_ == broker.id}
         if self._is_outdated(broker, addresses.get(broker.id)):
             log.warning("%s registers as %s/%d with an older state than the one that is there; ignored.", *_shown(broker))
             self._live.pop(broker.key, None)
@@ -171,7 +172,9 @@ class RouteTable:
         """Whom a slave follows."""
         master = addresses.get(MASTER_ID)
         live = None if master is None else self._live.get(BrokerKey(cluster, master))
-        return RegisterBrokerResult() if live is None else RegisterBrokerResult(master_addr=master, ha_server_addr=live.ha_address)
+        return (
+            RegisterBrokerResult() if live is None else RegisterBrokerResult(master_addr=master, ha_server_addr=live.ha_address)
+        )
 
     def heard(self, key: BrokerKey, now_ms: int) -> None:
         live = self._live.get(key)
@@ -214,6 +217,21 @@ class RouteTable:
         for key, _ in late:
             self.unregister(key)
         return late
+
+    # --- topics by hand
+
+    def register_topic(self, topic: str, queues: list[QueueData]) -> None:
+        """Of brokers that are there; all of it or nothing."""
+        check_name("topic", topic)
+        for row in queues:
+            if row.broker_name not in self._groups:
+                raise NotRegisteredError(f"Topic {topic} cannot be on broker {row.broker_name[:255]!r}, which is not registered.")
+            self.topics.check_room(row.broker_name, [topic])
+        for row in queues:
+            self.topics.put(topic, row)
+
+    def delete_topic(self, topic: str, cluster: str | None = None) -> None:
+        self.topics.remove(topic, None if cluster is None else self._clusters.get(cluster, ()))
 
     # --- questions
 

@@ -7,12 +7,13 @@ paths, which lie in the user's home.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar
 
 from skyrocket.nameserver.errors import FixedSettingError, SettingsError
 
@@ -57,7 +58,10 @@ def _host(text: str) -> str:
 def _path(text: str) -> Path:
     if not text or "\0" in text:
         raise ValueError(text)
-    return Path(text).expanduser()
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:  # the home of somebody unknown
+        raise ValueError(text) from error
 
 
 BOOLEAN: Final = Kind("true or false", _boolean)
@@ -67,34 +71,41 @@ PORT: Final = _whole(0, 65_535)
 _DAY_S: Final = 24 * 3600
 
 
-def _row(default: T | Callable[[], T], key: str, kind: Kind, note: str, *, changeable: bool = False) -> T:
-    metadata = {"key": key, "kind": kind, "changeable": changeable, "note": note}
-    if callable(default):
-        return cast("T", field(default_factory=default, metadata=metadata))
-    return cast("T", field(default=default, metadata=metadata))
+def _row(default: T, key: str, kind: Kind, note: str, *, changeable: bool = False) -> T:
+    return field(default=default, metadata={"key": key, "kind": kind, "changeable": changeable, "note": note})
 
 
-def _in_home(name: str) -> Callable[[], Path]:
-    return lambda: Path.home() / "namesrv" / name
+_HOME: Final = Path(os.environ.get("HOME", ".")) / "namesrv"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     # fmt: off
-    # A row is one line.
+    # A row is one line, or two.
     bind_address: str = _row("127.0.0.1", "bindAddress", HOST, "Where to listen. Apache's is 0.0.0.0: everywhere.")
     listen_port: int = _row(9876, "listenPort", PORT, "0 lets the system choose.")
-    kv_config_path: Path = _row(_in_home("kvConfig.json"), "kvConfigPath", PATH, "The file of keys and values.")
-    config_store_path: Path = _row(_in_home("namesrv.properties"), "configStorePath", PATH, "Where changes made at run time are kept: the file given with -c, when there is one.")
-    scan_interval_ms: int = _row(5_000, "scanNotActiveBrokerInterval", _whole(10, 600_000), "Milliseconds between two looks for brokers that have gone silent.")
-    idle_s: int = _row(120, "serverChannelMaxIdleTimeSeconds", _whole(1, _DAY_S), "Seconds without a byte after which a connection is closed.")
-    order_message_enable: bool = _row(False, "orderMessageEnable", BOOLEAN, "Routes carry the order configuration of their topic.", changeable=True)
-    return_order_config: bool = _row(True, "returnOrderTopicConfigToBroker", BOOLEAN, "Brokers get all order configuration when they register.", changeable=True)
-    enable_topic_list: bool = _row(True, "enableTopicList", BOOLEAN, "Lists of the topics of a cluster or unit may be asked for.", changeable=True)
-    enable_all_topic_list: bool = _row(True, "enableAllTopicList", BOOLEAN, "The list of all topics may be asked for.", changeable=True)
-    support_acting_master: bool = _row(False, "supportActingMaster", BOOLEAN, "A slave that stands in for its master is shown as master.", changeable=True)
-    delete_topics: bool = _row(False, "deleteTopicWithBrokerRegistration", BOOLEAN, "Topics that a broker does not name any more lose their route.", changeable=True)
-    need_wait: bool = _row(False, "needWaitForService", BOOLEAN, "Routes are refused for a while after the start, until all brokers had the time to register.", changeable=True)
+    kv_config_path: Path = _row(_HOME / "kvConfig.json", "kvConfigPath", PATH,  # noqa: RUF009 — a path does not change
+        "The file of keys and values.")
+    config_store_path: Path = _row(_HOME / "namesrv.properties", "configStorePath", PATH,  # noqa: RUF009
+        "Where changes made at run time are kept: the file given with -c, when there is one.")
+    scan_interval_ms: int = _row(5_000, "scanNotActiveBrokerInterval", _whole(10, 600_000),
+        "Milliseconds between two looks for brokers that have gone silent.")
+    idle_s: int = _row(120, "serverChannelMaxIdleTimeSeconds", _whole(1, _DAY_S),
+        "Seconds without a byte after which a connection is closed.")
+    order_message_enable: bool = _row(False, "orderMessageEnable", BOOLEAN,
+        "Routes carry the order configuration of their topic.", changeable=True)
+    return_order_config: bool = _row(True, "returnOrderTopicConfigToBroker", BOOLEAN,
+        "Brokers get all order configuration when they register.", changeable=True)
+    enable_topic_list: bool = _row(True, "enableTopicList", BOOLEAN,
+        "Lists of the topics of a cluster or unit may be asked for.", changeable=True)
+    enable_all_topic_list: bool = _row(True, "enableAllTopicList", BOOLEAN,
+        "The list of all topics may be asked for.", changeable=True)
+    support_acting_master: bool = _row(False, "supportActingMaster", BOOLEAN,
+        "A slave that stands in for its master is shown as master.", changeable=True)
+    delete_topics: bool = _row(False, "deleteTopicWithBrokerRegistration", BOOLEAN,
+        "Topics that a broker does not name any more lose their route.", changeable=True)
+    need_wait: bool = _row(False, "needWaitForService", BOOLEAN,
+        "Routes are refused for a while after the start, until all brokers had the time to register.", changeable=True)
     wait_s: int = _row(45, "waitSecondsForService", _whole(0, _DAY_S), "For so many seconds.", changeable=True)
     # fmt: on
 
@@ -137,9 +148,8 @@ def rows() -> dict[str, Row]:
     """By key, in the order of the table."""
     table = {}
     for each in fields(Settings):
-        default = each.default_factory() if callable(each.default_factory) else each.default
         key = each.metadata["key"]
-        table[key] = Row(each.name, key, each.metadata["kind"], default, each.metadata["changeable"], each.metadata["note"])
+        table[key] = Row(each.name, key, each.metadata["kind"], each.default, each.metadata["changeable"], each.metadata["note"])
     return table
 
 
@@ -152,9 +162,13 @@ def with_lines(text: str, changes: Iterable[tuple[str, str]]) -> str:
     changed = dict(changes)
     key_of = re.compile(r"[ \t\f]*([^=:\s#!]+)[ \t\f]*[=:]")
     lines = []
+    continues = False  # a line that goes on in the next is left alone, and so is what it goes on in
     for line in text.splitlines():
         found = key_of.match(line)
-        if found is None or found[1] not in changed or line.endswith("\\"):
+        continued, continues = continues, line.endswith("\\")
+        if continued or continues or found is None or found[1] not in changed:
             lines.append(line)
+    if continues:
+        lines.append("")
     lines += [f"{key}={value}" for key, value in changed.items()]
     return "\n".join(lines) + "\n"

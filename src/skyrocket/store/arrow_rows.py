@@ -1,12 +1,11 @@
 """Records of one log segment, some thousand at once: where each of their parts lies, as numpy arrays.
 
-The fixed fields of a record come in three groups that each lie together; how far apart the groups are depends on the two hosts:
+The fixed fields of a record come in groups that lie together; how far apart they are depends on the two hosts:
 
-     0             48             48+H            56+H+G           72+H+G
-     +-------------+--------------+---------------+----------------+--------
-     | head        | born host, H | store time, 8 | tail: see below| body …          H and G are 8 or 20
-     +-------------+--------------+---------------+----------------+--------
-                                   then store host, G
+     0             48             48+H            56+H            56+H+G         72+H+G
+     +-------------+--------------+---------------+---------------+--------------+----------
+     | head        | born host, H | store time, 8 | store host, G | tail, 16     | body, …        H and G are 8 or 20
+     +-------------+--------------+---------------+---------------+--------------+----------
 
 `Rows` are checked on the way as `decode_record` checks them, each length before it is used, and cut before the first bad one.
 """

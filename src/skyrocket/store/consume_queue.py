@@ -14,6 +14,7 @@ everything is zero; a size of zero means that nothing was written there.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -47,32 +48,43 @@ class ConsumeQueue:
         """Find the last entry. After a crash `is_sound(queue_offset, entry)` says which entries can be believed."""
         self._segments.load()
         while self._segments.starts:
-            first = self._segments.starts[-1] // ENTRY_BYTES
-            count = self._count(self._segments.starts[-1], is_sound)
+            start = self._segments.starts[-1]
+            count = self._count(start) if is_sound is None else self._count_sound(start, is_sound)
             if count or len(self._segments.starts) == 1:
-                self.max_offset = first + count
+                self.max_offset = start // ENTRY_BYTES + count
                 break
             self._segments.drop_last()
         self.min_offset = self._segments.start // ENTRY_BYTES
 
-    def _count(self, start: int, is_sound: Callable[[int, QueueEntry], bool] | None) -> int:
-        """How many entries of this file are written: they are a prefix of it."""
-        low, high = 0, self._segments.segment_bytes // ENTRY_BYTES
-        while low < high:
-            middle = (low + high) // 2
-            entry = self._entry(start, middle)
-            written = entry.size > 0
-            if written and is_sound is not None:
-                written = is_sound(start // ENTRY_BYTES + middle, entry) and self._follows(start, middle, entry)
-            low, high = (middle + 1, high) if written else (low, middle)
-        return low
+    def _count(self, start: int) -> int:
+        """How many entries of this file are written: they are a prefix of it, and one flipped bit does not change that."""
+        entries = self._segments.segment_bytes // ENTRY_BYTES
 
-    def _follows(self, start: int, index: int, entry: QueueEntry) -> bool:
-        """Whether an entry lies behind the one before it, as entries do; a half-written one seldom does."""
-        if index == 0:
-            return True
-        before = self._entry(start, index - 1)
-        return before.size > 0 and before.physical_offset <= entry.physical_offset
+        def is_written(index: int) -> bool:
+            return any(self._entry(start, index)) and (index == 0 or any(self._entry(start, index - 1)))
+
+        return bisect_left(range(entries), True, key=lambda index: not is_written(index))
+
+    def _count_sound(self, start: int, is_sound: Callable[[int, QueueEntry], bool]) -> int:
+        """How many entries of this file can be believed. What lies behind them may have holes; one bad entry between good
+        ones is a flipped bit, and does not end a queue."""
+        entries = self._segments.segment_bytes // ENTRY_BYTES
+
+        def can_follow(index: int, before: int) -> bool:
+            entry = self._entry(start, index)
+            if entry.size <= 0 or not is_sound(start // ENTRY_BYTES + index, entry):
+                return False
+            return before < 0 or self._entry(start, before).physical_offset <= entry.physical_offset
+
+        count = 0
+        while True:
+            count = bisect_left(range(entries), True, lo=count, key=lambda index: not can_follow(index, index - 1))
+            if 0 < count < entries and can_follow(count, count - 2):
+                count += 1  # the one before it is bad
+            elif count + 1 < entries and can_follow(count + 1, count - 1):
+                count += 2  # this one is
+            else:
+                return count
 
     def _entry(self, start: int, index: int) -> QueueEntry:
         return QueueEntry(*ENTRY.unpack(self._segments.file(start).read(index * ENTRY_BYTES, ENTRY_BYTES)))
@@ -104,7 +116,7 @@ class ConsumeQueue:
         A gap is a message that damage took from the log. Its entry then points at the next message: a reader that
         checks the record's own queue offset passes over it, Apache's delivers that one twice.
         """
-        if self.max_offset == 0 and queue_offset > 0 and not self._segments.starts:
+        if self.max_offset == 0 and queue_offset > 0 and (not self._segments.starts or self._segments.start > 0):
             self._begin_at(queue_offset)
         known = self.max_offset - queue_offset
         if known >= len(entries):
@@ -122,7 +134,8 @@ class ConsumeQueue:
         at = queue_offset * ENTRY_BYTES
         start = at - at % segment_bytes
         try:
-            self._segments.add(start)
+            if not self._segments.starts:  # it is there when the disk was full the last time
+                self._segments.add(start)
             self._write(start, PRE_BLANK * ((at - start) // ENTRY_BYTES))
         except OSError as error:
             raise store_error(f"starting {self.directory}", error) from error
@@ -157,12 +170,17 @@ class ConsumeQueue:
 
     def expire(self, log_start: int) -> None:
         """Messages before `log_start` are gone from the log: move the minimum, and drop files that have nothing else."""
-        low, high = max(self.min_offset, self._segments.start // ENTRY_BYTES), self.max_offset
-        while low < high:
-            middle = (low + high) // 2
-            entry = self.entry(middle)
-            gone = entry is not None and entry.physical_offset < log_start
-            low, high = (middle + 1, high) if gone else (low, middle)
+        first = max(self.min_offset, self._segments.start // ENTRY_BYTES)
+
+        def lies_before(queue_offset: int) -> bool:
+            entry = self.entry(queue_offset)
+            return entry is not None and entry.physical_offset < log_start
+
+        def is_gone(queue_offset: int) -> bool:
+            """One entry alone, between later ones, is a flipped bit."""
+            return lies_before(queue_offset) and (queue_offset == first or lies_before(queue_offset - 1))
+
+        low = bisect_left(range(self.max_offset), True, lo=min(first, self.max_offset), key=lambda offset: not is_gone(offset))
         self.min_offset = low
         while len(self._segments.starts) > 1 and self._segments.starts[1] <= low * ENTRY_BYTES:
             self._segments.drop_first()

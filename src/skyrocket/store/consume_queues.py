@@ -7,8 +7,11 @@ from typing import NamedTuple
 
 from skyrocket.protocol.sysflag import TRANSACTION_MASK
 from skyrocket.store.consume_queue import ENTRY, ConsumeQueue, QueueEntry
+from skyrocket.store.errors import QueueNameError, StoreFormatError
 from skyrocket.store.files import Files, OpenFiles
 from skyrocket.store.message import UNQUEUED, Dispatch
+
+_NAME_BYTES_MAX = 255  # of a directory
 
 
 class QueueKey(NamedTuple):
@@ -26,13 +29,22 @@ class ConsumeQueues:
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         self._next: dict[tuple[str, int], int] = {}  # the queue offset that the next appended message gets: ahead of the entries
 
-    def load(self, is_sound: Callable[[QueueKey, int, QueueEntry], bool] | None = None) -> None:
-        """Open what is on disk. After a crash `is_sound` says which entries the log bears out."""
+    def load(self, is_sound: Callable[[QueueKey, int, QueueEntry], bool] | None = None) -> bool:
+        """Open what is on disk. After a crash `is_sound` says which entries can be believed.
+
+        False when files of a queue cannot be its files (one is missing, or has a wrong size): they were thrown away.
+        """
+        all_fit = True
         for topic in self._files.names(self._directory):
             for name in self._files.names(f"{self._directory}/{topic}"):
                 if name.isdigit():
                     key = QueueKey(topic, int(name))
-                    self._load(key, is_sound)
+                    try:
+                        self._load(key, is_sound)
+                    except StoreFormatError:
+                        self._queues.pop(key).remove()
+                        all_fit = False
+        return all_fit
 
     def _load(self, key: QueueKey, is_sound: Callable[[QueueKey, int, QueueEntry], bool] | None) -> None:
         queue = self._make(key)
@@ -58,6 +70,8 @@ class ConsumeQueues:
         found = self._next.get(key)
         if found is None:
             queue = self._queues.get(key)
+            if queue is None and not can_be_directory(key):
+                raise QueueNameError(f"A queue of topic {key[0]!r} with id {key[1]} cannot be a directory.")
             found = 0 if queue is None else queue.max_offset
         return found
 
@@ -86,7 +100,10 @@ class ConsumeQueues:
         return [QueueKey(*key) for key in entries]
 
     def _append(self, key: tuple[str, int], queue_offset: int, packed: list[bytes]) -> None:
-        queue = self._queues.get(key) or self._make(key)
+        queue = self._queues.get(key)
+        if queue is None and not can_be_directory(key):
+            return  # a damaged record that nothing gave away: its name leads nowhere
+        queue = queue or self._make(key)
         queue.append(queue_offset, packed)
         if self._next.get(key, 0) < queue.max_offset:
             self._next[key] = queue.max_offset
@@ -118,3 +135,10 @@ class ConsumeQueues:
         queue = ConsumeQueue(self._files, self._opened, directory, self._entries_per_file)
         self._queues[key] = queue
         return queue
+
+
+def can_be_directory(key: tuple[str, int]) -> bool:
+    """Names become paths. The broker checks its topics; what a log says is checked here."""
+    topic, queue_id = key
+    is_name = topic not in ("", ".", "..") and "/" not in topic and "\0" not in topic
+    return is_name and len(topic.encode(errors="replace")) <= _NAME_BYTES_MAX and queue_id >= 0

@@ -33,6 +33,10 @@ class TooLargeError(StoreError):
     """A record does not fit in a segment of the commit log."""
 
 
+class QueueNameError(StoreError):
+    """A topic's name or a queue's id cannot name a directory."""
+
+
 class StoreFormatError(StoreError):
     """The directory is not a store, or its files are not of the sizes that the configuration says."""
 

@@ -15,12 +15,14 @@ import fcntl
 import mmap
 import os
 import shutil
+import struct
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
 Bytes = bytes | bytearray | memoryview
+_FLOCK = struct.Struct("hhqqi4x")  # Linux's struct flock: type, whence, start, length, process
 
 
 class File(Protocol):
@@ -210,8 +212,9 @@ class Disk:
         self._make_directories(os.path.dirname(path))
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # keeps out others of ours, in this process too
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1)  # keeps out Java, which locks the first byte so
+            # Java locks the first byte for its process. This lock keeps it out, but belongs to the open file: it keeps out others
+            # of ours in this process too, and does not go when one of those closes the file again.
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
         except (BlockingIOError, PermissionError):
             os.close(descriptor)
             return None

@@ -16,7 +16,7 @@ from skyrocket.protocol.tags import java_hash
 from skyrocket.store.errors import store_error
 from skyrocket.store.files import Files
 from skyrocket.store.index_file import IndexFile, key_hash
-from skyrocket.store.message import Dispatch
+from skyrocket.store.message import TAG_MARK, Dispatch
 
 _NAME_DIGITS = 17  # yyyyMMddHHmmssSSS
 _START_LENGTH = 24  # of a long key: what the unique keys that one producer makes in a minute share
@@ -36,7 +36,7 @@ class Index:
     @property
     def last_offset(self) -> int:
         """The physical offset of the newest indexed message; -1 when there is none."""
-        return max((file.last_offset for file in self._open if not file.is_empty), default=-1)
+        return next((file.last_offset for file in reversed(self._open) if not file.is_empty), -1)
 
     @property
     def last_timestamp(self) -> int:
@@ -130,6 +130,8 @@ def hash_of(topic: str, key: str) -> int:
     Java's hash of a text is that of its start, times 31 to the length of the rest, plus that of the rest. The start is
     remembered: it is the topic, and of long keys the part that a producer's unique keys have in common.
     """
+    if key.startswith(TAG_MARK):
+        return _tag_hash(topic, key)
     if not key.isascii() or len(key) >= len(_POWERS) - 1:
         return key_hash(java_hash(f"{topic}#{key}"))
     if len(key) > _LONG_KEY:
@@ -139,6 +141,11 @@ def hash_of(topic: str, key: str) -> int:
     length = len(rest)
     value = value * _POWERS[length + 1][0] + sum(map(mul, rest.encode(), _POWERS[length])) & 0xFFFF_FFFF
     return key_hash(value - 0x1_0000_0000 if value & 0x8000_0000 else value)
+
+
+@lru_cache(maxsize=8192)
+def _tag_hash(topic: str, marked_tag: str) -> int:
+    return key_hash(java_hash(f"{topic}#{marked_tag}"))
 
 
 @lru_cache(maxsize=8192)

@@ -10,6 +10,7 @@ from skyrocket.protocol.sysflag import TRANSACTION_MASK, TRANSACTION_PREPARED, T
 from skyrocket.protocol.tags import tags_code
 
 UNQUEUED = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
+TAG_MARK = "T#"  # before a tag in the index, so that it is no key
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 
 
@@ -72,7 +73,7 @@ def unplaced(record: Record) -> Unplaced:
 
 def dispatch_of(record: Record, size: int, delays_ms: tuple[int, ...]) -> Dispatch:
     """What a record in the log means for queues and index. The same for one just appended and one found at recovery."""
-    properties = decode_properties(record.properties)
+    properties = decode_properties(str(record.properties, "utf-8", "replace"))  # as Java reads them; nobody may keep a log from opening
     level = delay_level(record.topic, properties)
     return Dispatch(
         record.topic,
@@ -88,9 +89,15 @@ def dispatch_of(record: Record, size: int, delays_ms: tuple[int, ...]) -> Dispat
 
 
 def index_keys(properties: dict[str, str]) -> tuple[str, ...]:
+    """What a message is found by: its unique key, its keys, and its tag under a mark of its own (since 5.5), in Apache's order."""
+    keys = [key for key in properties.get(KEYS, "").split(KEY_SEPARATOR) if key]
     unique = properties.get(UNIQUE_KEY)
-    keys = tuple(key for key in properties.get(KEYS, "").split(KEY_SEPARATOR) if key)
-    return keys if unique is None else (unique, *keys)
+    if unique is not None:
+        keys.insert(0, unique)
+    tags = properties.get(TAGS)
+    if tags:
+        keys.append(TAG_MARK + tags)
+    return tuple(keys)
 
 
 def delay_level(topic: str, properties: dict[str, str]) -> int:
@@ -98,7 +105,7 @@ def delay_level(topic: str, properties: dict[str, str]) -> int:
     if topic != SCHEDULE_TOPIC:
         return 0
     text = properties.get(DELAY_LEVEL, "")
-    return int(text) if text.isascii() and text.isdigit() else 0
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
 def entry_code(code: int, level: int, store_timestamp: int, delays_ms: tuple[int, ...]) -> int:

@@ -93,7 +93,7 @@ class MessageStore:
         )
         self._checksums = Checksums(self._files, self._log_files, self.paths.checksums, config.segment_bytes)
         self._checkpoint_file = CheckpointFile(self._files, self.paths.checkpoint)
-        self.reading = Reading(self.log, self.queues, self.index, self._checksums)
+        self.reading = Reading(self.log, self.queues, self.index, self._checksums, lambda: self.horizon.confirmed)
         self.horizon = Horizon(0)
         self._undispatched: deque[Dispatch] = deque()
         self._grown: dict[QueueKey, None] = {}  # in order
@@ -379,14 +379,25 @@ class MessageStore:
             self.finish_checkpoint(job, error)
         self.finish_checkpoint(job)
 
+    # --- how it is
+
+    def earliest_timestamp(self) -> int:
+        """When the oldest message was stored; -1 when there is none."""
+        first = self.reading.record_at(self.log.start)
+        return -1 if first is None else first.store_timestamp
+
+    def used_percent(self) -> float:
+        """How full the disk is."""
+        try:
+            return self._files.used_percent(self.paths.root)
+        except OSError as error:
+            raise store_error("asking how full the disk is", error) from error
+
     # --- retention
 
     def retain(self, now_ms: int, hour: int) -> Verdict:
         """Let go what may go, and refuse writes while the disk is too full. To be called every few seconds."""
-        try:
-            used_percent = self._files.used_percent(self.paths.root)
-        except OSError as error:
-            raise store_error("asking how full the disk is", error) from error
+        used_percent = self.used_percent()
         verdict = judge(self.config, self._last_stored(), now_ms, hour, used_percent)
         self._too_full = f"The disk is {used_percent:.0f} % full." if verdict.refuse_writes else None
         for _ in range(verdict.remove):

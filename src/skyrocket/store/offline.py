@@ -187,8 +187,7 @@ def is_named_by(found: Found, topic: str, queue_id: int, queue_offset: int, size
 
 
 def properties_of(record: Record) -> dict[str, str]:
-    """As Java reads them: bytes that are not UTF-8 become the replacement character, and hide nothing else."""
-    return decode_properties(str(record.properties, "utf-8", "replace"))
+    return decode_properties(record.properties)
 
 
 def message_id(record: Record, properties: dict[str, str]) -> str:

@@ -8,7 +8,7 @@ An entry that the log does not bear out is passed over and counted; it never hid
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from skyrocket.protocol.errors import RecordError
@@ -43,11 +43,20 @@ class Messages(NamedTuple):
 
 
 class Reading:
-    def __init__(self, log: CommitLog, queues: ConsumeQueues, index: Index | None, checksums: Checksums) -> None:
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: ConsumeQueues,
+        index: Index | None,
+        checksums: Checksums,
+        confirmed: Callable[[], int],
+    ) -> None:
+        """`confirmed` says how far messages exist for those outside."""
         self._log = log
         self._queues = queues
         self._index = index
         self._checksums = checksums
+        self._confirmed = confirmed
         self._opened_at = 0
         self.damaged_reads = 0  # records or entries that were passed over because they are not what was written
 
@@ -164,7 +173,7 @@ class Reading:
 
     def bytes_at(self, offset: int) -> memoryview | None:
         head = self._log.view(offset, _HEAD.size)
-        if head is None:
+        if head is None or offset >= self._confirmed():
             return None
         size, magic, crc, _, _, _, place, sys_flag = _HEAD.unpack_from(head)
         view = self._log.view(offset, size) if magic in (MAGIC, MAGIC_V2) and place == offset else None
@@ -204,7 +213,7 @@ class Reading:
             record = decode_record(view, check_crc=False)
             if record.topic != topic or not begin_ms <= record.store_timestamp <= end_ms:
                 continue
-            if key in index_keys(decode_properties(record.properties)):
+            if key in index_keys(decode_properties(str(record.properties, "utf-8", "replace"))):
                 yield view, record
 
 

@@ -104,12 +104,12 @@ class Recovery:
         if crashed:
             self._begin(_starting_at(checkpoint, start))
         self._log.end = self._log.segments.stop  # until it is found: queue entries are held against the log
-        self._queues.load(self._entry_is_sound if crashed else None)
+        all_fit = self._queues.load(self._entry_is_sound if crashed else None)
         if self._index is not None:
             self._index.load()
             if crashed:
                 self._index.rebuild(start)
-        missing = self._queues_are_missing(checkpoint)
+        missing = not all_fit or self._queues_are_missing(checkpoint)
         if missing or not crashed:
             self._begin(_starting_at(checkpoint, self._log.start) if missing else checkpoint)
         if missing:
@@ -120,7 +120,10 @@ class Recovery:
             self._dispatch(self._step(start, done), crashed)
         self._log.set_end(done.end)
         self._checksums.cut(done.end)
-        self._forget_beyond(done.end)
+        if done.end < self._safe_end or not checkpoint.is_ours:
+            self._forget_beyond(done.end)
+        if self._index is not None and self._index.last_offset >= done.end:
+            self._index.rebuild(done.end)
         self._queues.expire(self._log.start)
         return done
 
@@ -135,7 +138,7 @@ class Recovery:
             return checkpoint.dispatch_end if known or self._is_boundary(checkpoint.dispatch_end) else self._log.start
         if crashed:
             return self._segment_before(min(checkpoint.log_timestamp, checkpoint.queue_timestamp) - _SAFETY_MS)
-        if checkpoint.queue_physical_offset and self._is_boundary(checkpoint.queue_physical_offset):
+        if self._is_record(checkpoint.queue_physical_offset):
             return checkpoint.queue_physical_offset
         return self._segment_before(2**63)  # Apache before 5.4 has no offset in its checkpoint
 
@@ -146,6 +149,11 @@ class Recovery:
         view = self._log.segments.file(start).view()
         at = offset - start
         return record_at(view, start, at) is not None or is_blank(view, at) or not any(view[at : at + 8])
+
+    def _is_record(self, offset: int) -> bool:
+        """Not every boundary: nothing protects Apache's fields, and zeros are in many places that are not the end."""
+        start = self._log.segments.start_of(offset)
+        return start is not None and record_at(self._log.segments.file(start).view(), start, offset - start) is not None
 
     def _segment_before(self, timestamp: int) -> int:
         """The last segment whose first message was stored at or before that time: Apache's rule for its own checkpoint."""

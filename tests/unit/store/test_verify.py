@@ -126,7 +126,7 @@ def test_messages_on_their_way_to_their_queue_are_no_finding_but_old_ones_are(tm
     store.checkpoint()
     store.append([unplaced(sample_record(number)) for number in range(20, 40)], NOW_MS + 100_000)
     with OfflineStore(tmp_path) as offline:
-        found = [f for f in offline.queue_records("topic-0", 0)]
+        found = list(offline.queue_records("topic-0", 0))
         old = sum(each.offset < store.begin_checkpoint().checkpoint.queue_physical_offset for each in found)
     path = queue_file(tmp_path, "topic-0", 0)
     newest = len(found) - 1

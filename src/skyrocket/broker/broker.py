@@ -1,0 +1,183 @@
+"""The broker: puts its parts together, starts them in order, and stops them in the reverse.
+
+lock and recover the store → tables from their files → listen → register with the nameservers
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from skyrocket.broker.broker_handlers import BrokerHandlers, LiveSettings
+from skyrocket.broker.client_handlers import ClientHandlers
+from skyrocket.broker.clients import ClientTable
+from skyrocket.broker.consumer_offsets import ConsumerOffsets
+from skyrocket.broker.counters import Counters
+from skyrocket.broker.intake import Intake
+from skyrocket.broker.persistence import Persistence
+from skyrocket.broker.pull import PullHandler
+from skyrocket.broker.queue_locks import QueueLocks
+from skyrocket.broker.registration import Registration
+from skyrocket.broker.send import SendHandler
+from skyrocket.broker.settings import BrokerSettings
+from skyrocket.broker.subscription_groups import SubscriptionGroupTable
+from skyrocket.broker.topics import TopicTable
+from skyrocket.net.connection import Connection
+from skyrocket.net.dialer import Dialer
+from skyrocket.net.limits import NetLimits
+from skyrocket.net.router import Router
+from skyrocket.net.server import Server, monotonic_ms
+from skyrocket.protocol.bodies import DataVersion, TopicConfig
+from skyrocket.protocol.hosts import pack_host
+from skyrocket.protocol.responses import ResponseCode
+from skyrocket.store.config_files import ConfigFiles
+from skyrocket.store.errors import DiskFullError, StoreError, TooLargeError, WritesStoppedError
+from skyrocket.store.files import Disk
+from skyrocket.store.flusher import Flusher
+from skyrocket.store.message_store import MessageStore
+from skyrocket.store.recovery import Recovered
+
+log = logging.getLogger(__name__)
+
+TICK_MS = 100  # how often waiting pulls and parked answers are looked at
+SLOW_TICK_MS = 10_000  # how often clients, locks and the disk are
+VIP_PORT_BELOW = 2  # Apache's clients know a second port, two below the first
+
+STORE_CODES: dict[type[Exception], ResponseCode] = {
+    StoreError: ResponseCode.SYSTEM_ERROR,
+    DiskFullError: ResponseCode.SERVICE_NOT_AVAILABLE,
+    WritesStoppedError: ResponseCode.SERVICE_NOT_AVAILABLE,
+    TooLargeError: ResponseCode.MESSAGE_ILLEGAL,
+}
+
+
+def wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Broker:
+    def __init__(self, settings: BrokerSettings, limits: NetLimits | None = None) -> None:
+        self.settings = LiveSettings(settings, wall_ms)
+        self._background = ThreadPoolExecutor(1, thread_name_prefix="skyrocket-store")
+        self.store = MessageStore(settings.store_path, settings.store_config(), background=self._background)
+        self.topics = TopicTable(self.settings, wall_ms)
+        self.groups = SubscriptionGroupTable(self.settings, wall_ms)
+        self.offsets = ConsumerOffsets(wall_ms)
+        self.clients: ClientTable[Connection] = ClientTable()
+        self.locks = QueueLocks()
+        self.counters = Counters(wall_ms)
+        files = ConfigFiles(Disk(), self.store.paths.config)
+        self.persistence = Persistence(files, self.topics, self.groups, self.offsets)
+        self.router = Router(STORE_CODES)
+        self.server = Server(self.router, limits)
+        self._dialer = Dialer()
+        self._flusher: Flusher | None = None
+        self._registration: Registration | None = None
+        self._ticks: asyncio.Task[None] | None = None
+        self._last_slow_tick_ms = monotonic_ms()
+
+    # --- starting and stopping
+
+    async def start(self) -> Recovered:
+        """Ready for clients when this returns. What recovery found is returned."""
+        recovered = self.store.open()
+        for sentence in (*recovered.sentences(), *self.persistence.load()):
+            log.warning(sentence)
+        self._flusher = Flusher(self.store, monotonic_ms, self._confirmed)
+        await self._listen()
+        self._put_together()
+        self.persistence.start(lambda: self.settings().offsets_interval_ms)
+        self._registration = Registration(self._dialer, self.settings, self._topics_now)
+        self.topics.on_change.append(self._registration.topics_changed)
+        self._ticks = asyncio.get_running_loop().create_task(self._tick())
+        await self._registration.start()
+        return recovered
+
+    async def _listen(self) -> None:
+        settings = self.settings()
+        port = await self.server.listen(settings.host, settings.port)
+        self.settings.replace(replace(settings, port=port))
+        if settings.port > VIP_PORT_BELOW:  # not where the system chose the port: then nobody can know the other
+            await self.server.listen(settings.host, port - VIP_PORT_BELOW)
+
+    async def close(self) -> None:
+        """Leave the nameservers, answer what was asked, and close the store so that the next start need not recover."""
+        if self._registration is not None:
+            await self._registration.close()
+        if self._ticks is not None:
+            self._ticks.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._ticks
+        await self.server.close()
+        if self._flusher is not None:
+            await self._flusher.close()
+        await self.persistence.close()
+        await self._dialer.close()
+        self.store.close()
+        self._background.shutdown()
+
+    # --- the parts
+
+    def _put_together(self) -> None:
+        settings = self.settings()
+        store_host = pack_host(settings.advertised_host or settings.host, settings.port)
+        intake = Intake(self.topics, self.settings, store_host)
+        self.send = SendHandler(self.store, intake, self.settings, store_host, wall_ms, self._appended, self.counters)
+        self.pull = PullHandler(
+            self.store, self.topics, self.groups, self.clients, self.offsets, self.settings, monotonic_ms, self.counters
+        )
+        client_handlers = ClientHandlers(self.clients, self.groups, self.topics, monotonic_ms, wall_ms)
+        for part in (
+            self.send,
+            self.pull,
+            client_handlers,
+            BrokerHandlers(self.store, self.settings, self.counters, wall_ms, self._retain),
+        ):
+            part.register(self.router)
+        self.server.on_closed += [self.pull.disconnected, client_handlers.disconnected]
+        self._client_handlers = client_handlers
+
+    def _topics_now(self) -> tuple[dict[str, TopicConfig], DataVersion]:
+        return dict(self.topics.configs), self.topics.version
+
+    # --- what happens between requests
+
+    def _appended(self) -> None:
+        assert self._flusher is not None
+        self._flusher.appended()
+        self._wake_pulls()
+
+    def _confirmed(self) -> None:
+        self.send.confirmed()
+        self._wake_pulls()
+
+    def _wake_pulls(self) -> None:
+        for topic, queue_id in self.store.take_grown():
+            self.pull.grew(topic, queue_id)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_MS / 1000)
+            now_ms = monotonic_ms()
+            self.send.check_time(wall_ms())
+            self.pull.check_time(now_ms)
+            self.counters.check_time(wall_ms())
+            if now_ms - self._last_slow_tick_ms >= SLOW_TICK_MS:
+                self._last_slow_tick_ms = now_ms
+                self._client_handlers.check_time()
+                self.locks.expire(now_ms)
+                self._retain()
+
+    def _retain(self) -> None:
+        try:
+            verdict = self.store.retain(wall_ms(), datetime.now(UTC).astimezone().hour)
+        except StoreError as error:
+            log.error("Old files could not be removed: %s", error)
+            return
+        if verdict.remove:
+            log.info("%d of the oldest log files are gone: %s.", verdict.remove, verdict.reason)

@@ -1,0 +1,159 @@
+"""A broker looked after: its settings (25, 26), how it is (28), its statistics (315), and its oldest files (329)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from skyrocket.broker.counters import Counters, Rate
+from skyrocket.broker.settings import BrokerSettings, SettingError, shown, with_values
+from skyrocket.net.connection import Connection
+from skyrocket.net.router import RefusedError, Router
+from skyrocket.protocol.bodies import BrokerStatsData, BrokerStatsItem, DataVersion, KVTable
+from skyrocket.protocol.command import Command
+from skyrocket.protocol.config_text import decode_config, encode_config
+from skyrocket.protocol.fastjson import encode
+from skyrocket.protocol.headers import GetBrokerConfigResponseHeader, ViewBrokerStatsDataRequestHeader
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.responses import ResponseCode
+from skyrocket.store.message_store import MessageStore
+
+_MINUTE_MS, _HOUR_MS, _DAY_MS = 60_000, 3_600_000, 86_400_000
+_STATISTICS = {  # Apache's names, and our kind of counter; sizes and latencies are not kept by key
+    "TOPIC_PUT_NUMS": "put",
+    "GROUP_GET_NUMS": "get",
+}
+
+
+class LiveSettings:
+    """The settings as they are now, and the version that tells of changes."""
+
+    def __init__(self, settings: BrokerSettings, wall_ms: Callable[[], int]) -> None:
+        self._settings = settings
+        self._wall_ms = wall_ms
+        self.version = DataVersion(timestamp=wall_ms())
+
+    def __call__(self) -> BrokerSettings:
+        return self._settings
+
+    def update(self, values: dict[str, str]) -> None:
+        """From remote: only what is marked as changeable, all of it or none. SettingError otherwise."""
+        self._settings = with_values(self._settings, values, remotely=True)
+        self.version = self.version.next(0, self._wall_ms())
+
+    def replace(self, settings: BrokerSettings) -> None:
+        """From here: the port that was chosen, for example."""
+        self._settings = settings
+
+
+class BrokerHandlers:
+    def __init__(
+        self,
+        store: MessageStore,
+        settings: LiveSettings,
+        counters: Counters,
+        wall_ms: Callable[[], int],
+        retain: Callable[[], None],
+    ) -> None:
+        """`retain` lets go of files that may go."""
+        self._store = store
+        self._settings = settings
+        self._counters = counters
+        self._wall_ms = wall_ms
+        self._retain = retain
+        self._started_ms = wall_ms()
+
+    def register(self, router: Router) -> None:
+        router.add(RequestCode.UPDATE_BROKER_CONFIG, self.update_config)
+        router.add(RequestCode.GET_BROKER_CONFIG, self.get_config)
+        router.add(RequestCode.GET_BROKER_RUNTIME_INFO, self.runtime_info)
+        router.add(RequestCode.VIEW_BROKER_STATS_DATA, self.statistics)
+        router.add(RequestCode.DELETE_EXPIRED_COMMITLOG, self.delete_expired)
+
+    def update_config(self, command: Command, _connection: Connection) -> Command:
+        try:
+            self._settings.update(decode_config(command.body))
+        except SettingError as error:
+            raise RefusedError(ResponseCode.NO_PERMISSION, str(error)) from error
+        return command.response(ResponseCode.SUCCESS)
+
+    def get_config(self, command: Command, _connection: Connection) -> Command:
+        version = encode(self._settings.version).decode()
+        header = GetBrokerConfigResponseHeader(version=version)
+        return command.response(ResponseCode.SUCCESS, header, body=encode_config(shown(self._settings())))
+
+    def delete_expired(self, command: Command, _connection: Connection) -> Command:
+        self._retain()
+        return command.response(ResponseCode.SUCCESS)
+
+    def statistics(self, command: Command, _connection: Connection) -> Command:
+        header = command.header(ViewBrokerStatsDataRequestHeader)
+        kind = _STATISTICS.get(header.stats_name)
+        counter = None if kind is None else self._counters.keyed(kind, header.stats_key)
+        if counter is None:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"There is no statistic {header.stats_name} of '{header.stats_key}'.")
+        now_ms = self._wall_ms()
+        minute, hour, day = (_item(counter.rate(now_ms, stretch)) for stretch in (_MINUTE_MS, _HOUR_MS, _DAY_MS))
+        return command.response(ResponseCode.SUCCESS, body=encode(BrokerStatsData(minute, hour, day)))
+
+    def runtime_info(self, command: Command, _connection: Connection) -> Command:
+        return command.response(ResponseCode.SUCCESS, body=encode(KVTable(self.runtime())))
+
+    def runtime(self) -> dict[str, str]:
+        """Under Apache's names, which mqadmin and dashboards look for."""
+        store, horizon, now_ms = self._store, self._store.horizon, self._wall_ms()
+        put, get = self._counters.put, self._counters.get
+        return {
+            "brokerVersionDesc": "V5_5_0",
+            "brokerVersion": "513",
+            "brokerActive": "true",
+            "bootTimestamp": str(self._started_ms),
+            "startAcceptSendRequestTimeStamp": "0",
+            "runtime": _elapsed(now_ms - self._started_ms),
+            "msgPutTotalYesterdayMorning": "0",
+            "msgPutTotalTodayMorning": "0",
+            "msgPutTotalTodayNow": str(put.messages),
+            "msgGetTotalYesterdayMorning": "0",
+            "msgGetTotalTodayMorning": "0",
+            "msgGetTotalTodayNow": str(get.messages),
+            "putMessageTimesTotal": str(put.messages),
+            "putMessageSizeTotal": str(put.size_bytes),
+            "putMessageAverageSize": str(put.size_bytes / max(1, put.messages)),
+            "putTps": _rates(self._counters.put.rate, now_ms),
+            "getTotalTps": _rates(get.rate, now_ms),
+            "getFoundTps": _rates(get.rate, now_ms),
+            "getTransferredTps": _rates(get.rate, now_ms),
+            "getMissTps": "0.0 0.0 0.0",
+            "commitLogMinOffset": str(store.log.start),
+            "commitLogMaxOffset": str(store.log.end),
+            "dispatchBehindBytes": str(horizon.appended - horizon.confirmed),
+            "remainHowManyDataToFlush": f"{horizon.appended - horizon.flushed} B",
+            "earliestMessageTimeStamp": str(store.earliest_timestamp()),
+            "commitLogDiskRatio": f"{store.used_percent() / 100:.2f}",
+            "consumeQueueDiskRatio": f"{store.used_percent() / 100:.2f}",
+            "sendThreadPoolQueueSize": "0",
+            "sendThreadPoolQueueCapacity": "0",
+            "sendThreadPoolQueueHeadWaitTimeMills": "0",
+            "pullThreadPoolQueueSize": "0",
+            "pullThreadPoolQueueCapacity": "0",
+            "pullThreadPoolQueueHeadWaitTimeMills": "0",
+            "queryThreadPoolQueueSize": "0",
+            "queryThreadPoolQueueCapacity": "0",
+            "queryThreadPoolQueueHeadWaitTimeMills": "0",
+            "EndTransactionQueueSize": "0",
+            "EndTransactionThreadPoolQueueCapacity": "0",
+            "pageCacheLockTimeMills": "0",
+        }
+
+
+def _item(rate: Rate) -> BrokerStatsItem:
+    return BrokerStatsItem(sum=rate.messages, tps=rate.per_second, avgpt=0.0)
+
+
+def _rates(rate: Callable[[int, int], Rate], now_ms: int) -> str:
+    """Of the last ten seconds, minute and ten minutes."""
+    return " ".join(f"{rate(now_ms, stretch_ms).per_second}" for stretch_ms in (10_000, _MINUTE_MS, 10 * _MINUTE_MS))
+
+
+def _elapsed(span_ms: int) -> str:
+    seconds = span_ms // 1000
+    return f"[ {seconds // 86400} days, {seconds // 3600 % 24} hours, {seconds // 60 % 60} minutes, {seconds % 60} seconds ]"

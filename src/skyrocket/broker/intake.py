@@ -1,0 +1,190 @@
+"""From a send request to the records that it asks to store: what is checked, and what the broker adds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from skyrocket.broker.names import NO_SENDING, name_problem
+from skyrocket.broker.settings import BrokerSettings
+from skyrocket.net.connection import Connection
+from skyrocket.net.router import RefusedError
+from skyrocket.protocol.batch import decode_batch, encode_batch_records
+from skyrocket.protocol.bodies import TopicConfig
+from skyrocket.protocol.command import Command
+from skyrocket.protocol.headers import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from skyrocket.protocol.hosts import pack_host
+from skyrocket.protocol.limits import PROPERTIES_BYTES_MAX
+from skyrocket.protocol.properties import (
+    CLUSTER,
+    DELAY_LEVEL,
+    MESSAGE_REGION,
+    TAGS,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS,
+    TRACE_ON,
+    TRANSACTION_PREPARED,
+    UNIQUE_KEY,
+    VALUE_END,
+    WAIT,
+    decode_properties,
+    encode_properties,
+)
+from skyrocket.protocol.record import Record, encode_record, magic_for
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.responses import ResponseCode
+from skyrocket.protocol.sysflag import PERM_WRITE
+from skyrocket.protocol.tags import tags_code
+from skyrocket.store.message import Unplaced, index_keys
+
+_NOT_YET = (DELAY_LEVEL, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS, TRANSACTION_PREPARED)
+_NO = ("0", "false")
+
+
+class Topics(Protocol):
+    """What a send needs of the topic table."""
+
+    def get(self, topic: str) -> TopicConfig | None: ...
+
+    def create_on_send(self, topic: str, default_topic: str, queues: int, peer: str) -> TopicConfig | None:
+        """The topic, made after the default one if that is allowed; None when it is not."""
+
+
+class Sent(NamedTuple):
+    """A request that was accepted, and its messages."""
+
+    command: Command
+    queue_id: int
+    unique_key: str
+    messages: list[Unplaced]
+    waits: bool  # for the flush, where there is a flush to wait for
+
+
+class Intake:
+    def __init__(self, topics: Topics, settings: Callable[[], BrokerSettings], store_host: bytes) -> None:
+        self._topics = topics
+        self._settings = settings
+        self._store_host = store_host
+        self._turn = 0  # gives queues to sends that leave the choice to us
+        self._added_for: BrokerSettings | None = None
+        self._added = b""  # properties that the broker adds, with these settings
+
+    def accept(self, command: Command, connection: Connection) -> Sent:
+        """RefusedError, or a ProtocolError, says why not."""
+        header = _header_of(command)
+        settings = self._settings()
+        config = self._topics.get(header.topic)
+        if config is None or header.topic in NO_SENDING:
+            config = self._new_topic(header, connection)
+        _check_permission(settings, config)
+        queue_id = self._queue(header, config)
+        text = header.properties or ""
+        if len(command.body) > settings.max_message_bytes:
+            raise _illegal(f"A body of {len(command.body)} bytes is larger than the {settings.max_message_bytes} allowed.")
+        properties = decode_properties(text)
+        _check_properties(text, properties)
+        batch = command.code == RequestCode.SEND_BATCH_MESSAGE or bool(header.batch)
+        record = Record(
+            header.topic,
+            command.body,
+            b"" if batch else self._stored_properties(text, properties, settings),
+            queue_id,
+            flag=header.flag,
+            sys_flag=header.sys_flag,
+            born_timestamp=header.born_timestamp,
+            born_host=pack_host(*connection.peer),
+            store_host=self._store_host,
+            reconsume_times=header.reconsume_times or 0,
+            magic=magic_for(header.topic),
+        )
+        messages = _batch(record) if batch else [_single(record, properties)]
+        return Sent(command, queue_id, properties.get(UNIQUE_KEY, ""), messages, properties.get(WAIT) != "false")
+
+    def _new_topic(self, header: SendMessageRequestHeaderV2, connection: Connection) -> TopicConfig:
+        topic = header.topic
+        if problem := name_problem(topic):
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, f"The topic's name {problem}.")
+        if topic in NO_SENDING:
+            raise RefusedError(ResponseCode.NO_PERMISSION, f"Topic '{topic}' is the broker's own.")
+        config = self._topics.create_on_send(topic, header.default_topic, header.default_topic_queue_nums, connection.peer_text)
+        if config is None:
+            raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, f"Topic '{topic}' does not exist, and is not made by sending to it.")
+        return config
+
+    def _queue(self, header: SendMessageRequestHeaderV2, config: TopicConfig) -> int:
+        if 0 <= header.queue_id < max(config.write_queue_nums, config.read_queue_nums):
+            return header.queue_id
+        if header.queue_id < 0 < config.write_queue_nums:
+            self._turn += 1
+            return self._turn % config.write_queue_nums
+        raise RefusedError(
+            ResponseCode.SYSTEM_ERROR,
+            f"Topic '{header.topic}' has {config.write_queue_nums} queues; there is no queue {header.queue_id}.",
+        )
+
+    def _stored_properties(self, text: str, properties: dict[str, str], settings: BrokerSettings) -> bytes:
+        """What the producer said, and what Apache's broker adds to it."""
+        if self._added_for is not settings:
+            self._added_for, self._added = settings, encode_properties(_added(settings))
+        plain = text.endswith(VALUE_END) and MESSAGE_REGION not in properties and CLUSTER not in properties
+        if not plain or TRACE_ON in properties:
+            return encode_properties(properties | _added(settings))
+        try:
+            stored = text.encode() + self._added
+        except UnicodeEncodeError as error:
+            raise _illegal(f"Properties have text that is not Unicode: {error}.") from error
+        if len(stored) > PROPERTIES_BYTES_MAX:
+            raise _illegal(f"Properties of {len(stored)} bytes are more than the {PROPERTIES_BYTES_MAX} allowed.")
+        return stored
+
+
+def _header_of(command: Command) -> SendMessageRequestHeaderV2:
+    if command.code == RequestCode.SEND_MESSAGE:
+        return command.header(SendMessageRequestHeader).to_v2()
+    return command.header(SendMessageRequestHeaderV2)
+
+
+def _illegal(sentence: str) -> RefusedError:
+    return RefusedError(ResponseCode.MESSAGE_ILLEGAL, sentence)
+
+
+def _check_permission(settings: BrokerSettings, config: TopicConfig) -> None:
+    if not settings.permission & PERM_WRITE:
+        raise RefusedError(ResponseCode.NO_PERMISSION, f"Broker {settings.broker_name} takes no messages.")
+    if not config.perm & PERM_WRITE:
+        raise RefusedError(ResponseCode.NO_PERMISSION, f"Topic '{config.topic_name}' takes no messages.")
+
+
+def _check_properties(text: str, properties: dict[str, str]) -> None:
+    if len(text) > PROPERTIES_BYTES_MAX:
+        raise _illegal(f"Properties of {len(text)} characters are more than the {PROPERTIES_BYTES_MAX} bytes allowed.")
+    for name in _NOT_YET:
+        if name in properties and properties[name] not in _NO:
+            raise _illegal(f"Messages with the property {name} are not supported yet.")
+
+
+def _added(settings: BrokerSettings) -> dict[str, str]:
+    return {
+        MESSAGE_REGION: settings.region_id,
+        TRACE_ON: "true" if settings.trace_on else "false",
+        CLUSTER: settings.cluster_name,
+    }
+
+
+def _single(record: Record, properties: dict[str, str]) -> Unplaced:
+    code = tags_code(properties.get(TAGS))
+    return Unplaced(record.topic, record.queue_id, encode_record(record), code, index_keys(properties), record.sys_flag)
+
+
+def _batch(like: Record) -> list[Unplaced]:
+    """The messages of a batch. What the request's own properties say is for the batch as a whole, and is not stored."""
+    entries = decode_batch(like.body)
+    if not entries:
+        raise _illegal("The batch has no messages.")
+    messages = []
+    for entry, record in zip(entries, encode_batch_records(entries, like), strict=True):
+        properties = decode_properties(entry.properties)
+        code = tags_code(properties.get(TAGS))
+        messages.append(Unplaced(like.topic, like.queue_id, record, code, index_keys(properties), like.sys_flag))
+    return messages

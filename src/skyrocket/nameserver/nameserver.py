@@ -1,0 +1,82 @@
+"""The nameserver as a process: it listens, and looks for silent brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+
+from skyrocket.nameserver.broker_requests import BrokerRequests
+from skyrocket.nameserver.config_requests import ConfigRequests
+from skyrocket.nameserver.errors import NameserverError
+from skyrocket.nameserver.kv_requests import KvRequests, KvStore
+from skyrocket.nameserver.live_settings import LiveSettings
+from skyrocket.nameserver.route_requests import RouteRequests
+from skyrocket.nameserver.route_table import BrokerKey, RouteTable
+from skyrocket.nameserver.settings import Settings
+from skyrocket.net.connection import Connection
+from skyrocket.net.limits import NetLimits
+from skyrocket.net.router import Router
+from skyrocket.net.server import Server, monotonic_ms
+from skyrocket.protocol.responses import ResponseCode
+
+log = logging.getLogger(__name__)
+
+
+class Nameserver:
+    """`await start()`, then `port` says where; `await close()`. NameserverError and NetError say what keeps it from starting."""
+
+    def __init__(
+        self, settings: Settings | None = None, *, tls: ssl.SSLContext | None = None, now_ms: Callable[[], int] = monotonic_ms
+    ) -> None:
+        self.settings = LiveSettings(settings or Settings())
+        self.table = RouteTable()
+        self.kv = KvStore(self.settings.now.kv_config_path)
+        self.router = Router({NameserverError: ResponseCode.SYSTEM_ERROR})
+        self._now_ms = now_ms
+        self._server = Server(self.router, NetLimits(idle_ms=self.settings.now.idle_s * 1000), tls, now_ms)
+        self._server.on_closed.append(self._closed)
+        self._scanning: asyncio.Task[None] | None = None
+        self.port = 0  # until it listens
+        for requests in (
+            BrokerRequests(self.table, self.kv, self.settings, now_ms),
+            RouteRequests(self.table, self.kv, self.settings, now_ms),
+            KvRequests(self.kv),
+            ConfigRequests(self.settings),
+        ):
+            requests.register(self.router)
+
+    @property
+    def address(self) -> str:
+        host = self.settings.now.bind_address
+        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
+    async def start(self) -> None:
+        self.kv.load()
+        self.port = await self._server.listen(self.settings.now.bind_address, self.settings.now.listen_port)
+        self._scanning = asyncio.get_running_loop().create_task(self._scan())
+        log.info("The nameserver listens on %s.", self.address)
+
+    async def close(self) -> None:
+        """Answers under way still leave. Clients go on with the routes that they have."""
+        if self._scanning is not None:
+            self._scanning.cancel()
+        self._server.on_closed.clear()
+        await self._server.close()
+
+    def _closed(self, connection: Connection) -> None:
+        for key in self.table.connection_closed(connection):
+            log.warning("%s is gone: its connection closed.", _shown(key))
+
+    async def _scan(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.now.scan_interval_ms / 1000)
+            for key, connection in self.table.silent(self._now_ms()):
+                log.warning("%s is gone: it was silent for too long.", _shown(key))
+                if isinstance(connection, Connection):
+                    connection.close("the broker was silent for too long")
+
+
+def _shown(key: BrokerKey) -> str:
+    return f"Broker {key.address} of cluster {key.cluster}"

@@ -1,0 +1,221 @@
+"""Our nameserver among Apache's parts: a broker that is registered with ours and with Apache's, clients that know only ours, and
+the administrator's tool asked of both, whose outputs must be the same."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from skyrocket.protocol.bodies import KVConfigSerializeWrapper, TopicRouteData
+from skyrocket.protocol.command import Command
+from skyrocket.protocol.fastjson import decode
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.responses import ResponseCode
+from tests.support.apache import compiled, library
+from tests.support.apache_cluster import ApacheCluster, Client, JavaProcess, asked
+
+pytestmark = pytest.mark.interop
+
+START = "import typer; from skyrocket.cli.namesrv import namesrv; typer.run(namesrv)"
+SELF_TEST = "SELF_TEST_TOPIC"  # every broker of Apache's has it
+SILENT_MS = 5_000
+JAVA = Path(__file__).parent / "java" / "NameserverClient.java"
+
+
+class Apache(Client):
+    """Apache's clients and mqadmin in one Java machine."""
+
+    def __init__(self, home: Path) -> None:
+        arguments = ["-Xmx256m", "-cp", f"{compiled(JAVA)}:{library()}/*", JAVA.stem]
+        JavaProcess.__init__(self, "Apache's clients", home, arguments, pipes=True)
+        self._heard = b""
+
+    def admin(self, *arguments: str) -> str:
+        ((printed,),) = self.ask("admin", *arguments)
+        return bytes.fromhex(printed[1:]).decode()
+
+
+class Mixed(NamedTuple):
+    ours: str
+    theirs: str
+    our_kv: Path
+    their_kv: Path
+    apache: tuple[Apache, Apache]  # one for each nameserver: they take their time, and work at the same time
+    broker: JavaProcess
+
+    def both(self, *arguments: str) -> tuple[str, str]:
+        """What mqadmin prints for our nameserver and for Apache's, without what differs between any two of them."""
+        with ThreadPoolExecutor() as pool:
+            ours, theirs = (
+                pool.submit(apache.admin, *arguments, "-n", nameserver)
+                for apache, nameserver in zip(self.apache, (self.ours, self.theirs), strict=True)
+            )
+            return ours.result().replace(self.ours, "NAMESERVER"), theirs.result().replace(self.theirs, "NAMESERVER")
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
+    home = tmp_path_factory.mktemp("mixed")
+    settings = home / "ours.conf"
+    settings.write_text(f"listenPort=0\nkvConfigPath={home}/ours/kvConfig.json\nscanNotActiveBrokerInterval=500\n")
+    command = [sys.executable, "-c", START, "-c", str(settings)]
+    with (
+        (home / "ours.log").open("wb") as log,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as nameserver,
+        ApacheCluster(home) as cluster,
+    ):
+        assert nameserver.stdout is not None
+        ours = nameserver.stdout.readline().split()[-1].rstrip(".")
+        apache = Apache(home / "clients1"), Apache(home / "clients2")
+        # A broker whose slaves may stand in for it sends heartbeats, and says after how long it is to be taken for dead.
+        acting = {"enableSlaveActingMaster": "true", "brokerNotActiveTimeoutMillis": SILENT_MS}
+        broker = cluster.broker(home / "store", {"namesrvAddr": f"{ours};{cluster.nameserver}", **acting})
+        wait_for(lambda: route(ours, SELF_TEST) is not None, "the broker registers")
+        try:
+            kv = home / "ours/kvConfig.json", home / "namesrv/namesrv/kvConfig.json"
+            yield Mixed(ours, cluster.nameserver, *kv, apache, broker)
+        finally:
+            for each in apache:
+                each.kill()
+            nameserver.send_signal(signal.SIGTERM)
+            assert nameserver.wait(10) == 0
+
+
+def route(nameserver: str, topic: str) -> TopicRouteData | None:
+    host, port = nameserver.split(":")
+    answer = asked((host, int(port)), Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields={"topic": topic}))
+    assert answer is not None, "the nameserver does not answer"
+    assert answer.code in (ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST)
+    return decode(answer.body, TopicRouteData) if answer.code == ResponseCode.SUCCESS else None
+
+
+def wait_for(is_so: Callable[[], bool], what: str, seconds: float = 60) -> float:
+    began = time.monotonic()
+    while not is_so():
+        assert time.monotonic() - began < seconds, f"{what}: not in {seconds} s"
+        time.sleep(0.02)
+    return time.monotonic() - began
+
+
+def lines(printed: str) -> list[str]:
+    """In any order, as Java's sets have none."""
+    return sorted(line.rstrip() for line in printed.splitlines() if line.strip())
+
+
+def test_apaches_clients_exchange_messages_over_apaches_broker_knowing_only_our_nameserver(mixed: Mixed):
+    created = mixed.apache[0].admin("updateTopic", "-n", mixed.ours, "-c", "Test", "-t", "Exchange", "-r", "4", "-w", "4")
+    assert "create topic to 127.0.0.1" in created, created
+    wait_for(lambda: route(mixed.ours, "Exchange") is not None, "the topic is registered")
+    assert mixed.apache[0].ask("exchange", mixed.ours, "Exchange", 40) == [["40"]]
+
+
+def test_the_lists_of_both_nameservers_are_the_same(mixed: Mixed):
+    for command in (["topicList"], ["topicList", "-c"], ["topicClusterList", "-t", SELF_TEST]):
+        ours, theirs = mixed.both(*command)
+        assert lines(ours) == lines(theirs), command
+        assert lines(ours), command
+
+
+def test_the_clusters_of_both_nameservers_are_the_same(mixed: Mixed):
+    ours, theirs = (re.sub(r"\d+\.\d+(\([^)]*\))?", "N", shown) for shown in mixed.both("clusterList"))
+    assert re.sub(r"\s+", " ", ours) == re.sub(r"\s+", " ", theirs)
+    assert "broker1" in ours
+
+
+def test_the_routes_of_both_nameservers_are_the_same(mixed: Mixed):
+    ours, theirs = mixed.both("topicRoute", "-t", SELF_TEST)
+    assert ours == theirs
+    assert '"readQueueNums":1' in ours.replace(" ", "")
+    for shown in mixed.both("topicRoute", "-t", "Nowhere"):
+        assert "CODE: 17" in shown
+
+
+def test_keys_values_and_order_configuration_are_the_same_and_in_the_same_file(mixed: Mixed):
+    steps = [
+        ["updateKvConfig", "-s", "space", "-k", "kept", "-v", "a=b;c"],
+        ["updateKvConfig", "-s", "space", "-k", "gone", "-v", "1"],
+        ["deleteKvConfig", "-s", "space", "-k", "gone"],
+        ["deleteKvConfig", "-s", "nowhere", "-k", "gone"],
+        ["updateOrderConf", "-m", "put", "-t", "Ordered", "-v", "broker1:4"],
+        ["updateOrderConf", "-m", "get", "-t", "Ordered"],
+        ["updateOrderConf", "-m", "put", "-t", "Dropped", "-v", "broker1:2"],
+        ["updateOrderConf", "-m", "delete", "-t", "Dropped"],
+    ]
+    for step in steps:
+        ours, theirs = mixed.both(*step)
+        assert ours == theirs, step
+        assert "Exception" not in ours, ours
+    kept = [decode(path.read_bytes(), KVConfigSerializeWrapper) for path in (mixed.our_kv, mixed.their_kv)]
+    assert kept[0] == kept[1]
+    assert kept[0].config_table == {"space": {"kept": "a=b;c"}, "ORDER_TOPIC_CONFIG": {"Ordered": "broker1:4"}}
+    for shown in mixed.both("updateOrderConf", "-m", "get", "-t", "Dropped"):
+        assert "CODE: 22" in shown
+
+
+def test_write_permission_is_taken_and_given_back_alike(mixed: Mixed):
+    for command, permission in (("wipeWritePerm", 4), ("addWritePerm", 6)):
+        ours, theirs = mixed.both(command, "-b", "broker1")
+        assert ours == theirs
+        assert re.search(r"OK, \d\d", ours), ours
+        for nameserver in (mixed.ours, mixed.theirs):
+            found = route(nameserver, SELF_TEST)
+            assert found is not None
+            assert [row.perm for row in found.queue_datas] == [permission]
+
+
+def test_our_settings_are_apaches_and_change_like_them(mixed: Mixed):
+    def shown() -> list[dict[str, str]]:
+        return [dict(re.findall(r"^(\w+) *= *(.*?) *$", printed, re.MULTILINE)) for printed in mixed.both("getNamesrvConfig")]
+
+    machine = {"listenPort", "kvConfigPath", "configStorePath", "scanNotActiveBrokerInterval"}
+    ours, theirs = shown()
+    assert set(ours) <= set(theirs)
+    assert {key: theirs[key] for key in ours if key not in machine} == {key: ours[key] for key in ours if key not in machine}
+    changed = mixed.both("updateNamesrvConfig", "-k", "orderMessageEnable", "-v", "true")
+    assert changed[0] == changed[1]
+    assert [each["orderMessageEnable"] for each in shown()] == ["true", "true"]
+    for printed in mixed.both("updateNamesrvConfig", "-k", "kvConfigPath", "-v", "/tmp/elsewhere"):
+        assert "CODE: 16" in printed
+
+
+def test_a_deleted_topic_goes_from_both(mixed: Mixed):
+    mixed.apache[0].admin("updateTopic", "-n", mixed.ours, "-c", "Test", "-t", "Short", "-r", "1", "-w", "1")
+    for nameserver in (mixed.ours, mixed.theirs):
+        wait_for(lambda at=nameserver: route(at, "Short") is not None, "the topic is registered")
+    for printed in mixed.both("deleteTopic", "-c", "Test", "-t", "Short"):
+        assert "success" in printed
+    assert (route(mixed.ours, "Short"), route(mixed.theirs, "Short")) == (None, None)
+
+
+def test_a_broker_that_stands_still_is_gone_after_its_time_and_comes_back(mixed: Mixed):
+    found = route(mixed.ours, SELF_TEST)
+    assert found is not None
+    assert found.broker_datas[0].broker_addrs is not None
+    host, port = found.broker_datas[0].broker_addrs[0].split(":")
+    time.sleep(SILENT_MS / 1000 + 1)
+    assert route(mixed.ours, SELF_TEST) is not None, "its heartbeats keep it, although it registers only twice a minute"
+    mixed.broker.process.send_signal(signal.SIGSTOP)
+    took_s = wait_for(lambda: route(mixed.ours, SELF_TEST) is None, "the route goes", 20)
+    mixed.broker.process.send_signal(signal.SIGCONT)
+    assert took_s > SILENT_MS / 1000 - 2, "its last heartbeat was at most a second old"
+    # It registers every half a minute, and after a change of its settings.
+    asked((host, int(port)), Command(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=6\n"))
+    wait_for(lambda: route(mixed.ours, SELF_TEST) is not None, "the broker comes back")
+
+
+def test_a_killed_broker_is_gone_at_once(mixed: Mixed):
+    """The last test: there is no broker afterwards."""
+    assert route(mixed.ours, SELF_TEST) is not None
+    mixed.broker.kill()
+    assert wait_for(lambda: route(mixed.ours, SELF_TEST) is None, "the route goes", 10) < 2
+    ours, theirs = mixed.both("clusterList")
+    assert "broker1" not in ours + theirs

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from skyrocket.cli.namesrv import namesrv
+
+START = "import typer; from skyrocket.cli.namesrv import namesrv; typer.run(namesrv)"
+
+app = typer.Typer()
+app.command()(namesrv)
+
+
+def test_it_is_ready_soon_says_where_and_stops_when_told(tmp_path: Path):
+    settings = tmp_path / "namesrv.conf"
+    settings.write_text(f"kvConfigPath={tmp_path}/kv.json\nlistenPort=1\n")
+    began = time.monotonic()
+    command = [sys.executable, "-c", START, "-c", str(settings), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            took_s = time.monotonic() - began
+            assert line.startswith("The nameserver is ready on 127.0.0.1:"), line
+            socket.create_connection(("127.0.0.1", int(line.rsplit(":", 1)[1].rstrip(".\n"))), timeout=5).close()
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(10) == 0
+        finally:
+            process.kill()
+    assert took_s < 5, "well under a second, on a machine that has nothing else to do"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("listenPort=x\nserverWorkerThreads=8\n", "'serverWorkerThreads' is not a setting"),
+        ("listenPort=x\n", "listenPort must be a whole number from 0 to 65535, not 'x'."),
+        ("kvConfigPath=/proc/self/mem/kv.json\n", "/proc/self/mem/kv.json cannot be read: Not a directory."),
+    ],
+)
+def test_what_is_wrong_with_the_settings_is_said_in_a_sentence(tmp_path: Path, text: str, said: str):
+    path = tmp_path / "namesrv.conf"
+    path.write_text(text)
+    done = CliRunner().invoke(app, ["-c", str(path)])
+    assert done.exit_code == 2
+    assert said in done.output
+    assert "Traceback" not in done.output
+
+
+def test_a_port_that_is_taken_is_said_in_a_sentence(tmp_path: Path):
+    (tmp_path / "namesrv.conf").write_text(f"kvConfigPath={tmp_path}/kv.json\n")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        arguments = ["-c", str(tmp_path / "namesrv.conf"), "--host", "127.0.0.1", "--port", str(taken.getsockname()[1])]
+        done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 2
+    assert "cannot be listened on" in done.output

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from skyrocket.nameserver.errors import FixedSettingError, SettingsError
+from skyrocket.nameserver.live_settings import read_settings
+from skyrocket.nameserver.settings import HOST, PATH, Settings, rows, with_lines
+from skyrocket.protocol.config_text import decode_config
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.responses import ResponseCode
+from tests.unit.nameserver.running import a_nameserver
+
+
+def test_every_row_reads_what_it_shows():
+    settings = Settings()
+    assert settings.with_texts(settings.to_texts()) == settings
+
+
+def test_no_path_or_address_can_be_changed_from_afar():
+    assert [row.key for row in rows().values() if row.changeable and row.kind in (HOST, PATH)] == []
+    assert not rows()["listenPort"].changeable
+
+
+def test_a_file_of_settings_is_read_and_becomes_the_place_for_changes(tmp_path: Path):
+    path = tmp_path / "namesrv.conf"
+    path.write_text("# mine\nlistenPort = 1234 \nbindAddress:10.0.0.1\nenableTopicList=FALSE\nkvConfigPath=~/kv.json\n")
+    settings = read_settings(path)
+    assert (settings.listen_port, settings.bind_address, settings.enable_topic_list) == (1234, "10.0.0.1", False)
+    assert settings.config_store_path == path
+    assert settings.kv_config_path == Path.home() / "kv.json"
+
+
+def test_every_unknown_key_and_wrong_value_is_named_in_one_sentence():
+    texts = {"listenPort": "many", "serverWorkerThreads": "8", "enableTopicList": "yes", "listenPorts": "1", "kvConfigPath": ""}
+    with pytest.raises(SettingsError) as refused:
+        Settings().with_texts(texts)
+    assert str(refused.value) == (
+        "listenPort must be a whole number from 0 to 65535, not 'many'; "
+        "'serverWorkerThreads' is not a setting of the nameserver; "
+        "enableTopicList must be true or false, not 'yes'; "
+        "'listenPorts' is not a setting of the nameserver; "
+        "kvConfigPath must be a path, not ''."
+    )
+
+
+@pytest.mark.parametrize("text", ["-1", "65536", "1e3", "٣", "9" * 30, "0x10", ""])
+def test_ports_are_ports(text: str):
+    with pytest.raises(SettingsError, match="listenPort"):
+        Settings().with_texts({"listenPort": text})
+
+
+def test_a_file_that_cannot_be_used_is_named(tmp_path: Path):
+    with pytest.raises(SettingsError, match="There is no file"):
+        read_settings(tmp_path / "missing")
+    with pytest.raises(SettingsError, match="cannot be read"):
+        read_settings(tmp_path)
+    (tmp_path / "latin").write_bytes(b"bindAddress=\xff\n")
+    with pytest.raises(SettingsError, match=r"latin: .*UTF-8"):
+        read_settings(tmp_path / "latin")
+
+
+@pytest.mark.parametrize(
+    "key", ["bindAddress", "listenPort", "kvConfigPath", "configStorePath", "rocketmqHome", "configBlackList"]
+)
+def test_a_request_may_not_change_where_the_nameserver_listens_or_writes(key: str):
+    with pytest.raises(FixedSettingError, match=key):
+        Settings().changed_from_afar({"enableTopicList": "false", key: "1"})
+
+
+def test_a_change_keeps_what_a_person_wrote():
+    text = "# why\nlistenPort=1\nenableTopicList = true\n  waitSecondsForService: 3\nkvConfigPath=/a\\\nenableTopicList=/b\n"
+    changed = with_lines(text, [("enableTopicList", "false"), ("waitSecondsForService", "9")])
+    assert changed == (
+        "# why\nlistenPort=1\nkvConfigPath=/a\\\nenableTopicList=/b\nenableTopicList=false\nwaitSecondsForService=9\n"
+    )
+    assert with_lines("kvConfigPath=/a\\", [("k", "v")]) == "kvConfigPath=/a\\\n\nk=v\n"
+    assert with_lines("", [("k", "v")]) == "k=v\n"
+
+
+# --- over the wire
+
+
+def test_settings_are_shown_in_the_order_of_their_keys(tmp_path: Path):
+    with a_nameserver(tmp_path) as running:
+        shown = decode_config(running.ask(RequestCode.GET_NAMESRV_CONFIG).body)
+    assert list(shown) == sorted(shown)
+    assert shown["kvConfigPath"] == str(tmp_path / "kvConfig.json")
+    assert shown["orderMessageEnable"] == "false"
+
+
+def test_a_change_counts_at_once_and_is_kept_in_the_file(tmp_path: Path):
+    (tmp_path / "namesrv.properties").write_text("# mine\n")
+    with a_nameserver(tmp_path) as running:
+        assert running.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER).code == ResponseCode.SUCCESS
+        answer = running.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"enableAllTopicList=false\nwaitSecondsForService=5\n")
+        assert answer.code == ResponseCode.SUCCESS
+        refused = running.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        assert (refused.code, "enableAllTopicList" in (refused.remark or "")) == (ResponseCode.SYSTEM_ERROR, True)
+        assert running.ask(RequestCode.UPDATE_NAMESRV_CONFIG).code == ResponseCode.SUCCESS, "nothing to change is no error"
+    assert (tmp_path / "namesrv.properties").read_text() == "# mine\nenableAllTopicList=false\nwaitSecondsForService=5\n"
+    assert read_settings(tmp_path / "namesrv.properties").wait_s == 5
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"kvConfigPath=/etc/cron.d/x\n", ResponseCode.NO_PERMISSION),
+        (b"configStorePath=/etc/cron.d/x\nproductEnvName=* * * * * root sh\n", ResponseCode.NO_PERMISSION),
+        (b"config\\\nStorePath=/etc/cron.d/x", ResponseCode.NO_PERMISSION),
+        (b"\\u0063onfigStorePath=/etc/cron.d/x", ResponseCode.NO_PERMISSION),
+        (b"rocketmqHome=/tmp", ResponseCode.NO_PERMISSION),
+        (b"bindAddress=0.0.0.0", ResponseCode.NO_PERMISSION),
+        (b"enableTopicList=false\nproductEnvName=x", ResponseCode.SYSTEM_ERROR),
+        (b"waitSecondsForService=-1", ResponseCode.SYSTEM_ERROR),
+        (b"\xff\xfe", ResponseCode.SYSTEM_ERROR),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_hostile_changes_are_refused_with_a_sentence_and_change_nothing(tmp_path: Path, body: bytes, code: ResponseCode):
+    with a_nameserver(tmp_path) as running:
+        before = running.nameserver.settings.now
+        answer = running.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=body)
+        assert answer.code == code
+        assert (answer.remark or "").endswith(".")
+        assert running.nameserver.settings.now == before
+    assert not (tmp_path / "namesrv.properties").exists()
+
+
+def test_a_change_that_cannot_be_kept_is_not_made(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    with a_nameserver(tmp_path, config_store_path=tmp_path / "file" / "x") as running:
+        answer = running.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"enableTopicList=false")
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert running.nameserver.settings.now.enable_topic_list

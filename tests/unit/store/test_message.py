@@ -1,0 +1,57 @@
+"""What a message is found by, and what its queue entry holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from skyrocket.protocol.properties import decode_properties, encode_properties
+from skyrocket.protocol.record import Record
+from skyrocket.protocol.tags import java_hash
+from skyrocket.store.index import hash_of
+from skyrocket.store.index_file import key_hash
+from skyrocket.store.message import SCHEDULE_TOPIC, delay_level, dispatch_of, index_keys
+
+
+def test_a_message_is_found_by_its_unique_key_its_keys_and_its_tag():
+    properties = decode_properties(encode_properties({"KEYS": "b a", "TAGS": "red", "UNIQ_KEY": "u"}))
+    assert index_keys(properties) == ("u", "b", "a", "T#red")
+    assert index_keys({}) == ()
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "",
+        "k",
+        "a" * 24,
+        "a" * 28,
+        "a" * 29,
+        "7F000001000078BF57FC0123456789AB",
+        "x" * 254,
+        "x" * 255,
+        "x" * 300,
+        "grüße",
+        "🚀" * 40,
+        "T#tag",
+    ],
+)
+def test_the_quick_hash_is_javas(key: str):
+    assert hash_of("orders", key) == key_hash(java_hash(f"orders#{key}"))
+
+
+def test_the_one_hash_without_an_absolute_value_is_zero():
+    assert key_hash(-(2**31)) == 0
+    assert key_hash(-5) == key_hash(5) == 5
+
+
+@pytest.mark.parametrize(("text", "level"), [("3", 3), ("0", 0), ("-1", 0), ("x", 0), ("9" * 5_000, 0), ("", 0)])
+def test_a_delay_level_that_is_none_is_zero(text: str, level: int):
+    assert delay_level(SCHEDULE_TOPIC, {"DELAY": text}) == level
+    assert delay_level("orders", {"DELAY": "3"}) == 0
+
+
+def test_a_delayed_message_has_its_delivery_time_where_others_have_their_tag():
+    record = Record(SCHEDULE_TOPIC, b"", encode_properties({"DELAY": "2", "TAGS": "x"}), store_timestamp=1_000)
+    assert dispatch_of(record, 100, (1_000, 5_000)).tags_code == 6_000
+    record.properties = encode_properties({"DELAY": "99", "TAGS": "x"})
+    assert dispatch_of(record, 100, (1_000, 5_000)).tags_code == 6_000
