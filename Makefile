@@ -24,7 +24,7 @@ run: $(READY)    ## the main job: for now, shows what is there
 	@$(BIN)/skyrocket
 
 test: $(READY)   ## every test, those that run Apache RocketMQ included where there is a Java
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: $(READY)  ## ruff, mypy, the rules of the house
 	$(BIN)/ruff check .

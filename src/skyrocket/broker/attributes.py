@@ -29,8 +29,6 @@ class Attribute:
     not_here: frozenset[str] = field(default=frozenset())  # values that only Apache's store can honour
 
     def problem(self, value: str) -> str | None:
-        if value in self.not_here:
-            return f"cannot be '{value}' with this broker"
         if self.values and value not in self.values:
             return f"must be one of {', '.join(sorted(self.values))}, not '{value[:64]}'"
         if self.between is not None:
@@ -99,6 +97,8 @@ def changed(known: Attributes, current: Mapping[str, str] | None, changes: Mappi
             if name not in after:
                 raise _refused(f"Attribute '{name}' is not set.")
             del after[name]
+        elif value in attribute.not_here:
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, f"Attribute '{name}' cannot be '{value}' with this broker.")
         elif problem := attribute.problem(value):
             raise _refused(f"Attribute '{name}' {problem}.")
         else:

@@ -18,14 +18,21 @@ from skyrocket.broker.client_handlers import ClientHandlers
 from skyrocket.broker.clients import ClientTable
 from skyrocket.broker.consumer_offsets import ConsumerOffsets
 from skyrocket.broker.counters import Counters
+from skyrocket.broker.group_handlers import GroupHandlers
 from skyrocket.broker.intake import Intake
+from skyrocket.broker.lock_handlers import LockHandlers
+from skyrocket.broker.offset_handlers import OffsetHandlers
 from skyrocket.broker.persistence import Persistence
+from skyrocket.broker.progress_handlers import ProgressHandlers
 from skyrocket.broker.pull import PullHandler
 from skyrocket.broker.queue_locks import QueueLocks
 from skyrocket.broker.registration import Registration
+from skyrocket.broker.relay_handlers import RelayHandlers
+from skyrocket.broker.reset_handlers import ResetHandlers
 from skyrocket.broker.send import SendHandler
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.broker.subscription_groups import SubscriptionGroupTable
+from skyrocket.broker.topic_handlers import TopicHandlers
 from skyrocket.broker.topics import TopicTable
 from skyrocket.net.connection import Connection
 from skyrocket.net.dialer import Dialer
@@ -131,16 +138,24 @@ class Broker:
         self.pull = PullHandler(
             self.store, self.topics, self.groups, self.clients, self.offsets, self.settings, monotonic_ms, self.counters
         )
-        client_handlers = ClientHandlers(self.clients, self.groups, self.topics, monotonic_ms, wall_ms)
+        store, live, rates = self.store, self.settings, self.counters
+        topics, groups, offsets, clients = self.topics, self.groups, self.offsets, self.clients
+        self._client_handlers = ClientHandlers(clients, groups, topics, monotonic_ms, wall_ms)
         for part in (
             self.send,
             self.pull,
-            client_handlers,
-            BrokerHandlers(self.store, self.settings, self.counters, wall_ms, self._retain),
+            self._client_handlers,
+            LockHandlers(self.locks, monotonic_ms),
+            OffsetHandlers(offsets, topics, groups, clients, store),
+            ResetHandlers(offsets, topics, groups, clients, store, live),
+            ProgressHandlers(offsets, topics, groups, clients, store, live, wall_ms, rates),
+            TopicHandlers(topics, offsets, clients, store, live, rates),
+            GroupHandlers(groups, offsets, clients, live),
+            RelayHandlers(clients, groups, topics, store, live),
+            BrokerHandlers(store, live, self.counters, wall_ms, self._retain),
         ):
             part.register(self.router)
-        self.server.on_closed += [self.pull.disconnected, client_handlers.disconnected]
-        self._client_handlers = client_handlers
+        self.server.on_closed += [self.pull.disconnected, self._client_handlers.disconnected]
 
     def _topics_now(self) -> tuple[dict[str, TopicConfig], DataVersion]:
         return dict(self.topics.configs), self.topics.version

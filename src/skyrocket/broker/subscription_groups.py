@@ -81,7 +81,8 @@ class SubscriptionGroupTable:
         known = self._configs.get(group)
         if known is not None:
             return known
-        if not self._settings().auto_create_group and not group.startswith(SYSTEM_PREFIX):
+        is_system = group in SYSTEM_GROUPS or group.startswith(SYSTEM_PREFIX)
+        if not is_system and not self._settings().auto_create_group:
             return None
         if group_problem(group) or len(self._configs) >= GROUPS_MAX:
             return None

@@ -28,7 +28,7 @@ def test_an_attribute_is_set_changed_and_taken_away():
     ("current", "change", "says"),
     [
         (None, {"+nope": "1"}, "no attribute"),
-        (None, {"message.type": "FIFO"}, "with a + or -"),
+        (None, {"message.type": "FIFO"}, "before its name"),
         (None, {"+message.type": "ODD"}, "must be one of"),
         (None, {"+message.type": "MIXED"}, "with this broker"),
         (None, {"+cleanup.policy": "COMPACTION"}, "with this broker"),

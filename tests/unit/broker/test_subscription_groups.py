@@ -34,6 +34,9 @@ def test_a_consumers_group_is_made_when_it_comes():
 def test_a_consumers_group_is_not_made_where_that_is_off_or_its_name_is_bad():
     assert a_table(auto_create_group=False).for_consumer("billing") is None
     assert a_table(auto_create_group=False).for_consumer("CID_RMQ_SYS_billing") is not None
+    without = a_table(auto_create_group=False)
+    without.delete("TOOLS_CONSUMER")
+    assert without.for_consumer("TOOLS_CONSUMER") is not None, "mqadmin consumes with it"
     assert a_table().for_consumer("a/b") is None
     assert a_table().for_consumer("x" * 121) is None, "its retry topic's name would be too long"
 

@@ -134,3 +134,10 @@ def test_a_change_that_cannot_be_kept_is_not_made(tmp_path: Path):
         answer = running.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"enableTopicList=false")
         assert answer.code == ResponseCode.SYSTEM_ERROR
         assert running.nameserver.settings.now.enable_topic_list
+
+
+def test_the_documentation_has_every_row():
+    text = (Path(__file__).resolve().parents[3] / "docs" / "nameserver.md").read_text()
+    shown = {cells[1].strip("` "): cells[4].strip() for line in text.splitlines() if len(cells := line.split("|")) == 7}
+    for key, row in rows().items():
+        assert shown.get(key) == ("yes" if row.changeable else "no"), key

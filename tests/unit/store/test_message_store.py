@@ -1,0 +1,348 @@
+"""The store as a broker sees it: what is appended becomes readable when it is confirmed, and not before."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from skyrocket.protocol.record import decode_record
+from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from skyrocket.store.config import StoreConfig
+from skyrocket.store.consume_queue import QueueEntry
+from skyrocket.store.consume_queues import QueueKey
+from skyrocket.store.errors import (
+    DiskFullError,
+    QueueNameError,
+    StoreClosedError,
+    StoreIOError,
+    StoreLockedError,
+    TooLargeError,
+    WritesStoppedError,
+)
+from skyrocket.store.message import SCHEDULE_TOPIC
+from skyrocket.store.message_store import MessageStore
+from tests.support.simulated_disk import SimulatedDisk
+from tests.support.store_messages import (
+    FOREVER_MS,
+    ROOT,
+    SMALL,
+    START_MS,
+    a_message,
+    an_open_store,
+    bodies,
+    numbered,
+    numbers,
+    read_queue,
+)
+
+SYNC = replace(SMALL, sync_flush=True)
+
+
+def a_store(config: StoreConfig = SMALL) -> MessageStore:
+    return an_open_store(SimulatedDisk(), config)
+
+
+# --- appending
+
+
+def test_messages_get_queue_offsets_by_queue_and_places_in_the_log():
+    store = a_store()
+    placed = store.append([a_message("a"), a_message("b"), a_message("a"), a_message("a", 1)], START_MS)
+    assert [place.queue_offset for place in placed] == [0, 0, 1, 0]
+    assert [place.physical_offset for place in placed[1:]] == [p.physical_offset + p.size for p in placed[:-1]]
+
+
+def test_no_messages_are_no_work():
+    store = a_store()
+    assert store.append([], START_MS) == []
+    assert store.log.end == 0
+
+
+def test_a_message_that_is_too_large_is_refused_and_the_rest_with_it():
+    store = a_store()
+    with pytest.raises(TooLargeError, match="8192"):
+        store.append([a_message(), a_message(body=bytes(9000))], START_MS)
+    assert store.append([a_message()], START_MS)[0] == (0, 0, len(a_message().record))
+
+
+def test_a_topic_that_is_no_directory_is_refused():
+    store = a_store()
+    with pytest.raises(QueueNameError):
+        store.append([a_message(), a_message("../../etc")], START_MS)
+    assert store.log.end == 0
+
+
+def test_the_logs_times_never_go_back():
+    store = a_store()
+    for now_ms in (START_MS, START_MS - 5000, START_MS + 1):
+        store.append([a_message()], now_ms)
+    assert [record.store_timestamp for record in read_queue(store)] == [START_MS, START_MS, START_MS + 1]
+    store.close()
+
+
+def test_times_do_not_go_back_over_a_restart_either():
+    disk = SimulatedDisk()
+    store = an_open_store(disk)
+    store.append([a_message()], START_MS)
+    store.close()
+    again = an_open_store(disk)
+    again.append([a_message()], START_MS - 60_000)
+    assert [record.store_timestamp for record in read_queue(again)] == [START_MS, START_MS]
+
+
+def test_prepared_and_rolled_back_messages_are_in_no_queue():
+    store = a_store()
+    kinds = [TRANSACTION_PREPARED, 0, TRANSACTION_ROLLBACK, TRANSACTION_COMMIT]
+    placed = store.append([a_message(body=b"%d" % kind, sys_flag=kind) for kind in kinds], START_MS)
+    assert bodies(store) == [b"0", b"8"]
+    assert [place.queue_offset for place in placed] == [0, 0, 0, 1]
+    record = store.reading.record_at(placed[0].physical_offset)
+    assert record is not None
+    assert record.body == b"4"
+
+
+def test_a_delayed_messages_entry_holds_when_it_is_due():
+    store = a_store()
+    store.append([a_message(SCHEDULE_TOPIC, 2, DELAY="3", tags="red")], START_MS)
+    queue = store.queues.get(SCHEDULE_TOPIC, 2)
+    assert queue is not None
+    entry = queue.entry(0)
+    assert isinstance(entry, QueueEntry)
+    assert entry.tags_code == START_MS + 10_000
+
+
+def test_queues_that_grew_are_told_once():
+    store = a_store()
+    store.append([a_message("a"), a_message("b", 1), a_message("a")], START_MS)
+    assert store.take_grown() == [QueueKey("a", 0), QueueKey("b", 1)]
+    assert store.take_grown() == []
+
+
+# --- the horizon
+
+
+def test_with_sync_flush_nobody_sees_a_message_before_it_is_flushed():
+    store = a_store(SYNC)
+    (placed,) = store.append([a_message(body=b"secret", keys="k")], START_MS)
+    assert bodies(store) == []
+    assert store.reading.bytes_at(placed.physical_offset) is None
+    assert store.reading.query("orders", "k", 0, FOREVER_MS, 10) == []
+    assert store.take_grown() == []
+    store.flush()
+    assert bodies(store) == [b"secret"]
+    assert store.reading.bytes_at(placed.physical_offset) is not None
+    assert len(store.reading.query("orders", "k", 0, FOREVER_MS, 10)) == 1
+    assert store.take_grown() == [QueueKey("orders", 0)]
+
+
+def test_what_comes_while_a_flush_runs_waits_for_the_next_one():
+    store = a_store(SYNC)
+    store.append([a_message(body=b"one")], START_MS)
+    job = store.begin_flush()
+    assert job is not None
+    store.append([a_message(body=b"two")], START_MS)
+    job.run()
+    store.finish_flush(job)
+    assert bodies(store) == [b"one"]
+    store.flush()
+    assert bodies(store) == [b"one", b"two"]
+    assert store.begin_flush() is None
+
+
+@pytest.mark.parametrize("undispatched_max", [1, 2, 3, 7, 50, 1000])
+@pytest.mark.parametrize("group", [1, 3, 10])
+def test_more_messages_than_are_remembered_are_read_from_the_log_again(undispatched_max: int, group: int):
+    store = a_store(replace(SYNC, undispatched_max=undispatched_max))
+    for first in range(0, 120, group):
+        store.append(numbered(group, first=first), START_MS)
+        if first % 7 == 3:
+            store.flush()
+            store.append(numbered(0), START_MS)
+    store.flush()
+    assert numbers(read_queue(store)) == list(range(120))
+    assert store.reading.damaged_reads == 0
+
+
+def test_a_replica_holds_messages_back_too():
+    store = a_store()
+    store.horizon.require("replica", 0)
+    placed = store.append(numbered(10), START_MS)
+    store.dispatch()
+    assert bodies(store) == []
+    store.horizon.reach("replica", placed[4].physical_offset + 3)  # in the middle of a record
+    store.dispatch()
+    assert numbers(read_queue(store)) == [0, 1, 2, 3]
+    store.horizon.release("replica")
+    store.dispatch()
+    assert len(bodies(store)) == 10
+
+
+# --- failing
+
+
+def test_a_store_is_locked_while_it_is_open(tmp_path: Path):
+    store = MessageStore(tmp_path, SMALL)
+    store.open()
+    with pytest.raises(StoreLockedError, match="Another process"):
+        MessageStore(tmp_path, SMALL).open()
+    store.append([a_message()], START_MS)
+    store.close()
+    again = MessageStore(tmp_path, SMALL)
+    again.open()
+    assert bodies(again) == [b"hello"]
+    again.close()
+
+
+def test_a_closed_store_takes_nothing():
+    store = a_store()
+    store.close()
+    store.close()
+    with pytest.raises(StoreClosedError):
+        store.append([a_message()], START_MS)
+    with pytest.raises(StoreClosedError):
+        store.begin_flush()
+
+
+def test_a_failed_flush_stops_writes_and_not_reads():
+    disk = SimulatedDisk()
+    store = an_open_store(disk)
+    store.append([a_message(body=b"one")], START_MS)
+    disk.fail("sync")
+    with pytest.raises(WritesStoppedError, match="Input/output error"):
+        store.flush()
+    for attempt in (lambda: store.append([a_message()], START_MS), store.flush, store.checkpoint):
+        with pytest.raises(WritesStoppedError):
+            attempt()
+    assert bodies(store) == [b"one"]
+    store.close()
+    assert disk.exists(f"{ROOT}/abort"), "the next start recovers as after a crash"
+
+
+@pytest.mark.parametrize("kind", ["write", "create"])
+def test_a_checksum_that_cannot_be_written_takes_the_message_back(kind: str):
+    disk = SimulatedDisk()
+    store = an_open_store(disk)
+    disk.fail(kind, 2, errno.ENOSPC)
+    with pytest.raises(DiskFullError):
+        store.append([a_message(body=b"never")], START_MS)
+    store.append([a_message(body=b"one")], START_MS)
+    assert bodies(store) == [b"one"]
+    store.close()
+    assert bodies(an_open_store(disk)) == [b"one"]
+
+
+def test_a_queue_that_cannot_grow_holds_back_appends_and_loses_nothing():
+    disk = SimulatedDisk()
+    store = an_open_store(disk)
+    disk.fail("create", 3, errno.ENOSPC, lasting=True)  # behind the log's and the checksums'
+    store.append([a_message(body=b"stored")], START_MS)
+    assert bodies(store) == []
+    with pytest.raises(DiskFullError):
+        store.append([a_message(body=b"refused")], START_MS)
+    disk.heal()
+    store.append([a_message(body=b"next")], START_MS)
+    assert bodies(store) == [b"stored", b"next"]
+
+
+def test_a_checkpoint_page_that_cannot_be_written_is_written_the_next_time():
+    disk = SimulatedDisk()
+    store = an_open_store(disk)
+    store.append(numbered(3), START_MS)
+    store.flush()
+    disk.fail("replace", 1, errno.ENOSPC)
+    with pytest.raises(DiskFullError):
+        store.checkpoint()
+    store.append(numbered(3, first=3), START_MS)
+    store.checkpoint()
+    store.close()
+    assert numbers(read_queue(an_open_store(disk))) == list(range(6))
+
+
+def test_a_read_that_fails_is_a_typed_error():
+    disk = SimulatedDisk()
+    store = an_open_store(disk)
+    store.append(numbered(3), START_MS)
+    disk.fail("read")
+    with pytest.raises(StoreIOError):
+        store.reading.messages("orders", 0, 0, 10)
+    assert len(bodies(store)) == 3
+
+
+# --- reading
+
+
+def test_a_queue_is_read_by_count_by_bytes_and_by_tag():
+    store = a_store()
+    store.append([a_message(body=bytes(100), tags="red" if n % 3 else "blue") for n in range(9)], START_MS)
+    assert len(store.reading.messages("orders", 0, 0, 4).records) == 4
+    assert store.reading.messages("orders", 0, 0, 4).next_offset == 4
+    few = store.reading.messages("orders", 0, 0, 9, bytes_max=500)
+    assert 1 <= len(few.records) < 9
+    assert few.next_offset == len(few.records)
+    assert len(store.reading.messages("orders", 0, 0, 9, bytes_max=1).records) == 1, "one at least"
+    blue = a_message(tags="blue").tags_code
+    found = store.reading.messages("orders", 0, 0, 9, wanted=frozenset({blue}))
+    assert [decode_record(view).queue_offset for view in found.records] == [0, 3, 6]
+    assert found.next_offset == 9
+
+
+def test_outside_of_a_queue_there_is_nothing():
+    store = a_store()
+    store.append(numbered(3), START_MS)
+    assert store.reading.messages("orders", 0, 3, 10) == ([], 3, 0, 3)
+    assert store.reading.messages("orders", 0, 99, 10).records == []
+    assert store.reading.messages("orders", 7, 0, 10) == ([], 0, 0, 0)
+    assert store.reading.record_at(-1) is None
+    assert store.reading.record_at(5) is None
+    assert store.reading.record_at(store.log.end) is None
+
+
+def test_the_offset_of_a_time_is_a_lower_or_an_upper_bound():
+    store = a_store()
+    for at_ms in (10, 20, 20, 30):
+        store.append([a_message()], START_MS + at_ms)
+    reading = store.reading
+    lower = [reading.offset_by_time("orders", 0, START_MS + at) for at in (5, 10, 15, 20, 25, 30, 35)]
+    upper = [reading.offset_by_time("orders", 0, START_MS + at, upper=True) for at in (5, 10, 15, 20, 25, 30, 35)]
+    assert lower == [0, 0, 1, 1, 3, 3, 4]
+    assert upper == [0, 0, 0, 2, 2, 3, 3]
+    assert reading.stored_at("orders", 0, 2) == START_MS + 20
+    assert reading.stored_at("orders", 0, 4) == -1
+    assert reading.stored_at("none", 0, 0) == -1
+    assert reading.offset_by_time("none", 0, START_MS) == 0
+
+
+def test_a_reader_that_holds_a_record_keeps_it_when_its_file_expires():
+    store = a_store()
+    store.append(numbered(60, body_bytes=200), START_MS)
+    found = store.reading.messages("orders", 0, 0, 1).records[0]
+    start = store.expire_oldest()
+    assert start == 8192
+    assert decode_record(found).body.startswith(b"000000")
+    queue = store.queues.get("orders", 0)
+    assert queue is not None
+    assert numbers(read_queue(store)) == list(range(queue.min_offset, 60))
+    assert store.reading.record_at(0) is None
+    store.append(numbered(1, first=60), START_MS)
+    assert numbers(read_queue(store))[-1] == 60
+
+
+def test_the_newest_segment_never_expires():
+    store = a_store()
+    store.append(numbered(3), START_MS)
+    assert store.expire_oldest() == 0
+    assert len(bodies(store)) == 3
+
+
+def test_thousands_of_queues_need_few_open_files():
+    disk = SimulatedDisk()
+    store = an_open_store(disk, replace(SMALL, segment_bytes=1 << 20, open_files_max=8))
+    for round_ in range(2):
+        store.append([a_message(f"t{n}", body=b"%d" % round_) for n in range(2000)], START_MS)
+    assert bodies(store, "t1234") == [b"0", b"1"]
+    store.close()
+    again = an_open_store(disk, replace(SMALL, segment_bytes=1 << 20, open_files_max=8))
+    assert bodies(again, "t1999") == [b"0", b"1"]
