@@ -45,6 +45,8 @@ class Groups(Protocol):
     def for_consumer(self, group: str) -> SubscriptionGroupConfig | None:
         """The group, made if that is allowed; None when there is none."""
 
+    def is_forbidden(self, group: str, topic: str) -> bool: ...
+
 
 class Subscriptions(Protocol):
     def has_group(self, group: str) -> bool: ...
@@ -56,6 +58,11 @@ class Subscriptions(Protocol):
 
 class Offsets(Protocol):
     def commit(self, group: str, topic: str, queue_id: int, offset: int, peer: str) -> None: ...
+
+    def pulled(self, group: str, topic: str, queue_id: int, offset: int) -> None: ...
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Where an administrator wants the group to go on; once."""
 
 
 class _Outcome(NamedTuple):
@@ -116,10 +123,20 @@ class PullHandler:
         pull = self._checked(command, header, connection)
         if header.sys_flag & PULL_COMMIT_OFFSET:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset, connection.peer_text)
-        outcome = self._look(pull, header.queue_offset)
+        self._offsets.pulled(header.consumer_group, header.topic, header.queue_id, header.queue_offset)
+        outcome = self._reset(header) or self._look(pull, header.queue_offset)
         if outcome.code in (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY) and self._hold(pull, outcome):
             return None
         return self._answer(pull, outcome)
+
+    def _reset(self, header: PullMessageRequestHeader) -> _Outcome | None:
+        """An administrator moved the group: whatever it asked for, it goes on there."""
+        offset = self._offsets.take_reset(header.consumer_group, header.topic, header.queue_id)
+        if offset is None:
+            return None
+        queue = self._store.queues.get(header.topic, header.queue_id)
+        least, most = (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
+        return _Outcome(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", offset, least, most, [])
 
     def _hold(self, pull: _Pull, outcome: _Outcome) -> bool:
         header = pull.header
@@ -220,6 +237,8 @@ class PullHandler:
             raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, f"Topic '{header.topic}' does not exist.")
         if not topic.perm & PERM_READ:
             raise RefusedError(ResponseCode.NO_PERMISSION, f"Topic '{header.topic}' gives no messages.")
+        if self._groups.is_forbidden(header.consumer_group, header.topic):
+            raise RefusedError(ResponseCode.NO_PERMISSION, f"Group '{header.consumer_group}' may not consume '{header.topic}'.")
         if not 0 <= header.queue_id < topic.read_queue_nums:
             raise RefusedError(
                 ResponseCode.INVALID_PARAMETER,

@@ -1,0 +1,127 @@
+"""A broker in this process, and requests to it over a real connection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from skyrocket.broker.broker import Broker
+from skyrocket.broker.settings import BrokerSettings
+from skyrocket.net.dialer import Dialer
+from skyrocket.protocol.bodies import ConsumerData, HeartbeatData, SubscriptionData
+from skyrocket.protocol.command import ONEWAY_FLAG, Command
+from skyrocket.protocol.fastjson import encode
+from skyrocket.protocol.frame import Serialization
+from skyrocket.protocol.headers import PullMessageRequestHeader, SendMessageRequestHeaderV2
+from skyrocket.protocol.properties import encode_properties
+from skyrocket.protocol.record import Record, iterate_records
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.sysflag import PULL_SUBSCRIPTION, PULL_SUSPEND
+from skyrocket.protocol.tags import tags_code
+
+SMALL = BrokerSettings(port=0, segment_bytes=4 * 1024 * 1024, queue_file_bytes=2000, index_slots=100, index_entries=1000)
+
+
+class RunningBroker:
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.dialer = Dialer()
+
+    @property
+    def address(self) -> str:
+        return self.broker.settings().address
+
+    async def ask(self, code: int, header: Any = None, body: bytes = b"", **given: Any) -> Command:
+        fields = header.to_fields() if header is not None else None
+        return await self.dialer.request(self.address, Command(code, fields=fields, body=body, **given), 5_000)
+
+    async def send(self, topic: str, body: bytes, *, code: int = RequestCode.SEND_MESSAGE_V2, **given: Any) -> Command:
+        return await self.ask(code, send_header(topic, **given), body)
+
+    async def pull(self, topic: str, offset: int, **given: Any) -> Command:
+        serialization = given.pop("serialization", Serialization.JSON)
+        return await self.ask(RequestCode.PULL_MESSAGE, pull_header(topic, offset, **given), serialization=serialization)
+
+    async def heartbeat(self, group: str, **subscriptions: str) -> Command:
+        data = ConsumerData(
+            group_name=group,
+            subscription_data_set=[
+                SubscriptionData(
+                    topic=topic,
+                    sub_string=expression,
+                    tags_set=[] if expression == "*" else expression.split(" || "),
+                    code_set=[] if expression == "*" else [tags_code(tag) for tag in expression.split(" || ")],
+                    sub_version=1,
+                )
+                for topic, expression in subscriptions.items()
+            ],
+        )
+        body = encode(HeartbeatData(client_id="client-1", consumer_data_set=[data]))
+        return await self.ask(RequestCode.HEART_BEAT, body=body)
+
+    async def oneway(self, topic: str, body: bytes, **given: Any) -> None:
+        connection = await self.dialer.connection(self.address)
+        fields = send_header(topic, **given).to_fields()
+        connection.oneway(Command(RequestCode.SEND_MESSAGE_V2, fields=fields, body=body, flag=ONEWAY_FLAG))
+
+
+def send_header(
+    topic: str, queue_id: int = 0, properties: dict[str, str] | None = None, **given: Any
+) -> SendMessageRequestHeaderV2:
+    values = {
+        "producer_group": "producers",
+        "topic": topic,
+        "default_topic": "TBW102",
+        "default_topic_queue_nums": 4,
+        "queue_id": queue_id,
+        "sys_flag": 0,
+        "born_timestamp": 1_000,
+        "flag": 0,
+        "properties": encode_properties(properties or {}).decode(),
+    }
+    return SendMessageRequestHeaderV2(**values | given)
+
+
+def pull_header(topic: str, offset: int, *, tags: str = "*", hold_ms: int = 0, **given: Any) -> PullMessageRequestHeader:
+    values = {
+        "consumer_group": "consumers",
+        "topic": topic,
+        "queue_id": 0,
+        "queue_offset": offset,
+        "max_msg_nums": 32,
+        "sys_flag": PULL_SUBSCRIPTION | (PULL_SUSPEND if hold_ms else 0),
+        "commit_offset": 0,
+        "suspend_timeout_millis": hold_ms,
+        "subscription": tags,
+        "sub_version": 0,
+        "expression_type": "TAG",
+    }
+    return PullMessageRequestHeader(**values | given)
+
+
+def records(response: Command) -> list[Record]:
+    return list(iterate_records(response.body))
+
+
+@asynccontextmanager
+async def running(path: Path, **changes: Any):
+    broker = Broker(replace(SMALL, store_path=str(path / "store"), **changes))
+    await broker.start()
+    served = RunningBroker(broker)
+    try:
+        yield served
+    finally:
+        await served.dialer.close()
+        await broker.close()
+
+
+def play(path: Path, acts: Callable[[RunningBroker], Awaitable[None]], **changes: Any) -> None:
+    async def main() -> None:
+        async with running(path, **changes) as served:
+            await acts(served)
+
+    asyncio.run(main())
