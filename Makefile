@@ -20,8 +20,8 @@ $(READY): $(LOCK) pyproject.toml
 
 setup: $(READY)  ## only the set-up that every other verb does by itself
 
-run: $(READY)    ## the main job: for now, shows what is there
-	@$(BIN)/skyrocket
+run: $(READY)    ## the main job: a nameserver and a broker on loopback, until Ctrl-C
+	@exec $(BIN)/skyrocket run $(ARGS)
 
 test: $(READY)   ## every test, those that run Apache RocketMQ included where there is a Java
 	$(BIN)/python -m pytest -n 2 --dist loadfile

@@ -44,10 +44,23 @@ def library() -> Path:
     return lib
 
 
-def compiled(source: Path) -> Path:
-    """The class folder of a one-file Java program, compiled when its source changed."""
-    lib = library()
-    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
+def client_library(version: str) -> Path:
+    """The folder of jars of an older client: what tests/lab/pom-VERSION.xml names."""
+    need("java", "javac", "mvn")
+    lib = CACHE / f"client-{version}"
+    with only_one("fetch"):
+        if not (lib / ".complete").exists():
+            pom = LAB.with_name(f"pom-{version}.xml")
+            maven = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={lib}"]
+            subprocess.run(maven, check=True)
+            (lib / ".complete").touch()
+    return lib
+
+
+def compiled(source: Path, lib: Path | None = None) -> Path:
+    """The class folder of a one-file Java program, compiled when its source changed; against 5.5.0 unless told otherwise."""
+    lib = lib or library()
+    digest = hashlib.sha256(lib.name.encode() + source.read_bytes()).hexdigest()[:16]
     classes = CACHE / "classes" / f"{source.stem}-{digest}"
     with only_one("compile"):
         if not (classes / ".complete").exists():

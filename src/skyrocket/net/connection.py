@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Protocol, cast
 
 from skyrocket.net.errors import DisconnectedError, OverloadedError, RequestTimeoutError
 from skyrocket.net.limits import NetLimits
@@ -62,7 +62,7 @@ class Connection(asyncio.Protocol):
     # --- asyncio's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        transport = cast("asyncio.Transport", transport)  # uvloop's has its methods, not its ancestors
         self._transport = transport
         self.peer = _address(transport.get_extra_info("peername"))
         self.local = _address(transport.get_extra_info("sockname"))

@@ -73,7 +73,7 @@ def unplaced(record: Record) -> Unplaced:
 
 def dispatch_of(record: Record, size: int, delays_ms: tuple[int, ...]) -> Dispatch:
     """What a record in the log means for queues and index. The same for one just appended and one found at recovery."""
-    properties = decode_properties(str(record.properties, "utf-8", "replace"))  # as Java reads them: no message keeps a log closed
+    properties = decode_properties(str(record.properties, "utf-8", "replace"))  # as Java reads them: none keeps a log closed
     level = delay_level(record.topic, properties)
     return Dispatch(
         record.topic,

@@ -35,7 +35,8 @@ def index_findings(
             continue
         if opened is None:
             continue
-        is_growing = store.is_open and name == names[-1]
+        # The header of a file that became full is written with the next checkpoint.
+        is_growing = store.is_open and (name == names[-1] or opened.file.room > 0)
         checked = _File(store, path, opened, is_growing, log_end, is_damaged)
         yield from checked.findings()
         count(opened.file.next_entry - 1)

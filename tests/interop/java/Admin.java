@@ -34,6 +34,7 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
  *   admin ARGUMENT…                              mqadmin; what it printed, one line in hexadecimal
  *   produce NAMESERVER GROUP                     start a producer
  *   send GROUP TOPIC FIRST COUNT SIZE            one message after the other, each until a broker has it: NUMBER BROKER QUEUE OFFSET
+ *   deal GROUP TOPIC FIRST COUNT SIZE            the same, number after number to queue after queue
  *   queues GROUP TOPIC                           the queues that a producer may send to: BROKER QUEUE
  *   consume NAMESERVER GROUP TOPIC BATCH         start a consumer that commits every half second
  *   received GROUP                               what all consumers of a group got, in order: NUMBER BROKER QUEUE OFFSET
@@ -73,6 +74,7 @@ public class Admin {
                 produce(given[1], given[2]);
                 return Collections.emptyList();
             case "send":
+            case "deal":
                 return send(PRODUCERS.get(given[1]), given);
             case "queues":
                 List<String> queues = new ArrayList<>();
@@ -124,12 +126,12 @@ public class Admin {
         int size = Integer.parseInt(given[5]);
         List<String> sent = new ArrayList<>();
         for (int number = first; number < first + Integer.parseInt(given[4]); number++) {
-            sent.add(sendOne(producer, given[2], number, size));
+            sent.add(sendOne(producer, given[2], number, size, given[0].equals("deal")));
         }
         return sent;
     }
 
-    static String sendOne(DefaultMQProducer producer, String topic, int number, int size) throws Exception {
+    static String sendOne(DefaultMQProducer producer, String topic, int number, int size, boolean deal) throws Exception {
         StringBuilder body = new StringBuilder(Integer.toString(number)).append(' ');
         while (body.length() < size) {
             body.append('.');
@@ -138,7 +140,9 @@ public class Admin {
         for (int tries = 0; tries < TRIES_MAX; tries++) {
             try {
                 Message message = new Message(topic, "tag" + number % 3, "key" + number, body.toString().getBytes(StandardCharsets.US_ASCII));
-                SendResult result = producer.send(message);
+                SendResult result = deal
+                    ? producer.send(message, (queues, given, argument) -> queues.get(number % queues.size()), null)
+                    : producer.send(message);
                 MessageQueue queue = result.getMessageQueue();
                 return number + " " + queue.getBrokerName() + " " + queue.getQueueId() + " " + result.getQueueOffset();
             } catch (RemotingException | MQBrokerException | MQClientException failure) {

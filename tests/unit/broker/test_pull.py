@@ -13,7 +13,7 @@ from skyrocket.protocol.headers import PullMessageResponseHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION
-from tests.support.running_broker import RunningBroker, play, records
+from tests.support.running_broker import RunningBroker, play, pull_header, records
 
 
 async def five(served: RunningBroker) -> None:
@@ -203,10 +203,30 @@ def test_an_unknown_topic_is_told(tmp_path: Path):
 
 def test_lite_pulls_are_pulls(tmp_path: Path):
     async def acts(served: RunningBroker) -> None:
-        from tests.support.running_broker import pull_header
-
         await five(served)
         response = await served.ask(RequestCode.LITE_PULL_MESSAGE, pull_header("orders", 0))
         assert len(records(response)) == 5
+
+    play(tmp_path, acts)
+
+
+def test_a_group_that_was_moved_goes_on_where_it_was_moved_to(tmp_path: Path):
+    async def acts(served: RunningBroker) -> None:
+        await five(served)
+        served.broker.offsets.reset("consumers", "orders", 0, 1)
+        response = await served.pull("orders", 5, hold_ms=60_000)
+        assert response.code == ResponseCode.PULL_OFFSET_MOVED
+        assert response.header(PullMessageResponseHeader).next_begin_offset == 1
+        assert len(records(await served.pull("orders", 1))) == 4
+
+    play(tmp_path, acts)
+
+
+def test_a_topic_that_is_forbidden_to_a_group_is_refused(tmp_path: Path):
+    async def acts(served: RunningBroker) -> None:
+        await five(served)
+        await served.pull("orders", 0)
+        served.broker.groups.forbid("consumers", "orders", forbidden=True)
+        assert (await served.pull("orders", 0)).code == ResponseCode.NO_PERMISSION
 
     play(tmp_path, acts)

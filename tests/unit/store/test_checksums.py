@@ -156,3 +156,13 @@ def test_files_go_with_their_segments():
     assert disk.names("checksums") == ["00000000000000004096"]
     assert checksums.take_dirty() == ["checksums/00000000000000004096"]
     assert checksums.take_dirty() == []
+
+
+@pytest.mark.parametrize("written", [4, 5, 6, 7])
+def test_an_entry_that_the_power_cut_in_the_middle_accuses_no_record(written: int):
+    disk = SimulatedDisk()
+    filled(disk)
+    disk.nodes["checksums/00000000000000000000"].content[4 * 8 + written : 5 * 8] = bytes(8 - written)
+    again = checksums_on(disk)
+    again.load(ENDS[2], remember_beyond=True)
+    assert fit(again) == [True, True, True, True, None]

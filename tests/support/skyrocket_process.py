@@ -1,0 +1,158 @@
+"""skyrocket's own processes on loopback, started by the command line as a user starts them.
+
+    Skyrocket(home)                    `skyrocket run`: nameserver and broker in one process, over home/data
+    SkyrocketNameserver(home)          `skyrocket namesrv`
+    SkyrocketBroker(home, "host:port") `skyrocket broker`, over home/store
+
+Each has its own free ports and a small store, and is ended by its id: `stop` politely (SIGTERM), `kill` as a crash. `start` takes
+the same ports and the same directory again. Whether one is ready is found out by asking it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+from skyrocket.protocol.bodies import ClusterInfo
+from skyrocket.protocol.command import Command
+from skyrocket.protocol.fastjson import decode
+from skyrocket.protocol.requests import RequestCode
+from tests.support.apache_cluster import asked, free_port
+
+START_S_MAX = 60.0
+STOP_S_MAX = 60.0
+SMALL_STORE = {"mappedFileSizeCommitLog": 16_777_216, "maxHashSlotNum": 5000, "maxIndexNum": 20_000}
+
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
+
+Self = TypeVar("Self", bound="SkyrocketProcess")
+
+
+def _die_with_parent() -> None:
+    """So that nothing is left running when the tests themselves are killed."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class SkyrocketProcess:
+    def __init__(self, name: str, home: Path, arguments: list[str], is_ready: Callable[[], bool]) -> None:
+        home.mkdir(parents=True, exist_ok=True)
+        self.name = name
+        self.home = home
+        self._arguments = arguments
+        self._is_ready = is_ready
+        self._log = home / f"{name}.log"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.kill()
+
+    def start(self) -> None:
+        """Serving when this returns."""
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "skyrocket", *self._arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.home,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                preexec_fn=_die_with_parent,  # noqa: PLW1509 one system call: it takes no lock that another thread may hold
+            )
+        deadline = time.monotonic() + START_S_MAX
+        while not self._is_ready():
+            assert self.process.poll() is None, f"{self.name} ended with {self.process.returncode}:\n{self.told()}"
+            assert time.monotonic() < deadline, f"{self.name} did not answer in {START_S_MAX} s:\n{self.told()}"
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """As an operator does. It must end by itself, and without complaint."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            code = self.process.wait(STOP_S_MAX)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"{self.name} did not stop in {STOP_S_MAX} s:\n{self.told()}") from None
+        assert code == 0, f"{self.name} ended with {code}:\n{self.told()}"
+
+    def kill(self) -> None:
+        """As a crash: it does nothing more."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(STOP_S_MAX)
+
+    def told(self, lines: int = 40) -> str:
+        """The end of what it printed and logged."""
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:])
+
+    def complaints(self) -> list[str]:
+        """The lines that it logged as errors, and the traces of exceptions."""
+        logged = self._log.read_text(errors="replace").splitlines()
+        return [line for line in logged if " ERROR " in line or " CRITICAL " in line or line.startswith("Traceback")]
+
+
+class Skyrocket(SkyrocketProcess):
+    def __init__(self, home: Path, settings: Mapping[str, object] | None = None) -> None:
+        names_port, port = free_port(), free_port(-2)
+        self.nameserver = f"127.0.0.1:{names_port}"
+        self.address = f"127.0.0.1:{port}"
+        self.data = home / "data"
+        flags = ["--data", str(self.data), "--namesrv-port", str(names_port), "--port", str(port)]
+        arguments = ["run", *flags, *_sets({**SMALL_STORE, **(settings or {})})]
+        super().__init__("run", home, arguments, lambda: self.address in registered(self.nameserver))
+
+
+class SkyrocketNameserver(SkyrocketProcess):
+    def __init__(self, home: Path) -> None:
+        port = free_port()
+        self.nameserver = f"127.0.0.1:{port}"
+        home.mkdir(parents=True, exist_ok=True)
+        config = home / "namesrv.conf"
+        config.write_text(f"listenPort={port}\nkvConfigPath={home}/kvConfig.json\n")
+        super().__init__("namesrv", home, ["namesrv", "-c", str(config)], lambda: cluster_info(self.nameserver) is not None)
+
+
+class SkyrocketBroker(SkyrocketProcess):
+    def __init__(
+        self, home: Path, nameservers: str, settings: Mapping[str, object] | None = None, store: Path | None = None
+    ) -> None:
+        """`nameservers` as clients write them: host:port;host:port. It is ready when the first of them knows it."""
+        port = free_port(-2)
+        self.address = f"127.0.0.1:{port}"
+        self.store = store or home / "store"
+        every = {"listenPort": port, "storePathRootDir": self.store, **SMALL_STORE, **(settings or {})}
+        first = nameservers.split(";", maxsplit=1)[0]
+        arguments = ["broker", "-n", nameservers, *_sets(every)]
+        super().__init__("broker", home, arguments, lambda: self.address in registered(first))
+
+
+def _sets(settings: Mapping[str, object]) -> list[str]:
+    return [text for key, value in settings.items() for text in ("--set", f"{key}={value}")]
+
+
+def cluster_info(nameserver: str) -> ClusterInfo | None:
+    """What a nameserver knows of brokers; None when it does not answer."""
+    host, port = nameserver.split(":")
+    answer = asked((host, int(port)), Command(RequestCode.GET_BROKER_CLUSTER_INFO, opaque=1))
+    return None if answer is None else decode(answer.body, ClusterInfo)
+
+
+def registered(nameserver: str) -> list[str]:
+    """The addresses of the brokers that a nameserver knows."""
+    info = cluster_info(nameserver)
+    brokers = (info.broker_addr_table if info is not None else None) or {}
+    return [address for broker in brokers.values() for address in (broker.broker_addrs or {}).values()]

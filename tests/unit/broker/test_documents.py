@@ -1,0 +1,29 @@
+"""The documents say what the code does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from skyrocket.broker.settings import BY_NAME, BrokerSettings, shown, with_values
+from skyrocket.protocol.config_text import decode_config
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_the_table_of_settings_has_every_key_its_default_and_whether_it_is_live():
+    rows = re.findall(r"^\| (\w+) \| (.*?) \| (yes|) ?\| ?.*\|$", (ROOT / "docs/broker.md").read_text(), re.MULTILINE)
+    documented = {key: (default.strip(), live == "yes") for key, default, live in rows if key in BY_NAME}
+    assert set(documented) == set(BY_NAME)
+    defaults = shown(BrokerSettings())
+    for key, (default, live) in documented.items():
+        assert live == BY_NAME[key].changeable, key
+        if key not in ("brokerIP1", "messageDelayLevel"):
+            assert default == defaults[key], key
+
+
+def test_the_production_sample_is_read_and_creates_nothing_by_itself():
+    settings = with_values(BrokerSettings(), decode_config((ROOT / "conf/broker.conf").read_bytes()))
+    assert not settings.auto_create_topic
+    assert not settings.auto_create_group
+    assert settings.sync_flush
