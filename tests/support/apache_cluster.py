@@ -161,7 +161,7 @@ class ApacheCluster:
         """A broker over the directory `store`, serving when this returns. NotStartedError when it ends instead."""
         self._brokers += 1
         name = f"broker{self._brokers}"
-        port = free_port(-2, 1)  # it listens on the two beside it too
+        port = int(str(settings.get("listenPort") or free_port(-2, 1)))  # it listens on the two beside it too
         every = {
             "brokerClusterName": "Test",
             "brokerName": name,

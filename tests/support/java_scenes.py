@@ -14,7 +14,7 @@ from skyrocket.protocol.headers import (
     QueryConsumerOffsetRequestHeader,
     QueryConsumerOffsetResponseHeader,
 )
-from skyrocket.protocol.properties import decode_properties, encode_properties
+from skyrocket.protocol.properties import NAME_END, VALUE_END, decode_properties
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.apache import client_library, compiled, library
@@ -146,7 +146,7 @@ class Scenes(Client):
         words: list[str | int] = []
         for message in messages:
             texts = [_hex(text.encode()) for text in (topic, message.tags, message.keys)]
-            words += [*texts, message.flag, _hex(message.body), _hex(encode_properties(message.properties))]
+            words += [*texts, message.flag, _hex(message.body), _hex(_joined(message.properties))]
         return [_result(line) for line in self.ask("send", by or self.shared, how, queue, *words) if line != ["ONEWAY"]]
 
     def send(self, topic: str, *messages: Out, how: str = "sync", queue: int | str = "-", by: str = "") -> list[Sent]:
@@ -201,6 +201,11 @@ def _asked(address: str, code: int, fields: dict[str, str]) -> Command | None:
 
 def _options(options: Mapping[str, object]) -> list[str]:
     return [f"{name}={value}" for name, value in options.items()]
+
+
+def _joined(properties: Mapping[str, str]) -> bytes:
+    """Not checked: what may not be sent is sent too."""
+    return "".join(f"{name}{NAME_END}{value}{VALUE_END}" for name, value in properties.items()).encode()
 
 
 def _hex(data: bytes) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import shutil
 from collections.abc import Callable
 
 from skyrocket.broker.counters import Counters, Rate
@@ -21,6 +23,28 @@ _MINUTE_MS, _HOUR_MS, _DAY_MS = 60_000, 3_600_000, 86_400_000
 _STATISTICS = {  # Apache's names, and our kind of counter; sizes and latencies are not kept by key
     "TOPIC_PUT_NUMS": "put",
     "GROUP_GET_NUMS": "get",
+}
+
+# Rows about what we do not have (thread pools, a pool of buffers, timers so far) or do not measure. Tools look for them.
+_POOLS = ("send", "pull", "litePull", "ack", "query")
+_NOT_MEASURED = {
+    **{f"{pool}ThreadPoolQueue{what}": "0" for pool in _POOLS for what in ("Size", "Capacity", "HeadWaitTimeMills")},
+    "EndTransactionQueueSize": "0",
+    "EndTransactionThreadPoolQueueCapacity": "0",
+    "pageCacheLockTimeMills": "0",
+    "dispatchMaxBuffer": "0",
+    "remainTransientStoreBufferNumbs": str(2**31 - 1),  # what Apache says where there is no such pool
+    "putMessageDistributeTime": "null",
+    "putMessageEntireTimeMax": "0",
+    "putMessageFailedTimes": "0",
+    "putLatency99": "0.00",
+    "putLatency999": "0.00",
+    "getMessageEntireTimeMax": "0",
+    "timerReadBehind": "0",
+    "timerOffsetBehind": "0",
+    "timerCongestNum": "0",
+    "timerEnqueueTps": "0.0",
+    "timerDequeueTps": "0.0",
 }
 
 
@@ -102,9 +126,10 @@ class BrokerHandlers:
         """Under Apache's names, which mqadmin and dashboards look for."""
         store, horizon, now_ms = self._store, self._store.horizon, self._wall_ms()
         put, get = self._counters.put, self._counters.get
-        return {
+        disk_ratio = f"{math.ceil(store.used_percent()) / 100:.2f}"
+        log_path = store.paths.commit_log
+        return _NOT_MEASURED | {
             "brokerVersionDesc": "V5_5_0",
-            "brokerVersion": "513",
             "brokerActive": "true",
             "bootTimestamp": str(self._started_ms),
             "startAcceptSendRequestTimeStamp": "0",
@@ -118,7 +143,7 @@ class BrokerHandlers:
             "putMessageTimesTotal": str(put.messages),
             "putMessageSizeTotal": str(put.size_bytes),
             "putMessageAverageSize": str(put.size_bytes / max(1, put.messages)),
-            "putTps": _rates(self._counters.put.rate, now_ms),
+            "putTps": _rates(put.rate, now_ms),
             "getTotalTps": _rates(get.rate, now_ms),
             "getFoundTps": _rates(get.rate, now_ms),
             "getTransferredTps": _rates(get.rate, now_ms),
@@ -126,22 +151,12 @@ class BrokerHandlers:
             "commitLogMinOffset": str(store.log.start),
             "commitLogMaxOffset": str(store.log.end),
             "dispatchBehindBytes": str(horizon.appended - horizon.confirmed),
-            "remainHowManyDataToFlush": f"{horizon.appended - horizon.flushed} B",
+            "remainHowManyDataToFlush": _binary(horizon.appended - horizon.flushed),
             "earliestMessageTimeStamp": str(store.earliest_timestamp()),
-            "commitLogDiskRatio": f"{store.used_percent() / 100:.2f}",
-            "consumeQueueDiskRatio": f"{store.used_percent() / 100:.2f}",
-            "sendThreadPoolQueueSize": "0",
-            "sendThreadPoolQueueCapacity": "0",
-            "sendThreadPoolQueueHeadWaitTimeMills": "0",
-            "pullThreadPoolQueueSize": "0",
-            "pullThreadPoolQueueCapacity": "0",
-            "pullThreadPoolQueueHeadWaitTimeMills": "0",
-            "queryThreadPoolQueueSize": "0",
-            "queryThreadPoolQueueCapacity": "0",
-            "queryThreadPoolQueueHeadWaitTimeMills": "0",
-            "EndTransactionQueueSize": "0",
-            "EndTransactionThreadPoolQueueCapacity": "0",
-            "pageCacheLockTimeMills": "0",
+            "commitLogDiskRatio": disk_ratio,
+            f"commitLogDiskRatio_{log_path}": disk_ratio,
+            "consumeQueueDiskRatio": disk_ratio,
+            "commitLogDirCapacity": _capacity(log_path),
         }
 
 
@@ -152,6 +167,20 @@ def _item(rate: Rate) -> BrokerStatsItem:
 def _rates(rate: Callable[[int, int], Rate], now_ms: int) -> str:
     """Of the last ten seconds, minute and ten minutes."""
     return " ".join(f"{rate(now_ms, stretch_ms).per_second}" for stretch_ms in (10_000, _MINUTE_MS, 10 * _MINUTE_MS))
+
+
+def _capacity(path: str) -> str:
+    try:
+        space = shutil.disk_usage(path)
+    except OSError as error:
+        return f"unknown: {error.strerror}"
+    return f"Total : {_binary(space.total)}, Free : {_binary(space.free)}."
+
+
+def _binary(size_bytes: int) -> str:
+    """As Apache writes sizes: 1536 is 1.5 KiB."""
+    power = max(0, (size_bytes.bit_length() - 1) // 10)
+    return f"{size_bytes / 1024**power:.1f} {'KMGTPE'[power - 1]}iB" if power else f"{size_bytes} B"
 
 
 def _elapsed(span_ms: int) -> str:

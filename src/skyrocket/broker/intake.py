@@ -119,7 +119,7 @@ class Intake:
             self._turn += 1
             return self._turn % config.write_queue_nums
         raise RefusedError(
-            ResponseCode.SYSTEM_ERROR,
+            ResponseCode.INVALID_PARAMETER,
             f"Topic '{header.topic}' has {config.write_queue_nums} queues; there is no queue {header.queue_id}.",
         )
 

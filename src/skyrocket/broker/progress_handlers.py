@@ -161,7 +161,9 @@ class ProgressHandlers:
         header = command.header(QueryConsumeQueueRequestHeader)
         topic = header.topic or ""
         queue = self._store.queues.get(topic, header.queue_id)
-        if queue is None or not queue.min_offset <= header.index < queue.max_offset:
+        if queue is None:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"There is no queue {header.queue_id} of '{topic[:160]}'.")
+        if not queue.min_offset <= header.index < queue.max_offset:
             remark = f"Queue {header.queue_id} of '{topic[:160]}' has no offset {header.index}."
             return command.response(ResponseCode.SUCCESS, remark=remark)
         body = QueryConsumeQueueResponseBody(

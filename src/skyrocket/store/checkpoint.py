@@ -8,11 +8,11 @@
      +------------+------------+------------+------------+------------+------------+---------+------------------+
       int64 each; "time" is the store timestamp of the last message that is safe there; Apache's fields, and Apache's meaning
 
-     0          8          12         20         28         32
-     +----------+----------+----------+----------+----------+
-     | mark     | CRC-32   | safe end | dispatch | queues   |      our block: the CRC covers Apache's 48 bytes and the
-     |          |          | of log   | end      |          |      rest of the block
-     +----------+----------+----------+----------+----------+
+     0          8          12         20         28         32         40
+     +----------+----------+----------+----------+----------+----------+
+     | mark     | CRC-32   | safe end | dispatch | queues   | entries  |      our block: the CRC covers Apache's 48 bytes
+     |          |          | of log   | end      |          | in them  |      and the rest of the block
+     +----------+----------+----------+----------+----------+----------+
 
 The block tells two things that Apache's fields cannot: exact positions, and whether anyone else wrote this page since (then the
 CRC does not fit, Apache's fields alone count, and what is only ours, the checksums, is not trusted).
@@ -30,8 +30,8 @@ PAGE_BYTES = 4096
 _APACHE = struct.Struct(">6q")
 _BLOCK_AT = 64
 _MARK = b"skyrockt"
-_BLOCK = struct.Struct(">8sIqqi")
-_POSITIONS = struct.Struct(">qqi")
+_BLOCK = struct.Struct(">8sIqqiq")
+_POSITIONS = struct.Struct(">qqiq")
 
 
 class Checkpoint(NamedTuple):
@@ -41,9 +41,10 @@ class Checkpoint(NamedTuple):
     master_flushed_offset: int = 0
     confirmed_offset: int = 0
     queue_physical_offset: int = 0  # of the last message in the queues
-    safe_end: int | None = None  # of the log, on disk; None when someone else wrote the page last, and in the next two
+    safe_end: int | None = None  # of the log, on disk; this and the next are None when someone else wrote the page last
     dispatch_end: int | None = None  # everything before it is in queues and index, on disk
     queue_count: int | None = None  # consume queues that exist
+    entry_count: int | None = None  # the sum of their ends: a file that is missing shows
 
     @property
     def is_ours(self) -> bool:
@@ -55,7 +56,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
     apache = _APACHE.pack(*checkpoint[:6])
     page[: _APACHE.size] = apache
     if checkpoint.safe_end is not None:
-        positions = _POSITIONS.pack(checkpoint.safe_end, checkpoint.dispatch_end, checkpoint.queue_count)
+        positions = _POSITIONS.pack(*checkpoint[6:])
         _BLOCK.pack_into(page, _BLOCK_AT, _MARK, crc32(apache + positions), *checkpoint[6:])
     return bytes(page)
 
@@ -64,11 +65,11 @@ def decode_checkpoint(page: bytes) -> Checkpoint:
     """Short or foreign content gives zeros: recovery then looks at everything."""
     page = page.ljust(PAGE_BYTES, b"\0")
     apache = _APACHE.unpack_from(page)
-    mark, crc, safe_end, dispatch_end, queue_count = _BLOCK.unpack_from(page, _BLOCK_AT)
+    mark, crc, *positions = _BLOCK.unpack_from(page, _BLOCK_AT)
     covered = page[: _APACHE.size] + page[_BLOCK_AT + 12 : _BLOCK_AT + _BLOCK.size]
     if mark != _MARK or crc != crc32(covered):
-        return Checkpoint._make((*apache, None, None, None))
-    return Checkpoint._make((*apache, safe_end, dispatch_end, queue_count))
+        return Checkpoint._make((*apache, None, None, None, None))
+    return Checkpoint._make((*apache, *positions))
 
 
 class CheckpointFile:

@@ -128,6 +128,14 @@ class ConsumeQueue:
             raise store_error(f"writing {self.directory}", error) from error
         self.max_offset = queue_offset + len(entries)
 
+    def replace(self, queue_offset: int, packed: bytes) -> None:
+        """One entry, which was wrong."""
+        assert self.min_offset <= queue_offset < self.max_offset
+        try:
+            self._write(queue_offset * ENTRY_BYTES, packed)
+        except OSError as error:
+            raise store_error(f"mending {self.directory}", error) from error
+
     def _begin_at(self, queue_offset: int) -> None:
         """A queue whose first messages are gone from the log starts later, as in Apache's."""
         segment_bytes = self._segments.segment_bytes

@@ -60,6 +60,11 @@ class ConsumeQueues:
         """How many have ever had an entry."""
         return sum(queue.max_offset > 0 for queue in self._queues.values())
 
+    @property
+    def entry_count(self) -> int:
+        """The sum of the queues' ends."""
+        return sum(queue.max_offset for queue in self._queues.values())
+
     def __iter__(self) -> Iterator[tuple[QueueKey, ConsumeQueue]]:
         return ((QueueKey(*key), queue) for key, queue in self._queues.items())
 

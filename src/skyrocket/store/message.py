@@ -89,7 +89,7 @@ def dispatch_of(record: Record, size: int, delays_ms: tuple[int, ...]) -> Dispat
 
 
 def index_keys(properties: dict[str, str]) -> tuple[str, ...]:
-    """What a message is found by: its unique key, its keys, and its tag under a mark of its own (since 5.5), in Apache's order."""
+    """What a message is found by, in Apache's order: its unique key, its keys and (since 5.5) its tag, under a mark."""
     keys = [key for key in properties.get(KEYS, "").split(KEY_SEPARATOR) if key]
     unique = properties.get(UNIQUE_KEY)
     if unique is not None:

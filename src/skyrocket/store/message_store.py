@@ -39,6 +39,7 @@ from skyrocket.store.message import UNQUEUED, Dispatch, Placed, Unplaced, dispat
 from skyrocket.store.paths import StorePaths
 from skyrocket.store.reading import Reading
 from skyrocket.store.recovery import Recovered, Recovery
+from skyrocket.store.repair import QueueRepair
 from skyrocket.store.retention import Verdict, judge
 from skyrocket.store.scan import Found, walk_segment
 
@@ -93,7 +94,8 @@ class MessageStore:
         )
         self._checksums = Checksums(self._files, self._log_files, self.paths.checksums, config.segment_bytes)
         self._checkpoint_file = CheckpointFile(self._files, self.paths.checkpoint)
-        self.reading = Reading(self.log, self.queues, self.index, self._checksums, lambda: self.horizon.confirmed)
+        repair = QueueRepair(self.log, self._delays_ms)
+        self.reading = Reading(self.log, self.queues, self.index, self._checksums, repair, lambda: self.horizon.confirmed)
         self.horizon = Horizon(0)
         self._undispatched: deque[Dispatch] = deque()
         self._grown: dict[QueueKey, None] = {}  # in order
@@ -102,6 +104,7 @@ class MessageStore:
         self._last_dispatch: tuple[int, int] = (0, 0)  # (physical offset, store time) of the last message there
         self._last_append_timestamp = 0
         self._flushed_timestamp = 0
+        self._flushing = False  # a flush job is under way
         self._stopped: str | None = None  # why there are no more writes
         self._too_full: str | None = None  # why there are none for now
         self._release: Callable[[], None] | None = None  # of the lock; None while the store is closed
@@ -256,6 +259,7 @@ class MessageStore:
         if position <= self.horizon.flushed:
             return None
         files = self.log.files_between(self.horizon.flushed, position)
+        self._flushing = True
 
         def run() -> None:
             for file in files:
@@ -265,6 +269,7 @@ class MessageStore:
 
     def finish_flush(self, job: FlushJob, error: OSError | None = None) -> None:
         """The job ran. A flush that failed is never tried again: what it left on disk is unknown, and the kernel forgets."""
+        self._flushing = False
         if error is not None:
             self._stopped = f"{error.strerror or error}."
             raise WritesStoppedError(f"A flush failed ({error.strerror or error}); the store takes no more messages.") from error
@@ -350,6 +355,7 @@ class MessageStore:
             safe_end=self.horizon.flushed,
             dispatch_end=min(self._dispatched, self.horizon.flushed),
             queue_count=len(self.queues),
+            entry_count=self.queues.entry_count,
         )
         paths = self.queues.take_dirty() + self._checksums.take_dirty()
         syncs: Iterable[Callable[[], None]] = self.index.begin_sync() if self.index is not None else []
@@ -416,7 +422,12 @@ class MessageStore:
 
     def expire_oldest(self) -> int:
         """Remove the log's first segment, and what queues, index and checksums have of it. The log's new start."""
-        if len(self.log.segments.starts) > 1:
+        starts = self.log.segments.starts
+        if len(starts) > 1 and starts[1] > self.horizon.flushed:
+            if self._flushing:
+                return self.log.start  # its file is being flushed: another time
+            self.flush()
+        if len(starts) > 1:
             try:
                 self.log.segments.drop_first()
                 self.queues.expire(self.log.start)

@@ -140,7 +140,7 @@ class OfflineLog:
             yield End(start + at)
             return
         while at < len(segment):
-            item = self._record(segment, start, at, check)
+            item: Found | Blank | Damaged | End | None = self._record(segment, start, at, check)
             if item is None:
                 item = self._other(segment, start, at, check)
                 if item is None:

@@ -22,6 +22,7 @@ from skyrocket.store.consume_queues import ConsumeQueues
 from skyrocket.store.damage import is_filler
 from skyrocket.store.index import Index
 from skyrocket.store.message import index_keys
+from skyrocket.store.repair import QueueRepair
 
 HOT_BYTES = 256 * 1024 * 1024  # behind the end of the log: written lately, still in memory
 RECORDS_PER_READ_MAX = 1024
@@ -49,6 +50,7 @@ class Reading:
         queues: ConsumeQueues,
         index: Index | None,
         checksums: Checksums,
+        repair: QueueRepair,
         confirmed: Callable[[], int],
     ) -> None:
         """`confirmed` says how far messages exist for those outside."""
@@ -56,6 +58,7 @@ class Reading:
         self._queues = queues
         self._index = index
         self._checksums = checksums
+        self._repair = repair
         self._confirmed = confirmed
         self._opened_at = 0
         self.damaged_reads = 0  # records or entries that were passed over because they are not what was written
@@ -93,12 +96,21 @@ class Reading:
                     if records and (size_sum + size > bytes_max or len(records) == count):
                         return Messages(records, offset, queue.min_offset, queue.max_offset)
                     view = self._checked(physical_offset, size, queue_id, offset, topic_bytes)
+                    if view is None:
+                        view = self._mended(queue, topic, queue_id, offset)
                     if view is not None:
                         records.append(view)
                         size_sum += size
                 offset += 1
                 looked_at += 1
         return Messages(records, offset, queue.min_offset, queue.max_offset)
+
+    def _mended(self, queue: ConsumeQueue, topic: str, queue_id: int, offset: int) -> memoryview | None:
+        """The entry was not what it should be; perhaps the message is."""
+        entry = self._repair.mend(queue, topic, queue_id, offset)
+        if entry is None:
+            return None
+        return self._checked(entry.physical_offset, entry.size, queue_id, offset, topic.encode())
 
     def _checked(self, physical_offset: int, size: int, queue_id: int, queue_offset: int, topic: bytes) -> memoryview | None:
         """The record that a queue entry names, if it is that record."""

@@ -52,6 +52,7 @@ class Recovered:
     set_aside: list[SetAside] = field(default_factory=list)
     last_timestamp: int = 0  # store time of the last message, 0 in an empty log
     last_offset: int = 0
+    safe_end: int = 0  # what the checkpoint knew to be on disk; 0 when it did not say
 
     def sentences(self) -> list[str]:
         told = []
@@ -60,8 +61,10 @@ class Recovered:
         if self.cut_bytes:
             told.append(f"A torn tail of {self.cut_bytes} bytes at {self.end} was cut off: it was never acknowledged.")
         for damage in self.set_aside:
+            flushed = not self.safe_end or damage.offset < self.safe_end
+            what = "DAMAGE" if flushed else "Lost in the crash, never flushed"
             told.append(
-                f"DAMAGE: {damage.size} bytes of the log at {damage.offset} cannot be read. They are kept in {damage.kept}."
+                f"{what}: {damage.size} bytes of the log at {damage.offset} cannot be read. They are kept in {damage.kept}."
             )
         return told
 
@@ -99,7 +102,7 @@ class Recovery:
         if not crashed and not self._ends_cleanly(start):
             crashed = True  # whatever stopped it, this is not how a clean stop leaves a log
             start = self._log.start
-        done = Recovered(crashed, start)
+        done = Recovered(crashed, start, safe_end=self._safe_end)
         self._believed = start
         if crashed:
             self._begin(_starting_at(checkpoint, start))
@@ -109,7 +112,7 @@ class Recovery:
             self._index.load()
             if crashed:
                 self._index.rebuild(start)
-        missing = not all_fit or self._queues_are_missing(checkpoint)
+        missing = not all_fit or self._queues_are_missing(checkpoint, crashed) or self._index_is_missing(checkpoint)
         if missing or not crashed:
             self._begin(_starting_at(checkpoint, self._log.start) if missing else checkpoint)
         if missing:
@@ -163,10 +166,16 @@ class Recovery:
                 return start
         return self._log.start
 
-    def _queues_are_missing(self, checkpoint: Checkpoint) -> bool:
-        if checkpoint.queue_count is not None:
-            return len(self._queues) < checkpoint.queue_count
-        return len(self._queues) == 0 and self._log.end > self._log.start
+    def _queues_are_missing(self, checkpoint: Checkpoint, crashed: bool) -> bool:
+        """Whether someone took a queue's files away."""
+        if checkpoint.queue_count is None or checkpoint.entry_count is None:
+            return len(self._queues) == 0 and self._log.end > self._log.start
+        if len(self._queues) < checkpoint.queue_count:
+            return True
+        return not crashed and self._queues.entry_count < checkpoint.entry_count
+
+    def _index_is_missing(self, checkpoint: Checkpoint) -> bool:
+        return self._index is not None and checkpoint.is_ours and checkpoint.index_timestamp > 0 and self._index.last_offset < 0
 
     # --- the log
 
@@ -315,7 +324,12 @@ def _starting_at(checkpoint: Checkpoint, start: int) -> Checkpoint:
     """A crash from here on must not start later than this recovery does: queues and index have nothing behind `start`."""
     if checkpoint.dispatch_end is not None and checkpoint.dispatch_end <= start:
         return checkpoint
-    return checkpoint._replace(safe_end=checkpoint.safe_end or 0, dispatch_end=start, queue_count=checkpoint.queue_count or 0)
+    return checkpoint._replace(
+        safe_end=checkpoint.safe_end or 0,
+        dispatch_end=start,
+        queue_count=checkpoint.queue_count or 0,
+        entry_count=checkpoint.entry_count or 0,
+    )
 
 
 def _next_item(view: memoryview, segment_start: int, at: int) -> Found | Blank | None:

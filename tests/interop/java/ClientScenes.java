@@ -34,22 +34,26 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.remoting.protocol.RemotingCommand;
 
 /**
  * Apache's producers and consumers, made, used and ended by name, line by line: a line in is a verb and its arguments, the answer
  * is lines and then a single dot. Text and bytes travel as hexadecimal ("-" when empty). A failure is one line that starts with "!".
  * It compiles with the client 4.9.8 and with 5.5.0; what only the later one has is reached by reflection.
  *
- *   producer NAME GROUP [retries=N compressOver=N compressType=LZ4|ZSTD|ZLIB maxSize=N]
+ *   speaks                                   how it writes headers: JSON or ROCKETMQ
+ *   producer NAME GROUP [retries=N compressOver=N compressType=LZ4|ZSTD|ZLIB maxSize=N namespace=NAME traced=yes]
  *   send NAME HOW QUEUE (MESSAGE)…           HOW: sync, async, oneway, batch; QUEUE: the producer's choice (-), or one by a selector
  *                                            (2), or one that need not exist (=2); MESSAGE: TOPIC TAGS KEYS FLAG BODY PROPERTIES.
  *                                            A result for each: what the broker answered, or FAILED and why
  *   writable NAME TOPIC                      the queues to which this producer may send
  *   offsets NAME TOPIC QUEUE                 of a queue: the least, the most, and when its first message was stored
  *   search NAME TOPIC QUEUE BOUNDARY TIME…   for each time the offset that belongs to it; BOUNDARY: -, LOWER, UPPER
- *   push NAME GROUP TOPIC EXPRESSION [listener=orderly model=BROADCASTING from=first|last|YYYYMMDDhhmmss slowMs=N]
+ *   push NAME GROUP TOPIC EXPRESSION [listener=orderly model=BROADCASTING from=first|last|YYYYMMDDhhmmss slowMs=N namespace=NAME]
+ *   subscribe NAME TOPIC EXPRESSION          a push consumer that runs takes another topic too, or other tags of the same
  *   heard NAME COUNT WAIT_MS                 what a push consumer got so far, in this order; waits until it is that many
  *   share NAME                               the queues that a push consumer has at present
+ *   persist NAME                             tell the broker at once how far a push consumer is
  *   overlaps                                 how often two listeners were in the same queue at the same time
  *   lite NAME GROUP [topic=TOPIC expression=EXPRESSION]
  *   assign NAME TOPIC QUEUE…
@@ -99,6 +103,7 @@ public class ClientScenes {
 
     static List<String> answers(String[] given) throws Exception {
         switch (given[0]) {
+            case "speaks": return one(RemotingCommand.getSerializeTypeConfigInThisServer());
             case "producer": return producer(given[1], given[2], options(given, 3));
             case "send": return send(PRODUCERS.get(given[1]), given);
             case "writable": return queueIds(PRODUCERS.get(given[1]).fetchPublishMessageQueues(given[2]));
@@ -107,6 +112,12 @@ public class ClientScenes {
             case "push": return push(given, options(given, 5));
             case "heard": return heard(PUSHES.get(given[1]), Integer.parseInt(given[2]), Integer.parseInt(given[3]));
             case "share": return share(PUSHES.get(given[1]));
+            case "subscribe":
+                PUSHES.get(given[1]).consumer.subscribe(given[2], text(given[3]));
+                return new ArrayList<>();
+            case "persist":
+                PUSHES.get(given[1]).consumer.getDefaultMQPushConsumerImpl().persistConsumerOffset();
+                return new ArrayList<>();
             case "overlaps": return one(OVERLAPS.get());
             case "lite": return lite(given, options(given, 3));
             case "assign": return assign(LITES.get(given[1]), given);
@@ -139,6 +150,12 @@ public class ClientScenes {
         producer.setInstanceName(name);
         producer.setSendMsgTimeout(20_000);
         producer.setRetryTimesWhenSendFailed(Integer.parseInt(options.getOrDefault("retries", "0")));
+        if (options.containsKey("traced")) {
+            DefaultMQProducer.class.getMethod("setEnableTrace", boolean.class).invoke(producer, true);
+        }
+        if (options.containsKey("namespace")) {
+            producer.setNamespace(options.get("namespace"));
+        }
         if (options.containsKey("compressOver")) {
             producer.setCompressMsgBodyOverHowmuch(Integer.parseInt(options.get("compressOver")));
         }
@@ -286,10 +303,13 @@ public class ClientScenes {
         int slowMs = Integer.parseInt(options.getOrDefault("slowMs", "0"));
         consumer.setNamesrvAddr(nameserver);
         consumer.setInstanceName(given[1]);
-        consumer.setPersistConsumerOffsetInterval(300);
+        consumer.setAwaitTerminationMillisWhenShutdown(10_000); // a listener that is at work may end it
         consumer.setHeartbeatBrokerInterval(1_000);
         // The type of a model is in another package in each version: it must not be named.
         consumer.setMessageModel(Enum.valueOf(consumer.getMessageModel().getDeclaringClass(), options.getOrDefault("model", "CLUSTERING")));
+        if (options.containsKey("namespace")) {
+            consumer.setNamespace(options.get("namespace"));
+        }
         consumer.subscribe(given[3], text(given[4]));
         String from = options.getOrDefault("from", "first");
         if (from.equals("first")) {

@@ -97,10 +97,15 @@ def test_entries_are_shown_with_what_a_group_wants_of_them(parts: Parts):
     assert here.subscription_data.topic == "orders"
 
 
-@pytest.mark.parametrize(
-    ("topic", "queue_id", "index"), [("orders", 0, 99), ("orders", 9, 0), ("nowhere", 0, 0), ("orders", 0, -4)]
-)
-def test_where_there_is_no_entry_the_answer_is_empty_and_says_so(parts: Parts, topic: str, queue_id: int, index: int):
-    answer = parts.ask(321, topic=topic, queueId=queue_id, index=index, count=5)
+@pytest.mark.parametrize("index", [99, -4])
+def test_where_there_is_no_entry_the_answer_is_empty_and_says_so(parts: Parts, index: int):
+    answer = parts.ask(321, topic="orders", queueId=0, index=index, count=5)
     assert (answer.code, answer.body) == (ResponseCode.SUCCESS, b"")
+    assert answer.remark
+
+
+@pytest.mark.parametrize(("topic", "queue_id"), [("orders", 9), ("nowhere", 0)])
+def test_where_there_is_no_queue_the_question_is_refused(parts: Parts, topic: str, queue_id: int):
+    answer = parts.ask(321, topic=topic, queueId=queue_id, index=0, count=5)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
     assert answer.remark

@@ -115,7 +115,7 @@ REFUSALS = [
     ({"topic": "a/../b"}, b"x", ResponseCode.INVALID_PARAMETER, "characters other than"),
     ({"topic": "x" * 128}, b"x", ResponseCode.INVALID_PARAMETER, "127 are allowed"),
     ({"topic": "SCHEDULE_TOPIC_XXXX"}, b"x", ResponseCode.NO_PERMISSION, "the broker's own"),
-    ({"queue_id": 99}, b"x", ResponseCode.SYSTEM_ERROR, "there is no queue 99"),
+    ({"queue_id": 99}, b"x", ResponseCode.INVALID_PARAMETER, "there is no queue 99"),
     ({}, bytes(4 * 1024 * 1024 + 1), ResponseCode.MESSAGE_ILLEGAL, "larger than the 4194304"),
     ({"properties": "a\x01" + "x" * 32_766 + "\x02"}, b"x", ResponseCode.MESSAGE_ILLEGAL, "32767"),
     ({"properties": "a\x01" + "x" * 32_760 + "\x02"}, b"x", ResponseCode.MESSAGE_ILLEGAL, "32767"),
@@ -152,7 +152,7 @@ def test_neighbours_of_a_refused_send_are_stored(tmp_path: Path):
         await served.send("orders", b"0")
         sends = [served.send("orders", b"1"), served.send("orders", b"x", queue_id=99), served.send("orders", b"2")]
         codes = [response.code for response in await asyncio.gather(*sends)]
-        assert codes == [0, ResponseCode.SYSTEM_ERROR, 0]
+        assert codes == [0, ResponseCode.INVALID_PARAMETER, 0]
         assert [r.body for r in records(await served.pull("orders", 0))] == [b"0", b"1", b"2"]
 
     play(tmp_path, acts)

@@ -158,13 +158,42 @@ def test_a_queue_file_of_a_wrong_size_or_with_a_gap_before_it_is_built_again():
         assert everything(store) == list(range(60)), damage
 
 
-def test_a_store_without_its_index_opens_and_indexes_what_comes():
+def test_the_last_file_of_a_queue_that_was_deleted_is_built_again():
     disk = a_closed_store()
-    disk.remove(f"{ROOT}/index")
+    before = disk.contents()
+    disk.remove(f"{QUEUE}/{disk.names(QUEUE)[-1]}")
     store, _ = opened(disk)
     assert everything(store) == list(range(60))
+    store.close()
+    assert disk.contents() == before
+
+
+def test_an_index_that_was_deleted_is_built_again():
+    disk = SimulatedDisk()
+    store = an_open_store(disk)
+    store.append([a_message(keys=f"k{number}") for number in range(30)], START_MS)
+    store.close()
+    disk.remove(f"{ROOT}/index")
+    store, _ = opened(disk)
     store.append([a_message(keys="new")], START_MS + 100)
-    assert len(store.reading.query("orders", "new", 0, FOREVER_MS, 10)) == 1
+    for key in [*(f"k{number}" for number in range(30)), "new"]:
+        assert len(store.reading.query("orders", key, 0, FOREVER_MS, 10)) == 1, key
+
+
+@pytest.mark.parametrize(
+    "wrong", [struct.pack(">qiq", 0, 0x7FFF_FFFF, 0), bytes(20), struct.pack(">qiq", 1, 300, 5), b"\xff" * 20]
+)
+@pytest.mark.parametrize("queue_offset", [0, 7, 14, 29])
+def test_a_wrong_queue_entry_is_put_right_when_it_is_read(wrong: bytes, queue_offset: int):
+    disk = a_closed_store()
+    before = disk.contents()
+    name, at = divmod(queue_offset * 20, SMALL.queue_entries_per_file * 20)
+    file = disk.open(f"{QUEUE}/{name * SMALL.queue_entries_per_file * 20:020d}", writable=True)
+    store, _ = opened(disk)
+    file.write(at, wrong)
+    assert everything(store) == list(range(60))
+    store.close()
+    assert disk.contents() == before
 
 
 def test_a_store_without_its_checkpoint_or_checksums_opens():
