@@ -21,7 +21,8 @@ from skyrocket.store.message import TAG_MARK, Dispatch
 _NAME_DIGITS = 17  # yyyyMMddHHmmssSSS
 _START_LENGTH = 24  # of a long key: what the unique keys that one producer makes in a minute share
 _LONG_KEY = 28
-_POWERS = [tuple(pow(31, n, 2**32) for n in range(length))[::-1] for length in range(257)]  # by length, the highest first
+_ALL_POWERS = tuple(pow(31, n, 2**32) for n in reversed(range(256)))
+_POWERS = [_ALL_POWERS[256 - length :] for length in range(257)]  # by length, the highest first
 
 
 class Index:

@@ -17,6 +17,7 @@ from skyrocket.protocol.record import BLANK_MAGIC, MAGIC, MAGIC_V2, Record, deco
 _MAGICS = re.compile(b"|".join(re.escape(struct.pack(">i", magic)) for magic in (MAGIC, MAGIC_V2)))
 _BLANK_MAGIC = re.compile(re.escape(struct.pack(">i", BLANK_MAGIC)))
 _SIZE_AND_MAGIC = struct.Struct(">ii")
+_ZEROS = bytes(1024 * 1024)
 SECTOR_BYTES = 512  # the least that a disk writes as a whole
 
 
@@ -112,26 +113,22 @@ def is_blank(view: memoryview, at: int) -> bool:
 
 def next_sound(view: memoryview, segment_start: int, at: int) -> int | None:
     """The first place from `at` on where a record or the blank starts."""
-    candidates = [match.start() - 4 for match in _BLANK_MAGIC.finditer(view, at + 4)]
-    blank = next((place for place in candidates if is_blank(view, place)), None)
-    for match in _MAGICS.finditer(view, at + 4, len(view) if blank is None else blank):
+    stop = last_byte_set(view, at)  # most of a last segment is zero, and is passed over quickly
+    places = (match.start() - 4 for match in _BLANK_MAGIC.finditer(view, at + 4, stop))
+    blank = next((place for place in places if is_blank(view, place)), None)
+    for match in _MAGICS.finditer(view, at + 4, stop if blank is None else blank):
         if record_at(view, segment_start, match.start() - 4) is not None:
             return match.start() - 4
     return blank
 
 
-def is_zero(view: memoryview, at: int, chunk_bytes: int = 1024 * 1024) -> bool:
-    """Whether everything from `at` on is zero."""
-    return last_byte_set(view, at, chunk_bytes) == at
-
-
-def last_byte_set(view: memoryview, at: int, chunk_bytes: int = 1024 * 1024) -> int:
+def last_byte_set(view: memoryview, at: int) -> int:
     """The position behind the last byte from `at` on that is not zero; `at` when there is none."""
     stop = len(view)
     while stop > at:
-        start = max(at, stop - chunk_bytes)
-        chunk = bytes(view[start:stop]).rstrip(b"\0")
-        if chunk:
-            return start + len(chunk)
+        start = max(at, stop - len(_ZEROS))
+        chunk = bytes(view[start:stop])
+        if chunk != _ZEROS[: stop - start]:
+            return start + len(chunk.rstrip(b"\0"))
         stop = start
     return at
