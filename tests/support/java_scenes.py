@@ -111,10 +111,10 @@ class Scenes(Client):
         answer = _asked(self.cluster.broker, RequestCode.UPDATE_AND_CREATE_TOPIC, header.to_fields())
         assert answer is not None, "the broker does not answer"
         assert answer.code == ResponseCode.SUCCESS, answer.remark
-        until(lambda: self._is_routed(topic), f"topic {topic} is registered")
+        until(lambda: self.is_routed(topic), f"topic {topic} is registered")
         return topic
 
-    def _is_routed(self, topic: str) -> bool:
+    def is_routed(self, topic: str) -> bool:
         answer = _asked(self.cluster.nameserver, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
         return answer is not None and answer.code == ResponseCode.SUCCESS
 

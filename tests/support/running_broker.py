@@ -46,7 +46,7 @@ class RunningBroker:
         serialization = given.pop("serialization", Serialization.JSON)
         return await self.ask(RequestCode.PULL_MESSAGE, pull_header(topic, offset, **given), serialization=serialization)
 
-    async def heartbeat(self, group: str, **subscriptions: str) -> Command:
+    async def heartbeat(self, group: str, *, version: int = 1, **subscriptions: str) -> Command:
         data = ConsumerData(
             group_name=group,
             subscription_data_set=[
@@ -55,7 +55,7 @@ class RunningBroker:
                     sub_string=expression,
                     tags_set=[] if expression == "*" else expression.split(" || "),
                     code_set=[] if expression == "*" else [tags_code(tag) for tag in expression.split(" || ")],
-                    sub_version=1,
+                    sub_version=version,
                 )
                 for topic, expression in subscriptions.items()
             ],

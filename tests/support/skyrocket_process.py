@@ -131,7 +131,7 @@ class SkyrocketBroker(SkyrocketProcess):
         self, home: Path, nameservers: str, settings: Mapping[str, object] | None = None, store: Path | None = None
     ) -> None:
         """`nameservers` as clients write them: host:port;host:port. It is ready when the first of them knows it."""
-        port = free_port(-2)
+        port = int(str((settings or {}).get("listenPort") or free_port(-2)))
         self.address = f"127.0.0.1:{port}"
         self.store = store or home / "store"
         every = {"listenPort": port, "storePathRootDir": self.store, **SMALL_STORE, **(settings or {})}

@@ -83,6 +83,7 @@ class _Pull:
     connection: Connection
     wanted: frozenset[int] | None  # hashes of tags; None: every message
     topic_sys_flag: int
+    subscription: SubscriptionData | None  # of its group, where that says what is wanted
 
 
 class PullHandler:
@@ -125,7 +126,7 @@ class PullHandler:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset, connection.peer_text)
         self._offsets.pulled(header.consumer_group, header.topic, header.queue_id, header.queue_offset)
         outcome = self._reset(header) or self._look(pull, header.queue_offset)
-        if outcome.code in (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY) and self._hold(pull, outcome):
+        if outcome.code == ResponseCode.PULL_NOT_FOUND and self._hold(pull, outcome):
             return None
         return self._answer(pull, outcome)
 
@@ -134,9 +135,12 @@ class PullHandler:
         offset = self._offsets.take_reset(header.consumer_group, header.topic, header.queue_id)
         if offset is None:
             return None
-        queue = self._store.queues.get(header.topic, header.queue_id)
-        least, most = (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
+        least, most = self._bounds(header)
         return _Outcome(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", offset, least, most, [])
+
+    def _bounds(self, header: PullMessageRequestHeader) -> tuple[int, int]:
+        queue = self._store.queues.get(header.topic, header.queue_id)
+        return (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
 
     def _hold(self, pull: _Pull, outcome: _Outcome) -> bool:
         header = pull.header
@@ -159,7 +163,7 @@ class PullHandler:
     def check_time(self, now_ms: int) -> None:
         for waiting in self._waiting.due(now_ms):
             pull = waiting.request
-            pull.connection.send(self._answer(pull, self._look(pull, waiting.scanned_to)))
+            pull.connection.send(self._answer(pull, self._look_on(waiting)))
         if now_ms - self._last_recheck_ms >= RECHECK_MS:
             self._last_recheck_ms = now_ms
             self._look_again(self._waiting.take_all())
@@ -170,12 +174,25 @@ class PullHandler:
     def _look_again(self, pulls: list[WaitingPull[_Pull]]) -> None:
         for waiting in pulls:
             pull = waiting.request
-            outcome = self._look(pull, waiting.scanned_to)
-            if outcome.code in (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY):
+            outcome = self._look_on(waiting)
+            is_nothing = outcome.code in (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
+            if is_nothing and outcome.next_offset >= outcome.most:  # where there is more to look at, it comes again for that
                 waiting.scanned_to = outcome.next_offset
                 if self._waiting.park(waiting):
                     continue
             pull.connection.send(self._answer(pull, outcome))
+
+    def _look_on(self, waiting: WaitingPull[_Pull]) -> _Outcome:
+        """Where its group wants other tags by now, the pull is sent back to where it was: the client, too, passes over messages
+        that were not wanted when it asked."""
+        pull = waiting.request
+        header = pull.header
+        if pull.subscription is not None:
+            now = self._subscriptions.subscription(header.consumer_group, header.topic)
+            if now is not None and now is not pull.subscription:
+                least, most = self._bounds(header)
+                return _Outcome(ResponseCode.PULL_RETRY_IMMEDIATELY, "SUBSCRIPTION_CHANGED", header.queue_offset, least, most, [])
+        return self._look(pull, waiting.scanned_to)
 
     # --- looking
 
@@ -244,16 +261,13 @@ class PullHandler:
                 ResponseCode.INVALID_PARAMETER,
                 f"Topic '{header.topic}' has {topic.read_queue_nums} queues; there is no queue {header.queue_id}.",
             )
-        return _Pull(command, header, connection, self._wanted(header, group), topic.topic_sys_flag)
-
-    def _wanted(self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig) -> frozenset[int] | None:
-        """The hashes of tags that the pull itself, or its group's heartbeat, asks for."""
         if header.sys_flag & PULL_SUBSCRIPTION:
-            _only_tags(header.expression_type)
-            try:
-                return subscription_codes(header.subscription)
-            except SubscriptionError as error:
-                raise RefusedError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
+            return _Pull(command, header, connection, _own_codes(header), topic.topic_sys_flag, None)
+        subscription = self._subscription(header, group)
+        return _Pull(command, header, connection, _codes(subscription), topic.topic_sys_flag, subscription)
+
+    def _subscription(self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig) -> SubscriptionData:
+        """What the heartbeats of the pull's group ask for."""
         name = header.consumer_group
         if not self._subscriptions.has_group(name):
             raise RefusedError(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"Nobody of group '{name}' has sent a heartbeat.")
@@ -267,7 +281,20 @@ class PullHandler:
                 ResponseCode.SUBSCRIPTION_NOT_LATEST, f"The subscription of group '{name}' is older than the pull's."
             )
         _only_tags(subscription.expression_type)
-        return frozenset(subscription.code_set) if subscription.code_set else None
+        return subscription
+
+
+def _own_codes(header: PullMessageRequestHeader) -> frozenset[int] | None:
+    """The hashes of tags that the pull itself asks for; None: every message."""
+    _only_tags(header.expression_type)
+    try:
+        return subscription_codes(header.subscription)
+    except SubscriptionError as error:
+        raise RefusedError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
+
+
+def _codes(subscription: SubscriptionData) -> frozenset[int] | None:
+    return frozenset(subscription.code_set) if subscription.code_set else None
 
 
 def _only_tags(expression_type: str | None) -> None:

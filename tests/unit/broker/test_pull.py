@@ -12,7 +12,8 @@ from skyrocket.protocol.frame import Serialization
 from skyrocket.protocol.headers import PullMessageResponseHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from skyrocket.protocol.sysflag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION
+from skyrocket.protocol.sysflag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
+from skyrocket.store.reading import RECORDS_PER_READ_MAX
 from tests.support.running_broker import RunningBroker, play, pull_header, records
 
 
@@ -100,6 +101,42 @@ def test_a_message_with_another_tag_does_not_answer_it(tmp_path: Path):
         assert not waiting.done()
         await served.send("orders", b"6", properties={"TAGS": "green"})
         assert [r.body for r in records(await waiting)] == [b"6"]
+
+    play(tmp_path, acts)
+
+
+def test_a_pull_does_not_wait_where_there_is_more_to_look_at(tmp_path: Path):
+    async def acts(served: RunningBroker) -> None:
+        for _ in range(4):  # more than a pull looks at
+            red = [served.send("orders", b"x", properties={"TAGS": "red"}) for _ in range(RECORDS_PER_READ_MAX // 3)]
+            await asyncio.gather(*red)
+        await served.send("orders", b"last", properties={"TAGS": "green"})
+        response, offset = await served.pull("orders", 0, tags="green", hold_ms=60_000), 0
+        while response.code == ResponseCode.PULL_RETRY_IMMEDIATELY:
+            assert response.header(PullMessageResponseHeader).next_begin_offset > offset
+            offset = response.header(PullMessageResponseHeader).next_begin_offset
+            response = await served.pull("orders", offset, tags="green", hold_ms=60_000)
+        assert [r.body for r in records(response)] == [b"last"]
+        assert offset > 0
+
+    play(tmp_path, acts)
+
+
+def test_a_waiting_pull_is_sent_back_when_its_group_wants_other_tags(tmp_path: Path):
+    async def acts(served: RunningBroker) -> None:
+        await five(served)
+        await served.heartbeat("consumers", orders="green")
+        waiting = asyncio.ensure_future(served.pull("orders", 5, hold_ms=60_000, sys_flag=PULL_SUSPEND))
+        await asyncio.sleep(0.05)
+        await served.send("orders", b"5", properties={"TAGS": "red"})  # passed over
+        await served.heartbeat("consumers", version=2, orders="green || red")
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        await served.send("orders", b"6", properties={"TAGS": "red"})
+        answer = await waiting
+        assert (answer.code, answer.body) == (ResponseCode.PULL_RETRY_IMMEDIATELY, b"")
+        assert answer.header(PullMessageResponseHeader).next_begin_offset == 5
+        assert [r.body for r in records(await served.pull("orders", 5, sys_flag=0))] == [b"5", b"6"]
 
     play(tmp_path, acts)
 

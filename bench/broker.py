@@ -1,0 +1,215 @@
+"""What a broker costs, ours beside Apache's in the same run: CPU time of its process per message, memory, start, idling.
+
+The load comes from loadgen.c (compiled here): JSON headers, 1 KiB bodies, four connections with 64 requests under way each. Both
+brokers are warmed up, and then measured in turns, since a shared machine is quick at one moment and slow at the next; the best
+round of each counts. Needs gcc, Java and Maven; without Java only ours is measured.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.support.apache import library
+from tests.support.apache_cluster import JAVA_OPENS_BROKER, START_S_MAX, JavaProcess, free_port
+from tests.support.skyrocket_process import Skyrocket, SkyrocketBroker, SkyrocketNameserver, registered
+
+from bench import Figure
+
+TOPIC = "BenchTopic"
+CONNECTIONS, WINDOW, BODY_BYTES, BATCH = 4, 64, 1024, 32
+ROUNDS = int(os.environ.get("SKYROCKET_BENCH_ROUNDS", "6"))
+WARM_UP_SENDS = 150_000  # until the JVM compiles no more
+REST_S, IDLE_S = 2.0, 10.0
+STORE = {"mappedFileSizeCommitLog": 1 << 30, "maxHashSlotNum": 5_000_000, "maxIndexNum": 20_000_000}  # the defaults of both
+
+
+class Load(NamedTuple):
+    """What the load generator is asked to do in one round."""
+
+    mode: str
+    requests: int
+    per_request: int
+
+    @property
+    def messages(self) -> int:
+        return self.requests * self.per_request
+
+
+SENDS = Load("send", 40_000, 1)
+BATCHES = Load("batch", 1_600, BATCH)
+PULLS = Load("pull", 6_000, BATCH)
+SPAN = 10_000  # messages that each queue has at least when pulls begin
+
+
+class Server(NamedTuple):
+    name: str
+    pid: int
+    port: int
+
+
+def loadgen() -> Path:
+    """The load generator, compiled when its source is newer."""
+    source = Path(__file__).with_name("loadgen.c")
+    binary = source.parents[1] / ".cache" / "loadgen"
+    if not binary.exists() or binary.stat().st_mtime < source.stat().st_mtime:
+        binary.parent.mkdir(exist_ok=True)
+        subprocess.run(["gcc", "-O2", "-o", str(binary), str(source)], check=True)
+    return binary
+
+
+# --- what the system says about a process
+
+
+def cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    user, system = int(fields[11]), int(fields[12])
+    return (user + system) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_mb(pid: int) -> float:
+    line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS"))
+    return int(line.split()[1]) * 1024 / 1e6
+
+
+# --- the servers
+
+
+@contextmanager
+def apache_broker(home: Path, nameserver: str) -> Iterator[Server]:
+    """With the optimising compiler and the collector that Apache's own start script asks for."""
+    port = free_port(-2, 1)
+    settings = {
+        "brokerName": "apache",
+        "brokerIP1": "127.0.0.1",
+        "bindAddress": "127.0.0.1",
+        "listenPort": port,
+        "haListenPort": port + 1,
+        "namesrvAddr": nameserver,
+        "storePathRootDir": home / "store",
+        "storePathCommitLog": home / "store" / "commitlog",
+        "diskMaxUsedSpaceRatio": 95,
+        **STORE,
+    }
+    home.mkdir()
+    path = home / "broker.conf"
+    path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    warm = ["-XX:-UseSerialGC", "-XX:+UseG1GC", "-XX:TieredStopAtLevel=4", "-Xss1m", "-Xms1g", "-Xmx1g"]
+    main = ["-cp", f"{library()}/*", "org.apache.rocketmq.broker.BrokerStartup", "-c", str(path)]
+    broker = JavaProcess("Apache's broker", home, [*warm, "-XX:MaxDirectMemorySize=1g", *JAVA_OPENS_BROKER, *main])
+    try:
+        deadline = time.monotonic() + START_S_MAX
+        while f"127.0.0.1:{port}" not in registered(nameserver):
+            assert broker.process.poll() is None, broker.told()
+            assert time.monotonic() < deadline, broker.told()
+            time.sleep(0.1)
+        yield Server("Apache", broker.process.pid, port)
+    finally:
+        broker.kill()
+
+
+@contextmanager
+def both(home: Path) -> Iterator[list[Server]]:
+    with ExitStack() as stack:
+        names = stack.enter_context(SkyrocketNameserver(home / "names"))
+        ours = stack.enter_context(SkyrocketBroker(home / "ours", names.nameserver, {"brokerName": "ours", **STORE}))
+        assert ours.process is not None
+        servers = [Server("ours", ours.process.pid, int(ours.address.split(":")[1]))]
+        if shutil.which("java"):
+            servers.append(stack.enter_context(apache_broker(home / "apache", names.nameserver)))
+        yield servers
+
+
+# --- measuring
+
+
+def loaded(server: Server, load: Load) -> float | None:
+    """CPU µs of the server per message; None when it refused some, or stalled: such a round measures something else."""
+    words = (load.mode, server.port, TOPIC, CONNECTIONS, WINDOW, load.requests, BODY_BYTES, load.per_request, SPAN)
+    before_s = cpu_s(server.pid)
+    done = subprocess.run([loadgen(), *map(str, words)], capture_output=True, check=False)
+    spent_s = cpu_s(server.pid) - before_s
+    if done.returncode != 0 or json.loads(done.stdout)["refused"]:
+        return None
+    return spent_s / load.messages * 1e6
+
+
+def in_turns(servers: list[Server], load: Load) -> dict[str, float]:
+    """The best round of each server."""
+    best = dict.fromkeys([server.name for server in servers], float("inf"))
+    for _ in range(ROUNDS):
+        for server in servers:
+            best[server.name] = min(best[server.name], loaded(server, load) or float("inf"))
+    return best
+
+
+def cost_figures(home: Path) -> Iterator[Figure]:
+    bars = {
+        "a 1 KiB send": (SENDS, "a third"),
+        "a batched message, 32 a request": (BATCHES, ""),
+        "a pulled message, 32 a pull": (PULLS, "half"),
+    }
+    with both(home) as servers:
+        for server in servers:
+            for _ in range(WARM_UP_SENDS // SENDS.requests + 1):
+                loaded(server, SENDS)
+            for load in (BATCHES, PULLS, PULLS):
+                loaded(server, load)
+        for name, (load, bar) in bars.items():
+            best = in_turns(servers, load)
+            remark = (
+                f"{best['ours'] / best['Apache']:.2f} of Apache's" + (f"; at most {bar}" if bar else "")
+                if "Apache" in best
+                else ""
+            )
+            yield Figure(f"CPU of {name}", f"{best['ours']:.2f} µs", remark)
+            if "Apache" in best:
+                yield Figure("    Apache's broker", f"{best['Apache']:.2f} µs")
+        for server in servers:
+            yield Figure(f"memory after that, {server.name}", f"{resident_mb(server.pid):.0f} MB")
+
+
+def ready_s(home: Path) -> float:
+    """From the command to the line that says it is ready, on an empty directory."""
+    command = [str(Path(sys.executable).with_name("skyrocket"))]
+    flags = ["run", "--data", str(home), "--namesrv-port", "0", "--port", "0"]
+    started = time.monotonic()
+    with subprocess.Popen([*command, *flags], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        spent = time.monotonic() - started
+        process.kill()
+    assert b"ready" in line, line
+    return spent
+
+
+def rest_figures(home: Path) -> Iterator[Figure]:
+    with Skyrocket(home / "rest", STORE) as run:
+        assert run.process is not None
+        pid = run.process.pid
+        time.sleep(REST_S)
+        yield Figure("resident memory at rest", f"{resident_mb(pid):.0f} MB", "under 80")
+        before_s = cpu_s(pid)
+        time.sleep(IDLE_S)
+        yield Figure("CPU at rest", f"{(cpu_s(pid) - before_s) / IDLE_S:.2%}", "under 1 %")
+    yield Figure(
+        "from the command to ready", f"{min(ready_s(home / f'ready{number}') for number in range(5)):.2f} s", "under 1 s"
+    )
+
+
+def figures() -> Iterator[Figure]:
+    home = Path(tempfile.mkdtemp(prefix="skyrocket-bench-", dir=os.environ.get("SKYROCKET_BENCH_DIR")))
+    try:
+        yield from rest_figures(home)
+        yield from cost_figures(home)
+    finally:
+        shutil.rmtree(home)

@@ -1,0 +1,180 @@
+"""The broker as a whole: it starts, tells the nameservers, is looked after, stops, and starts again where it was."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from skyrocket.broker.broker import Broker
+from skyrocket.broker.broker_handlers import LiveSettings
+from skyrocket.broker.registration import Registration
+from skyrocket.broker.settings import BrokerSettings
+from skyrocket.nameserver.nameserver import Nameserver
+from skyrocket.nameserver.settings import Settings
+from skyrocket.net.dialer import Dialer
+from skyrocket.net.errors import NetError
+from skyrocket.net.limits import NetLimits
+from skyrocket.protocol.bodies import BrokerStatsData, KVTable, TopicRouteData
+from skyrocket.protocol.command import Command
+from skyrocket.protocol.config_text import decode_config
+from skyrocket.protocol.fastjson import decode
+from skyrocket.protocol.headers import GetRouteInfoRequestHeader, ViewBrokerStatsDataRequestHeader
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.responses import ResponseCode
+from skyrocket.store.errors import StoreLockedError
+from tests.support.running_broker import SMALL, RunningBroker, play, records, running
+
+
+def test_messages_topics_and_offsets_are_there_after_a_restart(tmp_path: Path):
+    async def before(served: RunningBroker) -> None:
+        for number in range(3):
+            await served.send("orders", b"%d" % number)
+        served.broker.offsets.commit("consumers", "orders", 0, 2)
+
+    async def after(served: RunningBroker) -> None:
+        assert [r.body for r in records(await served.pull("orders", 0))] == [b"0", b"1", b"2"]
+        assert served.broker.offsets.query("consumers", "orders", 0) == 2
+        assert (await served.send("orders", b"3")).fields["queueOffset"] == "3"
+
+    play(tmp_path, before)
+    play(tmp_path, after)
+
+
+def test_two_brokers_cannot_have_the_same_store(tmp_path: Path):
+    async def main() -> None:
+        async with running(tmp_path) as served:
+            second = Broker(replace(SMALL, store_path=str(tmp_path / "store")))
+            with pytest.raises(StoreLockedError, match="Another process has the store"):
+                await second.start()
+            assert (await served.send("orders", b"x")).code == 0
+
+    asyncio.run(main())
+
+
+def test_the_second_port_serves_too(tmp_path: Path):
+    async def main() -> None:
+        for port in range(21_911, 22_911, 10):
+            try:
+                async with running(tmp_path, port=port) as served:
+                    response = await served.dialer.request(f"127.0.0.1:{port - 2}", Command(RequestCode.GET_BROKER_CONFIG))
+                    assert response.code == 0
+                return
+            except NetError:
+                continue  # taken
+
+    asyncio.run(main())
+
+
+HOSTILE_SETTINGS = [
+    b"storePathRootDir=/etc",
+    b"namesrvAddr=evil:1",
+    b"rocketmqHome=/bin",
+    b"fileReservedTime=x",
+    b"traceOn=true\nbindAddress=::",
+]
+
+
+def test_settings_are_shown_and_changed_within_bounds(tmp_path: Path):
+    async def acts(served: RunningBroker) -> None:
+        shown = decode_config((await served.ask(RequestCode.GET_BROKER_CONFIG)).body)
+        assert shown["brokerName"] == "broker-a"
+        changed = await served.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"fileReservedTime=48\ntraceOn=false\n")
+        assert changed.code == 0
+        assert served.broker.settings().reserved_hours == 48
+        for hostile in HOSTILE_SETTINGS:
+            refused = await served.ask(RequestCode.UPDATE_BROKER_CONFIG, body=hostile)
+            assert refused.code == ResponseCode.NO_PERMISSION, hostile
+        assert not served.broker.settings().trace_on
+
+    play(tmp_path, acts)
+
+
+def test_how_it_is_has_what_mqadmin_looks_for(tmp_path: Path):
+    async def acts(served: RunningBroker) -> None:
+        await served.send("orders", b"x" * 100)
+        table = decode((await served.ask(RequestCode.GET_BROKER_RUNTIME_INFO)).body, KVTable).table
+        assert table["brokerVersionDesc"] == "V5_5_0"
+        assert table["msgPutTotalTodayNow"] == "1"
+        assert int(table["commitLogMaxOffset"]) == served.broker.store.log.end
+
+    play(tmp_path, acts)
+
+
+def test_statistics_of_a_topic(tmp_path: Path):
+    async def acts(served: RunningBroker) -> None:
+        await served.send("orders", b"x")
+        header = ViewBrokerStatsDataRequestHeader(stats_name="TOPIC_PUT_NUMS", stats_key="orders")
+        stats = decode((await served.ask(RequestCode.VIEW_BROKER_STATS_DATA, header)).body, BrokerStatsData)
+        assert stats.stats_minute is not None
+        assert stats.stats_minute.sum == 1
+        unknown = ViewBrokerStatsDataRequestHeader(stats_name="TOPIC_PUT_NUMS", stats_key="nothing")
+        assert (await served.ask(RequestCode.VIEW_BROKER_STATS_DATA, unknown)).code == ResponseCode.SYSTEM_ERROR
+
+    play(tmp_path, acts)
+
+
+async def route(dialer: Dialer, nameserver: Nameserver, topic: str) -> TopicRouteData | None:
+    fields = GetRouteInfoRequestHeader(topic=topic).to_fields()
+    response = await dialer.request(nameserver.address, Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields=fields))
+    return decode(response.body, TopicRouteData) if response.code == 0 else None
+
+
+def a_nameserver(kv: Path) -> Nameserver:
+    return Nameserver(Settings().with_texts({"listenPort": "0", "kvConfigPath": str(kv)}))
+
+
+async def until(ready, seconds: float = 5.0):
+    """What `ready()` gives, as soon as it gives something."""
+    async with asyncio.timeout(seconds):
+        while True:
+            found = await ready()
+            if found:
+                return found
+            await asyncio.sleep(0.02)
+
+
+def test_every_nameserver_hears_of_a_new_topic_and_a_dead_one_delays_nothing(tmp_path: Path):
+    async def main() -> None:
+        names = [a_nameserver(tmp_path / f"kv{number}.json") for number in (1, 2)]
+        for nameserver in names:
+            await nameserver.start()
+        addresses = ";".join(["127.0.0.1:1", *(nameserver.address for nameserver in names)])
+        async with running(tmp_path, namesrv_addr=addresses) as served:
+            await served.send("orders", b"x")
+            for nameserver in names:
+                found = await until(lambda nameserver=nameserver: route(served.dialer, nameserver, "orders"))
+                assert found.broker_datas[0].broker_addrs == {0: served.address}
+                assert found.queue_datas[0].write_queue_nums == 4
+            address = served.address
+        dialer = Dialer()
+        for nameserver in names:
+            assert await route(dialer, nameserver, "orders") is None, f"{address} said goodbye"
+            await nameserver.close()
+        await dialer.close()
+
+    asyncio.run(main())
+
+
+def test_a_nameserver_that_hangs_does_not_hold_up_the_others(tmp_path: Path):
+    async def main() -> None:
+        held: list[asyncio.StreamWriter] = []
+        hanging = await asyncio.start_server(lambda reader, writer: held.append(writer), "127.0.0.1", 0)
+        good = a_nameserver(tmp_path / "kv.json")
+        await good.start()
+        port = hanging.sockets[0].getsockname()[1]
+        settings = LiveSettings(
+            BrokerSettings(namesrv_addr=f"127.0.0.1:{port};{good.address}", register_timeout_ms=200), wall_ms=lambda: 0
+        )
+        dialer = Dialer(limits=NetLimits(scan_ms=10))
+        registration = Registration(dialer, settings, lambda: ({}, settings.version))
+        assert await registration.register() == 1
+        await dialer.close()
+        await good.close()
+        for writer in held:
+            writer.transport.abort()
+        hanging.close()
+
+    asyncio.run(main())
