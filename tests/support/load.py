@@ -32,7 +32,7 @@ def pull_request(topic: str, offset: int, opaque: int = 0, **given: Any) -> Comm
     return Command(RequestCode.PULL_MESSAGE, fields=pull_header(topic, offset, **given).to_fields(), opaque=opaque)
 
 
-class Ended(AssertionError):  # noqa: N818 — it is the end of a connection, which some tests wait for
+class Ended(AssertionError):
     """The server closed the connection."""
 
 

@@ -1,0 +1,105 @@
+"""`skyrocket run` as a process: ready, useful, and gone when it is told to go."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from skyrocket.protocol.command import Command, CommandDecoder, encode_command
+from skyrocket.protocol.requests import RequestCode
+
+
+@contextmanager
+def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "skyrocket", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(10)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def ready_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "is ready" in line:
+            return line
+    raise AssertionError(f"it ended with {process.wait(10)}")
+
+
+def ask(port: int, code: int) -> Command:
+    with socket.create_connection(("127.0.0.1", port), 10) as connection:
+        connection.sendall(encode_command(Command(code)))
+        decoder = CommandDecoder()
+        while True:
+            for command in decoder.feed(connection.recv(65536)):
+                return command
+
+
+def run_arguments(path: Path, *more: str) -> list[str]:
+    small = ["--set", "mappedFileSizeCommitLog=1048576", "--set", "maxHashSlotNum=100", "--set", "maxIndexNum=1000"]
+    return ["run", "--data", str(path), "--namesrv-port", "0", "--port", "0", *small, *more]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_says_where_it_is_serves_and_stops_cleanly(tmp_path: Path, number: signal.Signals):
+    with started(*run_arguments(tmp_path)) as process:
+        names, broker = map(int, re.findall(r"127\.0\.0\.1:(\d+)", ready_line(process)))
+        assert b"broker-a" in ask(names, RequestCode.GET_BROKER_CLUSTER_INFO).body
+        assert ask(broker, RequestCode.GET_BROKER_RUNTIME_INFO).code == 0
+        assert (tmp_path / "store" / "abort").exists()
+        process.send_signal(number)
+        assert process.wait(20) == 0
+    assert not (tmp_path / "store" / "abort").exists()
+
+
+def test_it_starts_again_after_a_kill(tmp_path: Path):
+    with started(*run_arguments(tmp_path)) as process:
+        ready_line(process)
+        process.kill()
+        process.wait(10)
+    with started(*run_arguments(tmp_path)) as process:
+        assert "is ready" in ready_line(process)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["run", "--set", "nonsense=1"], "There is no setting 'nonsense'."),
+        (["run", "--set", "nonsense"], "'nonsense' is not key=value."),
+        (["broker", "--set", "listenPort=high"], "Setting 'listenPort' must be a number from 0 to 65535"),
+        (["broker", "-c", "no-such-file.conf"], "No such file"),
+        (["namesrv", "-c", "no-such-file.conf"], "no-such-file.conf"),
+    ],
+)
+def test_what_keeps_it_from_starting_is_one_sentence(tmp_path: Path, arguments: list[str], sentence: str):
+    done = subprocess.run(
+        [sys.executable, "-m", "skyrocket", *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_port_that_is_taken_is_said(tmp_path: Path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with started(*run_arguments(tmp_path, "--set", f"listenPort={port}")) as process:
+            output, _ = process.communicate(timeout=30)
+    assert f"127.0.0.1:{port} cannot be listened on" in output
+    assert "Traceback" not in output
+    assert process.returncode == 2
