@@ -6,6 +6,7 @@ fetches its messages; memory stays bounded, nothing is written outside the data 
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import struct
@@ -231,21 +232,31 @@ NAMES = {
 NUMBERS = (0, -1, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63))
 
 
-def hostile_fields(header: type[Header], text: str, number: int) -> dict[str, str]:
+# What a request needs to get past its first checks, where only the names in it are to be hostile.
+PLAIN = {"topicFilterType": "SINGLE_TAG", "expressionType": "TAG", "subscription": "*", "c": "TBW102", "defaultTopic": "TBW102"}
+
+
+def hostile_fields(header: type[Header], text: str, number: int, *, only_names: bool = False) -> dict[str, str]:
     """Every field of a header: text where there is text, the number where there is one, as far as its type allows."""
     fields = {}
     kind = inspect.type_info(header)
     assert isinstance(kind, inspect.StructType)
     for field in kind.fields:
-        types = field.type.types if isinstance(field.type, inspect.UnionType) else (field.type,)
+        given = field.type.types if isinstance(field.type, inspect.UnionType) else (field.type,)
+        types = [each.type if isinstance(each, inspect.Metadata) else each for each in given]
+        is_name = any(isinstance(each, inspect.Metadata) for each in given)  # of a topic, a group or the like
+        name = field.encode_name
         if any(isinstance(each, inspect.StrType) for each in types):
-            fields[field.encode_name] = text
+            if is_name or not only_names:
+                fields[name] = text
+            elif name in PLAIN or field.required:
+                fields[name] = PLAIN.get(name, "x")
         elif any(isinstance(each, inspect.BoolType) for each in types):
-            fields[field.encode_name] = "true" if number > 0 else "false"
+            fields[name] = "true" if number > 0 else "false"
         else:
             least = next((each.ge for each in types if isinstance(each, inspect.IntType) and each.ge is not None), number)
             most = next((each.le for each in types if isinstance(each, inspect.IntType) and each.le is not None), number)
-            fields[field.encode_name] = str(max(least, min(number, most)))
+            fields[name] = str(max(least, min(number, most)))
     return fields
 
 
@@ -287,12 +298,8 @@ def raw_json(code: int, fields: dict[str, str], body: bytes = b"") -> bytes:
 
 
 def quoted(text: str) -> str:
-    escaped = "".join(
-        character if 32 <= ord(character) < 127 and character not in '"\\' else f"\\u{ord(character):04x}"
-        for character in (text if len(text) > 1000 else text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass"))
-        if ord(character) < 0x10000
-    )
-    return f'"{escaped}"'
+    """JSON, with every character outside of ASCII escaped, halves of surrogate pairs too."""
+    return json.dumps(text)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -304,8 +311,10 @@ def test_hostile_names_and_numbers_in_every_request_are_refused_or_harmless(serv
         for code in codes_of(server, address):
             header = code.request.header
             for number in numbers if header is not None else (0,):
-                fields = {} if header is None else hostile_fields(header, text, number)
-                attacker.ask(raw_json(code, fields, hostile_body(code, text, number)), f"{code.name} with {name}, {number}")
+                body = hostile_body(code, text, number)
+                for only_names in (True, False):
+                    fields = {} if header is None else hostile_fields(header, text, number, only_names=only_names)
+                    attacker.ask(raw_json(code, fields, body), f"{code.name} with {name}, {number}")
         attacker.close()
     topics = {path.name for path in (server.data / "store" / "consumequeue").iterdir()}
     assert all(re.fullmatch(r"[%|a-zA-Z0-9_-]{1,127}", topic) for topic in topics), topics
@@ -353,6 +362,10 @@ def any_of(kind: inspect.Type, number: int) -> Any:
 # --- bodies
 
 
+def sound_fields(code: RequestCode) -> dict[str, str]:
+    return {} if code.request.header is None else hostile_fields(code.request.header, ABUSED, 0, only_names=True)
+
+
 WRONG_BODIES: dict[str, Callable[[], bytes]] = {
     "a NUL": lambda: b"\0",
     "random": lambda: random.Random(1).randbytes(3000),
@@ -379,7 +392,7 @@ def test_bodies_of_a_wrong_kind_are_refused_or_passed_over_in_every_request(serv
     for address in ports(server):
         attacker = Attacker(address)
         for code in codes_of(server, address):
-            fields = {} if code.request.header is None else hostile_fields(code.request.header, ABUSED, 0)
+            fields = sound_fields(code)
             attacker.ask(raw_json(code, fields, body), f"{code.name} with {name}")
         attacker.close()
 
@@ -391,7 +404,7 @@ def test_awkward_values_of_the_right_kind_are_survived_in_every_request(server: 
         for code in codes_of(server, address):
             kind = code.request.body
             if isinstance(kind, type) and issubclass(kind, Body):
-                fields = {} if code.request.header is None else hostile_fields(code.request.header, ABUSED, 0)
+                fields = sound_fields(code)
                 for _ in range(10):
                     attacker.ask(raw_json(code, fields, encode(any_body(kind, chance))), code.name)
         attacker.close()
@@ -415,7 +428,7 @@ def test_giant_bodies_hold_nobody_up(server: Skyrocket, name: str) -> None:
         attacker = Attacker(address)
         for code in codes_of(server, address):
             if code.request.body and code is not RequestCode.SEND_MESSAGE:
-                fields = {} if code.request.header is None else hostile_fields(code.request.header, ABUSED, 0)
+                fields = sound_fields(code)
                 attacker.ask(raw_json(code, fields, body), f"{code.name} with a giant body of {name}")
         attacker.close()
 

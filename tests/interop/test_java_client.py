@@ -23,6 +23,7 @@ pytestmark = pytest.mark.interop
 NO_LOOKING_AROUND = ["-Drocketmq.client.rebalance.waitInterval=3600000", "-Drocketmq.client.rebalance.minInterval=50"]
 BINARY = "-Drocketmq.serialize.type=ROCKETMQ"
 SHORT_HEARTBEATS = "-Dcom.rocketmq.heartbeat.v2=true"
+SECOND_PORT = "-Dcom.rocketmq.sendMessageWithVIPChannel=true"
 
 
 class Way(NamedTuple):
@@ -36,7 +37,7 @@ class Way(NamedTuple):
 WAYS = {
     "apache": Way("apache", "5.5.0", NO_LOOKING_AROUND),
     "json": Way("skyrocket", "5.5.0", NO_LOOKING_AROUND),
-    "binary": Way("skyrocket", "5.5.0", [*NO_LOOKING_AROUND, BINARY, SHORT_HEARTBEATS]),
+    "binary": Way("skyrocket", "5.5.0", [*NO_LOOKING_AROUND, BINARY, SHORT_HEARTBEATS, SECOND_PORT]),
     "old": Way("skyrocket", "4.9.8", []),
 }
 

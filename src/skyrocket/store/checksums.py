@@ -37,8 +37,8 @@ class Checksums:
         self._stale: set[int] = set()  # segments whose file may have entries behind the last one
         self._beyond: dict[int, int] = {}  # end of a record in the log → CRC: what recovery may still compare with
 
-    def load(self, trusted_end: int, *, remember_beyond: bool = False) -> None:
-        """Look at what is there. Entries behind `trusted_end` may belong to records that are no more: they go.
+    def load(self, trusted_end: int, *, crashed: bool = True, remember_beyond: bool = False) -> None:
+        """Look at what is there. After a crash, entries behind `trusted_end` may belong to records that are no more: they go.
 
         With `remember_beyond` they are compared with until `cut`: no other than this store wrote since they were made.
         """
@@ -51,6 +51,8 @@ class Checksums:
             # Not "the first that was not written": a power cut leaves holes behind the trusted end.
             end = min(trusted_end - start, self._segment_bytes)
             self._counts[start] = self._bound(start, self._file_bytes // ENTRY.size, end + 1, written=True) if end > 0 else 0
+            if end == self._segment_bytes or (end > 0 and not crashed):
+                continue  # there is nothing behind it
             if remember_beyond:
                 self._remember(start)
             if end > 0:

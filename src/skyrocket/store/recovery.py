@@ -97,11 +97,11 @@ class Recovery:
     def run(self, checkpoint: Checkpoint, *, crashed: bool, is_ours: bool = False) -> Recovered:
         """`is_ours`: since the checkpoint was written, no other program has written to this store."""
         self._safe_end = checkpoint.safe_end or 0
-        self._checksums.load(self._safe_end, remember_beyond=is_ours and checkpoint.is_ours)
         start = self._start(checkpoint, crashed, is_ours)
         if not crashed and not self._ends_cleanly(start):
             crashed = True  # whatever stopped it, this is not how a clean stop leaves a log
             start = self._log.start
+        self._checksums.load(self._safe_end, crashed=crashed, remember_beyond=is_ours and checkpoint.is_ours)
         done = Recovered(crashed, start, safe_end=self._safe_end)
         self._believed = start
         if crashed:
@@ -122,7 +122,8 @@ class Recovery:
         else:
             self._dispatch(self._step(start, done), crashed)
         self._log.set_end(done.end)
-        self._checksums.cut(done.end)
+        if crashed:
+            self._checksums.cut(done.end)
         if done.end < self._safe_end or not checkpoint.is_ours:
             self._forget_beyond(done.end)
         if self._index is not None and self._index.last_offset >= done.end:
