@@ -39,6 +39,7 @@ from skyrocket.net.dialer import Dialer
 from skyrocket.net.limits import NetLimits
 from skyrocket.net.router import Router
 from skyrocket.net.server import Server, monotonic_ms
+from skyrocket.net.tls import server_context
 from skyrocket.protocol.bodies import DataVersion, TopicConfig
 from skyrocket.protocol.hosts import pack_host
 from skyrocket.protocol.responses import ResponseCode
@@ -81,7 +82,8 @@ class Broker:
         files = ConfigFiles(Disk(), self.store.paths.config)
         self.persistence = Persistence(files, self.topics, self.groups, self.offsets)
         self.router = Router(STORE_CODES)
-        self.server = Server(self.router, limits)
+        tls = server_context(settings.tls_certificate, settings.tls_key)
+        self.server = Server(self.router, limits, tls, tls_only=settings.tls_only)
         self._dialer = Dialer()
         self._flusher: Flusher | None = None
         self._registration: Registration | None = None

@@ -55,6 +55,9 @@ class BrokerSettings:
     offsets_interval_ms: int = 5_000
     region_id: str = "DefaultRegion"
     trace_on: bool = True
+    tls_certificate: str = ""
+    tls_key: str = ""
+    tls_only: bool = False
 
     def store_config(self) -> StoreConfig:
         return StoreConfig(
@@ -107,6 +110,13 @@ def _flush_kind(text: str) -> bool:
         return {"SYNC_FLUSH": True, "ASYNC_FLUSH": False}[text.strip()]
     except KeyError:
         raise ValueError("SYNC_FLUSH or ASYNC_FLUSH") from None
+
+
+def _tls_mode(text: str) -> bool:
+    try:
+        return {"enforcing": True, "permissive": False}[text.strip()]
+    except KeyError:
+        raise ValueError("permissive or enforcing") from None
 
 
 def _text(text: str) -> str:
@@ -172,6 +182,9 @@ ROWS: Final = (
     Row("flushConsumerOffsetInterval", "offsets_interval_ms", _MS),
     Row("regionId", "region_id", _word),
     Row("traceOn", "trace_on", _boolean, changeable=True, show=_shown_boolean),
+    Row("tls.server.certPath", "tls_certificate", _text),
+    Row("tls.server.keyPath", "tls_key", _text),
+    Row("tls.server.mode", "tls_only", _tls_mode, show=lambda only: "enforcing" if only else "permissive"),
 )
 BY_NAME: Final = {row.name: row for row in ROWS}
 
@@ -200,5 +213,5 @@ def with_values(settings: BrokerSettings, values: Mapping[str, str], *, remotely
 
 
 def shown(settings: BrokerSettings) -> dict[str, str]:
-    """Every setting under Apache's name, sorted."""
-    return {row.name: row.show(getattr(settings, row.attribute)) for row in sorted(ROWS)}
+    """Settings under Apache's names, sorted; where certificates lie is not shown."""
+    return {row.name: row.show(getattr(settings, row.attribute)) for row in sorted(ROWS) if not row.name.startswith("tls.")}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Callable
 
 from skyrocket.nameserver.broker_requests import BrokerRequests
@@ -19,6 +18,7 @@ from skyrocket.net.connection import Connection
 from skyrocket.net.limits import NetLimits
 from skyrocket.net.router import Router
 from skyrocket.net.server import Server, monotonic_ms
+from skyrocket.net.tls import server_context
 from skyrocket.protocol.responses import ResponseCode
 
 log = logging.getLogger(__name__)
@@ -27,15 +27,16 @@ log = logging.getLogger(__name__)
 class Nameserver:
     """`await start()`, then `port` says where; `await close()`. NameserverError and NetError say what keeps it from starting."""
 
-    def __init__(
-        self, settings: Settings | None = None, *, tls: ssl.SSLContext | None = None, now_ms: Callable[[], int] = monotonic_ms
-    ) -> None:
+    def __init__(self, settings: Settings | None = None, *, now_ms: Callable[[], int] = monotonic_ms) -> None:
         self.settings = LiveSettings(settings or Settings())
         self.table = RouteTable()
         self.kv = KvStore(self.settings.now.kv_config_path)
         self.router = Router({NameserverError: ResponseCode.SYSTEM_ERROR})
         self._now_ms = now_ms
-        self._server = Server(self.router, NetLimits(idle_ms=self.settings.now.idle_s * 1000), tls, now_ms)
+        now = self.settings.now
+        tls = server_context(now.tls_certificate, now.tls_key)
+        limits = NetLimits(idle_ms=now.idle_s * 1000)
+        self._server = Server(self.router, limits, tls, tls_only=now.tls_mode == "enforcing", now_ms=now_ms)
         self._server.on_closed.append(self._closed)
         self._scanning: asyncio.Task[None] | None = None
         self.port = 0  # until it listens

@@ -67,6 +67,8 @@ def _path(text: str) -> Path:
 BOOLEAN: Final = Kind("true or false", _boolean)
 HOST: Final = Kind("a host name or an address", _host)
 PATH: Final = Kind("a path", _path)
+TEXT: Final = Kind("text", str)
+TLS_MODE: Final = Kind("permissive or enforcing", lambda text: {"permissive": text, "enforcing": text}[text])
 PORT: Final = _whole(0, 65_535)
 _DAY_S: Final = 24 * 3600
 
@@ -106,12 +108,16 @@ class Settings:
         "Topics that a broker does not name any more lose their route.", changeable=True)
     need_wait: bool = _row(False, "needWaitForService", BOOLEAN,
         "Routes are refused for a while after the start, until all brokers had the time to register.", changeable=True)
+    tls_certificate: str = _row("", "tls.server.certPath", TEXT, "A certificate in PEM; with it, TLS is spoken on the same port.")
+    tls_key: str = _row("", "tls.server.keyPath", TEXT, "Its key.")
+    tls_mode: str = _row("permissive", "tls.server.mode", TLS_MODE, "permissive takes plain connections too, enforcing does not.")
     wait_s: int = _row(45, "waitSecondsForService", _whole(0, _DAY_S), "For so many seconds.", changeable=True)
     # fmt: on
 
     def to_texts(self) -> dict[str, str]:
-        """Key -> value in the order of the keys, as Apache shows them."""
-        return {row.key: _text(getattr(self, row.attribute)) for _, row in sorted(rows().items())}
+        """Key -> value in the order of the keys, as Apache shows them; where certificates lie is not shown."""
+        shown = [row for key, row in sorted(rows().items()) if not key.startswith("tls.")]
+        return {row.key: _text(getattr(self, row.attribute)) for row in shown}
 
     def with_texts(self, texts: Mapping[str, str]) -> Settings:
         """SettingsError, which names every key that is unknown and every value that is wrong."""

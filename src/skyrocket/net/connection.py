@@ -27,6 +27,7 @@ class Owner(Protocol):
 
     limits: NetLimits
     tls: ssl.SSLContext | None  # for connections that come; those that go are made with theirs
+    tls_only: bool  # plain ones are closed
 
     def now_ms(self) -> int: ...
 
@@ -77,6 +78,9 @@ class Connection(asyncio.Protocol):
         self.heard_ms = self._owner.now_ms()
         if not self.frames_read and self._tls is None and data[0] == HANDSHAKE and self._owner.tls is not None:
             self._tls = TlsLayer(self._owner.tls)
+        if self._owner.tls_only and self._tls is None:
+            self.close("it does not speak TLS")
+            return
         self._reading = True
         try:
             if self._tls is not None:

@@ -30,6 +30,7 @@ class Dialer:
         self.router = router or Router()
         self.limits = limits or NetLimits()
         self.tls: ssl.SSLContext | None = None  # nobody connects to us
+        self.tls_only = False
         self.now_ms = now_ms
         self._client_tls = tls
         self._connections: dict[str, Connection] = {}

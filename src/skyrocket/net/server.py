@@ -30,11 +30,14 @@ class Server:
         router: Router,
         limits: NetLimits | None = None,
         tls: ssl.SSLContext | None = None,
+        *,
+        tls_only: bool = False,
         now_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
         self.router = router
         self.limits = limits or NetLimits()
         self.tls = tls
+        self.tls_only = tls_only
         self.now_ms = now_ms
         self.on_closed: list[Callable[[Connection], None]] = []
         self.connections: set[Connection] = set()

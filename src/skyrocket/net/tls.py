@@ -7,10 +7,26 @@ loop, and a connection can become TLS after its first bytes were read.
 from __future__ import annotations
 
 import ssl
+from pathlib import Path
 from typing import Final
+
+from skyrocket.net.errors import NetError
 
 HANDSHAKE: Final = 0x16
 _READ_BYTES = 256 * 1024
+
+
+def server_context(certificate: str | Path, key: str | Path) -> ssl.SSLContext | None:
+    """From the files of a certificate (with its chain) and its key; None where no certificate is named."""
+    if not str(certificate):
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(certificate, key or None)
+    except OSError as error:  # ssl.SSLError is one
+        raise NetError(f"The certificate {certificate} with the key {key} cannot be used: {error}.") from error
+    return context
 
 
 class TlsLayer:

@@ -18,6 +18,7 @@ from skyrocket.net.errors import ConnectError, DisconnectedError, NetError, Over
 from skyrocket.net.limits import NetLimits
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.net.server import Server
+from skyrocket.net.tls import server_context
 from skyrocket.protocol.command import Command, CommandDecoder, encode_command
 from skyrocket.protocol.frame import Serialization
 from skyrocket.protocol.header import Header
@@ -55,7 +56,7 @@ class Scene:
         self.router.add(SLOW, self.slow)
         self.router.add(BIG, lambda command, _: command.response(0, body=bytes(int(command.fields["size"]))))
         self.router.add_group((GROUP,), self.group)
-        self.server = Server(self.router, limits, tls, self.clock)
+        self.server = Server(self.router, limits, tls, now_ms=self.clock)
         self.dialer = Dialer(limits=NetLimits(scan_ms=5))
         self.port = 0
         self.raws: list[Raw] = []
@@ -410,11 +411,28 @@ def certificate(tmp_path_factory) -> Path:
     return directory
 
 
+def test_where_tls_is_required_plain_connections_are_closed(certificate: Path):
+    async def main() -> None:
+        async with scene(tls=server_context(certificate / "cert.pem", certificate / "key.pem")) as played:
+            played.server.tls_only = True
+            secure = Dialer(tls=ssl.create_default_context(cafile=str(certificate / "cert.pem")))
+            assert (await secure.request(played.address, Command(ECHO))).code == 0
+            with pytest.raises(DisconnectedError):
+                await played.ask(ECHO)
+            await secure.close()
+
+    asyncio.run(main())
+
+
+def test_a_certificate_that_cannot_be_used_is_said(tmp_path: Path):
+    assert server_context("", "") is None
+    with pytest.raises(NetError, match="cannot be used"):
+        server_context(tmp_path / "none.pem", tmp_path / "none.pem")
+
+
 def test_tls_and_plain_share_a_port(certificate: Path):
     async def main() -> None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
-        async with scene(tls=context) as played:
+        async with scene(tls=server_context(certificate / "cert.pem", certificate / "key.pem")) as played:
             secure = Dialer(tls=ssl.create_default_context(cafile=str(certificate / "cert.pem")))
             for size in (0, 10, 100_000, 3_000_000):
                 body = bytes(range(256)) * (size // 256)
