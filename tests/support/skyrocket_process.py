@@ -117,12 +117,13 @@ class Skyrocket(SkyrocketProcess):
 
 
 class SkyrocketNameserver(SkyrocketProcess):
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, settings: Mapping[str, object] | None = None) -> None:
         port = free_port()
         self.nameserver = f"127.0.0.1:{port}"
         home.mkdir(parents=True, exist_ok=True)
         config = home / "namesrv.conf"
-        config.write_text(f"listenPort={port}\nkvConfigPath={home}/kvConfig.json\n")
+        every = {"listenPort": port, "kvConfigPath": home / "kvConfig.json", **(settings or {})}
+        config.write_text("".join(f"{key}={value}\n" for key, value in every.items()))
         super().__init__("namesrv", home, ["namesrv", "-c", str(config)], lambda: cluster_info(self.nameserver) is not None)
 
 

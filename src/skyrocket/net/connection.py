@@ -36,8 +36,11 @@ class Owner(Protocol):
 
     def closed(self, connection: Connection, reason: str) -> None: ...
 
-    def requests(self, connection: Connection, commands: list[Command]) -> None:
-        """All requests of one read event."""
+    def requests(self, connection: Connection, commands: list[Command]) -> list[Command]:
+        """All requests of one read event. Those that are left, since the connection `is_full`, are returned."""
+
+    def may_hold(self, size_bytes: int) -> bool:
+        """Whether this much more may wait here until a peer reads it."""
 
 
 class Connection(asyncio.Protocol):
@@ -51,6 +54,8 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._tls: TlsLayer | None = None
         self._unsent: list[bytes | memoryview] = []
+        self._unsent_bytes = 0
+        self._left: list[Command] = []  # requests that wait until the peer has read some of its answers
         self._flush_scheduled = False
         self._reading = False  # inside data_received: answers collect, and leave together at its end
         self._closing: str | None = None  # why
@@ -129,8 +134,19 @@ class Connection(asyncio.Protocol):
             else:
                 requests.append(command)
         if requests:
-            self._owner.requests(self, requests)
+            self._hand_over(requests)
         return broken
+
+    def _hand_over(self, requests: list[Command]) -> None:
+        """As many as there is room for their answers. A read event may bring hundreds, with megabytes to answer to each."""
+        requests = self._left + requests
+        while requests and self._closing is None:
+            requests = self._owner.requests(self, requests)
+            if requests:
+                self._write_unsent()
+                if self.unwritten_bytes > self._limits.unwritten_high_bytes:
+                    break
+        self._left = requests
 
     def eof_received(self) -> bool:
         return False
@@ -150,7 +166,10 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        if self._transport is not None and not self._transport.is_closing():
+        if self._left:
+            self._hand_over([])
+            self._flush()
+        if not self._left and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
     # --- our side
@@ -168,15 +187,25 @@ class Connection(asyncio.Protocol):
     def unwritten_bytes(self) -> int:
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
+    @property
+    def is_full(self) -> bool:
+        """It has enough to write for now: what answers requests can leave the rest for later."""
+        return self._unsent_bytes > self._limits.unwritten_high_bytes
+
     def send(self, data: Sendable) -> None:
         """Bytes of whole frames. What is sent in one turn of the loop leaves with one write; after the end, nowhere."""
         if self._closing is not None:
             return
         if isinstance(data, bytes):
             self._unsent.append(data)
+            self._unsent_bytes += len(data)
         else:
-            self._unsent.extend(data)
-        if not self._reading and not self._flush_scheduled:
+            pieces = list(data)
+            self._unsent += pieces
+            self._unsent_bytes += sum(map(len, pieces))
+        if self._unsent_bytes > self._limits.unwritten_max_bytes:
+            self.abort("more is sent to it at once than it could read")
+        elif not self._reading and not self._flush_scheduled:
             self._flush_scheduled = True
             asyncio.get_running_loop().call_soon(self._flush)
 
@@ -230,6 +259,7 @@ class Connection(asyncio.Protocol):
 
     def abort(self, reason: str) -> None:
         self._closing = self._closing or reason
+        self._unsent.clear()
         if self._transport is not None:
             self._transport.abort()
 
@@ -243,6 +273,7 @@ class Connection(asyncio.Protocol):
             return
         data = self._unsent[0] if len(self._unsent) == 1 else b"".join(self._unsent)
         self._unsent.clear()
+        self._unsent_bytes = 0
         if self._tls is not None:
             self._tls.send(bytes(data))
             data = self._tls.to_send()
@@ -253,7 +284,8 @@ class Connection(asyncio.Protocol):
             return
         self.spoke_ms = self._owner.now_ms()
         self._transport.write(data)
-        if self._transport.get_write_buffer_size() > self._limits.unwritten_max_bytes:
+        waiting = self._transport.get_write_buffer_size()
+        if waiting and (waiting > self._limits.unwritten_max_bytes or not self._owner.may_hold(min(waiting, len(data)))):
             self.abort("it does not read its answers")
 
 

@@ -97,8 +97,11 @@ class Dialer:
             if known is connection:
                 del self._connections[address]
 
-    def requests(self, connection: Connection, commands: list[Command]) -> None:
-        self.router.handle(connection, commands)
+    def requests(self, connection: Connection, commands: list[Command]) -> list[Command]:
+        return self.router.handle(connection, commands)
+
+    def may_hold(self, size_bytes: int) -> bool:  # noqa: ARG002 — those that we chose to talk to are few
+        return True
 
     async def _scan(self) -> None:
         while True:

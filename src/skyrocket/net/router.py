@@ -66,10 +66,10 @@ class Router:
         """Requests whose handler waits for someone else."""
         return len(self._tasks)
 
-    def handle(self, connection: Connection, commands: list[Command]) -> None:
-        """All requests of a read event, in order."""
+    def handle(self, connection: Connection, commands: list[Command]) -> list[Command]:
+        """All requests of a read event, in order. Those that the connection has no room to be answered are returned."""
         at = 0
-        while at < len(commands):
+        while at < len(commands) and not connection.is_full:
             group = self._groups.get(commands[at].code)
             if group is None:
                 self._one(connection, commands[at])
@@ -80,6 +80,7 @@ class Router:
                 stop += 1
             group(commands[at:stop], connection)
             at = stop
+        return commands[at:]
 
     def refuse(self, connection: Connection, commands: list[Command], code: ResponseCode, remark: str) -> None:
         """Answer all of them with this, unread."""

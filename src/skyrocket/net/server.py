@@ -44,6 +44,7 @@ class Server:
         self._listening: list[asyncio.Server] = []
         self._scan_task: asyncio.Task[None] | None = None
         self._overload: str | None = None  # why requests are refused for now
+        self._held_bytes = 0  # of answers that peers have not read, at the most: counted when they come to wait, and anew at times
         self._draining = False
 
     async def listen(self, host: str, port: int) -> int:
@@ -94,13 +95,23 @@ class Server:
             for callback in self.on_closed:
                 callback(connection)
 
-    def requests(self, connection: Connection, commands: list[Command]) -> None:
+    def requests(self, connection: Connection, commands: list[Command]) -> list[Command]:
         if self._overload is not None:
             self.router.refuse(connection, commands, ResponseCode.SYSTEM_BUSY, self._overload)
         elif self._draining:
             self.router.refuse(connection, commands, ResponseCode.SYSTEM_BUSY, "The server is closing.")
         else:
-            self.router.handle(connection, commands)
+            return self.router.handle(connection, commands)
+        return []
+
+    def may_hold(self, size_bytes: int) -> bool:
+        self._held_bytes += size_bytes
+        if self._held_bytes > self.limits.in_flight_max_bytes:
+            self._held_bytes = self._unread_bytes()
+        return self._held_bytes <= self.limits.in_flight_max_bytes
+
+    def _unread_bytes(self) -> int:
+        return sum(connection.unwritten_bytes for connection in self.connections)
 
     async def _scan(self) -> None:
         while True:
@@ -108,6 +119,6 @@ class Server:
             now_ms = self.now_ms()
             for connection in list(self.connections):
                 connection.check_time(now_ms)
-            unwritten = sum(connection.unwritten_bytes for connection in self.connections)
-            over = unwritten > self.limits.in_flight_max_bytes
-            self._overload = f"{unwritten} bytes of answers wait to be read." if over else None
+            self._held_bytes = self._unread_bytes()
+            over = self._held_bytes > self.limits.in_flight_max_bytes
+            self._overload = f"{self._held_bytes} bytes of answers wait to be read." if over else None

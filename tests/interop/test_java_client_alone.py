@@ -1,0 +1,59 @@
+"""The Java client in a harder world: every nameserver gone, and TLS where nothing else is taken."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.java_scenes import Cluster, Out, Scenes
+from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
+from tests.support.tools import need
+
+pytestmark = pytest.mark.interop
+
+
+def numbered(messages: int, of: str) -> list[Out]:
+    return [Out(f"{of} {number}".encode()) for number in range(messages)]
+
+
+def test_clients_go_on_from_their_last_route_when_every_nameserver_is_gone(tmp_path: Path):
+    with (
+        SkyrocketNameserver(tmp_path / "one") as one,
+        SkyrocketNameserver(tmp_path / "two") as two,
+        SkyrocketBroker(tmp_path / "broker", f"{one.nameserver};{two.nameserver}") as broker,
+    ):
+        client = Scenes(tmp_path / "client", "alone", Cluster(one.nameserver, broker.address, "DefaultCluster"), [])
+        try:
+            topic = client.topic("alone")
+            consumer = client.push(client.named("group"), topic)
+            client.send(topic, *numbered(10, "before"))
+            assert len(client.heard(consumer, 10)) == 10
+            one.kill()
+            two.kill()
+            client.send(topic, *numbered(20, "after"))
+            heard = sorted(got.body for got in client.heard(consumer, 30))
+            assert heard == sorted(out.body for out in numbered(10, "before") + numbered(20, "after"))
+        finally:
+            client.kill()
+
+
+def test_the_java_client_speaks_tls_with_both_servers(tmp_path: Path):
+    need("openssl")
+    request = "req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 -subj /CN=localhost"
+    subprocess.run(["openssl", *request.split()], cwd=tmp_path, check=True, capture_output=True)
+    tls = {"tls.server.certPath": tmp_path / "cert.pem", "tls.server.keyPath": tmp_path / "key.pem"}
+    with (
+        SkyrocketNameserver(tmp_path / "names", tls) as names,
+        SkyrocketBroker(tmp_path / "broker", names.nameserver, tls) as broker,
+    ):
+        cluster = Cluster(names.nameserver, broker.address, "DefaultCluster")
+        client = Scenes(tmp_path / "client", "tls", cluster, ["-Dtls.enable=true"])
+        try:
+            topic = client.topic("tls")
+            consumer = client.push(client.named("group"), topic)
+            client.send(topic, *numbered(10, "secret"), Out(b"large" * 100_000))
+            assert len(client.heard(consumer, 11)) == 11
+        finally:
+            client.kill()
