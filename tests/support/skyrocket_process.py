@@ -60,8 +60,8 @@ class SkyrocketProcess:
         if self.process is not None and self.process.poll() is None:
             self.kill()
 
-    def start(self) -> None:
-        """Serving when this returns."""
+    def launch(self) -> None:
+        """Begin to start; whether it serves is for `start` to wait for."""
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "skyrocket", *self._arguments],
@@ -72,6 +72,11 @@ class SkyrocketProcess:
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
                 preexec_fn=_die_with_parent,  # noqa: PLW1509 one system call: it takes no lock that another thread may hold
             )
+
+    def start(self) -> None:
+        """Serving when this returns."""
+        self.launch()
+        assert self.process is not None
         deadline = time.monotonic() + START_S_MAX
         while not self._is_ready():
             assert self.process.poll() is None, f"{self.name} ended with {self.process.returncode}:\n{self.told()}"

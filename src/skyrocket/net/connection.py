@@ -192,6 +192,11 @@ class Connection(asyncio.Protocol):
         """It has enough to write for now: what answers requests can leave the rest for later."""
         return self._unsent_bytes > self._limits.unwritten_high_bytes
 
+    @property
+    def held_bytes(self) -> int:
+        """What waits here for the peer: answers that it has not read, and a frame that it has not finished."""
+        return self.unwritten_bytes + self._splitter.pending_bytes
+
     def send(self, data: Sendable) -> None:
         """Bytes of whole frames. What is sent in one turn of the loop leaves with one write; after the end, nowhere."""
         if self._closing is not None:

@@ -13,7 +13,8 @@ class NetLimits:
     frame_bytes_max: int = FRAME_BYTES_MAX
     unwritten_high_bytes: int = 1024 * 1024  # of one connection: above it, we stop reading from it
     unwritten_max_bytes: int = 64 * 1024 * 1024  # of one connection: above it, it is closed; it does not read its answers
-    in_flight_max_bytes: int = 1024 * 1024 * 1024  # of all connections, read and not answered: above it, requests are refused
+    in_flight_max_bytes: int = 1024 * 1024 * 1024  # of all connections, unread answers and unfinished frames: then SYSTEM_BUSY
+    held_max_bytes: int = 2 * 1024 * 1024 * 1024  # the same: above it, those that hold the most are closed
     pending_requests_max: int = 65_536  # of one connection: our requests that wait for its response
     first_frame_ms: int = 10_000  # from connecting to the first whole frame
     frame_ms: int = 60_000  # from a frame's first byte to its last

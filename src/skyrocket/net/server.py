@@ -44,7 +44,7 @@ class Server:
         self._listening: list[asyncio.Server] = []
         self._scan_task: asyncio.Task[None] | None = None
         self._overload: str | None = None  # why requests are refused for now
-        self._held_bytes = 0  # of answers that peers have not read, at the most: counted when they come to wait, and anew at times
+        self._held_bytes = 0  # of all connections, at the most: added to as answers come to wait, and counted anew at times
         self._draining = False
 
     async def listen(self, host: str, port: int) -> int:
@@ -106,12 +106,24 @@ class Server:
 
     def may_hold(self, size_bytes: int) -> bool:
         self._held_bytes += size_bytes
-        if self._held_bytes > self.limits.in_flight_max_bytes:
-            self._held_bytes = self._unread_bytes()
-        return self._held_bytes <= self.limits.in_flight_max_bytes
+        if self._held_bytes > self.limits.held_max_bytes:
+            self._held_bytes = self._count_held()
+        return self._held_bytes <= self.limits.held_max_bytes
 
-    def _unread_bytes(self) -> int:
-        return sum(connection.unwritten_bytes for connection in self.connections)
+    def _count_held(self) -> int:
+        return sum(connection.held_bytes for connection in self.connections)
+
+    def _check_held(self) -> None:
+        """Requests are refused while much waits; when too much does, those for whom most waits go."""
+        held = self._count_held()
+        self._overload = f"{held} bytes wait to be read or completed." if held > self.limits.in_flight_max_bytes else None
+        if held > self.limits.held_max_bytes:
+            for connection in sorted(self.connections, key=lambda each: each.held_bytes, reverse=True):
+                held -= connection.held_bytes
+                connection.abort("too much of it waits here")
+                if held <= self.limits.held_max_bytes:
+                    break
+        self._held_bytes = held
 
     async def _scan(self) -> None:
         while True:
@@ -119,6 +131,4 @@ class Server:
             now_ms = self.now_ms()
             for connection in list(self.connections):
                 connection.check_time(now_ms)
-            self._held_bytes = self._unread_bytes()
-            over = self._held_bytes > self.limits.in_flight_max_bytes
-            self._overload = f"{self._held_bytes} bytes of answers wait to be read." if over else None
+            self._check_held()

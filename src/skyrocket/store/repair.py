@@ -6,9 +6,11 @@ neighbours: that stretch of the log is walked, and nothing else. What is not fou
 
 from __future__ import annotations
 
+from skyrocket.protocol.record import Record
+from skyrocket.protocol.sysflag import TRANSACTION_MASK
 from skyrocket.store.commit_log import CommitLog
 from skyrocket.store.consume_queue import ENTRY, ConsumeQueue, QueueEntry
-from skyrocket.store.message import dispatch_of
+from skyrocket.store.message import UNQUEUED, dispatch_of
 from skyrocket.store.scan import Found, walk_segment
 
 STRETCH_BYTES_MAX = 16 * 1024 * 1024  # of the log, for one entry: a reader waits meanwhile
@@ -51,8 +53,13 @@ class QueueRepair:
                 continue
             view = self._log.segments.file(segment_start).view()[: stop - segment_start]
             for item in walk_segment(view, segment_start, max(0, start - segment_start)):
-                if isinstance(item, Found):
-                    record = item.record
-                    if (record.topic, record.queue_id, record.queue_offset) == (topic, queue_id, queue_offset):
-                        return item
+                if isinstance(item, Found) and _is_in(item.record, topic, queue_id, queue_offset):
+                    return item
         return None
+
+
+def _is_in(record: Record, topic: str, queue_id: int, queue_offset: int) -> bool:
+    """Half messages and rollbacks all say offset 0, and are in no queue."""
+    if record.sys_flag & TRANSACTION_MASK in UNQUEUED:
+        return False
+    return (record.topic, record.queue_id, record.queue_offset) == (topic, queue_id, queue_offset)

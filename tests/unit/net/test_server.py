@@ -372,6 +372,50 @@ def test_overload_answers_busy_with_a_reason():
     play(acts, NetLimits(in_flight_max_bytes=1_000_000, scan_ms=5))
 
 
+def test_many_large_answers_to_one_read_event_wait_for_the_peer_to_read():
+    """Requests come by the hundred in one event; what is answered to them is never much more than the bound."""
+
+    async def acts(played: Scene) -> None:
+        raw = await Raw.to(played)
+        raw.reader._transport.pause_reading()
+        raw.writer.write(encode_command(Command(BIG, fields={"size": "1000000"})) * 300)
+        await asyncio.sleep(0.1)
+        (connection,) = played.server.connections
+        assert connection.unwritten_bytes < 8_000_000
+        raw.reader._transport.resume_reading()
+        assert [len(answer.body) for answer in await raw.receive(300)] == [1_000_000] * 300
+
+    play(acts, NetLimits(unwritten_high_bytes=65536, unwritten_max_bytes=32_000_000))
+
+
+def test_what_is_sent_unasked_to_one_who_does_not_read_is_bounded_too():
+    async def acts(played: Scene) -> None:
+        raw = await Raw.to(played)
+        raw.writer.write(encode_command(Command(ECHO)))
+        await raw.receive(1)
+        (connection,) = played.server.connections
+        for _ in range(100):
+            connection.send(bytes(1_000_000))
+        await asyncio.sleep(0.05)
+        assert not played.server.connections
+
+    play(acts, NetLimits(unwritten_max_bytes=10_000_000))
+
+
+def test_when_too_much_is_held_those_that_hold_the_most_are_closed():
+    async def acts(played: Scene) -> None:
+        small, large = await Raw.to(played), await Raw.to(played)
+        unfinished = encode_command(Command(ECHO, body=bytes(5_000_000)))
+        small.writer.write(unfinished[:100_000])
+        large.writer.write(unfinished[:4_000_000])
+        await asyncio.sleep(0.1)
+        assert [connection.held_bytes for connection in played.server.connections] == [100_000]
+        large.writer.transport.abort()
+        small.writer.transport.abort()
+
+    play(acts, NetLimits(in_flight_max_bytes=1_000_000, held_max_bytes=2_000_000, scan_ms=5))
+
+
 def test_closing_lets_answers_leave_and_takes_no_more_requests():
     async def acts(played: Scene) -> None:
         slow = asyncio.ensure_future(played.ask(SLOW))

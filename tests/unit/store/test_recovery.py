@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from skyrocket.protocol.record import BLANK_MAGIC, Record, encode_record
+from skyrocket.protocol.sysflag import TRANSACTION_PREPARED
 from skyrocket.store.errors import StoreFormatError
 from skyrocket.store.message import Unplaced
 from skyrocket.store.message_store import MessageStore
@@ -194,6 +195,20 @@ def test_a_wrong_queue_entry_is_put_right_when_it_is_read(wrong: bytes, queue_of
     assert everything(store) == list(range(60))
     store.close()
     assert disk.contents() == before
+
+
+def test_a_half_message_is_never_taken_for_a_message_of_its_queue():
+    disk = SimulatedDisk()
+    store = an_open_store(disk)
+    half = a_message(body=b"half")
+    store.append([half._replace(record=_prepared(half.record), sys_flag=TRANSACTION_PREPARED)], START_MS)
+    queue = store.queues._make(("orders", 0))
+    queue.append(3, [struct.pack(">qiq", 0, 0x7FFF_FFFF, 0)])  # a queue whose first entries name nothing
+    assert store.reading.messages("orders", 0, 0, 10).records == []
+
+
+def _prepared(record: bytes) -> bytes:
+    return record[:36] + struct.pack(">i", TRANSACTION_PREPARED) + record[40:]
 
 
 def test_a_store_without_its_checkpoint_or_checksums_opens():
