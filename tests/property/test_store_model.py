@@ -140,7 +140,8 @@ class StoreAndModel(RuleBasedStateMachine):
     @rule()
     def expire_oldest(self) -> None:
         assert self.store is not None
-        start = self.store.expire_oldest()
+        start = self.store.expire_oldest()  # what is not flushed is flushed before its segment goes
+        self.flushed = max(self.flushed, self.store.horizon.flushed)
         self.known = [known for known in self.known if known.placed.physical_offset >= start]
 
     @precondition(lambda self: self.store is not None)
