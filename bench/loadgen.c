@@ -1,14 +1,14 @@
 /* A load generator for one broker: sends, batches or pulls over a few connections, with many requests under way on each.
  *
  *     gcc -O2 -o loadgen loadgen.c
- *     loadgen send|batch|pull PORT TOPIC CONNECTIONS WINDOW REQUESTS BODY_BYTES PER_REQUEST [SPAN]
+ *     loadgen send|batch|pull PORT TOPIC CONNECTIONS WINDOW REQUESTS BODY_BYTES PER_REQUEST [FIRST SPAN]
  *
  *     PORT          of a broker on 127.0.0.1
  *     WINDOW        requests under way on each connection
  *     REQUESTS      of all connections together
  *     BODY_BYTES    of one message
  *     PER_REQUEST   messages in a batch, or asked for with a pull
- *     SPAN          pull: messages in each queue; a connection reads its queue up to there, and begins again
+ *     FIRST, SPAN   pull: a connection reads so many messages of its queue, from this offset on, and begins again
  *
  * Headers are JSON, as Apache's clients write them. Sends go to the topic's four queues in turn; connection number i pulls from
  * queue i modulo four. It prints one line of JSON: what it asked, how many answers were not a success, how long it took.
@@ -42,7 +42,7 @@ static struct {
     enum { SEND, BATCH, PULL } mode;
     const char *topic;
     int connections, window, body_bytes, per_request;
-    long requests, span;
+    long requests, first, span;
 } plan;
 
 static unsigned char *body; /* of every request: one message, or a whole batch, or nothing */
@@ -110,7 +110,7 @@ static void make_body(void) {
 static int make_header(char *at, const Connection *connection) {
     long number = connection->asked * plan.connections + connection->number;
     if (plan.mode == PULL) {
-        long offset = connection->asked * plan.per_request % (plan.span - plan.per_request + 1);
+        long offset = plan.first + connection->asked * plan.per_request % (plan.span - plan.per_request + 1);
         return snprintf(
             at, HEADER_BYTES_MAX,
             "{\"code\":11,\"extFields\":{\"consumerGroup\":\"bench_consumers\",\"topic\":\"%s\",\"queueId\":\"%d\",\"queueOffset\":\"%ld\","
@@ -212,7 +212,7 @@ static void open_connection(Connection *connection, int number, int port, int po
 
 static void read_plan(int count, char **arguments) {
     if (count < 9) {
-        fprintf(stderr, "usage: loadgen send|batch|pull PORT TOPIC CONNECTIONS WINDOW REQUESTS BODY_BYTES PER_REQUEST [SPAN]\n");
+        fprintf(stderr, "usage: loadgen send|batch|pull PORT TOPIC CONNECTIONS WINDOW REQUESTS BODY_BYTES PER_REQUEST [FIRST SPAN]\n");
         exit(1);
     }
     plan.mode = !strcmp(arguments[1], "pull") ? PULL : !strcmp(arguments[1], "batch") ? BATCH : SEND;
@@ -222,7 +222,8 @@ static void read_plan(int count, char **arguments) {
     plan.requests = atol(arguments[6]);
     plan.body_bytes = atoi(arguments[7]);
     plan.per_request = atoi(arguments[8]);
-    plan.span = count > 9 ? atol(arguments[9]) : plan.per_request;
+    plan.first = count > 10 ? atol(arguments[9]) : 0;
+    plan.span = count > 10 ? atol(arguments[10]) : plan.per_request;
 }
 
 int main(int count, char **arguments) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 from collections.abc import Awaitable, Callable, Coroutine
@@ -29,11 +30,20 @@ def serve(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
         raise typer.Exit(CANNOT_START) from error
 
 
+def tune_collector() -> None:
+    """Called once everything is loaded. Nearly all that a server allocates dies young and in no cycle: the collector need not look
+    so often, and never again at what is there for good."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
+
+
 async def _until_told(main: Callable[[asyncio.Event], Awaitable[None]]) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
+    tune_collector()
     await main(stopped)
 
 

@@ -265,6 +265,7 @@ class Connection(asyncio.Protocol):
     def abort(self, reason: str) -> None:
         self._closing = self._closing or reason
         self._unsent.clear()
+        self._unsent_bytes = 0
         if self._transport is not None:
             self._transport.abort()
 

@@ -22,6 +22,7 @@ from skyrocket.protocol.limits import FRAME_BYTES_MAX, HEADER_BYTES_MAX
 
 PREFIX = struct.Struct(">iI")  # L, then S in the top byte of a word with H below it
 _LENGTH_BYTES = 4
+_BINARY_MARK = 1 << 24  # S in a word with H, where it is 1; what is left is H where S is one of the two that there are
 
 
 class Serialization(IntEnum):
@@ -79,10 +80,12 @@ class FrameSplitter:
     def _split(self, data: bytes, frames: list[Frame]) -> int:
         """Append the complete frames of `data`; the position after the last one."""
         start, end = 0, len(data)
+        length_max = self._frame_bytes_max - _LENGTH_BYTES
         while end - start >= PREFIX.size:
             length, mark = PREFIX.unpack_from(data, start)
             header_bytes = mark & 0xFFFFFF
-            self._check(length, header_bytes, mark >> 24, frames)
+            if not header_bytes + _LENGTH_BYTES <= length <= length_max or mark & ~_BINARY_MARK > self._header_bytes_max:
+                self._check(length, header_bytes, mark >> 24, frames)
             stop = start + _LENGTH_BYTES + length
             if stop > end:
                 self._wanted = stop - start
@@ -94,6 +97,7 @@ class FrameSplitter:
         return start
 
     def _check(self, length: int, header_bytes: int, serialization: int, frames: list[Frame]) -> None:
+        """What is wrong with it."""
         if length < _LENGTH_BYTES:
             raise MalformedFrameError(f"A frame says it has {length} bytes; it needs 4 for its header's length.", frames)
         if length + _LENGTH_BYTES > self._frame_bytes_max:

@@ -28,4 +28,7 @@ class Language(IntEnum):
 
     @classmethod
     def named(cls, name: str) -> Language:
-        return cls.__members__.get(name, cls.OTHER)
+        return _NAMED.get(name, cls.OTHER)
+
+
+_NAMED = dict(Language.__members__)  # an enum makes this anew whenever it is asked, and every command asks

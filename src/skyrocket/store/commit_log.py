@@ -179,6 +179,13 @@ class CommitLog:
         at = offset - start
         return self.segments.file(start).view()[at : at + size]
 
+    def segment_view(self, offset: int) -> tuple[int, memoryview]:
+        """The segment that has `offset`, as far as the log goes, and where it starts; an empty one where the log has none."""
+        start = self.segments.start_of(offset)
+        if start is None or offset >= self.end:
+            return offset, memoryview(b"")
+        return start, self.segments.file(start).view()[: self.end - start]
+
     def is_blank(self, offset: int) -> bool:
         """Whether the rest of the segment that has `offset` is its blank."""
         head = self.view(offset, BLANK.size)

@@ -22,6 +22,7 @@ _NAME_DIGITS = 17  # yyyyMMddHHmmssSSS
 _START_LENGTH = 24  # of a long key: what the unique keys that one producer makes in a minute share
 _LONG_KEY = 28
 _ALL_POWERS = tuple(pow(31, n, 2**32) for n in reversed(range(256)))
+_REST_MAX = 255
 _POWERS = [_ALL_POWERS[256 - length :] for length in range(257)]  # by length, the highest first
 
 
@@ -131,17 +132,19 @@ def hash_of(topic: str, key: str) -> int:
     Java's hash of a text is that of its start, times 31 to the length of the rest, plus that of the rest. The start is
     remembered: it is the topic, and of long keys the part that a producer's unique keys have in common.
     """
-    if key.startswith(TAG_MARK):
+    if key[:2] == TAG_MARK:
         return _tag_hash(topic, key)
-    if not key.isascii() or len(key) >= len(_POWERS) - 1:
-        return key_hash(java_hash(f"{topic}#{key}"))
-    if len(key) > _LONG_KEY:
-        value, rest = _start_hash(topic, key[:_START_LENGTH]), key[_START_LENGTH:]
+    length = len(key)
+    if length > _LONG_KEY:
+        value, rest, length = _start_hash(topic, key[:_START_LENGTH]), key[_START_LENGTH:], length - _START_LENGTH
     else:
         value, rest = _start_hash(topic, ""), key
-    length = len(rest)
+    if not rest.isascii() or length > _REST_MAX:
+        return key_hash(java_hash(f"{topic}#{key}"))
     value = value * _POWERS[length + 1][0] + sum(map(mul, rest.encode(), _POWERS[length])) & 0xFFFF_FFFF
-    return key_hash(value - 0x1_0000_0000 if value & 0x8000_0000 else value)
+    if value < 0x8000_0000:
+        return value
+    return key_hash(value - 0x1_0000_0000)
 
 
 @lru_cache(maxsize=8192)

@@ -106,27 +106,35 @@ class IndexFile:
         table, slots = self._table, self._slots
         read_slot, write_slot, pack = SLOT.unpack_from, SLOT.pack_into, ENTRY.pack
         number = first = self.next_entry
-        newest: dict[int, int] = {}  # place of a slot → its entry; slots change when the entries are written, or not at all
         slots_used = self._slots_used
         if self.is_empty:
             _, self.first_offset, self.first_timestamp = keys[0]
-        first_timestamp = self.first_timestamp
-        entries = []
+        timestamp, seconds = self.first_timestamp, 0
+        entries, changed = [], []
         for hashed, physical_offset, store_timestamp in keys:
+            if store_timestamp != timestamp:  # most of a turn have the same
+                timestamp, seconds = store_timestamp, self._seconds(store_timestamp)
             slot_at = HEADER.size + hashed % slots * SLOT.size
-            before = newest.get(slot_at) or read_slot(table, slot_at)[0]
+            before = read_slot(table, slot_at)[0]
+            changed.append((slot_at, before))
             if not 0 < before < number:
                 before = 0
                 slots_used += 1
-            seconds = (store_timestamp - first_timestamp) // 1000
-            entries.append(pack(hashed, physical_offset, seconds if 0 <= seconds <= _INT32_MAX else 0, before))
-            newest[slot_at] = number
+            entries.append(pack(hashed, physical_offset, seconds, before))
+            write_slot(table, slot_at, number)
             number += 1
-        self._file.write(self._entries_at + first * ENTRY.size, b"".join(entries))
-        for slot_at, entry_number in newest.items():
-            write_slot(table, slot_at, entry_number)
+        try:
+            self._file.write(self._entries_at + first * ENTRY.size, b"".join(entries))
+        except OSError:
+            for slot_at, before in reversed(changed):  # slots change together with their entries, or not at all
+                write_slot(table, slot_at, before)
+            raise
         self.next_entry, self._slots_used = number, slots_used
         _, self.last_offset, self.last_timestamp = keys[-1]
+
+    def _seconds(self, store_timestamp: int) -> int:
+        seconds = (store_timestamp - self.first_timestamp) // 1000
+        return seconds if 0 <= seconds <= _INT32_MAX else 0
 
     def sync(self) -> None:
         self.begin_sync()()

@@ -189,8 +189,7 @@ class MessageStore:
             return []
         if self._dispatched < self.horizon.confirmed:
             self.dispatch()  # if queues cannot grow, say so before anything is stored
-        taken: dict[tuple[str, int], int] = {}
-        queue_offsets = [self._take_offset(message, taken) for message in messages]
+        queue_offsets, taken = self._take_offsets(messages)
         timestamp = max(now_ms, self._last_append_timestamp)  # the log's times never go back: searches by time rely on it
         log_end_before = self.log.end
         try:
@@ -217,27 +216,31 @@ class MessageStore:
         self._dispatch_or_leave()
         return placed
 
-    def _take_offset(self, message: Unplaced, taken: dict[tuple[str, int], int]) -> int:
-        if message.sys_flag & TRANSACTION_MASK in UNQUEUED:
-            return 0
-        key = (message.topic, message.queue_id)
-        offset = taken.get(key)
-        if offset is None:
-            offset = self.queues.next_offset(key)
-        taken[key] = offset + 1
-        return offset
+    def _take_offsets(self, messages: Sequence[Unplaced]) -> tuple[list[int], dict[tuple[str, int], int]]:
+        """The queue offset of each message, and where their queues go on."""
+        taken: dict[tuple[str, int], int] = {}
+        offsets: list[int] = []
+        for message in messages:
+            if message.sys_flag & TRANSACTION_MASK in UNQUEUED:
+                offsets.append(0)
+                continue
+            key = (message.topic, message.queue_id)
+            offset = taken.get(key)
+            if offset is None:
+                offset = self.queues.next_offset(key)
+            taken[key] = offset + 1
+            offsets.append(offset)
+        return offsets, taken
 
     def _remember(self, messages: Sequence[Unplaced], placed: list[Placed], timestamp: int, log_end_before: int) -> None:
         """Keep what queues and index will need, so that the log is not read again for it; within a bound, and without gaps."""
         if self._remembered != log_end_before or len(self._undispatched) + len(messages) > self.config.undispatched_max:
             return
-        delays = self._delays_ms
-        self._undispatched.extend(
-            Dispatch(topic, queue_id, *place, entry_code(code, level, timestamp, delays), timestamp, keys, sys_flag)
-            if level
-            else Dispatch(topic, queue_id, *place, code, timestamp, keys, sys_flag)
-            for (topic, queue_id, _, code, keys, sys_flag, level), place in zip(messages, placed, strict=True)
-        )
+        make = Dispatch._make
+        for (topic, queue_id, _, code, keys, sys_flag, level), place in zip(messages, placed, strict=True):
+            if level:
+                code = entry_code(code, level, timestamp, self._delays_ms)  # noqa: PLW2901 — of this message
+            self._undispatched.append(make((topic, queue_id, *place, code, timestamp, keys, sys_flag)))
         self._remembered = self.log.end
 
     def _check_writable(self) -> None:
@@ -303,8 +306,11 @@ class MessageStore:
             last = turn[-1]
             self._last_dispatch = (last.physical_offset, last.store_timestamp)
             self._dispatched = last.end
-            while self._undispatched and self._undispatched[0].physical_offset < self._dispatched:
-                self._undispatched.popleft()
+            if len(turn) >= len(self._undispatched):
+                self._undispatched.clear()
+            else:
+                for _ in turn:
+                    self._undispatched.popleft()
         if confirmed == self.log.end:  # what is left, if anything, is a blank
             self._dispatched = self._remembered = confirmed
 

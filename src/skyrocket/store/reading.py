@@ -29,6 +29,7 @@ RECORDS_PER_READ_MAX = 1024
 CANDIDATES_PER_QUERY_MAX = 100_000  # index entries looked at for one query: a hostile key must not hold the broker
 
 _HEAD = struct.Struct(">iiiiiqqi")  # size, magic, CRC, queue id, flag, queue offset, physical offset, sys flag
+_PLACE = struct.Struct(">i16xqq")  # of the same: size, queue offset, physical offset
 _BODY_LENGTH_AT = 84  # with two IPv4 hosts; each IPv6 one moves it by 12
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
@@ -41,6 +42,29 @@ class Messages(NamedTuple):
     next_offset: int  # where to read on
     min_offset: int
     max_offset: int
+
+
+class _Hot:
+    """The records that this process wrote lately. They never left memory, and neither did their queue entries: a look at the
+    record's own idea of its place is enough, and pulls are mostly for these."""
+
+    __slots__ = ("_from", "_log", "_segment", "_start")
+
+    def __init__(self, log: CommitLog, hot_from: int) -> None:
+        self._log = log
+        self._from = hot_from
+        self._start, self._segment = 0, memoryview(b"")  # the segment of the last one, and where it starts
+
+    def view(self, physical_offset: int, size: int, queue_offset: int) -> memoryview | None:
+        if physical_offset < self._from or size < _BODY_LENGTH_AT:
+            return None
+        at = physical_offset - self._start
+        if not 0 <= at < len(self._segment):
+            self._start, self._segment = self._log.segment_view(physical_offset)
+            at = physical_offset - self._start
+        if at + size > len(self._segment) or _PLACE.unpack_from(self._segment, at) != (size, queue_offset, physical_offset):
+            return None
+        return self._segment[at : at + size]
 
 
 class Reading:
@@ -87,6 +111,7 @@ class Reading:
         records: list[memoryview] = []
         size_sum = 0
         looked_at = 0
+        hot = _Hot(self._log, self._hot_from())
         while len(records) < count and looked_at < RECORDS_PER_READ_MAX:
             packed = queue.read(offset, min(count * 2, RECORDS_PER_READ_MAX))
             if not packed:
@@ -95,9 +120,11 @@ class Reading:
                 if wanted is None or code in wanted:
                     if records and (size_sum + size > bytes_max or len(records) == count):
                         return Messages(records, offset, queue.min_offset, queue.max_offset)
-                    view = self._checked(physical_offset, size, queue_id, offset, topic_bytes)
-                    if view is None:
-                        view = self._mended(queue, topic, queue_id, offset)
+                    view = (
+                        hot.view(physical_offset, size, offset)
+                        or self._checked(physical_offset, size, queue_id, offset, topic_bytes)
+                        or self._mended(queue, topic, queue_id, offset)
+                    )
                     if view is not None:
                         records.append(view)
                         size_sum += size
@@ -127,8 +154,11 @@ class Reading:
         self.damaged_reads += 1
         return None
 
+    def _hot_from(self) -> int:
+        return max(self._opened_at, self._log.end - HOT_BYTES + 1)
+
     def _is_hot(self, offset: int) -> bool:
-        return offset >= self._opened_at and offset > self._log.end - HOT_BYTES
+        return offset >= self._hot_from()
 
     def _is_sound(self, offset: int, view: memoryview, crc: int, sys_flag: int) -> bool:
         """By the checksum over the whole record; by the body's CRC where there is none."""
