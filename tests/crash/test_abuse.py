@@ -32,7 +32,7 @@ from tests.support.body_values import any_body
 from tests.support.load import Ended, GoodClient, Wire, pull_request, resident_bytes, send_request
 from tests.support.skyrocket_process import Skyrocket
 
-GROWTH_BYTES_MAX = 768 * 1024 * 1024  # generous: what is bounded stays below, also for the largest body; what is not passes it at once
+GROWTH_BYTES_MAX = 768 * 1024 * 1024  # generous: the largest body stays below it, and what has no bound passes it at once
 MIB = 1024 * 1024
 ABUSED = "AbusedTopic"
 ANSWERED_S_MAX = 20.0

@@ -31,8 +31,8 @@ def serve(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
 
 
 def tune_collector() -> None:
-    """Called once everything is loaded. Nearly all that a server allocates dies young and in no cycle: the collector need not look
-    so often, and never again at what is there for good."""
+    """Called once everything is loaded. Nearly all that a server allocates dies young and in no cycle: the collector need not
+    look so often, and never again at what is there for good."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)

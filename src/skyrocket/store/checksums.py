@@ -88,11 +88,12 @@ class Checksums:
         view = memoryview(data)
         end = offset - start
         at = 0
-        packed = []
+        packed, pack = [], ENTRY.pack
         for size in sizes:
             end += size
-            packed.append(ENTRY.pack(end, crc32(view[at : at + size])))
-            at += size
+            stop = at + size
+            packed.append(pack(end, crc32(view[at:stop])))
+            at = stop
         self._write(start, packed)
 
     def _write(self, start: int, packed: list[bytes]) -> None:

@@ -34,6 +34,7 @@ _PLACE = struct.Struct(">qq")  # queue offset, physical offset: neighbours in a 
 _STORE_TIME = struct.Struct(">q")
 _STORE_TIME_AT = 56  # behind an IPv4 born host
 _STORE_TIME_AT_V6 = 68
+_SYS_FLAG_LOW_AT = SYS_FLAG_AT + 3  # the byte with the bits that tell the kinds of the hosts
 
 PREFETCH_BYTES = 16 * 1024 * 1024  # pages asked for ahead of the writes
 ALLOCATE_AHEAD_AT = 0.5  # of a segment written: the next one is made
@@ -220,12 +221,12 @@ def _placed(run: _Run, records: Sequence[bytes], queue_offsets: Sequence[int], s
     """The bytes of a run, each record told where it is and when it was stored."""
     data = bytearray(b"".join(run.parts))
     offsets: list[int] = []
-    at = 0
-    for index in range(run.first, run.last):
-        record = records[index]
-        _PLACE.pack_into(data, at + QUEUE_OFFSET_AT, queue_offsets[index], run.start + at)
-        v6 = record[SYS_FLAG_AT + 3] & BORN_HOST_V6
-        _STORE_TIME.pack_into(data, at + (_STORE_TIME_AT_V6 if v6 else _STORE_TIME_AT), store_timestamp)
-        offsets.append(run.start + at)
-        at += len(record)
+    at, offset = 0, run.start
+    place, stamp = _PLACE.pack_into, _STORE_TIME.pack_into
+    for record, queue_offset in zip(records[run.first : run.last], queue_offsets[run.first : run.last], strict=True):
+        place(data, at + QUEUE_OFFSET_AT, queue_offset, offset)
+        stamp(data, at + (_STORE_TIME_AT_V6 if record[_SYS_FLAG_LOW_AT] & BORN_HOST_V6 else _STORE_TIME_AT), store_timestamp)
+        offsets.append(offset)
+        size = len(record)
+        at, offset = at + size, offset + size
     return Written(run.start, data, offsets)

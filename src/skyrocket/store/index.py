@@ -59,10 +59,10 @@ class Index:
         """Index these messages; those that are indexed already are passed over."""
         last = self._left[-1][1] if self._left else self.last_offset
         keys = self._left + [
-            (hash_of(dispatch.topic, key), dispatch.physical_offset, dispatch.store_timestamp)
-            for dispatch in dispatches
-            if dispatch.physical_offset > last and dispatch.sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK
-            for key in dispatch.keys
+            (hash_of(topic, key), physical_offset, store_timestamp)
+            for topic, _, _, physical_offset, _, _, store_timestamp, its_keys, sys_flag in dispatches
+            if physical_offset > last and sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK
+            for key in its_keys
         ]
         self._left = keys
         try:
@@ -141,10 +141,8 @@ def hash_of(topic: str, key: str) -> int:
         value, rest = _start_hash(topic, ""), key
     if not rest.isascii() or length > _REST_MAX:
         return key_hash(java_hash(f"{topic}#{key}"))
-    value = value * _POWERS[length + 1][0] + sum(map(mul, rest.encode(), _POWERS[length])) & 0xFFFF_FFFF
-    if value < 0x8000_0000:
-        return value
-    return key_hash(value - 0x1_0000_0000)
+    hashed: int = value * _POWERS[length + 1][0] + sum(map(mul, rest.encode(), _POWERS[length])) & 0xFFFF_FFFF
+    return hashed if hashed < 0x8000_0000 else key_hash(hashed - 0x1_0000_0000)
 
 
 @lru_cache(maxsize=8192)

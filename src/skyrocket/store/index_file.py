@@ -103,20 +103,19 @@ class IndexFile:
         if not keys:
             return
         self.is_dirty = True
-        table, slots = self._table, self._slots
+        table, slots, slots_at, slot_bytes = self._table, self._slots, HEADER.size, SLOT.size
         read_slot, write_slot, pack = SLOT.unpack_from, SLOT.pack_into, ENTRY.pack
         number = first = self.next_entry
         slots_used = self._slots_used
         if self.is_empty:
             _, self.first_offset, self.first_timestamp = keys[0]
         timestamp, seconds = self.first_timestamp, 0
-        entries, changed = [], []
+        entries = []
         for hashed, physical_offset, store_timestamp in keys:
             if store_timestamp != timestamp:  # most of a turn have the same
                 timestamp, seconds = store_timestamp, self._seconds(store_timestamp)
-            slot_at = HEADER.size + hashed % slots * SLOT.size
-            before = read_slot(table, slot_at)[0]
-            changed.append((slot_at, before))
+            slot_at = slots_at + hashed % slots * slot_bytes
+            (before,) = read_slot(table, slot_at)
             if not 0 < before < number:
                 before = 0
                 slots_used += 1
@@ -126,8 +125,8 @@ class IndexFile:
         try:
             self._file.write(self._entries_at + first * ENTRY.size, b"".join(entries))
         except OSError:
-            for slot_at, before in reversed(changed):  # slots change together with their entries, or not at all
-                write_slot(table, slot_at, before)
+            for hashed, _, _, before in map(ENTRY.unpack, reversed(entries)):  # slots change with their entries, or not at all
+                write_slot(table, HEADER.size + hashed % slots * SLOT.size, before)
             raise
         self.next_entry, self._slots_used = number, slots_used
         _, self.last_offset, self.last_timestamp = keys[-1]

@@ -44,6 +44,7 @@ class Peer:
     """A connection's other end: what it was sent, and what it answers when asked."""
 
     def __init__(self, port: int = 40_001) -> None:
+        self.is_full = False
         self.peer_text = f"10.0.0.7:{port}"
         self.sent: list[Command] = []
         self.told: list[Command] = []
