@@ -99,7 +99,6 @@ class Broker:
             log.warning(sentence)
         self._flusher = Flusher(self.store, monotonic_ms, self._confirmed)
         await self._listen()
-        self._put_together()
         self.persistence.start(lambda: self.settings().offsets_interval_ms)
         self._registration = Registration(self._dialer, self.settings, self._topics_now)
         self.topics.on_change.append(self._registration.topics_changed)
@@ -111,6 +110,7 @@ class Broker:
         settings = self.settings()
         port = await self.server.listen(settings.host, settings.port)
         self.settings.replace(replace(settings, port=port))
+        self._put_together()  # the port is part of message ids; nobody has been heard yet
         if settings.port > VIP_PORT_BELOW:  # not where the system chose the port: then nobody can know the other
             await self.server.listen(settings.host, port - VIP_PORT_BELOW)
 

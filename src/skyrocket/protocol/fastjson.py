@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast, get_args
 
 import msgspec
 
-from skyrocket.protocol import versions
+from skyrocket.protocol import limits, versions
 from skyrocket.protocol.errors import BodyError
 from skyrocket.protocol.fastjson_leniency import as_java_reads, read_custom
 from skyrocket.protocol.fastjson_reader import parse
@@ -58,6 +58,8 @@ def _decoder(body_type: Any) -> msgspec.json.Decoder[Any]:
 
 
 def _decode_slowly(data: bytes, body_type: type[T]) -> T:
+    if len(data) > limits.LENIENT_JSON_BYTES_MAX:
+        raise BodyError(f"The body is not strict JSON, and its {len(data)} bytes are too many to be read otherwise.")
     try:
         text = data.decode()
     except UnicodeDecodeError as error:

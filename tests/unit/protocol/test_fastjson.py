@@ -381,3 +381,10 @@ def test_files_are_laid_out_with_tabs():
 )
 def test_routes_are_strict_for_new_clients_and_those_that_ask(version: int, accepts_only_strict: bool | None, dialect: Dialect):
     assert route_dialect(version, accepts_only_strict) is dialect
+
+
+def test_a_body_in_the_dialect_is_read_up_to_a_size_and_strict_json_beyond_it():
+    many = b",".join(b'"k%d":"v"' % number for number in range(400_000))
+    assert len(decode(b'{"table":{' + many + b"}}", KVTable).table) == 400_000
+    with pytest.raises(BodyError, match="too many to be read otherwise"):
+        decode(b'{"table":{1:"x",' + many + b"}}", KVTable)
