@@ -32,7 +32,7 @@ RECORD_BYTES_MAX: Final = BODY_BYTES_MAX + 64 * 1024
 """A whole record: body, properties, topic and the fixed fields."""
 
 LENIENT_JSON_BYTES_MAX: Final = 4 * 1024 * 1024
-"""A JSON body that is not strict JSON: reading fastjson's dialect takes Python a microsecond for a few bytes, and a server waits."""
+"""A JSON body that is not strict JSON: fastjson's dialect is read in Python, at some megabytes a second, and a server waits."""
 
 JSON_DEPTH_MAX: Final = 64
 """Nesting of a JSON body. Real ones have five levels."""

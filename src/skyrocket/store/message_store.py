@@ -202,7 +202,7 @@ class MessageStore:
             for run in written:
                 first = len(placed)
                 sizes = [len(message.record) for message in messages[first : first + len(run.offsets)]]
-                placed += map(Placed, queue_offsets[first:], run.offsets, sizes)
+                placed += map(Placed._make, zip(queue_offsets[first:], run.offsets, sizes, strict=False))
                 if sizes:
                     self._checksums.append(run.start, run.data, sizes)
         except StoreError:
