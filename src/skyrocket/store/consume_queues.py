@@ -87,11 +87,12 @@ class ConsumeQueues:
     def put(self, dispatches: Sequence[Dispatch]) -> list[QueueKey]:
         """Entries for confirmed messages; the queues that grew."""
         entries: dict[tuple[str, int], tuple[int, list[bytes]]] = {}
+        pack = ENTRY.pack
         for topic, queue_id, queue_offset, physical_offset, size, code, _, _, sys_flag in dispatches:
-            if sys_flag & TRANSACTION_MASK in UNQUEUED:
+            if sys_flag and sys_flag & TRANSACTION_MASK in UNQUEUED:
                 continue
             key = (topic, queue_id)
-            packed = ENTRY.pack(physical_offset, size, code)
+            packed = pack(physical_offset, size, code)
             first = entries.get(key)
             if first is None:
                 entries[key] = (queue_offset, [packed])

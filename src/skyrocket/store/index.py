@@ -23,7 +23,11 @@ _START_LENGTH = 24  # of a long key: what the unique keys that one producer make
 _LONG_KEY = 28
 _ALL_POWERS = tuple(pow(31, n, 2**32) for n in reversed(range(256)))
 _REST_MAX = 255
+_UNIQUE_KEY = 32  # the length of the unique keys that clients on IPv4 make
+_UNIQUE_REST = _UNIQUE_KEY - _START_LENGTH
 _POWERS = [_ALL_POWERS[256 - length :] for length in range(257)]  # by length, the highest first
+_UNIQUE_POWERS = _POWERS[_UNIQUE_REST]
+_UNIQUE_SHIFT = _POWERS[_UNIQUE_REST + 1][0]
 
 
 class Index:
@@ -58,12 +62,7 @@ class Index:
     def put(self, dispatches: Sequence[Dispatch]) -> None:
         """Index these messages; those that are indexed already are passed over."""
         last = self._left[-1][1] if self._left else self.last_offset
-        keys = self._left + [
-            (hash_of(topic, key), physical_offset, store_timestamp)
-            for topic, _, _, physical_offset, _, _, store_timestamp, its_keys, sys_flag in dispatches
-            if physical_offset > last and sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK
-            for key in its_keys
-        ]
+        keys = self._left + _hashed(dispatches, last)
         self._left = keys
         try:
             while keys:
@@ -124,6 +123,34 @@ class Index:
     def close(self) -> None:
         while self._open:
             self._open.pop().close()
+
+
+def _hashed(dispatches: Sequence[Dispatch], last: int) -> list[tuple[int, int, int]]:
+    """(hash, physical offset, store timestamp) of each key of the messages behind `last`.
+
+    Neighbours mostly have the same topic and tag, and unique keys that begin alike: what is known of one serves the next.
+    """
+    keys: list[tuple[int, int, int]] = []
+    topic_before, start, start_hash, tag, tag_hash = "", "?", 0, "", 0
+    for topic, _, _, physical_offset, _, _, store_timestamp, its_keys, sys_flag in dispatches:
+        if physical_offset <= last or (sys_flag and sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK):
+            continue
+        if topic != topic_before:
+            topic_before, start, tag = topic, "?", ""
+        for key in its_keys:
+            if key == tag:
+                hashed = tag_hash
+            elif len(key) == _UNIQUE_KEY and key.startswith(start) and len(rest := key[_START_LENGTH:].encode()) == _UNIQUE_REST:
+                value = start_hash * _UNIQUE_SHIFT + sum(map(mul, rest, _UNIQUE_POWERS)) & 0xFFFF_FFFF
+                hashed = value if value < 0x8000_0000 else key_hash(value - 0x1_0000_0000)
+            else:
+                hashed = hash_of(topic, key)
+                if key[:2] == TAG_MARK:
+                    tag, tag_hash = key, hashed
+                elif len(key) == _UNIQUE_KEY:
+                    start, start_hash = key[:_START_LENGTH], _start_hash(topic, key[:_START_LENGTH])
+            keys.append((hashed, physical_offset, store_timestamp))
+    return keys
 
 
 def hash_of(topic: str, key: str) -> int:

@@ -220,11 +220,11 @@ class MessageStore:
         """The queue offset of each message, and where their queues go on."""
         taken: dict[tuple[str, int], int] = {}
         offsets: list[int] = []
-        for message in messages:
-            if message.sys_flag & TRANSACTION_MASK in UNQUEUED:
+        for topic, queue_id, _, _, _, sys_flag, _ in messages:
+            if sys_flag and sys_flag & TRANSACTION_MASK in UNQUEUED:
                 offsets.append(0)
                 continue
-            key = (message.topic, message.queue_id)
+            key = (topic, queue_id)
             offset = taken.get(key)
             if offset is None:
                 offset = self.queues.next_offset(key)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from skyrocket.protocol.properties import decode_properties, encode_properties
 from skyrocket.protocol.record import Record
 from skyrocket.protocol.tags import java_hash
-from skyrocket.store.index import hash_of
+from skyrocket.store.index import _hashed, hash_of
 from skyrocket.store.index_file import key_hash
-from skyrocket.store.message import SCHEDULE_TOPIC, delay_level, dispatch_of, index_keys
+from skyrocket.store.message import SCHEDULE_TOPIC, Dispatch, delay_level, dispatch_of, index_keys
 
 
 def test_a_message_is_found_by_its_unique_key_its_keys_and_its_tag():
@@ -37,6 +39,22 @@ def test_a_message_is_found_by_its_unique_key_its_keys_and_its_tag():
 )
 def test_the_quick_hash_is_javas(key: str):
     assert hash_of("orders", key) == key_hash(java_hash(f"orders#{key}"))
+
+
+def test_keys_of_neighbours_hash_as_they_do_alone():
+    unique = [f"7F000001000078BF57FC{number:012X}" for number in (0, 1, 255, 4096, 2**40)] + [
+        "é" * 32,
+        "7F000001000078BF57FC0000" + "é" * 8,
+    ]
+    dispatches = [
+        Dispatch(topic, 0, 0, number, 100, 0, 9, (key, "k", tag), 0)
+        for number, (topic, key, tag) in enumerate(product(("a", "b"), unique, ("T#red", "T#blue", "T#red")))
+    ]
+    expected = [(hash_of(d.topic, key), d.physical_offset, 9) for d in dispatches for key in d.keys]
+    assert _hashed(dispatches, -1) == expected
+    assert _hashed(dispatches, 5) == expected[18:]
+    rolled_back = [dispatch._replace(sys_flag=0xC) for dispatch in dispatches]
+    assert _hashed(rolled_back, -1) == []
 
 
 def test_the_one_hash_without_an_absolute_value_is_zero():
