@@ -191,6 +191,7 @@ class Broker:
                 self._retain()
 
     def _retain(self) -> None:
+        self.store.config = self.settings().store_config()  # an administrator may have changed how long files are kept
         try:
             verdict = self.store.retain(wall_ms(), datetime.now(UTC).astimezone().hour)
         except StoreError as error:

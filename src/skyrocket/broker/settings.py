@@ -66,7 +66,6 @@ class BrokerSettings:
             index_slots=self.index_slots,
             index_entries=self.index_entries,
             index_enabled=self.index_enabled,
-            max_message_bytes=self.max_message_bytes,
             sync_flush=self.sync_flush,
             flush_interval_ms=self.flush_interval_ms,
             reserved_hours=self.reserved_hours,

@@ -23,7 +23,6 @@ class StoreConfig:
     index_slots: int = 5_000_000  # maxHashSlotNum
     index_entries: int = 20_000_000  # maxIndexNum
     index_enabled: bool = True  # messageIndexEnable
-    max_message_bytes: int = 4 * 1024 * 1024  # maxMessageSize
 
     sync_flush: bool = False  # flushDiskType=SYNC_FLUSH
     flush_interval_ms: int = 500  # flushIntervalCommitLog

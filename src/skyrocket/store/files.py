@@ -85,9 +85,8 @@ class Files(Protocol):
 
 
 class DiskFile:
-    def __init__(self, descriptor: int, size: int, writable: bool) -> None:
+    def __init__(self, descriptor: int, size: int) -> None:
         self._descriptor = descriptor
-        self._writable = writable
         self._map: mmap.mmap | None = None
         self._view: memoryview | None = None
         self.size = size
@@ -158,12 +157,12 @@ class Disk:
             with suppress(OSError):
                 os.unlink(path)
             raise
-        return DiskFile(descriptor, size, writable=True)
+        return DiskFile(descriptor, size)
 
     def open(self, path: str, *, writable: bool) -> File:
         descriptor = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
         try:
-            return DiskFile(descriptor, os.fstat(descriptor).st_size, writable)
+            return DiskFile(descriptor, os.fstat(descriptor).st_size)
         except OSError:
             os.close(descriptor)
             raise

@@ -92,6 +92,16 @@ def test_settings_are_shown_and_changed_within_bounds(tmp_path: Path):
     play(tmp_path, acts)
 
 
+def test_how_long_files_are_kept_changes_while_it_runs(tmp_path: Path):
+    async def acts(served: RunningBroker) -> None:
+        await served.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"fileReservedTime=7\ndiskMaxUsedSpaceRatio=60\n")
+        assert (await served.ask(RequestCode.DELETE_EXPIRED_COMMITLOG)).code == 0
+        assert (served.broker.store.config.reserved_hours, served.broker.store.config.disk_max_used_percent) == (7, 60)
+        assert served.broker.store.config.segment_bytes == SMALL.segment_bytes
+
+    play(tmp_path, acts)
+
+
 def test_how_it_is_has_what_mqadmin_looks_for(tmp_path: Path):
     async def acts(served: RunningBroker) -> None:
         await served.send("orders", b"x" * 100)
