@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -16,12 +17,15 @@ from datetime import UTC, datetime
 from skyrocket.broker.broker_handlers import BrokerHandlers, LiveSettings
 from skyrocket.broker.client_handlers import ClientHandlers
 from skyrocket.broker.clients import ClientTable
+from skyrocket.broker.clockwork import Clockwork
 from skyrocket.broker.consumer_offsets import ConsumerOffsets
 from skyrocket.broker.counters import Counters
+from skyrocket.broker.detours import Detours
 from skyrocket.broker.group_handlers import GroupHandlers
 from skyrocket.broker.intake import Intake
 from skyrocket.broker.lock_handlers import LockHandlers
 from skyrocket.broker.offset_handlers import OffsetHandlers
+from skyrocket.broker.own_messages import OwnMessages
 from skyrocket.broker.persistence import Persistence
 from skyrocket.broker.progress_handlers import ProgressHandlers
 from skyrocket.broker.pull import PullHandler
@@ -69,7 +73,9 @@ def wall_ms() -> int:
 
 
 class Broker:
-    def __init__(self, settings: BrokerSettings, limits: NetLimits | None = None) -> None:
+    def __init__(self, settings: BrokerSettings, limits: NetLimits | None = None, wall_ms: Callable[[], int] = wall_ms) -> None:
+        """`wall_ms` is what messages are stamped and delayed by: a test may set its own."""
+        self._wall_ms = wall_ms
         self.settings = LiveSettings(settings, wall_ms)
         self._background = ThreadPoolExecutor(1, thread_name_prefix="skyrocket-store")
         self.store = MessageStore(settings.store_path, settings.store_config(), background=self._background)
@@ -79,6 +85,8 @@ class Broker:
         self.clients: ClientTable[Connection] = ClientTable()
         self.locks = QueueLocks()
         self.counters = Counters(wall_ms)
+        self.detours = Detours()
+        self.clockwork = Clockwork(wall_ms)
         files = ConfigFiles(Disk(), self.store.paths.config)
         self.persistence = Persistence(files, self.topics, self.groups, self.offsets)
         self.router = Router(STORE_CODES)
@@ -103,6 +111,7 @@ class Broker:
         self._registration = Registration(self._dialer, self.settings, self._topics_now)
         self.topics.on_change.append(self._registration.topics_changed)
         self._ticks = asyncio.get_running_loop().create_task(self._tick())
+        self.clockwork.start()
         await self._registration.start()
         return recovered
 
@@ -122,6 +131,7 @@ class Broker:
             self._ticks.cancel()
             with suppress(asyncio.CancelledError):
                 await self._ticks
+        await self.clockwork.close()
         await self.server.close()
         if self._flusher is not None:
             await self._flusher.close()
@@ -135,14 +145,15 @@ class Broker:
     def _put_together(self) -> None:
         settings = self.settings()
         store_host = pack_host(settings.advertised_host or settings.host, settings.port)
-        intake = Intake(self.topics, self.settings, store_host)
-        self.send = SendHandler(self.store, intake, self.settings, store_host, wall_ms, self._appended, self.counters)
+        intake = Intake(self.topics, self.settings, store_host, self.detours)
+        self.own_messages = OwnMessages(self.store, self._wall_ms, self._appended, self.counters)
+        self.send = SendHandler(self.store, intake, self.settings, store_host, self._wall_ms, self._appended, self.counters)
         self.pull = PullHandler(
             self.store, self.topics, self.groups, self.clients, self.offsets, self.settings, monotonic_ms, self.counters
         )
         store, live, rates = self.store, self.settings, self.counters
         topics, groups, offsets, clients = self.topics, self.groups, self.offsets, self.clients
-        self._client_handlers = ClientHandlers(clients, groups, topics, monotonic_ms, wall_ms)
+        self._client_handlers = ClientHandlers(clients, groups, topics, monotonic_ms, self._wall_ms)
         for part in (
             self.send,
             self.pull,
@@ -150,11 +161,11 @@ class Broker:
             LockHandlers(self.locks, monotonic_ms),
             OffsetHandlers(offsets, topics, groups, clients, store),
             ResetHandlers(offsets, topics, groups, clients, store, live),
-            ProgressHandlers(offsets, topics, groups, clients, store, live, wall_ms, rates),
+            ProgressHandlers(offsets, topics, groups, clients, store, live, self._wall_ms, rates),
             TopicHandlers(topics, offsets, clients, store, live, rates),
             GroupHandlers(groups, offsets, clients, live),
             RelayHandlers(clients, groups, topics, store, live),
-            BrokerHandlers(store, live, self.counters, wall_ms, self._retain),
+            BrokerHandlers(store, live, self.counters, self._wall_ms, self._retain),
         ):
             part.register(self.router)
         self.server.on_closed += [self.pull.disconnected, self._client_handlers.disconnected]
@@ -181,9 +192,9 @@ class Broker:
         while True:
             await asyncio.sleep(TICK_MS / 1000)
             now_ms = monotonic_ms()
-            self.send.check_time(wall_ms())
+            self.send.check_time(self._wall_ms())
             self.pull.check_time(now_ms)
-            self.counters.check_time(wall_ms())
+            self.counters.check_time(self._wall_ms())
             if now_ms - self._last_slow_tick_ms >= SLOW_TICK_MS:
                 self._last_slow_tick_ms = now_ms
                 self._client_handlers.check_time()
@@ -193,7 +204,7 @@ class Broker:
     def _retain(self) -> None:
         self.store.config = self.settings().store_config()  # an administrator may have changed how long files are kept
         try:
-            verdict = self.store.retain(wall_ms(), datetime.now(UTC).astimezone().hour)
+            verdict = self.store.retain(self._wall_ms(), datetime.now(UTC).astimezone().hour)
         except StoreError as error:
             log.error("Old files could not be removed: %s", error)
             return

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
+
+from skyrocket.store.message import Unplaced
 
 SAMPLE_MS = 10_000
 SAMPLES_MAX = 6 * 60 * 24 + 1  # a day of totals of the whole broker
@@ -74,6 +76,16 @@ class Counters:
             counter = self._keyed[kind, key] = Counter()
             counter.sample(self._now_ms())
         counter.add(messages, size_bytes)
+
+    def count_put(self, messages: Sequence[Unplaced]) -> None:
+        """Messages that were appended together."""
+        sizes: dict[str, list[int]] = {}
+        for message in messages:
+            sizes.setdefault(message.topic, []).append(len(message.record))
+        for topic, of_topic in sizes.items():
+            size_bytes = sum(of_topic)
+            self.put.add(len(of_topic), size_bytes)
+            self.added("put", topic, len(of_topic), size_bytes)
 
     def keyed(self, kind: str, key: str) -> Counter | None:
         return self._keyed.get((kind, key))

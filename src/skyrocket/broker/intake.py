@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from msgspec.structs import replace
+
+from skyrocket.broker.detours import Detours
 from skyrocket.broker.names import NO_SENDING, name_problem
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.net.connection import Connection
@@ -36,7 +39,7 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PERM_WRITE
 from skyrocket.protocol.tags import tags_code
-from skyrocket.store.message import Unplaced, index_keys
+from skyrocket.store.message import Unplaced, index_keys, unplaced
 
 _NOT_YET = (DELAY_LEVEL, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS, TRANSACTION_PREPARED)
 _NO = ("0", "false")
@@ -62,8 +65,9 @@ class Sent(NamedTuple):
 
 
 class Intake:
-    def __init__(self, topics: Topics, settings: Callable[[], BrokerSettings], store_host: bytes) -> None:
+    def __init__(self, topics: Topics, settings: Callable[[], BrokerSettings], store_host: bytes, detours: Detours) -> None:
         self._topics = topics
+        self._detours = detours
         self._settings = settings
         self._store_host = store_host
         self._turn = 0  # gives queues to sends that leave the choice to us
@@ -98,8 +102,19 @@ class Intake:
             reconsume_times=header.reconsume_times or 0,
             magic=magic_for(header.topic),
         )
-        messages = _batch(record) if batch else [_single(record, properties)]
+        if batch:
+            messages = _batch(record)
+        elif self._detours.names.isdisjoint(properties) and not header.topic.startswith(self._detours.prefixes):
+            messages = [_single(record, properties)]
+        else:
+            messages = [self._led(header, record, properties | _added(settings))]
         return Sent(command, queue_id, properties.get(UNIQUE_KEY, ""), messages, properties.get(WAIT) != "false")
+
+    def _led(self, header: SendMessageRequestHeaderV2, record: Record, properties: dict[str, str]) -> Unplaced:
+        """The message as it is stored where it goes instead."""
+        elsewhere = self._detours.lead(header, record, properties)
+        stored = encode_properties(properties)
+        return unplaced(replace(elsewhere, properties=stored, magic=magic_for(elsewhere.topic)))
 
     def _new_topic(self, header: SendMessageRequestHeaderV2, connection: Connection) -> TopicConfig:
         topic = header.topic

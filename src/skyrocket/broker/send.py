@@ -90,7 +90,7 @@ class SendHandler:
                 self._refuse(connection, sent.command, error)
             return
         self._answer(accepted, placed, connection)
-        self._count(messages)
+        self._counters.count_put(messages)
         self._on_appended()
 
     def _refuse(self, connection: Connection, command: Command, error: Exception) -> None:
@@ -132,15 +132,6 @@ class SendHandler:
             trace_on=settings.trace_on,
         )
         return encode_command(command.response(ResponseCode.SUCCESS, header))
-
-    def _count(self, messages: list[Unplaced]) -> None:
-        sizes: dict[str, list[int]] = {}
-        for message in messages:
-            sizes.setdefault(message.topic, []).append(len(message.record))
-        for topic, of_topic in sizes.items():
-            size_bytes = sum(of_topic)
-            self._counters.put.add(len(of_topic), size_bytes)
-            self._counters.added("put", topic, len(of_topic), size_bytes)
 
     # --- answers that wait for the disk
 

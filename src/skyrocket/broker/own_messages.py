@@ -1,0 +1,28 @@
+"""Messages that the broker itself writes: those whose time has come, retries, halves and ends of transactions, replies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from skyrocket.broker.counters import Counters
+from skyrocket.protocol.record import Record
+from skyrocket.store.message import Placed, unplaced
+from skyrocket.store.message_store import MessageStore
+
+
+class OwnMessages:
+    def __init__(
+        self, store: MessageStore, wall_ms: Callable[[], int], on_appended: Callable[[], None], counters: Counters
+    ) -> None:
+        self._store = store
+        self._wall_ms = wall_ms
+        self._on_appended = on_appended
+        self._counters = counters
+
+    def put(self, records: Sequence[Record]) -> list[Placed]:
+        """Store them, all or none, with one append; StoreError when that fails. They are visible once confirmed, as all are."""
+        messages = [unplaced(record) for record in records]
+        placed = self._store.append(messages, self._wall_ms())
+        self._counters.count_put(messages)
+        self._on_appended()
+        return placed
