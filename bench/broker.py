@@ -151,7 +151,8 @@ def end_of_queues(server: Server) -> int:
 def loaded(server: Server, load: Load) -> float | None:
     """CPU µs of the server per message; None when it refused some, or stalled: such a round measures something else."""
     first = 0 if load.old or load.mode != "pull" else end_of_queues(server) - SPAN
-    words = (load.mode, server.port, TOPIC, CONNECTIONS, WINDOW, load.requests, BODY_BYTES, load.per_request, first, SPAN)
+    words = (load.mode, server.port, TOPIC, CONNECTIONS, WINDOW, load.requests, BODY_BYTES, load.per_request)
+    words += (first, SPAN) if load.mode == "pull" else ()
     before_s = cpu_s(server.pid)
     done = subprocess.run([loadgen(), *map(str, words)], capture_output=True, check=False)
     spent_s = cpu_s(server.pid) - before_s

@@ -1,7 +1,7 @@
 /* A load generator for one broker: sends, batches or pulls over a few connections, with many requests under way on each.
  *
  *     gcc -O2 -o loadgen loadgen.c
- *     loadgen send|batch|pull PORT TOPIC CONNECTIONS WINDOW REQUESTS BODY_BYTES PER_REQUEST [FIRST SPAN]
+ *     loadgen send|batch|pull|transaction PORT TOPIC CONNECTIONS WINDOW REQUESTS BODY_BYTES PER_REQUEST [FIRST SPAN | NAME VALUE]
  *
  *     PORT          of a broker on 127.0.0.1
  *     WINDOW        requests under way on each connection
@@ -9,9 +9,10 @@
  *     BODY_BYTES    of one message
  *     PER_REQUEST   messages in a batch, or asked for with a pull
  *     FIRST, SPAN   pull: a connection reads so many messages of its queue, from this offset on, and begins again
+ *     NAME, VALUE   send: one more property of each message, as for a delay
  *
  * Headers are JSON, as Apache's clients write them. Sends go to the topic's four queues in turn; connection number i pulls from
- * queue i modulo four. It prints one line of JSON: what it asked, how many answers were not a success, how long it took.
+ * queue i modulo four. A transaction is a half message and, when that is answered, its commit. It prints one line of JSON: what it asked, how many answers were not a success, how long it took.
  * It ends with 2 when nothing came for ten seconds, and with 3 when the broker closed a connection.
  */
 #define _GNU_SOURCE
@@ -27,7 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { QUEUES = 4, HEADER_BYTES_MAX = 2048, INPUT_BYTES = 8 << 20, EVENTS = 64, SILENCE_MS = 10000 };
+enum { QUEUES = 4, HALF = 4, HEADER_BYTES_MAX = 2048, INPUT_BYTES = 8 << 20, EVENTS = 64, SILENCE_MS = 10000 };
 
 static const char *UNIQUE_KEY = "7F000001A1B218B4AAC2"; /* twelve hexadecimal digits follow: the request's number */
 
@@ -39,10 +40,11 @@ typedef struct {
 } Connection;
 
 static struct {
-    enum { SEND, BATCH, PULL } mode;
+    enum { SEND, BATCH, PULL, TRANSACTION } mode;
     const char *topic;
     int connections, window, body_bytes, per_request;
     long requests, first, span;
+    const char *name, *value; /* of one more property */
 } plan;
 
 static unsigned char *body; /* of every request: one message, or a whole batch, or nothing */
@@ -96,7 +98,7 @@ static unsigned char *put_batched(unsigned char *at, int number) {
 
 static void make_body(void) {
     srand(7);
-    if (plan.mode == SEND) {
+    if (plan.mode == SEND || plan.mode == TRANSACTION) {
         body = allocated(body_length = plan.body_bytes);
         fill_random(body, plan.body_bytes);
     } else if (plan.mode == BATCH) {
@@ -121,12 +123,12 @@ static int make_header(char *at, const Connection *connection) {
     }
     return snprintf(
         at, HEADER_BYTES_MAX,
-        "{\"code\":%d,\"extFields\":{\"a\":\"bench_producers\",\"b\":\"%s\",\"c\":\"TBW102\",\"d\":\"%d\",\"e\":\"%ld\",\"f\":\"0\","
-        "\"g\":\"1700000000000\",\"h\":\"0\",\"i\":\"UNIQ_KEY\\u0001%s%012lX\\u0002WAIT\\u0001true\\u0002TAGS\\u0001TagA\\u0002\","
+        "{\"code\":%d,\"extFields\":{\"a\":\"bench_producers\",\"b\":\"%s\",\"c\":\"TBW102\",\"d\":\"%d\",\"e\":\"%ld\",\"f\":\"%d\","
+        "\"g\":\"1700000000000\",\"h\":\"0\",\"i\":\"UNIQ_KEY\\u0001%s%012lX\\u0002WAIT\\u0001true\\u0002TAGS\\u0001TagA\\u0002%s%s%s%s\","
         "\"j\":\"0\",\"k\":\"false\",\"m\":\"%s\",\"n\":\"bench\"},\"flag\":0,\"language\":\"JAVA\",\"opaque\":%ld,"
         "\"serializeTypeCurrentRPC\":\"JSON\",\"version\":495}",
-        plan.mode == BATCH ? 320 : 310, plan.topic, QUEUES, number % QUEUES, UNIQUE_KEY, number,
-        plan.mode == BATCH ? "true" : "false", number);
+        plan.mode == BATCH ? 320 : 310, plan.topic, QUEUES, number % QUEUES, plan.mode == TRANSACTION ? HALF : 0, UNIQUE_KEY, number,
+        plan.name, plan.name[0] ? "\\u0001" : "", plan.value, plan.name[0] ? "\\u0002" : "", plan.mode == BATCH ? "true" : "false", number);
 }
 
 /* Put the next requests behind what still waits to be written. */
@@ -160,6 +162,35 @@ static void write_out(int poll, Connection *connection) {
     if (output != connection->watching_output) watch(poll, connection, EPOLL_CTL_MOD, output);
 }
 
+/* A number or word of an answer's header. */
+static const char *field(const char *header, size_t length, const char *name) {
+    const char *at = memmem(header, length, name, strlen(name));
+    if (!at) {
+        fprintf(stderr, "an answer has no %s\n", name);
+        exit(1);
+    }
+    return at + strlen(name);
+}
+
+/* Commit the half message that this answers. Nobody answers that. */
+static void commit(Connection *connection, const char *answer, size_t length) {
+    char id[33] = {0};
+    memcpy(id, field(answer, length, "\"msgId\":\""), 32);
+    long queue_offset = atol(field(answer, length, "\"queueOffset\":\""));
+    const char *transaction = field(answer, length, "\"transactionId\":\"");
+    unsigned char *at = connection->out + connection->out_end;
+    int header_length = snprintf(
+        (char *)at + 8, HEADER_BYTES_MAX,
+        "{\"code\":37,\"extFields\":{\"producerGroup\":\"bench_producers\",\"topic\":\"%s\",\"tranStateTableOffset\":\"%ld\","
+        "\"commitLogOffset\":\"%ld\",\"commitOrRollback\":\"8\",\"fromTransactionCheck\":\"false\",\"msgId\":\"%.*s\","
+        "\"transactionId\":\"%.*s\",\"bname\":\"bench\"},\"flag\":2,\"language\":\"JAVA\",\"opaque\":0,"
+        "\"serializeTypeCurrentRPC\":\"JSON\",\"version\":495}",
+        plan.topic, queue_offset, strtol(id + 16, NULL, 16), 32, transaction, 32, transaction);
+    put_32(at, 4 + header_length);
+    put_32(at + 4, header_length);
+    connection->out_end += 8 + header_length;
+}
+
 /* The number of answers that came whole. */
 static long read_in(Connection *connection) {
     ssize_t got = read(connection->fd, connection->in + connection->in_end, INPUT_BYTES - connection->in_end);
@@ -183,6 +214,8 @@ static long read_in(Connection *connection) {
         if (!memmem(connection->in + at + 8, header_length, "\"code\":0,", 9)) {
             if (!refused) fprintf(stderr, "refused: %.*s\n", (int)header_length, connection->in + at + 8);
             refused++;
+        } else if (plan.mode == TRANSACTION) {
+            commit(connection, (char *)connection->in + at + 8, header_length);
         }
         at += length + 4;
         answers++;
@@ -205,23 +238,30 @@ static void open_connection(Connection *connection, int number, int port, int po
     fcntl(connection->fd, F_SETFL, O_NONBLOCK);
     connection->number = number;
     connection->quota = plan.requests / plan.connections;
-    connection->out = allocated((plan.window + 1) * (HEADER_BYTES_MAX + 8 + body_length));
+    connection->out = allocated((plan.window + 1) * (2 * HEADER_BYTES_MAX + 16 + body_length));
     connection->in = allocated(INPUT_BYTES);
     watch(poll, connection, EPOLL_CTL_ADD, 0);
 }
 
 static void read_plan(int count, char **arguments) {
     if (count < 9) {
-        fprintf(stderr, "usage: loadgen send|batch|pull PORT TOPIC CONNECTIONS WINDOW REQUESTS BODY_BYTES PER_REQUEST [FIRST SPAN]\n");
+        fprintf(stderr, "usage: loadgen send|batch|pull|transaction PORT TOPIC CONNECTIONS WINDOW REQUESTS BODY_BYTES PER_REQUEST "
+                        "[FIRST SPAN | NAME VALUE]\n");
         exit(1);
     }
-    plan.mode = !strcmp(arguments[1], "pull") ? PULL : !strcmp(arguments[1], "batch") ? BATCH : SEND;
+    plan.mode = !strcmp(arguments[1], "pull")          ? PULL
+                : !strcmp(arguments[1], "batch")       ? BATCH
+                : !strcmp(arguments[1], "transaction") ? TRANSACTION
+                                                       : SEND;
     plan.topic = arguments[3];
     plan.connections = atoi(arguments[4]);
     plan.window = atoi(arguments[5]);
     plan.requests = atol(arguments[6]);
     plan.body_bytes = atoi(arguments[7]);
     plan.per_request = atoi(arguments[8]);
+    plan.name = plan.mode != PULL && count > 10 ? arguments[9] : "";
+    plan.value = plan.name[0] ? arguments[10] : "";
+    if (plan.mode == TRANSACTION) plan.name = "TRAN_MSG\\u0001true\\u0002PGROUP", plan.value = "bench_producers";
     plan.first = count > 10 ? atol(arguments[9]) : 0;
     plan.span = count > 10 ? atol(arguments[10]) : plan.per_request;
 }
@@ -255,6 +295,8 @@ int main(int count, char **arguments) {
             write_out(poll, connection);
         }
     }
+    for (int i = 0; i < plan.connections; i++)
+        while (connections[i].out_start < connections[i].out_end) write_out(poll, connections + i); /* the last commits */
     double seconds = now_s() - started_s;
     printf("{\"requests\": %ld, \"refused\": %ld, \"seconds\": %.4f, \"read_bytes\": %ld}\n", total, refused, seconds, bytes_read);
     return 0;

@@ -111,8 +111,8 @@ class SkyrocketProcess:
 
 
 class Skyrocket(SkyrocketProcess):
-    def __init__(self, home: Path, settings: Mapping[str, object] | None = None) -> None:
-        names_port, port = free_port(), free_port(-2)
+    def __init__(self, home: Path, settings: Mapping[str, object] | None = None, names_port: int = 0) -> None:
+        names_port, port = names_port or free_port(), free_port(-2)
         self.nameserver = f"127.0.0.1:{names_port}"
         self.address = f"127.0.0.1:{port}"
         self.data = home / "data"

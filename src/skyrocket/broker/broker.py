@@ -49,7 +49,7 @@ from skyrocket.protocol.hosts import pack_host
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.config_files import ConfigFiles
 from skyrocket.store.errors import DiskFullError, StoreError, TooLargeError, WritesStoppedError
-from skyrocket.store.files import Disk
+from skyrocket.store.files import Disk, Files
 from skyrocket.store.flusher import Flusher
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.recovery import Recovered
@@ -73,12 +73,19 @@ def wall_ms() -> int:
 
 
 class Broker:
-    def __init__(self, settings: BrokerSettings, limits: NetLimits | None = None, wall_ms: Callable[[], int] = wall_ms) -> None:
-        """`wall_ms` is what messages are stamped and delayed by: a test may set its own."""
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        limits: NetLimits | None = None,
+        wall_ms: Callable[[], int] = wall_ms,
+        files: Files | None = None,
+    ) -> None:
+        """`wall_ms` is what messages are stamped and delayed by, `files` where they lie: a test may have its own."""
         self._wall_ms = wall_ms
         self.settings = LiveSettings(settings, wall_ms)
         self._background = ThreadPoolExecutor(1, thread_name_prefix="skyrocket-store")
-        self.store = MessageStore(settings.store_path, settings.store_config(), background=self._background)
+        self._files = files or Disk()
+        self.store = MessageStore(settings.store_path, settings.store_config(), files=self._files, background=self._background)
         self.topics = TopicTable(self.settings, wall_ms)
         self.groups = SubscriptionGroupTable(self.settings, wall_ms)
         self.offsets = ConsumerOffsets(wall_ms)
@@ -87,8 +94,8 @@ class Broker:
         self.counters = Counters(wall_ms)
         self.detours = Detours()
         self.clockwork = Clockwork(wall_ms)
-        files = ConfigFiles(Disk(), self.store.paths.config)
-        self.persistence = Persistence(files, self.topics, self.groups, self.offsets)
+        config_files = ConfigFiles(self._files, self.store.paths.config)
+        self.persistence = Persistence(config_files, self.topics, self.groups, self.offsets)
         self.router = Router(STORE_CODES)
         tls = server_context(settings.tls_certificate, settings.tls_key)
         self.server = Server(self.router, limits, tls, tls_only=settings.tls_only)
