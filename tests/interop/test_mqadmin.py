@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -48,10 +48,12 @@ class Side:
     address: str
     store: Path
     home: Path
+    ids: dict[str, str] = field(default_factory=dict)  # of one message, by the word that stands for it in commands
 
     def lines(self, *arguments: str) -> list[str]:
         """What the command prints here, blanked, in one order: Java's sets have none."""
         own = [argument.replace("BROKER", self.address).replace("HOME", str(self.home)) for argument in arguments]
+        own = [self.ids.get(argument, argument) for argument in own]
         printed = self.admin.admin(*own, "-n", self.nameserver)
         for what, name in ((self.address, "BROKER"), (str(self.store), "STORE"), (str(self.home), "HOME")):
             printed = printed.replace(what, name)
@@ -116,9 +118,21 @@ def connect(side: Side) -> list[str]:
     side.admin.send(PRODUCERS, TOPIC, 0, COUNT, deal=True)
     side.admin.consume(side.nameserver, CONSUMERS, TOPIC)
     wait_for(lambda: len(side.admin.received(CONSUMERS)) == COUNT, "the consumer gets everything")
-    # A group's first commit comes with its offsets; the progress is at the end half a second later.
-    wait_for(lambda: "Diff Total: 0" in " ".join(side.lines("consumerProgress", "-g", CONSUMERS)), "it commits")
+    wait_for(lambda: has_committed(side), "it commits")
+    asked = ("queryMsgByOffset", "-t", TOPIC, "-b", "broker1", "-i", "2", "-o", "3", "-n", side.nameserver)
+    shown = side.admin.admin(*asked)
+    for word, pattern in (("OFFSET_ID", r"OffsetID: +(\w+)"), ("UNIQUE_ID", r"UNIQ_KEY=(\w+)")):
+        found = re.search(pattern, shown)
+        assert found is not None, shown
+        side.ids[word] = found[1]
+    wait_for(lambda: "Offset" in " ".join(side.lines("queryMsgByKey", "-t", TOPIC, "-k", f"key{COUNT - 1}")), "it is indexed")
     return []
+
+
+def has_committed(side: Side) -> bool:
+    """Everything. A group's retry topic may have its first offsets before the topic has."""
+    shown = side.lines("consumerProgress", "-g", CONSUMERS)
+    return "Consume Diff Total: 0" in shown and any(line.startswith(f"{TOPIC} broker1 3 ") for line in shown)
 
 
 def wait_for(is_so: Callable[[], bool], what: str, seconds: float = 60) -> None:
@@ -167,6 +181,18 @@ QUESTIONS = [
     f"printMsgByQueue -t {TOPIC} -a broker1 -i 2 -f true",
     f"consumeMessage -t {TOPIC} -b broker1 -i 2 -o 3 -c 4",
     f"consumeMessage -t {TOPIC}",
+    f"queryMsgByKey -t {TOPIC} -k key5",
+    f"queryMsgByKey -t {TOPIC} -k key5 -m 1",
+    f"queryMsgByKey -t {TOPIC} -k nobody",
+    "queryMsgByKey -t Missing -k key5",
+    f"queryMsgByUniqueKey -t {TOPIC} -i UNIQUE_ID",
+    f"queryMsgByUniqueKey -t {TOPIC} -i UNIQUE_ID -a",
+    f"queryMsgById -t {TOPIC} -i OFFSET_ID",
+    f"queryMsgById -t {TOPIC} -i OFFSET_ID -u true",
+    f"queryMsgById -t {TOPIC} -i 0000",
+    f"queryMsgByOffset -t {TOPIC} -b broker1 -i 2 -o 3",
+    f"queryMsgByOffset -t {TOPIC} -b broker1 -i 2 -o 1000",
+    "queryMsgTraceById -i UNIQUE_ID",
     "cleanExpiredCQ -b BROKER",
     "cleanExpiredCQ -c Test",
     "cleanUnusedTopic -b BROKER",
@@ -271,6 +297,23 @@ SCRIPTS = {
         "topicStatus -t Mail",
         "sendMsgStatus -b broker1 -s 64 -c 3",
         "deleteTopic -c Test -t Mail",
+    ],
+    "order": [
+        "updateTopic -c Test -t InOrder -r 4 -w 4 -o true",
+        "updateOrderConf -t InOrder -m get",
+        "updateOrderConf -t InOrder -m put -v broker1:2",
+        "updateOrderConf -t InOrder -m get",
+        "topicStatus -t InOrder",
+        "updateOrderConf -t InOrder -m delete",
+        "updateOrderConf -t InOrder -m get",
+        "deleteTopic -c Test -t InOrder",
+    ],
+    "a group that is stopped": [
+        "updateSubGroup -c Test -g Stopped -s false",
+        "getConsumerConfig -g Stopped",
+        "updateSubGroup -c Test -g Stopped -s true",
+        "getConsumerConfig -g Stopped",
+        "deleteSubGroup -c Test -g Stopped",
     ],
     "settings": [
         "updateBrokerConfig -b BROKER -k traceOn -v false",

@@ -31,6 +31,8 @@ from skyrocket.protocol.record import (
     encode_record,
     iterate_records,
     layout_for,
+    magic_for,
+    readdressed,
     record_size,
 )
 from skyrocket.protocol.tags import java_hash
@@ -78,6 +80,12 @@ def test_a_record(record: Record):
     assert decode_record(encoded) == as_read(record)
     assert encode_record(decode_record(encoded)) == encoded
     assert len(encoded) == record_size(record)
+
+
+@given(records, topics | st.just("t" * 200), int32)
+def test_a_record_for_another_address_is_that_record_and_nothing_else(record: Record, topic: str, queue_id: int):
+    moved = msgspec.structs.replace(record, topic=topic, queue_id=queue_id, magic=magic_for(topic), prepared_transaction_offset=0)
+    assert readdressed(memoryview(encode_record(record)), topic, queue_id) == encode_record(moved)
 
 
 @given(st.lists(records, max_size=5))

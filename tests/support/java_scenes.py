@@ -145,8 +145,8 @@ class Scenes(Client):
     ) -> list[Sent | Refused]:
         words: list[str | int] = []
         for message in messages:
-            texts = [_hex(text.encode()) for text in (topic, message.tags, message.keys)]
-            words += [*texts, message.flag, _hex(message.body), _hex(_joined(message.properties))]
+            texts = [hexed(text.encode()) for text in (topic, message.tags, message.keys)]
+            words += [*texts, message.flag, hexed(message.body), hexed(_joined(message.properties))]
         return [_result(line) for line in self.ask("send", by or self.shared, how, queue, *words) if line != ["ONEWAY"]]
 
     def send(self, topic: str, *messages: Out, how: str = "sync", queue: int | str = "-", by: str = "") -> list[Sent]:
@@ -161,26 +161,26 @@ class Scenes(Client):
 
     def push(self, group: str, topic: str, expression: str = "*", **options: object) -> str:
         name = self.named("push")
-        self.ask("push", name, group, topic, _hex(expression.encode()), *_options(options))
+        self.ask("push", name, group, topic, hexed(expression.encode()), *_options(options))
         return name
 
     def heard(self, consumer: str, messages: int, wait_s: float = WAIT_S_MAX) -> list[Got]:
         """All that it was given so far, as soon as it is so many."""
-        return [_got(line) for line in self.ask("heard", consumer, messages, int(wait_s * 1000))]
+        return [got(line) for line in self.ask("heard", consumer, messages, int(wait_s * 1000))]
 
     def share(self, consumer: str) -> set[int]:
         return {int(line[0]) for line in self.ask("share", consumer)}
 
     # --- lite pull consumers
 
-    def lite(self, group: str, topic: str = "", expression: str = "*") -> str:
+    def lite(self, group: str, topic: str = "", expression: str = "*", **more: object) -> str:
         name = self.named("lite")
-        options = {"topic": topic, "expression": _hex(expression.encode())} if topic else {}
-        self.ask("lite", name, group, *_options(options))
+        options = {"topic": topic, "expression": hexed(expression.encode())} if topic else {}
+        self.ask("lite", name, group, *_options({**options, **more}))
         return name
 
     def poll(self, consumer: str, messages: int, wait_s: float = WAIT_S_MAX) -> list[Got]:
-        return [_got(line) for line in self.ask("poll", consumer, messages, int(wait_s * 1000))]
+        return [got(line) for line in self.ask("poll", consumer, messages, int(wait_s * 1000))]
 
     def numbers(self, verb: str, *arguments: str | int) -> list[int]:
         """The answer of a verb whose answer is numbers."""
@@ -208,7 +208,7 @@ def _joined(properties: Mapping[str, str]) -> bytes:
     return "".join(f"{name}{NAME_END}{value}{VALUE_END}" for name, value in properties.items()).encode()
 
 
-def _hex(data: bytes) -> str:
+def hexed(data: bytes) -> str:
     return data.hex() or "-"
 
 
@@ -222,7 +222,7 @@ def _result(line: list[str]) -> Sent | Refused:
     return Sent(line[0], int(line[1]), int(line[2]), line[3], line[4])
 
 
-def _got(line: list[str]) -> Got:
+def got(line: list[str]) -> Got:
     topic, queue, offset, message_id, flag, sys_flag, size, born_ms, stored_ms, reconsumed, body, properties = line
     return Got(
         topic=_unhex(topic).decode(),

@@ -23,7 +23,15 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.sysflag import PULL_SUBSCRIPTION, PULL_SUSPEND
 from skyrocket.protocol.tags import tags_code
 
-SMALL = BrokerSettings(port=0, segment_bytes=4 * 1024 * 1024, queue_file_bytes=2000, index_slots=100, index_entries=1000)
+SMALL = BrokerSettings(
+    port=0,
+    segment_bytes=4 * 1024 * 1024,
+    queue_file_bytes=2000,
+    index_slots=100,
+    index_entries=1000,
+    timer_wheel_slots=4_096,
+    timer_log_file_bytes=64 * 1024,
+)
 
 
 class RunningBroker:

@@ -151,6 +151,14 @@ class SimulatedDisk:
     def cut_power_at(self, change: int) -> None:
         self._changes_left = change
 
+    @property
+    def is_off(self) -> bool:
+        return self._off
+
+    def turn_off(self) -> None:
+        """Nothing happens any more, whoever asks for it."""
+        self._off = True
+
     def operation(self, kind: str, path: str, partly: Callable[[Random], None] | None = None) -> None:
         """Count an operation, and let it fail if it is its turn. `partly` does a random part of it."""
         if self._off:

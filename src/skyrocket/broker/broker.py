@@ -20,24 +20,42 @@ from skyrocket.broker.clients import ClientTable
 from skyrocket.broker.clockwork import Clockwork
 from skyrocket.broker.consumer_offsets import ConsumerOffsets
 from skyrocket.broker.counters import Counters
+from skyrocket.broker.delay_progress import DelayProgress
 from skyrocket.broker.detours import Detours
+from skyrocket.broker.end_transaction import EndTransactionHandler
+from skyrocket.broker.filters import Filters
+from skyrocket.broker.flow_control import FlowControl
 from skyrocket.broker.group_handlers import GroupHandlers
+from skyrocket.broker.half_messages import half_detour
 from skyrocket.broker.intake import Intake
 from skyrocket.broker.lock_handlers import LockHandlers
 from skyrocket.broker.offset_handlers import OffsetHandlers
+from skyrocket.broker.ordinary_send import OrdinarySends
 from skyrocket.broker.own_messages import OwnMessages
 from skyrocket.broker.persistence import Persistence
 from skyrocket.broker.progress_handlers import ProgressHandlers
 from skyrocket.broker.pull import PullHandler
+from skyrocket.broker.query_handlers import QueryHandlers
 from skyrocket.broker.queue_locks import QueueLocks
+from skyrocket.broker.recall import RecallHandler
 from skyrocket.broker.registration import Registration
 from skyrocket.broker.relay_handlers import RelayHandlers
+from skyrocket.broker.replies import ReplyHandlers
 from skyrocket.broker.reset_handlers import ResetHandlers
+from skyrocket.broker.retry import Retry
+from skyrocket.broker.schedule import Schedule
 from skyrocket.broker.send import SendHandler
 from skyrocket.broker.settings import BrokerSettings
+from skyrocket.broker.slow_consumers import SlowConsumers, SlowConsumerWatch
+from skyrocket.broker.statistics_handlers import StatisticsHandlers
 from skyrocket.broker.subscription_groups import SubscriptionGroupTable
+from skyrocket.broker.timer_delivery import TimerDelivery
+from skyrocket.broker.timer_keeper import TimerKeeper
+from skyrocket.broker.timer_metrics import TimerMetrics
+from skyrocket.broker.timers import TIMER_PROPERTIES, TIMER_TOPIC, Timers
 from skyrocket.broker.topic_handlers import TopicHandlers
-from skyrocket.broker.topics import TopicTable
+from skyrocket.broker.topics import RETRY_PREFIX, TopicTable
+from skyrocket.broker.transaction_checks import TransactionChecks
 from skyrocket.net.connection import Connection
 from skyrocket.net.dialer import Dialer
 from skyrocket.net.limits import NetLimits
@@ -46,18 +64,23 @@ from skyrocket.net.server import Server, monotonic_ms
 from skyrocket.net.tls import server_context
 from skyrocket.protocol.bodies import DataVersion, TopicConfig
 from skyrocket.protocol.hosts import pack_host
+from skyrocket.protocol.properties import DELAY_LEVEL, TRANSACTION_PREPARED
 from skyrocket.protocol.responses import ResponseCode
-from skyrocket.store.config_files import ConfigFiles
+from skyrocket.store.config import delay_levels_ms
+from skyrocket.store.config_files import DELAY_OFFSETS, TIMER_METRICS, ConfigFiles
 from skyrocket.store.errors import DiskFullError, StoreError, TooLargeError, WritesStoppedError
 from skyrocket.store.files import Disk, Files
 from skyrocket.store.flusher import Flusher
+from skyrocket.store.message import SCHEDULE_TOPIC
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.recovery import Recovered
+from skyrocket.store.timer_index import TimerIndex, TimerSizes
 
 log = logging.getLogger(__name__)
 
 TICK_MS = 100  # how often waiting pulls and parked answers are looked at
 SLOW_TICK_MS = 10_000  # how often clients, locks and the disk are
+HOUR_MS = 3_600_000
 VIP_PORT_BELOW = 2  # Apache's clients know a second port, two below the first
 
 STORE_CODES: dict[type[Exception], ResponseCode] = {
@@ -92,15 +115,26 @@ class Broker:
         self.clients: ClientTable[Connection] = ClientTable()
         self.locks = QueueLocks()
         self.counters = Counters(wall_ms)
+        self.flow_control = FlowControl(self.settings)
+        self.slow_consumers = SlowConsumers()
         self.detours = Detours()
         self.clockwork = Clockwork(wall_ms)
+        self._on_grown: dict[str, Callable[[int], None]] = {}  # by topic: whom to tell that one of its queues has more
+        self._figures: list[Callable[[], dict[str, str]]] = []  # what parts tell in the broker's runtime information
+        self.delays = DelayProgress(self._safe_position, wall_ms)
         config_files = ConfigFiles(self._files, self.store.paths.config)
         self.persistence = Persistence(config_files, self.topics, self.groups, self.offsets)
+        self.persistence.keep(DELAY_OFFSETS, self.delays)
+        self.timer_metrics = TimerMetrics(wall_ms)
+        self.persistence.keep(TIMER_METRICS, self.timer_metrics)
         self.router = Router(STORE_CODES)
         tls = server_context(settings.tls_certificate, settings.tls_key)
         self.server = Server(self.router, limits, tls, tls_only=settings.tls_only)
         self._dialer = Dialer()
         self._flusher: Flusher | None = None
+        self._transaction_checks: TransactionChecks | None = None
+        self._timer_delivery: TimerDelivery | None = None
+        self._timer_keeper: TimerKeeper | None = None
         self._registration: Registration | None = None
         self._ticks: asyncio.Task[None] | None = None
         self._last_slow_tick_ms = monotonic_ms()
@@ -115,10 +149,12 @@ class Broker:
         self._flusher = Flusher(self.store, monotonic_ms, self._confirmed)
         await self._listen()
         self.persistence.start(lambda: self.settings().offsets_interval_ms)
-        self._registration = Registration(self._dialer, self.settings, self._topics_now)
+        self._registration = Registration(self._dialer, self.settings, self._topics_now, self.topics.set_ordered)
         self.topics.on_change.append(self._registration.topics_changed)
         self._ticks = asyncio.get_running_loop().create_task(self._tick())
         self.clockwork.start()
+        if self._timer_keeper is not None:
+            self._timer_keeper.start()
         await self._registration.start()
         return recovered
 
@@ -139,10 +175,18 @@ class Broker:
             with suppress(asyncio.CancelledError):
                 await self._ticks
         await self.clockwork.close()
+        if self._timer_keeper is not None:
+            await self._timer_keeper.close()
         await self.server.close()
+        if self._transaction_checks is not None:
+            self._transaction_checks.close(self._wall_ms())
         if self._flusher is not None:
             await self._flusher.close()
+        if self._transaction_checks is not None:
+            self._transaction_checks.publish()
         await self.persistence.close()
+        if self._timer_delivery is not None:
+            self._timer_delivery.close(self._wall_ms())
         await self._dialer.close()
         self.store.close()
         self._background.shutdown()
@@ -155,14 +199,38 @@ class Broker:
         intake = Intake(self.topics, self.settings, store_host, self.detours)
         self.own_messages = OwnMessages(self.store, self._wall_ms, self._appended, self.counters)
         self.send = SendHandler(self.store, intake, self.settings, store_host, self._wall_ms, self._appended, self.counters)
-        self.pull = PullHandler(
-            self.store, self.topics, self.groups, self.clients, self.offsets, self.settings, monotonic_ms, self.counters
+        ordinary_sends = OrdinarySends(
+            self.store,
+            self.topics,
+            self.detours,
+            self.settings,
+            store_host,
+            self._wall_ms,
+            self._appended,
+            self.counters,
+            self.send,
         )
+        filters = Filters(self.settings)
+        self.pull = PullHandler(
+            self.store,
+            self.topics,
+            self.groups,
+            self.clients,
+            self.offsets,
+            self.settings,
+            monotonic_ms,
+            self.counters,
+            self.slow_consumers,
+            filters,
+        )
+        self._put_together_transactions(store_host)  # before what is delayed: both may claim a message
+        self._put_together_delays(store_host)
         store, live, rates = self.store, self.settings, self.counters
         topics, groups, offsets, clients = self.topics, self.groups, self.offsets, self.clients
-        self._client_handlers = ClientHandlers(clients, groups, topics, monotonic_ms, self._wall_ms)
+        self._client_handlers = ClientHandlers(clients, groups, topics, monotonic_ms, self._wall_ms, filters)
         for part in (
             self.send,
+            ordinary_sends,
             self.pull,
             self._client_handlers,
             LockHandlers(self.locks, monotonic_ms),
@@ -172,10 +240,97 @@ class Broker:
             TopicHandlers(topics, offsets, clients, store, live, rates),
             GroupHandlers(groups, offsets, clients, live),
             RelayHandlers(clients, groups, topics, store, live),
-            BrokerHandlers(store, live, self.counters, self._wall_ms, self._retain),
+            BrokerHandlers(store, live, self.counters, self.flow_control, self._wall_ms, self._retain, self._figures),
+            StatisticsHandlers(self.counters, topics, live, self._wall_ms),
+            QueryHandlers(store, live),
+            ReplyHandlers(clients, intake, self.own_messages, live, store_host, self._wall_ms),
         ):
             part.register(self.router)
+        self.clockwork.add(SlowConsumerWatch(self.slow_consumers, live, self._stop_group).check)
+        self.server.gate = self.flow_control
         self.server.on_closed += [self.pull.disconnected, self._client_handlers.disconnected]
+
+    def _put_together_transactions(self, store_host: bytes) -> None:
+        checks = TransactionChecks(
+            self.store,
+            self.own_messages,
+            self.offsets,
+            self.topics,
+            self.clients,
+            self.settings,
+            store_host,
+            self._wall_ms(),
+        )
+        ends = EndTransactionHandler(
+            self.store,
+            self.own_messages,
+            checks,
+            self.settings,
+            store_host,
+            self._wall_ms,
+            wake=lambda: self.clockwork.wake(checks.check),
+        )
+        ends.register(self.router)
+        self.detours.add([TRANSACTION_PREPARED], half_detour(self.settings))
+        self.clockwork.add(checks.check)
+        self._transaction_checks = checks
+
+    def _put_together_delays(self, store_host: bytes) -> None:
+        """What comes to its topic, or comes back to its group, later."""
+        settings = self.settings()
+        delays_ms = delay_levels_ms(settings.delay_levels)
+        if max(delays_ms) >= settings.reserved_hours * HOUR_MS:
+            log.warning("The longest delay is not shorter than messages are kept (%d hours).", settings.reserved_hours)
+        schedule = Schedule(
+            self.store, self.own_messages, self.delays, delays_ms, wake=lambda: self.clockwork.wake(schedule.check)
+        )
+        retry = Retry(
+            self.store,
+            self.topics,
+            self.groups,
+            self.locks,
+            schedule,
+            self.own_messages,
+            self.send,
+            self.settings,
+            store_host,
+            monotonic_ms,
+            on_sent_back=self.counters.count_send_back,
+        )
+        schedule.register(self.router)
+        retry.register(self.router)
+        self.detours.add_for_topics(RETRY_PREFIX, retry.lead)
+        self._put_together_timers(store_host)  # before the levels: of a message that has both, the level counts
+        self.detours.add([DELAY_LEVEL], schedule.lead)
+        self.clockwork.add(schedule.check)
+        self._figures.append(schedule.figures)
+        self._on_grown[SCHEDULE_TOPIC] = schedule.grew
+
+    def _put_together_timers(self, store_host: bytes) -> None:
+        settings = self.settings()
+        sizes = TimerSizes(settings.timer_wheel_slots, settings.timer_precision_ms, settings.timer_log_file_bytes)
+        index = TimerIndex(self._files, self.store.paths, sizes)
+        delivery = TimerDelivery(self.store, self.own_messages, index, self.timer_metrics, self.settings, self.counters)
+        timers = Timers(self.settings, self._wall_ms, delivery.crowd)
+        self.detours.add(TIMER_PROPERTIES, timers.lead)
+        if not settings.timers_enabled:
+            return
+        assert self._flusher is not None
+        every_ms = lambda: self.settings().timer_flush_interval_ms  # noqa: E731 — a name for it, not a function
+        keeper = TimerKeeper(delivery, index, self.timer_metrics, self._wall_ms, every_ms, self._flusher.flushed)
+        keeper.register(self.router)
+        RecallHandler(timers, self.topics, self.own_messages, self.send, self.settings, store_host, self._wall_ms).register(
+            self.router
+        )
+        delivery.prepare(self._wall_ms())
+        self.clockwork.add(delivery.check)
+        self._figures.append(lambda: delivery.figures(self._wall_ms()))
+        self._on_grown[TIMER_TOPIC] = lambda _: self.clockwork.wake(delivery.check)
+        self._timer_delivery, self._timer_keeper = delivery, keeper
+
+    def _safe_position(self) -> int:
+        """Everything before it survives whatever the settings promise to survive, and a loss of power too."""
+        return min(self.store.horizon.flushed, self.store.horizon.confirmed)
 
     def _topics_now(self) -> tuple[dict[str, TopicConfig], DataVersion]:
         return dict(self.topics.configs), self.topics.version
@@ -194,6 +349,8 @@ class Broker:
     def _wake_pulls(self) -> None:
         for topic, queue_id in self.store.take_grown():
             self.pull.grew(topic, queue_id)
+            if topic in self._on_grown:
+                self._on_grown[topic](queue_id)
 
     async def _tick(self) -> None:
         while True:
@@ -207,6 +364,12 @@ class Broker:
                 self._client_handlers.check_time()
                 self.locks.expire(now_ms)
                 self._retain()
+
+    def _stop_group(self, group: str, behind_bytes: int) -> None:
+        config = self.groups.get(group)
+        if config is not None and config.consume_enable:
+            log.warning("Group '%s' reads %d bytes behind the end of the log: it may not consume any more.", group, behind_bytes)
+            self.groups.stop(group)
 
     def _retain(self) -> None:
         self.store.config = self.settings().store_config()  # an administrator may have changed how long files are kept

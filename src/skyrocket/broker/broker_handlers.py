@@ -1,31 +1,28 @@
-"""A broker looked after: its settings (25, 26), how it is (28), its statistics (315), and its oldest files (329)."""
+"""A broker looked after: its settings (25, 26), how it is (28), and its oldest files (329)."""
 
 from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from skyrocket.broker.counters import Counters, Rate
+from skyrocket.broker.flow_control import FlowControl
 from skyrocket.broker.settings import BrokerSettings, SettingError, shown, with_values
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
-from skyrocket.protocol.bodies import BrokerStatsData, BrokerStatsItem, DataVersion, KVTable
+from skyrocket.protocol.bodies import DataVersion, KVTable
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.config_text import decode_config, encode_config
 from skyrocket.protocol.fastjson import encode
-from skyrocket.protocol.headers import GetBrokerConfigResponseHeader, ViewBrokerStatsDataRequestHeader
+from skyrocket.protocol.headers import GetBrokerConfigResponseHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.message_store import MessageStore
 
-_MINUTE_MS, _HOUR_MS, _DAY_MS = 60_000, 3_600_000, 86_400_000
-_STATISTICS = {  # Apache's names, and our kind of counter; sizes and latencies are not kept by key
-    "TOPIC_PUT_NUMS": "put",
-    "GROUP_GET_NUMS": "get",
-}
+_RATE_STRETCHES_MS = (10_000, 60_000, 600_000)
 
-# Rows about what we do not have (thread pools, a pool of buffers, timers so far) or do not measure. Tools look for them.
+# Rows about what we do not have (thread pools, a pool of buffers, timers where nobody uses them) or do not measure; tools look.
 _POOLS = ("send", "pull", "litePull", "ack", "query")
 _NOT_MEASURED = {
     **{f"{pool}ThreadPoolQueue{what}": "0" for pool in _POOLS for what in ("Size", "Capacity", "HeadWaitTimeMills")},
@@ -35,7 +32,6 @@ _NOT_MEASURED = {
     "dispatchMaxBuffer": "0",
     "remainTransientStoreBufferNumbs": str(2**31 - 1),  # what Apache says where there is no such pool
     "putMessageDistributeTime": "null",
-    "putMessageEntireTimeMax": "0",
     "putMessageFailedTimes": "0",
     "putLatency99": "0.00",
     "putLatency999": "0.00",
@@ -75,22 +71,25 @@ class BrokerHandlers:
         store: MessageStore,
         settings: LiveSettings,
         counters: Counters,
+        flow_control: FlowControl,
         wall_ms: Callable[[], int],
         retain: Callable[[], None],
+        figures: Sequence[Callable[[], dict[str, str]]] = (),
     ) -> None:
-        """`retain` lets go of files that may go."""
+        """`retain` lets go of files that may go; `figures` are what other parts tell of themselves."""
         self._store = store
         self._settings = settings
         self._counters = counters
+        self._flow_control = flow_control
         self._wall_ms = wall_ms
         self._retain = retain
         self._started_ms = wall_ms()
+        self._figures = figures
 
     def register(self, router: Router) -> None:
         router.add(RequestCode.UPDATE_BROKER_CONFIG, self.update_config)
         router.add(RequestCode.GET_BROKER_CONFIG, self.get_config)
         router.add(RequestCode.GET_BROKER_RUNTIME_INFO, self.runtime_info)
-        router.add(RequestCode.VIEW_BROKER_STATS_DATA, self.statistics)
         router.add(RequestCode.DELETE_EXPIRED_COMMITLOG, self.delete_expired)
 
     def update_config(self, command: Command, _connection: Connection) -> Command:
@@ -109,40 +108,33 @@ class BrokerHandlers:
         self._retain()
         return command.response(ResponseCode.SUCCESS)
 
-    def statistics(self, command: Command, _connection: Connection) -> Command:
-        header = command.header(ViewBrokerStatsDataRequestHeader)
-        kind = _STATISTICS.get(header.stats_name)
-        counter = None if kind is None else self._counters.keyed(kind, header.stats_key)
-        if counter is None:
-            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"There is no statistic {header.stats_name} of '{header.stats_key}'.")
-        now_ms = self._wall_ms()
-        minute, hour, day = (_item(counter.rate(now_ms, stretch)) for stretch in (_MINUTE_MS, _HOUR_MS, _DAY_MS))
-        return command.response(ResponseCode.SUCCESS, body=encode(BrokerStatsData(minute, hour, day)))
-
     def runtime_info(self, command: Command, _connection: Connection) -> Command:
         return command.response(ResponseCode.SUCCESS, body=encode(KVTable(self.runtime())))
 
     def runtime(self) -> dict[str, str]:
         """Under Apache's names, which mqadmin and dashboards look for."""
         store, horizon, now_ms = self._store, self._store.horizon, self._wall_ms()
-        put, get = self._counters.put, self._counters.get
+        put, get, mornings = self._counters.put, self._counters.get, self._counters.mornings
         disk_ratio = f"{math.ceil(store.used_percent()) / 100:.2f}"
         log_path = store.paths.commit_log
-        return _NOT_MEASURED | {
+        rows = _NOT_MEASURED | {
             "brokerVersionDesc": "V5_5_0",
             "brokerActive": "true",
             "bootTimestamp": str(self._started_ms),
             "startAcceptSendRequestTimeStamp": "0",
             "runtime": _elapsed(now_ms - self._started_ms),
-            "msgPutTotalYesterdayMorning": "0",
-            "msgPutTotalTodayMorning": "0",
+            "msgPutTotalYesterdayMorning": str(mornings.put_yesterday),
+            "msgPutTotalTodayMorning": str(mornings.put_today),
             "msgPutTotalTodayNow": str(put.messages),
-            "msgGetTotalYesterdayMorning": "0",
-            "msgGetTotalTodayMorning": "0",
+            "msgGetTotalYesterdayMorning": str(mornings.get_yesterday),
+            "msgGetTotalTodayMorning": str(mornings.get_today),
             "msgGetTotalTodayNow": str(get.messages),
             "putMessageTimesTotal": str(put.messages),
             "putMessageSizeTotal": str(put.size_bytes),
             "putMessageAverageSize": str(put.size_bytes / max(1, put.messages)),
+            "putMessageEntireTimeMax": str(self._flow_control.longest_send_ms),
+            "sendThreadPoolQueueHeadWaitTimeMills": str(self._flow_control.waited_ms),
+            "pullThreadPoolQueueHeadWaitTimeMills": str(self._flow_control.waited_ms),
             "putTps": _rates(put.rate, now_ms),
             "getTotalTps": _rates(get.rate, now_ms),
             "getFoundTps": _rates(get.rate, now_ms),
@@ -158,15 +150,14 @@ class BrokerHandlers:
             "consumeQueueDiskRatio": disk_ratio,
             "commitLogDirCapacity": _capacity(log_path),
         }
-
-
-def _item(rate: Rate) -> BrokerStatsItem:
-    return BrokerStatsItem(sum=rate.messages, tps=rate.per_second, avgpt=0.0)
+        for figures in self._figures:
+            rows |= figures()
+        return rows
 
 
 def _rates(rate: Callable[[int, int], Rate], now_ms: int) -> str:
     """Of the last ten seconds, minute and ten minutes."""
-    return " ".join(f"{rate(now_ms, stretch_ms).per_second}" for stretch_ms in (10_000, _MINUTE_MS, 10 * _MINUTE_MS))
+    return " ".join(f"{rate(now_ms, stretch_ms).per_second}" for stretch_ms in _RATE_STRETCHES_MS)
 
 
 def _capacity(path: str) -> str:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from skyrocket.broker.clients import ClientTable, Member
+from skyrocket.broker.filters import Filters
 from skyrocket.broker.subscription_groups import SubscriptionGroupTable
 from skyrocket.broker.topics import TopicTable, retry_topic
 from skyrocket.net.connection import Connection
@@ -40,8 +41,6 @@ from skyrocket.protocol.sysflag import TOPIC_UNIT_SUB
 
 log = logging.getLogger(__name__)
 
-TAG = "TAG"
-
 
 class ClientHandlers:
     def __init__(
@@ -51,7 +50,9 @@ class ClientHandlers:
         topics: TopicTable,
         now_ms: Callable[[], int],
         wall_ms: Callable[[], int],
+        filters: Filters,
     ) -> None:
+        self._filters = filters
         self._clients = clients
         self._groups = groups
         self._topics = topics
@@ -141,12 +142,10 @@ class ClientHandlers:
         return command.response(ResponseCode.SUCCESS)
 
     def check_config(self, command: Command, _connection: Connection) -> Command:
-        """Whether a consumer may subscribe like this. Only tags, so far."""
+        """Whether a consumer may subscribe like this."""
         wanted = decode(command.body, CheckClientRequestBody).subscription_data if command.body else None
-        if wanted is not None and wanted.expression_type not in ("", TAG):
-            raise RefusedError(
-                ResponseCode.SYSTEM_ERROR, f"Expressions of type '{wanted.expression_type[:64]}' are not supported yet."
-            )
+        if wanted is not None:
+            self._filters.check(wanted)
         return command.response(ResponseCode.SUCCESS)
 
     # --- who is there

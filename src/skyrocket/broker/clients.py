@@ -76,6 +76,7 @@ class ClientTable(Generic[C]):
         self._producers: dict[str, dict[C, Member[C]]] = {}
         self._consumer_groups: dict[C, set[str]] = {}  # of a connection
         self._producer_groups: dict[C, set[str]] = {}
+        self._producer_ids: dict[str, dict[C, int]] = {}  # client id -> its connections, and in how many groups each is
         self._memberships = 0
 
     # --- looking
@@ -114,6 +115,11 @@ class ClientTable(Generic[C]):
     def producers(self, group: str) -> list[Member[C]] | None:
         found = self._producers.get(group)
         return None if found is None else list(found.values())
+
+    def producer_connection(self, client_id: str) -> C | None:
+        """Of a client that produces, in whatever group; of several connections, the newest."""
+        connections = self._producer_ids.get(client_id)
+        return None if connections is None else next(reversed(connections))
 
     @property
     def all_producers(self) -> dict[str, list[Member[C]]]:
@@ -166,10 +172,24 @@ class ClientTable(Generic[C]):
         _check_client_id(member.client_id)
         if len(group) > PRODUCER_GROUP_NAME_LENGTH_MAX:
             raise _too_many(f"A producer group's name has {len(group)} characters", PRODUCER_GROUP_NAME_LENGTH_MAX)
-        if member.connection not in self._producers.get(group, {}):
+        known = self._producers.get(group, {}).get(member.connection)
+        if known is None:
             self._joins(self._producer_groups, member.connection, group)
+        else:
+            self._unname(known)
         member.heard_ms = now_ms
         self._producers.setdefault(group, {})[member.connection] = member
+        connections = self._producer_ids.setdefault(member.client_id, {})
+        connections[member.connection] = connections.get(member.connection, 0) + 1
+
+    def _unname(self, producer: Member[C]) -> None:
+        """Its client id stands for its connection in one group less."""
+        connections = self._producer_ids[producer.client_id]
+        connections[producer.connection] -= 1
+        if not connections[producer.connection]:
+            del connections[producer.connection]
+        if not connections:
+            del self._producer_ids[producer.client_id]
 
     def _joins(self, groups_of: dict[C, set[str]], connection: C, group: str) -> None:
         if self._memberships >= MEMBERSHIPS_MAX:
@@ -196,11 +216,13 @@ class ClientTable(Generic[C]):
     def leaves_producers(self, group: str, connection: C) -> bool:
         """False when it was not there."""
         members = self._producers.get(group)
-        if members is None or members.pop(connection, None) is None:
+        member = None if members is None else members.pop(connection, None)
+        if members is None or member is None:
             return False
         if not members:
             del self._producers[group]
         self._left(self._producer_groups, connection, group)
+        self._unname(member)
         return True
 
     def _left(self, groups_of: dict[C, set[str]], connection: C, group: str) -> None:

@@ -26,6 +26,7 @@ class Clockwork:
     def __init__(self, wall_ms: Callable[[], int]) -> None:
         self._wall_ms = wall_ms
         self._next_ms: dict[Check, int | None] = {}
+        self._last_ms = 0
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._closed = False
@@ -45,6 +46,9 @@ class Clockwork:
     def turn(self) -> int:
         """Ask whoever is due. How long nobody will be, in ms."""
         now_ms = self._wall_ms()
+        if now_ms < self._last_ms:  # the clock was set back: what parts said by it before means something else now
+            self._next_ms = dict.fromkeys(self._next_ms, 0)
+        self._last_ms = now_ms
         for check, next_ms in list(self._next_ms.items()):
             if next_ms is not None and next_ms <= now_ms:
                 self._next_ms[check] = self._asked(check, now_ms)
@@ -83,5 +87,6 @@ class Clockwork:
         while True:
             wait_ms = self.turn()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), wait_ms / 1000)
+                async with asyncio.timeout(wait_ms / 1000):  # wait_for forgets a cancellation that comes with a wake
+                    await self._woken.wait()
             self._woken.clear()

@@ -1,81 +1,147 @@
 """What was sent and fetched: totals that handlers add to once a turn, and rates that are worked out when someone asks.
 
-Samples of the totals are taken every ten seconds and kept for a day; a rate is the difference of two samples. Nothing is done per
-message.
+Samples of the totals are taken every ten seconds; a rate is the difference of a sample and now. Nothing is done per message. Of
+the broker every sample of a day is kept; of each topic and group those of the last minute, one of ten minutes, one of each hour.
 """
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
 
 from skyrocket.store.message import Unplaced
 
-SAMPLE_MS = 10_000
-SAMPLES_MAX = 6 * 60 * 24 + 1  # a day of totals of the whole broker
-KEY_SAMPLES_MAX = 61  # ten minutes of each topic and group
-KEYS_MAX = 20_000
-_MINUTE_MS = 60_000
+PUT: Final = "put"  # kinds of counters by key: of a topic
+GET: Final = "get"  # of topic@group
+SEND_BACK: Final = "send back"  # of topic@group: what its consumers could not handle
+
+SAMPLE_MS: Final = 10_000
+KEYS_MAX: Final = 20_000
+MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
+
+# (how far apart, how many) of each row of samples: both ends of the stretch that they are for.
+Rows = tuple[tuple[int, int], ...]
+_EVERY_SAMPLE: Final[Rows] = ((SAMPLE_MS, DAY_MS // SAMPLE_MS + 1),)
+_THINNING_OUT: Final[Rows] = ((SAMPLE_MS, 7), (10 * MINUTE_MS, 7), (HOUR_MS, 25))
+
+
+class Total(NamedTuple):
+    messages: int = 0
+    size_bytes: int = 0
+    times: int = 0  # how often something was added: requests, mostly
+    took_ms: int = 0
 
 
 class Sample(NamedTuple):
     at_ms: int
-    messages: int
+    total: Total
 
 
 class Rate(NamedTuple):
-    """Over a stretch of time."""
+    """What came over a stretch of time."""
 
-    messages: int
-    per_second: float
+    messages: int = 0
+    size_bytes: int = 0
+    times: int = 0
+    took_ms: int = 0
+    span_ms: int = 1
+
+    @property
+    def per_second(self) -> float:
+        return self.messages * 1000 / self.span_ms
 
 
 class Counter:
     """One total and its samples."""
 
-    def __init__(self, samples_max: int = KEY_SAMPLES_MAX) -> None:
-        self.messages = 0
-        self.size_bytes = 0
-        self._samples: deque[Sample] = deque(maxlen=samples_max)
+    __slots__ = ("_rows", "_samples", "messages", "size_bytes", "times", "took_ms")
 
-    def add(self, messages: int, size_bytes: int) -> None:
+    def __init__(self, rows: Rows = _THINNING_OUT) -> None:
+        self.messages = self.size_bytes = self.times = self.took_ms = 0
+        self._rows = rows
+        self._samples: list[deque[Sample]] = [deque(maxlen=count) for _, count in rows]
+
+    def add(self, messages: int, size_bytes: int, times: int = 1, took_ms: int = 0) -> None:
         self.messages += messages
         self.size_bytes += size_bytes
+        self.times += times
+        self.took_ms += took_ms
+
+    @property
+    def total(self) -> Total:
+        return Total(self.messages, self.size_bytes, self.times, self.took_ms)
 
     def sample(self, now_ms: int) -> None:
-        self._samples.append(Sample(now_ms, self.messages))
+        sample = Sample(now_ms, self.total)
+        for (apart_ms, _), samples in zip(self._rows, self._samples, strict=True):
+            if not samples or now_ms - samples[-1].at_ms >= apart_ms:
+                samples.append(sample)
 
     def rate(self, now_ms: int, over_ms: int) -> Rate:
         """Of about the last `over_ms`; of what there is when that is less."""
-        if not self._samples:
-            return Rate(0, 0.0)
-        times = [sample.at_ms for sample in self._samples]
-        start = self._samples[min(bisect_left(times, now_ms - over_ms), len(times) - 1)]
-        messages = self.messages - start.messages
-        return Rate(messages, messages * 1000 / max(1, now_ms - start.at_ms))
+        starts = [_first_since(samples, now_ms - over_ms) for samples in self._samples if samples]
+        if not starts:
+            return Rate()
+        at_ms, then = min(starts)
+        return Rate(
+            self.messages - then.messages,
+            self.size_bytes - then.size_bytes,
+            self.times - then.times,
+            self.took_ms - then.took_ms,
+            max(1, now_ms - at_ms),
+        )
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing came for as long as is remembered."""
+        return all(not samples or samples[0].total == self.total for samples in self._samples)
+
+
+def _first_since(samples: deque[Sample], start_ms: int) -> Sample:
+    return samples[min(bisect_left(samples, start_ms, key=_at_ms), len(samples) - 1)]
+
+
+def _at_ms(sample: Sample) -> int:
+    return sample.at_ms
+
+
+class Mornings(NamedTuple):
+    """The broker's totals of messages when today and yesterday began; 0 where it did not run yet."""
+
+    put_today: int = 0
+    get_today: int = 0
+    put_yesterday: int = 0
+    get_yesterday: int = 0
 
 
 class Counters:
     """Of a whole broker, by kind (`put`, `get`) and by kind and key (a topic, `topic@group`)."""
 
-    def __init__(self, now_ms: Callable[[], int]) -> None:
+    def __init__(self, now_ms: Callable[[], int], day_of: Callable[[int], int] | None = None) -> None:
+        """`day_of` numbers the day that a time falls on."""
         self._now_ms = now_ms
-        self.put = Counter(SAMPLES_MAX)
-        self.get = Counter(SAMPLES_MAX)
+        self._day_of = day_of or _local_day
+        self.put = Counter(_EVERY_SAMPLE)
+        self.get = Counter(_EVERY_SAMPLE)
+        self.mornings = Mornings()
         self._keyed: dict[tuple[str, str], Counter] = {}
         self._last_sample_ms = 0
+        self._day = self._day_of(now_ms())
         self.check_time(now_ms())
 
-    def added(self, kind: str, key: str, messages: int, size_bytes: int) -> None:
+    # --- adding, once a turn
+
+    def added(self, kind: str, key: str, messages: int, size_bytes: int, times: int = 1, took_ms: int = 0) -> None:
         counter = self._keyed.get((kind, key))
         if counter is None:
             if len(self._keyed) >= KEYS_MAX:
                 return
             counter = self._keyed[kind, key] = Counter()
             counter.sample(self._now_ms())
-        counter.add(messages, size_bytes)
+        counter.add(messages, size_bytes, times, took_ms)
 
     def count_put(self, messages: Sequence[Unplaced]) -> None:
         """Messages that were appended together."""
@@ -83,27 +149,53 @@ class Counters:
         for message in messages:
             sizes.setdefault(message.topic, []).append(len(message.record))
         for topic, of_topic in sizes.items():
-            size_bytes = sum(of_topic)
-            self.put.add(len(of_topic), size_bytes)
-            self.added("put", topic, len(of_topic), size_bytes)
+            self.count_put_of(topic, len(of_topic), sum(of_topic))
+
+    def count_put_of(self, topic: str, messages: int, size_bytes: int) -> None:
+        self.put.add(messages, size_bytes, messages)
+        self.added(PUT, topic, messages, size_bytes, messages)
+
+    def count_get(self, group: str, topic: str, messages: int, size_bytes: int, took_ms: int) -> None:
+        """Messages that one pull found."""
+        self.get.add(messages, size_bytes, 1, took_ms)
+        self.added(GET, f"{topic}@{group}", messages, size_bytes, 1, took_ms)
+
+    def count_send_back(self, group: str, topic: str, messages: int = 1) -> None:
+        """Messages that a consumer of the group gave back."""
+        self.added(SEND_BACK, f"{topic}@{group}", messages, 0, messages)
+
+    def check_time(self, now_ms: int) -> None:
+        if now_ms - self._last_sample_ms < SAMPLE_MS:
+            return
+        self._last_sample_ms = now_ms
+        if self._day_of(now_ms) != self._day:
+            self._day = self._day_of(now_ms)
+            before = self.mornings
+            self.mornings = Mornings(self.put.messages, self.get.messages, before.put_today, before.get_today)
+        for counter in (self.put, self.get, *self._keyed.values()):
+            counter.sample(now_ms)
+        if len(self._keyed) >= KEYS_MAX:
+            self._keyed = {key: counter for key, counter in self._keyed.items() if not counter.is_idle}
+
+    # --- asking
 
     def keyed(self, kind: str, key: str) -> Counter | None:
         return self._keyed.get((kind, key))
 
-    def check_time(self, now_ms: int) -> None:
-        if now_ms - self._last_sample_ms >= SAMPLE_MS:
-            self._last_sample_ms = now_ms
-            for counter in (self.put, self.get, *self._keyed.values()):
-                counter.sample(now_ms)
-
-    # What the handlers of statistics ask for.
+    def of_kind(self, kind: str) -> Iterable[tuple[str, Counter]]:
+        return [(key, counter) for (of, key), counter in self._keyed.items() if of == kind]
 
     def topic_put(self, topic: str) -> float:
-        return self._per_second("put", topic)
+        return self._per_second(PUT, topic)
 
     def group_get(self, group: str, topic: str) -> float:
-        return self._per_second("get", f"{topic}@{group}")
+        return self._per_second(GET, f"{topic}@{group}")
 
     def _per_second(self, kind: str, key: str) -> float:
         counter = self._keyed.get((kind, key))
-        return 0.0 if counter is None else counter.rate(self._now_ms(), _MINUTE_MS).per_second
+        return 0.0 if counter is None else counter.rate(self._now_ms(), MINUTE_MS).per_second
+
+
+def _local_day(time_ms: int) -> int:
+    moment = time.localtime(time_ms / 1000)
+    return moment.tm_year * 366 + moment.tm_yday

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from msgspec.structs import replace
-
 from skyrocket.broker.detours import Detours
 from skyrocket.broker.names import NO_SENDING, name_problem
 from skyrocket.broker.settings import BrokerSettings
+from skyrocket.broker.timers import TIMER_TOPIC, recall_handle
+from skyrocket.broker.topics import RETRY_PREFIX
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError
 from skyrocket.protocol.batch import decode_batch, encode_batch_records
@@ -23,11 +23,7 @@ from skyrocket.protocol.properties import (
     DELAY_LEVEL,
     MESSAGE_REGION,
     TAGS,
-    TIMER_DELAY_MS,
-    TIMER_DELAY_SEC,
-    TIMER_DELIVER_MS,
     TRACE_ON,
-    TRANSACTION_PREPARED,
     UNIQUE_KEY,
     VALUE_END,
     WAIT,
@@ -37,12 +33,9 @@ from skyrocket.protocol.properties import (
 from skyrocket.protocol.record import Record, encode_record, magic_for
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from skyrocket.protocol.sysflag import PERM_WRITE
+from skyrocket.protocol.sysflag import PERM_WRITE, TRANSACTION_MASK
 from skyrocket.protocol.tags import tags_code
-from skyrocket.store.message import Unplaced, index_keys, unplaced
-
-_NOT_YET = (DELAY_LEVEL, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS, TRANSACTION_PREPARED)
-_NO = ("0", "false")
+from skyrocket.store.message import Unplaced, delay_level, index_keys
 
 
 class Topics(Protocol):
@@ -53,6 +46,8 @@ class Topics(Protocol):
     def create_on_send(self, topic: str, default_topic: str, queues: int, peer: str) -> TopicConfig | None:
         """The topic, made after the default one if that is allowed; None when it is not."""
 
+    def create_for_group(self, topic: str, queues: int) -> TopicConfig: ...
+
 
 class Sent(NamedTuple):
     """A request that was accepted, and its messages."""
@@ -62,6 +57,7 @@ class Sent(NamedTuple):
     unique_key: str
     messages: list[Unplaced]
     waits: bool  # for the flush, where there is a flush to wait for
+    recall_handle: str | None = None
 
 
 class Intake:
@@ -78,16 +74,12 @@ class Intake:
         """RefusedError, or a ProtocolError, says why not."""
         header = _header_of(command)
         settings = self._settings()
-        config = self._topics.get(header.topic)
-        if config is None or header.topic in NO_SENDING:
-            config = self._new_topic(header, connection)
-        _check_permission(settings, config)
-        queue_id = self._queue(header, config)
+        queue_id = self.destination(header, connection)
         text = header.properties or ""
         if len(command.body) > settings.max_message_bytes:
             raise _illegal(f"A body of {len(command.body)} bytes is larger than the {settings.max_message_bytes} allowed.")
         properties = decode_properties(text)
-        _check_properties(text, properties)
+        _check_properties(text)
         batch = command.code == RequestCode.SEND_BATCH_MESSAGE or bool(header.batch)
         record = Record(
             header.topic,
@@ -102,19 +94,31 @@ class Intake:
             reconsume_times=header.reconsume_times or 0,
             magic=magic_for(header.topic),
         )
+        handle = None
         if batch:
+            _check_batch(header.topic, properties)
             messages = _batch(record)
         elif self._detours.names.isdisjoint(properties) and not header.topic.startswith(self._detours.prefixes):
             messages = [_single(record, properties)]
         else:
-            messages = [self._led(header, record, properties | _added(settings))]
-        return Sent(command, queue_id, properties.get(UNIQUE_KEY, ""), messages, properties.get(WAIT) != "false")
+            stored = properties | added_properties(settings)
+            messages = [self._led(header, record, stored)]
+            handle = recall_handle(stored, settings.broker_name) if messages[0].topic == TIMER_TOPIC else None
+        return Sent(command, queue_id, properties.get(UNIQUE_KEY, ""), messages, properties.get(WAIT) != "false", handle)
+
+    def destination(self, header: SendMessageRequestHeaderV2, connection: Connection) -> int:
+        """The queue that a message goes to, in a topic that there is by now and that takes messages."""
+        config = self._topics.get(header.topic)
+        if config is None or header.topic in NO_SENDING:
+            config = self._new_topic(header, connection)
+        _check_permission(self._settings(), config)
+        return self._queue(header, config)
 
     def _led(self, header: SendMessageRequestHeaderV2, record: Record, properties: dict[str, str]) -> Unplaced:
         """The message as it is stored where it goes instead."""
         elsewhere = self._detours.lead(header, record, properties)
-        stored = encode_properties(properties)
-        return unplaced(replace(elsewhere, properties=stored, magic=magic_for(elsewhere.topic)))
+        elsewhere.properties, elsewhere.magic = encode_properties(properties), magic_for(elsewhere.topic)
+        return _single(elsewhere, properties)
 
     def _new_topic(self, header: SendMessageRequestHeaderV2, connection: Connection) -> TopicConfig:
         topic = header.topic
@@ -123,6 +127,8 @@ class Intake:
         if topic in NO_SENDING:
             raise RefusedError(ResponseCode.NO_PERMISSION, f"Topic '{topic}' is the broker's own.")
         config = self._topics.create_on_send(topic, header.default_topic, header.default_topic_queue_nums, connection.peer_text)
+        if config is None and topic.startswith(RETRY_PREFIX):
+            return self._topics.create_for_group(topic, 1)
         if config is None:
             raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, f"Topic '{topic}' does not exist, and is not made by sending to it.")
         return config
@@ -141,10 +147,10 @@ class Intake:
     def _stored_properties(self, text: str, properties: dict[str, str], settings: BrokerSettings) -> bytes:
         """What the producer said, and what Apache's broker adds to it."""
         if self._added_for is not settings:
-            self._added_for, self._added = settings, encode_properties(_added(settings))
+            self._added_for, self._added = settings, encode_properties(added_properties(settings))
         plain = text.endswith(VALUE_END) and MESSAGE_REGION not in properties and CLUSTER not in properties
         if not plain or TRACE_ON in properties:
-            return encode_properties(properties | _added(settings))
+            return encode_properties(properties | added_properties(settings))
         try:
             stored = text.encode() + self._added
         except UnicodeEncodeError as error:
@@ -171,15 +177,12 @@ def _check_permission(settings: BrokerSettings, config: TopicConfig) -> None:
         raise RefusedError(ResponseCode.NO_PERMISSION, f"Topic '{config.topic_name}' takes no messages.")
 
 
-def _check_properties(text: str, properties: dict[str, str]) -> None:
+def _check_properties(text: str) -> None:
     if len(text) > PROPERTIES_BYTES_MAX:
         raise _illegal(f"Properties of {len(text)} characters are more than the {PROPERTIES_BYTES_MAX} bytes allowed.")
-    for name in _NOT_YET:
-        if name in properties and properties[name] not in _NO:
-            raise _illegal(f"Messages with the property {name} are not supported yet.")
 
 
-def _added(settings: BrokerSettings) -> dict[str, str]:
+def added_properties(settings: BrokerSettings) -> dict[str, str]:
     return {
         MESSAGE_REGION: settings.region_id,
         TRACE_ON: "true" if settings.trace_on else "false",
@@ -188,12 +191,23 @@ def _added(settings: BrokerSettings) -> dict[str, str]:
 
 
 def _single(record: Record, properties: dict[str, str]) -> Unplaced:
-    code = tags_code(properties.get(TAGS))
-    return Unplaced(record.topic, record.queue_id, encode_record(record), code, index_keys(properties), record.sys_flag)
+    code, level = tags_code(properties.get(TAGS)), delay_level(record.topic, properties)
+    return Unplaced(record.topic, record.queue_id, encode_record(record), code, index_keys(properties), record.sys_flag, level)
+
+
+def _check_batch(topic: str, properties: dict[str, str]) -> None:
+    """What Apache's clients do not send. Its broker takes a batch with a delay, and then loses it: its messages do not say where
+    they go."""
+    if topic.startswith(RETRY_PREFIX):
+        raise _illegal(f"A batch cannot go to a retry topic such as '{topic}'.")
+    if properties.get(DELAY_LEVEL, "0").strip("+-0"):
+        raise _illegal("The messages of a batch cannot be delayed.")
 
 
 def _batch(like: Record) -> list[Unplaced]:
     """The messages of a batch. What the request's own properties say is for the batch as a whole, and is not stored."""
+    if like.sys_flag & TRANSACTION_MASK:
+        raise _illegal("A batch cannot be part of a transaction.")
     entries = decode_batch(like.body)
     if not entries:
         raise _illegal("The batch has no messages.")

@@ -12,6 +12,7 @@ _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 NO_SENDING: Final = frozenset(
     {
         "SCHEDULE_TOPIC_XXXX",
+        "rmq_sys_wheel_timer",
         "RMQ_SYS_TRANS_HALF_TOPIC",
         "RMQ_SYS_TRANS_OP_HALF_TOPIC",
         "TRANS_CHECK_MAX_TIME_TOPIC",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from skyrocket.broker.counters import Counters
 from skyrocket.protocol.record import Record
-from skyrocket.store.message import Placed, unplaced
+from skyrocket.store.message import Placed, Unplaced, unplaced
 from skyrocket.store.message_store import MessageStore
 
 
@@ -21,7 +21,10 @@ class OwnMessages:
 
     def put(self, records: Sequence[Record]) -> list[Placed]:
         """Store them, all or none, with one append; StoreError when that fails. They are visible once confirmed, as all are."""
-        messages = [unplaced(record) for record in records]
+        return self.put_encoded([unplaced(record) for record in records])
+
+    def put_encoded(self, messages: Sequence[Unplaced]) -> list[Placed]:
+        """The same, for records that are bytes already."""
         placed = self._store.append(messages, self._wall_ms())
         self._counters.count_put(messages)
         self._on_appended()

@@ -4,7 +4,7 @@ What a pull finds, and what it is told:
 
     found                                   SUCCESS, and the records
     at the end of the queue                 PULL_NOT_FOUND, after waiting
-    only messages with other tags           PULL_RETRY_IMMEDIATELY, and where to go on
+    only messages that it does not want     PULL_RETRY_IMMEDIATELY, and where to go on
     before the first, behind the last       PULL_OFFSET_MOVED, and where to go on
     a queue without messages                PULL_NOT_FOUND at offset 0, PULL_OFFSET_MOVED elsewhere
 """
@@ -16,25 +16,26 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from skyrocket.broker.counters import Counters
+from skyrocket.broker.filters import Filters, Wanted
 from skyrocket.broker.responses import pull_response
 from skyrocket.broker.settings import BrokerSettings
+from skyrocket.broker.slow_consumers import SlowConsumers
 from skyrocket.broker.waiting_pulls import WaitingPull, WaitingPulls
 from skyrocket.net.connection import Connection, Sendable
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.bodies import SubscriptionData, SubscriptionGroupConfig, TopicConfig
 from skyrocket.protocol.command import Command, encode_command
-from skyrocket.protocol.errors import SubscriptionError
 from skyrocket.protocol.frame import Serialization
 from skyrocket.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
+from skyrocket.protocol.record import PHYSICAL_OFFSET_AT, SYS_FLAG_AT
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PERM_READ, PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
-from skyrocket.protocol.tags import subscription_codes
 from skyrocket.store.message_store import MessageStore
+from skyrocket.store.reading import Messages
 
 RECHECK_MS = 5_000  # every waiting pull is looked at again this often, whatever was or was not told
 HOLD_MAX_MS = 600_000  # the longest that a client may ask us to hold a pull
-TAG = "TAG"
 
 
 class Topics(Protocol):
@@ -81,7 +82,7 @@ class _Pull:
     command: Command
     header: PullMessageRequestHeader
     connection: Connection
-    wanted: frozenset[int] | None  # hashes of tags; None: every message
+    wanted: Wanted
     topic_sys_flag: int
     subscription: SubscriptionData | None  # of its group, where that says what is wanted
 
@@ -97,8 +98,12 @@ class PullHandler:
         settings: Callable[[], BrokerSettings],
         now_ms: Callable[[], int],
         counters: Counters,
+        slow_consumers: SlowConsumers,
+        filters: Filters,
     ) -> None:
         self._counters = counters
+        self._slow_consumers = slow_consumers
+        self._filters = filters
         self._store = store
         self._topics = topics
         self._groups = groups
@@ -183,10 +188,14 @@ class PullHandler:
             pull.connection.send(self._answer(pull, outcome))
 
     def _look_on(self, waiting: WaitingPull[_Pull]) -> _Outcome:
-        """Where its group wants other tags by now, the pull is sent back to where it was: the client, too, passes over messages
-        that were not wanted when it asked."""
+        """A group that was stopped meanwhile gets nothing more. Where it wants other tags by now, the pull is sent back to where
+        it was: the client, too, passes over messages that were not wanted when it asked."""
         pull = waiting.request
         header = pull.header
+        group = self._groups.for_consumer(header.consumer_group)
+        if group is not None and not group.consume_enable:
+            code, (least, most) = ResponseCode.NO_PERMISSION, self._bounds(header)
+            return _Outcome(code, "GROUP_STOPPED", header.queue_offset, least, most, [])
         if pull.subscription is not None:
             now = self._subscriptions.subscription(header.consumer_group, header.topic)
             if now is not None and now is not pull.subscription:
@@ -206,19 +215,31 @@ class PullHandler:
         if offset < least:
             return _Outcome(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_TOO_SMALL", least, least, most, [])
         if offset == most:
+            self._slow_consumers.at_end(header.consumer_group, header.topic, header.queue_id)
             return _Outcome(ResponseCode.PULL_NOT_FOUND, "OFFSET_OVERFLOW_ONE", offset, least, most, [])
         if offset > most:
             return _Outcome(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_OVERFLOW_BADLY", most, least, most, [])
         settings = self._settings()
         count = max(1, min(header.max_msg_nums, settings.pull_messages_max))
         bytes_max = min(header.max_msg_bytes or settings.pull_bytes_max, settings.pull_bytes_max)
-        found = self._store.reading.messages(header.topic, header.queue_id, offset, count, bytes_max, pull.wanted)
+        began_ms = self._now_ms()
+        found = self._read(header, offset, count, bytes_max, pull.wanted)
         if found.records:
-            size = sum(map(len, found.records))
-            self._counters.get.add(len(found.records), size)
-            self._counters.added("get", f"{header.topic}@{header.consumer_group}", len(found.records), size)
+            self._count(header, found.records, self._now_ms() - began_ms)
             return _Outcome(ResponseCode.SUCCESS, "FOUND", found.next_offset, least, most, found.records)
         return _Outcome(ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE", found.next_offset, least, most, [])
+
+    def _read(self, header: PullMessageRequestHeader, offset: int, count: int, bytes_max: int, wanted: Wanted) -> Messages:
+        read, topic, queue_id = self._store.reading.messages, header.topic, header.queue_id
+        if wanted.sql is None:
+            return read(topic, queue_id, offset, count, bytes_max, wanted.codes)
+        return read(topic, queue_id, offset, count, bytes_max, None, wanted.sql.passes, wanted.sql.messages_per_read_max)
+
+    def _count(self, header: PullMessageRequestHeader, records: list[memoryview], took_ms: int) -> None:
+        group, topic = header.consumer_group, header.topic
+        self._counters.count_get(group, topic, len(records), sum(map(len, records)), took_ms)
+        position = int.from_bytes(records[-1][PHYSICAL_OFFSET_AT:SYS_FLAG_AT])
+        self._slow_consumers.read(group, topic, header.queue_id, self._store.horizon.appended - position)
 
     def _answer(self, pull: _Pull, outcome: _Outcome) -> Sendable:
         command, offsets = pull.command, (outcome.next_offset, outcome.least, outcome.most)
@@ -262,9 +283,10 @@ class PullHandler:
                 f"Topic '{header.topic}' has {topic.read_queue_nums} queues; there is no queue {header.queue_id}.",
             )
         if header.sys_flag & PULL_SUBSCRIPTION:
-            return _Pull(command, header, connection, _own_codes(header), topic.topic_sys_flag, None)
+            return _Pull(command, header, connection, self._filters.of_pull(header), topic.topic_sys_flag, None)
         subscription = self._subscription(header, group)
-        return _Pull(command, header, connection, _codes(subscription), topic.topic_sys_flag, subscription)
+        wanted = self._filters.of_subscription(subscription)
+        return _Pull(command, header, connection, wanted, topic.topic_sys_flag, subscription)
 
     def _subscription(self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig) -> SubscriptionData:
         """What the heartbeats of the pull's group ask for."""
@@ -280,23 +302,4 @@ class PullHandler:
             raise RefusedError(
                 ResponseCode.SUBSCRIPTION_NOT_LATEST, f"The subscription of group '{name}' is older than the pull's."
             )
-        _only_tags(subscription.expression_type)
         return subscription
-
-
-def _own_codes(header: PullMessageRequestHeader) -> frozenset[int] | None:
-    """The hashes of tags that the pull itself asks for; None: every message."""
-    _only_tags(header.expression_type)
-    try:
-        return subscription_codes(header.subscription)
-    except SubscriptionError as error:
-        raise RefusedError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
-
-
-def _codes(subscription: SubscriptionData) -> frozenset[int] | None:
-    return frozenset(subscription.code_set) if subscription.code_set else None
-
-
-def _only_tags(expression_type: str | None) -> None:
-    if expression_type not in (None, "", TAG):
-        raise RefusedError(ResponseCode.SYSTEM_ERROR, f"Expressions of type '{expression_type}' are not supported yet.")

@@ -2,6 +2,7 @@
 
     lock(group, client, queues, now_ms)         those that the client has now
     unlock(group, client, queues)               the client is done with them
+    is_locked(group, now_ms)                    somebody has one of them
 
 A lock that was not asked for again for 60 s is anyone's.
 """
@@ -59,6 +60,10 @@ class QueueLocks:
                 self._count -= 1
         if not held:
             del self._locks[group]
+
+    def is_locked(self, group: str, now_ms: int) -> bool:
+        """Whether anyone consumes for this group in order."""
+        return any(now_ms - since_ms <= LOCK_MS for _, since_ms in self._locks.get(group, {}).values())
 
     def expire(self, now_ms: int) -> int:
         """Forget the locks that nobody asks for any more; how many."""

@@ -1,21 +1,30 @@
 """Telling the nameservers: who we are, and which topics we have. All of them at once; a dead one delays nobody.
 
-At start, every so often, and when a topic changed: changes that come together are told together.
+At start, every so often, and when a topic changed: changes that come together are told together. A nameserver answers with its
+order configuration: the topics that are to be consumed in order.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from zlib import crc32
 
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.net.dialer import Dialer
 from skyrocket.net.errors import NetError
-from skyrocket.protocol.bodies import DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigAndMappingSerializeWrapper
+from skyrocket.protocol.bodies import (
+    DataVersion,
+    KVTable,
+    RegisterBrokerBody,
+    TopicConfig,
+    TopicConfigAndMappingSerializeWrapper,
+)
 from skyrocket.protocol.broker_registration import encode_registration
 from skyrocket.protocol.command import Command
+from skyrocket.protocol.errors import BodyError
+from skyrocket.protocol.fastjson import decode
 from skyrocket.protocol.headers import RegisterBrokerRequestHeader, UnRegisterBrokerRequestHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
@@ -26,10 +35,18 @@ TopicsNow = Callable[[], tuple[dict[str, TopicConfig], DataVersion]]
 
 
 class Registration:
-    def __init__(self, dialer: Dialer, settings: Callable[[], BrokerSettings], topics: TopicsNow) -> None:
+    def __init__(
+        self,
+        dialer: Dialer,
+        settings: Callable[[], BrokerSettings],
+        topics: TopicsNow,
+        set_ordered: Callable[[Iterable[str]], object],
+    ) -> None:
+        """`set_ordered` is told the topics that a nameserver's order configuration names."""
         self._dialer = dialer
         self._settings = settings
         self._topics = topics
+        self._set_ordered = set_ordered
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._silent: set[str] = set()  # nameservers that did not answer last time: told once, not every time
@@ -89,7 +106,15 @@ class Registration:
         if response.code != ResponseCode.SUCCESS:
             log.warning("Nameserver %s refused: %s", address, response.remark)
             return False
+        if command.code == RequestCode.REGISTER_BROKER and response.body:
+            self._take_order(address, response.body)
         return True
+
+    def _take_order(self, address: str, body: bytes) -> None:
+        try:
+            self._set_ordered(decode(body, KVTable).table or ())
+        except BodyError as error:
+            log.warning("The order configuration of nameserver %s cannot be read: %s", address, error)
 
     def _command(self) -> Command:
         settings = self._settings()

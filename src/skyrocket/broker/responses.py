@@ -5,6 +5,7 @@ Only JSON, and only where the values need no escaping: the caller has looked.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -17,14 +18,18 @@ _PULL: Final = (
     b'"minOffset":"%d","topicSysFlag":"%d"},"flag":1,"language":"PYTHON","opaque":%d,"remark":"%b"'
 ) + _TAIL
 
+SendRow = tuple[int, bytes, int, int, int]  # queue id, unique key, physical offset, queue offset, opaque
+
 
 @lru_cache(maxsize=16)
-def _send_template(region: str, trace_on: bool) -> bytes:
+def _send_template(region: str, trace_on: bool, message_id: bytes = b"%b") -> bytes:
     """What stays the same as long as the settings do."""
     trace = "true" if trace_on else "false"
     added = f'"TRACE_ON":"{trace}","MSG_REGION":"{region}",'.encode().replace(b"%", b"%%")
     return (
-        b'{"code":0,"extFields":{"queueId":"%d","transactionId":"%b","msgId":"%b",'
+        b'{"code":0,"extFields":{"queueId":"%d","transactionId":"%b","msgId":"'
+        + message_id
+        + b'",'
         + added
         + b'"queueOffset":"%d"},"flag":1,"language":"PYTHON","opaque":%d'
         + _TAIL
@@ -36,6 +41,18 @@ def send_response(opaque: int, queue_id: int, queue_offset: int, ids: tuple[byte
     message_id, unique_key = ids
     header = _send_template(region, trace_on) % (queue_id, unique_key, message_id, queue_offset, opaque)
     return PREFIX.pack(len(header) + 4, len(header)) + header
+
+
+def send_responses(rows: Sequence[SendRow], id_prefix: str, region: str, trace_on: bool) -> bytes:
+    """The same for many sends, one message each. `id_prefix` is what all offset ids of this broker begin with."""
+    template = _send_template(region, trace_on, id_prefix.encode() + b"%016X")
+    headers = [template % row for row in rows]
+    return b"".join([_prefix(len(header)) + header for header in headers])
+
+
+@lru_cache(maxsize=256)  # they are of nearly the same length
+def _prefix(header_bytes: int) -> bytes:
+    return PREFIX.pack(header_bytes + 4, header_bytes)
 
 
 def pull_response(

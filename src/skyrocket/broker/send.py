@@ -8,7 +8,7 @@ With sync flush the answers are parked until the horizon has passed their messag
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from skyrocket.broker.counters import Counters
@@ -37,7 +37,7 @@ class _Parked(NamedTuple):
     position: int
     since_ms: int
     connection: Connection
-    command: Command
+    requests: Callable[[], Iterable[Command]]  # that it answers: they get another answer when this one comes too late
     answer: bytes
 
 
@@ -110,15 +110,16 @@ class SendHandler:
             answer = self._success(sent, places, settings)
             last = places[-1]
             position = last.physical_offset + last.size
-            if position > confirmed and sent.waits and len(self._parked) < PARKED_ANSWERS_MAX:
-                self._parked.append(_Parked(position, self._wall_ms(), connection, sent.command, answer))
+            if position > confirmed and sent.waits:
+                self.answer_when_confirmed(position, connection, sent.command, answer)
             else:
                 connection.send(answer)
 
     def _success(self, sent: Sent, places: list[Placed], settings: BrokerSettings) -> bytes:
         message_id = ",".join([f"{self._id_prefix}{place.physical_offset:016X}" for place in places])
         command, unique_key = sent.command, sent.unique_key
-        if command.serialization is Serialization.JSON and (unique_key.isalnum() or not unique_key):
+        is_plain = unique_key.isalnum() or not unique_key
+        if command.serialization is Serialization.JSON and is_plain and sent.recall_handle is None:
             ids = (message_id.encode(), unique_key.encode())
             return send_response(
                 command.opaque, sent.queue_id, places[0].queue_offset, ids, settings.region_id, settings.trace_on
@@ -128,12 +129,26 @@ class SendHandler:
             queue_id=sent.queue_id,
             queue_offset=places[0].queue_offset,
             transaction_id=unique_key,
+            recall_handle=sent.recall_handle,
             region_id=settings.region_id,
             trace_on=settings.trace_on,
         )
         return encode_command(command.response(ResponseCode.SUCCESS, header))
 
     # --- answers that wait for the disk
+
+    def answer_when_confirmed(self, position: int, connection: Connection, command: Command, answer: bytes) -> None:
+        """Send it once everything before `position` is confirmed; at once when too many wait for that."""
+        self.answers_when_confirmed(position, connection, lambda: (command,), answer)
+
+    def answers_when_confirmed(
+        self, position: int, connection: Connection, requests: Callable[[], Iterable[Command]], answer: bytes
+    ) -> None:
+        """The same for many requests, whose answers lie one behind the other."""
+        if position > self._store.horizon.confirmed and len(self._parked) < PARKED_ANSWERS_MAX:
+            self._parked.append(_Parked(position, self._wall_ms(), connection, requests, answer))
+        else:
+            connection.send(answer)
 
     def confirmed(self) -> None:
         """The horizon moved: answer those whose messages it has passed."""
@@ -147,4 +162,5 @@ class SendHandler:
         while self._parked and now_ms - self._parked[0].since_ms > SYNC_FLUSH_TIMEOUT_MS:
             parked = self._parked.popleft()
             remark = "The message is stored; the flush to disk takes too long."
-            parked.connection.send_command(parked.command.response(ResponseCode.FLUSH_DISK_TIMEOUT, remark=remark))
+            for command in parked.requests():
+                parked.connection.send_command(command.response(ResponseCode.FLUSH_DISK_TIMEOUT, remark=remark))

@@ -46,15 +46,49 @@ class BrokerSettings:
     disk_max_used_percent: int = 75
     delay_levels: str = DELAY_LEVELS
 
+    timers_enabled: bool = True
+    timer_delay_sec_max: int = 3 * 24 * 3600
+    timer_precision_ms: int = 1_000
+    timer_roll_window_slots: int = 2 * 24 * 3600
+    timer_wheel_slots: int = 7 * 24 * 3600
+    timer_slot_messages_max: int = 2**31 - 1
+    timer_flush_interval_ms: int = 1_000
+    timer_log_file_bytes: int = 100 * 1024 * 1024
+    timer_delete_key_has_topic: bool = False
+    recall_enabled: bool = False
+    recall_when_not_writable: bool = True
+
+    reject_transactions: bool = False
+    transaction_timeout_ms: int = 6_000  # a younger half message is not asked about
+    transaction_check_interval_ms: int = 30_000
+    transaction_checks_max: int = 15
+    transaction_op_bytes_max: int = 4096  # ends of transactions are noted when they fill so much, or after the interval
+    transaction_op_interval_ms: int = 3_000
+
     long_polling: bool = True
     short_polling_ms: int = 1_000
     pull_messages_max: int = 32
     pull_bytes_max: int = 256 * 1024
+    property_filter: bool = False  # SQL92
     register_interval_ms: int = 30_000
     register_timeout_ms: int = 24_000
     offsets_interval_ms: int = 5_000
     region_id: str = "DefaultRegion"
     trace_on: bool = True
+    trace_topic: bool = False  # made at the start; without it, by the first who sends a trace
+    store_replies: bool = True
+    query_max: int = 64  # messages in the answer to a query
+    query_default_max: int = 32  # for queries by unique key, which do not say
+
+    stop_slow_consumers: bool = False
+    slow_consumer_bytes: int = 16 * 1024 * 1024 * 1024
+    refuse_late: bool = True  # requests that waited longer than the following
+    send_wait_ms_max: int = 200
+    pull_wait_ms_max: int = 5_000
+    lite_pull_wait_ms_max: int = 5_000
+    heartbeat_wait_ms_max: int = 31_000
+    end_transaction_wait_ms_max: int = 3_000
+    append_ms_max: int = 1_000  # after sends that took longer to store, others are refused for a while
     tls_certificate: str = ""
     tls_key: str = ""
     tls_only: bool = False
@@ -172,15 +206,46 @@ ROWS: Final = (
     Row("deleteWhen", "delete_at_hour", _between(0, 23), changeable=True, show=lambda hour: f"{hour:02d}"),
     Row("diskMaxUsedSpaceRatio", "disk_max_used_percent", _between(10, 95), changeable=True),
     Row("messageDelayLevel", "delay_levels", _text),
+    Row("timerWheelEnable", "timers_enabled", _boolean, show=_shown_boolean),
+    Row("timerMaxDelaySec", "timer_delay_sec_max", _between(1, 2**31 - 1), changeable=True),
+    Row("timerPrecisionMs", "timer_precision_ms", _between(10, 3_000)),
+    Row("timerRollWindowSlot", "timer_roll_window_slots", _between(0, 2**31 - 1), changeable=True),
+    Row("timerWheelSlots", "timer_wheel_slots", _between(120, 7 * 24 * 3600)),
+    Row("timerCongestNumEachSlot", "timer_slot_messages_max", _between(1, 2**31 - 1), changeable=True),
+    Row("timerFlushIntervalMs", "timer_flush_interval_ms", _MS, changeable=True),
+    Row("mappedFileSizeTimerLog", "timer_log_file_bytes", _SIZE),
+    Row("appendTopicForTimerDeleteKey", "timer_delete_key_has_topic", _boolean, changeable=True, show=_shown_boolean),
+    Row("recallMessageEnable", "recall_enabled", _boolean, changeable=True, show=_shown_boolean),
+    Row("allowRecallWhenBrokerNotWriteable", "recall_when_not_writable", _boolean, changeable=True, show=_shown_boolean),
+    Row("rejectTransactionMessage", "reject_transactions", _boolean, changeable=True, show=_shown_boolean),
+    Row("transactionTimeOut", "transaction_timeout_ms", _MS, changeable=True),
+    Row("transactionCheckInterval", "transaction_check_interval_ms", _MS, changeable=True),
+    Row("transactionCheckMax", "transaction_checks_max", _between(1, 2**31 - 1), changeable=True),
+    Row("transactionOpMsgMaxSize", "transaction_op_bytes_max", _between(1, 1024 * 1024), changeable=True),
+    Row("transactionOpBatchInterval", "transaction_op_interval_ms", _MS, changeable=True),
     Row("longPollingEnable", "long_polling", _boolean, changeable=True, show=_shown_boolean),
     Row("shortPollingTimeMills", "short_polling_ms", _MS, changeable=True),
     Row("maxTransferCountOnMessageInMemory", "pull_messages_max", _between(1, 1024), changeable=True),
     Row("maxTransferBytesOnMessageInMemory", "pull_bytes_max", _between(1024, 16 * 1024 * 1024), changeable=True),
+    Row("enablePropertyFilter", "property_filter", _boolean, changeable=True, show=_shown_boolean),
     Row("registerNameServerPeriod", "register_interval_ms", _between(10_000, 60_000), changeable=True),
     Row("registerBrokerTimeoutMills", "register_timeout_ms", _MS),
     Row("flushConsumerOffsetInterval", "offsets_interval_ms", _MS),
     Row("regionId", "region_id", _word),
     Row("traceOn", "trace_on", _boolean, changeable=True, show=_shown_boolean),
+    Row("traceTopicEnable", "trace_topic", _boolean, show=_shown_boolean),
+    Row("storeReplyMessageEnable", "store_replies", _boolean, changeable=True, show=_shown_boolean),
+    Row("maxMsgsNumBatch", "query_max", _between(1, 1024), changeable=True),
+    Row("defaultQueryMaxNum", "query_default_max", _between(1, 1024), changeable=True),
+    Row("disableConsumeIfConsumerReadSlowly", "stop_slow_consumers", _boolean, changeable=True, show=_shown_boolean),
+    Row("consumerFallbehindThreshold", "slow_consumer_bytes", _between(1, 2**62), changeable=True),
+    Row("brokerFastFailureEnable", "refuse_late", _boolean, changeable=True, show=_shown_boolean),
+    Row("waitTimeMillsInSendQueue", "send_wait_ms_max", _MS, changeable=True),
+    Row("waitTimeMillsInPullQueue", "pull_wait_ms_max", _MS, changeable=True),
+    Row("waitTimeMillsInLitePullQueue", "lite_pull_wait_ms_max", _MS, changeable=True),
+    Row("waitTimeMillsInHeartbeatQueue", "heartbeat_wait_ms_max", _MS, changeable=True),
+    Row("waitTimeMillsInTransactionQueue", "end_transaction_wait_ms_max", _MS, changeable=True),
+    Row("osPageCacheBusyTimeOutMills", "append_ms_max", _MS, changeable=True),
     Row("tls.server.certPath", "tls_certificate", _text),
     Row("tls.server.keyPath", "tls_key", _text),
     Row("tls.server.mode", "tls_only", _tls_mode, show=lambda only: "enforcing" if only else "permissive"),

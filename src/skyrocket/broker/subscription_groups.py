@@ -126,6 +126,11 @@ class SubscriptionGroupTable:
             self._configs.update(wanted)
             self._changed()
 
+    def stop(self, group: str) -> None:
+        """It may not consume, until an administrator allows it again."""
+        self._configs[group] = replace(self._configs[group], consume_enable=False)
+        self._changed()
+
     def delete(self, group: str) -> bool:
         """False when there is no such group."""
         known = self._configs.pop(group, None)

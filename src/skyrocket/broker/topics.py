@@ -3,7 +3,7 @@
     get(topic)                          its settings
     put(config), put_all(configs)       an administrator makes or changes them (17, 18)
     create_on_send(topic, …)            a producer names one that is not there: it is made after the default topic
-    create_for_group(topic, …)          a group needs its retry topic
+    create_for_group(topic, …)          a group needs its retry topic, or one for its dead letters
     delete(topic)                       (215)
 
 Every change gives the table a new version, and is told to `on_change`: the table is saved, and the nameservers hear of it.
@@ -27,7 +27,9 @@ from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PERM_INHERIT, PERM_READ, PERM_WRITE
 
 DEFAULT_TOPIC: Final = "TBW102"
+TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 RETRY_PREFIX: Final = "%RETRY%"
+DEAD_LETTER_PREFIX: Final = "%DLQ%"
 SYSTEM_PREFIX: Final = "rmq_sys_"
 _READ_WRITE = PERM_READ | PERM_WRITE
 _ALL = PERM_INHERIT | _READ_WRITE
@@ -41,7 +43,7 @@ _RESERVED: Final = frozenset(
         "SCHEDULE_TOPIC_XXXX",
         "BenchmarkTest",
         "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRACE_TOPIC",
+        TRACE_TOPIC,
         "RMQ_SYS_TRANS_OP_HALF_TOPIC",
         "TRANS_CHECK_MAX_TIME_TOPIC",
         "SELF_TEST_TOPIC",
@@ -69,6 +71,8 @@ def system_topics(settings: BrokerSettings) -> list[TopicConfig]:
         ("RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC", 1, _READ_WRITE),
         ("rmq_sys_wheel_timer", 1, _READ_WRITE),
     ]
+    if settings.trace_topic:
+        rows.append((TRACE_TOPIC, 1, _READ_WRITE))
     if settings.auto_create_topic:
         rows.append((DEFAULT_TOPIC, settings.default_topic_queues, _ALL))
     return [_config(name, queues, perm) for name, queues, perm in rows]
@@ -238,6 +242,10 @@ class TopicTable:
 
 def retry_topic(group: str) -> str:
     return RETRY_PREFIX + group
+
+
+def dead_letter_topic(group: str) -> str:
+    return DEAD_LETTER_PREFIX + group
 
 
 def _config(name: str, queues: int, perm: int) -> TopicConfig:

@@ -44,7 +44,7 @@ def what_is_there() -> str:
             "  nameserver   routes for Apache's brokers and clients, and ours",
             "  broker       send, pull, groups, offsets, administration",
             "",
-            "Not there yet: retry, delays, transactions, queries; client, Spark, console.",
+            "Not there yet: retry, delays, queries; client, Spark, console.",
             "",
             "Try",
             "  skyrocket run                       a nameserver and a broker, for any RocketMQ client",

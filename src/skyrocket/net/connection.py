@@ -7,6 +7,7 @@ asks its clients over the connection that they opened.
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from collections.abc import Iterable
 from typing import Protocol, cast
@@ -28,6 +29,7 @@ class Owner(Protocol):
     limits: NetLimits
     tls: ssl.SSLContext | None  # for connections that come; those that go are made with theirs
     tls_only: bool  # plain ones are closed
+    reads_always: bool  # also from a peer that does not read: two that both waited for the other to read would wait for ever
 
     def now_ms(self) -> int: ...
 
@@ -35,6 +37,9 @@ class Owner(Protocol):
         """False: there are too many, it is closed."""
 
     def closed(self, connection: Connection, reason: str) -> None: ...
+
+    def express(self, connection: Connection, frames: list[Frame]) -> int:
+        """All frames of one read event, before commands are made of them. How many of the first are dealt with."""
 
     def requests(self, connection: Connection, commands: list[Command]) -> list[Command]:
         """All requests of one read event. Those that are left, since the connection `is_full`, are returned."""
@@ -59,6 +64,8 @@ class Connection(asyncio.Protocol):
         self._flush_scheduled = False
         self._reading = False  # inside data_received: answers collect, and leave together at its end
         self._closing: str | None = None  # why
+        self._alarm: asyncio.TimerHandle | None = None  # at the first deadline of our requests
+        self._alarm_ms = 0
         self.peer: tuple[str, int] = ("", 0)
         self.local: tuple[str, int] = ("", 0)
         self.opened_ms = self.heard_ms = self.spoke_ms = 0
@@ -114,7 +121,9 @@ class Connection(asyncio.Protocol):
         if frames:
             self.frames_read += len(frames)
             self.frame_since_ms = None
-            broken = self._commands(frames) or broken
+            taken = 0 if self._left else self._owner.express(self, frames)
+            if taken < len(frames):
+                broken = self._commands(frames[taken:]) or broken
         if self._splitter.pending_bytes and self.frame_since_ms is None:
             self.frame_since_ms = self.heard_ms
         if broken is not None:
@@ -155,6 +164,9 @@ class Connection(asyncio.Protocol):
         reason = self._closing or (f"{exc}" if exc else "the peer closed it")
         self._closing = reason
         self._transport = None
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
         for waiter in self._pending.clear():
             if not waiter.done():
                 waiter.set_exception(DisconnectedError(f"The connection to {self.peer_text} ended: {reason}."))
@@ -162,6 +174,8 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """The peer does not take its answers: read no more of its requests until it does."""
+        if self._owner.reads_always:
+            return
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
 
@@ -219,17 +233,41 @@ class Connection(asyncio.Protocol):
 
     def request(self, command: Command, timeout_ms: int | None = None) -> asyncio.Future[Command]:
         """Ask the peer. The future fails with a NetError when no response comes."""
-        future: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
-        if not self.is_open:
-            future.set_exception(DisconnectedError(f"The connection to {self.peer_text} is closed."))
-            return future
         command.opaque = self._pending.next_opaque()
         deadline_ms = self._owner.now_ms() + (self._limits.request_ms if timeout_ms is None else timeout_ms)
-        if not self._pending.add(command.opaque, deadline_ms, future):
+        return self.request_frame(command.opaque, encode_command(command), deadline_ms)
+
+    def next_opaque(self) -> int:
+        return self._pending.next_opaque()
+
+    def request_frame(self, opaque: int, frame: bytes, deadline_ms: int) -> asyncio.Future[Command]:
+        """The same for who writes the frame himself, with a number from `next_opaque`, and knows until when he will wait."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Command] = loop.create_future()
+        if self._closing is not None or self._transport is None:
+            future.set_exception(DisconnectedError(f"The connection to {self.peer_text} is closed."))
+            return future
+        if not self._pending.add(opaque, deadline_ms, future):
             future.set_exception(OverloadedError(f"{len(self._pending)} requests to {self.peer_text} wait for their response."))
             return future
-        self.send_command(command)
+        if self._alarm is None or deadline_ms < self._alarm_ms:
+            self._set_alarm(loop, deadline_ms)
+        self.send(frame)
         return future
+
+    def _set_alarm(self, loop: asyncio.AbstractEventLoop, deadline_ms: int) -> None:
+        """One timer for all requests of this connection; most are answered long before it rings."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_ms = deadline_ms
+        self._alarm = loop.call_later((deadline_ms - self._owner.now_ms() + 1) / 1000, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._expire(self._owner.now_ms())
+        next_ms = self._pending.next_deadline_ms()
+        if next_ms is not None:
+            self._set_alarm(asyncio.get_running_loop(), next_ms)
 
     def oneway(self, command: Command) -> None:
         command.flag |= ONEWAY_FLAG
@@ -243,9 +281,7 @@ class Connection(asyncio.Protocol):
 
     def check_time(self, now_ms: int) -> None:
         """Called every so often: end what takes too long."""
-        for waiter in self._pending.expired(now_ms):
-            if not waiter.done():
-                waiter.set_exception(RequestTimeoutError(f"{self.peer_text} did not answer in time."))
+        self._expire(now_ms)
         limits = self._limits
         if not self.frames_read and now_ms - self.opened_ms > limits.first_frame_ms:
             self.close("it sent no whole frame")
@@ -254,6 +290,11 @@ class Connection(asyncio.Protocol):
         elif now_ms - max(self.heard_ms, self.spoke_ms) > limits.idle_ms:
             self.close("it was idle")
 
+    def _expire(self, now_ms: int) -> None:
+        for waiter in self._pending.expired(now_ms):
+            if not waiter.done():
+                waiter.set_exception(RequestTimeoutError(f"{self.peer_text} did not answer in time."))
+
     def close(self, reason: str) -> None:
         """What was sent before still leaves."""
         if self._closing is None:
@@ -261,6 +302,16 @@ class Connection(asyncio.Protocol):
             self._closing = reason
             if self._transport is not None:
                 self._transport.close()
+
+    def abandon(self) -> None:
+        """After a fork, in the child. The descriptor is not closed, since its socket would do that once more, but led nowhere;
+        the parent's goes on."""
+        self._closing = self._closing or "it belongs to another process"
+        descriptor = self._transport.get_extra_info("socket") if self._transport is not None else None
+        if descriptor is not None and descriptor.fileno() >= 0:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            os.dup2(nowhere, descriptor.fileno(), inheritable=False)
+            os.close(nowhere)
 
     def abort(self, reason: str) -> None:
         self._closing = self._closing or reason

@@ -13,8 +13,11 @@ from skyrocket.net.limits import NetLimits
 from skyrocket.net.router import Router
 from skyrocket.net.server import monotonic_ms
 from skyrocket.protocol.command import Command
+from skyrocket.protocol.frame import Frame
 
 log = logging.getLogger(__name__)
+
+_GOODBYE_TURNS = 32  # half a second, together
 
 
 class Dialer:
@@ -31,35 +34,62 @@ class Dialer:
         self.limits = limits or NetLimits()
         self.tls: ssl.SSLContext | None = None  # nobody connects to us
         self.tls_only = False
+        self.reads_always = True
         self.now_ms = now_ms
+        self.on_opened: list[Callable[[str, Connection], None]] = []  # told the address, before anyone uses the connection
         self._client_tls = tls
         self._connections: dict[str, Connection] = {}
         self._connecting: dict[str, asyncio.Task[Connection]] = {}
         self._scan_task: asyncio.Task[None] | None = None
         self._closed = False
 
+    def abandon(self) -> None:
+        """After a fork, in the child: the connections are the parent's. Let go of them without a word to the peers."""
+        for connection in self._connections.values():
+            connection.abandon()
+
+    def open_connection(self, address: str) -> Connection | None:
+        """The connection to `host:port` if there is one."""
+        found = self._connections.get(address)
+        return found if found is not None and found.is_open else None
+
     async def connection(self, address: str) -> Connection:
         """The open connection to `host:port`, made if there is none."""
-        found = self._connections.get(address)
-        if found is not None and found.is_open:
+        found = self.open_connection(address)
+        if found is not None:
             return found
         task = self._connecting.get(address)
         if task is None:
             task = asyncio.get_running_loop().create_task(self._connect(address))
             self._connecting[address] = task
-            task.add_done_callback(lambda _: self._connecting.pop(address, None))
+            task.add_done_callback(lambda done: self._connected(address, done))
         return await asyncio.shield(task)  # one who gives up does not take the others' connection along
 
     async def request(self, address: str, command: Command, timeout_ms: int | None = None) -> Command:
         return await (await self.connection(address)).request(command, timeout_ms)
 
+    def _connected(self, address: str, done: asyncio.Task[Connection]) -> None:
+        self._connecting.pop(address, None)
+        if not done.cancelled():
+            done.exception()  # whoever asked may be gone; then nobody else looks at it
+
     async def close(self) -> None:
         self._closed = True
+        unfinished = list(self._connecting.values())
         if self._scan_task is not None:
-            self._scan_task.cancel()
+            unfinished.append(self._scan_task)  # type: ignore[arg-type]
+        for task in unfinished:
+            task.cancel()
+        await asyncio.gather(*unfinished, return_exceptions=True)
         for connection in list(self._connections.values()):
             connection.close("we are closing")
-        await asyncio.sleep(0)  # lets transports say goodbye
+        for turn in range(_GOODBYE_TURNS):  # TLS says goodbye, and what was sent leaves, before a transport ends
+            if not self._connections:
+                return
+            await asyncio.sleep(turn / 1000)
+        for connection in list(self._connections.values()):
+            connection.abort("we are closing")
+        await asyncio.sleep(0)
 
     async def _connect(self, address: str) -> Connection:
         if self._closed:
@@ -81,6 +111,8 @@ class Dialer:
             reason = "it does not answer" if isinstance(error, TimeoutError) else error.strerror or error
             raise ConnectError(f"{address} cannot be reached: {reason}.") from error
         self._connections[address] = connection
+        for callback in self.on_opened:
+            callback(address, connection)
         if self._scan_task is None:
             self._scan_task = loop.create_task(self._scan())
         return connection
@@ -97,6 +129,9 @@ class Dialer:
             if known is connection:
                 del self._connections[address]
 
+    def express(self, connection: Connection, frames: list[Frame]) -> int:
+        return self.router.express(connection, frames)
+
     def requests(self, connection: Connection, commands: list[Command]) -> list[Command]:
         return self.router.handle(connection, commands)
 
@@ -105,7 +140,7 @@ class Dialer:
 
     async def _scan(self) -> None:
         while True:
-            await asyncio.sleep(min(self.limits.scan_ms, 200) / 1000)
+            await asyncio.sleep(self.limits.scan_ms / 1000)
             now_ms = self.now_ms()
             for connection in list(self._connections.values()):
                 connection.check_time(now_ms)

@@ -55,6 +55,12 @@ class PendingRequests(Generic[W]):
                 late.append(waiter)
         return late
 
+    def next_deadline_ms(self) -> int | None:
+        """When `expired` may have something to tell next."""
+        while self._deadlines and self._deadlines[0][1] not in self._waiting:
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else None
+
     def clear(self) -> list[W]:
         left = list(self._waiting.values())
         self._waiting.clear()

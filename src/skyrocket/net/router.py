@@ -2,7 +2,8 @@
 
 A handler is an ordinary function: it answers with a command, with the bytes of one, or with None when it parked the request (or
 the request is oneway) and will answer over the connection itself. One that must wait for someone else is a coroutine function. A
-group handler gets all neighbouring requests of its codes in a read event at once.
+group handler gets all neighbouring requests of its codes in a read event at once. An express handler is for the one request that
+comes by the hundred thousand: it sees frames before commands are made of them, and takes as many as it knows how to serve.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from skyrocket.net.connection import Connection, Sendable
 from skyrocket.net.errors import NetError
 from skyrocket.protocol.command import Command, encode_command
 from skyrocket.protocol.errors import ProtocolError
+from skyrocket.protocol.frame import Frame
 from skyrocket.protocol.responses import ResponseCode
 
 log = logging.getLogger(__name__)
@@ -23,6 +25,7 @@ log = logging.getLogger(__name__)
 Answer = Command | Sendable | None
 Handler = Callable[[Command, Connection], Answer | Coroutine[Any, Any, Answer]]
 GroupHandler = Callable[[list[Command], Connection], None]
+ExpressHandler = Callable[[list[Frame], Connection], int]
 
 TASKS_MAX = 10_000  # requests that wait for someone else; beyond, they are refused
 
@@ -40,6 +43,7 @@ class Router:
         """`error_codes` says which errors of the layers below become which response; their sentence is the remark."""
         self._handlers: dict[int, Handler] = {}
         self._groups: dict[int, GroupHandler] = {}
+        self._express: tuple[bytes, ExpressHandler] | None = None
         self._errors: dict[type[Exception], ResponseCode] = {
             ProtocolError: ResponseCode.SYSTEM_ERROR,
             NetError: ResponseCode.SYSTEM_ERROR,
@@ -57,6 +61,12 @@ class Router:
             assert code not in self.codes, f"request {code} has a handler"
             self._groups[code] = handler
 
+    def add_express(self, start: bytes, handler: ExpressHandler) -> None:
+        """For read events whose first header begins like this. The handler says how many of the frames it dealt with, from the
+        first on; the rest go the ordinary way, where the same requests have a handler too."""
+        assert self._express is None, "there is an express handler"
+        self._express = (start, handler)
+
     @property
     def codes(self) -> set[int]:
         return self._handlers.keys() | self._groups.keys()
@@ -65,6 +75,12 @@ class Router:
     def waiting(self) -> int:
         """Requests whose handler waits for someone else."""
         return len(self._tasks)
+
+    def express(self, connection: Connection, frames: list[Frame]) -> int:
+        """How many of the first frames the express handler dealt with."""
+        if self._express is None or not frames[0].header.startswith(self._express[0]):
+            return 0
+        return self._express[1](frames, connection)
 
     def handle(self, connection: Connection, commands: list[Command]) -> list[Command]:
         """All requests of a read event, in order. Those that the connection has no room to be answered are returned."""

@@ -7,12 +7,15 @@ import logging
 import ssl
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from skyrocket.net.connection import Connection
 from skyrocket.net.errors import NetError
+from skyrocket.net.lateness import Lateness
 from skyrocket.net.limits import NetLimits
 from skyrocket.net.router import Router
 from skyrocket.protocol.command import Command
+from skyrocket.protocol.frame import Frame
 from skyrocket.protocol.responses import ResponseCode
 
 log = logging.getLogger(__name__)
@@ -20,6 +23,19 @@ log = logging.getLogger(__name__)
 
 def monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
+
+
+class Gate(Protocol):
+    """Who decides which requests are not served, since they come too late."""
+
+    def is_calm(self, waited_ms: int, now_ms: int) -> bool:
+        """At each read event: no request has to be looked at."""
+
+    def refusal(self, code: int, waited_ms: int, now_ms: int) -> str | None:
+        """Why a request is not served; None when it is."""
+
+    def served(self, code: int | None, took_ms: int, now_ms: int) -> None:
+        """What a read event brought is done; `code` is that of its first request, None where all went to the express handler."""
 
 
 class Server:
@@ -38,14 +54,17 @@ class Server:
         self.limits = limits or NetLimits()
         self.tls = tls
         self.tls_only = tls_only
+        self.reads_always = False
         self.now_ms = now_ms
         self.on_closed: list[Callable[[Connection], None]] = []
+        self.gate: Gate | None = None
         self.connections: set[Connection] = set()
         self._listening: list[asyncio.Server] = []
         self._scan_task: asyncio.Task[None] | None = None
         self._overload: str | None = None  # why requests are refused for now
         self._held_bytes = 0  # of all connections, at the most: added to as answers come to wait, and counted anew at times
         self._draining = False
+        self._lateness = Lateness()
 
     async def listen(self, host: str, port: int) -> int:
         """Start taking connections; the port, which may have been chosen by the system."""
@@ -67,6 +86,7 @@ class Server:
             server.close()
         if self._scan_task is not None:
             self._scan_task.cancel()
+        self._lateness.close()
         try:
             async with asyncio.timeout(self.limits.drain_ms / 1000):
                 await self.router.drain()
@@ -95,14 +115,48 @@ class Server:
             for callback in self.on_closed:
                 callback(connection)
 
+    def express(self, connection: Connection, frames: list[Frame]) -> int:
+        if self._overload is not None or self._draining or not self._is_calm(connection):
+            return 0
+        served = self.router.express(connection, frames)
+        if served:
+            self._tell_served(None, connection.heard_ms)
+        return served
+
     def requests(self, connection: Connection, commands: list[Command]) -> list[Command]:
         if self._overload is not None:
             self.router.refuse(connection, commands, ResponseCode.SYSTEM_BUSY, self._overload)
         elif self._draining:
             self.router.refuse(connection, commands, ResponseCode.SYSTEM_BUSY, "The server is closing.")
         else:
-            return self.router.handle(connection, commands)
+            first, began_ms = commands[0].code, self.now_ms()
+            in_time = commands if self._is_calm(connection) else self._in_time(connection, commands)
+            left = self.router.handle(connection, in_time)
+            self._tell_served(first, began_ms)
+            return left
         return []
+
+    def _is_calm(self, connection: Connection) -> bool:
+        heard_ms = connection.heard_ms
+        return self.gate is None or self.gate.is_calm(self._lateness.late_ms(heard_ms), heard_ms)
+
+    def _tell_served(self, code: int | None, began_ms: int) -> None:
+        if self.gate is not None:
+            now_ms = self.now_ms()
+            self.gate.served(code, now_ms - began_ms, now_ms)
+
+    def _in_time(self, connection: Connection, commands: list[Command]) -> list[Command]:
+        """Those that are served; the others are refused here."""
+        assert self.gate is not None
+        served: list[Command] = []
+        waited_ms = self._lateness.late_ms(connection.heard_ms)
+        for command in commands:
+            why = self.gate.refusal(command.code, waited_ms, connection.heard_ms)
+            if why is None:
+                served.append(command)
+            else:
+                self.router.refuse(connection, [command], ResponseCode.SYSTEM_BUSY, why)
+        return served
 
     def may_hold(self, size_bytes: int) -> bool:
         self._held_bytes += size_bytes

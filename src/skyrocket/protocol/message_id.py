@@ -75,16 +75,23 @@ class UniqueIdFactory:
         self._month_start_ms = 0
         self._next_month_ms: int | None = None
         self._counter = 0
+        self._last_ms = -1
+        self._until_ms = ""  # all of an id but its counter, as of the last millisecond
 
     def next(self, now_ms: int) -> str:
+        if now_ms != self._last_ms:
+            self._last_ms, self._until_ms = now_ms, self._at(now_ms)
+        counter = self._counter
+        self._counter = (counter + 1) & 0xFFFF
+        return "%s%04X" % (self._until_ms, counter)  # noqa: UP031 — half the time of a format string
+
+    def _at(self, now_ms: int) -> str:
         if self._next_month_ms is None or now_ms >= self._next_month_ms:
             self._month_start_ms, self._next_month_ms = month_bounds_ms(now_ms, self._utc_offset_ms)
         in_month_ms = now_ms - self._month_start_ms
         if -_CLOCK_SLIP_MS_MAX < in_month_ms < 0:
             in_month_ms = 0
-        counter = self._counter
-        self._counter = (counter + 1) & 0xFFFF
-        return f"{self._prefix}{in_month_ms & 0xFFFF_FFFF:08X}{counter:04X}"
+        return f"{self._prefix}{in_month_ms & 0xFFFF_FFFF:08X}"
 
 
 class UniqueId(NamedTuple):

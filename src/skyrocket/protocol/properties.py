@@ -37,20 +37,26 @@ CHECK_IMMUNITY_TIME: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
 TIMER_DELAY_SEC: Final = "TIMER_DELAY_SEC"
 TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
+TIMER_OUT_MS: Final = "TIMER_OUT_MS"
+TIMER_ENQUEUE_MS: Final = "TIMER_ENQUEUE_MS"
+TIMER_DEQUEUE_MS: Final = "TIMER_DEQUEUE_MS"
+TIMER_ROLL_TIMES: Final = "TIMER_ROLL_TIMES"
+TIMER_DELETE_UNIQUE_KEY: Final = "TIMER_DEL_UNIQKEY"
+BORN_TIMESTAMP: Final = "BORN_TIMESTAMP"
 INSTANCE_ID: Final = "INSTANCE_ID"
 CORRELATION_ID: Final = "CORRELATION_ID"
 REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
 TIME_TO_LIVE: Final = "TTL"
+PUSH_REPLY_TIME: Final = "PUSH_REPLY_TIME"
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
     """Refuses what would not come back: an empty name or value, or a separator inside one."""
-    for name, value in properties.items():
-        if not name or not value:
-            raise RecordError(f"Property {name!r} has an empty name or value; readers drop such a property.")
-        if NAME_END in name or VALUE_END in name or NAME_END in value or VALUE_END in value:
-            raise RecordError(f"Property {name!r} has 0x01 or 0x02 in it, which separate properties.")
     text = "".join([f"{name}{NAME_END}{value}{VALUE_END}" for name, value in properties.items()])
+    count = len(properties)
+    has_spare_separator = text.count(NAME_END) != count or text.count(VALUE_END) != count
+    if has_spare_separator or "" in properties or "" in properties.values():
+        _refuse_properties(properties)
     try:
         encoded = text.encode()
     except UnicodeEncodeError as error:
@@ -58,6 +64,15 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
     if len(encoded) > PROPERTIES_BYTES_MAX:
         raise RecordError(f"Properties of {len(encoded)} bytes are more than the {PROPERTIES_BYTES_MAX} allowed.")
     return encoded
+
+
+def _refuse_properties(properties: Mapping[str, str]) -> None:
+    """Say which of them is wrong: one of them is."""
+    for name, value in properties.items():
+        if not name or not value:
+            raise RecordError(f"Property {name!r} has an empty name or value; readers drop such a property.")
+        if NAME_END in name or VALUE_END in name or NAME_END in value or VALUE_END in value:
+            raise RecordError(f"Property {name!r} has 0x01 or 0x02 in it, which separate properties.")
 
 
 def decode_properties(encoded: bytes | str) -> dict[str, str]:

@@ -51,6 +51,15 @@ _LENGTH_V1 = struct.Struct(">B")
 _LENGTH_V2 = struct.Struct(">h")
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
+_FIXED_BYTES: Final = tuple(layout.size for layout in _LAYOUTS)
+_MAGIC_LAST_AT = 7  # the two magics differ in their last byte
+_MAGIC_LAST = MAGIC & 0xFF
+_SIZE_AND_MAGIC = struct.Struct(">ii")
+_CRC_AT = _SIZE_AND_MAGIC.size
+_QUEUE_ID_AT = 12
+_STORE_TIME_AT = 48 + V4_BYTES  # behind an IPv4 born host
+_NO_TRANSACTION = bytes(8)
+_TRANSACTION_BEFORE_BODY = len(_NO_TRANSACTION) + _INT32.size  # the prepared transaction's offset, and the body's length
 
 FIXED_BYTES_MIN: Final = _LAYOUTS[0].size + _LENGTH_V1.size + _INT16.size
 TOPIC_BYTES_MAX_V2: Final = 32_767
@@ -256,6 +265,130 @@ def iterate_records(data: bytes | memoryview, *, check_crc: bool = True) -> Iter
     while at < len(data):
         yield decode_record(data, at, check_crc=check_crc)
         at += _INT32.unpack_from(data, at)[0]  # the size, which is sound: the record was
+
+
+def decode_records(data: bytes, *, check_crc: bool = True) -> list[Record]:
+    """The same as a list, in half the time: nearly all records are of the first magic, and neighbours have the same topic. What
+    is not so, or not sound, goes to `decode_record`, which knows what to say."""
+    records: list[Record] = []
+    at, available = 0, len(data)
+    topic, topic_bytes = "", b""
+    append, check = records.append, crc32
+    while at < available:
+        layout = _LAYOUTS[data[at + _HOST_BITS_AT] >> _HOST_BITS_SHIFT & 3] if at + FIXED_BYTES_MIN <= available else None
+        body_at = at + layout.size if layout is not None else available
+        if layout is None or body_at > available:
+            decode_record(data, at)  # raises
+            break
+        (
+            size,
+            magic,
+            crc,
+            queue_id,
+            flag,
+            queue_offset,
+            physical_offset,
+            sys_flag,
+            born_ms,
+            born_host,
+            store_ms,
+            store_host,
+            times,
+            (prepared),
+            body_bytes,
+        ) = layout.unpack_from(data, at)
+        body_end, end = body_at + body_bytes, at + size
+        topic_at = body_end + 1
+        if magic == MAGIC and body_bytes >= 0 and topic_at < end <= available:
+            topic_end = topic_at + data[body_end]
+            found = data[topic_at:topic_end]
+            if found != topic_bytes and found:
+                topic, topic_bytes = decode_record(data, at, check_crc=check_crc).topic, found
+            properties_at = topic_end + 2
+            body = data[body_at:body_end]
+            if (
+                found
+                and properties_at <= end
+                and data[topic_end] << 8 | data[topic_end + 1] == end - properties_at
+                and (not check_crc or check(body) & 0x7FFF_FFFF == crc)
+            ):
+                append(
+                    Record(
+                        topic,
+                        body,
+                        data[properties_at:end],
+                        queue_id,
+                        queue_offset,
+                        physical_offset,
+                        flag,
+                        sys_flag,
+                        born_ms,
+                        born_host,
+                        store_ms,
+                        store_host,
+                        times,
+                        prepared,
+                        crc,
+                        magic,
+                    )
+                )
+                at = end
+                continue
+        append(decode_record(data, at, check_crc=check_crc))
+        at = end
+    return records
+
+
+def properties_of(record: memoryview) -> memoryview:
+    """The properties' bytes of a whole, sound record; the body is passed over."""
+    fixed = _FIXED_BYTES[(record[_HOST_BITS_AT] >> _HOST_BITS_SHIFT) & 3]
+    topic_at = fixed + _INT32.unpack_from(record, fixed - _INT32.size)[0]
+    if record[_MAGIC_LAST_AT] == _MAGIC_LAST:
+        topic_end = topic_at + 1 + record[topic_at]
+    else:
+        topic_end = topic_at + 2 + _INT16.unpack_from(record, topic_at)[0]
+    return record[topic_end + _INT16.size :]
+
+
+def readdressed(record: memoryview, topic: str, queue_id: int, *, properties: bytes | None = None, more: bytes = b"") -> bytes:
+    """A whole, sound record as one for another topic and queue, not part of a transaction's log. Its body, with the CRC, hosts
+    and properties are copied as they lie: nothing of them is decoded. It may get other `properties`, or `more` of them."""
+    fixed = _FIXED_BYTES[(record[_HOST_BITS_AT] >> _HOST_BITS_SHIFT) & 3]
+    body_end = fixed + _INT32.unpack_from(record, fixed - _INT32.size)[0]
+    if record[_MAGIC_LAST_AT] == _MAGIC_LAST:
+        topic_end = body_end + 1 + record[body_end]
+    else:
+        topic_end = body_end + 2 + _INT16.unpack_from(record, body_end)[0]
+    magic, topic_bytes = _address(topic)
+    transaction_at = fixed - _TRANSACTION_BEFORE_BODY
+    tail: bytes | memoryview = record[topic_end:]
+    if properties is not None or more:
+        stored = b"".join((record[topic_end + _INT16.size :] if properties is None else properties, more))
+        tail = properties_length(stored) + stored
+    return b"".join(
+        (
+            _SIZE_AND_MAGIC.pack(body_end + len(topic_bytes) + len(tail), magic),
+            record[_CRC_AT:_QUEUE_ID_AT],
+            _INT32.pack(queue_id),
+            record[_QUEUE_ID_AT + _INT32.size : transaction_at],
+            _NO_TRANSACTION,
+            record[fixed - _INT32.size : body_end],
+            topic_bytes,
+            tail,
+        )
+    )
+
+
+def store_timestamp_of(record: memoryview) -> int:
+    """Of a whole, sound record."""
+    at = _STORE_TIME_AT + (V6_BYTES - V4_BYTES if record[_HOST_BITS_AT] & BORN_HOST_V6 else 0)
+    return int.from_bytes(record[at : at + 8], signed=True)
+
+
+@lru_cache(maxsize=1024)
+def _address(topic: str) -> tuple[int, bytes]:
+    magic = magic_for(topic)
+    return magic, topic_field(topic, magic)
 
 
 def record_size(record: Record) -> int:

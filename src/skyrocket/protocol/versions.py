@@ -19,3 +19,11 @@ CURRENT: Final = V5_5_0
 
 STRICT_JSON_SINCE: Final = V4_9_4
 """Clients from this version on read routes in strict JSON; older ones expect fastjson's dialect."""
+
+
+def version_text(version: int) -> str:
+    """For people: since 4.0.0 each release has two numbers, its snapshot's and its own."""
+    if version < V4_0_0 - 1:
+        return str(version)
+    release = (version - V4_0_0 + 1) // 2
+    return f"{4 + release // 100}.{release // 10 % 10}.{release % 10}{'' if (version - V4_0_0) % 2 == 0 else '-SNAPSHOT'}"

@@ -14,6 +14,9 @@ is checked by its body's CRC alone.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import cast
 
 from skyrocket.protocol.crc import crc32
 from skyrocket.store.errors import store_error
@@ -82,19 +85,12 @@ class Checksums:
                 end = min(trusted_end - start, self._segment_bytes)
                 self._counts[start] = self._bound(start, self._file_bytes // ENTRY.size, end + 1, written=True)
 
-    def append(self, offset: int, data: bytes | bytearray | memoryview, sizes: list[int]) -> None:
-        """Entries for records of these sizes that lie one behind the other in `data`, which starts at `offset`."""
+    def append(self, offset: int, records: Sequence[bytes | memoryview]) -> None:
+        """Entries for records that lie one behind the other in one segment, from `offset` on."""
         start = offset - offset % self._segment_bytes
-        view = memoryview(data)
-        end = offset - start
-        at = 0
-        packed, pack = [], ENTRY.pack
-        for size in sizes:
-            end += size
-            stop = at + size
-            packed.append(pack(end, crc32(view[at:stop])))
-            at = stop
-        self._write(start, packed)
+        ends = accumulate(map(len, records), initial=offset - start)
+        next(ends)
+        self._write(start, list(map(ENTRY.pack, ends, map(crc32, records))))
 
     def _write(self, start: int, packed: list[bytes]) -> None:
         if not packed:
@@ -142,6 +138,20 @@ class Checksums:
         if self._beyond and any(known == crc >> torn << torn for torn in (8, 16, 24, 32)):
             return None  # the power went in the middle of this entry
         return (known ^ crc).bit_count() <= 1
+
+    def between(self, start: int, first_end: int, last_end: int, most: int) -> dict[int, int]:
+        """End → CRC of the records of a segment that end from `first_end` to `last_end`. Nothing when there are more than `most`,
+        or recovery is not done with them: `fits` knows about one record."""
+        count = self._counts.get(start)
+        if not count or self._beyond:
+            return {}
+        first = self._bound(start, count, first_end, self._hint[1] if self._hint[0] == start else 0)
+        last = self._bound(start, count, last_end, first)
+        if last - first >= most:
+            return {}
+        self._hint = (start, min(last, count - 1))
+        view = self._file(start).view()[first * ENTRY.size : min(last + 1, count) * ENTRY.size]
+        return dict(cast("Iterator[tuple[int, int]]", ENTRY.iter_unpack(view)))
 
     def entries(self, start: int) -> bytes:
         """The packed entries of one segment, copied."""

@@ -21,6 +21,7 @@ import struct
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 from skyrocket.protocol.record import BLANK_MAGIC, PHYSICAL_OFFSET_AT, QUEUE_OFFSET_AT, SYS_FLAG_AT
@@ -56,8 +57,13 @@ class Written(NamedTuple):
     """What one write put into the log."""
 
     start: int  # absolute
-    data: bytearray  # the records, then perhaps a blank
+    data: bytes | bytearray  # the records, then perhaps a blank
     offsets: list[int]  # of the records
+    end: int  # where they end, and the blank begins
+
+    def records(self) -> list[memoryview]:
+        view, start = memoryview(self.data), self.start
+        return [view[at - start : stop - start] for at, stop in pairwise([*self.offsets, self.end])]
 
 
 class CommitLog:
@@ -88,6 +94,22 @@ class CommitLog:
         """
         runs = self._plan(records)
         written = [_placed(run, records, queue_offsets, store_timestamp) for run in runs]
+        self._write(written, len(records))
+        return written
+
+    @property
+    def room_bytes(self) -> int:
+        """What fits into the segment that the end is in: behind its last record there is always a blank."""
+        return self.segments.segment_bytes - self.end % self.segments.segment_bytes - BLANK.size
+
+    def append_placed(self, data: bytes, count: int) -> Written:
+        """Write records that know their places already, and fit. All or nothing, as `append`."""
+        assert len(data) <= self.room_bytes
+        written = Written(self.end, data, [], self.end + len(data))
+        self._write([written], count)
+        return written
+
+    def _write(self, written: Sequence[Written], count: int) -> None:
         try:
             self.scrub()
             for run in written:
@@ -95,11 +117,10 @@ class CommitLog:
                 self._scrub.append((run.start, len(run.data)))
                 file.write(run.start % self.segments.segment_bytes, run.data)
         except OSError as error:
-            raise store_error(f"appending {len(records)} messages to the commit log", error) from error
+            raise store_error(f"appending {count} messages to the commit log", error) from error
         self._scrub.clear()
         self.end = written[-1].start + len(written[-1].data)
         self._make_next_ahead()
-        return written
 
     def _plan(self, records: Sequence[bytes]) -> list[_Run]:
         """Which records go into this segment, and which into the next."""
@@ -229,4 +250,4 @@ def _placed(run: _Run, records: Sequence[bytes], queue_offsets: Sequence[int], s
         offsets.append(offset)
         size = len(record)
         at, offset = at + size, offset + size
-    return Written(run.start, data, offsets)
+    return Written(run.start, data, offsets, offset)

@@ -9,7 +9,7 @@ from skyrocket.protocol.sysflag import TRANSACTION_MASK
 from skyrocket.store.consume_queue import ENTRY, ConsumeQueue, QueueEntry
 from skyrocket.store.errors import QueueNameError, StoreFormatError
 from skyrocket.store.files import Files, OpenFiles
-from skyrocket.store.message import UNQUEUED, Dispatch
+from skyrocket.store.message import UNQUEUED, Dispatched
 
 _NAME_BYTES_MAX = 255  # of a directory
 
@@ -84,7 +84,7 @@ class ConsumeQueues:
         """These queues gave out offsets up to (not including) these."""
         self._next.update(offsets)
 
-    def put(self, dispatches: Sequence[Dispatch]) -> list[QueueKey]:
+    def put(self, dispatches: Sequence[Dispatched]) -> list[QueueKey]:
         """Entries for confirmed messages; the queues that grew."""
         entries: dict[tuple[str, int], tuple[int, list[bytes]]] = {}
         pack = ENTRY.pack

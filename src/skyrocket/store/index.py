@@ -8,26 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
-from operator import mul
+from itertools import chain, groupby
+from operator import itemgetter
 
 from skyrocket.protocol.sysflag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
-from skyrocket.protocol.tags import java_hash
 from skyrocket.store.errors import store_error
 from skyrocket.store.files import Files
-from skyrocket.store.index_file import IndexFile, key_hash
-from skyrocket.store.message import TAG_MARK, Dispatch
+from skyrocket.store.index_file import IndexFile
+from skyrocket.store.key_hashes import key_hashes
+from skyrocket.store.message import Dispatched
 
 _NAME_DIGITS = 17  # yyyyMMddHHmmssSSS
-_START_LENGTH = 24  # of a long key: what the unique keys that one producer makes in a minute share
-_LONG_KEY = 28
-_ALL_POWERS = tuple(pow(31, n, 2**32) for n in reversed(range(256)))
-_REST_MAX = 255
-_UNIQUE_KEY = 32  # the length of the unique keys that clients on IPv4 make
-_UNIQUE_REST = _UNIQUE_KEY - _START_LENGTH
-_POWERS = [_ALL_POWERS[256 - length :] for length in range(257)]  # by length, the highest first
-_UNIQUE_POWERS = _POWERS[_UNIQUE_REST]
-_UNIQUE_SHIFT = _POWERS[_UNIQUE_REST + 1][0]
 
 
 class Index:
@@ -59,7 +50,7 @@ class Index:
 
     # --- writing
 
-    def put(self, dispatches: Sequence[Dispatch]) -> None:
+    def put(self, dispatches: Sequence[Dispatched]) -> None:
         """Index these messages; those that are indexed already are passed over."""
         last = self._left[-1][1] if self._left else self.last_offset
         keys = self._left + _hashed(dispatches, last)
@@ -125,58 +116,24 @@ class Index:
             self._open.pop().close()
 
 
-def _hashed(dispatches: Sequence[Dispatch], last: int) -> list[tuple[int, int, int]]:
-    """(hash, physical offset, store timestamp) of each key of the messages behind `last`.
-
-    Neighbours mostly have the same topic and tag, and unique keys that begin alike: what is known of one serves the next.
-    """
-    keys: list[tuple[int, int, int]] = []
-    topic_before, start, start_hash, tag, tag_hash = "", "?", 0, "", 0
-    for topic, _, _, physical_offset, _, _, store_timestamp, its_keys, sys_flag in dispatches:
-        if physical_offset <= last or (sys_flag and sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK):
-            continue
-        if topic != topic_before:
-            topic_before, start, tag = topic, "?", ""
-        for key in its_keys:
-            if key == tag:
-                hashed = tag_hash
-            elif len(key) == _UNIQUE_KEY and key.startswith(start) and len(rest := key[_START_LENGTH:].encode()) == _UNIQUE_REST:
-                value = start_hash * _UNIQUE_SHIFT + sum(map(mul, rest, _UNIQUE_POWERS)) & 0xFFFF_FFFF
-                hashed = value if value < 0x8000_0000 else key_hash(value - 0x1_0000_0000)
-            else:
-                hashed = hash_of(topic, key)
-                if key[:2] == TAG_MARK:
-                    tag, tag_hash = key, hashed
-                elif len(key) == _UNIQUE_KEY:
-                    start, start_hash = key[:_START_LENGTH], _start_hash(topic, key[:_START_LENGTH])
-            keys.append((hashed, physical_offset, store_timestamp))
-    return keys
+def _hashed(dispatches: Sequence[Dispatched], last: int) -> list[tuple[int, int, int]]:
+    """(hash, physical offset, store timestamp) of each key of the messages behind `last`. Neighbours share tags, and mostly their
+    topic: what they are hashed by together is hashed once."""
+    entries: list[tuple[int, int, int]] = []
+    if dispatches[0][3] <= last or any(map(itemgetter(8), dispatches)):
+        dispatches = [one for one in dispatches if one[3] > last and one[8] & TRANSACTION_MASK != TRANSACTION_ROLLBACK]
+    for topic, neighbours in groupby(dispatches, key=itemgetter(0)):
+        run = list(neighbours)
+        keys = list(dict.fromkeys(chain.from_iterable([one[7] for one in run])))
+        hashes = dict(zip(keys, key_hashes(topic, keys), strict=True))
+        entries += [
+            (hashes[key], physical_offset, timestamp)
+            for _, _, _, physical_offset, _, _, timestamp, its_keys, _ in run
+            for key in its_keys
+        ]
+    return entries
 
 
 def hash_of(topic: str, key: str) -> int:
-    """The index's hash of `topic#key`.
-
-    Java's hash of a text is that of its start, times 31 to the length of the rest, plus that of the rest. The start is
-    remembered: it is the topic, and of long keys the part that a producer's unique keys have in common.
-    """
-    if key[:2] == TAG_MARK:
-        return _tag_hash(topic, key)
-    length = len(key)
-    if length > _LONG_KEY:
-        value, rest, length = _start_hash(topic, key[:_START_LENGTH]), key[_START_LENGTH:], length - _START_LENGTH
-    else:
-        value, rest = _start_hash(topic, ""), key
-    if not rest.isascii() or length > _REST_MAX:
-        return key_hash(java_hash(f"{topic}#{key}"))
-    hashed: int = value * _POWERS[length + 1][0] + sum(map(mul, rest.encode(), _POWERS[length])) & 0xFFFF_FFFF
-    return hashed if hashed < 0x8000_0000 else key_hash(hashed - 0x1_0000_0000)
-
-
-@lru_cache(maxsize=8192)
-def _tag_hash(topic: str, marked_tag: str) -> int:
-    return key_hash(java_hash(f"{topic}#{marked_tag}"))
-
-
-@lru_cache(maxsize=8192)
-def _start_hash(topic: str, start: str) -> int:
-    return java_hash(f"{topic}#{start}")
+    """The index's hash of `topic#key`."""
+    return key_hashes(topic, (key,))[0]

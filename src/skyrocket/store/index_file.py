@@ -110,24 +110,24 @@ class IndexFile:
         if self.is_empty:
             _, self.first_offset, self.first_timestamp = keys[0]
         timestamp, seconds = self.first_timestamp, 0
-        entries = []
+        entries: list[bytes] = []
+        newest: dict[int, int] = {}  # by slot, the last of these entries in it; messages of a turn share their tags
         for hashed, physical_offset, store_timestamp in keys:
             if store_timestamp != timestamp:  # most of a turn have the same
                 timestamp, seconds = store_timestamp, self._seconds(store_timestamp)
             slot_at = slots_at + hashed % slots * slot_bytes
-            (before,) = read_slot(table, slot_at)
-            if not 0 < before < number:
-                before = 0
-                slots_used += 1
+            before = newest.get(slot_at)
+            if before is None:
+                (before,) = read_slot(table, slot_at)
+                if not 0 < before < first:
+                    before = 0
+                    slots_used += 1
             entries.append(pack(hashed, physical_offset, seconds, before))
-            write_slot(table, slot_at, number)
+            newest[slot_at] = number
             number += 1
-        try:
-            self._file.write(self._entries_at + first * ENTRY.size, b"".join(entries))
-        except OSError:
-            for hashed, _, _, before in map(ENTRY.unpack, reversed(entries)):  # slots change with their entries, or not at all
-                write_slot(table, HEADER.size + hashed % slots * SLOT.size, before)
-            raise
+        self._file.write(self._entries_at + first * ENTRY.size, b"".join(entries))
+        for slot_at, entry in newest.items():  # after their entries, which may not find room on the disk
+            write_slot(table, slot_at, entry)
         self.next_entry, self._slots_used = number, slots_used
         _, self.last_offset, self.last_timestamp = keys[-1]
 

@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from skyrocket.protocol.sysflag import TRANSACTION_MASK
 from skyrocket.store.checkpoint import Checkpoint, CheckpointFile
 from skyrocket.store.checksums import Checksums
-from skyrocket.store.commit_log import CommitLog
+from skyrocket.store.commit_log import CommitLog, Written
 from skyrocket.store.config import StoreConfig, delay_levels_ms
 from skyrocket.store.consume_queues import ConsumeQueues, QueueKey
 from skyrocket.store.damage import is_filler
@@ -35,7 +36,7 @@ from skyrocket.store.errors import (
 from skyrocket.store.files import Disk, Files, OpenFiles
 from skyrocket.store.horizon import Horizon
 from skyrocket.store.index import Index
-from skyrocket.store.message import UNQUEUED, Dispatch, Placed, Unplaced, dispatch_of, entry_code
+from skyrocket.store.message import UNQUEUED, Dispatch, Dispatched, Opening, Placed, Unplaced, dispatch_of, entry_code
 from skyrocket.store.paths import StorePaths
 from skyrocket.store.reading import Reading
 from skyrocket.store.recovery import Recovered, Recovery
@@ -183,38 +184,74 @@ class MessageStore:
 
     def append(self, messages: Sequence[Unplaced], now_ms: int) -> list[Placed]:
         """Put messages into the log, all of them or none. They are promised to nobody before `horizon.confirmed` passes them."""
-        self._check_writable()
-        self._check_room()
+        log_end_before, _, timestamp = self.opening(now_ms)
         if not messages:
             return []
-        if self._dispatched < self.horizon.confirmed:
-            self.dispatch()  # if queues cannot grow, say so before anything is stored
         queue_offsets, taken = self._take_offsets(messages)
-        timestamp = max(now_ms, self._last_append_timestamp)  # the log's times never go back: searches by time rely on it
-        log_end_before = self.log.end
         try:
             written = self.log.append([message.record for message in messages], queue_offsets, timestamp)
         except WritesStoppedError as error:
             self._stopped = str(error)
             raise
-        placed: list[Placed] = []
+        sizes = [len(message.record) for message in messages]
+        self._add_checksums([(run, run.records()) for run in written])
+        offsets = chain.from_iterable([run.offsets for run in written])
+        placed = list(map(Placed._make, zip(queue_offsets, offsets, sizes, strict=True)))
+        self._appended(self._dispatches(messages, placed, timestamp), taken, timestamp, log_end_before)
+        return placed
+
+    def opening(self, now_ms: int) -> Opening:
+        """Where the next record goes. An error says why there are no appends now."""
+        self._check_writable()
+        self._check_room()
+        if self._dispatched < self.horizon.confirmed:
+            self.dispatch()  # if queues cannot grow, say so before anything is stored
+        timestamp = max(now_ms, self._last_append_timestamp)  # the log's times never go back: searches by time rely on it
+        return Opening(self.log.end, self.log.room_bytes, timestamp)
+
+    def append_placed(
+        self, opening: Opening, records: Sequence[bytes], dispatches: Sequence[Dispatched], taken: dict[tuple[str, int], int]
+    ) -> None:
+        """As `append`, for who has put the records together with their places in them: from the opening on, one behind the
+        other. `dispatches` has what queues and index need of each; `taken` says where the queues go on."""
+        assert opening.position == self.log.end, "something was appended since the opening"
         try:
-            for run in written:
-                first = len(placed)
-                sizes = [len(message.record) for message in messages[first : first + len(run.offsets)]]
-                placed += map(Placed._make, zip(queue_offsets[first:], run.offsets, sizes, strict=False))
-                if sizes:
-                    self._checksums.append(run.start, run.data, sizes)
-        except StoreError:
-            self.log.take_back(log_end_before, written)
-            self._checksums.take_back(log_end_before)
+            written = self.log.append_placed(b"".join(records), len(records))
+        except WritesStoppedError as error:
+            self._stopped = str(error)
             raise
+        self._add_checksums([(written, records)])
+        self._appended(dispatches, taken, opening.timestamp, opening.position)
+
+    def _add_checksums(self, written: Sequence[tuple[Written, Sequence[bytes | memoryview]]]) -> None:
+        """For what was written, and the records of it; without them, the records are taken back."""
+        try:
+            for run, records in written:
+                if records:
+                    self._checksums.append(run.start, records)
+        except StoreError:
+            runs = [run for run, _ in written]
+            self.log.take_back(runs[0].start, runs)
+            self._checksums.take_back(runs[0].start)
+            raise
+
+    def _appended(
+        self, dispatches: Sequence[Dispatched], taken: dict[tuple[str, int], int], timestamp: int, log_end_before: int
+    ) -> None:
+        """These are in the log now. What is confirmed at once goes straight into queues and index."""
         self.queues.took(taken)
         self._last_append_timestamp = timestamp
-        self._remember(messages, placed, timestamp, log_end_before)
-        self.horizon.append(self.log.end)
-        self._dispatch_or_leave()
-        return placed
+        is_next = self._remembered == log_end_before and not self._undispatched
+        if self.horizon.append(self.log.end) == self.log.end and is_next:
+            try:
+                self._put(dispatches)
+            except (DiskFullError, StoreIOError):
+                self._remember(dispatches, log_end_before)
+            else:
+                self._dispatched = self._remembered = self.log.end
+        else:
+            self._remember(dispatches, log_end_before)
+            self._dispatch_or_leave()
 
     def _take_offsets(self, messages: Sequence[Unplaced]) -> tuple[list[int], dict[tuple[str, int], int]]:
         """The queue offset of each message, and where their queues go on."""
@@ -232,15 +269,29 @@ class MessageStore:
             offsets.append(offset)
         return offsets, taken
 
-    def _remember(self, messages: Sequence[Unplaced], placed: list[Placed], timestamp: int, log_end_before: int) -> None:
+    def _dispatches(self, messages: Sequence[Unplaced], placed: list[Placed], timestamp: int) -> list[Dispatched]:
+        return [
+            (
+                topic,
+                queue_id,
+                queue_offset,
+                physical_offset,
+                size,
+                entry_code(code, level, timestamp, self._delays_ms) if level else code,
+                timestamp,
+                keys,
+                sys_flag,
+            )
+            for (topic, queue_id, _, code, keys, sys_flag, level), (queue_offset, physical_offset, size) in zip(
+                messages, placed, strict=True
+            )
+        ]
+
+    def _remember(self, dispatches: Sequence[Dispatched], log_end_before: int) -> None:
         """Keep what queues and index will need, so that the log is not read again for it; within a bound, and without gaps."""
-        if self._remembered != log_end_before or len(self._undispatched) + len(messages) > self.config.undispatched_max:
+        if self._remembered != log_end_before or len(self._undispatched) + len(dispatches) > self.config.undispatched_max:
             return
-        make = Dispatch._make
-        for (topic, queue_id, _, code, keys, sys_flag, level), place in zip(messages, placed, strict=True):
-            if level:
-                code = entry_code(code, level, timestamp, self._delays_ms)  # noqa: PLW2901 — of this message
-            self._undispatched.append(make((topic, queue_id, *place, code, timestamp, keys, sys_flag)))
+        self._undispatched.extend(map(Dispatch._make, dispatches))
         self._remembered = self.log.end
 
     def _check_writable(self) -> None:
@@ -300,12 +351,8 @@ class MessageStore:
             turn = self._next_dispatches(confirmed)
             if not turn:
                 break
-            self._grown.update(dict.fromkeys(self.queues.put(turn)))
-            if self.index is not None:
-                self.index.put(turn)
-            last = turn[-1]
-            self._last_dispatch = (last.physical_offset, last.store_timestamp)
-            self._dispatched = last.end
+            self._put(turn)
+            self._dispatched = turn[-1].end
             if len(turn) >= len(self._undispatched):
                 self._undispatched.clear()
             else:
@@ -313,6 +360,13 @@ class MessageStore:
                     self._undispatched.popleft()
         if confirmed == self.log.end:  # what is left, if anything, is a blank
             self._dispatched = self._remembered = confirmed
+
+    def _put(self, turn: Sequence[Dispatched]) -> None:
+        self._grown.update(dict.fromkeys(self.queues.put(turn)))
+        if self.index is not None:
+            self.index.put(turn)
+        _, _, _, physical_offset, _, _, timestamp, _, _ = turn[-1]
+        self._last_dispatch = (physical_offset, timestamp)
 
     def _dispatch_or_leave(self) -> None:
         """What is stored stays stored when its queue cannot grow: it waits for the next dispatch, and appends wait for that."""

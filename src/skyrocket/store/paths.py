@@ -18,3 +18,6 @@ class StorePaths:
         self.lock = f"{self.root}/lock"
         self.checksums = f"{self.root}/checksums"
         self.damaged = f"{self.root}/damaged"
+        self.timer_wheel = f"{self.root}/timerwheel"
+        self.timer_log = f"{self.root}/timerlog"
+        self.timer_checkpoint = f"{self.config}/timercheck"

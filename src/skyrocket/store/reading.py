@@ -22,6 +22,7 @@ from skyrocket.store.consume_queues import ConsumeQueues
 from skyrocket.store.damage import is_filler
 from skyrocket.store.index import Index
 from skyrocket.store.message import index_keys
+from skyrocket.store.queue_run import Run, Wanted, queue_run
 from skyrocket.store.repair import QueueRepair
 
 HOT_BYTES = 256 * 1024 * 1024  # behind the end of the log: written lately, still in memory
@@ -29,7 +30,6 @@ RECORDS_PER_READ_MAX = 1024
 CANDIDATES_PER_QUERY_MAX = 100_000  # index entries looked at for one query: a hostile key must not hold the broker
 
 _HEAD = struct.Struct(">iiiiiqqi")  # size, magic, CRC, queue id, flag, queue offset, physical offset, sys flag
-_PLACE = struct.Struct(">i16xqq")  # of the same: size, queue offset, physical offset
 _BODY_LENGTH_AT = 84  # with two IPv4 hosts; each IPv6 one moves it by 12
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
@@ -42,29 +42,6 @@ class Messages(NamedTuple):
     next_offset: int  # where to read on
     min_offset: int
     max_offset: int
-
-
-class _Hot:
-    """The records that this process wrote lately. They never left memory, and neither did their queue entries: a look at the
-    record's own idea of its place is enough, and pulls are mostly for these."""
-
-    __slots__ = ("_from", "_log", "_segment", "_start")
-
-    def __init__(self, log: CommitLog, hot_from: int) -> None:
-        self._log = log
-        self._from = hot_from
-        self._start, self._segment = 0, memoryview(b"")  # the segment of the last one, and where it starts
-
-    def view(self, physical_offset: int, size: int, queue_offset: int) -> memoryview | None:
-        if physical_offset < self._from or size < _BODY_LENGTH_AT:
-            return None
-        at = physical_offset - self._start
-        if not 0 <= at < len(self._segment):
-            self._start, self._segment = self._log.segment_view(physical_offset)
-            at = physical_offset - self._start
-        if at + size > len(self._segment) or _PLACE.unpack_from(self._segment, at) != (size, queue_offset, physical_offset):
-            return None
-        return self._segment[at : at + size]
 
 
 class Reading:
@@ -101,36 +78,51 @@ class Reading:
         count: int,
         bytes_max: int = 4 * 1024 * 1024,
         wanted: frozenset[int] | None = None,
+        passes: Callable[[memoryview], bool] | None = None,
+        looked_at_max: int = RECORDS_PER_READ_MAX,
     ) -> Messages:
-        """Up to `count` messages of a queue from `offset` on, with one of the `wanted` tag hashes; at least one if any."""
+        """Up to `count` messages of a queue from `offset` on, with one of the `wanted` tag hashes, whose records pass; at least
+        one if any is among the first `looked_at_max`."""
         queue = self._queues.get(topic, queue_id)
         if queue is None:
             return Messages([], offset, 0, 0)
         offset = max(offset, queue.min_offset)
+        if passes is None:
+            run = self._run(queue, Wanted(topic, queue_id, offset, count, bytes_max, wanted))
+            if run is not None:
+                return Messages(run.records, run.next_offset, queue.min_offset, queue.max_offset)
         topic_bytes = topic.encode()
         records: list[memoryview] = []
         size_sum = 0
         looked_at = 0
-        hot = _Hot(self._log, self._hot_from())
-        while len(records) < count and looked_at < RECORDS_PER_READ_MAX:
-            packed = queue.read(offset, min(count * 2, RECORDS_PER_READ_MAX))
+        looked_at_max = min(looked_at_max, RECORDS_PER_READ_MAX)
+        while len(records) < count and looked_at < looked_at_max:
+            packed = queue.read(offset, min(count * 2, looked_at_max))
             if not packed:
                 break
             for physical_offset, size, code in ENTRY.iter_unpack(packed):
                 if wanted is None or code in wanted:
                     if records and (size_sum + size > bytes_max or len(records) == count):
                         return Messages(records, offset, queue.min_offset, queue.max_offset)
-                    view = (
-                        hot.view(physical_offset, size, offset)
-                        or self._checked(physical_offset, size, queue_id, offset, topic_bytes)
-                        or self._mended(queue, topic, queue_id, offset)
-                    )
-                    if view is not None:
+                    view = self._checked(physical_offset, size, queue_id, offset, topic_bytes)
+                    if view is None:
+                        view = self._mended(queue, topic, queue_id, offset)
+                    if view is not None and (passes is None or passes(view)):
                         records.append(view)
                         size_sum += size
                 offset += 1
                 looked_at += 1
         return Messages(records, offset, queue.min_offset, queue.max_offset)
+
+    def _run(self, queue: ConsumeQueue, wanted: Wanted) -> Run | None:
+        """All that is asked for, if it can be looked at together."""
+        packed = queue.read(wanted.offset, min(wanted.records_max * 2, RECORDS_PER_READ_MAX))
+        run = queue_run(self._log, self._checksums, self._hot_from(), packed, wanted) if packed else None
+        if run is None:
+            return None
+        is_used_up = run.next_offset == wanted.offset + len(packed) // ENTRY_BYTES
+        is_more_wanted = len(run.records) < wanted.records_max and is_used_up and run.next_offset < queue.max_offset
+        return None if is_more_wanted else run
 
     def _mended(self, queue: ConsumeQueue, topic: str, queue_id: int, offset: int) -> memoryview | None:
         """The entry was not what it should be; perhaps the message is."""
@@ -210,10 +202,24 @@ class Reading:
 
     def record_at(self, offset: int) -> Record | None:
         """The message at a physical offset, checked; None when there is none."""
-        view = self.bytes_at(offset)
-        return None if view is None else decode_record(view, check_crc=False)
+        found = self._found_at(offset)
+        return None if found is None else found[1]
+
+    def bytes_named(self, offset: int, size: int) -> memoryview | None:
+        """The same, for who knows the record's size too: what was written lately is not looked through again."""
+        if offset < self._hot_from() or offset + size > self._confirmed() or size < _BODY_LENGTH_AT:
+            return self.bytes_at(offset)
+        view = self._log.view(offset, size)
+        if view is None:
+            return None
+        said_size, magic, _, _, _, _, place, _ = _HEAD.unpack_from(view)
+        return view if (said_size, place) == (size, offset) and magic in (MAGIC, MAGIC_V2) else self.bytes_at(offset)
 
     def bytes_at(self, offset: int) -> memoryview | None:
+        found = self._found_at(offset)
+        return None if found is None else found[0]
+
+    def _found_at(self, offset: int) -> tuple[memoryview, Record] | None:
         head = self._log.view(offset, _HEAD.size)
         if head is None or offset >= self._confirmed():
             return None
@@ -231,7 +237,7 @@ class Reading:
         if not self._is_hot(offset) and not self._is_sound(offset, view, crc, sys_flag):
             self.damaged_reads += 1
             return None
-        return view
+        return view, record
 
     # --- by key
 

@@ -19,6 +19,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
@@ -44,18 +45,23 @@ import org.apache.rocketmq.remoting.protocol.RemotingCommand;
  *   speaks                                   how it writes headers: JSON or ROCKETMQ
  *   producer NAME GROUP [retries=N compressOver=N compressType=LZ4|ZSTD|ZLIB maxSize=N namespace=NAME traced=yes]
  *   send NAME HOW QUEUE (MESSAGE)…           HOW: sync, async, oneway, batch; QUEUE: the producer's choice (-), or one by a selector
- *                                            (2), or one that need not exist (=2); MESSAGE: TOPIC TAGS KEYS FLAG BODY PROPERTIES.
+ *                                            (2), or one that need not exist (=2); MESSAGE: TOPIC TAGS KEYS FLAG BODY PROPERTIES
+ *                                            (DELAY among them is the message's delay level).
  *                                            A result for each: what the broker answered, or FAILED and why
  *   writable NAME TOPIC                      the queues to which this producer may send
  *   offsets NAME TOPIC QUEUE                 of a queue: the least, the most, and when its first message was stored
  *   search NAME TOPIC QUEUE BOUNDARY TIME…   for each time the offset that belongs to it; BOUNDARY: -, LOWER, UPPER
- *   push NAME GROUP TOPIC EXPRESSION [listener=orderly model=BROADCASTING from=first|last|YYYYMMDDhhmmss slowMs=N namespace=NAME]
+ *   push NAME GROUP TOPIC EXPRESSION [listener=orderly model=BROADCASTING from=first|last|YYYYMMDDhhmmss slowMs=N namespace=NAME
+ *                                     fails=N level=N tries=N suspendMs=N pollMs=N]
+ *                                            with fails, each message is refused so many times (level: delayLevelWhenNextConsume,
+ *                                            tries: maxReconsumeTimes, suspendMs: between two tries of one that is in order);
+ *                                            pollMs: how often it asks the nameserver for routes
  *   subscribe NAME TOPIC EXPRESSION          a push consumer that runs takes another topic too, or other tags of the same
  *   heard NAME COUNT WAIT_MS                 what a push consumer got so far, in this order; waits until it is that many
  *   share NAME                               the queues that a push consumer has at present
  *   persist NAME                             tell the broker at once how far a push consumer is
  *   overlaps                                 how often two listeners were in the same queue at the same time
- *   lite NAME GROUP [topic=TOPIC expression=EXPRESSION]
+ *   lite NAME GROUP [topic=TOPIC expression=EXPRESSION]     With sql=yes, the expression of a push or lite consumer is SQL92
  *   assign NAME TOPIC QUEUE…
  *   poll NAME COUNT WAIT_MS                  what polls bring until it is that many, or the time is over
  *   seek NAME TOPIC QUEUE begin|end|OFFSET
@@ -74,7 +80,7 @@ public class ClientScenes {
 
     static class Push {
         final DefaultMQPushConsumer consumer;
-        final List<MessageExt> heard = Collections.synchronizedList(new ArrayList<>());
+        final List<String> heard = Collections.synchronizedList(new ArrayList<>()); // as it was then: the client changes its messages
 
         Push(DefaultMQPushConsumer consumer) {
             this.consumer = consumer;
@@ -183,7 +189,12 @@ public class ClientScenes {
                 message.setKeys(text(given[i + 2]));
             }
             message.setFlag(Integer.parseInt(given[i + 3]));
-            MessageDecoder.string2messageProperties(text(given[i + 5])).forEach(message::putUserProperty);
+            Map<String, String> properties = MessageDecoder.string2messageProperties(text(given[i + 5]));
+            String level = properties.remove("DELAY");
+            if (level != null) {
+                message.setDelayTimeLevel(Integer.parseInt(level));
+            }
+            properties.forEach(message::putUserProperty);
             messages.add(message);
         }
         if (given[2].equals("async")) {
@@ -301,16 +312,25 @@ public class ClientScenes {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(given[2]);
         Push push = new Push(consumer);
         int slowMs = Integer.parseInt(options.getOrDefault("slowMs", "0"));
+        int fails = Integer.parseInt(options.getOrDefault("fails", "0"));
+        int level = Integer.parseInt(options.getOrDefault("level", "0"));
+        consumer.setMaxReconsumeTimes(Integer.parseInt(options.getOrDefault("tries", "-1")));
+        consumer.setSuspendCurrentQueueTimeMillis(Integer.parseInt(options.getOrDefault("suspendMs", "1000")));
         consumer.setNamesrvAddr(nameserver);
         consumer.setInstanceName(given[1]);
         consumer.setAwaitTerminationMillisWhenShutdown(10_000); // a listener that is at work may end it
         consumer.setHeartbeatBrokerInterval(1_000);
+        consumer.setPollNameServerInterval(Integer.parseInt(options.getOrDefault("pollMs", "30000")));
         // The type of a model is in another package in each version: it must not be named.
         consumer.setMessageModel(Enum.valueOf(consumer.getMessageModel().getDeclaringClass(), options.getOrDefault("model", "CLUSTERING")));
         if (options.containsKey("namespace")) {
             consumer.setNamespace(options.get("namespace"));
         }
-        consumer.subscribe(given[3], text(given[4]));
+        if (options.containsKey("sql")) {
+            consumer.subscribe(given[3], MessageSelector.bySql(text(given[4])));
+        } else {
+            consumer.subscribe(given[3], text(given[4]));
+        }
         String from = options.getOrDefault("from", "first");
         if (from.equals("first")) {
             consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
@@ -329,12 +349,13 @@ public class ClientScenes {
                 }
                 hear(push, messages, slowMs);
                 busy.decrementAndGet();
-                return ConsumeOrderlyStatus.SUCCESS;
+                return first.getReconsumeTimes() < fails ? ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT : ConsumeOrderlyStatus.SUCCESS;
             });
         } else {
             consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
                 hear(push, messages, slowMs);
-                return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+                context.setDelayLevelWhenNextConsume(level);
+                return messages.get(0).getReconsumeTimes() < fails ? ConsumeConcurrentlyStatus.RECONSUME_LATER : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
             });
         }
         consumer.start();
@@ -349,7 +370,7 @@ public class ClientScenes {
             Thread.currentThread().interrupt();
         }
         synchronized (push.heard) {
-            push.heard.addAll(messages);
+            push.heard.addAll(shown(messages));
             push.heard.notifyAll();
         }
     }
@@ -360,7 +381,7 @@ public class ClientScenes {
             while (push.heard.size() < count && deadline > System.nanoTime()) {
                 push.heard.wait(50);
             }
-            return shown(push.heard);
+            return new ArrayList<>(push.heard);
         }
     }
 
@@ -380,7 +401,12 @@ public class ClientScenes {
         consumer.setAutoCommit(false);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         if (options.containsKey("topic")) {
-            consumer.subscribe(options.get("topic"), text(options.get("expression")));
+            String expression = text(options.get("expression"));
+            if (options.containsKey("sql")) {
+                consumer.subscribe(options.get("topic"), MessageSelector.bySql(expression));
+            } else {
+                consumer.subscribe(options.get("topic"), expression);
+            }
         }
         consumer.start();
         LITES.put(given[1], consumer);

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 from skyrocket.broker.client_handlers import ClientHandlers
 from skyrocket.broker.clients import ClientTable
 from skyrocket.broker.consumer_offsets import ConsumerOffsets
+from skyrocket.broker.filters import Filters
 from skyrocket.broker.group_handlers import GroupHandlers
 from skyrocket.broker.lock_handlers import LockHandlers
 from skyrocket.broker.offset_handlers import OffsetHandlers
@@ -98,7 +99,7 @@ class Parts:
         self.locks = QueueLocks()
         self.router = Router()
         self.peer = Peer()  # whoever asks
-        self.client_handlers = ClientHandlers(self.clients, self.groups, self.topics, self.now, self.wall)
+        self.client_handlers = ClientHandlers(self.clients, self.groups, self.topics, self.now, self.wall, Filters(self.settings))
         asks = (self.offsets, self.topics, self.groups, self.clients, self.store)
         for handlers in (
             self.client_handlers,

@@ -21,7 +21,7 @@ from skyrocket.protocol.bodies import BrokerStatsData, KVTable, TopicRouteData
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.config_text import decode_config
 from skyrocket.protocol.fastjson import decode
-from skyrocket.protocol.headers import GetRouteInfoRequestHeader, ViewBrokerStatsDataRequestHeader
+from skyrocket.protocol.headers import GetRouteInfoRequestHeader, PutKVConfigRequestHeader, ViewBrokerStatsDataRequestHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.errors import StoreLockedError
@@ -168,6 +168,27 @@ def test_every_nameserver_hears_of_a_new_topic_and_a_dead_one_delays_nothing(tmp
     asyncio.run(main())
 
 
+def test_topics_of_a_nameservers_order_configuration_become_ordered_and_stay_so(tmp_path: Path):
+    async def main() -> None:
+        nameserver = a_nameserver(tmp_path / "kv.json")
+        await nameserver.start()
+        async with running(tmp_path, namesrv_addr=nameserver.address) as served:
+            await served.send("orders", b"x")
+            await served.send("bills", b"x")
+            header = PutKVConfigRequestHeader(namespace="ORDER_TOPIC_CONFIG", key="orders", value="broker-a:4")
+            put = Command(RequestCode.PUT_KV_CONFIG, fields=header.to_fields())
+            assert (await served.dialer.request(nameserver.address, put, 5_000)).code == ResponseCode.SUCCESS
+            await served.send("another-topic-makes-the-broker-register", b"x")
+            while not served.broker.topics.is_order("orders"):  # noqa: ASYNC110 — a nameserver tells it
+                await asyncio.sleep(0.01)
+            assert not served.broker.topics.is_order("bills")
+        async with running(tmp_path) as again:
+            assert again.broker.topics.is_order("orders")
+        await nameserver.close()
+
+    asyncio.run(main())
+
+
 def test_a_nameserver_that_hangs_does_not_hold_up_the_others(tmp_path: Path):
     async def main() -> None:
         held: list[asyncio.StreamWriter] = []
@@ -179,7 +200,7 @@ def test_a_nameserver_that_hangs_does_not_hold_up_the_others(tmp_path: Path):
             BrokerSettings(namesrv_addr=f"127.0.0.1:{port};{good.address}", register_timeout_ms=200), wall_ms=lambda: 0
         )
         dialer = Dialer(limits=NetLimits(scan_ms=10))
-        registration = Registration(dialer, settings, lambda: ({}, settings.version))
+        registration = Registration(dialer, settings, lambda: ({}, settings.version), lambda topics: None)
         assert await registration.register() == 1
         await dialer.close()
         await good.close()

@@ -6,6 +6,7 @@ import pytest
 
 from skyrocket.broker.broker_handlers import BrokerHandlers, LiveSettings
 from skyrocket.broker.counters import Counters
+from skyrocket.broker.flow_control import FlowControl
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.net.router import RefusedError
 from skyrocket.protocol.bodies import KVTable
@@ -27,7 +28,8 @@ class Looked:
         self.store = an_open_store(SimulatedDisk())
         self.settings = LiveSettings(BrokerSettings(), self.wall)
         self.counters = Counters(self.wall)
-        self.handlers = BrokerHandlers(self.store, self.settings, self.counters, self.wall, lambda: None)
+        self.flow_control = FlowControl(self.settings)
+        self.handlers = BrokerHandlers(self.store, self.settings, self.counters, self.flow_control, self.wall, lambda: None)
         self.peer = Peer().connection
 
     def wall(self) -> int:

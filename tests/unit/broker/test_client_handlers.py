@@ -113,14 +113,24 @@ def test_connections_are_shown_with_their_subscriptions():
     assert (producer.remote_ip, producer.last_update_timestamp) == ("/10.0.0.7:41000", WALL_MS)
 
 
-def test_a_subscription_by_tags_is_accepted_and_one_by_sql_is_not_yet():
-    parts = Parts()
-    for kind in ("TAG", ""):
-        assert parts.ask(46, {"subscriptionData": {"topic": "orders", "expressionType": kind}}).code == ResponseCode.SUCCESS
-    assert parts.ask(46).code == ResponseCode.SUCCESS
-    refused = parts.ask(46, {"subscriptionData": {"topic": "orders", "subString": "a > 5", "expressionType": "SQL92"}})
-    assert refused.code == ResponseCode.SYSTEM_ERROR
-    assert "SQL92" in (refused.remark or "")
+def test_a_subscription_by_tags_is_accepted_and_one_by_sql_where_it_can_be_served():
+    def checked(parts: Parts, expression: str, kind: str = "SQL92") -> tuple[int, str]:
+        answer = parts.ask(46, {"subscriptionData": {"topic": "orders", "subString": expression, "expressionType": kind}})
+        return answer.code, answer.remark or ""
+
+    off, on = Parts(), Parts(property_filter=True)
+    for parts in (off, on):
+        assert checked(parts, "||", "TAG")[0] == checked(parts, "a", "")[0] == parts.ask(46).code == ResponseCode.SUCCESS
+    for expression in ("a > 5", "a >"):
+        code, sentence = checked(off, expression)
+        assert code == ResponseCode.SYSTEM_ERROR
+        assert "enablePropertyFilter" in sentence
+    assert checked(on, "a > 5") == (ResponseCode.SUCCESS, "")
+    assert checked(on, "a >") == (
+        ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+        "The expression is wrong at character 4: a property, a constant or a bracket is missing before the end.",
+    )
+    assert checked(on, "a > 5", "XPATH")[0] == ResponseCode.SUBSCRIPTION_PARSE_FAILED
 
 
 def test_queues_are_locked_and_unlocked():

@@ -110,6 +110,29 @@ def test_a_client_that_came_back_is_listed_once_and_found_by_its_new_connection(
     assert clients.member("nobody", "a") is None
 
 
+def test_a_producer_is_found_by_its_id_as_long_as_it_is_in_any_group():
+    clients: ClientTable[str] = ClientTable()
+    clients.produces("askers", member(LEFT, "client"), 0)
+    clients.produces("others", member(LEFT, "client"), 0)
+    assert clients.producer_connection("client") == LEFT
+    clients.produces("askers", member(RIGHT, "client"), 1)
+    assert clients.producer_connection("client") == RIGHT, "it came back, and the old connection is not known to have ended"
+    clients.disconnected(RIGHT)
+    assert clients.leaves_producers("askers", LEFT)
+    assert clients.producer_connection("client") == LEFT
+    clients.disconnected(LEFT)
+    assert clients.producer_connection("client") is None
+
+
+def test_a_client_that_calls_itself_something_else_each_time_is_remembered_once():
+    clients: ClientTable[str] = ClientTable()
+    for number in range(100):
+        clients.produces("askers", member(LEFT, f"client-{number}"), number)
+    assert clients.producer_connection("client-99") == LEFT
+    assert clients.producer_connection("client-98") is None
+    assert len(clients._producer_ids) == 1
+
+
 def test_a_group_leaves_out_topics_only_while_it_is_here():
     clients: ClientTable[str] = ClientTable()
     assert not clients.leaves_out("billing", "returns")

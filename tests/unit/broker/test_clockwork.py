@@ -100,3 +100,32 @@ def test_an_error_that_nobody_thought_of_is_told_and_time_goes_on(caplog) -> Non
 
     asyncio.run(play())
     assert "a bug" in caplog.text
+
+
+def test_a_clock_that_is_set_back_has_everyone_asked() -> None:
+    clock, part = Clock(), Part(9_000_000, 5_000)
+    clockwork = Clockwork(clock)
+    clockwork.add(part.check)
+    clock.now_ms = 8_000_000
+    clockwork.turn()
+    clock.now_ms = 4_000
+    clockwork.turn()
+    assert part.asked == [8_000_000, 4_000]
+
+
+def test_a_wake_at_the_last_moment_does_not_keep_it_from_closing() -> None:
+    async def play(turns: int) -> None:
+        clock, part = Clock(), Part(None, None, None)
+        clockwork = Clockwork(clock)
+        clockwork.add(part.check)
+        clockwork.start()
+        await asyncio.sleep(0.001)
+        clockwork.wake(part.check)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        async with asyncio.timeout(10) as limit:
+            await clockwork.close()
+        assert not limit.expired(), f"it does not close {turns} turns after a wake"
+
+    for turns in range(5):
+        asyncio.run(play(turns))

@@ -42,17 +42,17 @@ def test_a_change_of_topics_or_groups_is_on_disk_when_it_is_made():
 def test_offsets_are_saved_when_someone_does_it_and_only_if_they_changed():
     disk = SimulatedDisk()
     tables = Tables(disk)
-    assert tables.persistence.begin_save_offsets() is None
+    assert tables.persistence.begin_save() is None
     tables.offsets.commit("billing", "orders", 0, 7)
     assert Tables(disk.copy()).offsets.query("billing", "orders", 0) == -1
-    job = tables.persistence.begin_save_offsets()
+    job = tables.persistence.begin_save()
     assert job is not None
     tables.offsets.commit("billing", "orders", 0, 8)
     job()
     assert Tables(disk.copy()).offsets.query("billing", "orders", 0) == 7
     tables.persistence.save_all()
     assert Tables(disk.copy()).offsets.query("billing", "orders", 0) == 8
-    assert tables.persistence.begin_save_offsets() is None
+    assert tables.persistence.begin_save() is None
 
 
 def test_a_topic_that_cannot_be_saved_is_an_error_for_whoever_wanted_it():

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from skyrocket.broker.pull import RECHECK_MS
 from skyrocket.protocol.frame import Serialization
@@ -137,6 +138,25 @@ def test_a_waiting_pull_is_sent_back_when_its_group_wants_other_tags(tmp_path: P
         assert (answer.code, answer.body) == (ResponseCode.PULL_RETRY_IMMEDIATELY, b"")
         assert answer.header(PullMessageResponseHeader).next_begin_offset == 5
         assert [r.body for r in records(await served.pull("orders", 5, sys_flag=0))] == [b"5", b"6"]
+
+    play(tmp_path, acts)
+
+
+def test_a_waiting_pull_of_a_group_that_is_stopped_gets_nothing(tmp_path: Path):
+    async def acts(served: RunningBroker) -> None:
+        await five(served)
+        waiting = asyncio.ensure_future(served.pull("orders", 5, hold_ms=60_000))
+        while not served.broker.pull.waiting:  # noqa: ASYNC110 — it waits elsewhere
+            await asyncio.sleep(0.01)
+        served.broker.groups.stop("consumers")
+        await served.send("orders", b"meanwhile")
+        answer = await waiting
+        assert answer.code == ResponseCode.NO_PERMISSION
+        assert answer.body == b""
+        config = served.broker.groups.get("consumers")
+        assert config is not None
+        served.broker.groups.put(replace(config, consume_enable=True))
+        assert [record.body for record in records(await served.pull("orders", 5))] == [b"meanwhile"]
 
     play(tmp_path, acts)
 

@@ -119,7 +119,7 @@ REFUSALS = [
     ({}, bytes(4 * 1024 * 1024 + 1), ResponseCode.MESSAGE_ILLEGAL, "larger than the 4194304"),
     ({"properties": "a\x01" + "x" * 32_766 + "\x02"}, b"x", ResponseCode.MESSAGE_ILLEGAL, "32767"),
     ({"properties": "a\x01" + "x" * 32_760 + "\x02"}, b"x", ResponseCode.MESSAGE_ILLEGAL, "32767"),
-    ({"properties": "DELAY\x013\x02"}, b"x", ResponseCode.MESSAGE_ILLEGAL, "not supported yet"),
+    ({"properties": "DELAY\x01soon\x02"}, b"x", ResponseCode.SYSTEM_ERROR, "whole number, not 'soon'"),
 ]
 
 

@@ -45,6 +45,12 @@ def test_without_auto_creation_there_is_no_default_topic():
     assert DEFAULT_TOPIC not in {config.topic_name for config in system_topics(BrokerSettings(auto_create_topic=False))}
 
 
+def test_the_topic_of_traces_is_made_at_the_start_where_that_is_wanted():
+    made = {config.topic_name: config for config in system_topics(BrokerSettings(trace_topic=True))}
+    assert made["RMQ_SYS_TRACE_TOPIC"].write_queue_nums == 1
+    assert "RMQ_SYS_TRACE_TOPIC" not in {config.topic_name for config in system_topics(BrokerSettings())}
+
+
 def test_every_change_gives_the_table_a_new_version_and_is_told():
     table, told = a_table(), []
     table.on_change.append(lambda: told.append(table.version.counter))

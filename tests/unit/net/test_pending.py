@@ -63,3 +63,15 @@ def test_when_the_connection_goes_all_who_waited_are_told():
     assert sorted(pending.clear()) == ["a", "b"]
     assert len(pending) == 0
     assert pending.expired(99) == []
+
+
+def test_the_next_deadline_is_that_of_a_request_which_still_waits():
+    pending: PendingRequests[str] = PendingRequests(10)
+    assert pending.next_deadline_ms() is None
+    pending.add(1, 100, "early")
+    pending.add(2, 200, "late")
+    pending.answered(1)
+    assert pending.next_deadline_ms() == 200
+    assert pending.expired(150) == []
+    pending.answered(2)
+    assert pending.next_deadline_ms() is None

@@ -489,3 +489,52 @@ def test_tls_and_plain_share_a_port(certificate: Path):
             await secure.close()
 
     asyncio.run(main())
+
+
+def test_a_request_of_ours_times_out_when_its_time_is_over_not_at_the_next_round():
+    async def acts(played: Scene) -> None:
+        patient = played.dialer.request(played.address, Command(SILENT), 60_000)
+        waiting = asyncio.ensure_future(patient)
+        await asyncio.sleep(0.01)
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        with pytest.raises(RequestTimeoutError):
+            await dialer.request(played.address, Command(SILENT), 60)
+        assert 0.055 < loop.time() - started < 1.0
+        waiting.cancel()
+
+    async def main() -> None:
+        nonlocal dialer
+        async with scene() as played:
+            played.dialer = dialer = Dialer(limits=NetLimits(scan_ms=600_000))
+            await acts(played)
+
+    dialer = Dialer()
+    asyncio.run(main())
+
+
+def test_a_client_goes_on_reading_while_it_has_much_to_write():
+    """Both sides writing more than the other reads would otherwise wait for each other for ever."""
+
+    async def acts(played: Scene) -> None:
+        played.dialer = Dialer(limits=NetLimits(unwritten_high_bytes=1_000))
+        body = bytes(300_000)
+        answers = await asyncio.gather(
+            *(played.dialer.request(played.address, Command(ECHO, body=body), 20_000) for _ in range(60))
+        )
+        assert all(answer.body == body for answer in answers)
+
+    play(acts, NetLimits(unwritten_high_bytes=1_000, scan_ms=5))
+
+
+def test_whoever_waits_for_new_connections_is_told_before_they_are_used():
+    async def acts(played: Scene) -> None:
+        told: list[str] = []
+        played.dialer.on_opened.append(lambda address, connection: told.append(address))
+        await played.ask(ECHO)
+        await played.ask(ECHO)
+        assert told == [played.address]
+        assert played.dialer.open_connection(played.address) is not None
+        assert played.dialer.open_connection("127.0.0.1:1") is None
+
+    play(acts)

@@ -24,6 +24,7 @@ from skyrocket.protocol.record import (
     Record,
     body_crc32,
     decode_record,
+    decode_records,
     encode_record,
     iterate_records,
     magic_for,
@@ -257,3 +258,35 @@ def test_hosts_that_the_sys_flag_makes_too_long():
 def test_a_topic_that_is_not_text():
     with pytest.raises(RecordError, match="UTF-8"):
         decode_record(with_bytes(ENCODED, TOPIC_LENGTH_AT + 1, b"\xff"))
+
+
+def test_a_list_of_records_is_what_one_after_another_gives():
+    records = [
+        Record(topic="one", body=b"first", properties=b"a\x01b\x02", queue_offset=1),
+        Record(topic="two", body=b"", queue_offset=2),
+        Record(topic="two", body=b"v6", born_host=bytes(20), store_host=bytes(20), queue_offset=3),
+        Record(topic="x" * 200, body=b"long", magic=MAGIC_V2, queue_offset=4),
+        Record(topic="one", body=b"last", properties=b"p\x01" + b"q" * 300 + b"\x02", queue_offset=5),
+    ]
+    data = b"".join(map(encode_record, records))
+    assert decode_records(data) == list(iterate_records(data))
+    assert decode_records(b"") == []
+
+
+def test_a_list_of_records_refuses_what_one_alone_would():
+    good = encode_record(Record(topic="t", body=b"body", properties=b"a\x01b\x02"))
+    for at in range(len(good)):
+        for bit in (0x01, 0x80):
+            damaged = good + good[:at] + bytes([good[at] ^ bit]) + good[at + 1 :]
+            try:
+                expected: object = list(iterate_records(damaged))
+            except RecordError as error:
+                expected = str(error)
+            try:
+                found: object = decode_records(damaged)
+            except RecordError as error:
+                found = str(error)
+            assert found == expected, f"byte {at}, bit {bit:#x}"
+    for cut in range(1, len(good)):
+        with pytest.raises(RecordError):
+            decode_records(good + good[:cut])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from itertools import accumulate
 from random import Random
 
 import pytest
@@ -18,13 +19,19 @@ DATA = Random(1).randbytes(sum(SIZES))
 ENDS = [sum(SIZES[: n + 1]) for n in range(len(SIZES))]
 
 
+def records(data: bytes, sizes: list[int]) -> list[bytes]:
+    """Cut into pieces of these sizes."""
+    ends = list(accumulate(sizes))
+    return [data[end - size : end] for end, size in zip(ends, sizes, strict=True)]
+
+
 def checksums_on(disk: SimulatedDisk) -> Checksums:
     return Checksums(disk, OpenFiles(disk, 10), "checksums", SEGMENT)
 
 
 def filled(disk: SimulatedDisk, segment: int = 0) -> Checksums:
     checksums = checksums_on(disk)
-    checksums.append(segment, DATA, SIZES)
+    checksums.append(segment, records(DATA, SIZES))
     return checksums
 
 
@@ -78,7 +85,7 @@ def test_entries_behind_the_trusted_end_are_dropped():
     again = checksums_on(disk)
     again.load(ENDS[2])
     assert fit(again) == [True, True, True, None, None]
-    again.append(ENDS[2], DATA[ENDS[2] :], SIZES[3:])
+    again.append(ENDS[2], records(DATA[ENDS[2] :], SIZES[3:]))
     assert fit(again) == [True] * 5
 
 
@@ -122,7 +129,7 @@ def test_entries_of_records_that_were_taken_back_leave_nothing_behind():
     checksums = filled(disk)
     checksums.take_back(ENDS[1])
     assert fit(checksums) == [True, True, None, None, None]
-    checksums.append(ENDS[1], b"z" * 95, [95])
+    checksums.append(ENDS[1], records(b"z" * 95, [95]))
     again = checksums_on(disk.kill())
     again.load(0, remember_beyond=True)
     assert again.fits(ENDS[1], memoryview(b"z" * 95))
@@ -135,15 +142,15 @@ def test_a_full_disk_is_a_typed_error_and_nothing_is_half_there():
     for kind in ("create", "write"):
         disk.fail(kind, 1, errno.ENOSPC, short=True)
         with pytest.raises(DiskFullError):
-            checksums.append(0, DATA, SIZES)
-    checksums.append(0, DATA[:100], [100])
+            checksums.append(0, records(DATA, SIZES))
+    checksums.append(0, records(DATA[:100], [100]))
     assert fit(checksums) == [True, None, None, None, None]
 
 
 def test_recovery_completes_what_is_missing():
     disk = SimulatedDisk()
     checksums = checksums_on(disk)
-    checksums.append(0, DATA[: ENDS[1]], SIZES[:2])
+    checksums.append(0, records(DATA[: ENDS[1]], SIZES[:2]))
     checksums.complete(0, memoryview(DATA), [(end - size, size) for end, size in zip(ENDS, SIZES, strict=True)])
     assert fit(checksums) == [True] * 5
 
@@ -151,7 +158,7 @@ def test_recovery_completes_what_is_missing():
 def test_files_go_with_their_segments():
     disk = SimulatedDisk()
     checksums = filled(disk)
-    checksums.append(SEGMENT, DATA, SIZES)
+    checksums.append(SEGMENT, records(DATA, SIZES))
     checksums.expire(SEGMENT)
     assert disk.names("checksums") == ["00000000000000004096"]
     assert checksums.take_dirty() == ["checksums/00000000000000004096"]

@@ -1,0 +1,141 @@
+"""Timers without the network: what a message costs to be taken in and delivered, and what a million that wait cost in memory."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+from bench import Figure
+from skyrocket.broker.counters import Counters
+from skyrocket.broker.own_messages import OwnMessages
+from skyrocket.broker.settings import BrokerSettings
+from skyrocket.broker.timer_delivery import PACE_MS, TimerDelivery
+from skyrocket.broker.timer_metrics import TimerMetrics
+from skyrocket.broker.timers import TIMER_TOPIC, slot_start_ms
+from skyrocket.protocol.properties import encode_properties
+from skyrocket.protocol.record import Record
+from skyrocket.store.config import StoreConfig
+from skyrocket.store.files import Disk
+from skyrocket.store.message_store import MessageStore
+from skyrocket.store.timer_index import TimerIndex, TimerSizes
+
+BEGIN_MS = 1_700_000_000_000
+TOPIC, QUEUES = "BenchTimed", 8
+COSTED = 50_000
+WAITING = int(os.environ.get("SKYROCKET_BENCH_TIMERS", "1_000_000"))
+TWO_DAYS_MS = 2 * 24 * 3600 * 1000 - 60_000  # within the window: nothing is rolled
+AT_ONCE = 1_000
+BODY = bytes(200)
+
+
+class Bench:
+    def __init__(self, home: Path) -> None:
+        self.now_ms = BEGIN_MS
+        self.store = MessageStore(home, StoreConfig(index_enabled=False))
+        self.store.open()
+        self._sent = 0
+        self._rng = Random(1)
+        self.open_timers()
+
+    def open_timers(self) -> None:
+        counters = Counters(self.clock)
+        self._own_messages = OwnMessages(self.store, self.clock, lambda: None, counters)
+        self.index = TimerIndex(Disk(), self.store.paths, TimerSizes())
+        settings = BrokerSettings()
+        self.delivery = TimerDelivery(
+            self.store, self._own_messages, self.index, TimerMetrics(self.clock), lambda: settings, counters
+        )
+
+    def clock(self) -> int:
+        return self.now_ms
+
+    def send(self, count: int, first_ms: int, span_ms: int) -> None:
+        """Into the timer topic, due at random in this stretch of time."""
+        made = []
+        for number in range(self._sent, self._sent + count):
+            due_ms = first_ms + self._rng.randrange(span_ms)
+            properties = {
+                "UNIQ_KEY": f"7F00000100002A9F{number:016X}",
+                "TAGS": "TagA",
+                "TIMER_DELIVER_MS": str(due_ms),
+                "TIMER_OUT_MS": str(slot_start_ms(due_ms, 1000)),
+                "REAL_TOPIC": TOPIC,
+                "REAL_QID": str(number % QUEUES),
+            }
+            made.append(Record(TIMER_TOPIC, BODY, encode_properties(properties), born_timestamp=self.now_ms))
+        self._own_messages.put(made)
+        self._sent += count
+        self.store.take_grown()
+
+    def take_in(self) -> float:
+        """Everything that was sent. CPU seconds."""
+        started_s = time.process_time()
+        while self.index.queue_offset < self._sent:
+            self.now_ms += PACE_MS
+            self.delivery.check(self.now_ms)
+        return time.process_time() - started_s
+
+    def deliver_until(self, end_ms: int) -> float:
+        started_s = time.process_time()
+        while self.now_ms < end_ms:
+            next_ms = self.delivery.check(self.now_ms)
+            self.now_ms = max(self.now_ms, end_ms if next_ms is None else next_ms)
+        return time.process_time() - started_s
+
+
+def anonymous_bytes() -> int:
+    """Memory of this process that is no file's."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError("this kernel does not tell")
+
+
+def figures() -> Iterator[Figure]:
+    yield from _in_a_store(_costs)
+    yield from _in_a_store(_memory)
+
+
+def _in_a_store(measure: object) -> Iterator[Figure]:
+    home = Path(tempfile.mkdtemp(prefix="skyrocket-bench-", dir=os.environ.get("SKYROCKET_BENCH_DIR")))
+    try:
+        yield from measure(Bench(home / "store"))  # type: ignore[operator]
+    finally:
+        shutil.rmtree(home)
+
+
+def _costs(bench: Bench) -> Iterator[Figure]:
+    first_ms = BEGIN_MS + 60_000
+    taken_in_s = 0.0
+    for _ in range(COSTED // AT_ONCE):
+        bench.send(AT_ONCE, first_ms, 5_000)
+        taken_in_s += bench.take_in()
+    delivered_s = bench.deliver_until(first_ms + 7_000)
+    yield Figure("take a timed message in", f"{taken_in_s / COSTED * 1e6:.1f} µs")
+    yield Figure("deliver it", f"{delivered_s / COSTED * 1e6:.1f} µs", "10,000 a second; with the append to its topic")
+
+
+def _memory(bench: Bench) -> Iterator[Figure]:
+    bench.send(AT_ONCE, BEGIN_MS + 3_600_000, TWO_DAYS_MS - 3_600_000)
+    bench.take_in()
+    before = anonymous_bytes()
+    for _ in range(WAITING // AT_ONCE - 1):
+        bench.send(AT_ONCE, BEGIN_MS + 3_600_000, TWO_DAYS_MS - 3_600_000)
+        bench.take_in()
+    grown = anonymous_bytes() - before
+    yield Figure(f"memory for {WAITING:,} that wait", f"{grown / 2**20:.1f} MiB", "besides pages of files")
+    bench.store.flush()
+    bench.delivery.plan_checkpoint(bench.now_ms)
+    job = bench.delivery.begin_checkpoint()
+    assert job is not None
+    job.run()
+    bench.open_timers()  # as after a kill: the last checkpoint is no clean end
+    started_s = time.perf_counter()
+    bench.delivery.check(bench.now_ms)
+    yield Figure("find them again after kill -9", f"{time.perf_counter() - started_s:.2f} s")
+    assert bench.index.waiting == WAITING

@@ -1,0 +1,299 @@
+"""The ordinary send on its short way: from the frames of a read event to records, queue entries and answers, in one loop.
+
+    frame → typed header → checks → record with its place → … → one append → one answer for all
+
+An ordinary send is one message (310, JSON, not oneway) to a topic that is there and takes messages, with a unique key, and
+without a property that means something to the broker. The loop ends at the first frame that is anything else; that one and those
+behind it go the general way (`send`, `intake`), which stores and answers the same messages the same way, and says what is wrong
+with others.
+
+So nothing is refused here; and no property that must be looked at may be unknown here: a capability that knows a message by one
+registers it with the detours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from skyrocket.broker.counters import Counters
+from skyrocket.broker.detours import Detours
+from skyrocket.broker.intake import Topics, added_properties
+from skyrocket.broker.names import NO_SENDING
+from skyrocket.broker.responses import SendRow, send_responses
+from skyrocket.broker.send import SendHandler
+from skyrocket.broker.settings import BrokerSettings
+from skyrocket.net.connection import Connection
+from skyrocket.net.router import Router
+from skyrocket.protocol.command import Command
+from skyrocket.protocol.crc import crc32
+from skyrocket.protocol.errors import RecordError
+from skyrocket.protocol.frame import Frame
+from skyrocket.protocol.hosts import pack_host
+from skyrocket.protocol.limits import PROPERTIES_BYTES_MAX
+from skyrocket.protocol.ordinary_send import NOT_ONE, START, decode_ordinary_send
+from skyrocket.protocol.properties import (
+    CLUSTER,
+    DELAY_LEVEL,
+    KEYS,
+    MESSAGE_REGION,
+    NAME_END,
+    TAGS,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS,
+    TRACE_ON,
+    TRANSACTION_PREPARED,
+    UNIQUE_KEY,
+    VALUE_END,
+    WAIT,
+    decode_properties,
+    encode_properties,
+)
+from skyrocket.protocol.record import HOST_BITS, layout_for, magic_for, topic_field
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.sysflag import PERM_WRITE, TRANSACTION_MASK
+from skyrocket.protocol.tags import tags_code
+from skyrocket.store.errors import StoreError
+from skyrocket.store.message import Dispatched, Opening, index_keys
+from skyrocket.store.message_store import MessageStore
+
+SURROUNDINGS_MAX = 1024  # remembered at once; a producer has one for each of its tags
+SURROUNDINGS_CHARACTERS_MAX = 512
+_UNIQUE = UNIQUE_KEY + NAME_END
+_CODE: Final = int(RequestCode.SEND_MESSAGE_V2)
+_CRC_MASK: Final = 0x7FFF_FFFF
+_LENGTH_BYTES = 2  # of the properties, in a record
+
+# Properties that the general way looks at, beside those of the detours.
+_MEANINGFUL: Final = frozenset(
+    {
+        UNIQUE_KEY,  # a second one
+        MESSAGE_REGION,
+        TRACE_ON,
+        CLUSTER,
+        DELAY_LEVEL,
+        TIMER_DELAY_MS,
+        TIMER_DELAY_SEC,
+        TIMER_DELIVER_MS,
+        TRANSACTION_PREPARED,
+    }
+)
+
+
+class _Surroundings(NamedTuple):
+    """What a message's properties say beside its unique key: most of a producer's messages say the same."""
+
+    is_ordinary: bool
+    tags_code: int
+    keys: tuple[str, ...]  # what the index finds the message by, beside the unique key
+
+
+class _Target(NamedTuple):
+    """A topic of this read event's messages."""
+
+    topic: str
+    queues: int
+    magic: int
+    topic_bytes: bytes  # its name as it lies in a record
+    next_offsets: dict[int, int]  # by queue id
+
+
+@dataclass(slots=True)
+class _Group:
+    """Messages that are put into the store together."""
+
+    records: list[bytes] = field(default_factory=list)
+    dispatches: list[Dispatched] = field(default_factory=list)
+    answers: list[SendRow] = field(default_factory=list)
+    targets: dict[str, _Target] = field(default_factory=dict)
+
+    def taken(self) -> dict[tuple[str, int], int]:
+        """Where the queues go on."""
+        return {
+            (topic, queue_id): offset
+            for topic, target in self.targets.items()
+            for queue_id, offset in target.next_offsets.items()
+        }
+
+    def requests(self) -> list[Command]:
+        return [Command(RequestCode.SEND_MESSAGE_V2, opaque=opaque) for _, _, _, _, opaque in self.answers]
+
+
+class OrdinarySends:
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: Topics,
+        detours: Detours,
+        settings: Callable[[], BrokerSettings],
+        store_host: bytes,
+        wall_ms: Callable[[], int],
+        on_appended: Callable[[], None],
+        counters: Counters,
+        general: SendHandler,
+    ) -> None:
+        """`general` keeps the answers that wait for the disk."""
+        self._store = store
+        self._topics = topics
+        self._detours = detours
+        self._settings = settings
+        self._store_host = store_host
+        self._id_prefix = store_host.hex().upper()
+        self._wall_ms = wall_ms
+        self._on_appended = on_appended
+        self._counters = counters
+        self._general = general
+        self._surroundings: dict[tuple[str, str], _Surroundings] = {}
+        self._detour_names: frozenset[str] = frozenset()  # with which those were looked at
+        self._added_for: BrokerSettings | None = None
+        self._added = b""  # properties that the broker adds, with these settings
+
+    def register(self, router: Router) -> None:
+        router.add_express(START, self.handle)
+
+    def handle(self, frames: list[Frame], connection: Connection) -> int:
+        """How many of the first frames were ordinary sends: those are stored, and answered or parked."""
+        settings = self._settings()
+        try:
+            opening = self._store.opening(self._wall_ms())
+            group = self._gathered(frames, connection, opening, settings)
+            if not group.records:
+                return 0
+            self._store.append_placed(opening, group.records, group.dispatches, group.taken())
+        except (StoreError, RecordError):
+            return 0  # nothing is stored: the general way will find the same, and say so
+        self._answer(group, connection, settings)
+        self._count(group)
+        self._on_appended()
+        return len(group.records)
+
+    def _gathered(self, frames: list[Frame], connection: Connection, opening: Opening, settings: BrokerSettings) -> _Group:
+        """The records of the first frames, as many as are ordinary sends and fit in one piece. Each message costs what this loop
+        costs, so it calls little and makes few objects."""
+        group = _Group()
+        records, dispatches, answers = group.records, group.dispatches, group.answers
+        born_host, store_host = pack_host(*connection.peer), self._store_host
+        layout, host_bits = layout_for(born_host, store_host)
+        pack, kept_bits = layout.pack, ~HOST_BITS
+        added = self._added_with(settings)
+        body_bytes_max, properties_bytes_max = settings.max_message_bytes, PROPERTIES_BYTES_MAX - len(added)
+        position, room_bytes, timestamp = opening
+        stop, remembered = position + room_bytes, self._remembered()
+        nothing: str | None = None
+        target_topic = before_last = after_last = nothing
+        for serialization, header_bytes, body in frames:
+            try:
+                send = decode_ordinary_send(header_bytes)
+            except NOT_ONE:
+                break
+            header = send.header
+            topic, queue_id, sys_flag, text = header.topic, header.queue_id, header.sys_flag, header.properties
+            if serialization or send.code != _CODE or send.flag:  # which responses and oneway sends have
+                break
+            if topic != target_topic:
+                target = group.targets.get(topic) or self._target(topic, settings, group.targets)
+                if target is None:
+                    break
+                target_topic, queues, magic, topic_bytes, next_offsets = target
+                other_bytes = layout.size + len(topic_bytes) + _LENGTH_BYTES + len(added)
+            if not text or header.batch or sys_flag & TRANSACTION_MASK or not 0 <= queue_id < queues:
+                break
+            before, _, rest = text.partition(_UNIQUE)
+            unique_key, ended, after = rest.partition(VALUE_END)
+            if after != after_last or before != before_last:  # mostly they are the same
+                is_ordinary, code, keys = remembered.get((before, after)) or self._look(before, after)
+                before_last, after_last = before, after
+            properties, key_bytes = text.encode(), unique_key.encode()
+            body_bytes, properties_bytes = len(body), len(properties)
+            if not is_ordinary or not ended or not key_bytes.isalnum():  # of other keys it is not known how they look in JSON
+                break
+            size = other_bytes + body_bytes + properties_bytes
+            if body_bytes > body_bytes_max or properties_bytes > properties_bytes_max or position + size > stop:
+                break
+            queue_offset = next_offsets.get(queue_id)
+            if queue_offset is None:
+                queue_offset = self._store.queues.next_offset((topic, queue_id))
+            next_offsets[queue_id] = queue_offset + 1
+            fixed = pack(
+                size,
+                magic,
+                crc32(body) & _CRC_MASK,
+                queue_id,
+                header.flag,
+                queue_offset,
+                position,
+                sys_flag & kept_bits | host_bits,
+                header.born_timestamp,
+                born_host,
+                timestamp,
+                store_host,
+                header.reconsume_times or 0,
+                0,
+                body_bytes,
+            )
+            length = properties_bytes + len(added)
+            records.append(b"".join((fixed, body, topic_bytes, length.to_bytes(_LENGTH_BYTES), properties, added)))
+            dispatches.append((topic, queue_id, queue_offset, position, size, code, timestamp, (unique_key, *keys), sys_flag))
+            answers.append((queue_id, key_bytes, position, queue_offset, send.opaque))
+            position += size
+        return group
+
+    def _target(self, topic: str, settings: BrokerSettings, targets: dict[str, _Target]) -> _Target | None:
+        """None when there is something to say about messages to this topic."""
+        config = self._topics.get(topic)
+        if config is None or not settings.permission & config.perm & PERM_WRITE:
+            return None
+        if topic in NO_SENDING or topic.startswith(self._detours.prefixes):
+            return None
+        magic = magic_for(topic)
+        queues = max(config.write_queue_nums, config.read_queue_nums)
+        targets[topic] = found = _Target(topic, queues, magic, topic_field(topic, magic), {})
+        return found
+
+    # --- properties
+
+    def _added_with(self, settings: BrokerSettings) -> bytes:
+        if self._added_for is not settings:
+            self._added_for, self._added = settings, encode_properties(added_properties(settings))
+        return self._added
+
+    def _remembered(self) -> dict[tuple[str, str], _Surroundings]:
+        if self._detour_names is not self._detours.names:
+            self._detour_names = self._detours.names
+            self._surroundings.clear()
+        return self._surroundings
+
+    def _look(self, before: str, after: str) -> _Surroundings:
+        """What the properties before and behind the unique key say."""
+        properties = decode_properties(before + after)
+        is_ordinary = (
+            all(text == "" or text.endswith(VALUE_END) for text in (before, after))
+            and _MEANINGFUL.isdisjoint(properties)
+            and self._detour_names.isdisjoint(properties)
+            and properties.get(WAIT) != "false"
+        )
+        found = _Surroundings(is_ordinary, tags_code(properties.get(TAGS)), index_keys(properties))
+        if KEYS not in properties and len(before) + len(after) <= SURROUNDINGS_CHARACTERS_MAX:  # a message's keys are its own
+            if len(self._surroundings) >= SURROUNDINGS_MAX:
+                self._surroundings.clear()
+            self._surroundings[before, after] = found
+        return found
+
+    # --- answers
+
+    def _answer(self, group: _Group, connection: Connection, settings: BrokerSettings) -> None:
+        answer = send_responses(group.answers, self._id_prefix, settings.region_id, settings.trace_on)
+        horizon = self._store.horizon
+        if horizon.appended > horizon.confirmed:
+            self._general.answers_when_confirmed(horizon.appended, connection, group.requests, answer)
+        else:
+            connection.send(answer)
+
+    def _count(self, group: _Group) -> None:
+        sizes: dict[str, list[int]] = {topic: [] for topic in group.targets}
+        for topic, _, _, _, size, _, _, _, _ in group.dispatches:
+            sizes[topic].append(size)
+        for topic, of_topic in sizes.items():
+            self._counters.count_put_of(topic, len(of_topic), sum(of_topic))

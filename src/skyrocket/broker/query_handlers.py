@@ -1,0 +1,73 @@
+"""Messages looked up: by key, unique key or tag within a span of time (12), and by their place in the log (33).
+
+    12   index → candidates, newest first → those that really carry the key → the newest `maxNum` of them, oldest first
+    33   the record at a physical offset, which an offset id holds
+
+The index knows hashes only: each record is compared with what was asked for, so a collision costs a look and is never answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from skyrocket.broker.settings import BrokerSettings
+from skyrocket.net.connection import Connection
+from skyrocket.net.router import RefusedError, Router
+from skyrocket.protocol.command import Command
+from skyrocket.protocol.headers import QueryMessageRequestHeader, QueryMessageResponseHeader, ViewMessageRequestHeader
+from skyrocket.protocol.limits import FRAME_BYTES_MAX
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.responses import ResponseCode
+from skyrocket.store.message import TAG_MARK
+from skyrocket.store.message_store import MessageStore
+
+BY_TAG: Final = "T"  # the kind of index that is asked; keys and unique keys ("K", "U") are one kind here
+ANSWER_BYTES_MAX: Final = FRAME_BYTES_MAX - 1024 * 1024  # messages in one answer, which must stay a frame that clients read
+_NOTHING = QueryMessageResponseHeader(index_last_update_timestamp=0, index_last_update_phyoffset=0)
+
+
+class QueryHandlers:
+    def __init__(self, store: MessageStore, settings: Callable[[], BrokerSettings]) -> None:
+        self._store = store
+        self._settings = settings
+
+    def register(self, router: Router) -> None:
+        router.add(RequestCode.QUERY_MESSAGE, self.query)
+        router.add(RequestCode.VIEW_MESSAGE_BY_ID, self.view)
+
+    def query(self, command: Command, _connection: Connection) -> Command:
+        header = command.header(QueryMessageRequestHeader)
+        settings = self._settings()
+        asked_for = settings.query_default_max if header.unique_key_query else header.max_num
+        count = max(0, min(asked_for, settings.query_max))
+        key = TAG_MARK + header.key if header.index_type == BY_TAG else header.key
+        found = self._store.reading.query(header.topic, key, header.begin_timestamp, header.end_timestamp, count)
+        if not found:
+            remark = f"No message of '{header.topic[:160]}' has the key '{header.key[:160]}' in this time."
+            return command.response(ResponseCode.QUERY_NOT_FOUND, _NOTHING, remark=remark)
+        index = self._store.index
+        assert index is not None, "there is an index where something was found by it"
+        answer = QueryMessageResponseHeader(
+            index_last_update_timestamp=index.last_timestamp, index_last_update_phyoffset=index.last_offset
+        )
+        return command.response(ResponseCode.SUCCESS, answer, body=_oldest_first(found))
+
+    def view(self, command: Command, _connection: Connection) -> Command:
+        offset = command.header(ViewMessageRequestHeader).offset
+        message = self._store.reading.bytes_at(offset)
+        if message is None:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"There is no message at {offset} in the log.")
+        return command.response(ResponseCode.SUCCESS, body=bytes(message))
+
+
+def _oldest_first(newest_first: list[memoryview]) -> bytes:
+    """As many of the newest as one answer holds."""
+    taken: list[memoryview] = []
+    size_bytes = 0
+    for message in newest_first:
+        size_bytes += len(message)
+        if taken and size_bytes > ANSWER_BYTES_MAX:
+            break
+        taken.append(message)
+    return b"".join(reversed(taken))

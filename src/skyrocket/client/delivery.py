@@ -1,0 +1,221 @@
+"""Delivery: an outgoing message, attempted until a broker acknowledges it, nothing is left to try, or the time is over.
+
+`retries` decides what is tried again; `queue_choice` where.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from skyrocket.client.errors import (
+    Attempt,
+    BrokerError,
+    SendFailedError,
+    SendTimedOutError,
+    TimedOutError,
+    UnreachableError,
+)
+from skyrocket.client.latency import LatencyTable
+from skyrocket.client.outgoing import Outgoing, envelope
+from skyrocket.client.queue_choice import RoundRobin
+from skyrocket.client.queues import Queue
+from skyrocket.client.receipt import Receipt, SendStatus, receipt_from
+from skyrocket.client.retries import Retries
+from skyrocket.client.sequence import Sequences
+from skyrocket.client.session import DEFAULT_TOPIC_QUEUES, Session, client_error
+from skyrocket.net.connection import Connection
+from skyrocket.net.errors import NetError
+from skyrocket.protocol.command import ONEWAY_FLAG, encode_command
+
+_TOPICS_MAX = 10_000  # that are sent to in turn
+
+Chooser = Callable[[Sequence[Queue]], Queue]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliverySettings:
+    retries: int = 2  # attempts beyond the first
+    attempt_timeout_ms: int | None = None  # of one attempt, where others may follow; None: as long as the whole send
+    retry_unsafe: bool = False  # an answer that is not OK (a flush or a replica was late) is tried elsewhere too
+
+
+class Delivery:
+    def __init__(
+        self,
+        session: Session,
+        group: str,
+        settings: DeliverySettings,
+        latency: LatencyTable | None = None,
+        sequences: Sequences | None = None,
+    ) -> None:
+        self._session = session
+        self._group = group
+        self._settings = settings
+        self._latency = latency
+        self._sequences = sequences
+        self._turns: dict[str, RoundRobin] = {}
+        self._signs = session.options.credentials is not None
+
+    # --- queues
+
+    def turns(self, topic: str) -> RoundRobin:
+        found = self._turns.get(topic)
+        if found is None:
+            start = hash((self._session.client_id, topic)) & 0xFFFF  # producers begin with different queues
+            found = self._turns[topic] = RoundRobin(start, self._latency)
+            if len(self._turns) > _TOPICS_MAX:
+                del self._turns[next(iter(self._turns))]
+        return found
+
+    async def queues(self, topic: str, deadline_ms: int) -> tuple[Queue, ...]:
+        known = self._session.routes.route(topic)
+        if known is not None and known.to_write:
+            return known.to_write
+        route = await self._session.route_to_write(topic, timeout_ms=self._left_ms(deadline_ms, topic))
+        return route.to_write
+
+    # --- sending
+
+    async def deliver(self, outgoing: Outgoing, deadline_ms: int, choose: Chooser | None = None) -> Receipt:
+        """`choose` takes one of the topic's queues, and the same one for each attempt; None: each in turn."""
+        gate, size_bytes = self._session.gate, outgoing.size_bytes
+        if not gate.try_enter(size_bytes):
+            await self._enter(outgoing, deadline_ms)
+        try:
+            return await self.attempt(outgoing, deadline_ms, choose)
+        finally:
+            gate.leave(size_bytes)
+
+    async def _enter(self, outgoing: Outgoing, deadline_ms: int) -> None:
+        try:
+            async with asyncio.timeout(self._left_ms(deadline_ms, outgoing.topic) / 1000):
+                await self._session.gate.enter(outgoing.size_bytes)
+        except TimeoutError as error:
+            raise TimedOutError(
+                f"Too many messages were under way for too long; this one to topic '{outgoing.topic}' was not sent."
+            ) from error
+
+    async def attempt(self, outgoing: Outgoing, deadline_ms: int, choose: Chooser | None = None) -> Receipt:
+        """The same for what has passed the gate already. Where all goes well, this waits once: for the answer."""
+        session, settings = self._session, self._settings
+        failures = _Failures(outgoing.topic, settings.retries)
+        while True:
+            route = session.routes.route(outgoing.topic)
+            queues = route.to_write if route is not None else ()
+            if not queues:
+                queues = await self.queues(outgoing.topic, deadline_ms)
+            if choose is not None:
+                queue = choose(queues)
+            else:
+                queue = self.turns(outgoing.topic).next(queues, not_at=failures.last_broker, now_ms=self._clock_ms())
+            address = session.routes.address(queue.broker_name) or ""
+            until_ms = deadline_ms if settings.attempt_timeout_ms is None else self._until_ms(deadline_ms, failures.retries)
+            started_ms = session.now_ms() if self._latency is not None else 0
+            try:
+                connection = session.dialer.open_connection(address)
+                if connection is None:
+                    connection = await self._connected(queue, address, until_ms)
+                opaque = connection.next_opaque()
+                answer = await connection.request_frame(opaque, self._frame(outgoing, queue, opaque), until_ms)
+                receipt = receipt_from(answer, outgoing.message_id, queue, address)
+            except (NetError, BrokerError, UnreachableError) as caught:
+                error = client_error(caught) if isinstance(caught, NetError) else caught
+                if self._latency is not None:
+                    self._latency.failed(queue.broker_name, session.now_ms())
+                is_alone = choose is not None or all(other.broker_name == queue.broker_name for other in queues)
+                pause_ms = failures.pause_ms(Attempt(queue.broker_name, address, error), session.now_ms(), deadline_ms, is_alone)
+                if not isinstance(error, BrokerError):
+                    session.refresh_soon(outgoing.topic)
+            else:
+                if self._latency is not None:
+                    now_ms = session.now_ms()
+                    self._latency.answered(queue.broker_name, now_ms - started_ms, now_ms)
+                if receipt.status is SendStatus.OK or not settings.retry_unsafe or failures.retries.is_last:
+                    return receipt
+                pause_ms = failures.stored_unsafely(receipt)
+            if pause_ms is None:
+                assert failures.unsafe is not None
+                return failures.unsafe
+            if pause_ms:
+                await asyncio.sleep(pause_ms / 1000)
+
+    def _until_ms(self, deadline_ms: int, retries: Retries) -> int:
+        limit_ms = self._settings.attempt_timeout_ms
+        return deadline_ms if limit_ms is None or retries.is_last else min(deadline_ms, self._session.now_ms() + limit_ms)
+
+    async def _connected(self, queue: Queue, address: str, deadline_ms: int) -> Connection:
+        if not address:
+            raise UnreachableError(f"No address is known of the master of broker {queue.broker_name}.")
+        return await self._session.connection(address, deadline_ms)
+
+    def _frame(self, outgoing: Outgoing, queue: Queue, opaque: int, *, oneway: bool = False) -> bytes:
+        properties, body = outgoing.for_queue(queue, self._sequences)
+        born_ms = time.time_ns() // 1_000_000
+        about = envelope(outgoing.code, self._group, queue, DEFAULT_TOPIC_QUEUES)
+        sys_flag, flag = outgoing.sys_flag, outgoing.flag
+        if not self._signs:
+            return about.frame(opaque, properties, body, sys_flag=sys_flag, born_ms=born_ms, flag=flag, oneway=oneway)
+        command = about.command(properties, body, sys_flag=sys_flag, born_ms=born_ms, flag=flag)
+        command.opaque = opaque
+        if oneway:
+            command.flag |= ONEWAY_FLAG
+        return encode_command(self._session.signed(command))
+
+    def _clock_ms(self) -> int:
+        """For those who choose by it; the others need no clock."""
+        return self._session.now_ms() if self._latency is not None else 0
+
+    async def oneway(self, outgoing: Outgoing, deadline_ms: int, choose: Chooser | None = None) -> None:
+        """Written to a connection, once, and no more is known of it."""
+        queues = await self.queues(outgoing.topic, deadline_ms)
+        queue = choose(queues) if choose is not None else self.turns(outgoing.topic).next(queues, now_ms=self._clock_ms())
+        address = self._session.routes.address(queue.broker_name)
+        if address is None:
+            raise UnreachableError(f"No address is known of the master of broker {queue.broker_name}.")
+        connection = self._session.dialer.open_connection(address) or await self._session.connection(address, deadline_ms)
+        while connection.is_full or connection.unwritten_bytes > self._session.dialer.limits.unwritten_high_bytes:
+            await asyncio.sleep(0.001)  # nobody acknowledges these, so nothing else holds them back
+            self._left_ms(deadline_ms, outgoing.topic)
+        connection.send(self._frame(outgoing, queue, connection.next_opaque(), oneway=True))
+
+    def _left_ms(self, deadline_ms: int, topic: str) -> int:
+        left_ms = deadline_ms - self._session.now_ms()
+        if left_ms <= 0:
+            raise TimedOutError(f"The time to send a message to topic '{topic}' was over before it could be sent.")
+        return left_ms
+
+
+class _Failures:
+    """What went wrong with one send so far."""
+
+    __slots__ = ("_attempts", "_topic", "last_broker", "retries", "unsafe")
+
+    def __init__(self, topic: str, retries: int) -> None:
+        self._topic = topic
+        self._attempts: list[Attempt] = []
+        self.retries = Retries(retries)
+        self.last_broker = ""
+        self.unsafe: Receipt | None = None  # stored, though not as safely as promised
+
+    def stored_unsafely(self, receipt: Receipt) -> int:
+        self.unsafe = receipt
+        self.retries.used += 1
+        self.last_broker = receipt.queue.broker_name
+        return 0
+
+    def pause_ms(self, failed: Attempt, now_ms: int, deadline_ms: int, is_alone: bool) -> int | None:
+        """Before the next attempt. Where none is left it raises, unless a broker has the message: then None."""
+        pause_ms = self.retries.pause_ms(failed.error, is_alone=is_alone)
+        if pause_ms is None and not self._attempts and isinstance(failed.error, BrokerError):
+            raise failed.error
+        self._attempts.append(failed)
+        self.last_broker = failed.broker
+        out_of_time = now_ms + (pause_ms or 0) >= deadline_ms
+        if pause_ms is not None and not out_of_time:
+            return pause_ms
+        if self.unsafe is not None:
+            return None
+        raise (SendTimedOutError if out_of_time else SendFailedError)(self._topic, self._attempts) from failed.error

@@ -1,0 +1,143 @@
+"""A message as a user makes it. What no broker would take is refused here, where it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from skyrocket.client.errors import InvalidMessageError
+from skyrocket.client.names import check_topic
+from skyrocket.protocol import properties as p
+from skyrocket.protocol.limits import BODY_BYTES_MAX, PROPERTIES_BYTES_MAX
+from skyrocket.protocol.properties import NAME_END, VALUE_END
+
+_RESERVED: Final = frozenset(
+    {
+        *(p.KEYS, p.TAGS, p.WAIT, p.UNIQUE_KEY, p.DELAY_LEVEL, p.RETRY_TOPIC, p.REAL_TOPIC, p.REAL_QUEUE_ID),
+        *(p.TRANSACTION_PREPARED, p.PRODUCER_GROUP, p.MIN_OFFSET, p.MAX_OFFSET, p.ORIGIN_MESSAGE_ID, p.RECONSUME_TIME),
+        *(p.MAX_RECONSUME_TIMES, p.MESSAGE_REGION, p.TRACE_ON, p.CLUSTER, p.INSTANCE_ID, p.CORRELATION_ID),
+        *(p.REPLY_TO_CLIENT, p.TIME_TO_LIVE, p.TIMER_DELAY_MS, p.TIMER_DELAY_SEC, p.TIMER_DELIVER_MS),
+        *("BUYER_ID", "TRANSFER_FLAG", "CORRECTION_FLAG", "MQ2_FLAG", "CONSUME_START_TIME", "POP_CK", "POP_CK_OFFSET"),
+        *("1ST_POP_TIME", "TRAN_PREPARED_QUEUE_OFFSET", "DUP_INFO", "EXTEND_UNIQ_INFO", "ARRIVE_TIME", "PUSH_REPLY_TIME"),
+        *("MSG_TYPE", "INNER_MULTI_QUEUE_OFFSET", "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES", "TIMER_OUT_MS"),
+        *("TIMER_DEL_UNIQKEY", "TIMER_DELAY_LEVEL", "__BORNHOST", "BORN_TIMESTAMP", "DLQ_ORIGIN_TOPIC"),
+        *("DLQ_ORIGIN_MESSAGE_ID", "__CRC32#"),
+    }
+)
+_BYTES_OF_A_CHARACTER_MAX = 4
+
+
+@dataclass(slots=True)
+class Message:
+    """`keys` find it again later, `tag` lets consumers choose, messages with one `sharding_key` stay in order in one queue.
+
+    A message is delivered at once, or after its `delay_level` (1 to 18: 1 s, 5 s, 10 s, … 2 h), or `deliver_in` that time, or
+    `deliver_at` that moment. `properties` are the user's own; the system's names are refused.
+    """
+
+    topic: str
+    body: bytes
+    _: KW_ONLY
+    tag: str = ""
+    keys: str | Iterable[str] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    delay_level: int = 0
+    deliver_in: timedelta | None = None
+    deliver_at: datetime | None = None
+    sharding_key: str = ""
+    flag: int = 0
+    wait_until_stored: bool = True  # False: a broker with sync flush or replication answers before they are done
+
+    def __post_init__(self) -> None:
+        check_topic(self.topic)
+        if not isinstance(self.body, bytes):
+            if not isinstance(self.body, bytearray | memoryview):
+                raise InvalidMessageError(f"A message's body is bytes, not {type(self.body).__name__}; encode it first.")
+            self.body = bytes(self.body)
+        if not self.body:
+            raise InvalidMessageError("A message's body is empty; brokers refuse that.")
+        if self.keys:
+            self.keys = (self.keys,) if isinstance(self.keys, str) else tuple(self.keys)
+            for key in self.keys:
+                if not key or any(character.isspace() for character in key):
+                    raise InvalidMessageError(f"A key cannot be {key!r}: it has no blanks, and at least one character.")
+        if self.properties:
+            for name, value in self.properties.items():
+                _check_property(name, value)
+        if self.tag:
+            _check_text("tag", self.tag)
+        if self.sharding_key:
+            _check_text("sharding key", self.sharding_key)
+        if self.delay_level or self.deliver_in is not None or self.deliver_at is not None:
+            self._check_delivery()
+
+    def _check_delivery(self) -> None:
+        if (self.delay_level != 0) + (self.deliver_in is not None) + (self.deliver_at is not None) > 1:
+            raise InvalidMessageError("A message has one of delay_level, deliver_in and deliver_at, not several.")
+        if self.delay_level < 0:
+            raise InvalidMessageError(f"A delay level is 1 or more, not {self.delay_level}.")
+        if self.deliver_at is not None and self.deliver_at.tzinfo is None:
+            raise InvalidMessageError("deliver_at needs a time zone, such as datetime.now(UTC) has.")
+
+    @property
+    def is_delayed(self) -> bool:
+        return bool(self.delay_level) or self.deliver_in is not None or self.deliver_at is not None
+
+
+def properties_text(message: Message, unique_id: str, added: Mapping[str, str] | None = None) -> str:
+    """All properties as they travel: the user's, those that the message's fields stand for, and `added` ones of the client."""
+    parts = [f"UNIQ_KEY\x01{unique_id}\x02WAIT\x01{'true' if message.wait_until_stored else 'false'}\x02"]
+    if message.tag:
+        parts.append(f"TAGS\x01{message.tag}\x02")
+    if message.keys:
+        parts.append(f"KEYS\x01{' '.join(message.keys)}\x02")
+    if message.sharding_key:
+        parts.append(f"__SHARDINGKEY\x01{message.sharding_key}\x02")
+    if message.delay_level:
+        parts.append(f"DELAY\x01{message.delay_level}\x02")
+    elif message.deliver_in is not None:
+        parts.append(f"TIMER_DELAY_MS\x01{message.deliver_in // timedelta(milliseconds=1)}\x02")
+    elif message.deliver_at is not None:
+        parts.append(f"TIMER_DELIVER_MS\x01{_epoch_ms(message.deliver_at)}\x02")
+    for each in (message.properties, added):
+        if each:
+            parts += [f"{name}\x01{value}\x02" for name, value in each.items()]
+    text = "".join(parts)
+    if len(text) * _BYTES_OF_A_CHARACTER_MAX > PROPERTIES_BYTES_MAX and len(text.encode()) > PROPERTIES_BYTES_MAX:
+        raise InvalidMessageError(f"A message's properties have more than the {PROPERTIES_BYTES_MAX} bytes that a broker takes.")
+    return text
+
+
+def check_size(message: Message, body_bytes_max: int = BODY_BYTES_MAX) -> None:
+    if len(message.body) > body_bytes_max:
+        raise InvalidMessageError(f"A message's body has {len(message.body)} bytes; {body_bytes_max} are allowed.")
+
+
+def _check_property(name: object, value: object) -> None:
+    if not isinstance(name, str) or not isinstance(value, str):
+        raise InvalidMessageError(f"A property's name and value are text, unlike {name!r}: {value!r}.")
+    if name in _RESERVED:
+        raise InvalidMessageError(f"Property {name!r} belongs to the system; a message's fields set what a user may set.")
+    if not name.strip() or not value.strip():
+        raise InvalidMessageError(f"Property {name!r} has an empty name or value; readers would drop it.")
+    _check_text("property", name)
+    _check_text("property", value)
+
+
+def _check_text(what: str, text: str) -> None:
+    if NAME_END in text or VALUE_END in text:
+        raise InvalidMessageError(f"A {what} has 0x01 or 0x02 in it, which separate properties: {text!r}.")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidMessageError(f"A {what} has text that is not Unicode: {error}.") from error
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _epoch_ms(moment: datetime) -> int:
+    return (moment - _EPOCH) // timedelta(milliseconds=1)

@@ -1,0 +1,34 @@
+"""A queue as clients know it: a topic's queue of that number at the brokers of that name."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from skyrocket.protocol.bodies import MessageQueue
+
+
+class Queue(NamedTuple):
+    topic: str
+    broker_name: str
+    queue_id: int
+
+    def __str__(self) -> str:
+        return f"queue {self.queue_id} of {self.topic} at {self.broker_name}"
+
+    @classmethod
+    def of(cls, queue: MessageQueue) -> Queue:
+        """From a body (locks, assignments, resets)."""
+        return cls(queue.topic, queue.broker_name, queue.queue_id)
+
+    def as_body(self) -> MessageQueue:
+        return MessageQueue(self.topic, self.broker_name, self.queue_id)
+
+
+def java_order(text: str) -> bytes:
+    """A key that sorts texts as Java does, by UTF-16 units. All members of a group must sort queues and members alike."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
+def queue_order(queue: Queue) -> tuple[bytes, bytes, int]:
+    """A key that sorts queues as Java's MessageQueue does."""
+    return java_order(queue.topic), java_order(queue.broker_name), queue.queue_id

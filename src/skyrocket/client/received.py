@@ -1,0 +1,134 @@
+"""A message as a consumer gets it. Properties and body are unpacked when they are first looked at."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from skyrocket.client.queues import Queue
+from skyrocket.protocol.compression import plain_body
+from skyrocket.protocol.hosts import host_text
+from skyrocket.protocol.message_id import encode_offset_id
+from skyrocket.protocol.properties import (
+    KEY_SEPARATOR,
+    KEYS,
+    SHARDING_KEY,
+    TAGS,
+    UNIQUE_KEY,
+    decode_properties,
+)
+from skyrocket.protocol.record import Record
+
+
+class Received:
+    """`record` has everything as it came; what people ask for has a name here.
+
+    `topic` is the user's: without namespace, and the original one where the message came through a retry topic.
+    """
+
+    __slots__ = ("_body", "_properties", "arrived_ms", "broker_name", "record", "topic")
+
+    record: Final[Record]
+
+    def __init__(
+        self,
+        record: Record,
+        *,
+        broker_name: str = "",
+        topic: str = "",
+        arrived_ms: int = 0,
+        properties: dict[str, str] | None = None,
+    ) -> None:
+        self.record = record
+        self.broker_name = broker_name
+        self.topic = topic or record.topic
+        self.arrived_ms = arrived_ms  # at this client, in ms since 1970; 0 where nobody noted it
+        self._properties = properties
+        self._body: bytes | None = None
+
+    # --- what it says
+
+    @property
+    def body(self) -> bytes:
+        """As its producer gave it. CompressionError when it was compressed and cannot be read."""
+        if self._body is None:
+            self._body = plain_body(self.record)
+        return self._body
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """All of them, the system's too."""
+        if self._properties is None:
+            self._properties = decode_properties(self.record.properties)
+        return self._properties
+
+    @property
+    def tag(self) -> str:
+        return self.properties.get(TAGS, "")
+
+    @property
+    def keys(self) -> list[str]:
+        return self.properties.get(KEYS, "").split(KEY_SEPARATOR) if KEYS in self.properties else []
+
+    @property
+    def sharding_key(self) -> str:
+        return self.properties.get(SHARDING_KEY, "")
+
+    @property
+    def flag(self) -> int:
+        return self.record.flag
+
+    # --- which one it is
+
+    @property
+    def message_id(self) -> str:
+        """The producer's unique id: the same however often it was sent or delivered. The offset id where there is none."""
+        return self.properties.get(UNIQUE_KEY) or self.offset_id
+
+    @property
+    def offset_id(self) -> str:
+        """Where this copy lies: which broker, and how far into its log."""
+        return encode_offset_id(self.record.store_host, self.record.physical_offset)
+
+    @property
+    def queue(self) -> Queue:
+        """The one that it was read from: a retry topic's queue is that topic's."""
+        return Queue(self.record.topic, self.broker_name, self.record.queue_id)
+
+    @property
+    def queue_id(self) -> int:
+        return self.record.queue_id
+
+    @property
+    def queue_offset(self) -> int:
+        return self.record.queue_offset
+
+    @property
+    def reconsume_times(self) -> int:
+        """How often it was delivered before, and given back."""
+        return self.record.reconsume_times
+
+    @property
+    def transaction_id(self) -> str:
+        return self.properties.get(UNIQUE_KEY, "")
+
+    # --- when and from where
+
+    @property
+    def born_ms(self) -> int:
+        return self.record.born_timestamp
+
+    @property
+    def stored_ms(self) -> int:
+        return self.record.store_timestamp
+
+    @property
+    def born_host(self) -> str:
+        return host_text(self.record.born_host)
+
+    @property
+    def store_host(self) -> str:
+        return host_text(self.record.store_host)
+
+    def __repr__(self) -> str:
+        where = f"{self.topic}/{self.broker_name or '?'}/{self.queue_id}@{self.queue_offset}"
+        return f"<Received {self.message_id} {where} tag={self.tag!r} {len(self.record.body)} bytes>"

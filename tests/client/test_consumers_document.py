@@ -1,0 +1,60 @@
+"""Every example of docs/consumers.md runs as it stands, with the nameserver's address put in; what goes on for ever is cancelled."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from skyrocket.client import Message, Producer
+from tests.client.playing import play
+from tests.client.servers import Servers
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "consumers.md"
+EXAMPLES = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+TOPICS = ("user-registered", "clicks", "orders", "prices")
+LONG_ENOUGH_S = 1.5
+
+
+@pytest.fixture(scope="module")
+def filled(ours: Servers) -> Servers:
+    async def fill() -> None:
+        async with Producer(ours.nameserver) as producer:
+            for topic in TOPICS:
+                for number in range(8):
+                    await producer.send(Message(topic, b"%d" % number, tag="web", sharding_key="one"))
+
+    asyncio.run(fill())
+    return ours
+
+
+def test_there_are_examples():
+    assert len(EXAMPLES) >= 7
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=[re.sub(r"\W+", " ", example)[-40:] for example in EXAMPLES])
+def test_an_example_runs(
+    filled: Servers, example: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+):
+    text = example.replace("127.0.0.1:9876", filled.nameserver).replace("/tmp/offsets", str(tmp_path))  # noqa: S108
+    code = compile(text, str(DOCUMENT), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    names: dict[str, object] = {}
+    if code.co_flags & inspect.CO_COROUTINE:
+
+        async def main() -> None:
+            try:
+                async with asyncio.timeout(LONG_ENOUGH_S):
+                    await eval(code, names)
+            except TimeoutError:
+                pass
+
+        play(main())
+    else:
+        exec(code, names)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+    if "print(" in example:
+        assert capsys.readouterr().out, "it has shown nothing"

@@ -1,0 +1,109 @@
+"""The short way of ordinary sends and the general way are the same: same answers, same bytes in every file, for any frames."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from skyrocket.protocol.frame import join_frame
+from tests.support.send_parts import SendParts
+
+NAMES = ["UNIQ_KEY", "KEYS", "TAGS", "WAIT", "colour", "MSG_REGION", "CLUSTER", "TRACE_ON", "DELAY", "TIMER_DELAY_MS", "TRAN_MSG"]
+NAMES += ["MY_UNIQ_KEY", "UNIQ_KEY2", ""]
+VALUES = ["true", "false", "red", "k1 k2", "0", "7F000001A1B218B4AAC2000000000012", "clé", "☂", 'a"b', "x\x01y", "", "x" * 600]
+
+
+def text_of(pieces: list[tuple[str, str]]) -> str:
+    return "".join(f"{name}\x01{value}\x02" for name, value in pieces)
+
+
+usual_properties = st.builds(
+    lambda number, tag, more: text_of([("UNIQ_KEY", f"7F000001A1B218B4AAC2{number:012X}"), ("TAGS", tag), *more]),
+    st.integers(0, 2**40),
+    st.sampled_from(["red", "blue"]),
+    st.sampled_from([[], [("KEYS", "k1 k2")], [("colour", "green"), ("WAIT", "true")]]),
+)
+odd_properties = st.one_of(
+    st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(VALUES)), max_size=6).map(text_of),
+    st.lists(st.sampled_from(["\x01", "\x02", "UNIQ_KEY", "TAGS", "A", "é"]), max_size=12).map("".join),
+    st.integers(32_600, 32_767).map(lambda size: "a\x01" + "x" * size + "\x02"),
+)
+odd_value = st.sampled_from(
+    ["", "x", "5.0", "-1", "-7", "3", "99", "2147483647", "2147483648", None, 1, 1.0, 1.5, True, {}, [], "true", "orders"]
+)
+
+
+def mostly(usual: list[Any], odd: list[Any]) -> st.SearchStrategy[Any]:
+    return st.sampled_from(usual * (1 + 20 * len(odd) // len(usual)) + odd)
+
+
+@st.composite
+def frames(draw: st.DrawFn) -> bytes:
+    """One frame: mostly an ordinary send, often with something about it that is not."""
+    fields: dict[str, Any] = {
+        "a": "producers",
+        "b": draw(mostly(["orders"], ["new", "closed", "%RETRY%shop", "SCHEDULE_TOPIC_XXXX", "a/b", "", "\0"])),
+        "c": "TBW102",
+        "d": "4",
+        "e": str(draw(mostly([0, 1, 2, 3], [-1, 4]))),
+        "f": str(draw(mostly([0, 1], [4, 12, 16, 32]))),
+        "g": "1700000000000",
+        "h": str(draw(st.sampled_from([0, 7]))),
+        "i": draw(st.one_of(*[usual_properties] * 20, odd_properties)),
+        "j": "0",
+        "k": "false",
+        "m": draw(mostly(["false"], ["true"])),
+        "n": "broker-a",
+    }
+    header: dict[str, Any] = {"code": 310, "extFields": fields, "flag": 0, "language": "JAVA"}
+    header |= {"opaque": draw(st.integers(0, 2**31 - 1)), "serializeTypeCurrentRPC": "JSON", "version": 495}
+    oddness = draw(mostly([0], [1, 2, 3, 4, 5, 6]))
+    if oddness == 1:
+        fields[draw(st.sampled_from([*sorted(fields), "l", "ns", "nsd", "oway", "lo"]))] = draw(odd_value)
+    elif oddness == 2:
+        del fields[draw(st.sampled_from(sorted(fields)))]
+    elif oddness == 3:
+        header[draw(st.sampled_from([*sorted(header), "remark", "other"]))] = draw(odd_value)
+    elif oddness == 4:
+        header["flag"] = draw(st.sampled_from([1, 2, 3, 4]))
+    elif oddness == 5:
+        header["code"] = draw(st.sampled_from([10, 320, 12345]))
+    encoded = json.dumps(header, ensure_ascii=draw(st.booleans()), separators=(",", ":")).encode()
+    if oddness == 6:
+        at = draw(st.integers(0, len(encoded) - 1))
+        encoded = encoded[:at] + draw(st.sampled_from([b"", b"\xff", b"}", b"1e9"])) + encoded[at + 1 :]
+    body = draw(mostly([b"hello", b"", bytes(500), bytes(range(256)) * 4], [bytes(4001)]))
+    return join_frame(draw(mostly([0], [1])), encoded, body)
+
+
+@given(
+    events=st.lists(st.lists(frames(), min_size=1, max_size=8), min_size=1, max_size=4),
+    cut=st.one_of(st.none(), st.integers(1, 2000)),
+    sync_flush=st.booleans(),
+)
+@settings(max_examples=150, deadline=None)
+def test_both_ways_store_and_answer_the_same(events: list[list[bytes]], cut: int | None, sync_flush: bool):
+    stream = b"".join(b"".join(event) for event in events)
+    reads = [b"".join(event) for event in events] if cut is None else [stream[at : at + cut] for at in range(0, len(stream), cut)]
+
+    async def played(express: bool) -> SendParts:
+        parts = SendParts(express=express, sync_flush=sync_flush)
+        for data in reads:
+            await parts.read(data)
+        return parts
+
+    async def main() -> None:
+        short, general = await played(True), await played(False)
+        ours, theirs = short.state(), general.state()
+        files, other_files = ours.pop("files"), theirs.pop("files")
+        assert ours == theirs
+        assert files.keys() == other_files.keys()
+        for path, content in files.items():
+            assert content == other_files[path], f"{path} differs"
+        event("some went the short way" if short.ordinary._surroundings else "all went the general way")
+
+    asyncio.run(main())

@@ -1,0 +1,130 @@
+"""What sends go through in a broker, without sockets, threads or time: frames go into a connection, and what it writes is kept.
+
+With `express` false the short way of ordinary sends is closed, and every send goes the general way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+from msgspec.structs import replace as replaced
+
+from skyrocket.broker.counters import Counters
+from skyrocket.broker.detours import Detours
+from skyrocket.broker.intake import Intake
+from skyrocket.broker.ordinary_send import OrdinarySends
+from skyrocket.broker.send import SendHandler
+from skyrocket.broker.settings import BrokerSettings
+from skyrocket.broker.topics import TopicTable
+from skyrocket.net.connection import Connection
+from skyrocket.net.router import Router
+from skyrocket.net.server import Server
+from skyrocket.protocol.bodies import TopicConfig
+from skyrocket.protocol.frame import FrameSplitter
+from skyrocket.protocol.hosts import pack_host
+from skyrocket.protocol.record import Record
+from skyrocket.store.message_store import MessageStore
+from tests.support.simulated_disk import SimulatedDisk
+
+BEGIN_MS = 1_700_000_000_000
+SMALL = BrokerSettings(
+    port=10911,
+    segment_bytes=40 * 1024,
+    queue_file_bytes=2000,
+    index_slots=16,
+    index_entries=400,
+    max_message_bytes=4000,
+    auto_create_topic=True,
+)
+
+
+class KeptWrites(asyncio.Transport):
+    """A socket whose peer reads everything at once."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("10.0.0.7", 40_000), "sockname": ("127.0.0.1", 10911)})
+        self.written = b""
+        self.closed = False
+
+    def write(self, data: Any) -> None:
+        self.written += bytes(data)
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+    abort = close
+
+
+class SendParts:
+    def __init__(self, *, express: bool, sync_flush: bool = False, disk: SimulatedDisk | None = None, **changes: Any) -> None:
+        self.now_ms = BEGIN_MS
+        self.disk = disk or SimulatedDisk()
+        self.settings = replace(SMALL, sync_flush=sync_flush, **changes)
+        self.store = MessageStore("store", self.settings.store_config(), files=self.disk)
+        self.store.open()
+        self.topics = TopicTable(lambda: self.settings, self._wall_ms)
+        self.topics.put_all(
+            [TopicConfig(topic_name=name, read_queue_nums=4, write_queue_nums=4, perm=6) for name in ("orders", "%RETRY%shop")]
+            + [TopicConfig(topic_name="closed", read_queue_nums=4, write_queue_nums=4, perm=4)]
+        )
+        self.detours = Detours()
+        self.detours.add(["DELAY"], _elsewhere)
+        self.detours.add_for_topics("%RETRY%", _elsewhere)
+        self.counters = Counters(self._wall_ms)
+        self.appends = 0
+        router = Router()
+        host = pack_host("127.0.0.1", self.settings.port)
+        self.intake = Intake(self.topics, lambda: self.settings, host, self.detours)
+        shared = (lambda: self.settings, host, self._wall_ms, self._appended, self.counters)
+        self.general = SendHandler(self.store, self.intake, *shared)
+        self.general.register(router)
+        self.ordinary = OrdinarySends(self.store, self.topics, self.detours, *shared, self.general)
+        if express:
+            self.ordinary.register(router)
+        self.server = Server(router, now_ms=self._wall_ms)
+        self.transport = KeptWrites()
+        self.connection = Connection(self.server)
+        self.connection.connection_made(self.transport)
+
+    def _wall_ms(self) -> int:
+        return self.now_ms
+
+    def _appended(self) -> None:
+        self.appends += 1
+
+    async def read(self, data: bytes) -> None:
+        """A read event; then the disk does its part."""
+        self.connection.data_received(data)
+        self.store.flush()
+        self.general.confirmed()
+        await asyncio.sleep(0)  # lets what was parked leave
+        self.now_ms += 7
+
+    def state(self) -> dict[str, Any]:
+        """Everything that one can see from outside."""
+        put = self.counters.put
+        return {
+            "answers": sorted(FrameSplitter().feed(self.transport.written)),  # their order says nothing: clients go by the number
+            "closed": self.transport.closed,
+            "files": self.disk.contents(),
+            "horizon": (self.store.horizon.appended, self.store.horizon.confirmed),
+            "grown": sorted(self.store.take_grown()),
+            "counted": (put.messages, put.size_bytes),
+            "topics": set(self.topics),
+        }
+
+
+def _elsewhere(header: Any, record: Record, properties: dict[str, str]) -> Record:
+    properties["REAL_TOPIC"] = header.topic
+    return replaced(record, topic="SCHEDULE_TOPIC_XXXX", queue_id=0)

@@ -1,0 +1,188 @@
+"""The transactions of a broker over a simulated disk, with a clock that the test sets, and a producer that answers when told to.
+
+A life ends with `killed` or `power_cut`; the next one goes on from what the disk kept, and from the last saved offsets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from skyrocket.broker.clients import ClientTable, Member
+from skyrocket.broker.consumer_offsets import ConsumerOffsets
+from skyrocket.broker.counters import Counters
+from skyrocket.broker.end_transaction import EndTransactionHandler
+from skyrocket.broker.half_messages import CHECKER, GIVEN_UP_TOPIC, HALF_TOPIC, OP_TOPIC, half_detour
+from skyrocket.broker.own_messages import OwnMessages
+from skyrocket.broker.settings import BrokerSettings
+from skyrocket.broker.topics import TopicTable
+from skyrocket.broker.transaction_checks import TransactionChecks
+from skyrocket.net.connection import Connection
+from skyrocket.net.router import Router
+from skyrocket.protocol.command import ONEWAY_FLAG, Command
+from skyrocket.protocol.headers import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
+from skyrocket.protocol.hosts import pack_host
+from skyrocket.protocol.language import Language
+from skyrocket.protocol.properties import PRODUCER_GROUP, TRANSACTION_PREPARED, UNIQUE_KEY, encode_properties
+from skyrocket.protocol.record import Record, decode_record
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.sysflag import TRANSACTION_PREPARED as PREPARED
+from skyrocket.store.config_files import CONSUMER_OFFSETS, ConfigFiles
+from skyrocket.store.message import Placed
+from skyrocket.store.message_store import MessageStore
+from tests.support.running_broker import send_header
+from tests.support.simulated_disk import SimulatedDisk
+from tests.support.store_messages import ROOT, SMALL, START_MS
+from tests.unit.broker.parts import Peer
+
+HOST = pack_host("10.0.0.1", 10_911)
+TOPIC, GROUP = "orders", "shop"
+TURNS_MAX = 10_000  # of the clockwork, at one time
+
+
+class Producer(Peer):
+    is_open = True
+
+
+class Transacting:
+    def __init__(self, disk: SimulatedDisk | None = None, *, now_ms: int = START_MS, **settings: Any) -> None:
+        self._given = settings
+        self.settings_now = replace(BrokerSettings(broker_name="broker-a"), **settings)
+        self.disk = disk or SimulatedDisk()
+        self.now_ms = now_ms
+        segment_bytes = settings.get("segment_bytes", SMALL.segment_bytes)
+        config = replace(SMALL, sync_flush=self.settings_now.sync_flush, segment_bytes=segment_bytes)
+        self.store = MessageStore(ROOT, config, files=self.disk)
+        self.store.open()
+        self._files = ConfigFiles(self.disk, f"{ROOT}/config")
+        self.offsets = ConsumerOffsets(self.wall)
+        if (saved := self._files.load(CONSUMER_OFFSETS).body) is not None:
+            self.offsets.load(saved)
+        self.topics = TopicTable(self.settings, self.wall)
+        self.clients: ClientTable[Connection] = ClientTable()
+        self.producer = Producer()
+        self.router = Router()
+        self.woken = 0
+        self.own_messages = OwnMessages(self.store, self.wall, lambda: None, Counters(self.wall))
+        self.checks = TransactionChecks(
+            self.store, self.own_messages, self.offsets, self.topics, self.clients, self.settings, HOST, now_ms
+        )
+        self.ends = EndTransactionHandler(self.store, self.own_messages, self.checks, self.settings, HOST, self.wall, self._wake)
+        self.ends.register(self.router)
+        self._detour = half_detour(self.settings)
+
+    def settings(self) -> BrokerSettings:
+        return self.settings_now
+
+    def wall(self) -> int:
+        return self.now_ms
+
+    def _wake(self) -> None:
+        self.woken += 1
+
+    # --- what producers do
+
+    def joins(self, group: str = GROUP, producer: Producer | None = None) -> Producer:
+        producer = producer or self.producer
+        self.clients.produces(group, Member(producer.connection, f"client-{id(producer)}", Language.JAVA, 1), self.now_ms)
+        return producer
+
+    def half(self, name: str, group: str = GROUP, queue_id: int = 0, born_ms: int | None = None, **properties: str) -> Placed:
+        """A message of a transaction, sent now."""
+        named = {UNIQUE_KEY: name, TRANSACTION_PREPARED: "true", PRODUCER_GROUP: group, **properties}
+        born_ms = self.now_ms if born_ms is None else born_ms
+        record = Record(
+            TOPIC,
+            name.encode(),
+            queue_id=queue_id,
+            flag=7,
+            sys_flag=PREPARED,
+            born_timestamp=born_ms,
+            born_host=HOST,
+            store_host=HOST,
+        )
+        half = self._detour(send_header(TOPIC, queue_id, named), record, named)
+        assert half is not None
+        half.properties = encode_properties(named)
+        (placed,) = self.own_messages.put([half])
+        return placed
+
+    def end(self, half: Placed, outcome: int, *, oneway: bool = False, **given: Any) -> Command | None:
+        """The broker's answer, if it gives one."""
+        values = {
+            "topic": TOPIC,
+            "producer_group": GROUP,
+            "tran_state_table_offset": half.queue_offset,
+            "commit_log_offset": half.physical_offset,
+            "commit_or_rollback": outcome,
+            "msg_id": "",
+        }
+        fields = EndTransactionRequestHeader(**values | given).to_fields()
+        command = Command(RequestCode.END_TRANSACTION, opaque=7, fields=fields, flag=ONEWAY_FLAG if oneway else 0)
+        peer = Producer()
+        self.router.handle(peer.connection, [command])
+        return peer.sent.pop() if peer.sent else None
+
+    def asked(self, producer: Producer | None = None) -> list[tuple[str, Placed]]:
+        """What producers were asked about since this was last called: the message's name, and the place to answer with."""
+        told = (producer or self.producer).told
+        headers = [(command.header(CheckTransactionStateRequestHeader), decode_record(command.body)) for command in told]
+        told.clear()
+        return [
+            (record.body.decode(), Placed(header.tran_state_table_offset, header.commit_log_offset, 0))
+            for header, record in headers
+        ]
+
+    # --- time
+
+    def passes(self, ms: int, step_ms: int = 1_000) -> None:
+        """Time passes, and whatever is due is done; nothing is flushed by it."""
+        end_ms = self.now_ms + ms
+        while True:
+            self.works()
+            if self.now_ms >= end_ms:
+                return
+            self.now_ms = min(end_ms, self.now_ms + step_ms)
+
+    def works(self) -> None:
+        for _ in range(TURNS_MAX):
+            if self.checks.check(self.now_ms) > self.now_ms:
+                return
+        raise AssertionError("the checks do not come to an end")
+
+    # --- the disk
+
+    def saves(self) -> None:
+        self._files.save(CONSUMER_OFFSETS, self.offsets.snapshot())
+
+    def killed(self) -> Transacting:
+        return Transacting(self.disk.kill(), now_ms=self.now_ms, **self._given)
+
+    def power_cut(self, rng: Random) -> Transacting:
+        return Transacting(self.disk.crash(rng), now_ms=self.now_ms, **self._given)
+
+    # --- what there is
+
+    def records(self, topic: str, queue_id: int = 0) -> list[Record]:
+        found = []
+        offset = 0
+        while True:
+            read = self.store.reading.messages(topic, queue_id, offset, 1000)
+            if not read.records:
+                return found
+            found += [decode_record(view) for view in read.records]
+            offset = read.next_offset
+
+    def delivered(self) -> list[str]:
+        return [record.body.decode() for record in self.records(TOPIC)]
+
+    def given_up(self) -> list[str]:
+        return [record.body.decode() for record in self.records(GIVEN_UP_TOPIC)]
+
+    def noted(self) -> list[str]:
+        """The bodies of op messages."""
+        return [record.body.decode() for record in self.records(OP_TOPIC)]
+
+    def progress(self) -> tuple[int, int]:
+        return tuple(self.offsets.query(CHECKER, topic, 0) for topic in (HALF_TOPIC, OP_TOPIC))  # type: ignore[return-value]

@@ -1,0 +1,157 @@
+"""Ordinary sends go the short way, all of a read event with one append, and what is not ordinary leaves it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from skyrocket.protocol.command import Command, decode_command, encode_command
+from skyrocket.protocol.frame import FrameSplitter
+from skyrocket.protocol.headers import SendMessageResponseHeader
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.responses import ResponseCode
+from tests.support.running_broker import send_header
+from tests.support.send_parts import SendParts
+from tests.support.simulated_disk import SimulatedDisk
+from tests.support.store_messages import bodies
+
+
+def a_frame(number: int, body: bytes = b"hello", *, unique: str | None = None, flag: int = 0, **given: Any) -> bytes:
+    properties = {"UNIQ_KEY": unique or f"7F000001A1B218B4AAC2{number:012X}", "TAGS": "red"} | given.pop("properties", {})
+    fields = send_header(given.pop("topic", "orders"), given.pop("queue_id", 0), properties, **given).to_fields()
+    return encode_command(Command(RequestCode.SEND_MESSAGE_V2, fields=fields, body=body, opaque=number, flag=flag))
+
+
+def answers(parts: SendParts) -> list[Command]:
+    return [decode_command(frame) for frame in FrameSplitter().feed(parts.transport.written)]
+
+
+def play(acts: Callable[[SendParts], Awaitable[None]], **given: Any) -> None:
+    async def main() -> None:
+        await acts(SendParts(express=True, **given))
+
+    asyncio.run(main())
+
+
+def none_may_go_the_general_way(parts: SendParts, monkeypatch: pytest.MonkeyPatch) -> None:
+    def accept(*_: object) -> None:
+        raise AssertionError("a send went the general way")
+
+    monkeypatch.setattr(parts.intake, "accept", accept)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"properties": {"KEYS": "a b"}},
+        {"properties": {"colour": "green", "WAIT": "true"}},
+        {"sys_flag": 1},
+        {"reconsume_times": 2, "unit_mode": True},
+    ],
+)
+def test_ordinary_sends_of_a_read_event_are_one_append(given: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
+    async def acts(parts: SendParts) -> None:
+        none_may_go_the_general_way(parts, monkeypatch)
+        await parts.read(b"".join(a_frame(n, b"%d" % n, queue_id=n % 2, **given) for n in range(20)))
+        assert parts.appends == 1
+        assert bodies(parts.store, queue_id=1) == [b"%d" % n for n in range(1, 20, 2)]
+        headers = [answer.header(SendMessageResponseHeader) for answer in answers(parts)]
+        assert [(answer.opaque, answer.code) for answer in answers(parts)] == [(n, 0) for n in range(20)]
+        assert [(header.queue_id, header.queue_offset) for header in headers] == [(n % 2, n // 2) for n in range(20)]
+
+    play(acts)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"properties": {"DELAY": "3"}},
+        {"topic": "%RETRY%shop"},
+        {"queue_id": -1},
+        {"topic": "unknown"},
+        {"unique": 'not "plain"'},
+        {"flag": 2},
+        {"properties": {"WAIT": "false"}},
+    ],
+)
+def test_one_that_is_not_ordinary_and_those_behind_it_go_the_general_way(given: dict[str, Any]):
+    async def acts(parts: SendParts) -> None:
+        await parts.read(a_frame(1) + a_frame(2, **given) + a_frame(3))
+        assert parts.appends == 2
+        assert parts.counters.put.messages == 3
+        assert bodies(parts.store)[0] == b"hello"
+
+    play(acts)
+
+
+def test_with_sync_flush_the_answers_wait_for_the_disk_together():
+    async def acts(parts: SendParts) -> None:
+        parts.connection.data_received(a_frame(1) + a_frame(2))
+        assert parts.transport.written == b""
+        parts.store.flush()
+        parts.general.confirmed()
+        await asyncio.sleep(0)
+        assert [(answer.opaque, answer.code) for answer in answers(parts)] == [(1, 0), (2, 0)]
+
+    play(acts, sync_flush=True)
+
+
+def test_a_flush_that_takes_too_long_is_told_to_each():
+    async def acts(parts: SendParts) -> None:
+        parts.connection.data_received(a_frame(1) + a_frame(2))
+        parts.general.check_time(parts.now_ms + 60_000)
+        await asyncio.sleep(0)
+        late = ResponseCode.FLUSH_DISK_TIMEOUT
+        assert [(answer.opaque, answer.code) for answer in answers(parts)] == [(1, late), (2, late)]
+
+    play(acts, sync_flush=True)
+
+
+def test_a_full_disk_is_told_to_each_and_nothing_is_stored():
+    disk = SimulatedDisk()
+
+    async def acts(parts: SendParts) -> None:
+        await parts.read(a_frame(0))
+        disk.fail("write", lasting=True)
+        parts.connection.data_received(a_frame(1) + a_frame(2))
+        disk.heal()
+        await parts.read(a_frame(3, b"after"))
+        assert [answer.code == 0 for answer in answers(parts)] == [True, False, False, True]
+        assert bodies(parts.store) == [b"hello", b"after"]
+
+    play(acts, disk=disk)
+
+
+def test_settings_and_topics_that_change_count_at_once():
+    async def acts(parts: SendParts) -> None:
+        await parts.read(a_frame(1))
+        parts.topics.delete("orders")
+        parts.settings = replace(parts.settings, auto_create_topic=False)
+        await parts.read(a_frame(2))
+        assert [answer.code for answer in answers(parts)] == [0, ResponseCode.TOPIC_NOT_EXIST]
+
+    play(acts)
+
+
+def test_properties_that_change_with_each_message_are_not_kept_for_ever():
+    async def acts(parts: SendParts) -> None:
+        for n in range(2000):
+            parts.connection.data_received(a_frame(n, b"", properties={"number": str(n)}))
+        assert len(parts.ordinary._surroundings) <= 1024
+
+    play(acts, segment_bytes=1024 * 1024)
+
+
+def test_frames_that_arrive_in_pieces_are_stored_once_and_in_order():
+    async def acts(parts: SendParts) -> None:
+        stream = b"".join(a_frame(n, b"%d" % n) for n in range(30))
+        for at in range(0, len(stream), 997):
+            await parts.read(stream[at : at + 997])
+        assert bodies(parts.store) == [b"%d" % n for n in range(30)]
+
+    play(acts)

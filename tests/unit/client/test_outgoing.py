@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import pytest
+
+from skyrocket.client.compression import Compression
+from skyrocket.client.errors import ConfigurationError
+from skyrocket.client.message import Message
+from skyrocket.client.outgoing import Envelope, Outgoing, batch_of
+from skyrocket.client.queues import Queue
+from skyrocket.client.sequence import Sequences
+from skyrocket.protocol.batch import decode_batch
+from skyrocket.protocol.command import CommandDecoder
+from skyrocket.protocol.compression import decompress
+from skyrocket.protocol.headers import SendMessageRequestHeaderV2
+from skyrocket.protocol.properties import decode_properties
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.sysflag import COMPRESSED, COMPRESSION_LZ4, COMPRESSION_ZLIB, COMPRESSION_ZSTD
+
+QUEUE = Queue("orders", "broker-a", 2)
+SEND = RequestCode.SEND_MESSAGE_V2
+
+
+@pytest.mark.parametrize("properties", ["", "a\x01b\x02", 'quotes"and\\slash\x01grün \U0001f680\x02'])
+@pytest.mark.parametrize("oneway", [False, True])
+def test_a_frame_written_the_quick_way_is_the_command_that_it_stands_for(properties: str, oneway: bool):
+    about = Envelope(SEND, "group", QUEUE, 4)
+    frame = about.frame(77, properties, b"body", sys_flag=1, born_ms=1_700_000_000_000, flag=-3, oneway=oneway)
+    (command,) = CommandDecoder().feed(frame)
+    expected = about.command(properties, b"body", sys_flag=1, born_ms=1_700_000_000_000, flag=-3)
+    expected.opaque = 77
+    expected.flag = 2 if oneway else 0
+    assert command == expected
+    assert command.header(SendMessageRequestHeaderV2).broker_name == "broker-a"
+
+
+def test_a_batch_has_each_message_with_its_own_id_and_properties():
+    messages = [(Message("orders", b"one", tag="a", flag=1), "ID1"), (Message("orders", b"two"), "ID2")]
+    outgoing = batch_of("orders", messages, "BATCH")
+    first, second = decode_batch(outgoing.body)
+    assert (first.body, first.flag, second.body) == (b"one", 1, b"two")
+    assert decode_properties(first.properties) == {"UNIQ_KEY": "ID1", "WAIT": "true", "TAGS": "a"}
+    assert decode_properties(second.properties)["UNIQ_KEY"] == "ID2"
+    assert outgoing.message_id == "ID1,ID2"
+
+
+def stamp(properties: str) -> tuple[str | None, str | None]:
+    found = decode_properties(properties)
+    return found.get("SR_PID"), found.get("SR_SEQ")
+
+
+def test_stamps_count_the_messages_of_each_queue():
+    sequences = Sequences("me")
+    other = QUEUE._replace(queue_id=3)
+    sent = [Outgoing("orders", SEND, f"ID{number}", "", b"b") for number in range(3)]
+    stamps = [stamp(outgoing.for_queue(queue, sequences)[0]) for outgoing, queue in zip(sent, [QUEUE, other, QUEUE], strict=True)]
+    assert stamps == [("me", "1"), ("me", "1"), ("me", "2")]
+
+
+def test_a_second_attempt_at_the_same_queue_is_a_repeat_not_a_new_number():
+    sequences, outgoing = Sequences("me"), Outgoing("orders", SEND, "ID", "", b"b")
+    assert outgoing.for_queue(QUEUE, sequences) == outgoing.for_queue(QUEUE, sequences)
+    assert stamp(outgoing.for_queue(QUEUE._replace(broker_name="b"), sequences)[0]) == ("me", "1")
+
+
+def test_each_message_of_a_batch_is_stamped():
+    outgoing = batch_of("orders", [(Message("orders", b"one"), "ID1"), (Message("orders", b"two"), "ID2")], "BATCH")
+    _, body = outgoing.for_queue(QUEUE, Sequences("me"))
+    assert [stamp(entry.properties.decode()) for entry in decode_batch(body)] == [("me", "1"), ("me", "2")]
+
+
+def test_without_a_stamp_nothing_is_added():
+    assert Outgoing("orders", SEND, "ID", "a\x01b\x02", b"b").for_queue(QUEUE, None) == ("a\x01b\x02", b"b")
+
+
+@pytest.mark.parametrize(("name", "kind"), [("zlib", COMPRESSION_ZLIB), ("lz4", COMPRESSION_LZ4), ("zstd", COMPRESSION_ZSTD)])
+def test_bodies_from_4_kib_on_are_compressed_and_say_so(name: str, kind: int):
+    compression = Compression(name)
+    assert compression.pack(b"x" * 4095) == (b"x" * 4095, 0)
+    packed, bits = compression.pack(b"x" * 4096)
+    assert bits == COMPRESSED | kind
+    assert decompress(packed, bits) == b"x" * 4096
+
+
+def test_what_does_not_become_smaller_goes_as_it_is():
+    import random
+
+    noise = random.Random(1).randbytes(5_000)
+    assert Compression("zlib").pack(noise) == (noise, 0)
+    assert Compression(None).pack(b"x" * 10_000) == (b"x" * 10_000, 0)
+
+
+def test_an_unknown_compression_or_level_is_told_at_once():
+    with pytest.raises(ConfigurationError, match="zlib, lz4, zstd"):
+        Compression("gzip")
+    with pytest.raises(ConfigurationError, match="level"):
+        Compression("zlib", level=10)

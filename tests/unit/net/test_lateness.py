@@ -1,0 +1,104 @@
+"""A loop that is busy with one connection knows how long the others have waited, and a gate decides what becomes of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from skyrocket.net.connection import Connection
+from skyrocket.net.dialer import Dialer
+from skyrocket.net.lateness import WATCH_MS, Lateness
+from skyrocket.net.router import Router
+from skyrocket.net.server import Server
+from skyrocket.protocol.command import Command
+from skyrocket.protocol.responses import ResponseCode
+
+WORK, SEND, PULL = 1, 2, 3
+WORK_MS = 300
+
+
+def test_what_is_read_behind_a_long_work_is_late_by_it():
+    async def main() -> None:
+        lateness = Lateness()
+        assert lateness.late_ms(1_000) == 0
+        assert lateness.late_ms(1_000 + WATCH_MS) == 0
+        assert lateness.late_ms(1_000 + WATCH_MS + 7) == 7
+        await asyncio.sleep(2 * WATCH_MS / 1000)  # the timer rings: the loop has been free
+        assert lateness.late_ms(900_000) == 0
+        lateness.close()
+
+    asyncio.run(main())
+
+
+class Gate:
+    """Sends may wait for 200 ms, anything else for ever."""
+
+    def __init__(self) -> None:
+        self.took: list[tuple[int | None, int]] = []
+
+    def is_calm(self, waited_ms: int, now_ms: int) -> bool:
+        return waited_ms < 200
+
+    def refusal(self, code: int, waited_ms: int, now_ms: int) -> str | None:
+        return f"{waited_ms} ms" if code == SEND and waited_ms >= 200 else None
+
+    def served(self, code: int | None, took_ms: int, now_ms: int) -> None:
+        self.took.append((code, took_ms))
+
+
+class Gated:
+    def __init__(self) -> None:
+        self.now_ms = 0
+        router = Router()
+        router.add(WORK, self.work)
+        for code in (SEND, PULL):
+            router.add(code, lambda command, _: command.response(0))
+        self.server = Server(router, now_ms=lambda: self.now_ms)
+        self.gate = self.server.gate = Gate()
+
+    def work(self, command: Command, connection: Connection) -> Command:
+        self.now_ms += WORK_MS
+        return command.response(0)
+
+
+def play(acts: Callable[[Gated, Callable[..., Awaitable[list[Command]]]], Awaitable[None]]) -> None:
+    """`acts` is given a way to ask over one connection each, so that the server finds all of it at once."""
+
+    async def main() -> None:
+        gated = Gated()
+        address = f"127.0.0.1:{await gated.server.listen('127.0.0.1', 0)}"
+        dialers = [Dialer() for _ in range(3)]
+        connections = [await dialer.connection(address) for dialer in dialers]
+
+        async def ask(*codes: int) -> list[Command]:
+            asked = [connection.request(Command(code), 5_000) for connection, code in zip(connections, codes, strict=False)]
+            return list(await asyncio.gather(*asked))
+
+        await ask(PULL, PULL, PULL)
+        await acts(gated, ask)
+        for dialer in dialers:
+            await dialer.close()
+        await gated.server.close()
+
+    asyncio.run(main())
+
+
+def test_sends_that_waited_behind_a_long_work_are_refused_with_the_figure_and_pulls_are_served():
+    async def acts(gated: Gated, ask: Callable[..., Awaitable[list[Command]]]) -> None:
+        worked, sent, pulled = await ask(WORK, SEND, PULL)
+        assert (worked.code, pulled.code) == (0, 0)
+        assert sent.code == ResponseCode.SYSTEM_BUSY
+        assert sent.remark in (f"{WORK_MS - WATCH_MS} ms", f"{WORK_MS} ms")
+        assert (WORK, WORK_MS) in gated.gate.took, "what took long is told"
+
+    play(acts)
+
+
+def test_once_the_loop_is_free_again_sends_are_served():
+    async def acts(gated: Gated, ask: Callable[..., Awaitable[list[Command]]]) -> None:
+        await ask(WORK, SEND)
+        await asyncio.sleep(2 * WATCH_MS / 1000)
+        (sent,) = await ask(SEND)
+        assert sent.code == 0
+
+    play(acts)
