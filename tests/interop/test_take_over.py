@@ -23,18 +23,20 @@ from skyrocket.protocol.bodies import (
 )
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.fastjson import decode
+from skyrocket.protocol.record import Record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.apache_admin import Admin, Message
 from tests.support.apache_cluster import ApacheCluster, JavaProcess, asked, free_port
+from tests.support.running_broker import pull_header, records, send_header
 from tests.support.skyrocket_process import SMALL_STORE, SkyrocketBroker
 
 pytestmark = pytest.mark.interop
 
 TOPIC, GROUP, PRODUCERS = "Orders", "Consumers", "Producers"
 OUR_FILES = re.compile(  # what we write: everything else in an Apache's directory is not ours to touch
-    r"(abort|checkpoint|lock|checksums.*|damaged.*|commitlog/.*|consumequeue/.*|index/.*"
-    r"|config/(topics|subscriptionGroup|consumerOffset)\.json(\.bak)?)"
+    r"(abort|checkpoint|lock|checksums.*|damaged.*|commitlog/.*|consumequeue/.*|index/.*|timerwheel.*|timerlog/.*"
+    r"|config/((topics|subscriptionGroup|consumerOffset|delayOffset)\.json|timercheck|timermetrics)(\.bak)?)"
 )
 
 
@@ -184,8 +186,7 @@ def test_each_takes_over_from_the_other_when_it_stops(house: House):
         assert sorted(received) == sorted(sent), "each once"
         if is_ours:
             assert house.not_ours() == left, "what only Apache's knows"
-            assert any("delayOffset" in name for name in left), sorted(left)
-            assert any("timercheck" in name for name in left), sorted(left)
+            assert any("consumerOrderInfo" in name for name in left), sorted(left)
     house.stop()
     assert isinstance(house.broker, SkyrocketBroker)
     assert house.broker.complaints() == []
@@ -233,3 +234,57 @@ def test_each_takes_over_from_the_other_when_it_is_killed(house: House, first: s
     house.admin.stop_client(GROUP)
     for group in (GROUP, "Fallen"):
         assert "Consume Diff Total: 0" in house.mqadmin("consumerProgress", "-g", group, "-t", TOPIC)
+
+
+DELAYS = {"messageDelayLevel": "1s 8s 12s"}
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+@pytest.mark.parametrize("first", ["apache", "ours"])
+def test_delayed_messages_are_delivered_by_the_one_that_takes_over(house: House, first: str, how: str):
+    """Some are delivered by the first, the others wait in three levels when it goes."""
+    house.settings = {**house.settings, **DELAYS}
+    enter, successor = (house.apache, house.ours) if first == "apache" else (house.ours, house.apache)
+    enter()
+    prepare(house)
+    due_ms: dict[str, int] = {}
+    for number in range(20):
+        level = (1, 2, 3)[number % 3]
+        due_ms[f"before-{number}"] = send_delayed(house.port, f"before-{number}", level)
+    wait_for(lambda: len(delivered(house.port)) >= 7, "level 1 is delivered by the first")
+    time.sleep(1.5)  # its progress is on disk: Apache's keeps it every ten seconds, and at the end
+    (house.stop if how == "stopped" else house.kill)()
+    successor()
+    for number in range(6):
+        due_ms[f"after-{number}"] = send_delayed(house.port, f"after-{number}", 1 + number % 2)
+    wait_for(lambda: {record.body.decode() for record in delivered(house.port)} >= due_ms.keys(), "everything is delivered")
+    found = delivered(house.port)
+    for record in found:
+        assert record.store_timestamp >= due_ms[record.body.decode()], f"{record.body!r} comes too early"
+    if how == "stopped":
+        assert sorted(record.body.decode() for record in found) == sorted(due_ms), "each once"
+    house.stop()
+
+
+def send_delayed(port: int, body: str, level: int) -> int:
+    """When it may be seen, at the earliest."""
+    before_ms = time.time_ns() // 1_000_000
+    header = send_header(TOPIC, 0, {"DELAY": str(level)})
+    answer = asked(
+        ("127.0.0.1", port), Command(RequestCode.SEND_MESSAGE_V2, opaque=1, fields=header.to_fields(), body=body.encode())
+    )
+    assert answer is not None, "the broker does not answer"
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    return before_ms + 1000 * (1, 8, 12)[level - 1]
+
+
+def delivered(port: int) -> list[Record]:
+    found: list[Record] = []
+    while True:
+        header = pull_header(TOPIC, len(found), max_msg_nums=32)
+        answer = asked(("127.0.0.1", port), Command(RequestCode.PULL_MESSAGE, opaque=1, fields=header.to_fields()))
+        assert answer is not None, "the broker does not answer"
+        page = records(answer)
+        if not page:
+            return found
+        found += page
