@@ -4,6 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 LOCK   := requirements/dev.txt
+COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 \
+  --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test check interop fuzz bench lock clean
@@ -41,10 +43,10 @@ fuzz: $(READY)   ## one million mutated frames (make test runs 50,000)
 bench: $(READY)  ## the figures in docs/
 	$(BIN)/python -m bench
 
-lock: $(READY)   ## resolve the versions of requirements/dev.txt anew
+lock: $(READY)   ## resolve the versions of requirements/ anew
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 \
-	  --custom-compile-command "make lock" --group dev --output-file $(LOCK) pyproject.toml
+	$(COMPILE) --group dev --output-file $(LOCK) pyproject.toml
+	$(COMPILE) --group bench --constraints $(LOCK) --output-file requirements/bench.txt
 
 clean:           ## remove the virtual environment and caches
 	rm -rf $(VENV) .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from tests.support.apache_cluster import asked
 
 from bench import Figure
-from bench.broker import BODY_BYTES, CONNECTIONS, QUEUES, SENDS, WINDOW, Server, both, cpu_s, loaded, loadgen
+from bench.broker import BODY_BYTES, CONNECTIONS, QUEUES, SENDS, WINDOW, Server, all_servers, cpu_s, loaded, loadgen
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.headers import GetMaxOffsetRequestHeader
 from skyrocket.protocol.requests import RequestCode
@@ -86,7 +86,7 @@ def cost(server: Server, detour: Detour) -> float | None:
 def figures() -> Iterator[Figure]:
     home = Path(tempfile.mkdtemp(prefix="skyrocket-bench-", dir=os.environ.get("SKYROCKET_BENCH_DIR")))
     try:
-        with both(home) as servers:
+        with all_servers(home) as servers:
             for server in servers:
                 loaded(server, SENDS)
             for name, detour in DETOURS.items():

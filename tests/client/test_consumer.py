@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -327,6 +328,68 @@ def test_pause_and_resume(servers: Servers):
             assert got == []
             consumer.resume()
             await until(lambda: len(got) == 5, "five messages")
+
+    play(scene())
+
+
+def test_no_more_is_cached_than_allowed_and_a_full_queue_goes_on_as_soon_as_there_is_room(servers: Servers):
+    topic = servers.topic("full")
+
+    async def scene() -> None:
+        await make(servers, topic, 1)
+        await send(servers, topic, numbered(400))
+        limits = replace(QUICK, cached_messages_max=50, when_full_ms=60_000)
+        consumer = Consumer(servers.nameserver, group=topic, start="first", concurrency=2, consumer_limits=limits)
+        may_go_on = asyncio.Event()
+        got: list[bytes] = []
+        most = 0
+
+        @consumer.on(topic)
+        async def handle(message: Received) -> None:
+            nonlocal most
+            await may_go_on.wait()
+            got.append(message.body)
+            most = max(most, state.cached_messages)
+
+        async with consumer:
+            state = consumer._running().holdings.queues[consumer.queues[0]].state
+            await until(lambda: state.full() is not None, "it is full")
+            await asyncio.sleep(0.3)
+            most = state.cached_messages
+            may_go_on.set()
+            await until(lambda: len(got) == 400, "all of it")
+        assert most <= 50 + QUICK.pull_messages
+
+    play(scene())
+
+
+def test_topics_come_and_go_while_it_runs_and_it_may_be_started_again(servers: Servers):
+    one, two = servers.topic("first"), servers.topic("second")
+
+    async def scene() -> None:
+        await make(servers, one, 1)
+        await make(servers, two, 1)
+        consumer = Consumer(servers.nameserver, group=one, topics=one, start="first", consumer_limits=QUICK)
+        got: list[tuple[str, bytes]] = []
+
+        @consumer.on()
+        async def handle(message: Received) -> None:
+            got.append((message.topic, message.body))
+
+        async with consumer:
+            consumer.subscribe(two)
+            await until(lambda: {queue.topic for queue in consumer.queues} == {one, two}, "both")
+            await send(servers, one, [b"1"])
+            await send(servers, two, [b"2"])
+            await until(lambda: len(got) == 2, "one of each")
+            consumer.unsubscribe(one)
+            await until(lambda: {queue.topic for queue in consumer.queues} == {two}, "the second alone")
+        assert consumer.topics == [two]
+        await send(servers, one, [b"3"])
+        await send(servers, two, [b"4"])
+        async with consumer:
+            await until(lambda: len(got) == 3, "the last")
+        assert got == [(one, b"1"), (two, b"2"), (two, b"4")]
 
     play(scene())
 

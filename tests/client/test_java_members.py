@@ -14,6 +14,7 @@ from tests.client.playing import play
 from tests.client.servers import Servers, until
 from tests.support.java_scenes import Cluster, Out, Scenes
 from tests.support.skyrocket_process import registered
+from tests.support.transaction_scenes import COMMIT, ROLLBACK, TransactionScenes
 
 pytestmark = pytest.mark.interop
 
@@ -121,6 +122,24 @@ def test_ours_sends_and_java_consumes(servers: Servers, scenes: Scenes):
     assert b"delayed" in bodies
     assert sum(body.startswith(b"in a batch") for body in bodies) == 3
     assert len(heard) == 19
+
+
+def test_ours_sees_what_java_commits(servers: Servers, tmp_path_factory: pytest.TempPathFactory):
+    topic = servers.topic("java-transactions")
+    asyncio.run(make(servers, topic, 1))
+    scenes = TransactionScenes(tmp_path_factory.mktemp("transactions") / "scenes", servers.nameserver, [])
+
+    async def scene() -> None:
+        async with Consumer(servers.nameserver, group=topic, topics=topic, start="first", consumer_limits=QUICK) as consumer:
+            assert numbers(await taken(consumer, 3)) == [1, 3, 5]
+
+    try:
+        producer = scenes.producer(f"{topic}-t")
+        for number in range(6):
+            scenes.transact(producer, COMMIT if number % 2 else ROLLBACK, topic, str(number))
+        play(scene())  # while Java is there: it tells the outcome without waiting for an answer
+    finally:
+        scenes.kill()
 
 
 def test_ours_sees_committed_transactions_only(servers: Servers):

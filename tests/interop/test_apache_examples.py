@@ -178,12 +178,6 @@ SCENES = {
         Told("simple.Producer", SENT, 128),
         Told("broadcast.PushConsumer", RECEIVED, 128),
     ],
-    "request and reply": [
-        Told("rpc.ResponseConsumer", "Started", 1),
-        Told("rpc.RequestProducer", "replyMessage: Message", 1),
-        Told("rpc.AsyncRequestProducer", "replyMessage: Message", 1),
-        Told("rpc.ResponseConsumer", "reply to", 2),
-    ],
     "simple": [
         Told("simple.Producer", SENT, 128),
         Told("simple.AsyncProducer", " OK ", 100),
@@ -206,6 +200,22 @@ def test_the_examples_print_what_they_print_with_apaches_broker(scene: str, exam
             examples.run(told.program)
             started.add(told.program)
         examples.tells(told)
+
+
+REQUEST_TRIES_MAX = 5  # the examples wait three seconds for a reply, which a busy machine may not have in time
+
+
+@pytest.mark.parametrize("program", ["rpc.RequestProducer", "rpc.AsyncRequestProducer"])
+def test_a_request_gets_its_reply(examples: Examples, program: str) -> None:
+    examples.run("rpc.ResponseConsumer")
+    examples.tells(Told("rpc.ResponseConsumer", "Started", 1))
+    for tries in range(1, REQUEST_TRIES_MAX + 1):
+        examples.run(program)
+        examples.tells(Told(program, "replyMessage: Message|Exception|ended", 2 * tries - 1))
+        if examples.times(Told(program, "replyMessage: Message", 1)) or tries == REQUEST_TRIES_MAX:
+            break
+    examples.tells(Told(program, "replyMessage: Message", 1))
+    examples.tells(Told("rpc.ResponseConsumer", "reply to", 1))
 
 
 def test_batches_arrive_whole(examples: Examples, skyrocket: Skyrocket) -> None:

@@ -19,6 +19,7 @@ class DueSlot:
         self.next_unit = last_unit  # where to read on in the chain; less than 0 at its end
         self.units_left = units  # by the wheel's count; 0 at the chain's end, or the log is damaged
         self.taken_back: set[str] = set()  # unique keys
+        self.gave_out = False
         self._due: list[int] = []  # a heap
 
     @property
@@ -40,6 +41,7 @@ class DueSlot:
         taken: list[int] = []
         while due and len(taken) < most and due[0] < limit:
             taken.append(heapq.heappop(due))
+        self.gave_out = self.gave_out or bool(taken)
         return taken
 
     def give_back(self, taken: list[int]) -> None:

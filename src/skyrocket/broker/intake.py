@@ -81,10 +81,11 @@ class Intake:
         properties = decode_properties(text)
         _check_properties(text)
         batch = command.code == RequestCode.SEND_BATCH_MESSAGE or bool(header.batch)
+        goes_straight = self._detours.names.isdisjoint(properties) and not header.topic.startswith(self._detours.prefixes)
         record = Record(
             header.topic,
             command.body,
-            b"" if batch else self._stored_properties(text, properties, settings),
+            self._stored_properties(text, properties, settings) if goes_straight and not batch else b"",
             queue_id,
             flag=header.flag,
             sys_flag=header.sys_flag,
@@ -98,7 +99,7 @@ class Intake:
         if batch:
             _check_batch(header.topic, properties)
             messages = _batch(record)
-        elif self._detours.names.isdisjoint(properties) and not header.topic.startswith(self._detours.prefixes):
+        elif goes_straight:
             messages = [_single(record, properties)]
         else:
             stored = properties | added_properties(settings)

@@ -22,7 +22,7 @@ SendRow = tuple[int, bytes, int, int, int]  # queue id, unique key, physical off
 
 
 @lru_cache(maxsize=16)
-def _send_template(region: str, trace_on: bool, message_id: bytes = b"%b") -> bytes:
+def _send_template(region: str, trace_on: bool, message_id: bytes = b"%b", more: bytes = b"") -> bytes:
     """What stays the same as long as the settings do."""
     trace = "true" if trace_on else "false"
     added = f'"TRACE_ON":"{trace}","MSG_REGION":"{region}",'.encode().replace(b"%", b"%%")
@@ -30,16 +30,29 @@ def _send_template(region: str, trace_on: bool, message_id: bytes = b"%b") -> by
         b'{"code":0,"extFields":{"queueId":"%d","transactionId":"%b","msgId":"'
         + message_id
         + b'",'
+        + more
         + added
         + b'"queueOffset":"%d"},"flag":1,"language":"PYTHON","opaque":%d'
         + _TAIL
     )
 
 
-def send_response(opaque: int, queue_id: int, queue_offset: int, ids: tuple[bytes, bytes], region: str, trace_on: bool) -> bytes:
+def send_response(
+    opaque: int,
+    queue_id: int,
+    queue_offset: int,
+    ids: tuple[bytes, bytes],
+    region: str,
+    trace_on: bool,
+    recall_handle: str | None = None,
+) -> bytes:
     """SUCCESS for a send. `ids` are the message's offset id (several with commas for a batch) and its unique key."""
     message_id, unique_key = ids
-    header = _send_template(region, trace_on) % (queue_id, unique_key, message_id, queue_offset, opaque)
+    if recall_handle is None:
+        header = _send_template(region, trace_on) % (queue_id, unique_key, message_id, queue_offset, opaque)
+    else:
+        values = (queue_id, unique_key, message_id, recall_handle.encode(), queue_offset, opaque)
+        header = _send_template(region, trace_on, more=b'"recallHandle":"%b",') % values
     return PREFIX.pack(len(header) + 4, len(header)) + header
 
 

@@ -118,12 +118,10 @@ class SendHandler:
     def _success(self, sent: Sent, places: list[Placed], settings: BrokerSettings) -> bytes:
         message_id = ",".join([f"{self._id_prefix}{place.physical_offset:016X}" for place in places])
         command, unique_key = sent.command, sent.unique_key
-        is_plain = unique_key.isalnum() or not unique_key
-        if command.serialization is Serialization.JSON and is_plain and sent.recall_handle is None:
+        if command.serialization is Serialization.JSON and (unique_key.isalnum() or not unique_key):
             ids = (message_id.encode(), unique_key.encode())
-            return send_response(
-                command.opaque, sent.queue_id, places[0].queue_offset, ids, settings.region_id, settings.trace_on
-            )
+            offset, handle = places[0].queue_offset, sent.recall_handle
+            return send_response(command.opaque, sent.queue_id, offset, ids, settings.region_id, settings.trace_on, handle)
         header = SendMessageResponseHeader(
             msg_id=message_id,
             queue_id=sent.queue_id,

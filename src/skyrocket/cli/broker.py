@@ -96,6 +96,7 @@ def _ready(nameserver: str, broker_address: str, data: Path, seconds: float) -> 
     return "\n".join(
         (
             f"skyrocket is ready after {seconds:.2f} s: nameserver {nameserver}, broker {broker_address}, data in {data}.",
-            f"Try it with any RocketMQ client and the nameserver address {nameserver}; Ctrl-C stops it.",
+            f"Try it with any RocketMQ client, with: skyrocket topic list --namesrv {nameserver}",
+            f"or with: python examples/registration.py --namesrv {nameserver}    Ctrl-C stops it.",
         )
     )

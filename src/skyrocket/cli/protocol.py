@@ -18,11 +18,6 @@ from skyrocket.protocol.responses import response_name
 app = typer.Typer(help="RocketMQ's wire format: the table of requests, and captured frames explained.", no_args_is_help=True)
 
 
-def summary() -> str:
-    headers = {row.header for row in REQUESTS.values()} | {row.response_header for row in REQUESTS.values()}
-    return f"frames, {len(REQUESTS)} requests with {len(headers - {None})} typed headers, records, batches, JSON bodies"
-
-
 @app.command()
 def codes(as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False) -> None:
     """Every request that is known: its code, name, headers and bodies."""

@@ -5,6 +5,7 @@ What a user needs is importable from here. Inside: `session` holds connections, 
 """
 
 from skyrocket.client.acl import Credentials
+from skyrocket.client.admin import Admin
 from skyrocket.client.consumer import Consumer
 from skyrocket.client.consumer_limits import ConsumerLimits
 from skyrocket.client.errors import (
@@ -17,6 +18,7 @@ from skyrocket.client.errors import (
     InvalidMessageError,
     NoNameserverError,
     NoRouteError,
+    NotFoundError,
     OverloadedError,
     ReplyError,
     RequestTimedOutError,
@@ -37,6 +39,7 @@ from skyrocket.client.subscription import Sql, sql
 from skyrocket.client.transactions import Outcome, TransactionProducer, TransactionReceipt
 
 __all__ = [
+    "Admin",
     "Attempt",
     "BrokerError",
     "ClientClosedError",
@@ -51,6 +54,7 @@ __all__ = [
     "Message",
     "NoNameserverError",
     "NoRouteError",
+    "NotFoundError",
     "Outcome",
     "OverloadedError",
     "Producer",

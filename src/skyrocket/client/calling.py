@@ -5,33 +5,13 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any
 
 from skyrocket.client.errors import ConfigurationError
 from skyrocket.client.hand import Hand
 from skyrocket.client.handlers import Failure, Handler, RetryLater, Verdict, verdict_of
 from skyrocket.client.received import Received
-
-
-class Trial:
-    """Notes an exception instead of letting it through: what a handler raises is the message's fate, not ours."""
-
-    __slots__ = ("error", "result")
-
-    def __init__(self, error: Exception | None = None) -> None:
-        self.error = error
-        self.result: object = None
-
-    def __enter__(self) -> Trial:
-        self.error = self.result = None
-        return self
-
-    def __exit__(self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None) -> bool:
-        if not isinstance(error, Exception):
-            return False  # nothing, or the end of this task or process
-        self.error = error
-        return True
+from skyrocket.client.trial import Trial
 
 
 class Calling:
@@ -52,12 +32,37 @@ class Calling:
             if handler is None:  # retried since a time when the group had one
                 error = ConfigurationError(f"Topic '{message.topic}' has no handler.")
                 goes_on = self._noted(hand, [message], Trial(error))
+            elif handler.is_async and not handler.batch and not self._by_hand:
+                goes_on = await self._one_by_one(hand, message, handler)
             elif handler.is_async:
                 goes_on = await self._here(hand, message, handler)
             else:
                 goes_on = await asyncio.get_running_loop().run_in_executor(self._pool, self._there, hand, message, handler)
             if not goes_on:
                 return
+
+    async def _one_by_one(self, hand: Hand, first: Received, handler: Handler) -> bool:
+        """As `_here`, for the usual handler, which returns nothing: as long as all goes well, a message costs little more than
+        the call."""
+        trial, handle, done, take, topic = Trial(), handler.handle, hand.done.append, hand.next, first.topic
+        message: Received | None = first
+        while message is not None and message.topic == topic:
+            with trial:
+                while message is not None and message.topic == topic:
+                    trial.result = await handle(message)  # type: ignore[misc]
+                    if trial.result is not None:
+                        break
+                    done(message)
+                    message = take()
+            if trial.error is None and trial.result is None:
+                break
+            assert message is not None
+            if not self._noted(hand, [message], trial):
+                return False
+            message = take()
+        if message is not None:
+            hand.rest.appendleft(message)
+        return True
 
     async def _here(self, hand: Hand, first: Received, handler: Handler) -> bool:
         trial, handle, batch = Trial(), handler.handle, handler.batch

@@ -34,7 +34,7 @@ from skyrocket.client.hand import Hand
 from skyrocket.client.handlers import Failure, Handle, Handler, RetryLater, handler
 from skyrocket.client.limits import ClientLimits
 from skyrocket.client.names import check_group
-from skyrocket.client.namespaces import with_namespace, without_namespace
+from skyrocket.client.namespaces import retry_topic, with_namespace, without_namespace
 from skyrocket.client.options import Nameservers, client_options
 from skyrocket.client.queues import Queue
 from skyrocket.client.received import Received
@@ -144,7 +144,9 @@ class Consumer:
 
     @property
     def topics(self) -> list[str]:
-        return [without_namespace(self._options.namespace, topic) for topic in self._subscriptions]
+        """Those that were asked for; the group's retry topic is always among what is consumed, and not named here."""
+        own = retry_topic(self._settings.group)
+        return [without_namespace(self._options.namespace, topic) for topic in self._subscriptions if topic != own]
 
     def subscribe(self, topic: str, expression: Expression = EVERY_TAG) -> None:
         """One more topic, or something else of one, also while it runs."""
@@ -235,7 +237,7 @@ class Consumer:
             raise ConfigurationError("A consumer with handlers has no messages for a loop.")
         dispatching.acknowledge_own()  # a new loop asks for the next
         while (hand := await dispatching.next_hand()) is not None:
-            done, take = hand.done.append, hand.next
+            done, take = hand.done.append, hand.next if hand.held.state.lease is not None else hand.next_unlocked
             try:
                 while (message := take()) is not None:
                     hand.current = message

@@ -25,6 +25,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from functools import partial
+from itertools import repeat
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
@@ -161,8 +162,7 @@ class ConsumerQueue(Generic[M]):
             return []
         waiting = self._waiting
         taken = [waiting.popleft() for _ in range(min(count, len(waiting)))]
-        for message in taken:
-            self._since_ms[self._offset_of(message)] = now_ms
+        self._since_ms.update(dict.fromkeys(map(self._offset_of, taken), now_ms))
         return taken
 
     def finish(self, messages: Iterable[M]) -> int | None:
@@ -171,9 +171,8 @@ class ConsumerQueue(Generic[M]):
         before = offsets[0] if offsets else self._next_offset
         messages = list(messages)
         done = list(map(self._offset_of, messages))
-        gone = [unfinished.pop(offset, None) for offset in done]
-        for offset in done:
-            since_ms.pop(offset, None)
+        gone = list(map(unfinished.pop, done, repeat(None)))
+        deque(map(since_ms.pop, done, repeat(None)), maxlen=0)  # in C: this is done for each message
         self._bytes -= sum(self._sizes_of(messages if None not in gone else [each for each in gone if each is not None]))
         while offsets and offsets[0] not in unfinished:
             offsets.popleft()

@@ -72,8 +72,8 @@ class Consuming:
         self.settings = settings
         self.subscriptions = subscriptions
         limits, group = settings.limits, settings.group
-        if not settings.broadcasting and not any(topic.startswith(RETRY_PREFIX) for topic in subscriptions):
-            topic = retry_topic(group)
+        topic = retry_topic(group)
+        if not settings.broadcasting and topic not in subscriptions:
             subscriptions[topic] = subscription(topic, EVERY_TAG, next(iter(subscriptions.values())).version)
         store: OffsetStore
         if settings.broadcasting:
@@ -126,7 +126,7 @@ class Consuming:
             apply=self._apply,
         )
         self._changing = asyncio.Lock()  # of who changes what is held
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: list[asyncio.Future[None]] = []
         self._is_joined = False
         self.member = Member(
             group=group,
@@ -163,7 +163,7 @@ class Consuming:
         self._every(limits.tick_ms, self._tick)
         if self.locks is not None:
             self._every(limits.lock_renew_ms, self.renew_locks)
-        self._tasks.append(asyncio.get_running_loop().create_task(self._rebalancing.run()))
+        self._start_task(self._rebalancing.run())
 
     async def _balance_first(self, topic: str) -> None:
         """What a broker refuses is told now; what cannot be reached is left to later."""
@@ -203,7 +203,7 @@ class Consuming:
                 except ClientError as error:
                     log.warning("%s", error)
 
-        self._tasks.append(asyncio.get_running_loop().create_task(again()))
+        self._start_task(again())
 
     # --- queues come and go
 
@@ -230,7 +230,16 @@ class Consuming:
     def _start_task(self, job: Awaitable[None]) -> None:
         task = asyncio.ensure_future(job)
         self._tasks.append(task)
-        task.add_done_callback(self._tasks.remove)
+        task.add_done_callback(self._task_ended)
+
+    def _task_ended(self, task: asyncio.Future[None]) -> None:
+        self._tasks.remove(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error(
+                "Group '%s' is not served as it should be: this is an error of ours.",
+                self.settings.group,
+                exc_info=task.exception(),
+            )
 
     async def _apply(self, change: Change) -> bool:
         """Whether all of it could be done."""
@@ -263,9 +272,10 @@ class Consuming:
     async def renew_locks(self) -> None:
         """A lock that another has by now ends the queue here at once: what is cached may be with the other already."""
         assert self.locks is not None
-        held = {queue: each for queue, each in self.holdings.queues.items() if each.state.lease is not None}
-        asked_ms = self.session.now_ms()
-        locked, refused = await self.locks.lock(held)
+        async with self._changing:  # a queue that is let go of meanwhile would be locked for nobody
+            held = {queue: each for queue, each in self.holdings.queues.items() if each.state.lease is not None}
+            asked_ms = self.session.now_ms()
+            locked, refused = await self.locks.lock(held)
         for queue in locked:
             lease = held[queue].state.lease
             assert lease is not None
@@ -322,9 +332,10 @@ class Consuming:
     # --- end
 
     async def close(self, most_ms: int) -> None:
-        for task in list(self._tasks):
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self.holdings.stop_pulling()
         self.dispatching.close()
         self.dispatching.acknowledge_own()

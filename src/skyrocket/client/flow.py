@@ -40,6 +40,8 @@ class Decision(NamedTuple):
     reason: str = ""
 
 
+_PULL: Final = Decision(Step.PULL)
+
 _OUTCOMES: Final[dict[int, Outcome]] = {
     ResponseCode.SUCCESS: Outcome.FOUND,
     ResponseCode.PULL_NOT_FOUND: Outcome.NOTHING_NEW,
@@ -75,7 +77,7 @@ def before_pull(queue: ConsumerQueue[Any], now_ms: int, *, paused: bool = False)
         return Decision(Step.WAIT, limits.when_full_ms, full.value)
     if queue.lease is not None and not queue.lease.is_held(now_ms):
         return Decision(Step.WAIT, limits.when_not_locked_ms, "its broker has not locked it for us")
-    return Decision(Step.PULL)
+    return _PULL
 
 
 def after_pull(outcome: Outcome, limits: ConsumerLimits) -> Decision:

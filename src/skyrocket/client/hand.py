@@ -39,6 +39,10 @@ class Hand:
         except IndexError:
             return None
 
+    def next_unlocked(self) -> Received | None:
+        """The same where no lock is needed, and in the loop, where no other thread takes anything."""
+        return None if not self.rest or self.held.state.dropped else self.rest.popleft()
+
     def more(self, first: Received, count: int) -> list[Received]:
         """`first`, and those behind it of the same topic, so many in all."""
         found = [first]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from operator import attrgetter
 
 from skyrocket.client.consumer_limits import ConsumerLimits
 from skyrocket.client.consumer_queue import ConsumerQueue
@@ -13,6 +14,8 @@ from skyrocket.client.received import Received
 from skyrocket.client.subscription import Subscription
 
 _LOOK_MS = 10
+_offset_of = attrgetter("queue_offset")
+_size_of = attrgetter("size_bytes")
 
 
 class HeldQueue:
@@ -35,7 +38,9 @@ class HeldQueue:
     ) -> None:
         self.queue = queue
         self.subscription = subscription
-        self.state: ConsumerQueue[Received] = ConsumerQueue(offset, now_ms, orderly=orderly, lease=lease, limits=limits)
+        self.state: ConsumerQueue[Received] = ConsumerQueue(
+            offset, now_ms, orderly=orderly, lease=lease, limits=limits, offset_of=_offset_of, size_of=_size_of
+        )
         self.is_retry = queue.topic.startswith(RETRY_PREFIX)
         self.kept = kept  # the offset that the store has
         self.suggested_id = 0  # the broker id to pull from: 0 is the master

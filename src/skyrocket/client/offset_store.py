@@ -28,6 +28,7 @@ class OffsetStore(Protocol):
 class BrokerOffsets:
     def __init__(self, offsets: QueueOffsets) -> None:
         self._offsets = offsets
+        self._failing: set[str] = set()  # brokers that took none the last time: one line in the log is enough
 
     async def read(self, queue: Queue) -> int | None:
         return await self._offsets.committed(queue)
@@ -40,8 +41,11 @@ class BrokerOffsets:
         try:
             await self._offsets.commit(queue, offset)
         except ClientError as error:
-            log.warning("Offset %d of %s could not be committed: %s", offset, queue, error)
+            if queue.broker_name not in self._failing:
+                self._failing.add(queue.broker_name)
+                log.warning("Offset %d of %s could not be committed, and is tried again: %s", offset, queue, error)
             return False
+        self._failing.discard(queue.broker_name)
         return True
 
 

@@ -11,6 +11,7 @@ from skyrocket.client.flow import Outcome, Step, after_pull, before_pull
 from skyrocket.client.held_queue import HeldQueue
 from skyrocket.client.namespaces import without_namespace
 from skyrocket.client.pull_request import PullAnswer, PullRequest, pull_answer
+from skyrocket.client.pulled import Pulled
 from skyrocket.client.received import Received
 from skyrocket.client.routes import MASTER_ID
 from skyrocket.client.session import Session, client_error
@@ -18,7 +19,7 @@ from skyrocket.net.errors import NetError
 from skyrocket.protocol.command import encode_command
 from skyrocket.protocol.errors import RecordError
 from skyrocket.protocol.properties import RETRY_TOPIC
-from skyrocket.protocol.record import decode_records
+from skyrocket.protocol.record import split_records
 from skyrocket.protocol.responses import ResponseCode
 
 log = logging.getLogger(__name__)
@@ -46,6 +47,7 @@ class Pulling:
         self._commits = commits
         self._limits = held.state.limits
         self._request = PullRequest(group, held.queue, held.subscription, held.state.limits)
+        self._after = {outcome: after_pull(outcome, self._limits) for outcome in Outcome}
         self._signs = session.options.credentials is not None
         namespace = session.options.namespace
         self._namespace = namespace
@@ -64,7 +66,7 @@ class Pulling:
                 await held.changed(before.delay_ms)
                 continue
             outcome, next_offset = await self._pull()
-            after = after_pull(outcome, self._limits)
+            after = self._after[outcome]
             if after.step is Step.BEGIN_ANEW:
                 self._moved(held, next_offset)
                 return
@@ -139,7 +141,7 @@ class Pulling:
     def _received(self, records: bytes) -> list[Received]:
         held, topic = self._held, self._topic
         broker, now_ms = held.queue.broker_name, time.time_ns() // 1_000_000
-        messages = [Received(record, broker_name=broker, topic=topic, arrived_ms=now_ms) for record in decode_records(records)]
+        messages: list[Received] = [Pulled(parts, broker, topic, now_ms) for parts in split_records(records)]
         if held.is_retry:
             for message in messages:
                 message.topic = without_namespace(self._namespace, message.properties.get(RETRY_TOPIC, topic))

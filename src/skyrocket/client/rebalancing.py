@@ -16,8 +16,9 @@ from skyrocket.client.errors import BrokerError, ClientError
 from skyrocket.client.namespaces import RETRY_PREFIX
 from skyrocket.client.queues import Queue
 from skyrocket.client.session import Session
-from skyrocket.client.strategies import Strategy, share
+from skyrocket.client.strategies import RebalanceError, Strategy, share
 from skyrocket.client.subscription import Subscription
+from skyrocket.client.trial import Trial
 from skyrocket.protocol.bodies import GetConsumerListByGroupResponseBody
 from skyrocket.protocol.fastjson import decode
 from skyrocket.protocol.headers import GetConsumerListByGroupRequestHeader
@@ -112,13 +113,22 @@ class Rebalancing:
             if self._session.client_id not in members:  # a broker that has forgotten us, or does not know us yet
                 await self._session.beat()
                 complete = False
-            ours = share(self._strategy, self._group, self._session.client_id, route.to_read, members)
+            ours = self._share(self._strategy, route.to_read, members)
         difference = change([queue for queue in self._held() if queue.topic == topic], ours)
         if difference.lost or difference.won:
             complete &= await self._apply(difference)
             if self._changed is not None:
                 self._changed(topic, [queue for queue in self._held() if queue.topic == topic])
         return complete
+
+    def _share(self, strategy: Strategy, queues: Iterable[Queue], members: list[str]) -> list[Queue]:
+        trial = Trial()  # a strategy may be a user's own
+        ours: list[Queue] = []
+        with trial:
+            ours = share(strategy, self._group, self._session.client_id, queues, members)
+        if trial.error is not None:
+            raise RebalanceError(f"The strategy {strategy.name} failed: {trial.error!r}") from trial.error
+        return ours
 
     def _no_route(self, topic: str) -> bool:
         if topic not in self._unknown:

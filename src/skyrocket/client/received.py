@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from skyrocket.client.queues import Queue
 from skyrocket.protocol.compression import plain_body
 from skyrocket.protocol.hosts import host_text
@@ -27,7 +25,7 @@ class Received:
 
     __slots__ = ("_body", "_properties", "arrived_ms", "broker_name", "record", "topic")
 
-    record: Final[Record]
+    record: Record
 
     def __init__(
         self,
@@ -101,6 +99,11 @@ class Received:
     @property
     def queue_offset(self) -> int:
         return self.record.queue_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the body, as it travelled."""
+        return len(self.record.body)
 
     @property
     def reconsume_times(self) -> int:

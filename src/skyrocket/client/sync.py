@@ -19,10 +19,12 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar, Unpack
 
+from skyrocket.client import admin as aio_admin
 from skyrocket.client import consumer as aio_consumer
 from skyrocket.client import producer as aio
 from skyrocket.client import pull_consumer as aio_pull_consumer
 from skyrocket.client import transactions as aio_transactions
+from skyrocket.client.admin import waited
 from skyrocket.client.consumer_options import ConsumerOptions
 from skyrocket.client.errors import ClientClosedError, ClientError
 from skyrocket.client.handlers import Handle, RetryLater, Verdict
@@ -39,6 +41,7 @@ from skyrocket.client.subscription import Expression, Topics, sql
 from skyrocket.client.transactions import Check, Execute, Outcome, TransactionReceipt
 
 __all__ = [
+    "Admin",
     "BackgroundLoop",
     "Consumer",
     "Facade",
@@ -416,3 +419,15 @@ class PullConsumer(Facade[aio_pull_consumer.PullConsumer]):
 
     def offset_for_time(self, queue: Queue, moment: Start) -> int:
         return run(self._started().offset_for_time(queue, moment))
+
+
+class Admin(Facade[aio_admin.Admin]):
+    """`skyrocket.client.Admin` without await."""
+
+    def __init__(self, nameservers: Nameservers = None, **options: Unpack[aio_admin.AdminOptions]) -> None:
+        super().__init__(lambda: aio_admin.Admin(nameservers, **options))
+        self.topics = waited.Topics(lambda: self._started().topics, run)
+        self.groups = waited.Groups(lambda: self._started().groups, run)
+        self.offsets = waited.Offsets(lambda: self._started().offsets, run)
+        self.messages = waited.Messages(lambda: self._started().messages, run)
+        self.cluster = waited.Cluster(lambda: self._started().cluster, run)

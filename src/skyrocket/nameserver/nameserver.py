@@ -63,6 +63,7 @@ class Nameserver:
         """Answers under way still leave. Clients go on with the routes that they have."""
         if self._scanning is not None:
             self._scanning.cancel()
+            await asyncio.gather(self._scanning, return_exceptions=True)
         self._server.on_closed.clear()
         await self._server.close()
 

@@ -86,6 +86,7 @@ class Server:
             server.close()
         if self._scan_task is not None:
             self._scan_task.cancel()
+            await asyncio.gather(self._scan_task, return_exceptions=True)
         self._lateness.close()
         try:
             async with asyncio.timeout(self.limits.drain_ms / 1000):

@@ -102,11 +102,11 @@ class CommitLog:
         """What fits into the segment that the end is in: behind its last record there is always a blank."""
         return self.segments.segment_bytes - self.end % self.segments.segment_bytes - BLANK.size
 
-    def append_placed(self, data: bytes, count: int) -> Written:
+    def append_placed(self, data: bytes, offsets: list[int]) -> Written:
         """Write records that know their places already, and fit. All or nothing, as `append`."""
         assert len(data) <= self.room_bytes
-        written = Written(self.end, data, [], self.end + len(data))
-        self._write([written], count)
+        written = Written(self.end, data, offsets, self.end + len(data))
+        self._write([written], len(offsets))
         return written
 
     def _write(self, written: Sequence[Written], count: int) -> None:

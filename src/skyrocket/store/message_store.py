@@ -194,7 +194,7 @@ class MessageStore:
             self._stopped = str(error)
             raise
         sizes = [len(message.record) for message in messages]
-        self._add_checksums([(run, run.records()) for run in written])
+        self._add_checksums(written)
         offsets = chain.from_iterable([run.offsets for run in written])
         placed = list(map(Placed._make, zip(queue_offsets, offsets, sizes, strict=True)))
         self._appended(self._dispatches(messages, placed, timestamp), taken, timestamp, log_end_before)
@@ -210,29 +210,28 @@ class MessageStore:
         return Opening(self.log.end, self.log.room_bytes, timestamp)
 
     def append_placed(
-        self, opening: Opening, records: Sequence[bytes], dispatches: Sequence[Dispatched], taken: dict[tuple[str, int], int]
+        self, opening: Opening, data: bytes, dispatches: Sequence[Dispatched], taken: dict[tuple[str, int], int]
     ) -> None:
-        """As `append`, for who has put the records together with their places in them: from the opening on, one behind the
-        other. `dispatches` has what queues and index need of each; `taken` says where the queues go on."""
+        """As `append`, for who has put the records together with their places in them: `data` has them from the opening on, one
+        behind the other. `dispatches` has what queues and index need of each; `taken` says where the queues go on."""
         assert opening.position == self.log.end, "something was appended since the opening"
         try:
-            written = self.log.append_placed(b"".join(records), len(records))
+            written = self.log.append_placed(data, [one[3] for one in dispatches])
         except WritesStoppedError as error:
             self._stopped = str(error)
             raise
-        self._add_checksums([(written, records)])
+        self._add_checksums([written])
         self._appended(dispatches, taken, opening.timestamp, opening.position)
 
-    def _add_checksums(self, written: Sequence[tuple[Written, Sequence[bytes | memoryview]]]) -> None:
-        """For what was written, and the records of it; without them, the records are taken back."""
+    def _add_checksums(self, written: list[Written]) -> None:
+        """For what was written just now; without them, it is taken back."""
         try:
-            for run, records in written:
-                if records:
-                    self._checksums.append(run.start, records)
+            for run in written:
+                if run.offsets:
+                    self._checksums.append(run.start, run.records())
         except StoreError:
-            runs = [run for run, _ in written]
-            self.log.take_back(runs[0].start, runs)
-            self._checksums.take_back(runs[0].start)
+            self.log.take_back(written[0].start, written)
+            self._checksums.take_back(written[0].start)
             raise
 
     def _appended(

@@ -229,6 +229,19 @@ def test_progress_is_not_kept_before_the_deliveries_are_on_disk(world: TimerWorl
     assert world.keep()
 
 
+def test_progress_is_kept_once_more_when_a_second_with_deliveries_is_over(world: TimerWorld):
+    """Apache's broker, which may come next, would deliver the whole second again."""
+    world.at("key", BEGIN_MS + 1_200)
+    world.at("later", BEGIN_MS + 9_000)
+    world.go_to(BEGIN_MS + 1_300)
+    world.store.flush()
+    assert world.keep()
+    world.go_to(BEGIN_MS + 2_100)
+    assert world.keep()
+    world.go_to(BEGIN_MS + 5_000)
+    assert not world.keep(), "nothing came"
+
+
 @pytest.mark.parametrize("damage", ["timerlog", "timerwheel", "timercheck"])
 def test_files_that_are_gone_are_made_again_from_the_topic(world: TimerWorld, damage: str):
     for i in range(200):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,3 +35,24 @@ def test_the_broker_loads_no_heavy_library(pid: int):
 
 def test_the_broker_is_small_at_rest(pid: int):
     assert resident_bytes(pid) < RESIDENT_BYTES_MAX
+
+
+def loaded_by(module: str) -> set[str]:
+    """The packages of ours that come with a module."""
+    script = f"import {module}, sys; print(*(name for name in sys.modules if name.startswith('skyrocket.')))"
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60).stdout
+    return {name.split(".")[1] for name in told.split()}
+
+
+@pytest.mark.parametrize(
+    ("module", "not_needed"),
+    [
+        ("skyrocket.cli.main", {"protocol", "net", "store", "broker", "client", "nameserver"}),
+        ("skyrocket.cli.broker", {"client", "testing"}),
+        ("skyrocket.cli.namesrv", {"client", "testing"}),
+        ("skyrocket.cli.topic", {"broker", "store", "nameserver", "testing"}),
+        ("skyrocket.cli.consume", {"broker", "store", "nameserver", "testing"}),
+    ],
+)
+def test_each_command_loads_what_it_needs(module: str, not_needed: set[str]):
+    assert loaded_by(module) & not_needed == set()

@@ -78,8 +78,8 @@ class Groups:
     ) -> list[GroupSettings]:
         """Make a group at every master (or those of `cluster`, or `brokers`), or change it where it is: what is not said stays.
 
-        `enabled` is whether it may consume, `broadcast` whether its consumers may each get everything, `orderly` that they consume in
-        order, `retries_max` how often a message is given again before it is a dead letter.
+        `enabled` is whether it may consume, `broadcast` whether its consumers may each get everything, `orderly` that they
+        consume in order, `retries_max` how often a message is given again before it is a dead letter.
         """
         check_group(group)
         said: dict[str, bool | int | None] = {
@@ -112,11 +112,12 @@ class Groups:
     async def delete(self, group: str, *, offsets: bool = True, topics: bool = False) -> None:
         """At every master; with its offsets, and with `topics` its retry and dead-letter topic and all that is in them.
         NotFoundError when no broker knows it."""
-        await self.get(group)
+        known = await self.get(group)
         masters = await self._brokers.masters()
         wire = self._brokers.wire(group)
         header = DeleteSubscriptionGroupRequestHeader(group_name=wire, clean_offset=offsets)
-        await self._each(masters, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+        there = {one.broker_name: masters[one.broker_name] for one in known if one.broker_name in masters}
+        await self._each(there, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)  # others of Apache's would make it now
         for topic in (retry_topic(wire), dead_letter_topic(wire)) if topics else ():
             await self._each(masters, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=topic))
             everywhere = DeleteTopicFromNamesrvRequestHeader(topic=topic)
@@ -124,7 +125,7 @@ class Groups:
 
     # --- asking
 
-    async def list(self, *, internal: bool = False) -> list[str]:
+    async def names(self, *, internal: bool = False) -> list[str]:
         """Sorted. The system's own are left out unless `internal`."""
         masters = await self._brokers.masters()
         tables = await self._brokers.each(list(masters.values()), self._configs)
@@ -191,6 +192,7 @@ class Groups:
                 committed_offset=max(0, row.consumer_offset),
                 end_offset=row.broker_offset,
                 pulled_offset=max(0, row.pull_offset),
+                lag=max(0, row.broker_offset - max(0, row.consumer_offset)),
                 consumed_ms=max(0, row.last_timestamp),
             )
             for one in stats

@@ -113,11 +113,8 @@ class QueueProgress(OfQueue, frozen=True):
     committed_offset: int
     end_offset: int
     pulled_offset: int  # how far its members were given messages
+    lag: int  # messages between them
     consumed_ms: int  # when the last consumed message was stored; 0 where that is not known
-
-    @property
-    def lag(self) -> int:
-        return max(0, self.end_offset - self.committed_offset)
 
 
 class GroupProgress(Result, frozen=True):

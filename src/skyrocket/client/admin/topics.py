@@ -25,6 +25,8 @@ from skyrocket.protocol.headers import (
     DeleteKVConfigRequestHeader,
     DeleteTopicFromNamesrvRequestHeader,
     DeleteTopicRequestHeader,
+    GetKVConfigRequestHeader,
+    GetKVConfigResponseHeader,
     GetRouteInfoRequestHeader,
     GetTopicConfigRequestHeader,
     GetTopicStatsInfoRequestHeader,
@@ -62,8 +64,8 @@ class Topics:
     ) -> list[TopicSettings]:
         """Make a topic at every master (or those of `cluster`, or `brokers`), or change it where it is: what is not said stays.
 
-        `queues` is for reading and writing; without any, a new topic has 8. `permission` is rw, r, w or -. Attributes are Apache's,
-        such as {"message.type": "FIFO"}; None takes one away. Returns when the nameservers lead to it.
+        `queues` is for reading and writing; without any, a new topic has 8. `permission` is rw, r, w or -. Attributes are
+        Apache's, such as {"message.type": "FIFO"}; None takes one away. Returns when the nameservers lead to it.
         """
         check_topic(topic)
         masters = await self._brokers.masters(cluster, brokers)
@@ -71,8 +73,10 @@ class Topics:
         settings = await self._brokers.each(
             list(masters), lambda name: self._put(topic, name, masters[name], changes, attributes or {})
         )
-        if settings and settings[0].is_ordered:
-            await self._set_order(topic, settings)
+        if order is False:
+            await self._tell_order(topic, {})
+        elif any(one.is_ordered for one in settings):
+            await self._tell_order(topic, {**await self._order(topic), **{one.broker_name: one.write_queues for one in settings}})
         await self._until_known(topic, settings)
         return settings
 
@@ -96,29 +100,41 @@ class Topics:
             attributes=_attribute_changes(attributes) or None,
         )
         await self._brokers.session.ask_for(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
-        config.attributes = {
-            key: value for key, value in {**config.attributes, **attributes}.items() if value is not None
-        }
+        config.attributes = {key: value for key, value in {**config.attributes, **attributes}.items() if value is not None}
         return _settings(topic, name, config)
 
-    async def _set_order(self, topic: str, settings: list[TopicSettings]) -> None:
-        """An ordered topic's queues are laid down at the nameservers too: brokers learn from them which topics are."""
-        value = ";".join(f"{one.broker_name}:{one.write_queues}" for one in settings)
-        header = PutKVConfigRequestHeader(namespace=_ORDER_NAMESPACE, key=self._brokers.wire(topic), value=value)
+    async def _order(self, topic: str) -> dict[str, int]:
+        """Broker -> queues of an ordered topic, as the nameservers have it; empty where they have nothing."""
+        header = GetKVConfigRequestHeader(namespace=_ORDER_NAMESPACE, key=self._brokers.wire(topic))
+        answer = await self._brokers.session.ask_nameserver(RequestCode.GET_KV_CONFIG, header)
+        text = answer.header(GetKVConfigResponseHeader).value if answer.code == ResponseCode.SUCCESS else None
+        parts = [part.rpartition(":") for part in (text or "").split(";")]
+        return {broker: int(count) for broker, _, count in parts if broker and count.isdigit()}
+
+    async def _tell_order(self, topic: str, queues: Mapping[str, int]) -> None:
+        """Brokers learn from the nameservers which topics are ordered, and forget what those do not say."""
+        key = self._brokers.wire(topic)
+        if not queues:
+            gone = DeleteKVConfigRequestHeader(namespace=_ORDER_NAMESPACE, key=key)
+            await self._brokers.tell_nameservers(RequestCode.DELETE_KV_CONFIG, gone)
+            return
+        value = ";".join(f"{broker}:{count}" for broker, count in queues.items())
+        header = PutKVConfigRequestHeader(namespace=_ORDER_NAMESPACE, key=key, value=value)
         await self._brokers.tell_nameservers(RequestCode.PUT_KV_CONFIG, header)
 
     async def _until_known(self, topic: str, settings: list[TopicSettings]) -> None:
         wanted = {(one.broker_name, one.read_queues, one.write_queues, one.permission) for one in settings}
-        try:
-            async with asyncio.timeout(self._brokers.session.limits.request_ms / 1000):
-                while True:
-                    route = await self._route(topic)
-                    found = route.brokers if route is not None else []
-                    if wanted <= {(one.broker_name, one.read_queues, one.write_queues, one.permission) for one in found}:
-                        break
-                    await asyncio.sleep(_LOOK_AGAIN_S)
-        except TimeoutError as error:
-            raise TimedOutError(f"Topic '{topic}' is made, but the nameservers do not tell of it yet.") from error
+        deadline_ms = self._brokers.session.now_ms() + self._brokers.session.limits.request_ms
+        while True:
+            route = await self._route(topic)
+            found = route.brokers if route is not None else []
+            if wanted <= {(one.broker_name, one.read_queues, one.write_queues, one.permission) for one in found}:
+                break
+            if self._brokers.session.now_ms() >= deadline_ms:
+                if {one.broker_name for one in settings} <= {one.broker_name for one in found}:
+                    break  # a broker that may not be written to tells of less than the topic's settings say
+                raise TimedOutError(f"Topic '{topic}' is made, but the nameservers do not tell of it yet.")
+            await asyncio.sleep(_LOOK_AGAIN_S)
         self._brokers.session.routes.forget(self._brokers.wire(topic))
 
     async def delete(self, topic: str, *, cluster: str | None = None) -> None:
@@ -133,13 +149,12 @@ class Topics:
         )
         everywhere = DeleteTopicFromNamesrvRequestHeader(topic=wire, cluster_name=cluster)
         await self._brokers.tell_nameservers(RequestCode.DELETE_TOPIC_IN_NAMESRV, everywhere)
-        order = DeleteKVConfigRequestHeader(namespace=_ORDER_NAMESPACE, key=wire)
-        await self._brokers.tell_nameservers(RequestCode.DELETE_KV_CONFIG, order)
+        await self._tell_order(topic, {})
         self._brokers.session.routes.forget(wire)
 
     # --- asking
 
-    async def list(self, *, internal: bool = False) -> list[str]:
+    async def names(self, *, internal: bool = False) -> list[str]:
         """Sorted. The system's own, retry and dead-letter topics are left out unless `internal`."""
         answer = await self._brokers.ask_nameserver(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         topics = [name for name in self._brokers.read(answer, TopicList).topic_list if self._brokers.is_ours(name)]

@@ -1,0 +1,180 @@
+"""A nameserver and a broker in this process, for tests: free ports, a temporary store, and a clock to put forward.
+
+    async with LocalBroker() as broker:
+        async with Producer(broker.nameserver) as producer:
+            await producer.send(Message("orders", b"later", delay_level=3))
+        await broker.advance(10)
+        assert len(await broker.messages("orders")) == 1
+
+It is the real broker: what works here works there. Only its files are small, and go when it is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from skyrocket.broker.broker import Broker
+from skyrocket.broker.settings import BrokerSettings, with_values
+from skyrocket.client.received import Received
+from skyrocket.nameserver.nameserver import Nameserver
+from skyrocket.nameserver.settings import Settings
+from skyrocket.protocol.bodies import TopicConfig
+from skyrocket.protocol.properties import RETRY_TOPIC
+from skyrocket.protocol.record import decode_record
+from skyrocket.testing.clock import Clock, duration_ms
+
+SMALL: Final = BrokerSettings(
+    port=0,
+    segment_bytes=16 * 1024 * 1024,
+    queue_file_bytes=20 * 2_000,
+    index_slots=1_000,
+    index_entries=4_000,
+    timer_wheel_slots=7 * 24 * 3600,
+    timer_log_file_bytes=256 * 1024,
+    disk_max_used_percent=95,
+    refuse_late=False,  # a machine that runs tests is slow at times
+)
+_PAGE: Final = 256  # messages read at once
+_STEP_MS: Final = 1_000  # of a clock that is put forward: what works at an interval gets its turns
+_STEPS_MAX: Final = 200
+_SETTLE_S: Final = 0.002
+_LOOK_AGAIN_S: Final = 0.005
+_KNOWN_S_MAX: Final = 30.0
+
+
+class LocalBroker:
+    """Start it with `async with`, or with `start` and `close`; use it in one event loop.
+
+    `settings` are those of broker.conf, by Apache's names: {"enablePropertyFilter": "true"}.
+    """
+
+    def __init__(self, settings: Mapping[str, str] | None = None, *, folder: Path | str | None = None) -> None:
+        """`folder` is where the files go and stay; without one, they are temporary."""
+        self.clock = Clock()
+        self._settings = with_values(SMALL, settings or {})
+        self._folder = None if folder is None else Path(folder)
+        self._temporary: str | None = None
+        self._nameserver: Nameserver | None = None
+        self._broker: Broker | None = None
+
+    # --- life
+
+    async def start(self) -> None:
+        if self._broker is not None:
+            return
+        if self._folder is None:
+            self._temporary = tempfile.mkdtemp(prefix="skyrocket-")
+        folder = self._folder or Path(self._temporary or "")
+        files = {"kvConfigPath": str(folder / "kvConfig.json"), "configStorePath": str(folder / "namesrv.properties")}
+        nameserver = Nameserver(Settings().with_texts({"listenPort": "0", **files}))
+        await nameserver.start()
+        self._nameserver = nameserver
+        places = {"namesrvAddr": nameserver.address, "storePathRootDir": str(folder / "store")}
+        self._broker = Broker(with_values(self._settings, places), wall_ms=self.clock)
+        try:
+            await self._broker.start()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        broker, self._broker = self._broker, None
+        if broker is not None:
+            await broker.close()
+        nameserver, self._nameserver = self._nameserver, None
+        if nameserver is not None:
+            await nameserver.close()
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+            self._temporary = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    # --- where it is
+
+    @property
+    def nameserver(self) -> str:
+        """What clients are given: host:port."""
+        if self._nameserver is None:
+            raise RuntimeError("The broker was not started: use `async with`.")
+        return self._nameserver.address
+
+    @property
+    def address(self) -> str:
+        """The broker's own."""
+        return self.broker.settings().address
+
+    @property
+    def broker(self) -> Broker:
+        """The broker itself, for what has no name here."""
+        if self._broker is None:
+            raise RuntimeError("The broker was not started: use `async with`.")
+        return self._broker
+
+    # --- what tests do
+
+    async def create_topic(self, topic: str, queues: int = 4) -> None:
+        """Not needed for most tests: a topic is made by its first message. Returns when clients find it."""
+        self.broker.topics.put(TopicConfig(topic_name=topic, read_queue_nums=queues, write_queue_nums=queues))
+        assert self._nameserver is not None
+        async with asyncio.timeout(_KNOWN_S_MAX):
+            while self._nameserver.table.route(topic) is None:  # noqa: ASYNC110 — it hears of it in a moment
+                await asyncio.sleep(_LOOK_AGAIN_S)
+
+    async def messages(self, topic: str, *, at_least: int = 0, timeout_s: float = 10.0) -> list[Received]:
+        """All messages of a topic that consumers can see, queue by queue, each in order. None where there is no such topic.
+
+        With `at_least` it waits until there are so many. A group's retries are in topic `%RETRY%group`, what it gave up in
+        `%DLQ%group`.
+        """
+        deadline = time.monotonic() + timeout_s
+        while len(found := self._found(topic)) < at_least:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"Topic '{topic}' has {len(found)} messages after {timeout_s} s, not {at_least}.")
+            await asyncio.sleep(_LOOK_AGAIN_S)
+        return found
+
+    def _found(self, topic: str) -> list[Received]:
+        broker = self.broker
+        config = broker.topics.get(topic)
+        name = broker.settings().broker_name
+        found: list[Received] = []
+        for queue_id in range(0 if config is None else max(config.read_queue_nums, config.write_queue_nums)):
+            offset = 0
+            while (page := broker.store.reading.messages(topic, queue_id, offset, _PAGE)).next_offset > offset:
+                found += [Received(decode_record(bytes(view)), broker_name=name) for view in page.records]
+                offset = page.next_offset
+        for message in found:
+            message.topic = message.properties.get(RETRY_TOPIC, topic)
+        return found
+
+    async def advance(self, duration: timedelta | float) -> None:
+        """Put the broker's clock forward, by seconds or a timedelta. What is due by then (delayed and timed messages, retries,
+        questions about transactions) has happened when this returns, as far as it is the broker's to do."""
+        left_ms = duration_ms(duration)
+        step_ms = max(_STEP_MS, left_ms // _STEPS_MAX)
+        while left_ms > 0:
+            self.clock.put_forward(min(step_ms, left_ms))
+            left_ms -= step_ms
+            await self._settle()
+
+    async def _settle(self) -> None:
+        """Until what was due is in the log."""
+        log, last = self.broker.store.log, -1
+        while log.end != last:
+            last = log.end
+            self.broker.clockwork.clock_changed()
+            await asyncio.sleep(_SETTLE_S)

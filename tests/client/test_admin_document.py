@@ -1,0 +1,42 @@
+"""Every example of docs/admin.md runs as it stands, and its table names what there is."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from skyrocket.client.admin.admin import Cluster, Groups, Messages, Offsets, Topics
+from tests.client.playing import play
+from tests.client.servers import Servers
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "admin.md"
+TEXT = DOCUMENT.read_text()
+EXAMPLES = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+NOUNS = {"topics": Topics, "groups": Groups, "offsets": Offsets, "messages": Messages, "cluster": Cluster}
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=["first", "rooms", "sync"])
+def test_an_example_runs(ours: Servers, example: str, capsys: pytest.CaptureFixture[str]):
+    text = example.replace("127.0.0.1:9876", ours.nameserver)
+    code = compile(text, str(DOCUMENT), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    if code.co_flags & inspect.CO_COROUTINE:
+
+        async def main() -> None:
+            async with asyncio.timeout(30):
+                await eval(code, {})
+
+        play(main())
+    else:
+        exec(code, {})
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("noun", NOUNS)
+def test_the_table_names_every_function(noun: str):
+    (row,) = re.findall(rf"^\| `admin\.{noun}` \| (.*) \|$", TEXT, re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", row)) == {name for name in vars(NOUNS[noun]) if not name.startswith("_")}

@@ -1,0 +1,66 @@
+"""Each example is run as a user runs it: a process, against a broker."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from skyrocket.cli.broker import _ready
+from skyrocket.testing import sync
+from tests.client.servers import apache_servers
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+ENDS_S_MAX = 120
+
+RUNS = {
+    "registration": (["--users", "500"], [r"500 users registered", r"500 coupons were granted, 0 of them twice\."]),
+    "transaction": ([], [r"plain: shipped", r"broken: not booked", r"silent: the broker asks", r"silent: shipped"]),
+    "ordered": (["--orders", "40"], [r"40 of 40 orders went through", r"0 events came out of order"]),
+}
+
+
+@pytest.fixture(scope="module", params=["ours", pytest.param("apache", marks=pytest.mark.interop)])
+def nameserver(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Questions about transactions come after a second instead of half a minute."""
+    if request.param == "ours":
+        with sync.LocalBroker({"transactionTimeOut": "500", "transactionCheckInterval": "500"}) as running:
+            yield running.nameserver
+    else:
+        with apache_servers(tmp_path_factory.mktemp("apache")) as servers:
+            yield servers.nameserver
+
+
+def run(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=ENDS_S_MAX, check=False)
+
+
+def test_every_example_is_run_here():
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == set(RUNS)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_an_example_does_what_it_says(nameserver: str, name: str):
+    arguments, said = RUNS[name]
+    done = run(name, "--namesrv", nameserver, *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for pattern in said:
+        assert re.search(pattern, done.stdout), f"{pattern!r} is not in:\n{done.stdout}"
+    assert "Traceback" not in done.stderr
+
+
+def test_they_can_be_run_again_against_the_same_broker(nameserver: str):
+    for _ in range(2):
+        done = run("registration", "--namesrv", nameserver, "--users", "50")
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_greeting_of_run_names_one_that_is_there():
+    greeting = _ready("127.0.0.1:9876", "127.0.0.1:10911", Path("data"), 0.1)
+    (named,) = re.findall(r"examples/(\w+)\.py", greeting)
+    assert named in RUNS

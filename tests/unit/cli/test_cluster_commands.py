@@ -1,0 +1,310 @@
+"""`skyrocket topic|group|send|consume|query|offset|cluster`: what a person sees, what a program reads, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from skyrocket.cli.main import app
+from skyrocket.client import Consumer
+from skyrocket.testing import sync
+from skyrocket.testing.threaded import SyncBroker
+
+FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[SyncBroker]:
+    with sync.LocalBroker() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def no_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+
+
+class Shell:
+    def __init__(self, nameserver: str) -> None:
+        self.nameserver = nameserver
+
+    def run(self, *arguments: str, stdin: bytes | None = None) -> Result:
+        return CliRunner().invoke(app, arguments, input=stdin, env={"NAMESRV_ADDR": self.nameserver})
+
+    def says(self, *arguments: str, stdin: bytes | None = None) -> str:
+        done = self.run(*arguments, stdin=stdin)
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    def json(self, *arguments: str, stdin: bytes | None = None) -> Any:
+        return json.loads(self.says(*arguments, "--json", stdin=stdin))
+
+    def json_lines(self, *arguments: str, stdin: bytes | None = None) -> list[Any]:
+        return [json.loads(line) for line in self.says(*arguments, "--json", stdin=stdin).splitlines()]
+
+
+@pytest.fixture
+def shell(broker: SyncBroker) -> Shell:
+    return Shell(broker.nameserver)
+
+
+# --- topics
+
+
+def test_a_topic_from_its_making_to_its_end(shell: Shell):
+    assert "orders" in shell.says("topic", "create", "orders", "--queues", "3")
+    assert "orders" in shell.says("topic", "list").splitlines()
+    shell.says("topic", "create", "orders", "--perm", "r", "--attribute", "message.type=FIFO")
+    (settings,) = shell.json("topic", "show", "orders")["settings"]
+    assert settings == {
+        "topic": "orders",
+        "brokerName": "broker-a",
+        "readQueues": 3,
+        "writeQueues": 3,
+        "permission": "r",
+        "isOrdered": False,
+        "attributes": {"message.type": "FIFO"},
+    }
+    assert shell.json("topic", "route", "orders")["brokers"][0]["addresses"].keys() == {"0"}
+    assert "(master)" in shell.says("topic", "route", "orders")
+    assert shell.json("topic", "delete", "orders") == {"deleted": "orders"}
+    assert "orders" not in shell.json("topic", "list")
+
+
+def test_internal_topics_are_listed_with_all(shell: Shell):
+    assert "TBW102" in shell.json("topic", "list", "--all")
+    assert "TBW102" not in shell.json("topic", "list")
+
+
+def test_tables_are_aligned(shell: Shell):
+    shell.says("topic", "create", "aligned", "--queues", "2")
+    shell.says("send", "aligned", "--body", "x", "--count", "12")
+    head, *rows = shell.says("topic", "show", "aligned").split("\n\n")[1].splitlines()
+    assert head.split() == ["BROKER", "QUEUE", "FIRST", "END", "MESSAGES", "LAST", "MESSAGE"]
+    assert len(rows) == 2
+    end = head.index("END") + len("END")
+    assert {row[end - 3 : end] for row in rows} == {"  6"}
+
+
+# --- messages
+
+
+def test_a_message_is_sent_shown_and_found(shell: Shell):
+    receipt = shell.json(
+        *("send", "parcels", "--body", "grüße", "--tag", "paid", "--key", "o-7", "--key", "u-1", "--property", "source=app")
+    )
+    assert receipt.keys() == {"status", "msgId", "offsetId", "topic", "brokerName", "queueId", "queueOffset", "recallHandle"}
+    assert receipt["status"] == "OK"
+    (by_key,) = shell.json("query", "key", "parcels", "o-7")
+    assert (by_key["body"], by_key["tags"], by_key["keys"], by_key["msgId"]) == (
+        "grüße",
+        "paid",
+        ["o-7", "u-1"],
+        receipt["msgId"],
+    )
+    assert by_key["properties"]["source"] == "app"
+    place = ("parcels", str(receipt["queueId"]), str(receipt["queueOffset"]))
+    for found in (
+        shell.json("query", "id", "parcels", receipt["msgId"]),
+        shell.json("query", "id", "parcels", receipt["offsetId"]),
+        shell.json("query", "offset", *place),
+        shell.json("topic", "peek", "parcels"),
+    ):
+        assert found == [by_key]
+    text = shell.says("query", "id", "parcels", receipt["msgId"])
+    assert "grüße" in text
+    assert "source" in text
+    assert "tag=paid" in shell.says("query", "key", "parcels", "o-7")
+    assert shell.says("query", "key", "parcels", "unheard-of") == "No message of parcels has the key unheard-of.\n"
+
+
+def test_bodies_come_from_files_and_standard_input(shell: Shell, tmp_path: Path):
+    (tmp_path / "body").write_bytes(b"\x00\xff binary")
+    shell.says("send", "files", "--file", str(tmp_path / "body"))
+    shell.says("send", "files", "--file", "-", stdin=b"whole\ninput\n")
+    assert len(shell.json_lines("send", "files", "--file", "-", "--lines", stdin=b"one\n\ntwo\n")) == 2
+    shown = shell.json_lines("consume", "files")
+    assert sorted(one["body"] for one in shown if "body" in one) == ["one", "two", "whole\ninput\n"]
+    assert [one["bodyBase64"] for one in shown if "bodyBase64" in one] == ["AP8gYmluYXJ5"]
+
+
+def test_what_a_message_carries_does_nothing_to_the_terminal(shell: Shell):
+    shell.says("send", "escapes", "--file", "-", stdin=b"\x1b[31mred\n")
+    assert "\\x1b[31mred\\n" in shell.says("consume", "escapes")
+
+
+def test_a_delayed_message_comes_later(shell: Shell, broker: SyncBroker):
+    shell.says("send", "delays", "--body", "later", "--delay", "30")
+    assert shell.says("consume", "delays") == ""
+    broker.advance(31)
+    assert "later" in shell.says("consume", "delays")
+
+
+def test_a_group_consumes_once_and_looking_consumes_nothing(shell: Shell):
+    for number in range(5):
+        shell.says("send", "queueing", "--body", f"m{number}", "--tag", "odd" if number % 2 else "even")
+    assert len(shell.json_lines("consume", "queueing")) == 5
+    assert len(shell.json_lines("consume", "queueing", "--tag", "odd")) == 2
+    assert len(shell.json_lines("consume", "queueing", "--count", "3")) == 3
+    of_group = ("consume", "queueing", "--group", "readers", "--from", "first")
+    first = shell.json_lines(*of_group, "--count", "2")
+    rest = shell.json_lines(*of_group, "--count", "3")
+    assert sorted(one["body"] for one in first + rest) == ["m0", "m1", "m2", "m3", "m4"]
+    assert shell.json_lines(*of_group, "--wait", "0.3") == []
+    assert shell.says("consume", "queueing", "--body", "--count", "1") in {f"m{number}\n" for number in range(5)}
+
+
+# --- groups and offsets
+
+
+def test_a_group_from_its_making_to_its_end(shell: Shell):
+    shell.says("topic", "create", "moves", "--queues", "1")
+    shell.says("send", "moves", "--body", "x", "--count", "4")
+    assert shell.json("group", "create", "movers", "--retries", "3")[0]["retriesMax"] == 3
+    assert "movers" in shell.says("group", "list")
+    assert [row["offset"] for row in shell.json("offset", "show", "movers", "moves")] == [0]
+    assert [row["offset"] for row in shell.json("offset", "reset", "movers", "moves", "--to", "last")] == [4]
+    assert [row["offset"] for row in shell.json("offset", "reset", "movers", "moves", "--to", "offset:1", "--queue", "0")] == [1]
+    shown = shell.json("group", "show", "movers")
+    assert shown["progress"]["lag"] == 3
+    assert shown["progress"]["queues"][0]["committedOffset"] == 1
+    assert shown["members"]["members"] == []
+    assert {"group": "movers", "members": 0, "lag": 3, "rate": 0.0} in shell.json("group", "list")
+    assert "Lag: 3." in shell.says("group", "show", "movers")
+    shell.says("group", "create", "followers")
+    assert [row["offset"] for row in shell.json("offset", "clone", "movers", "followers", "moves")] == [1]
+    assert [row["offset"] for row in shell.json("offset", "reset", "movers", "moves", "--to", "2020-01-01T00:00:00")] == [0]
+    assert [row["offset"] for row in shell.json("offset", "reset", "movers", "moves", "--to", "last", "--queue", "0")] == [4]
+    shell.says("group", "delete", "movers", "--topics")
+    assert "movers" not in [row["group"] for row in shell.json("group", "list")]
+
+
+def test_members_of_a_group_are_shown(shell: Shell):
+    async def scene() -> Any:
+        async with Consumer(shell.nameserver, group="watchers", topics={"watched": "a || b"}) as consumer:
+            shown = await asyncio.to_thread(shell.json, "group", "show", "watchers")
+            text = await asyncio.to_thread(shell.says, "group", "show", "watchers")
+            return consumer.client_id, shown, text
+
+    shell.says("topic", "create", "watched")
+    client_id, shown, text = asyncio.run(scene())
+    assert [member["clientId"] for member in shown["members"]["members"]] == [client_id]
+    assert "watched (a || b)" in text
+
+
+# --- the cluster
+
+
+def test_the_cluster_and_its_settings(shell: Shell):
+    (state,) = shell.json("cluster", "show")
+    assert (state["brokerName"], state["brokerId"], state["version"], state["error"]) == ("broker-a", 0, "5.5.0", "")
+    assert "master" in shell.says("cluster", "show")
+    assert shell.json("cluster", "info", "broker-a")["brokerVersionDesc"] == "V5_5_0"
+    assert shell.json("cluster", "config", "broker-a", "--set", "fileReservedTime=70")["fileReservedTime"] == "70"
+    assert "fileReservedTime" in shell.says("cluster", "config", "broker-a")
+    settings = shell.json("cluster", "namesrv", "--set", "waitSecondsForService=44")
+    assert settings[shell.nameserver]["waitSecondsForService"] == "44"
+    assert shell.json("cluster", "producers") == []
+
+
+# --- what goes wrong
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (["topic", "create", "a/b"], WRONG_INPUT, "A topic cannot be called 'a/b'"),
+        (["topic", "create", "fine", "--perm", "x"], WRONG_INPUT, "A topic's permission is rw, r, w or -, not 'x'."),
+        (["topic", "create", "fine", "--attribute", "odd"], WRONG_INPUT, "An attribute is name=value, not 'odd'."),
+        (["topic", "create", "fine", "--attribute", "odd=1"], FAILED, "odd"),
+        (["topic", "create", "fine", "--cluster", "elsewhere"], FAILED, "no master in cluster 'elsewhere'"),
+        (["topic", "show", "unheard-of"], FAILED, "The nameservers know no topic 'unheard-of'."),
+        (["topic", "delete", "unheard-of"], FAILED, "The nameservers know no topic 'unheard-of'."),
+        (["topic", "list", "-n", "nowhere"], WRONG_INPUT, "'nowhere' is not an address such as 127.0.0.1:9876."),
+        (["topic", "list", "-n", "127.0.0.1:1"], FAILED, "No nameserver answers. 127.0.0.1:1 cannot be reached"),
+        (["topic", "list", "--access-key", "me"], WRONG_INPUT, "--access-key and --secret-key belong together."),
+        (["consume", "t", "--group", "g", "-n", "127.0.0.1:1"], FAILED, "No nameserver answers."),
+        (["consume", "t", "--from", "yesterday"], WRONG_INPUT, "'yesterday' is not first, last, milliseconds since 1970"),
+        (["send", "t"], WRONG_INPUT, "Say what to send"),
+        (["send", "t", "--body", ""], WRONG_INPUT, "A message's body is empty"),
+        (["send", "t", "--body", "x", "--lines"], WRONG_INPUT, "--lines needs --file."),
+        (["send", "t", "--file", "no-such-file"], WRONG_INPUT, "no-such-file cannot be read: No such file or directory."),
+        (["send", "t", "--body", "x", "--key", "a b"], WRONG_INPUT, "A key cannot be 'a b'"),
+        (["send", "t", "--body", "x", "-n", "127.0.0.1:1"], FAILED, "No nameserver answers."),
+        (["group", "show", "unheard-of"], FAILED, "No broker knows a group 'unheard-of'."),
+        (["group", "delete", "unheard-of"], FAILED, "No broker knows a group 'unheard-of'."),
+        (["query", "id", "TBW102", "nonsense"], FAILED, "No message of topic 'TBW102' has the id nonsense."),
+        (["query", "offset", "TBW102", "0", "7"], FAILED, "There is no message at offset 7 in queue 0 of TBW102 at broker-a."),
+        (
+            ["offset", "reset", "g", "TBW102", "--to", "offset:7"],
+            WRONG_INPUT,
+            "To move to an offset say --queue 0 --to offset:42.",
+        ),
+        (["offset", "reset", "unheard-of", "TBW102", "--to", "last"], FAILED, "unheard-of"),
+        (["cluster", "config", "nobody"], FAILED, "The nameservers know no master called 'nobody'."),
+        (["cluster", "config", "broker-a", "--set", "storePathRootDir=/x"], FAILED, "storePathRootDir"),
+        (["cluster", "config", "broker-a", "--set", "x"], WRONG_INPUT, "A setting is name=value, not 'x'."),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(shell: Shell, arguments: list[str], code: int, sentence: str):
+    done = shell.run(*arguments)
+    assert done.exit_code == code, done.output
+    assert sentence in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stdout == ""
+    assert isinstance(done.exception, SystemExit), "an error that nobody thought of"
+
+
+@pytest.mark.parametrize("arguments", [["topic", "create"], ["topic", "creat", "x"], ["nonsense"], ["send", "t", "--count", "0"]])
+def test_usage_is_explained(shell: Shell, arguments: list[str]):
+    done = shell.run(*arguments)
+    assert done.exit_code == WRONG_INPUT
+    assert "Usage" in done.stderr
+
+
+# --- as a process
+
+
+@contextmanager
+def started(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "skyrocket", *arguments]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_consume_ends_quietly_when_it_is_interrupted(broker: SyncBroker):
+    arguments = ["consume", "endless", "--group", "patient", "--from", "first", "-n", broker.nameserver]
+    with started(*arguments) as process:
+        Shell(broker.nameserver).says("send", "endless", "--body", "here")
+        assert process.stdout is not None
+        assert b"here" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == INTERRUPTED
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+
+
+def test_a_reader_that_has_had_enough_is_no_error(broker: SyncBroker):
+    Shell(broker.nameserver).says("send", "pipes", "--body", "x" * 1000, "--count", "300")
+    with started("consume", "pipes", "-n", broker.nameserver) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(30) in (0, 1)
+        assert process.stderr is not None
+        assert b"Traceback" not in process.stderr.read()
