@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 
 from skyrocket.cli.broker import _ready
 from skyrocket.testing import sync
 from tests.client.servers import apache_servers
+from tests.support.apache_cluster import free_port
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 ENDS_S_MAX = 120
@@ -41,7 +45,7 @@ def run(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_every_example_is_run_here():
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == set(RUNS)
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*RUNS, "web_app"}
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -52,6 +56,50 @@ def test_an_example_does_what_it_says(nameserver: str, name: str):
     for pattern in said:
         assert re.search(pattern, done.stdout), f"{pattern!r} is not in:\n{done.stdout}"
     assert "Traceback" not in done.stderr
+
+
+@contextmanager
+def web_app(nameserver: str) -> Iterator[httpx.Client]:
+    """The application in a process of its own, and a visitor."""
+    port = free_port()
+    command = [sys.executable, str(EXAMPLES / "web_app.py"), "--namesrv", nameserver, "--port", str(port)]
+    with subprocess.Popen(command) as process, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as visitor:
+        try:
+            wait_for(lambda: answers(visitor), "the application answers")
+            yield visitor
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def answers(visitor: httpx.Client) -> bool:
+    try:
+        return visitor.get("/orders/none").status_code == 404
+    except httpx.TransportError:
+        return False
+
+
+def wait_for(is_so: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + ENDS_S_MAX
+    while not is_so():
+        assert time.monotonic() < deadline, f"{what}: not in {ENDS_S_MAX} s"
+        time.sleep(0.05)
+
+
+def test_the_web_application_takes_orders_and_works_on_them(nameserver: str):
+    with web_app(nameserver) as visitor:
+        numbers = [visitor.post("/orders", params={"item": item}).json()["number"] for item in ("tea", "cake")]
+        for number, item in zip(numbers, ("tea", "cake"), strict=True):
+            ready = f"{item} is ready"
+            wait_for(lambda: visitor.get(f"/orders/{number}").json()["state"] == ready, f"{item} is ready")  # noqa: B023
+
+
+def test_a_visitor_of_the_web_application_is_told_when_there_is_no_broker():
+    with sync.LocalBroker() as broker, web_app(broker.nameserver) as visitor:
+        broker.close()
+        answer = visitor.post("/orders", params={"item": "tea"})
+        assert answer.status_code == 503
+        assert answer.json()["detail"].startswith("The order could not be taken: ")
 
 
 def test_they_can_be_run_again_against_the_same_broker(nameserver: str):
