@@ -52,6 +52,11 @@ class Numbered(NamedTuple):
         chance = random.Random(f"{self.producer}/{self.number}")
         return b"%d/%d/" % self + chance.randbytes(chance.choice([0, 10, 300, 300, 300, 4000]))
 
+    @property
+    def properties(self) -> dict[str, str]:
+        """With a unique key, as clients send it, it is an ordinary send; those of the first producer go the general way."""
+        return {"UNIQ_KEY": f"7F000001A1B218B4{self.producer:04X}{self.number:012X}", "TAGS": "red"} if self.producer else {}
+
     @classmethod
     def of(cls, record: Record) -> Numbered:
         producer, number, _ = record.body.split(b"/", maxsplit=2)
@@ -95,7 +100,8 @@ class Producer:
             self.times_sent[message] += 1
             attempt = self.attempts
             try:
-                answer = await connection.request(send_request(TOPIC, message.body, message.queue_id), 10_000)
+                request = send_request(TOPIC, message.body, message.queue_id, properties=message.properties)
+                answer = await connection.request(request, 10_000)
             except NetError:
                 self.unknown.append(message)
                 return

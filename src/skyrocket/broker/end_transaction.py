@@ -80,6 +80,8 @@ class EndTransactionHandler:
             else:
                 if end is not None:
                     ended.append(end)
+                elif not command.is_oneway:
+                    connection.send_command(command.response(ResponseCode.SUCCESS))
         if not ended:
             return
         try:
@@ -102,7 +104,7 @@ class EndTransactionHandler:
     # --- one end
 
     def _ended(self, command: Command, now_ms: int) -> _Ended | None:
-        """None when the producer does not know how it ended: that is not answered."""
+        """None when the producer does not know how it ended: it will be asked."""
         header = command.header(EndTransactionRequestHeader)
         outcome = header.commit_or_rollback
         if outcome == TRANSACTION_NONE:
