@@ -8,7 +8,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit
   --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check interop fuzz bench lock clean
+.PHONY: help setup run test check interop fuzz chaos bench reference lock clean
 
 help:            ## this list
 	@grep -E '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
@@ -40,8 +40,14 @@ interop: $(READY)  ## only the tests that run Apache RocketMQ's own code
 fuzz: $(READY)   ## one million mutated frames (make test runs 50,000)
 	SKYROCKET_FUZZ_FRAMES=1000000 $(BIN)/python -m pytest -n 2 tests/fuzz
 
+chaos: $(READY)  ## servers that die for a minute under load (make test: some seconds)
+	SKYROCKET_CHAOS_S=60 $(BIN)/python -m pytest -rP tests/client/test_chaos.py
+
 bench: $(READY)  ## the figures in docs/
 	$(BIN)/python -m bench
+
+reference: $(READY)  ## write docs/client-reference.md anew from the source
+	$(BIN)/python -m tools.client_reference
 
 lock: $(READY)   ## resolve the versions of requirements/ anew
 	$(BIN)/python -m pip install --quiet uv

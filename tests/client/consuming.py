@@ -23,14 +23,14 @@ QUICK = ConsumerLimits(
 )
 
 
-async def make(servers: Servers, topic: str, queues: int) -> None:
+async def make(servers: Servers, topic: str, queues: int, perm: int = 6) -> None:
     """A topic of so many queues, of which the nameserver knows."""
     header = CreateTopicRequestHeader(
         topic=topic,
         default_topic=DEFAULT_TOPIC,
         read_queue_nums=queues,
         write_queue_nums=queues,
-        perm=6,
+        perm=perm,
         topic_filter_type="SINGLE_TAG",
         topic_sys_flag=0,
         order=False,

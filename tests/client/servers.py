@@ -44,16 +44,17 @@ class Servers:
 
 
 @contextmanager
-def our_servers(home: Path) -> Iterator[Servers]:
-    with Skyrocket(home, {**QUICK_CHECKS, **CONSUMERS}) as run:
+def our_servers(home: Path, **settings: object) -> Iterator[Servers]:
+    with Skyrocket(home, {**QUICK_CHECKS, **CONSUMERS, **settings}) as run:
         yield Servers("ours", run.nameserver, run.kill, run.start)
         assert run.complaints() == [], run.told(100)
 
 
 @contextmanager
-def apache_servers(home: Path) -> Iterator[Servers]:
+def apache_servers(home: Path, **settings: object) -> Iterator[Servers]:
     with ApacheCluster(home) as cluster:
-        settings = {**SMALL_STORE, **QUICK_CHECKS, **CONSUMERS, "brokerName": BROKER, "listenPort": free_port(-2, 1)}
+        own = {"brokerName": BROKER, "listenPort": free_port(-2, 1)}
+        settings = {**SMALL_STORE, **QUICK_CHECKS, **CONSUMERS, **own, **settings}
         brokers: list[JavaProcess] = []
 
         def start() -> None:

@@ -1,6 +1,6 @@
-"""A broker killed and started again and again under load, with members that come and go: what was acknowledged arrives, in order.
+"""Servers killed and started again and again under load, with members that come and go: what was acknowledged arrives, in order.
 
-`SKYROCKET_CHAOS_S` says for how long; a minute finds more than the few seconds that a test may take.
+`SKYROCKET_CHAOS_S` says for how long (`make chaos`: a minute); that finds more than the few seconds that a test may take.
 """
 
 from __future__ import annotations
@@ -10,12 +10,16 @@ import os
 import random
 import resource
 from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
-from skyrocket.client import ClientError, Consumer, Message, NoNameserverError, Producer, Received
+from skyrocket.client import Admin, ClientError, Consumer, Message, NoNameserverError, Producer, Queue, Received
 from tests.client.consuming import QUICK, make
 from tests.client.playing import play
 from tests.client.servers import Servers, until
 from tests.client.test_failures import mortal
+from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
 
 __all__ = ["mortal"]
 
@@ -24,13 +28,20 @@ QUEUES = 4
 GROWTH_MAX_KIB = 200 * 1024
 
 
+class Victim(NamedTuple):
+    kill: Callable[[], None]
+    start: Callable[[], None]
+
+
 class Chaos:
-    def __init__(self, servers: Servers) -> None:
-        self.servers = servers
-        self.topic = servers.topic("chaos")
+    def __init__(self, nameserver: str, topic: str, victims: Sequence[Victim]) -> None:
+        self.nameserver = nameserver
+        self.topic = topic
+        self.victims = victims
+        self.deaths = 0
         self.chance = random.Random(7)
-        self.acknowledged: dict[int, list[int]] = defaultdict(list)
-        self.seen: dict[int, dict[int, None]] = defaultdict(dict)  # each number once, as it first came
+        self.acknowledged: dict[Queue, list[int]] = defaultdict(list)
+        self.seen: dict[Queue, dict[int, None]] = defaultdict(dict)  # each number once, as it first came
         self.until_s = asyncio.get_running_loop().time() + LASTS_S
 
     @property
@@ -39,23 +50,23 @@ class Chaos:
 
     def member(self) -> Consumer:
         consumer = Consumer(
-            self.servers.nameserver, group=self.topic, start="first", orderly=True, close_timeout_ms=5_000, consumer_limits=QUICK
+            self.nameserver, group=self.topic, start="first", orderly=True, close_timeout_ms=5_000, consumer_limits=QUICK
         )
 
         @consumer.on(self.topic)
         async def handle(message: Received) -> None:
-            self.seen[message.queue_id].setdefault(int(message.body))
+            self.seen[message.queue].setdefault(int(message.body))
 
         return consumer
 
-    async def produce(self, queue_id: int) -> None:
+    async def produce(self, producer_number: int) -> None:
         number = 0
-        async with Producer(self.servers.nameserver, timeout_ms=60_000, instance=f"p{queue_id}") as producer:
-            queue = (await producer.queues(self.topic))[queue_id]
+        async with Producer(self.nameserver, timeout_ms=60_000, instance=f"p{producer_number}") as producer:
+            queue = (await producer.queues(self.topic))[producer_number]
             while self.goes_on:
                 try:
                     await producer.send(Message(self.topic, b"%d" % number), queue=queue)
-                    self.acknowledged[queue_id].append(number)
+                    self.acknowledged[queue].append(number)
                 except ClientError:
                     pass  # nobody promised anything
                 number += 1
@@ -67,33 +78,58 @@ class Chaos:
                 async with self.member():
                     await asyncio.sleep(self.chance.uniform(0.3, 1.5))
             except NoNameserverError:
-                pass  # ours dies together with its broker
+                pass  # none was there in this moment
             await asyncio.sleep(self.chance.uniform(0.1, 0.5))
 
     async def kill(self) -> None:
         while self.goes_on:
             await asyncio.sleep(self.chance.uniform(0.8, 2))
-            await asyncio.to_thread(self.servers.kill_broker)
+            victim = self.chance.choice(self.victims)
+            await asyncio.to_thread(victim.kill)
             await asyncio.sleep(self.chance.uniform(0, 0.5))
-            await asyncio.to_thread(self.servers.start_broker)
+            await asyncio.to_thread(victim.start)
+            self.deaths += 1
 
     def all_arrived(self) -> bool:
         return all(self.seen[queue].keys() >= set(sent) for queue, sent in self.acknowledged.items())
 
-
-def test_acknowledged_messages_arrive_in_order_whatever_dies(mortal: Servers):
-    async def scene() -> None:
-        chaos = Chaos(mortal)
-        await make(mortal, chaos.topic, QUEUES)
+    async def play(self) -> None:
         before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        async with chaos.member():
-            await asyncio.gather(*map(chaos.produce, range(QUEUES)), chaos.come_and_go(), chaos.kill())
-            await until(chaos.all_arrived, "all that was acknowledged arrives")
-        assert sum(map(len, chaos.acknowledged.values())) > 100
-        for queue_id, seen in chaos.seen.items():
-            promised = set(chaos.acknowledged[queue_id])
+        async with self.member():
+            await asyncio.gather(*map(self.produce, range(QUEUES)), self.come_and_go(), self.kill())
+            await until(self.all_arrived, "all that was acknowledged arrives")
+        count = sum(map(len, self.acknowledged.values()))
+        print(f"{count} messages were acknowledged while servers died {self.deaths} times")  # noqa: T201 — `make chaos` shows it
+        assert count > 100
+        for queue, seen in self.seen.items():
+            promised = set(self.acknowledged[queue])
             in_order = [number for number in seen if number in promised]
-            assert in_order == sorted(in_order), f"order of queue {queue_id}"
+            assert in_order == sorted(in_order), f"order of {queue}"
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < GROWTH_MAX_KIB
 
+
+def test_acknowledged_messages_arrive_in_order_whatever_dies(mortal: Servers):
+    """Ours dies together with its nameserver."""
+
+    async def scene() -> None:
+        chaos = Chaos(mortal.nameserver, mortal.topic("chaos"), [Victim(mortal.kill_broker, mortal.start_broker)])
+        await make(mortal, chaos.topic, QUEUES)
+        await chaos.play()
+
     play(scene())
+
+
+def test_the_same_in_a_cluster_of_two_nameservers_and_two_brokers(tmp_path: Path):
+    with SkyrocketNameserver(tmp_path / "one") as one, SkyrocketNameserver(tmp_path / "two") as two:
+        names = f"{one.nameserver};{two.nameserver}"
+        brokers = [SkyrocketBroker(tmp_path / name, names, {"brokerName": name}) for name in ("a", "b")]
+        with brokers[0], brokers[1]:
+
+            async def scene() -> None:
+                chaos = Chaos(names, "chaos", [Victim(each.kill, each.start) for each in (one, two, *brokers)])
+                async with Admin(names) as admin:
+                    await admin.topics.create(chaos.topic, queues=QUEUES // 2)
+                await chaos.play()
+                assert {queue.broker_name for queue in chaos.acknowledged} == {"a", "b"}
+
+            play(scene())

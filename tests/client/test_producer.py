@@ -291,6 +291,24 @@ def test_a_cancelled_send_leaves_nothing_behind(servers: Servers):
     play(scene())
 
 
+def test_a_cancelled_send_that_lingers_is_sent_with_its_batch_and_takes_no_room_afterwards(servers: Servers):
+    topic = servers.topic("lingering")
+
+    async def scene() -> None:
+        async with Producer(servers.nameserver, linger_ms=50) as producer, reader(servers) as read:
+            kept, given_up = producer.send_soon(Message(topic, b"kept")), producer.send_soon(Message(topic, b"given up"))
+            await asyncio.sleep(0)
+            given_up.cancel()
+            assert (await kept).is_safe
+            with pytest.raises(asyncio.CancelledError):
+                await given_up
+            await producer.flush()
+            assert (producer._session.gate._count, producer._session.gate._bytes) == (0, 0)
+            assert {message.body for message in await read.at_least(topic, 2)} == {b"kept", b"given up"}, "it was taken"
+
+    play(scene())
+
+
 def test_an_exception_in_a_callback_harms_nobody(servers: Servers):
     topic = servers.topic("raising")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -118,6 +119,30 @@ def test_subscribers_share_the_queues_and_paused_queues_give_nothing(servers: Se
             assert numbers(await polled(one, 2)) == [1, 1]
             with pytest.raises(ConfigurationError, match="cannot be assigned"):
                 await one.assign([])
+
+    play(scene())
+
+
+def test_no_more_is_fetched_ahead_than_all_queues_together_may_hold(servers: Servers):
+    topic = servers.topic("ahead")
+
+    async def scene() -> None:
+        await make(servers, topic, 8)
+        await send(servers, topic, numbered(400))
+        limits = replace(QUICK, all_messages_max=80, pull_messages=5)
+        async with PullConsumer(servers.nameserver, group=topic, start="first", consumer_limits=limits) as consumer:
+            queues = await consumer.queues(topic)
+
+            def cached() -> list[int]:
+                return [held.state.cached_messages for held in consumer._holdings.queues.values()]
+
+            await consumer.assign(queues)
+            await until(lambda: all(count > 10 for count in cached()), "each has its share of 10")
+            assert max(cached()) <= 10 + 5, "a pull under way may go over it"
+            await consumer.assign(queues[:2])
+            await until(lambda: all(count > 40 for count in cached()), "two queues have 40 each")
+            found = await polled(consumer, 100)
+        assert len(found) == 100
 
     play(scene())
 

@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-
 import pytest
 
 from skyrocket.client import Consumer, Received
-from skyrocket.net.router import Router
-from skyrocket.net.server import Server
-from skyrocket.protocol.bodies import (
-    BrokerData,
-    GetConsumerListByGroupResponseBody,
-    HeartbeatData,
-    QueueData,
-    TopicRouteData,
-)
 from skyrocket.protocol.command import Command
-from skyrocket.protocol.fastjson import decode, encode
 from skyrocket.protocol.headers import (
     PullMessageRequestHeader,
     PullMessageResponseHeader,
-    QueryConsumerOffsetResponseHeader,
     SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
     UpdateConsumerOffsetRequestHeader,
@@ -36,77 +21,7 @@ from skyrocket.protocol.sysflag import PULL_COMMIT_OFFSET
 from tests.client.consuming import QUICK, numbers, taken
 from tests.client.playing import play
 from tests.client.servers import until
-
-
-class Strange:
-    """Nameserver and broker in one, with one queue of `t`. What it is asked is noted by code."""
-
-    def __init__(self) -> None:
-        self.router = Router()
-        self.server = Server(self.router)
-        self.address = ""
-        self.addresses: dict[int, str] = {}
-        self.members: list[str] = []
-        self.asked: dict[int, list[Command]] = {}
-        self.records: list[bytes] = []
-        self.suggests = 0
-        self.answer(RequestCode.GET_ROUTEINFO_BY_TOPIC, self._route)
-        self.answer(RequestCode.HEART_BEAT, self._heartbeat)
-        self.answer(RequestCode.GET_CONSUMER_LIST_BY_GROUP, self._members)
-        self.answer(RequestCode.QUERY_CONSUMER_OFFSET, lambda c: c.response(0, QueryConsumerOffsetResponseHeader(offset=0)))
-        self.answer(RequestCode.PULL_MESSAGE, self._pull)
-        for code in (RequestCode.UNREGISTER_CLIENT, RequestCode.UPDATE_CONSUMER_OFFSET):
-            self.answer(code, lambda command: command.response(0))
-
-    def answer(self, code: int, how: Callable[[Command], Command]) -> None:
-        def noted(command: Command, _connection: object) -> Command:
-            self.asked.setdefault(command.code, []).append(command)
-            return how(command)
-
-        self.router.add(code, noted)
-
-    def forget(self, code: int) -> None:
-        del self.router._handlers[code]
-
-    def _route(self, command: Command) -> Command:
-        route = TopicRouteData(
-            queue_datas=[QueueData(broker_name="strange", read_queue_nums=1, write_queue_nums=1, perm=6)],
-            broker_datas=[BrokerData(cluster="c", broker_name="strange", broker_addrs=self.addresses)],
-        )
-        return command.response(0, body=encode(route))
-
-    def _heartbeat(self, command: Command) -> Command:
-        self.members = [decode(command.body, HeartbeatData).client_id]
-        return command.response(0)
-
-    def _members(self, command: Command) -> Command:
-        return command.response(0, body=encode(GetConsumerListByGroupResponseBody(consumer_id_list=self.members)))
-
-    def _pull(self, command: Command) -> Command:
-        header = command.header(PullMessageRequestHeader)
-        records = self.records[header.queue_offset :] if header.topic == "t" else []
-        end = header.queue_offset + len(records)
-        told = PullMessageResponseHeader(
-            suggest_which_broker_id=self.suggests, next_begin_offset=end, min_offset=0, max_offset=end
-        )
-        code = ResponseCode.SUCCESS if records else ResponseCode.PULL_NOT_FOUND
-        return command.response(code, told, body=b"".join(records))
-
-
-@asynccontextmanager
-async def strange(count: int = 1) -> AsyncIterator[list[Strange]]:
-    """A master, and slaves of the same name."""
-    brokers = [Strange() for _ in range(count)]
-    for broker in brokers:
-        broker.address = f"127.0.0.1:{await broker.server.listen('127.0.0.1', 0)}"
-    for broker in brokers:
-        broker.addresses = {number: other.address for number, other in enumerate(brokers)}
-    try:
-        yield brokers
-    finally:
-        for broker in brokers:
-            await broker.server.close()
-        await asyncio.sleep(0)
+from tests.client.strange import strange
 
 
 def record(number: int) -> bytes:

@@ -13,7 +13,7 @@ from skyrocket.protocol.frame import join_frame
 from tests.support.send_parts import SendParts
 
 NAMES = ["UNIQ_KEY", "KEYS", "TAGS", "WAIT", "colour", "MSG_REGION", "CLUSTER", "TRACE_ON", "DELAY", "TIMER_DELAY_MS", "TRAN_MSG"]
-NAMES += ["MY_UNIQ_KEY", "UNIQ_KEY2", ""]
+NAMES += ["MY_UNIQ_KEY", "UNIQ_KEY2", "", "REAL_TOPIC", "REAL_QID", "TIMER_OUT_MS", "TIMER_DELIVER_MS", "__transactionId__"]
 VALUES = ["true", "false", "red", "k1 k2", "0", "7F000001A1B218B4AAC2000000000012", "clé", "☂", 'a"b', "x\x01y", "", "x" * 600]
 
 
@@ -26,6 +26,21 @@ usual_properties = st.builds(
     st.integers(0, 2**40),
     st.sampled_from(["red", "blue"]),
     st.sampled_from([[], [("KEYS", "k1 k2")], [("colour", "green"), ("WAIT", "true")]]),
+)
+DETOURS = [("DELAY", level) for level in ("1", "2", "18", "19", "0", "-1", "01", "+1", "x", "99999999999")]
+DETOURS += [("TIMER_DELAY_MS", delay) for delay in ("1", "5000", "7001", "0", "-1", "99999999999", "x")]
+DETOURS += [("TIMER_DELAY_SEC", "3"), ("TIMER_DELIVER_MS", "1700000001000"), ("TIMER_DELIVER_MS", "1700000006999")]
+DETOURS += [("TRAN_MSG", "true"), ("TRAN_MSG", "TRUE"), ("TRAN_MSG", "no")]
+BESIDE = [("TIMER_DEL_UNIQKEY", "k"), ("TIMER_OUT_MS", "5"), ("REAL_QID", "1"), ("REAL_TOPIC", "new"), ("__transactionId__", "t")]
+led_properties = st.builds(
+    lambda before, detour, number, beside, more: text_of(
+        [*before, *detour, ("UNIQ_KEY", f"7F000001A1B218B4AAC2{number:012X}"), *beside, *more]
+    ),
+    st.sampled_from([[], [("WAIT", "true")]]),
+    st.lists(st.sampled_from(DETOURS), min_size=1, max_size=1) | st.lists(st.sampled_from(DETOURS), max_size=2),
+    st.integers(0, 2**40),
+    st.sampled_from([[], [], [], [("TAGS", "red")], [("KEYS", "k1")]]) | st.lists(st.sampled_from(BESIDE), max_size=1),
+    st.lists(st.sampled_from(DETOURS), max_size=1) | st.just([]),
 )
 odd_properties = st.one_of(
     st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(VALUES)), max_size=6).map(text_of),
@@ -50,10 +65,10 @@ def frames(draw: st.DrawFn) -> bytes:
         "c": "TBW102",
         "d": "4",
         "e": str(draw(mostly([0, 1, 2, 3], [-1, 4]))),
-        "f": str(draw(mostly([0, 1], [4, 12, 16, 32]))),
+        "f": str(draw(mostly([0, 0, 1, 4], [8, 12, 16, 32]))),
         "g": "1700000000000",
         "h": str(draw(st.sampled_from([0, 7]))),
-        "i": draw(st.one_of(*[usual_properties] * 20, odd_properties)),
+        "i": draw(st.one_of(*[usual_properties] * 10, *[led_properties] * 10, odd_properties)),
         "j": "0",
         "k": "false",
         "m": draw(mostly(["false"], ["true"])),

@@ -12,11 +12,16 @@ from typing import Any
 from msgspec.structs import replace as replaced
 
 from skyrocket.broker.counters import Counters
+from skyrocket.broker.delay_progress import DelayProgress
 from skyrocket.broker.detours import Detours
+from skyrocket.broker.half_messages import half_detour, half_short_cut
 from skyrocket.broker.intake import Intake
 from skyrocket.broker.ordinary_send import OrdinarySends
+from skyrocket.broker.own_messages import OwnMessages
+from skyrocket.broker.schedule import Schedule
 from skyrocket.broker.send import SendHandler
 from skyrocket.broker.settings import BrokerSettings
+from skyrocket.broker.timers import TIMER_PROPERTIES, Timers
 from skyrocket.broker.topics import TopicTable
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import Router
@@ -25,6 +30,7 @@ from skyrocket.protocol.bodies import TopicConfig
 from skyrocket.protocol.frame import FrameSplitter
 from skyrocket.protocol.hosts import pack_host
 from skyrocket.protocol.record import Record
+from skyrocket.store.config import delay_levels_ms
 from skyrocket.store.message_store import MessageStore
 from tests.support.simulated_disk import SimulatedDisk
 
@@ -79,9 +85,8 @@ class SendParts:
             + [TopicConfig(topic_name="closed", read_queue_nums=4, write_queue_nums=4, perm=4)]
         )
         self.detours = Detours()
-        self.detours.add(["DELAY"], _elsewhere)
-        self.detours.add_for_topics("%RETRY%", _elsewhere)
         self.counters = Counters(self._wall_ms)
+        self._add_detours()
         self.appends = 0
         router = Router()
         host = pack_host("127.0.0.1", self.settings.port)
@@ -96,6 +101,19 @@ class SendParts:
         self.transport = KeptWrites()
         self.connection = Connection(self.server)
         self.connection.connection_made(self.transport)
+
+    def _add_detours(self) -> None:
+        """As in a broker; only that nothing that waits is ever delivered."""
+        delays_ms = delay_levels_ms(self.settings.delay_levels)
+        own_messages = OwnMessages(self.store, self._wall_ms, self._appended, self.counters)
+        progress = DelayProgress(lambda: self.store.horizon.flushed, self._wall_ms)
+        schedule = Schedule(self.store, own_messages, progress, delays_ms, wake=lambda: None)
+        timers = Timers(lambda: self.settings, self._wall_ms, crowd=lambda time_ms: 0 if time_ms % 7_000 else 2**31)
+        current = lambda: self.settings  # noqa: E731 — a name for it, not a function
+        self.detours.add(["TRAN_MSG"], half_detour(current), half_short_cut(current))
+        self.detours.add(TIMER_PROPERTIES, timers.lead, timers.short_cut)
+        self.detours.add(["DELAY"], schedule.lead, schedule.short_cut)
+        self.detours.add_for_topics("%RETRY%", _elsewhere)
 
     def _wall_ms(self) -> int:
         return self.now_ms

@@ -26,7 +26,7 @@ from skyrocket.broker.end_transaction import EndTransactionHandler
 from skyrocket.broker.filters import Filters
 from skyrocket.broker.flow_control import FlowControl
 from skyrocket.broker.group_handlers import GroupHandlers
-from skyrocket.broker.half_messages import half_detour
+from skyrocket.broker.half_messages import half_detour, half_short_cut
 from skyrocket.broker.intake import Intake
 from skyrocket.broker.lock_handlers import LockHandlers
 from skyrocket.broker.offset_handlers import OffsetHandlers
@@ -199,6 +199,7 @@ class Broker:
         intake = Intake(self.topics, self.settings, store_host, self.detours)
         self.own_messages = OwnMessages(self.store, self._wall_ms, self._appended, self.counters)
         self.send = SendHandler(self.store, intake, self.settings, store_host, self._wall_ms, self._appended, self.counters)
+        ends = self._put_together_transactions(store_host)  # before what is delayed: both may claim a message
         ordinary_sends = OrdinarySends(
             self.store,
             self.topics,
@@ -209,6 +210,7 @@ class Broker:
             self._appended,
             self.counters,
             self.send,
+            ends.take,
         )
         filters = Filters(self.settings)
         self.pull = PullHandler(
@@ -223,7 +225,6 @@ class Broker:
             self.slow_consumers,
             filters,
         )
-        self._put_together_transactions(store_host)  # before what is delayed: both may claim a message
         self._put_together_delays(store_host)
         store, live, rates = self.store, self.settings, self.counters
         topics, groups, offsets, clients = self.topics, self.groups, self.offsets, self.clients
@@ -250,7 +251,7 @@ class Broker:
         self.server.gate = self.flow_control
         self.server.on_closed += [self.pull.disconnected, self._client_handlers.disconnected]
 
-    def _put_together_transactions(self, store_host: bytes) -> None:
+    def _put_together_transactions(self, store_host: bytes) -> EndTransactionHandler:
         checks = TransactionChecks(
             self.store,
             self.own_messages,
@@ -271,9 +272,10 @@ class Broker:
             wake=lambda: self.clockwork.wake(checks.check),
         )
         ends.register(self.router)
-        self.detours.add([TRANSACTION_PREPARED], half_detour(self.settings))
+        self.detours.add([TRANSACTION_PREPARED], half_detour(self.settings), half_short_cut(self.settings))
         self.clockwork.add(checks.check)
         self._transaction_checks = checks
+        return ends
 
     def _put_together_delays(self, store_host: bytes) -> None:
         """What comes to its topic, or comes back to its group, later."""
@@ -301,7 +303,7 @@ class Broker:
         retry.register(self.router)
         self.detours.add_for_topics(RETRY_PREFIX, retry.lead)
         self._put_together_timers(store_host)  # before the levels: of a message that has both, the level counts
-        self.detours.add([DELAY_LEVEL], schedule.lead)
+        self.detours.add([DELAY_LEVEL], schedule.lead, schedule.short_cut)
         self.clockwork.add(schedule.check)
         self._figures.append(schedule.figures)
         self._on_grown[SCHEDULE_TOPIC] = schedule.grew
@@ -312,7 +314,7 @@ class Broker:
         index = TimerIndex(self._files, self.store.paths, sizes)
         delivery = TimerDelivery(self.store, self.own_messages, index, self.timer_metrics, self.settings, self.counters)
         timers = Timers(self.settings, self._wall_ms, delivery.crowd)
-        self.detours.add(TIMER_PROPERTIES, timers.lead)
+        self.detours.add(TIMER_PROPERTIES, timers.lead, timers.short_cut)
         if not settings.timers_enabled:
             return
         assert self._flusher is not None

@@ -14,18 +14,28 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-from skyrocket.broker.half_messages import GIVEN_UP_TOPIC, HALF_TOPIC, Half, committed, op_message, resumed
-from skyrocket.broker.names import name_problem
+from skyrocket.broker.half_messages import (
+    GIVEN_UP_TOPIC,
+    HALF_TOPIC,
+    EndingHalf,
+    Half,
+    HalfFacts,
+    committed,
+    op_message,
+    resumed,
+)
 from skyrocket.broker.own_messages import OwnMessages
+from skyrocket.broker.property_shapes import PropertyShapes
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.broker.transaction_checks import TransactionChecks
 from skyrocket.broker.transactions import end_is_too_late
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.command import Command
-from skyrocket.protocol.errors import ProtocolError
+from skyrocket.protocol.errors import ProtocolError, RecordError
 from skyrocket.protocol.headers import EndTransactionRequestHeader, ResumeCheckHalfMessageRequestHeader
 from skyrocket.protocol.message_id import decode_offset_id
+from skyrocket.protocol.record import topic_and_properties_of
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_NONE, TRANSACTION_ROLLBACK
@@ -35,9 +45,10 @@ from skyrocket.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
 
+_HALF_TOPIC = HALF_TOPIC.encode()
+
 
 class _Ended(NamedTuple):
-    command: Command
     half_offset: int
     message: Unplaced | None  # what is to be delivered
 
@@ -62,6 +73,7 @@ class EndTransactionHandler:
         self._wall_ms = wall_ms
         self._wake = wake
         self._router: Router | None = None
+        self._shapes = PropertyShapes(HalfFacts.of)
 
     def register(self, router: Router) -> None:
         self._router = router
@@ -71,14 +83,16 @@ class EndTransactionHandler:
     def handle(self, commands: list[Command], connection: Connection) -> None:
         """All ends of a read event."""
         now_ms = self._wall_ms()
+        accepted: list[Command] = []
         ended: list[_Ended] = []
         for command in commands:
             try:
-                end = self._ended(command, now_ms)
+                end = self._ended(command.header(EndTransactionRequestHeader), now_ms)
             except (RefusedError, ProtocolError) as error:
                 self._refuse(command, connection, error)
             else:
                 if end is not None:
+                    accepted.append(command)
                     ended.append(end)
                 elif not command.is_oneway:
                     connection.send_command(command.response(ResponseCode.SUCCESS))
@@ -87,54 +101,74 @@ class EndTransactionHandler:
         try:
             self._store_ends(ended, now_ms)
         except StoreError as error:
-            for end in ended:
-                self._refuse(end.command, connection, error)
+            for command in accepted:
+                self._refuse(command, connection, error)
             return
-        for end in ended:
-            if not end.command.is_oneway:
-                connection.send_command(end.command.response(ResponseCode.SUCCESS))
+        for command in accepted:
+            if not command.is_oneway:
+                connection.send_command(command.response(ResponseCode.SUCCESS))
+
+    def take(self, headers: list[EndTransactionRequestHeader], connection: Connection) -> None:
+        """The same for oneway ones, which nobody answers."""
+        now_ms = self._wall_ms()
+        ended: list[_Ended] = []
+        for header in headers:
+            try:
+                end = self._ended(header, now_ms)
+            except (RefusedError, ProtocolError) as error:
+                _complain(connection, error)
+            else:
+                if end is not None:
+                    ended.append(end)
+        try:
+            if ended:
+                self._store_ends(ended, now_ms)
+        except StoreError as error:
+            for _ in ended:
+                _complain(connection, error)
 
     def _refuse(self, command: Command, connection: Connection, error: Exception) -> None:
         assert self._router is not None
         if command.is_oneway:
-            log.warning("The end of a transaction was not accepted from %s: %s", connection.peer_text, error)
+            _complain(connection, error)
         else:
             connection.send_command(self._router.error_response(command, error))
 
     # --- one end
 
-    def _ended(self, command: Command, now_ms: int) -> _Ended | None:
+    def _ended(self, header: EndTransactionRequestHeader, now_ms: int) -> _Ended | None:
         """None when the producer does not know how it ended: it will be asked."""
-        header = command.header(EndTransactionRequestHeader)
         outcome = header.commit_or_rollback
         if outcome == TRANSACTION_NONE:
             return None
         if outcome not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
             raise _wrong(f"A transaction ends with {TRANSACTION_COMMIT} or {TRANSACTION_ROLLBACK}, not {outcome}.")
         half = self._half(header)
-        if end_is_too_late(half, header.from_transaction_check, now_ms, self._settings().transaction_timeout_ms):
+        age_ms, timeout_ms = now_ms - half.born_timestamp, self._settings().transaction_timeout_ms
+        if end_is_too_late(half.facts.immunity, age_ms, header.from_transaction_check, timeout_ms):
             remark = "The time without questions that the message asked for is over: its producer will be asked how it ended."
             raise RefusedError(ResponseCode.ILLEGAL_OPERATION, remark)
-        offset = half.record.queue_offset
+        offset = half.queue_offset
         delivers = outcome == TRANSACTION_COMMIT and not self._checks.copies.is_over(offset)
-        return _Ended(command, offset, committed(half) if delivers else None)
+        return _Ended(offset, committed(half) if delivers else None)
 
-    def _half(self, header: EndTransactionRequestHeader) -> Half:
+    def _half(self, header: EndTransactionRequestHeader) -> EndingHalf:
         """The half message that is meant, if it is the one that is there."""
-        record = self._store.reading.record_at(header.commit_log_offset)
-        if record is None or record.topic != HALF_TOPIC:
+        record = self._store.reading.bytes_unseen(header.commit_log_offset)
+        properties = None if record is None else _half_properties(record)
+        if record is None or properties is None:
             raise _wrong(f"There is no half message at {header.commit_log_offset} in the log.")
-        half = Half.of(record)
-        if half.producer_group != header.producer_group:
+        half = EndingHalf(record, *self._shapes.of(properties))
+        if half.facts.producer_group != header.producer_group:
             raise _wrong(
                 f"The half message at {header.commit_log_offset} is not of producer group '{header.producer_group[:160]}'."
             )
-        if record.queue_offset != header.tran_state_table_offset:
+        if half.queue_offset != header.tran_state_table_offset:
             raise _wrong(
-                f"The half message at {header.commit_log_offset} has queue offset {record.queue_offset}, "
+                f"The half message at {header.commit_log_offset} has queue offset {half.queue_offset}, "
                 f"not {header.tran_state_table_offset}."
             )
-        if name_problem(half.topic) or half.queue_id < 0:
+        if not half.facts.is_addressed:
             raise _wrong(f"The half message at {header.commit_log_offset} does not say where it goes.")
         return half
 
@@ -165,6 +199,20 @@ class EndTransactionHandler:
         if not checks.ops:
             self._wake()
         checks.ops.add(offsets, now_ms)
+
+
+def _half_properties(record: memoryview) -> bytes | None:
+    """None for what is no half message: a producer may name any place in the log."""
+    try:
+        topic, properties = topic_and_properties_of(record)
+    except RecordError:
+        return None
+    return bytes(properties) if topic == _HALF_TOPIC else None
+
+
+def _complain(connection: Connection, error: Exception) -> None:
+    """The only one to tell is the log."""
+    log.warning("The end of a transaction was not accepted from %s: %s", connection.peer_text, error)
 
 
 def _wrong(sentence: str) -> RefusedError:

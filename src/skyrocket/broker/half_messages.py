@@ -14,7 +14,9 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from skyrocket.broker.detours import Detour
+from skyrocket.broker.detours import Detour, Led, ShortCut, ShortCutOf, way_back
+from skyrocket.broker.names import name_problem
+from skyrocket.broker.property_shapes import MARK, with_key
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.net.router import RefusedError
 from skyrocket.protocol.command import Command
@@ -40,7 +42,16 @@ from skyrocket.protocol.properties import (
     decode_properties,
     encode_properties,
 )
-from skyrocket.protocol.record import Record, encode_record, magic_for
+from skyrocket.protocol.record import (
+    BORN_TIMESTAMP_AT,
+    PHYSICAL_OFFSET_AT,
+    QUEUE_OFFSET_AT,
+    SYS_FLAG_AT,
+    Record,
+    encode_record,
+    magic_for,
+    readdressed,
+)
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_MASK
@@ -129,6 +140,20 @@ def half_detour(settings: Callable[[], BrokerSettings]) -> Detour:
     return detour
 
 
+def half_short_cut(settings: Callable[[], BrokerSettings]) -> ShortCutOf:
+    """The same, for messages of which nothing else is to be said."""
+
+    def short_cut(properties: Mapping[str, str]) -> ShortCut | None:
+        if properties[TRANSACTION_PREPARED].lower() != "true" or TRANSACTION_ID in properties or settings().reject_transactions:
+            return None
+        return ShortCut(HALF_TOPIC, QUEUE, lead, kept_flags=~TRANSACTION_MASK)
+
+    def lead(topic: str, queue_id: int, unique_key: str) -> Led:
+        return Led(f"{TRANSACTION_ID}{NAME_END}{unique_key}{VALUE_END}".encode() + way_back(topic, queue_id))
+
+    return short_cut
+
+
 def half_of(record: Record, properties: dict[str, str]) -> Record:
     """A message of a transaction as it waits; `properties` are changed to those that are stored with it."""
     if unique := properties.get(UNIQUE_KEY):
@@ -141,24 +166,63 @@ def half_of(record: Record, properties: dict[str, str]) -> Record:
 # --- how transactions end
 
 
-def committed(half: Half) -> Unplaced:
+class HalfFacts(NamedTuple):
+    """What a half message's properties say to who ends it."""
+
+    topic: str
+    queue_id: int
+    is_addressed: bool  # the two above are a queue's
+    producer_group: str | None
+    immunity: str | None
+    kept: bytes  # properties of the message when it is committed
+    tags_code: int
+    keys: tuple[str, ...]
+
+    @classmethod
+    def of(cls, properties: dict[str, str]) -> HalfFacts:
+        topic, queue_id = properties.get(REAL_TOPIC, ""), number(properties.get(REAL_QUEUE_ID))
+        kept = {name: value for name, value in properties.items() if name not in (REAL_TOPIC, REAL_QUEUE_ID)}
+        return cls(
+            topic,
+            queue_id,
+            name_problem(topic) is None and queue_id >= 0,
+            properties.get(PRODUCER_GROUP),
+            properties.get(CHECK_IMMUNITY_TIME),
+            _joined(kept),
+            tags_code(properties.get(TAGS)),
+            index_keys(properties),
+        )
+
+
+class EndingHalf(NamedTuple):
+    """A half message as it lies in the log, when its producer says how it ended."""
+
+    record: memoryview
+    facts: HalfFacts
+    key: bytes | None  # whose place is marked in the facts
+
+    @property
+    def queue_offset(self) -> int:
+        return int.from_bytes(self.record[QUEUE_OFFSET_AT:PHYSICAL_OFFSET_AT])
+
+    @property
+    def born_timestamp(self) -> int:
+        return int.from_bytes(self.record[BORN_TIMESTAMP_AT : BORN_TIMESTAMP_AT + 8], signed=True)
+
+
+def committed(half: EndingHalf) -> Unplaced:
     """The message, for its own queue. It still says that it was part of a transaction (TRAN_MSG), as Apache's do."""
-    record, properties = half
-    topic, queue_id = half.topic, half.queue_id
-    kept = properties.copy()
-    del kept[REAL_TOPIC], kept[REAL_QUEUE_ID]
-    sys_flag = record.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT
-    message = replace(
+    record, facts, key = half
+    sys_flag = int.from_bytes(record[SYS_FLAG_AT:BORN_TIMESTAMP_AT], signed=True) & ~TRANSACTION_MASK | TRANSACTION_COMMIT
+    encoded = readdressed(
         record,
-        topic=topic,
-        magic=magic_for(topic),
-        queue_id=queue_id,
+        facts.topic,
+        facts.queue_id,
+        properties=facts.kept if key is None else facts.kept.replace(MARK, key),
         sys_flag=sys_flag,
-        prepared_transaction_offset=record.physical_offset,
-        properties=_joined(kept),
+        transaction=bytes(record[PHYSICAL_OFFSET_AT:SYS_FLAG_AT]),
     )
-    code = tags_code(properties.get(TAGS))
-    return Unplaced(topic, queue_id, encode_record(message), code, index_keys(properties), sys_flag)
+    return Unplaced(facts.topic, facts.queue_id, encoded, facts.tags_code, with_key(facts.keys, key), sys_flag)
 
 
 def op_message(offsets: Iterable[int], store_host: bytes, now_ms: int) -> Record:

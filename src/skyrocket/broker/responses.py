@@ -19,6 +19,10 @@ _PULL: Final = (
 ) + _TAIL
 
 SendRow = tuple[int, bytes, int, int, int]  # queue id, unique key, physical offset, queue offset, opaque
+RecallableRow = tuple[int, bytes, int, bytes, int, int]  # with the recall handle behind the physical offset
+
+_PLAIN_VALUES: Final = 5
+_HANDLE: Final = b'"recallHandle":"%b",'
 
 
 @lru_cache(maxsize=16)
@@ -52,14 +56,16 @@ def send_response(
         header = _send_template(region, trace_on) % (queue_id, unique_key, message_id, queue_offset, opaque)
     else:
         values = (queue_id, unique_key, message_id, recall_handle.encode(), queue_offset, opaque)
-        header = _send_template(region, trace_on, more=b'"recallHandle":"%b",') % values
+        header = _send_template(region, trace_on, more=_HANDLE) % values
     return PREFIX.pack(len(header) + 4, len(header)) + header
 
 
-def send_responses(rows: Sequence[SendRow], id_prefix: str, region: str, trace_on: bool) -> bytes:
+def send_responses(rows: Sequence[SendRow | RecallableRow], id_prefix: str, region: str, trace_on: bool) -> bytes:
     """The same for many sends, one message each. `id_prefix` is what all offset ids of this broker begin with."""
-    template = _send_template(region, trace_on, id_prefix.encode() + b"%016X")
-    headers = [template % row for row in rows]
+    message_id = id_prefix.encode() + b"%016X"
+    plain = _send_template(region, trace_on, message_id)
+    recallable = _send_template(region, trace_on, message_id, _HANDLE)
+    headers = [(plain if len(row) == _PLAIN_VALUES else recallable) % row for row in rows]
     return b"".join([_prefix(len(header)) + header for header in headers])
 
 

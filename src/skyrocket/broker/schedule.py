@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from skyrocket.broker.delay_level import DelayLevel
 from skyrocket.broker.delay_progress import DelayProgress
+from skyrocket.broker.detours import Led, ShortCut, way_back
 from skyrocket.broker.own_messages import OwnMessages
+from skyrocket.broker.property_shapes import PropertyShapes, with_key
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.command import Command
@@ -31,7 +32,6 @@ from skyrocket.protocol.properties import (
     TIMER_DELAY_MS,
     TIMER_DELAY_SEC,
     TIMER_DELIVER_MS,
-    decode_properties,
 )
 from skyrocket.protocol.record import PHYSICAL_OFFSET_AT, QUEUE_OFFSET_AT, SYS_FLAG_AT, Record, properties_of, readdressed
 from skyrocket.protocol.requests import RequestCode
@@ -81,6 +81,7 @@ class Schedule:
         self._delays_ms = delays_ms
         self._first = 0  # the level that has the first turn
         self._last_ms = 0
+        self._shapes = PropertyShapes(_Address.of)
         self._levels = [DelayLevel(level, self._delay_ms(level)) for level in self._known_levels()]
         for level in self._levels:
             queue = store.queues.get(SCHEDULE_TOPIC, level.queue_id)
@@ -115,6 +116,17 @@ class Schedule:
             return None  # its time begins with its commit
         level = level_of(properties.get(DELAY_LEVEL, "0"))
         return self.delayed(record, properties, level) if level > 0 else None
+
+    def short_cut(self, properties: Mapping[str, str]) -> ShortCut | None:
+        """For a level that is there, and written as it will be stored."""
+        text = properties[DELAY_LEVEL]
+        levels = len(self._delays_ms)
+        level = next((level for level in range(1, levels + 1) if str(level) == text), None)
+        if level is None:
+            return None
+        return ShortCut(
+            SCHEDULE_TOPIC, level - 1, lambda topic, queue_id, _: Led(way_back(topic, queue_id)), self._delay_ms(level)
+        )
 
     def delayed(self, record: Record, properties: dict[str, str], level: int) -> Record:
         """The message and its `properties`, changed to how they wait. A level beyond the last is the last."""
@@ -181,12 +193,38 @@ class Schedule:
         if len(records) < next_offset - offset:
             missing = next_offset - offset - len(records)
             log.error("%d delayed messages of level %d are damaged: they cannot be delivered.", missing, level.level)
-        delivered = [message for record in records if (message := delivered_from(record)) is not None]
+        delivered = [message for record in records if (message := self._delivered(record)) is not None]
         self._own_messages.put_encoded(delivered)
         self._progress.moved(level.level, next_offset, self._store.horizon.appended)
         turn.messages -= next_offset - offset
         turn.size_bytes -= sum(map(len, records))
         return next_offset
+
+    def _delivered(self, record: memoryview) -> Unplaced | None:
+        """A record of SCHEDULE_TOPIC_XXXX as the message that it is of its own topic. None when it does not say which: a store
+        that others wrote may have such records, and they must not hold up those behind them."""
+        (topic, queue_text, queue_id, code, keys), key = self._shapes.of(bytes(properties_of(record)))
+        if queue_id is None:
+            log.error("A delayed message does not say where it goes: topic %r, queue %r.", topic[:256], queue_text[:32])
+            return None
+        sys_flag = int.from_bytes(record[SYS_FLAG_AT : SYS_FLAG_AT + 4])
+        return Unplaced(topic, queue_id, readdressed(record, topic, queue_id), code, with_key(keys, key), sys_flag)
+
+
+class _Address(NamedTuple):
+    """Where a delayed message goes, by its properties, and how it is found there."""
+
+    topic: str
+    queue_text: str
+    queue_id: int | None  # None: nowhere
+    tags_code: int
+    keys: tuple[str, ...]
+
+    @classmethod
+    def of(cls, properties: dict[str, str]) -> _Address:
+        topic, queue_text = properties.get(REAL_TOPIC, ""), properties.get(REAL_QUEUE_ID, "")
+        code = tags_code(properties.get(TAGS))
+        return cls(topic, queue_text, _queue_id(topic, queue_text), code, index_keys(properties))
 
 
 def level_of(text: str) -> int:
@@ -197,26 +235,6 @@ def level_of(text: str) -> int:
     return level
 
 
-def delivered_from(record: memoryview) -> Unplaced | None:
-    """A record of SCHEDULE_TOPIC_XXXX as the message that it is of its own topic. None when it does not say which: a store that
-    others wrote may have such records, and they must not hold up those behind them."""
-    properties = decode_properties(bytes(properties_of(record)))
-    topic, queue_text = properties.get(REAL_TOPIC, ""), properties.get(REAL_QUEUE_ID, "")
-    queue_id = _queue_id(topic, queue_text)
-    if queue_id is None:
-        log.error("A delayed message does not say where it goes: topic %r, queue %r.", topic[:256], queue_text[:32])
-        return None
-    return Unplaced(
-        topic,
-        queue_id,
-        readdressed(record, topic, queue_id),
-        tags_code(properties.get(TAGS)),
-        index_keys(properties),
-        int.from_bytes(record[SYS_FLAG_AT : SYS_FLAG_AT + 4]),
-    )
-
-
-@lru_cache(maxsize=1024)  # a broker delivers to few queues, over and over
 def _queue_id(topic: str, text: str) -> int | None:
     """None when there can be no such queue, or nothing is ever delivered there."""
     queue_id = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from skyrocket.broker.counters import Counters
 from skyrocket.broker.due_slot import DueSlot, position_of
 from skyrocket.broker.own_messages import OwnMessages
+from skyrocket.broker.property_shapes import PropertyShapes, with_key
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.broker.timer_metrics import TimerMetrics
 from skyrocket.broker.timers import BLANK_SLOTS, TIMER_TOPIC, due_ms, number, rolled_to_ms
@@ -67,14 +67,34 @@ DELIVERED: Final = "timer delivered"
 _MORE = f"{VALUE_END}{TIMER_ENQUEUE_MS}{NAME_END}%d{VALUE_END}{TIMER_DEQUEUE_MS}{NAME_END}%d{VALUE_END}".encode()
 
 
+class _Said(NamedTuple):
+    """What the properties of a message of the timer topic say, the unique key perhaps marked."""
+
+    out_ms: int | None
+    topic: str | None
+    queue_id: int | None  # None where a message cannot be
+    properties: dict[str, str]
+    tags_code: int
+    keys: tuple[str, ...]
+
+    @classmethod
+    def of(cls, properties: dict[str, str]) -> _Said:
+        topic = properties.get(REAL_TOPIC)
+        queue_id = None if topic is None else _queue_id(topic, properties.get(REAL_QUEUE_ID))
+        out_ms, code = number(properties.get(TIMER_OUT_MS)), tags_code(properties.get(TAGS))
+        return cls(out_ms, topic, queue_id, properties, code, index_keys(properties))
+
+
 class _Timed(NamedTuple):
     """A message of the timer topic, as far as its time goes."""
 
     out_ms: int
     topic: str
-    properties: dict[str, str]
+    properties: dict[str, str]  # the unique key perhaps marked
     stored_ms: int
     precision_ms: int
+    said: _Said
+    key: bytes | None  # whose place is marked
 
     @property
     def due_ms(self) -> int:
@@ -97,6 +117,7 @@ class TimerDelivery:
         self._metrics = metrics
         self._settings = settings
         self._counters = counters
+        self._shapes = PropertyShapes(_Said.of)
         self._is_open = False
         self._slot: DueSlot | None = None  # the one that is read
         self._rest_until_ms = 0
@@ -222,13 +243,13 @@ class TimerDelivery:
 
     def _timed(self, record: memoryview) -> _Timed | None:
         """None for what is no timed message: nothing of ours, and it must not hold up the others."""
-        properties = decode_properties(bytes(properties_of(record)))
-        out_ms, topic = number(properties.get(TIMER_OUT_MS)), properties.get(REAL_TOPIC)
+        said, key = self._shapes.of(bytes(properties_of(record)))
+        out_ms, topic, _, properties, _, _ = said
         if out_ms is None or topic is None or out_ms < 0:
             log.error("A message in %s does not say where it goes, and when; it goes nowhere.", TIMER_TOPIC)
             return None
         precision_ms = self._index.precision_ms
-        return _Timed(out_ms - out_ms % precision_ms, topic, properties, store_timestamp_of(record), precision_ms)
+        return _Timed(out_ms - out_ms % precision_ms, topic, properties, store_timestamp_of(record), precision_ms, said, key)
 
     # --- out
 
@@ -343,7 +364,7 @@ class TimerDelivery:
             topics[topic] = topics.get(topic, 0) - 1
         if unit.magic & ROLLS:
             return _rolled(record, timed, unit, now_ms)
-        key = properties.get(UNIQUE_KEY)
+        key = properties.get(UNIQUE_KEY) if timed.key is None else timed.key.decode()
         if deletes or (slot.taken_back and not slot.taken_back.isdisjoint((key, f"{topic}+{key}"))):
             return None
         return _delivered(record, timed, unit, now_ms)
@@ -415,22 +436,21 @@ def roll_window_slots(settings: BrokerSettings) -> int:
 
 
 def _delivered(record: memoryview, timed: _Timed, unit: Unit, now_ms: int) -> Unplaced | None:
-    properties, topic = timed.properties, timed.topic
-    queue_id = _queue_id(topic, properties.get(REAL_QUEUE_ID))
+    topic, queue_id = timed.topic, timed.said.queue_id
     if queue_id is None:
         log.error("A timed message does not say where it goes, and goes nowhere: its topic is %r.", topic[:256])
         return None
-    if TIMER_ENQUEUE_MS in properties:  # it was rolled
+    if TIMER_ENQUEUE_MS in timed.properties:  # it was rolled
+        properties = decode_properties(bytes(properties_of(record)))
         times = {TIMER_ENQUEUE_MS: str(unit.taken_in_ms), TIMER_DEQUEUE_MS: str(now_ms)}
         encoded = readdressed(record, topic, queue_id, properties=encode_properties(properties | times))
     else:
         more = _MORE % (unit.taken_in_ms, now_ms)
         has_room = len(properties_of(record)) + len(more) <= PROPERTIES_BYTES_MAX
         encoded = readdressed(record, topic, queue_id, more=more if has_room else b"")
-    return _unplaced(topic, queue_id, encoded, properties, record)
+    return _unplaced(topic, queue_id, encoded, timed, record)
 
 
-@lru_cache(maxsize=1024)
 def _queue_id(topic: str, text: str | None) -> int | None:
     """None where a message cannot be."""
     queue_id = number(text)
@@ -438,17 +458,18 @@ def _queue_id(topic: str, text: str | None) -> int | None:
 
 
 def _rolled(record: memoryview, timed: _Timed, unit: Unit, now_ms: int) -> Unplaced:
-    times = number(timed.properties.get(TIMER_ROLL_TIMES)) or 0
-    properties = timed.properties | {
+    properties = decode_properties(bytes(properties_of(record)))
+    times = number(properties.get(TIMER_ROLL_TIMES)) or 0
+    properties |= {
         TIMER_ENQUEUE_MS: str(unit.taken_in_ms),
         TIMER_DEQUEUE_MS: str(now_ms),
         TIMER_ROLL_TIMES: str(times + 1),
         TIMER_DELIVER_MS: str(timed.due_ms),  # a delay means nothing any more: it is stored at another time now
     }
     encoded = readdressed(record, TIMER_TOPIC, 0, properties=encode_properties(properties))
-    return _unplaced(TIMER_TOPIC, 0, encoded, properties, record)
+    return _unplaced(TIMER_TOPIC, 0, encoded, timed, record)
 
 
-def _unplaced(topic: str, queue_id: int, encoded: bytes, properties: dict[str, str], record: memoryview) -> Unplaced:
+def _unplaced(topic: str, queue_id: int, encoded: bytes, timed: _Timed, record: memoryview) -> Unplaced:
     sys_flag = int.from_bytes(record[SYS_FLAG_AT : SYS_FLAG_AT + 4])
-    return Unplaced(topic, queue_id, encoded, tags_code(properties.get(TAGS)), index_keys(properties), sys_flag)
+    return Unplaced(topic, queue_id, encoded, timed.said.tags_code, with_key(timed.said.keys, timed.key), sys_flag)

@@ -15,11 +15,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from skyrocket.broker.detours import Led, ShortCut, way_back
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.net.router import RefusedError
 from skyrocket.protocol.headers import SendMessageRequestHeaderV2
 from skyrocket.protocol.properties import (
     DELAY_LEVEL,
+    NAME_END,
     REAL_QUEUE_ID,
     REAL_TOPIC,
     TIMER_DELAY_MS,
@@ -29,6 +31,7 @@ from skyrocket.protocol.properties import (
     TIMER_OUT_MS,
     TIMER_ROLL_TIMES,
     UNIQUE_KEY,
+    VALUE_END,
 )
 from skyrocket.protocol.recall_handle import RecallHandle
 from skyrocket.protocol.record import Record
@@ -43,6 +46,7 @@ BLANK_SLOTS: Final = 60  # of the wheel, that stay free between what lies ahead 
 _DIGITS_MAX = 19
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 _RETRY_PREFIX = "%RETRY%"
+_OUT = f"{TIMER_OUT_MS}{NAME_END}%d{VALUE_END}".encode()
 
 
 class Timers:
@@ -67,6 +71,32 @@ class Timers:
     def timed(self, record: Record, properties: dict[str, str]) -> Record | None:
         """The message as it waits; `properties` are changed to those that it waits with. None when its time has come already.
         RefusedError says why it cannot wait."""
+        out_ms = self._out_ms(properties)
+        if out_ms is None:
+            return None
+        properties[TIMER_OUT_MS] = str(out_ms)
+        properties[REAL_TOPIC] = record.topic
+        properties[REAL_QUEUE_ID] = str(record.queue_id)
+        return replace(record, topic=TIMER_TOPIC, queue_id=0)
+
+    def short_cut(self, properties: Mapping[str, str]) -> ShortCut | None:
+        if TIMER_OUT_MS in properties:
+            return None
+
+        def lead(topic: str, queue_id: int, unique_key: str) -> Led | None:
+            try:
+                out_ms = self._out_ms(properties)
+            except RefusedError:
+                return None  # the general way will say why
+            if out_ms is None:
+                return None
+            handle = RecallHandle(topic, self._settings().broker_name, out_ms + 1, unique_key).encode()
+            return Led(_OUT % out_ms + way_back(topic, queue_id), handle.encode())
+
+        return ShortCut(TIMER_TOPIC, 0, lead)
+
+    def _out_ms(self, properties: Mapping[str, str]) -> int | None:
+        """The slot that a message waits in; None when its time has come already. RefusedError says why it cannot wait."""
         settings = self._settings()
         if not settings.timers_enabled:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, "This broker takes no timed messages: timerWheelEnable is false.")
@@ -85,10 +115,7 @@ class Timers:
         if self._crowd(out_ms) > settings.timer_slot_messages_max:
             most = f"{settings.timer_slot_messages_max} messages (timerCongestNumEachSlot)"
             raise RefusedError(ResponseCode.SYSTEM_ERROR, f"More than {most} are to be delivered at the same time as this one.")
-        properties[TIMER_OUT_MS] = str(out_ms)
-        properties[REAL_TOPIC] = record.topic
-        properties[REAL_QUEUE_ID] = str(record.queue_id)
-        return replace(record, topic=TIMER_TOPIC, queue_id=0)
+        return out_ms
 
 
 def _illegal(sentence: str) -> RefusedError:

@@ -233,9 +233,8 @@ def immunity_ms(seconds: str, timeout_ms: int) -> int:
     return timeout_ms if told == -1 else told * 1000
 
 
-def end_is_too_late(half: Half, from_check: bool, now_ms: int, timeout_ms: int) -> bool:
+def end_is_too_late(immunity: str | None, age_ms: int, from_check: bool, timeout_ms: int) -> bool:
     """A producer that asked for immunity must end its transaction in that time, or wait to be asked."""
-    if from_check or not half.immunity:
+    if from_check or not immunity:
         return False
-    told = number(half.immunity)
-    return now_ms - half.record.born_timestamp > max(timeout_ms, told * 1000)
+    return age_ms > max(timeout_ms, number(immunity) * 1000)

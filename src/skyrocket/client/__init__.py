@@ -8,6 +8,8 @@ from skyrocket.client.acl import Credentials
 from skyrocket.client.admin import Admin
 from skyrocket.client.consumer import Consumer
 from skyrocket.client.consumer_limits import ConsumerLimits
+from skyrocket.client.dedup import Deduplicator, InProgressError
+from skyrocket.client.dedup_memory import MemoryClaims
 from skyrocket.client.errors import (
     Attempt,
     BrokerError,
@@ -29,6 +31,7 @@ from skyrocket.client.errors import (
 )
 from skyrocket.client.handlers import RetryLater, Verdict
 from skyrocket.client.limits import ClientLimits
+from skyrocket.client.loss import LossDetector, LossReport, StreamReport
 from skyrocket.client.message import Message
 from skyrocket.client.producer import Producer
 from skyrocket.client.pull_consumer import PullConsumer
@@ -37,6 +40,7 @@ from skyrocket.client.receipt import Receipt, SendStatus
 from skyrocket.client.received import Received
 from skyrocket.client.subscription import Sql, sql
 from skyrocket.client.transactions import Outcome, TransactionProducer, TransactionReceipt
+from skyrocket.client.versions import VersionCheck
 
 __all__ = [
     "Admin",
@@ -49,8 +53,13 @@ __all__ = [
     "Consumer",
     "ConsumerLimits",
     "Credentials",
+    "Deduplicator",
     "DisconnectedError",
+    "InProgressError",
     "InvalidMessageError",
+    "LossDetector",
+    "LossReport",
+    "MemoryClaims",
     "Message",
     "NoNameserverError",
     "NoRouteError",
@@ -69,10 +78,12 @@ __all__ = [
     "SendStatus",
     "SendTimedOutError",
     "Sql",
+    "StreamReport",
     "TimedOutError",
     "TransactionProducer",
     "TransactionReceipt",
     "UnreachableError",
     "Verdict",
+    "VersionCheck",
     "sql",
 ]

@@ -46,6 +46,7 @@ from skyrocket.protocol.tags import EVERY_TAG
 
 if TYPE_CHECKING:
     from skyrocket.client.acl import Credentials
+    from skyrocket.client.tracing import Tracing
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +76,7 @@ class Consumer:
         strategy: Strategy | None = None,
         close_timeout_ms: int = 30_000,
         consumer_limits: ConsumerLimits | None = None,
+        tracing: Tracing | None = None,
         namespace: str = "",
         address_server: str = "",
         tls: ssl.SSLContext | bool = False,
@@ -113,6 +115,7 @@ class Consumer:
             limits=consumer_limits or ConsumerLimits(),
         )
         self._close_timeout_ms = close_timeout_ms
+        self._tracing = tracing
         self._handlers: dict[str, Handler] = {}
         self._subscriptions: dict[str, Subscription] = {}
         for topic, expression in topics_wanted(topics).items():
@@ -179,7 +182,8 @@ class Consumer:
         if any(not known.is_async for known in self._handlers.values()):
             pool = self._pool = concurrent.futures.ThreadPoolExecutor(self._settings.concurrency, f"skyrocket-{self.group}")
         session = await Session.acquire(self._options, consumer_group=self._settings.group)
-        consuming = Consuming(session, self._settings, self._subscriptions, self._handlers, pool, is_paused=self._is_topic_paused)
+        handlers = self._handlers if self._tracing is None else self._tracing.handlers(self._handlers, self.group)
+        consuming = Consuming(session, self._settings, self._subscriptions, handlers, pool, is_paused=self._is_topic_paused)
         self._consuming = consuming
         try:
             await consuming.start()

@@ -10,6 +10,11 @@ class ConsumerLimits:
     # What one queue may hold here before it is pulled no further. A pull under way may go over it by one batch.
     cached_messages_max: int = 1_000
     cached_bytes_max: int = 100 * 1024 * 1024
+    # The same for the queues of one topic here, in place of the queue's own, and for all queues here; None: no such bound.
+    topic_messages_max: int | None = None
+    topic_bytes_max: int | None = None
+    all_messages_max: int | None = None  # Apache's lite pull consumer has 10,000, and so has `PullConsumer`
+    all_bytes_max: int | None = None
     span_max: int = 2_000  # from the first unfinished message to the last; for concurrent handlers, where one may be slow
 
     pull_messages: int = 32  # asked for at once
@@ -40,11 +45,17 @@ class ConsumerLimits:
     tick_ms: int = 1_000  # how often what lies about is looked after; not a figure of Apache's
     commit_ms: int = 5_000  # how often offsets go to the broker, or into the file
 
-    def shared_by(self, queues: int, messages_of_topic: int | None, bytes_of_topic: int | None) -> ConsumerLimits:
-        """The same with bounds for a whole topic divided by the queues held here; None leaves the queue's own."""
-        held = max(1, queues)
+    def shared_by(self, queues_of_topic: int, queues: int) -> ConsumerLimits:
+        """Of one queue, where so many are held here: what a topic and all together may hold is divided equally."""
+
+        def least(own: int, of_topic: int | None, of_all: int | None) -> int:
+            shares = [own if of_topic is None else of_topic // queues_of_topic]
+            if of_all is not None:
+                shares.append(of_all // queues)
+            return max(1, min(shares))
+
         return replace(
             self,
-            cached_messages_max=self.cached_messages_max if messages_of_topic is None else max(1, messages_of_topic // held),
-            cached_bytes_max=self.cached_bytes_max if bytes_of_topic is None else max(1, bytes_of_topic // held),
+            cached_messages_max=least(self.cached_messages_max, self.topic_messages_max, self.all_messages_max),
+            cached_bytes_max=least(self.cached_bytes_max, self.topic_bytes_max, self.all_bytes_max),
         )

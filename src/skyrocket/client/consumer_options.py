@@ -15,6 +15,7 @@ from skyrocket.client.subscription import Topics
 
 if TYPE_CHECKING:
     from skyrocket.client.acl import Credentials
+    from skyrocket.client.tracing import Tracing
 
 CONCURRENCY_MAX = 1_000
 BROADCASTER = "DEFAULT"  # a broadcasting consumer's instance where none is given: it must find its file again
@@ -23,7 +24,7 @@ BROADCASTER = "DEFAULT"  # a broadcasting consumer's instance where none is give
 class ConsumerOptions(TypedDict, total=False):
     """`Consumer` tells the defaults."""
 
-    group: str
+    group: str  # its members share the queues, and its offsets are kept together
     topics: Topics | None  # {"orders": "paid || shipped", "prices": sql("amount > 100")}, or names alone
     start: Start  # where a group begins that was never here: "first", "last", a datetime or milliseconds since 1970
     concurrency: int  # handlers at work at the same time
@@ -34,12 +35,13 @@ class ConsumerOptions(TypedDict, total=False):
     retries_max: int | None  # None: what the broker says for the group; orderly consumers: without end
     strategy: Strategy | None  # who of the group gets which queue; None: averagely
     close_timeout_ms: int  # how long `close` waits for handlers
-    consumer_limits: ConsumerLimits | None
-    namespace: str
-    address_server: str
-    tls: ssl.SSLContext | bool
-    credentials: Credentials | None
-    instance: str
+    consumer_limits: ConsumerLimits | None  # what may be cached, and every period
+    tracing: Tracing | None  # spans of OpenTelemetry, of each call of a handler
+    namespace: str  # put before topics and groups, `shop%orders`, as Apache's clients do
+    address_server: str  # http://host:8080/rocketmq/nsaddr, to be asked for nameservers
+    tls: ssl.SSLContext | bool  # True: one that checks certificates and names
+    credentials: Credentials | None  # requests are signed with them
+    instance: str  # clients with different ones share no connection
     limits: ClientLimits | None
 
 

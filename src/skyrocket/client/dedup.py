@@ -96,6 +96,7 @@ class Deduplicator:
         self.claim_ms = claim_ms
 
     def once(self, key: str) -> Once:
+        """For `async with` or `with`, which gives whether this is the first time. InProgressError while another is at it."""
         return Once(self._claims, self._prefix + key, self.window_ms, self.claim_ms)
 
 

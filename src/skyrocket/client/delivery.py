@@ -58,6 +58,7 @@ class Delivery:
         self._sequences = sequences
         self._turns: dict[str, RoundRobin] = {}
         self._signs = session.options.credentials is not None
+        self.now_ms = session.now_ms
 
     # --- queues
 
@@ -101,7 +102,7 @@ class Delivery:
     async def attempt(self, outgoing: Outgoing, deadline_ms: int, choose: Chooser | None = None) -> Receipt:
         """The same for what has passed the gate already. Where all goes well, this waits once: for the answer."""
         session, settings = self._session, self._settings
-        failures = _Failures(outgoing.topic, settings.retries)
+        failures: _Failures | None = None
         while True:
             route = session.routes.route(outgoing.topic)
             queues = route.to_write if route is not None else ()
@@ -109,10 +110,13 @@ class Delivery:
                 queues = await self.queues(outgoing.topic, deadline_ms)
             if choose is not None:
                 queue = choose(queues)
+            elif failures is None and self._latency is None:
+                queue = self.turns(outgoing.topic).next(queues)
             else:
-                queue = self.turns(outgoing.topic).next(queues, not_at=failures.last_broker, now_ms=self._clock_ms())
+                not_at = failures.last_broker if failures is not None else ""
+                queue = self.turns(outgoing.topic).next(queues, not_at=not_at, now_ms=session.now_ms())
             address = session.routes.address(queue.broker_name) or ""
-            until_ms = deadline_ms if settings.attempt_timeout_ms is None else self._until_ms(deadline_ms, failures.retries)
+            until_ms = deadline_ms if settings.attempt_timeout_ms is None else self._until_ms(deadline_ms, failures)
             started_ms = session.now_ms() if self._latency is not None else 0
             try:
                 connection = session.dialer.open_connection(address)
@@ -125,6 +129,7 @@ class Delivery:
                 error = client_error(caught) if isinstance(caught, NetError) else caught
                 if self._latency is not None:
                     self._latency.failed(queue.broker_name, session.now_ms())
+                failures = failures or _Failures(outgoing.topic, settings.retries)
                 is_alone = choose is not None or all(other.broker_name == queue.broker_name for other in queues)
                 pause_ms = failures.pause_ms(Attempt(queue.broker_name, address, error), session.now_ms(), deadline_ms, is_alone)
                 if not isinstance(error, BrokerError):
@@ -133,7 +138,10 @@ class Delivery:
                 if self._latency is not None:
                     now_ms = session.now_ms()
                     self._latency.answered(queue.broker_name, now_ms - started_ms, now_ms)
-                if receipt.status is SendStatus.OK or not settings.retry_unsafe or failures.retries.is_last:
+                if receipt.status is SendStatus.OK or not settings.retry_unsafe:
+                    return receipt
+                failures = failures or _Failures(outgoing.topic, settings.retries)
+                if failures.retries.is_last:
                     return receipt
                 pause_ms = failures.stored_unsafely(receipt)
             if pause_ms is None:
@@ -142,8 +150,8 @@ class Delivery:
             if pause_ms:
                 await asyncio.sleep(pause_ms / 1000)
 
-    def _until_ms(self, deadline_ms: int, retries: Retries) -> int:
-        limit_ms = self._settings.attempt_timeout_ms
+    def _until_ms(self, deadline_ms: int, failures: _Failures | None) -> int:
+        limit_ms, retries = self._settings.attempt_timeout_ms, failures.retries if failures else Retries(self._settings.retries)
         return deadline_ms if limit_ms is None or retries.is_last else min(deadline_ms, self._session.now_ms() + limit_ms)
 
     async def _connected(self, queue: Queue, address: str, deadline_ms: int) -> Connection:
@@ -152,7 +160,9 @@ class Delivery:
         return await self._session.connection(address, deadline_ms)
 
     def _frame(self, outgoing: Outgoing, queue: Queue, opaque: int, *, oneway: bool = False) -> bytes:
-        properties, body = outgoing.for_queue(queue, self._sequences)
+        properties, body = outgoing.properties, outgoing.body
+        if self._sequences is not None:
+            properties, body = outgoing.for_queue(queue, self._sequences)
         born_ms = time.time_ns() // 1_000_000
         about = envelope(outgoing.code, self._group, queue, DEFAULT_TOPIC_QUEUES)
         sys_flag, flag = outgoing.sys_flag, outgoing.flag
@@ -164,14 +174,10 @@ class Delivery:
             command.flag |= ONEWAY_FLAG
         return encode_command(self._session.signed(command))
 
-    def _clock_ms(self) -> int:
-        """For those who choose by it; the others need no clock."""
-        return self._session.now_ms() if self._latency is not None else 0
-
     async def oneway(self, outgoing: Outgoing, deadline_ms: int, choose: Chooser | None = None) -> None:
         """Written to a connection, once, and no more is known of it."""
         queues = await self.queues(outgoing.topic, deadline_ms)
-        queue = choose(queues) if choose is not None else self.turns(outgoing.topic).next(queues, now_ms=self._clock_ms())
+        queue = choose(queues) if choose is not None else self.turns(outgoing.topic).next(queues, now_ms=self._session.now_ms())
         address = self._session.routes.address(queue.broker_name)
         if address is None:
             raise UnreachableError(f"No address is known of the master of broker {queue.broker_name}.")

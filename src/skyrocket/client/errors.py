@@ -82,7 +82,7 @@ class SendFailedError(ClientError):
     """A message could not be sent, whatever was tried. `attempts` tells what, in order."""
 
     def __init__(self, topic: str, attempts: list[Attempt]) -> None:
-        tried = "; ".join(f"{attempt.broker}: {attempt.error}" for attempt in attempts)
+        tried = "; ".join(dict.fromkeys(f"{attempt.broker}: {attempt.error}" for attempt in attempts))  # each reason once
         super().__init__(f"A message to topic '{topic}' was not acknowledged after {len(attempts)} attempts. {tried}")
         self.topic = topic
         self.attempts = attempts

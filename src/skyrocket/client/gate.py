@@ -45,8 +45,8 @@ class Gate:
                 self._let_in()
             raise
 
-    def leave(self, size_bytes: int) -> None:
-        self._count -= 1
+    def leave(self, size_bytes: int, count: int = 1) -> None:
+        self._count -= count
         self._bytes -= size_bytes
         if self._waiting:
             self._let_in()

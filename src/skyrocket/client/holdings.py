@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from skyrocket.client.consumer_limits import ConsumerLimits
@@ -43,6 +44,8 @@ class Holdings:
         self._group = group
         self._store = store
         self._limits = limits
+        together = (limits.topic_messages_max, limits.topic_bytes_max, limits.all_messages_max, limits.all_bytes_max)
+        self._is_shared = any(bound is not None for bound in together)
         self._start = start
         self._orderly = orderly
         self._commits = commits
@@ -94,8 +97,16 @@ class Holdings:
             is_paused=self._is_paused,
             commits=self._commits,
         )
+        self._share_out()
         held.puller = self._run(pulling.run())
         return held
+
+    def _share_out(self) -> None:
+        """What all queues together may cache, among those that are held now."""
+        if self._is_shared:
+            of_topic = Counter(queue.topic for queue in self.queues)
+            for queue, held in self.queues.items():
+                held.state.limits = self._limits.shared_by(of_topic[queue.topic], len(self.queues))
 
     def _run(self, job: object) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.get_running_loop().create_task(job)  # type: ignore[arg-type]
@@ -157,6 +168,7 @@ class Holdings:
             held.state.drop()
             if self.queues.get(held.queue) is held:
                 del self.queues[held.queue]
+        self._share_out()
         return [held.queue for held in leaving]
 
     def forget(self, held: HeldQueue) -> None:
@@ -165,6 +177,7 @@ class Holdings:
         self._stop(held)
         if self.queues.get(held.queue) is held:
             del self.queues[held.queue]
+        self._share_out()
 
     async def stop_pulling(self) -> None:
         """For a shutdown: what is with handlers may still finish."""

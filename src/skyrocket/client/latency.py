@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from skyrocket.client.errors import ConfigurationError
+
 
 class Step(NamedTuple):
     latency_ms: int  # from here on
@@ -45,8 +47,12 @@ _BROKERS_MAX = 10_000
 
 
 class LatencyTable:
-    def __init__(self, steps: Sequence[Step] = STEPS) -> None:
-        self._steps = tuple(reversed(steps))
+    def __init__(self, steps: Sequence[tuple[int, int]] = STEPS) -> None:
+        """Each step: from which latency on, and for how long. ConfigurationError where that cannot be meant."""
+        latencies = [latency_ms for latency_ms, _ in steps]
+        if not steps or min(map(min, steps)) < 0 or any(map(int.__ge__, latencies, latencies[1:])):
+            raise ConfigurationError(f"Steps of latencies rise, and have no negative times, unlike {list(map(tuple, steps))}.")
+        self._steps = tuple(Step(*step) for step in reversed(steps))
         self._paused: dict[str, int] = {}  # broker -> until when, in ms
 
     def answered(self, broker: str, latency_ms: int, now_ms: int) -> None:

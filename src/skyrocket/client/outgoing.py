@@ -18,7 +18,7 @@ from skyrocket.client.names import DEFAULT_TOPIC
 from skyrocket.client.queues import Queue
 from skyrocket.client.sequence import Sequences
 from skyrocket.protocol import versions
-from skyrocket.protocol.batch import BatchEntry, encode_batch
+from skyrocket.protocol.batch import encode_batch
 from skyrocket.protocol.command import ONEWAY_FLAG, Command
 from skyrocket.protocol.errors import RecordError
 from skyrocket.protocol.frame import Serialization, join_frame
@@ -50,10 +50,8 @@ class Outgoing:
         self.messages: Sequence[tuple[Message, str]] = ()  # of a batch, each with its id
         self._stamp: tuple[Queue, str] | None = None
 
-    def for_queue(self, queue: Queue, sequences: Sequences | None) -> tuple[str, bytes]:
-        """Properties and body for this queue. A second attempt at the same queue has the same stamp as the first."""
-        if sequences is None:
-            return self.properties, self.body
+    def for_queue(self, queue: Queue, sequences: Sequences) -> tuple[str, bytes]:
+        """Properties and body with this queue's stamp. A second attempt at the same queue has the same as the first."""
         if self._stamp is None or self._stamp[0] != queue:
             if self.messages:
                 self.body = batch_body(self.messages, [sequences.next(queue) for _ in self.messages])
@@ -77,7 +75,7 @@ def batch_body(messages: Sequence[tuple[Message, str]], stamps: Sequence[Mapping
     try:
         return encode_batch(
             [
-                BatchEntry(
+                (
                     message.body,
                     properties_text(message, message_id, None if stamps is None else stamps[number]).encode(),
                     message.flag,

@@ -12,7 +12,8 @@ import secrets
 import ssl
 import time
 from base64 import urlsafe_b64decode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypedDict
 
@@ -30,7 +31,7 @@ from skyrocket.client.errors import (
     UnreachableError,
 )
 from skyrocket.client.identity import new_id_factory
-from skyrocket.client.latency import LatencyTable
+from skyrocket.client.latency import STEPS, LatencyTable
 from skyrocket.client.limits import ClientLimits
 from skyrocket.client.members import Member
 from skyrocket.client.message import Message, check_size, properties_text
@@ -42,6 +43,7 @@ from skyrocket.client.queue_choice import QueueSelector, by_hash
 from skyrocket.client.queues import Queue
 from skyrocket.client.receipt import Receipt
 from skyrocket.client.received import Received
+from skyrocket.client.sending import Sending
 from skyrocket.client.sequence import Sequences
 from skyrocket.client.session import Session
 from skyrocket.net.router import Handler
@@ -54,6 +56,7 @@ from skyrocket.protocol.requests import RequestCode
 
 if TYPE_CHECKING:
     from skyrocket.client.acl import Credentials
+    from skyrocket.client.tracing import Tracing
 
 GROUP_DEFAULT: Final = "PYTHON_PRODUCER"
 MESSAGE_TYPE: Final = "MSG_TYPE"
@@ -67,26 +70,28 @@ ReceiptCallback = Callable[["asyncio.Future[Receipt]"], object]
 class ProducerOptions(TypedDict, total=False):
     """What a producer is made with beside its nameservers; `Producer` tells the defaults."""
 
-    group: str
-    timeout_ms: int
+    group: str  # its members answer for one another's transactions
+    timeout_ms: int  # of a whole send: route, connection, every attempt
     retries: int  # attempts beyond the first, at another broker where there is one
     attempt_timeout_ms: int | None  # of one attempt, where others may follow
     retry_unsafe: bool  # try elsewhere when a broker stored it, but a flush or its replica was late
-    avoid_slow_brokers: bool  # leave a slow or failing broker alone for a while: Apache's sendLatencyFaultEnable
+    avoid_slow_brokers: bool | Sequence[tuple[int, int]]  # leave slow and failing ones alone: Apache's sendLatencyFaultEnable;
+    # True: for as long as `latency.STEPS` says; or steps of your own, (latency_ms, pause_ms) each, such as SHORT_STEPS
     compression: str | None  # of bodies of compress_over_bytes and more: zlib, lz4, zstd or None
     compress_over_bytes: int
-    compression_level: int
-    body_bytes_max: int
+    compression_level: int  # 1, quick, to 9, small
+    body_bytes_max: int  # larger bodies are refused here
     linger_ms: float | None  # how long a message may wait for others to share its request with; None: it does not
-    batch_bytes_max: int
+    batch_bytes_max: int  # of one such request, roughly
     batch_messages_max: int
     stamp: bool  # put producer id and a number per queue on each message, for the loss audit
-    namespace: str
+    tracing: Tracing | None  # spans of OpenTelemetry
+    namespace: str  # put before topics and groups, `shop%orders`, as Apache's clients do
     address_server: str  # http://host:8080/rocketmq/nsaddr, to be asked for nameservers
-    tls: ssl.SSLContext | bool
-    credentials: Credentials | None
+    tls: ssl.SSLContext | bool  # True: one that checks certificates and names
+    credentials: Credentials | None  # requests are signed with them
     instance: str  # clients with different ones share no connection
-    limits: ClientLimits | None
+    limits: ClientLimits | None  # every bound and period
 
 
 class Producer:
@@ -105,7 +110,7 @@ class Producer:
         retries: int = 2,
         attempt_timeout_ms: int | None = None,
         retry_unsafe: bool = False,
-        avoid_slow_brokers: bool = False,
+        avoid_slow_brokers: bool | Sequence[tuple[int, int]] = False,
         compression: str | None = "zlib",
         compress_over_bytes: int = OVER_BYTES_DEFAULT,
         compression_level: int = LEVEL_DEFAULT,
@@ -114,6 +119,7 @@ class Producer:
         batch_bytes_max: int = _BATCH_BYTES,
         batch_messages_max: int = _BATCH_MESSAGES,
         stamp: bool = False,
+        tracing: Tracing | None = None,
         namespace: str = "",
         address_server: str = "",
         tls: ssl.SSLContext | bool = False,
@@ -134,12 +140,15 @@ class Producer:
         self.group = check_group(group)
         self.timeout_ms = timeout_ms
         self._settings = DeliverySettings(retries=retries, attempt_timeout_ms=attempt_timeout_ms, retry_unsafe=retry_unsafe)
-        self._latency = LatencyTable() if avoid_slow_brokers else None
+        steps = STEPS if avoid_slow_brokers is True else avoid_slow_brokers
+        self._latency = None if steps is False else LatencyTable(steps)
         self._compression = Compression(compression, compress_over_bytes, compression_level)
         self._body_bytes_max = body_bytes_max
         self._batching: Batching | None = None
         self._batching_limits = None if linger_ms is None else (linger_ms, batch_bytes_max, batch_messages_max)
         self._sequences = Sequences(secrets.token_hex(8)) if stamp else None
+        self._tracing = tracing
+        self._sending: Callable[[Sequence[Message]], AbstractContextManager[Sending]] = tracing.sending if tracing else Sending
         self._added: dict[str, str] | None = {p.INSTANCE_ID: namespace} if namespace else None
         self._session: Session | None = None
         self._delivery: Delivery | None = None
@@ -211,17 +220,41 @@ class Producer:
         timeout_ms: int | None = None,
     ) -> Receipt:
         """Until a broker has it. To each queue in turn, unless a sharding key, `queue` or `selector` say to which."""
-        delivery = self._delivery or self._opened()
-        if self._batching is not None and selector is None and timeout_ms is None and self._batching.takes(message):
-            return await self._add(message, queue)
-        if self._compression.is_slow(message.body):
-            outgoing = await self._prepared_aside(message)
+        if self._tracing is not None:
+            with self._sending([message]) as sending:
+                return sending.acknowledged(self._told(await self._sent(sending.message, queue, selector, timeout_ms)))
+        receipt = await self._sent(message, queue, selector, timeout_ms)
+        return receipt if self._added is None else self._told(receipt)
+
+    def _sent(
+        self, message: Message, queue: Queue | None, selector: QueueSelector | None, timeout_ms: int | None
+    ) -> Awaitable[Receipt]:
+        """On its way: what is left is to wait, for an answer as a rule. A plain function, since each that is awaited costs."""
+        delivery, batching, body = self._delivery or self._opened(), self._batching, message.body
+        if batching is not None and selector is None and timeout_ms is None and batching.takes(message):
+            return self._added_to_batch(batching, message, queue)
+        if not self._compression.wants(body):
+            outgoing = self._outgoing(message, body, 0, None)
+        elif self._compression.is_slow(body):
+            return self._sent_aside(message, queue, selector, timeout_ms)
         else:
             outgoing = self._prepared(message)
         is_open = queue is None and selector is None and not message.sharding_key
         choose = None if is_open else self._chooser(message, queue, selector)
-        receipt = await delivery.deliver(outgoing, self._deadline_ms(timeout_ms), choose)
-        return receipt if not self._options.namespace else _with_queue(receipt, self._users(receipt.queue))
+        return delivery.deliver(outgoing, delivery.now_ms() + (self.timeout_ms if timeout_ms is None else timeout_ms), choose)
+
+    async def _sent_aside(
+        self, message: Message, queue: Queue | None, selector: QueueSelector | None, timeout_ms: int | None
+    ) -> Receipt:
+        """Compressing a large body takes milliseconds, in which the loop can do something else."""
+        check_size(message, self._body_bytes_max)
+        body, bits = await asyncio.to_thread(self._compression.pack, message.body)
+        outgoing, choose = self._outgoing(message, body, bits, None), self._chooser(message, queue, selector)
+        return await self._opened().deliver(outgoing, self._deadline_ms(timeout_ms), choose)
+
+    def _told(self, receipt: Receipt) -> Receipt:
+        """With the queue's name as the user knows it."""
+        return msgspec.structs.replace(receipt, queue=self._users(receipt.queue)) if self._options.namespace else receipt
 
     def send_soon(
         self,
@@ -250,8 +283,9 @@ class Producer:
     async def send_oneway(self, message: Message, *, queue: Queue | None = None, selector: QueueSelector | None = None) -> str:
         """Written to a connection once; no answer comes, and nothing tells whether it arrived. The message's id."""
         delivery = self._opened()
-        outgoing = self._prepared(message)
-        await delivery.oneway(outgoing, self._deadline_ms(None), self._chooser(message, queue, selector))
+        with self._sending([message]) as sending:
+            outgoing = self._prepared(sending.message)
+            await delivery.oneway(outgoing, self._deadline_ms(None), self._chooser(message, queue, selector))
         return outgoing.message_id
 
     async def send_batch(
@@ -272,7 +306,8 @@ class Producer:
         if first.topic.startswith(RETRY_PREFIX):
             raise InvalidMessageError("A retry topic takes no batches.")
         self._opened()
-        return await self._deliver(self._batch(messages), first, queue, None, timeout_ms)
+        with self._sending(messages) as sending:
+            return sending.acknowledged(await self._deliver(self._batch(sending.messages), first, queue, None, timeout_ms))
 
     async def queues(self, topic: str) -> list[Queue]:
         """Those that a message to this topic may be sent to."""
@@ -315,8 +350,10 @@ class Producer:
         asking = {p.CORRELATION_ID: correlation_id, p.REPLY_TO_CLIENT: session.client_id, p.TIME_TO_LIVE: str(limit_ms)}
         reply = session.replies.expect(correlation_id)
         try:
-            outgoing = self._prepared(message, asking)
-            await self._opened().deliver(outgoing, deadline_ms, self._chooser(message, queue, selector))
+            with self._sending([message]) as sending:
+                outgoing = self._prepared(sending.message, asking)
+                choose = self._chooser(message, queue, selector)
+                sending.acknowledged(await self._opened().deliver(outgoing, deadline_ms, choose))
             try:
                 async with asyncio.timeout(max(0, deadline_ms - session.now_ms()) / 1000):
                     return await reply
@@ -350,9 +387,10 @@ class Producer:
             p.TIME_TO_LIVE: request.properties.get(p.TIME_TO_LIVE, str(self.timeout_ms)),
         }
         message = Message(cluster + REPLY_SUFFIX, body)
-        outgoing = self._prepared(message, properties)
-        outgoing.code = RequestCode.SEND_REPLY_MESSAGE_V2
-        return await self._deliver(outgoing, message, None, None, timeout_ms)
+        with self._sending([message]) as sending:
+            outgoing = self._prepared(sending.message, properties)
+            outgoing.code = RequestCode.SEND_REPLY_MESSAGE_V2
+            return sending.acknowledged(await self._deliver(outgoing, message, None, None, timeout_ms))
 
     # --- the way of a message
 
@@ -372,33 +410,24 @@ class Producer:
         namespace = self._options.namespace
         return queue._replace(topic=without_namespace(namespace, queue.topic)) if namespace else queue
 
-    def _new_id(self) -> str:
-        assert self._ids is not None
-        return self._ids.next(time.time_ns() // 1_000_000)
-
     def _prepared(self, message: Message, added: Mapping[str, str] | None = None, sys_flag: int = 0) -> Outgoing:
         body, bits = self._compression.pack(message.body)
         return self._outgoing(message, body, bits | sys_flag, added)
 
-    async def _prepared_aside(self, message: Message) -> Outgoing:
-        """Compressing a large body takes milliseconds, in which the loop can do something else."""
-        check_size(message, self._body_bytes_max)
-        body, bits = await asyncio.to_thread(self._compression.pack, message.body)
-        return self._outgoing(message, body, bits, None)
-
     def _outgoing(self, message: Message, body: bytes, sys_flag: int, added: Mapping[str, str] | None) -> Outgoing:
         if len(message.body) > self._body_bytes_max:
             check_size(message, self._body_bytes_max)
-        message_id = self._new_id()
+        assert self._ids is not None
+        message_id, topic = self._ids.next(time.time_ns() // 1_000_000), message.topic
         if self._added is not None:
-            added = {**self._added, **(added or {})}
+            added, topic = {**self._added, **(added or {})}, self._wire(topic)
         properties = properties_text(message, message_id, added)
-        topic = self._wire(message.topic)
         return Outgoing(topic, _SEND, message_id, properties, body, sys_flag=sys_flag, flag=message.flag)
 
     def _batch(self, messages: Sequence[Message]) -> Outgoing:
-        with_ids = [(message, self._new_id()) for message in messages]
-        return batch_of(self._wire(messages[0].topic), with_ids, self._new_id())
+        assert self._ids is not None
+        now_ms, new_id = time.time_ns() // 1_000_000, self._ids.next
+        return batch_of(self._wire(messages[0].topic), [(message, new_id(now_ms)) for message in messages], new_id(now_ms))
 
     async def _deliver(
         self,
@@ -409,8 +438,7 @@ class Producer:
         timeout_ms: int | None,
     ) -> Receipt:
         choose = self._chooser(message, queue, selector)
-        receipt = await self._opened().deliver(outgoing, self._deadline_ms(timeout_ms), choose)
-        return receipt if not self._options.namespace else _with_queue(receipt, self._users(receipt.queue))
+        return self._told(await self._opened().deliver(outgoing, self._deadline_ms(timeout_ms), choose))
 
     def _chooser(self, message: Message, queue: Queue | None, selector: QueueSelector | None) -> Chooser | None:
         if queue is not None:
@@ -425,30 +453,30 @@ class Producer:
 
     # --- batches that form by themselves
 
-    async def _add(self, message: Message, queue: Queue | None) -> Receipt:
-        batching, session = self._batching, self._open_session()
-        assert batching is not None
-        check_size(message, self._body_bytes_max)
+    def _added_to_batch(self, batching: Batching, message: Message, queue: Queue | None) -> Awaitable[Receipt]:
+        """It has passed the gate when it is in a batch; `_send_together` leaves it for all of them."""
+        if len(message.body) > self._body_bytes_max:
+            check_size(message, self._body_bytes_max)
+        if (queue is None and message.sharding_key) or not self._open_session().gate.try_enter(len(message.body)):
+            return self._added_later(batching, message, queue)
+        return batching.add(message, queue)
+
+    async def _added_later(self, batching: Batching, message: Message, queue: Queue | None) -> Receipt:
         if queue is None and message.sharding_key:
             queues = await self._opened().queues(self._wire(message.topic), self._deadline_ms(None))
             queue = self._users(by_hash(queues, message.sharding_key))
-        if not session.gate.try_enter(len(message.body)):
-            await session.gate.enter(len(message.body))
-        try:
-            return await batching.add(message, queue)
-        finally:
-            session.gate.leave(len(message.body))
+        await self._open_session().gate.enter(len(message.body))
+        return await batching.add(message, queue)
 
     async def _send_together(self, key: BatchKey, messages: list[Message]) -> Receipt:
-        outgoing = self._prepared(messages[0]) if len(messages) == 1 else self._batch(messages)
-        queue = key.queue
-        choose = (lambda _: queue._replace(topic=outgoing.topic)) if queue is not None else None
-        receipt = await self._opened().attempt(outgoing, self._deadline_ms(None), choose)  # each has passed the gate already
-        return receipt if not self._options.namespace else _with_queue(receipt, self._users(receipt.queue))
-
-
-def _with_queue(receipt: Receipt, queue: Queue) -> Receipt:
-    return msgspec.structs.replace(receipt, queue=queue)
+        gate = self._open_session().gate
+        try:
+            outgoing = self._prepared(messages[0]) if len(messages) == 1 else self._batch(messages)
+            queue = key.queue
+            choose = (lambda _: queue._replace(topic=outgoing.topic)) if queue is not None else None
+            return await self._opened().attempt(outgoing, self._deadline_ms(None), choose)
+        finally:
+            gate.leave(sum(len(message.body) for message in messages), len(messages))
 
 
 def _looked_at(future: asyncio.Future[Receipt]) -> None:

@@ -53,21 +53,22 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 POLL_MESSAGES = 500
+CACHED_MESSAGES = 10_000  # of all queues together, fetched ahead: as Java's, unless limits say otherwise
 
 
 class PullConsumerOptions(TypedDict, total=False):
     """`PullConsumer` tells the defaults."""
 
-    group: str
+    group: str  # its members share the queues, and its offsets are kept together
     start: Start  # where a group begins in a queue that it was never in
     auto_commit: bool  # what a poll gave is done when the next one comes; False: when `commit` says so
-    strategy: Strategy | None
-    consumer_limits: ConsumerLimits | None
-    namespace: str
-    address_server: str
-    tls: ssl.SSLContext | bool
-    credentials: Credentials | None
-    instance: str
+    strategy: Strategy | None  # who of the group gets which queue; None: averagely
+    consumer_limits: ConsumerLimits | None  # what may be cached, and every period
+    namespace: str  # put before topics and groups, `shop%orders`, as Apache's clients do
+    address_server: str  # http://host:8080/rocketmq/nsaddr, to be asked for nameservers
+    tls: ssl.SSLContext | bool  # True: one that checks certificates and names
+    credentials: Credentials | None  # requests are signed with them
+    instance: str  # clients with different ones share no connection
     limits: ClientLimits | None
 
 
@@ -105,7 +106,7 @@ class PullConsumer:
         self._start_at = start_position(start)
         self._auto_commit = auto_commit
         self._strategy = strategy or Averagely()
-        self._limits = consumer_limits or ConsumerLimits()
+        self._limits = consumer_limits or ConsumerLimits(all_messages_max=CACHED_MESSAGES)
         self._subscriptions: dict[str, Subscription] = {}
         self._paused: set[Queue] = set()
         self._polled: list[tuple[HeldQueue, list[Received]]] = []  # given, and not done yet

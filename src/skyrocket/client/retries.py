@@ -4,7 +4,8 @@ What is tried after a failure
 - at another broker, where the topic has one and the sender left the queue open;
 - else at the same queue. A broker that cannot be reached, or says that it is busy, is then tried until the time is over, less and
   less often, without counting: nothing was stored, so nothing can be stored twice;
-- not at all where the broker's answer says that it would be the same everywhere (a message too large, an unknown code).
+- not at all where the broker's answer would be the same everywhere (a message too large, an unknown code), or where it does not
+  permit it and there is no other broker.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ RETRIED_CODES: Final = frozenset(
 )
 """Another broker may say otherwise, or the same one in a moment. Apache's list."""
 
+_NO_PERMISSION: Final = int(ResponseCode.NO_PERMISSION)
 FIRST_PAUSE_MS: Final = 50  # before the same broker is asked again after it said no, or was not there; doubled each time
 PAUSE_MS_MAX: Final = 1_000
 
@@ -43,7 +45,7 @@ class Retries:
     def pause_ms(self, error: ClientError, *, is_alone: bool) -> int | None:
         """After this failure, how long to wait before the next attempt; None: give up. `is_alone`: there is no other broker to
         turn to."""
-        if isinstance(error, BrokerError) and error.code not in RETRIED_CODES:
+        if isinstance(error, BrokerError) and (error.code not in RETRIED_CODES or (is_alone and error.code == _NO_PERMISSION)):
             return None
         if not (is_alone and _is_harmless(error)):
             self.used += 1

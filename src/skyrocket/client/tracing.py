@@ -18,12 +18,11 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 try:
     from opentelemetry import propagate, trace
-    from opentelemetry.context import Context, attach, detach
+    from opentelemetry.context import Context
     from opentelemetry.propagators.textmap import TextMapPropagator
 except ImportError as missing:
     raise ImportError("Tracing needs OpenTelemetry: install skyrocketmq[otel].") from missing
@@ -50,20 +49,44 @@ class Tracing:
         self._tracer = trace.get_tracer("skyrocket.client", skyrocket.__version__, tracer_provider)
         self._propagator = propagator
 
-    def _context_of(self, message: Received) -> Context:
+    @contextmanager
+    def _span(
+        self,
+        operation: str,
+        topic: str,
+        kind: trace.SpanKind,
+        about: Attributes,
+        parent: Context | None = None,
+        links: Sequence[trace.Link] = (),
+    ) -> Iterator[trace.Span]:
+        """A current span. What is raised in it is noted, and goes on."""
+        attributes = {
+            "messaging.system": SYSTEM,
+            "messaging.operation.name": operation,
+            "messaging.operation.type": operation,
+            "messaging.destination.name": topic,
+            **about,
+        }
+        name = f"{operation} {topic}"
+        with self._tracer.start_as_current_span(name, parent, kind=kind, attributes=attributes, links=links) as span:
+            try:
+                yield span
+            except BaseException as error:
+                span.set_attribute("error.type", type(error).__qualname__)
+                raise
+
+    def _origin(self, message: Received) -> Context:
         return (self._propagator or propagate.get_global_textmap()).extract(message.properties, Context())
 
     # --- producers
 
-    def sending(self, messages: Sequence[Message]) -> Sending:
-        """A span around a send. It has begun already; the messages carry its context."""
-        first = messages[0]
-        span = self._tracer.start_span(
-            f"send {first.topic}", kind=trace.SpanKind.PRODUCER, attributes=_about_sending(messages)
-        )
-        carrier: dict[str, str] = {}
-        (self._propagator or propagate.get_global_textmap()).inject(carrier, trace.set_span_in_context(span))
-        return _Traced([_with(message, carrier) for message in messages] if carrier else messages, span)
+    @contextmanager
+    def sending(self, messages: Sequence[Message]) -> Iterator[Sending]:
+        """A span around a send, whose context the messages carry."""
+        with self._span("send", messages[0].topic, trace.SpanKind.PRODUCER, _about_sending(messages)) as span:
+            carrier: dict[str, str] = {}
+            (self._propagator or propagate.get_global_textmap()).inject(carrier)
+            yield _Traced([_with(message, carrier) for message in messages] if carrier else messages, span)
 
     # --- consumers
 
@@ -72,20 +95,13 @@ class Tracing:
         """A span around the handling of a message, or of several. One message's is a child of the span that sent it; several may
         come from as many traces, and are linked to them."""
         several = [messages] if isinstance(messages, Received) else messages
-        origins = [self._context_of(message) for message in several[:_LINKS_MAX]]
+        origins = [self._origin(message) for message in several[:_LINKS_MAX]]
         sent_by = [trace.get_current_span(origin).get_span_context() for origin in origins]
-        with self._tracer.start_as_current_span(
-            f"process {several[0].topic}",
-            context=origins[0] if len(several) == 1 and sent_by[0].is_valid else None,
-            kind=trace.SpanKind.CONSUMER,
-            attributes=_about_processing(several, group),
-            links=[trace.Link(context) for context in sent_by if context.is_valid],
-        ) as span:
-            try:
-                yield span
-            except BaseException as error:
-                span.set_attribute("error.type", type(error).__qualname__)
-                raise
+        parent = origins[0] if len(several) == 1 and sent_by[0].is_valid else None
+        links = [trace.Link(context) for context in sent_by if context.is_valid]
+        about = _about_processing(several, group)
+        with self._span("process", several[0].topic, trace.SpanKind.CONSUMER, about, parent, links) as span:
+            yield span
 
     def handlers(self, handlers: Mapping[str, Handler], group: str) -> dict[str, Handler]:
         """The same handlers, each call in a span of its own."""
@@ -107,31 +123,17 @@ class Tracing:
 
 
 class _Traced(Sending):
-    __slots__ = ("_span", "_token")
+    __slots__ = ("_span",)
 
     def __init__(self, messages: Sequence[Message], span: trace.Span) -> None:
         super().__init__(messages)
         self._span = span
 
     def acknowledged(self, receipt: Receipt) -> Receipt:
-        if self._span.is_recording():
-            self._span.set_attribute("messaging.destination.partition.id", str(receipt.queue.queue_id))
-            if len(self.messages) == 1:
-                self._span.set_attribute("messaging.message.id", receipt.message_id)
+        if len(self.messages) == 1:
+            self._span.set_attribute("messaging.message.id", receipt.message_id)
+        self._span.set_attribute("messaging.destination.partition.id", str(receipt.queue.queue_id))
         return receipt
-
-    def __enter__(self) -> Self:
-        self._token = attach(trace.set_span_in_context(self._span))
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace_: TracebackType | None) -> None:
-        detach(self._token)
-        if error is not None:
-            self._span.set_attribute("error.type", type(error).__qualname__)
-            self._span.set_status(trace.StatusCode.ERROR, str(error))
-            if isinstance(error, Exception):
-                self._span.record_exception(error)
-        self._span.end()
 
 
 def _with(message: Message, carrier: Mapping[str, str]) -> Message:
@@ -140,32 +142,21 @@ def _with(message: Message, carrier: Mapping[str, str]) -> Message:
 
 def _about_sending(messages: Sequence[Message]) -> Attributes:
     first = messages[0]
-    about = _about("send", first.topic)
     if len(messages) > 1:
-        return about | {"messaging.batch.message_count": len(messages)}
-    about["messaging.message.body.size"] = len(first.body)
-    return about | _rocketmq(first.tag, list(first.keys), first.sharding_key)
+        return {"messaging.batch.message_count": len(messages)}
+    return {"messaging.message.body.size": len(first.body), **_rocketmq(first.tag, list(first.keys), first.sharding_key)}
 
 
 def _about_processing(messages: Sequence[Received], group: str) -> Attributes:
     first = messages[0]
-    about = _about("process", first.topic)
-    if group:
-        about["messaging.consumer.group.name"] = group
+    about: Attributes = {"messaging.consumer.group.name": group} if group else {}
     if len(messages) > 1:
         return about | {"messaging.batch.message_count": len(messages)}
-    about["messaging.message.id"] = first.message_id
-    about["messaging.message.body.size"] = first.size_bytes
-    about["messaging.destination.partition.id"] = str(first.queue_id)
-    return about | _rocketmq(first.tag, first.keys, first.sharding_key)
-
-
-def _about(operation: str, topic: str) -> Attributes:
-    return {
-        "messaging.system": SYSTEM,
-        "messaging.operation.name": operation,
-        "messaging.operation.type": operation,
-        "messaging.destination.name": topic,
+    return about | {
+        "messaging.message.id": first.message_id,
+        "messaging.message.body.size": first.size_bytes,
+        "messaging.destination.partition.id": str(first.queue_id),
+        **_rocketmq(first.tag, first.keys, first.sharding_key),
     }
 
 

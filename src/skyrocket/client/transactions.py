@@ -87,8 +87,9 @@ class TransactionProducer(Producer):
         if message.is_delayed:
             raise InvalidMessageError("A delayed message cannot be part of a transaction.")
         added = {p.TRANSACTION_PREPARED: "true", p.PRODUCER_GROUP: self._member.group}
-        outgoing = self._prepared(message, added, sysflag.TRANSACTION_PREPARED)
-        receipt = await self._deliver(outgoing, message, queue, selector, timeout_ms)
+        with self._sending([message]) as sending:
+            outgoing = self._prepared(sending.message, added, sysflag.TRANSACTION_PREPARED)
+            receipt = sending.acknowledged(await self._deliver(outgoing, message, queue, selector, timeout_ms))
         if not receipt.is_safe:
             await self._end(outgoing.topic, receipt, Outcome.ROLLBACK, None)
             return TransactionReceipt(receipt, Outcome.ROLLBACK)

@@ -43,7 +43,7 @@ class Router:
         """`error_codes` says which errors of the layers below become which response; their sentence is the remark."""
         self._handlers: dict[int, Handler] = {}
         self._groups: dict[int, GroupHandler] = {}
-        self._express: tuple[bytes, ExpressHandler] | None = None
+        self._express: tuple[tuple[bytes, ...], ExpressHandler] | None = None
         self._errors: dict[type[Exception], ResponseCode] = {
             ProtocolError: ResponseCode.SYSTEM_ERROR,
             NetError: ResponseCode.SYSTEM_ERROR,
@@ -61,11 +61,11 @@ class Router:
             assert code not in self.codes, f"request {code} has a handler"
             self._groups[code] = handler
 
-    def add_express(self, start: bytes, handler: ExpressHandler) -> None:
-        """For read events whose first header begins like this. The handler says how many of the frames it dealt with, from the
-        first on; the rest go the ordinary way, where the same requests have a handler too."""
+    def add_express(self, starts: tuple[bytes, ...], handler: ExpressHandler) -> None:
+        """For read events whose first header begins like one of these. The handler says how many of the frames it dealt with,
+        from the first on; the rest go the ordinary way, where the same requests have a handler too."""
         assert self._express is None, "there is an express handler"
-        self._express = (start, handler)
+        self._express = (starts, handler)
 
     @property
     def codes(self) -> set[int]:

@@ -36,8 +36,8 @@ class BatchEntry(NamedTuple):
     flag: int = 0
 
 
-def encode_batch(entries: Iterable[BatchEntry], *, limit: int = BATCH_BYTES_MAX) -> bytes:
-    """The body of a batch send."""
+def encode_batch(entries: Iterable[tuple[bytes, bytes, int]], *, limit: int = BATCH_BYTES_MAX) -> bytes:
+    """The body of a batch send: of entries, or of as much in plain tuples."""
     parts: list[bytes] = []
     total_bytes = 0
     for body, properties, flag in entries:

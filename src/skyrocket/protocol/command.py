@@ -23,7 +23,7 @@ from skyrocket.protocol import versions
 from skyrocket.protocol.errors import FrameError
 from skyrocket.protocol.frame import Frame, FrameSplitter, MalformedFrameError, Serialization, join_frame
 from skyrocket.protocol.header import Header, Int32, header_from_fields
-from skyrocket.protocol.language import Language
+from skyrocket.protocol.language import LANGUAGES, Language
 
 RESPONSE_FLAG: Final = 1
 ONEWAY_FLAG: Final = 2
@@ -56,6 +56,7 @@ class _LooseJsonHeader(_JsonHeader, gc=False):
 _json_header = msgspec.json.Decoder(_JsonHeader, strict=False)
 _loose_json_header = msgspec.json.Decoder(_LooseJsonHeader, strict=False)
 _json = msgspec.json.Encoder()
+_new = object.__new__
 
 
 class Command:
@@ -170,9 +171,7 @@ class MalformedCommandError(FrameError):
 
 
 def decode_command(frame: Frame) -> Command:
-    if frame.serialization == Serialization.JSON:
-        return _decode_json(frame)
-    return _decode_binary(frame)
+    return _decode_binary(frame) if frame.serialization else _decode_json(frame)
 
 
 def encode_command(command: Command) -> bytes:
@@ -186,16 +185,17 @@ def _decode_json(frame: Frame) -> Command:
         header = _json_header.decode(frame.header)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         header = _decode_loose_json(frame.header)
-    return Command(
-        header.code,
-        opaque=header.opaque,
-        flag=header.flag,
-        fields=header.fields,
-        body=frame.body,
-        remark=header.remark,
-        language=Language.named(header.language),
-        version=header.version,
-    )
+    command = _new(Command)  # each answer to a client passes here: its constructor would take as long as all the rest
+    command.code = header.code
+    command.opaque = header.opaque
+    command.flag = header.flag
+    command.fields = {} if header.fields is None else header.fields
+    command.body = frame.body
+    command.remark = header.remark
+    command.language = LANGUAGES.get(header.language, Language.OTHER)
+    command.version = header.version
+    command.serialization = Serialization.JSON
+    return command
 
 
 def _decode_loose_json(data: bytes) -> _JsonHeader:

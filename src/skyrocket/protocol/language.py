@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
 
 
 class Language(IntEnum):
@@ -26,9 +27,5 @@ class Language(IntEnum):
         """A language that this version does not know is OTHER: it is shown to people and decides nothing."""
         return cls.OTHER if isinstance(value, int) and -128 <= value <= 127 else None
 
-    @classmethod
-    def named(cls, name: str) -> Language:
-        return _NAMED.get(name, cls.OTHER)
 
-
-_NAMED = dict(Language.__members__)  # an enum makes this anew whenever it is asked, and every command asks
+LANGUAGES: Final = dict(Language.__members__)  # an enum makes this anew whenever it is asked, and every command asks

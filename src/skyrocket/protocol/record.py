@@ -36,6 +36,8 @@ BLANK_MAGIC: Final = -0x342BCE6C  # 0xCBD43194: the filler at the end of a log f
 QUEUE_OFFSET_AT: Final = 20
 PHYSICAL_OFFSET_AT: Final = 28
 SYS_FLAG_AT: Final = 36
+_SYS_FLAG_END = 40
+BORN_TIMESTAMP_AT: Final = _SYS_FLAG_END
 
 HOST_BITS: Final = BORN_HOST_V6 | STORE_HOST_V6
 _HOST_BITS_SHIFT = 4
@@ -328,9 +330,33 @@ def properties_of(record: memoryview) -> memoryview:
     return record[topic_end + _INT16.size :]
 
 
-def readdressed(record: memoryview, topic: str, queue_id: int, *, properties: bytes | None = None, more: bytes = b"") -> bytes:
-    """A whole, sound record as one for another topic and queue, not part of a transaction's log. Its body, with the CRC, hosts
-    and properties are copied as they lie: nothing of them is decoded. It may get other `properties`, or `more` of them."""
+def topic_and_properties_of(record: memoryview) -> tuple[memoryview, memoryview]:
+    """The bytes of both, of what may not be a whole and sound record: RecordError when its lengths do not fit together."""
+    layout = _LAYOUTS[(record[_HOST_BITS_AT] >> _HOST_BITS_SHIFT) & 3]
+    end = len(record)
+    if end < layout.size:
+        raise RecordError(f"{end} bytes are fewer than the {layout.size} of a record's fixed fields.")
+    size, magic = _SIZE_AND_MAGIC.unpack_from(record)
+    body_end = layout.size + _INT32.unpack_from(record, layout.size - _INT32.size)[0]
+    if size != end or not layout.size <= body_end < end:
+        raise RecordError(f"A record of {end} bytes says that it has {size}, and that its body ends at {body_end}.")
+    topic_at, topic_end, properties_at = _bounds(record, 0, magic, body_end, end)
+    return record[topic_at:topic_end], record[properties_at:]
+
+
+def readdressed(
+    record: memoryview,
+    topic: str,
+    queue_id: int,
+    *,
+    properties: bytes | None = None,
+    more: bytes = b"",
+    sys_flag: int | None = None,
+    transaction: bytes = _NO_TRANSACTION,
+) -> bytes:
+    """A whole, sound record as one for another topic and queue. Its body, with the CRC, hosts and properties are copied as they
+    lie: nothing of them is decoded. It may get other `properties`, or `more` of them, another sys flag, and the place of the
+    half message that it was as part of a `transaction`."""
     fixed = _FIXED_BYTES[(record[_HOST_BITS_AT] >> _HOST_BITS_SHIFT) & 3]
     body_end = fixed + _INT32.unpack_from(record, fixed - _INT32.size)[0]
     if record[_MAGIC_LAST_AT] == _MAGIC_LAST:
@@ -348,8 +374,10 @@ def readdressed(record: memoryview, topic: str, queue_id: int, *, properties: by
             _SIZE_AND_MAGIC.pack(body_end + len(topic_bytes) + len(tail), magic),
             record[_CRC_AT:_QUEUE_ID_AT],
             _INT32.pack(queue_id),
-            record[_QUEUE_ID_AT + _INT32.size : transaction_at],
-            _NO_TRANSACTION,
+            record[_QUEUE_ID_AT + _INT32.size : SYS_FLAG_AT],
+            record[SYS_FLAG_AT:_SYS_FLAG_END] if sys_flag is None else _INT32.pack(sys_flag),
+            record[_SYS_FLAG_END:transaction_at],
+            transaction,
             record[fixed - _INT32.size : body_end],
             topic_bytes,
             tail,

@@ -205,6 +205,11 @@ class Reading:
         found = self._found_at(offset)
         return None if found is None else found[1]
 
+    def bytes_unseen(self, offset: int) -> memoryview | None:
+        """The same, for who looks through the record: what was written lately is only looked at where it begins."""
+        size = self._log.view(offset, _INT32.size)
+        return None if size is None else self.bytes_named(offset, _INT32.unpack(size)[0])
+
     def bytes_named(self, offset: int, size: int) -> memoryview | None:
         """The same, for who knows the record's size too: what was written lately is not looked through again."""
         if offset < self._hot_from() or offset + size > self._confirmed() or size < _BODY_LENGTH_AT:

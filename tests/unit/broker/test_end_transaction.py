@@ -6,11 +6,11 @@ import logging
 
 import pytest
 
-from skyrocket.broker.half_messages import HALF_TOPIC, Half, committed, half_detour, op_offsets
+from skyrocket.broker.half_messages import HALF_TOPIC, EndingHalf, HalfFacts, committed, half_detour, op_offsets
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.net.router import RefusedError
 from skyrocket.protocol.properties import decode_properties, encode_properties
-from skyrocket.protocol.record import Record, decode_record
+from skyrocket.protocol.record import Record, decode_record, encode_record
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import (
     COMPRESSED,
@@ -125,7 +125,8 @@ def test_a_rolled_back_message_is_never_seen():
 
 def test_properties_that_are_odd_go_through_as_they_came():
     record = Record(HALF_TOPIC, b"x", b"a\x01b\x01c\x02REAL_TOPIC\x01t\x02REAL_QID\x010\x02")
-    message = committed(Half.of(record))
+    facts = HalfFacts.of(decode_properties(record.properties))
+    message = committed(EndingHalf(memoryview(encode_record(record)), facts, None))
     assert decode_record(message.record).properties == b"a\x01b\x01c\x02"
 
 

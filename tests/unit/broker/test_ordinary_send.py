@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from skyrocket.protocol.command import Command, decode_command, encode_command
+from skyrocket.protocol.command import ONEWAY_FLAG, Command, decode_command, encode_command
 from skyrocket.protocol.frame import FrameSplitter
-from skyrocket.protocol.headers import SendMessageResponseHeader
+from skyrocket.protocol.headers import EndTransactionRequestHeader, SendMessageResponseHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.running_broker import send_header
@@ -70,7 +70,12 @@ def test_ordinary_sends_of_a_read_event_are_one_append(given: dict[str, Any], mo
 @pytest.mark.parametrize(
     "given",
     [
-        {"properties": {"DELAY": "3"}},
+        {"properties": {"DELAY": "99"}},
+        {"properties": {"DELAY": "3", "TIMER_DELAY_SEC": "9"}},
+        {"properties": {"DELAY": "3", "REAL_TOPIC": "mine"}},
+        {"properties": {"DELAY": "3"}, "sys_flag": 4},
+        {"properties": {"TIMER_DELAY_MS": "0"}},
+        {"properties": {"TRAN_MSG": "false"}},
         {"topic": "%RETRY%shop"},
         {"queue_id": -1},
         {"topic": "unknown"},
@@ -85,6 +90,81 @@ def test_one_that_is_not_ordinary_and_those_behind_it_go_the_general_way(given: 
         assert parts.appends == 2
         assert parts.counters.put.messages == 3
         assert bodies(parts.store)[0] == b"hello"
+
+    play(acts)
+
+
+@pytest.mark.parametrize(
+    ("properties", "sys_flag", "topic", "queue_id"),
+    [
+        ({"DELAY": "3"}, 0, "SCHEDULE_TOPIC_XXXX", 2),
+        ({"TIMER_DELAY_MS": "5000"}, 0, "rmq_sys_wheel_timer", 0),
+        ({"TIMER_DELIVER_MS": "1700000009500"}, 0, "rmq_sys_wheel_timer", 0),
+        ({"TRAN_MSG": "true", "PGROUP": "shop"}, 4, "RMQ_SYS_TRANS_HALF_TOPIC", 0),
+    ],
+)
+def test_those_with_one_plain_detour_go_the_short_way_too(
+    properties: dict[str, str], sys_flag: int, topic: str, queue_id: int, monkeypatch: pytest.MonkeyPatch
+):
+    async def acts(parts: SendParts) -> None:
+        none_may_go_the_general_way(parts, monkeypatch)
+        led = {"properties": properties, "sys_flag": sys_flag}
+        await parts.read(a_frame(0) + b"".join(a_frame(n, b"%d" % n, queue_id=n, **led) for n in (1, 2)) + a_frame(3))
+        assert parts.appends == 1
+        assert bodies(parts.store) == [b"hello", b"hello"]
+        assert bodies(parts.store, topic=topic, queue_id=queue_id) == [b"1", b"2"]
+
+    play(acts)
+
+
+def test_nobody_sends_to_a_topic_because_others_were_led_there():
+    async def acts(parts: SendParts) -> None:
+        await parts.read(a_frame(1, properties={"DELAY": "1"}) + a_frame(2, topic="SCHEDULE_TOPIC_XXXX"))
+        assert [answer.code for answer in answers(parts)] == [0, ResponseCode.NO_PERMISSION]
+
+    play(acts)
+
+
+def test_a_broker_that_takes_no_more_transactions_takes_none_by_a_short_cut():
+    async def acts(parts: SendParts) -> None:
+        await parts.read(a_frame(1, properties={"TRAN_MSG": "true"}))
+        parts.settings = replace(parts.settings, reject_transactions=True)
+        await parts.read(a_frame(2, properties={"TRAN_MSG": "true"}))
+        assert [answer.code for answer in answers(parts)] == [0, ResponseCode.NO_PERMISSION]
+
+    play(acts)
+
+
+def an_end(number: int, *, flag: int = ONEWAY_FLAG) -> bytes:
+    header = EndTransactionRequestHeader(
+        producer_group="shop", tran_state_table_offset=number, commit_log_offset=0, commit_or_rollback=8, msg_id="id"
+    )
+    return encode_command(Command(RequestCode.END_TRANSACTION, fields=header.to_fields(), flag=flag, opaque=number))
+
+
+def test_ends_of_transactions_among_sends_do_not_part_them(monkeypatch: pytest.MonkeyPatch):
+    async def acts(parts: SendParts) -> None:
+        none_may_go_the_general_way(parts, monkeypatch)
+        taken: list[list[int]] = []
+        parts.ordinary._ends = lambda headers, _: taken.append([header.tran_state_table_offset for header in headers])
+        await parts.read(an_end(7) + a_frame(1, b"1") + an_end(8) + a_frame(2, b"2") + an_end(9))
+        assert parts.appends == 1
+        assert taken == [[7, 8, 9]]
+        assert bodies(parts.store) == [b"1", b"2"]
+
+    play(acts)
+
+
+def test_an_end_that_wants_an_answer_goes_the_general_way():
+    async def acts(parts: SendParts) -> None:
+        taken: list[int] = []
+        parts.ordinary._ends = lambda headers, _: taken.append(len(headers))
+        await parts.read(a_frame(1) + an_end(7, flag=0) + an_end(8))
+        assert taken == []
+        assert [(answer.opaque, answer.code) for answer in answers(parts)] == [
+            (1, ResponseCode.SUCCESS),
+            (7, ResponseCode.REQUEST_CODE_NOT_SUPPORTED),  # nobody knows transactions here
+        ]
 
     play(acts)
 

@@ -125,10 +125,21 @@ class TestFlow:
         assert queue_of(0, 2_000).full() is None
         assert queue_of(0, 2_001, orderly=True).full() is None, "in order nobody stays behind"
 
-    def test_bounds_of_a_topic_are_divided_by_its_queues(self):
-        limits = ConsumerLimits().shared_by(4, messages_of_topic=100, bytes_of_topic=None)
-        assert (limits.cached_messages_max, limits.cached_bytes_max) == (25, 100 * 1024 * 1024)
-        assert ConsumerLimits().shared_by(0, 0, 0).cached_messages_max == 1
+    @pytest.mark.parametrize(
+        ("bounds", "messages", "size_bytes"),
+        [
+            ({}, 1_000, 100 * 1024 * 1024),
+            ({"topic_messages_max": 100}, 25, 100 * 1024 * 1024),
+            ({"topic_messages_max": 20_000}, 5_000, 100 * 1024 * 1024),
+            ({"topic_bytes_max": 4_000}, 1_000, 1_000),
+            ({"all_messages_max": 100, "all_bytes_max": 1_000}, 10, 100),
+            ({"all_messages_max": 1_000_000}, 1_000, 100 * 1024 * 1024),
+            ({"all_messages_max": 1, "topic_bytes_max": 1}, 1, 1),
+        ],
+    )
+    def test_bounds_of_a_topic_and_of_all_are_divided_by_their_queues(self, bounds, messages: int, size_bytes: int):
+        limits = ConsumerLimits(**bounds).shared_by(queues_of_topic=4, queues=10)
+        assert (limits.cached_messages_max, limits.cached_bytes_max) == (messages, size_bytes)
 
     def test_sizes_and_offsets_of_received_messages_are_known_by_themselves(self):
         queue = ConsumerQueue[Received](7, 0)

@@ -72,3 +72,12 @@ def test_whoever_waits_when_it_closes_is_told():
             await waiting
 
     asyncio.run(main())
+
+
+def test_several_leave_together():
+    gate = Gate(count_max=3, bytes_max=1_000)
+    for _ in range(3):
+        assert gate.try_enter(100)
+    assert not gate.try_enter(1)
+    gate.leave(200, 2)
+    assert [gate.try_enter(900) for _ in range(2)] == [True, False]

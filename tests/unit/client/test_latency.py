@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from skyrocket.client import ConfigurationError, Producer
 from skyrocket.client.latency import SHORT_STEPS, LatencyTable
 
 
@@ -16,6 +17,19 @@ def test_the_slower_a_broker_the_longer_it_is_left_alone(latency_ms: int, pause_
 @pytest.mark.parametrize(("latency_ms", "pause_ms"), [(550, 2_000), (1_800, 5_000), (5_000, 10_000), (15_000, 30_000)])
 def test_there_is_the_newer_and_shorter_table_too(latency_ms: int, pause_ms: int):
     assert LatencyTable(SHORT_STEPS).pause_ms(latency_ms) == pause_ms
+
+
+@pytest.mark.parametrize("steps", [(), [(100, 10), (100, 20)], [(200, 10), (100, 20)], [(-1, 10)], [(100, -10)]])
+def test_steps_that_cannot_be_meant_are_told(steps: list[tuple[int, int]]):
+    with pytest.raises(ConfigurationError, match="Steps of latencies rise"):
+        Producer("127.0.0.1:1", avoid_slow_brokers=steps)
+
+
+def test_a_producer_takes_steps_of_the_users_own():
+    Producer("127.0.0.1:1", avoid_slow_brokers=SHORT_STEPS)
+    assert Producer("127.0.0.1:1", avoid_slow_brokers=[(100, 1_000)])._latency.pause_ms(150) == 1_000
+    assert Producer("127.0.0.1:1", avoid_slow_brokers=True)._latency.pause_ms(15_000) == 600_000
+    assert Producer("127.0.0.1:1")._latency is None
 
 
 def test_a_broker_is_available_again_when_its_pause_is_over():

@@ -68,10 +68,6 @@ def test_each_message_of_a_batch_is_stamped():
     assert [stamp(entry.properties.decode()) for entry in decode_batch(body)] == [("me", "1"), ("me", "2")]
 
 
-def test_without_a_stamp_nothing_is_added():
-    assert Outgoing("orders", SEND, "ID", "a\x01b\x02", b"b").for_queue(QUEUE, None) == ("a\x01b\x02", b"b")
-
-
 @pytest.mark.parametrize(("name", "kind"), [("zlib", COMPRESSION_ZLIB), ("lz4", COMPRESSION_LZ4), ("zstd", COMPRESSION_ZSTD)])
 def test_bodies_from_4_kib_on_are_compressed_and_say_so(name: str, kind: int):
     compression = Compression(name)

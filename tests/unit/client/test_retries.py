@@ -8,6 +8,7 @@ from skyrocket.protocol.responses import ResponseCode
 
 BUSY = BrokerError(ResponseCode.SYSTEM_BUSY, "busy", "a:1")
 FAULT = BrokerError(ResponseCode.SYSTEM_ERROR, "fault", "a:1")
+REFUSED = BrokerError(ResponseCode.NO_PERMISSION, "not yours", "a:1")
 ILLEGAL = BrokerError(ResponseCode.MESSAGE_ILLEGAL, "too large", "a:1")
 
 
@@ -31,6 +32,11 @@ def test_where_nothing_was_stored_the_only_broker_is_tried_as_long_as_there_is_t
 def test_where_a_message_may_have_been_stored_each_attempt_counts():
     retries = Retries(1)
     assert [retries.pause_ms(DisconnectedError("x"), is_alone=True) for _ in range(2)] == [0, None]
+
+
+def test_the_only_broker_is_not_asked_twice_for_what_it_does_not_permit():
+    assert Retries(2).pause_ms(REFUSED, is_alone=True) is None
+    assert Retries(2).pause_ms(REFUSED, is_alone=False) == 0
 
 
 def test_the_last_attempt_is_known_as_such():

@@ -1,0 +1,87 @@
+"""A Kafka of one node on loopback, from Maven's packages; and Kafka's Python clients, in a folder of their own under .cache."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.support.apache_cluster import JavaProcess, free_port
+
+ROOT = Path(__file__).resolve().parents[1]
+POM = ROOT / "bench" / "kafka" / "pom.xml"
+REQUIREMENTS = ROOT / "requirements" / "bench.txt"
+CACHE = ROOT / ".cache" / "kafka"
+START_S_MAX = 60
+CLUSTER = "c2t5cm9ja2V0LWJlbmNoIQ"  # any 16 bytes in base64
+
+SETTINGS = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+log.dirs={home}/log
+num.partitions=4
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=1
+group.initial.rebalance.delay.ms=0
+"""
+
+
+def missing() -> str | None:
+    """What is needed and not there; None when nothing is."""
+    return next((f"there is no {tool}" for tool in ("java", "mvn") if shutil.which(tool) is None), None)
+
+
+def jars() -> Path:
+    """Resolved once."""
+    folder = CACHE / "lib"
+    if not (folder / ".complete").exists():
+        maven = ["mvn", "-q", "-B", "-f", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
+        subprocess.run(maven, check=True)
+        (folder / ".complete").touch()
+    return folder
+
+
+def use_clients() -> None:
+    """Installed once, and importable from here on. They are no part of the development environment."""
+    folder = CACHE / f"python{sys.version_info.major}.{sys.version_info.minor}"
+    if not (folder / ".complete").exists():
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target", str(folder)]
+        subprocess.run([*pip, "--require-hashes", "-r", str(REQUIREMENTS)], check=True)
+        (folder / ".complete").touch()
+    sys.path.append(str(folder))
+
+
+@contextmanager
+def kafka(home: Path) -> Iterator[str]:
+    """Its address. It has as many partitions to a topic as our broker has queues."""
+    port, controller = free_port(), free_port()
+    settings = home / "server.properties"
+    settings.write_text(SETTINGS.format(port=port, controller=controller, home=home))
+    path = f"{jars()}/*"
+    format_log = ["java", "-cp", path, "kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", str(settings)]
+    subprocess.run(format_log, check=True, capture_output=True)
+    server = JavaProcess("Kafka", home / "server", ["-Xmx512m", "-cp", path, "kafka.Kafka", str(settings)])
+    try:
+        deadline_s = time.monotonic() + START_S_MAX
+        while not _listens(port):
+            assert time.monotonic() < deadline_s, server.told()
+            assert server.process.poll() is None, server.told()
+            time.sleep(0.1)
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.stop()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

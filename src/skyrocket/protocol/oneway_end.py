@@ -1,0 +1,40 @@
+"""The end of a transaction (37) as nearly every producer sends it, oneway and in JSON, read in one step.
+
+It reads what `command` and the typed header read one after the other. Whatever cannot be read like this is for them to judge.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from skyrocket.protocol.command import ONEWAY_FLAG
+from skyrocket.protocol.header import Int32
+from skyrocket.protocol.headers import EndTransactionRequestHeader
+from skyrocket.protocol.ordinary_send import NOT_ONE
+from skyrocket.protocol.requests import RequestCode
+
+END_START: Final = b'{"code":%d,' % RequestCode.END_TRANSACTION
+
+
+class _OnewayEnd(msgspec.Struct, gc=False):
+    code: Int32
+    header: EndTransactionRequestHeader = msgspec.field(name="extFields")
+    flag: Int32 = 0
+    language: str = "OTHER"
+    opaque: Int32 = 0
+    remark: str | None = None
+    version: Int32 = 0
+
+
+_decode = msgspec.json.Decoder(_OnewayEnd, strict=False).decode
+
+
+def decode_oneway_end(header_bytes: bytes) -> EndTransactionRequestHeader | None:
+    """None for anything else."""
+    try:
+        end = _decode(header_bytes)
+    except NOT_ONE:
+        return None
+    return end.header if end.code == RequestCode.END_TRANSACTION and end.flag == ONEWAY_FLAG else None

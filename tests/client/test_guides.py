@@ -1,0 +1,67 @@
+"""Every example of the guides runs as it stands, with addresses and files put in; what would not end is cancelled."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from skyrocket.client import Message, Producer
+from tests.client.playing import play
+from tests.client.servers import Servers, our_servers
+
+DOCUMENTS = Path(__file__).resolve().parents[2] / "docs"
+GUIDES = ("quick-start.md", "at-least-once.md", "tracing.md")
+LONG_ENOUGH_S = 1.5
+
+
+def examples() -> Iterator[object]:
+    for guide in GUIDES:
+        for number, example in enumerate(re.findall(r"```python\n(.*?)```", (DOCUMENTS / guide).read_text(), re.DOTALL)):
+            yield pytest.param(example, id=f"{guide}-{number}")
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    async def fill(servers: Servers) -> None:
+        async with Producer(servers.nameserver) as producer:
+            for number in range(8):
+                await producer.send(Message("user-registered", b"%d" % number, tag="web", keys=[f"u-{number}"]))
+
+    with our_servers(tmp_path_factory.mktemp("guides")) as servers:
+        asyncio.run(fill(servers))
+        yield servers
+
+
+@pytest.mark.parametrize("example", list(examples()))
+def test_an_example_runs(
+    filled: Servers,
+    example: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+):
+    monkeypatch.chdir(tmp_path)
+    text = example.replace("127.0.0.1:9876", filled.nameserver)
+    code = compile(text, "guide", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    names: dict[str, object] = {}
+    if code.co_flags & inspect.CO_COROUTINE:
+
+        async def main() -> None:
+            try:
+                async with asyncio.timeout(LONG_ENOUGH_S):
+                    await eval(code, names)
+            except TimeoutError:
+                pass
+
+        play(main())
+    else:
+        exec(code, names)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+    assert capsys.readouterr().out, "it has shown nothing"

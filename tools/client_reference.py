@@ -1,0 +1,216 @@
+"""python -m tools.client_reference: write docs/client-reference.md anew, from the client's signatures, docstrings and comments.
+
+What a class is told by: its docstring; the fields in its body, each with the comment beside it; its public methods and properties
+with their docstrings. Options of a client are the fields of its options class, with the defaults of its constructor.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "client-reference.md"
+
+HEAD = """\
+# The client: reference
+
+Made by `make reference` from the source; `tests/client/test_reference.py` holds it up to date. [client.md](client.md) and
+[consumers.md](consumers.md) are to be read first. Everything is imported from `skyrocket.client`, unless another module is named.
+`skyrocket.client.sync` has the same names without `await`; `Admin` has a [page of its own](admin.md).
+"""
+
+
+class Section(NamedTuple):
+    title: str
+    names: tuple[str, ...]
+    module: str = "skyrocket.client"
+
+
+SECTIONS = (
+    Section("Producers", ("Producer", "TransactionProducer", "Outcome", "TransactionReceipt", "Receipt", "SendStatus")),
+    Section("Consumers", ("Consumer", "PullConsumer", "RetryLater", "Verdict", "Received", "Sql", "sql")),
+    Section("Messages and queues", ("Message", "Queue")),
+    Section("Strategies", ("Averagely", "Circle", "Configured", "ConsistentHash", "MachineRoom", "MachineRoomNearby", "Strategy"),
+            "skyrocket.client.strategies"),
+    Section("Whoever asks", ("Credentials",)),
+    Section("Bounds", ("ClientLimits", "ConsumerLimits")),
+    Section("At least once", ("Deduplicator", "MemoryClaims", "InProgressError", "VersionCheck", "LossDetector", "LossReport",
+                              "StreamReport")),
+    Section("", ("SqliteClaims",), "skyrocket.client.dedup_sqlite"),
+    Section("", ("RedisClaims", "AsyncRedisClaims"), "skyrocket.client.dedup_redis"),
+    Section("", ("SqliteVersions",), "skyrocket.client.versions_sqlite"),
+    Section("", ("Tracing",), "skyrocket.client.tracing"),
+    Section(
+        "Errors",
+        (
+            *("ClientError", "ConfigurationError", "InvalidMessageError", "ClientClosedError", "NoNameserverError"),
+            *("NoRouteError", "NotFoundError", "BrokerError", "UnreachableError", "DisconnectedError", "TimedOutError"),
+            *("OverloadedError", "SendFailedError", "SendTimedOutError", "Attempt", "RequestTimedOutError", "ReplyError"),
+        ),
+    ),
+)  # fmt: skip
+ELSEWHERE = {"Admin"}
+OPTIONS = {
+    "Producer": "skyrocket.client.producer.ProducerOptions",
+    "Consumer": "skyrocket.client.consumer_options.ConsumerOptions",
+    "PullConsumer": "skyrocket.client.pull_consumer.PullConsumerOptions",
+}
+
+
+def reference() -> str:
+    text = "\n".join([HEAD, *(line for section in SECTIONS for line in _section(section))])
+    return re.sub(r"\n{3,}", "\n\n", text).rstrip() + "\n"
+
+
+def _section(section: Section) -> Iterator[str]:
+    if section.title:
+        yield f"## {section.title}\n"
+    module = importlib.import_module(section.module)
+    for name in section.names:
+        found = getattr(module, name)
+        yield f"### {name}\n"
+        if section.module != "skyrocket.client":
+            yield f"In `{section.module}`.\n"
+        yield from _class(found) if inspect.isclass(found) else _function(name, found)
+
+
+# --- classes
+
+
+def _class(found: type) -> Iterator[str]:
+    own_bases = [base.__name__ for base in found.__bases__ if base.__module__.startswith("skyrocket.")]
+    if own_bases:
+        yield f"A `{'`, `'.join(own_bases)}`.\n"
+    if "__doc__" in vars(found) and found.__doc__ and not found.__doc__.startswith(f"{found.__name__}("):
+        yield _prose(found.__doc__)
+    constructor = vars(found).get("__init__")
+    if found.__name__ in OPTIONS:
+        yield f"```\n{found.__name__}(nameservers: Nameservers = None, **options)\n```\n"
+        yield from _options(found, OPTIONS[found.__name__])
+    elif constructor is not None and constructor.__module__ != "builtins" and "__dataclass_fields__" not in vars(found):
+        yield from _function(found.__name__, constructor)
+    yield from _fields(found)
+    members = {name: member for name, member in vars(found).items() if not name.startswith("_")}
+    for name, member in members.items():
+        if isinstance(member, property) and member.fget is not None:
+            kind = _annotation(inspect.signature(member.fget).return_annotation)
+            yield f"- `{name}`: {kind}. {' '.join(_prose(member.fget.__doc__).split())}".rstrip(" .")
+    yield ""
+    for name, member in members.items():
+        if inspect.isfunction(member) or isinstance(member, classmethod):
+            yield from _function(name, member.__func__ if isinstance(member, classmethod) else member)
+
+
+def _options(found: type, path: str) -> Iterator[str]:
+    module, _, name = path.rpartition(".")
+    options = getattr(importlib.import_module(module), name)
+    defaults = inspect.signature(found).parameters
+    yield "| option | | default | |\n|---|---|---|---|"
+    for field in _body(options):
+        default = defaults[field.name].default
+        shown = "" if default is inspect.Parameter.empty else f"`{default!r}`"
+        yield f"| `{field.name}` | {_code(field.kind)} | {shown} | {_cell(field.comment)} |"
+    yield ""
+
+
+def _fields(found: type) -> Iterator[str]:
+    fields = [field for field in _body(found) if not field.name.startswith("_")]
+    if fields:
+        yield "| | | | |\n|---|---|---|---|"
+        for field in fields:
+            yield f"| `{field.name}` | {_code(field.kind)} | {_code(field.default)} | {_cell(field.comment)} |"
+        yield ""
+
+
+class Field(NamedTuple):
+    name: str
+    kind: str
+    default: str
+    comment: str
+
+
+def _body(found: type) -> list[Field]:
+    """What is assigned or annotated in a class's body, with the comment behind it, or on the lines above or below it."""
+    source = textwrap.dedent(inspect.getsource(found))
+    lines = source.splitlines()
+    (node,) = ast.parse(source).body
+    assert isinstance(node, ast.ClassDef)
+    fields = []
+    for entry in node.body:
+        end = entry.end_lineno or 0
+        if isinstance(entry, ast.AnnAssign) and isinstance(entry.target, ast.Name):
+            kind, name, value = ast.unparse(entry.annotation), entry.target.id, entry.value
+        elif isinstance(entry, ast.Assign) and isinstance(entry.targets[0], ast.Name):
+            kind, name, value = "", entry.targets[0].id, entry.value
+        else:
+            continue
+        comment = [lines[end - 1][entry.end_col_offset or 0 :].strip().removeprefix("#").strip()]
+        while end < len(lines) and comment[0] and lines[end].strip().startswith("#"):
+            comment.append(lines[end].strip().removeprefix("#").strip())
+            end += 1
+        fields.append(Field(name, kind, _default(value), " ".join(comment).strip()))
+    return fields
+
+
+def _default(value: ast.expr | None) -> str:
+    text = "" if value is None else ast.unparse(value)
+    return "" if text.startswith(("field(", "auto(", "sysflag.")) else text
+
+
+# --- functions
+
+
+class _Text:
+    """An annotation that is shown as it is written."""
+
+    def __init__(self, text: object) -> None:
+        self._text = text if isinstance(text, str) else inspect.formatannotation(text)
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def _annotation(annotation: Any) -> str:
+    return "" if annotation is inspect.Signature.empty else f"`{_Text(annotation)!r}`"
+
+
+def _function(name: str, function: Callable[..., Any]) -> Iterator[str]:
+    signature = inspect.signature(function)
+    parameters = [
+        each if each.annotation is each.empty else each.replace(annotation=_Text(each.annotation))
+        for each in signature.parameters.values()
+        if each.name not in ("self", "cls")
+    ]
+    returns = signature.return_annotation
+    if returns in (inspect.Signature.empty, "None") or name[0].isupper():
+        shown = signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty)
+    else:
+        shown = signature.replace(parameters=parameters, return_annotation=_Text(returns))
+    before = "await " if inspect.iscoroutinefunction(function) else ""
+    yield f"```\n{before}{name}{shown}\n```\n"
+    yield _prose(function.__doc__)
+
+
+# --- text
+
+
+def _prose(text: str | None) -> str:
+    return "" if text is None else inspect.cleandoc(text).replace("<", "&lt;") + "\n"
+
+
+def _code(text: str) -> str:
+    return f"`{_cell(text)}`" if text else ""
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(reference())
