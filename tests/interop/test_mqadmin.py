@@ -373,6 +373,7 @@ def test_our_settings_are_apaches(two: Two):
         "diskMaxUsedSpaceRatio",
         "fileReservedTime",
         "flushIntervalCommitLog",
+        "mappedFileSizeTimerLog",
     }
     ours_alone = {"timerWheelSlots"}  # Apache's wheel has the size that this has by default
     assert set(ours) - ours_alone <= set(theirs)
