@@ -8,7 +8,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit
   --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check interop fuzz chaos bench reference lock clean
+.PHONY: help setup run test again check interop fuzz chaos bench reference lock clean
 
 help:            ## this list
 	@grep -E '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
@@ -27,6 +27,9 @@ run: $(READY)    ## the main job: a nameserver and a broker on loopback, until C
 
 test: $(READY)   ## every test, those that run Apache RocketMQ included where there is a Java
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+again: $(READY)  ## the tests that failed in the last run, one after another
+	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none
 
 check: $(READY)  ## ruff, mypy, the rules of the house
 	$(BIN)/ruff check .

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import random
 import selectors
 import signal
 import socket
@@ -233,17 +234,17 @@ def asked(server: tuple[str, int], request: Command) -> Command | None:
     return None
 
 
+_PORTS = range(10_000, 32_000)  # below those that the system gives to connections that go out: nobody takes one by chance
+
+
 def free_port(*beside: int) -> int:
     """A port that nobody listens on, nor on those at these distances from it."""
-    for _ in range(200):
-        with socket.socket() as first:
-            first.bind(("127.0.0.1", 0))
-            port = int(first.getsockname()[1])
-            try:
-                for distance in beside:
-                    with socket.socket() as other:
-                        other.bind(("127.0.0.1", port + distance))
-            except (OSError, OverflowError):
-                continue
-            return port
+    for port in random.SystemRandom().sample(_PORTS, 200):
+        try:
+            for distance in (0, *beside):
+                with socket.socket() as tried:
+                    tried.bind(("127.0.0.1", port + distance))
+        except OSError:
+            continue
+        return port
     raise AssertionError("there are no free ports")

@@ -118,6 +118,11 @@ class Scenes(Client):
         answer = _asked(self.cluster.nameserver, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
         return answer is not None and answer.code == ResponseCode.SUCCESS
 
+    def is_subscribed(self, group: str, expression: bytes) -> bool:
+        """Whether the broker has this expression of a group."""
+        answer = _asked(self.cluster.broker, RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": group})
+        return answer is not None and expression in answer.body
+
     def committed_by(self, group: str, topic: str, queue: int) -> int | None:
         """The offset that the broker has for a group; None when it has none."""
         header = QueryConsumerOffsetRequestHeader(consumer_group=group, topic=topic, queue_id=queue, set_zero_if_not_found=False)

@@ -6,7 +6,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +40,12 @@ class Running:
             decoder = CommandDecoder()
 
             def asked(request: Command) -> Command:
-                connection.sendall(encode_command(request))
-                while piece := connection.recv(65_536):
-                    for answer in decoder.feed(piece):
-                        assert answer.opaque == request.opaque
-                        return answer
+                with suppress(ConnectionResetError, BrokenPipeError):  # one way to learn that it was closed
+                    connection.sendall(encode_command(request))
+                    while piece := connection.recv(65_536):
+                        for answer in decoder.feed(piece):
+                            assert answer.opaque == request.opaque
+                            return answer
                 raise AssertionError("the nameserver closed the connection")
 
             yield asked
