@@ -57,6 +57,13 @@ class ConsumingSettings:
     limits: ConsumerLimits
 
 
+def _offset_store(session: Session, settings: ConsumingSettings) -> OffsetStore:
+    """Who broadcasts reads every queue by himself, and keeps his offsets himself."""
+    if settings.broadcasting:
+        return FileOffsets(OffsetFile(settings.offsets_folder or default_folder(), session.client_id, settings.group))
+    return BrokerOffsets(QueueOffsets(session, settings.group))
+
+
 class Consuming:
     def __init__(
         self,
@@ -75,12 +82,6 @@ class Consuming:
         topic = retry_topic(group)
         if not settings.broadcasting and topic not in subscriptions:
             subscriptions[topic] = subscription(topic, EVERY_TAG, next(iter(subscriptions.values())).version)
-        store: OffsetStore
-        if settings.broadcasting:
-            folder = settings.offsets_folder or default_folder()
-            store = FileOffsets(OffsetFile(folder, session.client_id, group))
-        else:
-            store = BrokerOffsets(QueueOffsets(session, group))
         self.sending_back = SendingBack(session, group, settings.retries_max)
         self.settling = Settling(
             self.sending_back,
@@ -90,8 +91,7 @@ class Consuming:
             retries_max=settings.retries_max,
             again=self._arrived,
         )
-        by_hand = not settings.auto_commit
-        self.calling = Calling(handlers, pool, by_hand=by_hand) if handlers else None
+        self.calling = Calling(handlers, pool, by_hand=not settings.auto_commit) if handlers else None
 
         def paused(held: HeldQueue) -> bool:
             return is_paused(held.queue.topic)
@@ -107,7 +107,7 @@ class Consuming:
         self.holdings = Holdings(
             session,
             group,
-            store,
+            _offset_store(session, settings),
             limits,
             settings.start,
             orderly=settings.orderly,

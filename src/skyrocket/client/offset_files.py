@@ -9,12 +9,12 @@ as a whole: after a crash at any instant there is one that can be read. Calls bl
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from skyrocket.client.errors import ClientError
 from skyrocket.client.queues import Queue
+from skyrocket.durable_file import replace_file
 from skyrocket.protocol.bodies import OffsetSerializeWrapper
 from skyrocket.protocol.errors import BodyError
 from skyrocket.protocol.fastjson import decode, encode_pretty
@@ -50,8 +50,8 @@ class OffsetFile:
         body = OffsetSerializeWrapper(offset_table={queue.as_body(): offset for queue, offset in table.items()})
         try:
             if content:
-                _replace(self.backup_path, content)
-            _replace(self.path, encode_pretty(body))
+                replace_file(self.backup_path, content)
+            replace_file(self.path, encode_pretty(body))
         except OSError as error:
             raise OffsetFileError(f"Offsets cannot be written to {self.path}: {error.strerror}.") from error
 
@@ -88,18 +88,3 @@ class OffsetFile:
 
 def _offsets(content: bytes) -> dict[Queue, int]:
     return {Queue.of(queue): offset for queue, offset in decode(content, OffsetSerializeWrapper).offset_table.items()}
-
-
-def _replace(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f"{path.name}.tmp")
-    with beside.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)  # the new name
-    finally:
-        os.close(folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from skyrocket.nameserver.durable_file import read_file, replace_file
+from skyrocket.durable_file import read_file, replace_file
 from skyrocket.nameserver.errors import KvFileError
 from skyrocket.nameserver.kv_table import KvTable, decode_kv_table
 from skyrocket.nameserver.limits import KV_FILE_BYTES_MAX

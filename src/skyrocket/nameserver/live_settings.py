@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
-from skyrocket.nameserver.durable_file import read_file, replace_file
+from skyrocket.durable_file import read_file, replace_file
 from skyrocket.nameserver.errors import SettingsError
 from skyrocket.nameserver.settings import Settings, with_lines
 from skyrocket.protocol.config_text import decode_config
