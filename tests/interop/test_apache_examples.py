@@ -189,6 +189,12 @@ SCENES = {
         Told("simple.PullConsumer", "ended", 1),
     ],
     "trace": [Told("tracemessage.TraceProducer", SENT, 128), Told("tracemessage.TracePushConsumer", RECEIVED, 128)],
+    "OpenTracing": [
+        Told("tracemessage.OpenTracingPushConsumer", "Started", 1),
+        Told("tracemessage.OpenTracingProducer", SENT, 1),
+        Told("tracemessage.OpenTracingTransactionProducer", SENT, 1),
+        Told("tracemessage.OpenTracingPushConsumer", RECEIVED, 2),
+    ],
 }
 
 

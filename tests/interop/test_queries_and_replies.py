@@ -39,6 +39,7 @@ WAYS = {
     "json": Way("skyrocket", "5.5.0", QUICK),
     "binary": Way("skyrocket", "5.5.0", [*QUICK, "-Drocketmq.serialize.type=ROCKETMQ"]),
     "old": Way("skyrocket", "4.9.8", QUICK),
+    "apache-old": Way("apache", "4.9.8", QUICK),
 }
 every_client = pytest.mark.parametrize("client", WAYS, indirect=True, scope="module")
 

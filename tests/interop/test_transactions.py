@@ -50,6 +50,7 @@ WAYS = {
     "json": Way("skyrocket", "5.5.0", []),
     "binary": Way("skyrocket", "5.5.0", [BINARY]),
     "old": Way("skyrocket", "4.9.8", []),
+    "apache-old": Way("apache", "4.9.8", []),
 }
 every_client = pytest.mark.parametrize("stage", list(WAYS), indirect=True, scope="module")
 
