@@ -4,16 +4,17 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 LOCK   := requirements/dev.txt
+TWINS  := hatch_build.py $(wildcard src/skyrocket/compiled/*.pyx src/skyrocket/compiled/*.h)
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 \
   --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test again check interop fuzz chaos bench reference lock clean
+.PHONY: help setup run test again check interop fuzz sanitize chaos spark-crash bench reference lock clean
 
 help:            ## this list
-	@grep -E '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
+	@grep -E '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 
-$(READY): $(LOCK) pyproject.toml
+$(READY): $(LOCK) pyproject.toml $(TWINS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "skyrocket needs Python 3.11 or later; say make PYTHON=python3.x")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(LOCK)
@@ -43,8 +44,17 @@ interop: $(READY)  ## only the tests that run Apache RocketMQ's own code
 fuzz: $(READY)   ## one million mutated frames (make test runs 50,000)
 	SKYROCKET_FUZZ_FRAMES=1000000 $(BIN)/python -m pytest -n 2 tests/fuzz
 
+sanitize: $(READY)  ## mutated frames to the compiled twins, built with AddressSanitizer
+	$(BIN)/python hatch_build.py "-fsanitize=address -fno-omit-frame-pointer"
+	LD_PRELOAD=$$($(CC) -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
+	  $(BIN)/python -m pytest -q tests/fuzz/test_twins.py tests/property/test_twins.py tests/unit/store/test_queue_run.py; \
+	  status=$$?; $(BIN)/python hatch_build.py && exit $$status
+
 chaos: $(READY)  ## servers that die for a minute under load (make test: some seconds)
 	SKYROCKET_CHAOS_S=60 $(BIN)/python -m pytest -rP tests/client/test_chaos.py
+
+spark-crash: $(READY)  ## Spark's driver, workers and the broker killed twenty times each (make test: twice)
+	SKYROCKET_SPARK_CRASHES=20 $(BIN)/python -m pytest -rP tests/spark/test_source_crash.py
 
 bench: $(READY)  ## the figures in docs/
 	$(BIN)/python -m bench
@@ -56,6 +66,7 @@ lock: $(READY)   ## resolve the versions of requirements/ anew
 	$(BIN)/python -m pip install --quiet uv
 	$(COMPILE) --group dev --output-file $(LOCK) pyproject.toml
 	$(COMPILE) --group bench --constraints $(LOCK) --output-file requirements/bench.txt
+	$(COMPILE) --group bench-connector --output-file requirements/bench-connector.txt
 
 clean:           ## remove the virtual environment and caches
 	rm -rf $(VENV) .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis

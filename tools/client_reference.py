@@ -84,7 +84,7 @@ def _section(section: Section) -> Iterator[str]:
 
 
 def _class(found: type) -> Iterator[str]:
-    own_bases = [base.__name__ for base in found.__bases__ if base.__module__.startswith("skyrocket.")]
+    own_bases = [base.__name__ for base in found.__bases__ if base.__module__.startswith("skyrocket.") and not _is_private(base)]
     if own_bases:
         yield f"A `{'`, `'.join(own_bases)}`.\n"
     if "__doc__" in vars(found) and found.__doc__ and not found.__doc__.startswith(f"{found.__name__}("):
@@ -120,12 +120,17 @@ def _options(found: type, path: str) -> Iterator[str]:
 
 
 def _fields(found: type) -> Iterator[str]:
-    fields = [field for field in _body(found) if not field.name.startswith("_")]
+    bodies = [base for base in found.__bases__ if _is_private(base)] + [found]  # what a private base has is the class's own
+    fields = [field for body in bodies for field in _body(body) if not field.name.startswith("_")]
     if fields:
         yield "| | | | |\n|---|---|---|---|"
         for field in fields:
             yield f"| `{field.name}` | {_code(field.kind)} | {_code(field.default)} | {_cell(field.comment)} |"
         yield ""
+
+
+def _is_private(base: type) -> bool:
+    return base.__name__.startswith("_")
 
 
 class Field(NamedTuple):
@@ -160,7 +165,7 @@ def _body(found: type) -> list[Field]:
 
 def _default(value: ast.expr | None) -> str:
     text = "" if value is None else ast.unparse(value)
-    return "" if text.startswith(("field(", "auto(", "sysflag.")) else text
+    return "" if text.startswith(("field(", "msgspec.field(", "auto(", "sysflag.")) else text
 
 
 # --- functions

@@ -6,11 +6,13 @@ import asyncio
 import json
 from typing import Any
 
+import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from skyrocket.protocol.frame import join_frame
 from tests.support.send_parts import SendParts
+from tests.support.twins import KINDS, using
 
 NAMES = ["UNIQ_KEY", "KEYS", "TAGS", "WAIT", "colour", "MSG_REGION", "CLUSTER", "TRACE_ON", "DELAY", "TIMER_DELAY_MS", "TRAN_MSG"]
 NAMES += ["MY_UNIQ_KEY", "UNIQ_KEY2", "", "REAL_TOPIC", "REAL_QID", "TIMER_OUT_MS", "TIMER_DELIVER_MS", "__transactionId__"]
@@ -95,13 +97,14 @@ def frames(draw: st.DrawFn) -> bytes:
     return join_frame(draw(mostly([0], [1])), encoded, body)
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @given(
     events=st.lists(st.lists(frames(), min_size=1, max_size=8), min_size=1, max_size=4),
     cut=st.one_of(st.none(), st.integers(1, 2000)),
     sync_flush=st.booleans(),
 )
 @settings(max_examples=150, deadline=None)
-def test_both_ways_store_and_answer_the_same(events: list[list[bytes]], cut: int | None, sync_flush: bool):
+def test_both_ways_store_and_answer_the_same(kind: str, events: list[list[bytes]], cut: int | None, sync_flush: bool):
     stream = b"".join(b"".join(event) for event in events)
     reads = [b"".join(event) for event in events] if cut is None else [stream[at : at + cut] for at in range(0, len(stream), cut)]
 
@@ -121,4 +124,5 @@ def test_both_ways_store_and_answer_the_same(events: list[list[bytes]], cut: int
             assert content == other_files[path], f"{path} differs"
         event("some went the short way" if short.ordinary._surroundings else "all went the general way")
 
-    asyncio.run(main())
+    with using(kind):
+        asyncio.run(main())

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from skyrocket.store.message import Unplaced
+from skyrocket.store.message import Dispatched, Unplaced
 
 PUT: Final = "put"  # kinds of counters by key: of a topic
 GET: Final = "get"  # of topic@group
@@ -148,6 +148,14 @@ class Counters:
         sizes: dict[str, list[int]] = {}
         for message in messages:
             sizes.setdefault(message.topic, []).append(len(message.record))
+        for topic, of_topic in sizes.items():
+            self.count_put_of(topic, len(of_topic), sum(of_topic))
+
+    def count_dispatched(self, dispatches: Sequence[Dispatched]) -> None:
+        """The same, of messages that were placed before."""
+        sizes: dict[str, list[int]] = {}
+        for topic, _, _, _, size, _, _, _, _ in dispatches:
+            sizes.setdefault(topic, []).append(size)
         for topic, of_topic in sizes.items():
             self.count_put_of(topic, len(of_topic), sum(of_topic))
 

@@ -25,10 +25,10 @@ Detour = Callable[[SendMessageRequestHeaderV2, Record, dict[str, str]], Record |
 
 
 class Led(NamedTuple):
-    """What a short cut does to one message."""
+    """What a short cut does to messages of a queue, the unique key of each marked."""
 
     more: bytes  # properties that are stored behind its own, and behind those that the broker adds
-    recall_handle: bytes | None = None  # goes into the answer
+    recall_words: bytes | None = None  # of the handle that goes into the answer
 
 
 class ShortCut(NamedTuple):
@@ -36,8 +36,8 @@ class ShortCut(NamedTuple):
 
     topic: str  # where they are stored
     queue_id: int
-    lead: Callable[[str, int, str], Led | None]
-    """For a message to this topic and queue, with this unique key. None: there is something to say about it."""
+    lead: Callable[[str, int], Led | None]
+    """For messages to this topic and queue. None: there is something to say about them."""
     delay_ms: int | None = None  # their queue entries say when they are due, instead of what tag they have
     kept_flags: int = -1  # of the sys flag
 

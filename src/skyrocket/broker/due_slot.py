@@ -6,7 +6,8 @@ and kept as numbers, so that a million of them in one second is no trouble: when
 
 from __future__ import annotations
 
-import heapq
+from bisect import bisect_right
+from operator import neg
 
 _POSITION_BITS = 47  # of a position in the timer log; behind them, ms since the start of the slot
 _POSITION_MASK = (1 << _POSITION_BITS) - 1
@@ -20,7 +21,8 @@ class DueSlot:
         self.units_left = units  # by the wheel's count; 0 at the chain's end, or the log is damaged
         self.taken_back: set[str] = set()  # unique keys
         self.gave_out = False
-        self._due: list[int] = []  # a heap
+        self._due: list[int] = []  # the earliest last
+        self._is_sorted = True
 
     @property
     def is_read(self) -> bool:
@@ -32,25 +34,33 @@ class DueSlot:
     def add(self, due_ms: int, position: int) -> None:
         """What came too late for its own slot is due at the start of this one."""
         after_ms = min(max(due_ms, self.start_ms + 1), self.end_ms) - self.start_ms
-        heapq.heappush(self._due, after_ms << _POSITION_BITS | position)
+        self._due.append(after_ms << _POSITION_BITS | position)
+        self._is_sorted = False
 
     def take(self, now_ms: int, most: int) -> list[int]:
         """Positions of what is due, the earliest first."""
         limit = (now_ms - self.start_ms + 1) << _POSITION_BITS
-        due = self._due
-        taken: list[int] = []
-        while due and len(taken) < most and due[0] < limit:
-            taken.append(heapq.heappop(due))
+        due = self._sorted()
+        first = bisect_right(due, -limit, lo=max(0, len(due) - most), key=neg)
+        taken = due[first:]
+        del due[first:]
+        taken.reverse()
         self.gave_out = self.gave_out or bool(taken)
         return taken
 
     def give_back(self, taken: list[int]) -> None:
         """They were not delivered after all."""
-        for number in taken:
-            heapq.heappush(self._due, number)
+        self._due += taken
+        self._is_sorted = False
+
+    def _sorted(self) -> list[int]:
+        if not self._is_sorted:
+            self._due.sort(reverse=True)  # little work: most were read in this order
+            self._is_sorted = True
+        return self._due
 
     def next_due_ms(self) -> int | None:
-        return self.start_ms + (self._due[0] >> _POSITION_BITS) if self._due else None
+        return self.start_ms + (self._sorted()[-1] >> _POSITION_BITS) if self._due else None
 
     def is_due(self, now_ms: int) -> bool:
         next_ms = self.next_due_ms()

@@ -11,17 +11,14 @@ its op message is asked about again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
 
 from skyrocket.broker.half_messages import (
     GIVEN_UP_TOPIC,
     HALF_TOPIC,
-    EndingHalf,
     Half,
     HalfFacts,
-    committed,
-    op_message,
+    op_move,
     resumed,
 )
 from skyrocket.broker.own_messages import OwnMessages
@@ -29,28 +26,47 @@ from skyrocket.broker.property_shapes import PropertyShapes
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.broker.transaction_checks import TransactionChecks
 from skyrocket.broker.transactions import end_is_too_late
+from skyrocket.compiled import twin
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.command import Command
-from skyrocket.protocol.errors import ProtocolError, RecordError
+from skyrocket.protocol.errors import ProtocolError
 from skyrocket.protocol.headers import EndTransactionRequestHeader, ResumeCheckHalfMessageRequestHeader
 from skyrocket.protocol.message_id import decode_offset_id
-from skyrocket.protocol.record import topic_and_properties_of
+from skyrocket.protocol.oneway_end import TransactionEnd, end_of
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_NONE, TRANSACTION_ROLLBACK
+from skyrocket.protocol.waiting_record import WaitingRecord, waiting_records
 from skyrocket.store.errors import StoreError
-from skyrocket.store.message import Unplaced, unplaced
 from skyrocket.store.message_store import MessageStore
+from skyrocket.store.moves import Move
 
 log = logging.getLogger(__name__)
 
-_HALF_TOPIC = HALF_TOPIC.encode()
+
+# The queue offset of a half message that has ended, and what is to be delivered.
+_Ended = tuple[int, Move | None]
 
 
-class _Ended(NamedTuple):
-    half_offset: int
-    message: Unplaced | None  # what is to be delivered
+def _plain_ends(
+    ends: Sequence[TransactionEnd], halves: Sequence[WaitingRecord | None], known: dict[bytes, HalfFacts]
+) -> list[_Ended] | None:
+    """What ends mean, if the half message of each is as it says, and of a shape that is known. None: one must look closer."""
+    found: list[_Ended] = []
+    for (_, said_offset, outcome, said_group, _), half in zip(ends, halves, strict=True):
+        facts = None if half is None else known.get(half[1])
+        if half is None or facts is None or outcome not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
+            return None
+        record, _, key, offset, _, _, _ = half
+        group, immunity, address = facts
+        if group != said_group or offset != said_offset or immunity or address is None:
+            return None
+        found.append((offset, (record, address, key, b"") if outcome == TRANSACTION_COMMIT else None))
+    return found
+
+
+plain_ends = twin("ends", _plain_ends)
 
 
 class EndTransactionHandler:
@@ -82,95 +98,91 @@ class EndTransactionHandler:
 
     def handle(self, commands: list[Command], connection: Connection) -> None:
         """All ends of a read event."""
-        now_ms = self._wall_ms()
-        accepted: list[Command] = []
-        ended: list[_Ended] = []
+        read: list[Command] = []
+        ends: list[TransactionEnd] = []
         for command in commands:
             try:
-                end = self._ended(command.header(EndTransactionRequestHeader), now_ms)
-            except (RefusedError, ProtocolError) as error:
+                ends.append(end_of(command.header(EndTransactionRequestHeader)))
+            except ProtocolError as error:
                 self._refuse(command, connection, error)
             else:
-                if end is not None:
-                    accepted.append(command)
-                    ended.append(end)
-                elif not command.is_oneway:
-                    connection.send_command(command.response(ResponseCode.SUCCESS))
-        if not ended:
-            return
-        try:
-            self._store_ends(ended, now_ms)
-        except StoreError as error:
-            for command in accepted:
-                self._refuse(command, connection, error)
-            return
-        for command in accepted:
-            if not command.is_oneway:
-                connection.send_command(command.response(ResponseCode.SUCCESS))
+                read.append(command)
+        self._end(ends, read, connection)
 
-    def take(self, headers: list[EndTransactionRequestHeader], connection: Connection) -> None:
+    def take(self, ends: list[TransactionEnd], connection: Connection) -> None:
         """The same for oneway ones, which nobody answers."""
+        self._end(ends, [None] * len(ends), connection)
+
+    def _end(self, ends: list[TransactionEnd], commands: Sequence[Command | None], connection: Connection) -> None:
         now_ms = self._wall_ms()
-        ended: list[_Ended] = []
-        for header in headers:
-            try:
-                end = self._ended(header, now_ms)
-            except (RefusedError, ProtocolError) as error:
-                _complain(connection, error)
-            else:
-                if end is not None:
-                    ended.append(end)
+        halves = waiting_records(self._store.reading.bytes_unseen([place for place, _, _, _, _ in ends]), HALF_TOPIC)
+        known = self._shapes.known if self._checks.copies.is_empty else {}  # of copies there may be more to say
+        ended, accepted = plain_ends(ends, halves, known), commands
+        if ended is None:
+            ended, accepted = self._looked_at(list(zip(ends, halves, commands, strict=True)), connection, now_ms)
         try:
             if ended:
                 self._store_ends(ended, now_ms)
         except StoreError as error:
-            for _ in ended:
-                _complain(connection, error)
-
-    def _refuse(self, command: Command, connection: Connection, error: Exception) -> None:
-        assert self._router is not None
-        if command.is_oneway:
-            _complain(connection, error)
+            for command in accepted:
+                self._refuse(command, connection, error)
         else:
+            for command in accepted:
+                _succeed(command, connection)
+
+    def _looked_at(
+        self, given: list[tuple[TransactionEnd, WaitingRecord | None, Command | None]], connection: Connection, now_ms: int
+    ) -> tuple[list[_Ended], list[Command | None]]:
+        """Those that count, and their commands; what is to be said about the others is said."""
+        ended: list[_Ended] = []
+        accepted: list[Command | None] = []
+        for end, half, command in given:
+            try:
+                found = self._ended(end, half, now_ms)
+            except RefusedError as error:
+                self._refuse(command, connection, error)
+                continue
+            if found is None:
+                _succeed(command, connection)
+            else:
+                ended.append(found)
+                accepted.append(command)
+        return ended, accepted
+
+    def _refuse(self, command: Command | None, connection: Connection, error: Exception) -> None:
+        if command is None or command.is_oneway:  # the only one to tell is the log
+            log.warning("The end of a transaction was not accepted from %s: %s", connection.peer_text, error)
+        else:
+            assert self._router is not None
             connection.send_command(self._router.error_response(command, error))
 
     # --- one end
 
-    def _ended(self, header: EndTransactionRequestHeader, now_ms: int) -> _Ended | None:
-        """None when the producer does not know how it ended: it will be asked."""
-        outcome = header.commit_or_rollback
+    def _ended(self, end: TransactionEnd, half: WaitingRecord | None, now_ms: int) -> _Ended | None:
+        """With the half message that is there. None when the producer does not know how it ended: it will be asked."""
+        place, said_offset, outcome, said_group, is_answer = end
         if outcome == TRANSACTION_NONE:
             return None
         if outcome not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
             raise _wrong(f"A transaction ends with {TRANSACTION_COMMIT} or {TRANSACTION_ROLLBACK}, not {outcome}.")
-        half = self._half(header)
-        age_ms, timeout_ms = now_ms - half.born_timestamp, self._settings().transaction_timeout_ms
-        if end_is_too_late(half.facts.immunity, age_ms, header.from_transaction_check, timeout_ms):
+        if half is None:
+            raise _wrong(f"There is no half message at {place} in the log.")
+        record, shape, key, offset, _, born_ms, _ = half
+        facts = self._shapes.known.get(shape)
+        if facts is None:
+            facts, key = self._shapes.of(shape, key)
+        group, immunity, address = facts
+        if group != said_group:
+            raise _wrong(f"The half message at {place} is not of producer group '{said_group[:160]}'.")
+        if offset != said_offset:
+            raise _wrong(f"The half message at {place} has queue offset {offset}, not {said_offset}.")
+        if address is None:
+            raise _wrong(f"The half message at {place} does not say where it goes.")
+        if immunity and end_is_too_late(immunity, now_ms - born_ms, is_answer, self._settings().transaction_timeout_ms):
             remark = "The time without questions that the message asked for is over: its producer will be asked how it ended."
             raise RefusedError(ResponseCode.ILLEGAL_OPERATION, remark)
-        offset = half.queue_offset
         delivers = outcome == TRANSACTION_COMMIT and not self._checks.copies.is_over(offset)
-        return _Ended(offset, committed(half) if delivers else None)
-
-    def _half(self, header: EndTransactionRequestHeader) -> EndingHalf:
-        """The half message that is meant, if it is the one that is there."""
-        record = self._store.reading.bytes_unseen(header.commit_log_offset)
-        properties = None if record is None else _half_properties(record)
-        if record is None or properties is None:
-            raise _wrong(f"There is no half message at {header.commit_log_offset} in the log.")
-        half = EndingHalf(record, *self._shapes.of(properties))
-        if half.facts.producer_group != header.producer_group:
-            raise _wrong(
-                f"The half message at {header.commit_log_offset} is not of producer group '{header.producer_group[:160]}'."
-            )
-        if half.queue_offset != header.tran_state_table_offset:
-            raise _wrong(
-                f"The half message at {header.commit_log_offset} has queue offset {half.queue_offset}, "
-                f"not {header.tran_state_table_offset}."
-            )
-        if not half.facts.is_addressed:
-            raise _wrong(f"The half message at {header.commit_log_offset} does not say where it goes.")
-        return half
+        return (offset, (record, address, key, b"") if delivers else None)
 
     def resume(self, command: Command, _connection: Connection) -> Command:
         """By the id that says where the message lies, in either topic."""
@@ -185,13 +197,13 @@ class EndTransactionHandler:
 
     def _store_ends(self, ended: list[_Ended], now_ms: int) -> None:
         checks = self._checks
-        messages = [end.message for end in ended if end.message is not None]
-        offsets = [offset for end in ended for offset in checks.copies.offsets_of(end.half_offset)]
+        moves = [move for _, move in ended if move is not None]
+        offsets = checks.copies.offsets_of([offset for offset, _ in ended])
         noted = checks.ops.filled_by(offsets, self._settings().transaction_op_bytes_max)
         if noted is not None:
-            messages.append(unplaced(op_message(noted, self._store_host, now_ms)))
-        if messages:
-            self._own_messages.put_encoded(messages)
+            moves.append(op_move(noted, self._store_host, now_ms))
+        if moves:
+            self._own_messages.move(moves)
         checks.ended(offsets)
         if noted is not None:
             checks.ops.written()
@@ -201,18 +213,9 @@ class EndTransactionHandler:
         checks.ops.add(offsets, now_ms)
 
 
-def _half_properties(record: memoryview) -> bytes | None:
-    """None for what is no half message: a producer may name any place in the log."""
-    try:
-        topic, properties = topic_and_properties_of(record)
-    except RecordError:
-        return None
-    return bytes(properties) if topic == _HALF_TOPIC else None
-
-
-def _complain(connection: Connection, error: Exception) -> None:
-    """The only one to tell is the log."""
-    log.warning("The end of a transaction was not accepted from %s: %s", connection.peer_text, error)
+def _succeed(command: Command | None, connection: Connection) -> None:
+    if command is not None and not command.is_oneway:
+        connection.send_command(command.response(ResponseCode.SUCCESS))
 
 
 def _wrong(sentence: str) -> RefusedError:

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from skyrocket.broker.detours import Detour, Led, ShortCut, ShortCutOf, way_back
 from skyrocket.broker.names import name_problem
-from skyrocket.broker.property_shapes import MARK, with_key
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.net.router import RefusedError
 from skyrocket.protocol.command import Command
@@ -42,21 +41,14 @@ from skyrocket.protocol.properties import (
     decode_properties,
     encode_properties,
 )
-from skyrocket.protocol.record import (
-    BORN_TIMESTAMP_AT,
-    PHYSICAL_OFFSET_AT,
-    QUEUE_OFFSET_AT,
-    SYS_FLAG_AT,
-    Record,
-    encode_record,
-    magic_for,
-    readdressed,
-)
+from skyrocket.protocol.record import Record, encode_record, magic_for
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_MASK
+from skyrocket.protocol.sysflag import TRANSACTION_MASK
 from skyrocket.protocol.tags import tags_code
-from skyrocket.store.message import Placed, Unplaced, index_keys
+from skyrocket.protocol.unique_key import MARK
+from skyrocket.store.message import Placed, index_keys
+from skyrocket.store.moves import Address, Move
 
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
@@ -68,6 +60,8 @@ PREPARED_QUEUE_OFFSET: Final = "TRAN_PREPARED_QUEUE_OFFSET"  # on a copy: where 
 _ENDED_TAG = "d"
 _SEPARATOR = ","
 _OP_PROPERTIES: Final = encode_properties({WAIT: "true", TAGS: _ENDED_TAG})
+_OP_ADDRESS: Final = Address.of(OP_TOPIC, QUEUE, tags_code(_ENDED_TAG), index_keys({TAGS: _ENDED_TAG}))
+_TRANSACTION_ID: Final = f"{TRANSACTION_ID}{NAME_END}".encode() + MARK + VALUE_END.encode()
 _NO_NUMBER: Final = -1
 _TIMES: Final = frozenset({TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS})
 
@@ -148,8 +142,8 @@ def half_short_cut(settings: Callable[[], BrokerSettings]) -> ShortCutOf:
             return None
         return ShortCut(HALF_TOPIC, QUEUE, lead, kept_flags=~TRANSACTION_MASK)
 
-    def lead(topic: str, queue_id: int, unique_key: str) -> Led:
-        return Led(f"{TRANSACTION_ID}{NAME_END}{unique_key}{VALUE_END}".encode() + way_back(topic, queue_id))
+    def lead(topic: str, queue_id: int) -> Led:
+        return Led(_TRANSACTION_ID + way_back(topic, queue_id))
 
     return short_cut
 
@@ -169,60 +163,27 @@ def half_of(record: Record, properties: dict[str, str]) -> Record:
 class HalfFacts(NamedTuple):
     """What a half message's properties say to who ends it."""
 
-    topic: str
-    queue_id: int
-    is_addressed: bool  # the two above are a queue's
     producer_group: str | None
     immunity: str | None
-    kept: bytes  # properties of the message when it is committed
-    tags_code: int
-    keys: tuple[str, ...]
+    address: Address | None  # of the message when it is committed; None: it does not say
 
     @classmethod
     def of(cls, properties: dict[str, str]) -> HalfFacts:
-        topic, queue_id = properties.get(REAL_TOPIC, ""), number(properties.get(REAL_QUEUE_ID))
-        kept = {name: value for name, value in properties.items() if name not in (REAL_TOPIC, REAL_QUEUE_ID)}
-        return cls(
-            topic,
-            queue_id,
-            name_problem(topic) is None and queue_id >= 0,
-            properties.get(PRODUCER_GROUP),
-            properties.get(CHECK_IMMUNITY_TIME),
-            _joined(kept),
-            tags_code(properties.get(TAGS)),
-            index_keys(properties),
-        )
+        return cls(properties.get(PRODUCER_GROUP), properties.get(CHECK_IMMUNITY_TIME), _own_address(properties))
 
 
-class EndingHalf(NamedTuple):
-    """A half message as it lies in the log, when its producer says how it ended."""
-
-    record: memoryview
-    facts: HalfFacts
-    key: bytes | None  # whose place is marked in the facts
-
-    @property
-    def queue_offset(self) -> int:
-        return int.from_bytes(self.record[QUEUE_OFFSET_AT:PHYSICAL_OFFSET_AT])
-
-    @property
-    def born_timestamp(self) -> int:
-        return int.from_bytes(self.record[BORN_TIMESTAMP_AT : BORN_TIMESTAMP_AT + 8], signed=True)
+def _own_address(properties: dict[str, str]) -> Address | None:
+    """A committed message still says that it was part of a transaction (TRAN_MSG), as Apache's do."""
+    topic, queue_id = properties.get(REAL_TOPIC, ""), number(properties.get(REAL_QUEUE_ID))
+    if name_problem(topic) is not None or queue_id < 0:
+        return None
+    kept = _joined({name: value for name, value in properties.items() if name not in (REAL_TOPIC, REAL_QUEUE_ID)})
+    return Address.of(topic, queue_id, tags_code(properties.get(TAGS)), index_keys(properties), kept, True)
 
 
-def committed(half: EndingHalf) -> Unplaced:
-    """The message, for its own queue. It still says that it was part of a transaction (TRAN_MSG), as Apache's do."""
-    record, facts, key = half
-    sys_flag = int.from_bytes(record[SYS_FLAG_AT:BORN_TIMESTAMP_AT], signed=True) & ~TRANSACTION_MASK | TRANSACTION_COMMIT
-    encoded = readdressed(
-        record,
-        facts.topic,
-        facts.queue_id,
-        properties=facts.kept if key is None else facts.kept.replace(MARK, key),
-        sys_flag=sys_flag,
-        transaction=bytes(record[PHYSICAL_OFFSET_AT:SYS_FLAG_AT]),
-    )
-    return Unplaced(facts.topic, facts.queue_id, encoded, facts.tags_code, with_key(facts.keys, key), sys_flag)
+def op_move(offsets: Iterable[int], store_host: bytes, now_ms: int) -> Move:
+    """An op message, beside messages that were committed."""
+    return (memoryview(encode_record(op_message(offsets, store_host, now_ms))), _OP_ADDRESS, None, b"")
 
 
 def op_message(offsets: Iterable[int], store_host: bytes, now_ms: int) -> Record:

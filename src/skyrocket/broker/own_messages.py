@@ -8,6 +8,7 @@ from skyrocket.broker.counters import Counters
 from skyrocket.protocol.record import Record
 from skyrocket.store.message import Placed, Unplaced, unplaced
 from skyrocket.store.message_store import MessageStore
+from skyrocket.store.moves import Move, placed, unplaced_move
 
 
 class OwnMessages:
@@ -25,7 +26,18 @@ class OwnMessages:
 
     def put_encoded(self, messages: Sequence[Unplaced]) -> list[Placed]:
         """The same, for records that are bytes already."""
-        placed = self._store.append(messages, self._wall_ms())
+        places = self._store.append(messages, self._wall_ms())
         self._counters.count_put(messages)
         self._on_appended()
-        return placed
+        return places
+
+    def move(self, moves: Sequence[Move]) -> None:
+        """The same, for records that are in the log and come to another queue."""
+        opening = self._store.opening(self._wall_ms())
+        run = placed(moves, opening, self._store.queues.next_offset)
+        if run is None:
+            self.put_encoded([unplaced_move(move) for move in moves])
+        elif moves:
+            self._store.append_placed(opening, *run)
+            self._counters.count_dispatched(run[1])
+            self._on_appended()

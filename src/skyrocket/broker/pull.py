@@ -27,12 +27,14 @@ from skyrocket.protocol.bodies import SubscriptionData, SubscriptionGroupConfig,
 from skyrocket.protocol.command import Command, encode_command
 from skyrocket.protocol.frame import Serialization
 from skyrocket.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
-from skyrocket.protocol.record import PHYSICAL_OFFSET_AT, SYS_FLAG_AT
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PERM_READ, PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
+from skyrocket.store.consume_queue import ConsumeQueue
 from skyrocket.store.message_store import MessageStore
-from skyrocket.store.reading import Messages
+from skyrocket.store.queue_run import Pulled
+from skyrocket.store.queue_run import Wanted as RunWanted
+from skyrocket.store.reading import pulled_of
 
 RECHECK_MS = 5_000  # every waiting pull is looked at again this often, whatever was or was not told
 HOLD_MAX_MS = 600_000  # the longest that a client may ask us to hold a pull
@@ -72,7 +74,8 @@ class _Outcome(NamedTuple):
     next_offset: int
     least: int
     most: int
-    records: list[memoryview]
+    pieces: list[bytes] | list[memoryview]  # of the records
+    size_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -223,32 +226,33 @@ class PullHandler:
         count = max(1, min(header.max_msg_nums, settings.pull_messages_max))
         bytes_max = min(header.max_msg_bytes or settings.pull_bytes_max, settings.pull_bytes_max)
         began_ms = self._now_ms()
-        found = self._read(header, offset, count, bytes_max, pull.wanted)
-        if found.records:
-            self._count(header, found.records, self._now_ms() - began_ms)
-            return _Outcome(ResponseCode.SUCCESS, "FOUND", found.next_offset, least, most, found.records)
+        run = RunWanted(header.topic, header.queue_id, offset, count, bytes_max, pull.wanted.codes)
+        found = self._read(queue, run, pull.wanted)
+        if found.messages:
+            self._count(header, found, self._now_ms() - began_ms)
+            return _Outcome(ResponseCode.SUCCESS, "FOUND", found.next_offset, least, most, found.pieces, found.size_bytes)
         return _Outcome(ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE", found.next_offset, least, most, [])
 
-    def _read(self, header: PullMessageRequestHeader, offset: int, count: int, bytes_max: int, wanted: Wanted) -> Messages:
-        read, topic, queue_id = self._store.reading.messages, header.topic, header.queue_id
+    def _read(self, queue: ConsumeQueue, run: RunWanted, wanted: Wanted) -> Pulled:
+        reading = self._store.reading
         if wanted.sql is None:
-            return read(topic, queue_id, offset, count, bytes_max, wanted.codes)
-        return read(topic, queue_id, offset, count, bytes_max, None, wanted.sql.passes, wanted.sql.messages_per_read_max)
+            return reading.pulled(queue, run)
+        topic, queue_id, offset, count, bytes_max, _ = run
+        passes, looked_at_max = wanted.sql.passes, wanted.sql.messages_per_read_max
+        return pulled_of(reading.messages(topic, queue_id, offset, count, bytes_max, None, passes, looked_at_max))
 
-    def _count(self, header: PullMessageRequestHeader, records: list[memoryview], took_ms: int) -> None:
+    def _count(self, header: PullMessageRequestHeader, found: Pulled, took_ms: int) -> None:
         group, topic = header.consumer_group, header.topic
-        self._counters.count_get(group, topic, len(records), sum(map(len, records)), took_ms)
-        position = int.from_bytes(records[-1][PHYSICAL_OFFSET_AT:SYS_FLAG_AT])
-        self._slow_consumers.read(group, topic, header.queue_id, self._store.horizon.appended - position)
+        self._counters.count_get(group, topic, found.messages, found.size_bytes, took_ms)
+        self._slow_consumers.read(group, topic, header.queue_id, self._store.horizon.appended - found.last_place)
 
     def _answer(self, pull: _Pull, outcome: _Outcome) -> Sendable:
         command, offsets = pull.command, (outcome.next_offset, outcome.least, outcome.most)
         suggested = 0  # this broker: there are no slaves to read from
         if command.serialization is Serialization.JSON:
-            size = sum(map(len, outcome.records))
-            remark = outcome.remark.encode()
+            remark, size = outcome.remark.encode(), outcome.size_bytes
             start = pull_response(command.opaque, outcome.code, offsets, suggested, pull.topic_sys_flag, remark, size)
-            return [start, *outcome.records]
+            return [start, *outcome.pieces]
         header = PullMessageResponseHeader(
             suggest_which_broker_id=suggested,
             next_begin_offset=outcome.next_offset,
@@ -257,7 +261,7 @@ class PullHandler:
             topic_sys_flag=pull.topic_sys_flag,
             group_sys_flag=0,
         )
-        return encode_command(command.response(outcome.code, header, body=b"".join(outcome.records), remark=outcome.remark))
+        return encode_command(command.response(outcome.code, header, body=b"".join(outcome.pieces), remark=outcome.remark))
 
     # --- checks
 

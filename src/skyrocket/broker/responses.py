@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
+from skyrocket.compiled import twin
 from skyrocket.protocol import versions
 from skyrocket.protocol.frame import PREFIX
 
@@ -65,8 +66,16 @@ def send_responses(rows: Sequence[SendRow | RecallableRow], id_prefix: str, regi
     message_id = id_prefix.encode() + b"%016X"
     plain = _send_template(region, trace_on, message_id)
     recallable = _send_template(region, trace_on, message_id, _HANDLE)
-    headers = [(plain if len(row) == _PLAIN_VALUES else recallable) % row for row in rows]
+    return framed(rows, plain, recallable, _PLAIN_VALUES)
+
+
+def _framed(rows: Sequence[SendRow | RecallableRow], plain: bytes, longer: bytes, plain_values: int) -> bytes:
+    """Frames whose headers are one of two templates, filled; which one, says how many values a row has."""
+    headers = [(plain if len(row) == plain_values else longer) % row for row in rows]
     return b"".join([_prefix(len(header)) + header for header in headers])
+
+
+framed = twin("sends", _framed)
 
 
 @lru_cache(maxsize=256)  # they are of nearly the same length

@@ -18,7 +18,7 @@ from skyrocket.broker.delay_level import DelayLevel
 from skyrocket.broker.delay_progress import DelayProgress
 from skyrocket.broker.detours import Led, ShortCut, way_back
 from skyrocket.broker.own_messages import OwnMessages
-from skyrocket.broker.property_shapes import PropertyShapes, with_key
+from skyrocket.broker.property_shapes import PropertyShapes
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.command import Command
@@ -33,16 +33,18 @@ from skyrocket.protocol.properties import (
     TIMER_DELAY_SEC,
     TIMER_DELIVER_MS,
 )
-from skyrocket.protocol.record import PHYSICAL_OFFSET_AT, QUEUE_OFFSET_AT, SYS_FLAG_AT, Record, properties_of, readdressed
+from skyrocket.protocol.record import PHYSICAL_OFFSET_AT, QUEUE_OFFSET_AT, Record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import TRANSACTION_MASK
 from skyrocket.protocol.tags import tags_code
+from skyrocket.protocol.waiting_record import waiting_records
 from skyrocket.store.consume_queue import ENTRY
 from skyrocket.store.consume_queues import can_be_directory
 from skyrocket.store.errors import StoreError
-from skyrocket.store.message import SCHEDULE_TOPIC, UNQUEUED, Unplaced, index_keys
+from skyrocket.store.message import SCHEDULE_TOPIC, UNQUEUED, index_keys
 from skyrocket.store.message_store import MessageStore
+from skyrocket.store.moves import Address, Move
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +83,7 @@ class Schedule:
         self._delays_ms = delays_ms
         self._first = 0  # the level that has the first turn
         self._last_ms = 0
-        self._shapes = PropertyShapes(_Address.of)
+        self._shapes = PropertyShapes(_address)
         self._levels = [DelayLevel(level, self._delay_ms(level)) for level in self._known_levels()]
         for level in self._levels:
             queue = store.queues.get(SCHEDULE_TOPIC, level.queue_id)
@@ -124,9 +126,7 @@ class Schedule:
         level = next((level for level in range(1, levels + 1) if str(level) == text), None)
         if level is None:
             return None
-        return ShortCut(
-            SCHEDULE_TOPIC, level - 1, lambda topic, queue_id, _: Led(way_back(topic, queue_id)), self._delay_ms(level)
-        )
+        return ShortCut(SCHEDULE_TOPIC, level - 1, _lead, self._delay_ms(level))
 
     def delayed(self, record: Record, properties: dict[str, str], level: int) -> Record:
         """The message and its `properties`, changed to how they wait. A level beyond the last is the last."""
@@ -193,38 +193,50 @@ class Schedule:
         if len(records) < next_offset - offset:
             missing = next_offset - offset - len(records)
             log.error("%d delayed messages of level %d are damaged: they cannot be delivered.", missing, level.level)
-        delivered = [message for record in records if (message := self._delivered(record)) is not None]
-        self._own_messages.put_encoded(delivered)
+        self._own_messages.move(self._delivered(records))
         self._progress.moved(level.level, next_offset, self._store.horizon.appended)
         turn.messages -= next_offset - offset
         turn.size_bytes -= sum(map(len, records))
         return next_offset
 
-    def _delivered(self, record: memoryview) -> Unplaced | None:
-        """A record of SCHEDULE_TOPIC_XXXX as the message that it is of its own topic. None when it does not say which: a store
-        that others wrote may have such records, and they must not hold up those behind them."""
-        (topic, queue_text, queue_id, code, keys), key = self._shapes.of(bytes(properties_of(record)))
-        if queue_id is None:
-            log.error("A delayed message does not say where it goes: topic %r, queue %r.", topic[:256], queue_text[:32])
-            return None
-        sys_flag = int.from_bytes(record[SYS_FLAG_AT : SYS_FLAG_AT + 4])
-        return Unplaced(topic, queue_id, readdressed(record, topic, queue_id), code, with_key(keys, key), sys_flag)
+    def _delivered(self, records: list[memoryview]) -> list[Move]:
+        """Records of SCHEDULE_TOPIC_XXXX on their way to their own topics. One that does not say which stays: a store that others
+        wrote may have such records, and they must not hold up those behind them."""
+        moves: list[Move] = []
+        known = self._shapes.known
+        for waiting in waiting_records(records, SCHEDULE_TOPIC):
+            if waiting is None:
+                log.error("A delayed message is damaged, and cannot be delivered.")
+                continue
+            record, shape, key, _, _, _, _ = waiting
+            address = known.get(shape)
+            if address is None:
+                address, key = self._shapes.of(shape, key)
+            if isinstance(address, _Nowhere):
+                log.error("A delayed message does not say where it goes: topic %r, queue %r.", *address)
+            else:
+                moves.append((record, address, key, b""))
+        return moves
 
 
-class _Address(NamedTuple):
-    """Where a delayed message goes, by its properties, and how it is found there."""
+def _lead(topic: str, queue_id: int) -> Led:
+    return Led(way_back(topic, queue_id))
+
+
+class _Nowhere(NamedTuple):
+    """What is said instead of an address."""
 
     topic: str
-    queue_text: str
-    queue_id: int | None  # None: nowhere
-    tags_code: int
-    keys: tuple[str, ...]
+    queue: str
 
-    @classmethod
-    def of(cls, properties: dict[str, str]) -> _Address:
-        topic, queue_text = properties.get(REAL_TOPIC, ""), properties.get(REAL_QUEUE_ID, "")
-        code = tags_code(properties.get(TAGS))
-        return cls(topic, queue_text, _queue_id(topic, queue_text), code, index_keys(properties))
+
+def _address(properties: dict[str, str]) -> Address | _Nowhere:
+    """Where a delayed message goes."""
+    topic, queue = properties.get(REAL_TOPIC, ""), properties.get(REAL_QUEUE_ID, "")
+    queue_id = _queue_id(topic, queue)
+    if queue_id is None:
+        return _Nowhere(topic[:256], queue[:32])
+    return Address.of(topic, queue_id, tags_code(properties.get(TAGS)), index_keys(properties))
 
 
 def level_of(text: str) -> int:

@@ -14,40 +14,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from functools import partial
+from itertools import accumulate
+from typing import Final
 
 from skyrocket.broker.counters import Counters
 from skyrocket.broker.due_slot import DueSlot, position_of
 from skyrocket.broker.own_messages import OwnMessages
-from skyrocket.broker.property_shapes import PropertyShapes, with_key
+from skyrocket.broker.property_shapes import PropertyShapes
 from skyrocket.broker.settings import BrokerSettings
+from skyrocket.broker.timed_message import Timing, delivered, out_times, rolled
 from skyrocket.broker.timer_metrics import TimerMetrics
-from skyrocket.broker.timers import BLANK_SLOTS, TIMER_TOPIC, due_ms, number, rolled_to_ms
-from skyrocket.protocol.limits import PROPERTIES_BYTES_MAX
-from skyrocket.protocol.properties import (
-    NAME_END,
-    REAL_QUEUE_ID,
-    REAL_TOPIC,
-    TAGS,
-    TIMER_DELETE_UNIQUE_KEY,
-    TIMER_DELIVER_MS,
-    TIMER_DEQUEUE_MS,
-    TIMER_ENQUEUE_MS,
-    TIMER_OUT_MS,
-    TIMER_ROLL_TIMES,
-    UNIQUE_KEY,
-    VALUE_END,
-    decode_properties,
-    encode_properties,
-)
-from skyrocket.protocol.record import QUEUE_OFFSET_AT, SYS_FLAG_AT, properties_of, readdressed, store_timestamp_of
-from skyrocket.protocol.tags import tags_code
-from skyrocket.store.consume_queues import can_be_directory
+from skyrocket.broker.timers import BLANK_SLOTS, TIMER_TOPIC, rolled_to_ms, rolls_from_ms
+from skyrocket.protocol.record import store_timestamp_of
+from skyrocket.protocol.waiting_record import waiting_records
 from skyrocket.store.errors import StoreError
-from skyrocket.store.message import Unplaced, index_keys
 from skyrocket.store.message_store import MessageStore
-from skyrocket.store.timer_index import Entry, TimerCheckpointJob, TimerIndex, Topic
-from skyrocket.store.timer_log import DELETES, ROLLS, WAITS, Unit
+from skyrocket.store.moves import Move
+from skyrocket.store.timer_index import TimerCheckpointJob, TimerIndex, Topic
+from skyrocket.store.timer_log import DELETES, ROLLS, WAITS, UnitFields
 
 log = logging.getLogger(__name__)
 
@@ -62,44 +47,6 @@ CHECKPOINT_LATEST_MS: Final = 60_000  # when nothing but time goes on
 
 TAKEN_IN: Final = "timer taken in"  # kinds of counters
 DELIVERED: Final = "timer delivered"
-
-# Begins with an end, because a producer may have left its own out.
-_MORE = f"{VALUE_END}{TIMER_ENQUEUE_MS}{NAME_END}%d{VALUE_END}{TIMER_DEQUEUE_MS}{NAME_END}%d{VALUE_END}".encode()
-
-
-class _Said(NamedTuple):
-    """What the properties of a message of the timer topic say, the unique key perhaps marked."""
-
-    out_ms: int | None
-    topic: str | None
-    queue_id: int | None  # None where a message cannot be
-    properties: dict[str, str]
-    tags_code: int
-    keys: tuple[str, ...]
-
-    @classmethod
-    def of(cls, properties: dict[str, str]) -> _Said:
-        topic = properties.get(REAL_TOPIC)
-        queue_id = None if topic is None else _queue_id(topic, properties.get(REAL_QUEUE_ID))
-        out_ms, code = number(properties.get(TIMER_OUT_MS)), tags_code(properties.get(TAGS))
-        return cls(out_ms, topic, queue_id, properties, code, index_keys(properties))
-
-
-class _Timed(NamedTuple):
-    """A message of the timer topic, as far as its time goes."""
-
-    out_ms: int
-    topic: str
-    properties: dict[str, str]  # the unique key perhaps marked
-    stored_ms: int
-    precision_ms: int
-    said: _Said
-    key: bytes | None  # whose place is marked
-
-    @property
-    def due_ms(self) -> int:
-        return due_ms(self.properties, self.out_ms, self.stored_ms, self.precision_ms)
-
 
 class TimerDelivery:
     def __init__(
@@ -117,7 +64,7 @@ class TimerDelivery:
         self._metrics = metrics
         self._settings = settings
         self._counters = counters
-        self._shapes = PropertyShapes(_Said.of)
+        self._shapes = PropertyShapes(partial(Timing.of, precision_ms=index.precision_ms))
         self._is_open = False
         self._slot: DueSlot | None = None  # the one that is read
         self._rest_until_ms = 0
@@ -196,60 +143,54 @@ class TimerDelivery:
 
     def _add(self, records: list[memoryview], now_ms: int) -> None:
         index = self._index
-        settings = self._settings()
         read_ms, precision_ms = index.read_ms, index.precision_ms
-        window_slots = roll_window_slots(settings)
-        entries: list[Entry] = []
-        present: list[tuple[int, _Timed]] = []  # which of them go into the slot that is read
+        present_ms = read_ms if self._slot is None else self._slot.end_ms  # what is due until then goes into that slot too
+        window_slots = roll_window_slots(self._settings())
+        window_ms = rolls_from_ms(now_ms, window_slots, precision_ms)
+        was_read_once = index.queue_offset < index.known_until
+        known = self._shapes.known
+        entries: list[tuple[int, int, int, int, int]] = []
+        present: list[tuple[int, Timing, int]] = []  # which of them those are, and when they are due
         topics: dict[str, int] = {}
-        for record in records:
-            timed = self._timed(record)
-            if timed is None or self._was_delivered(record, timed):
+        for waiting in waiting_records(records, TIMER_TOPIC):
+            timing = None if waiting is None else known.get(waiting[1]) or self._timing(waiting[1], waiting[2])[0]
+            if waiting is None or timing is None:
+                log.error("A message in %s does not say where it goes, and when; it goes nowhere.", TIMER_TOPIC)
                 continue
-            deletes = TIMER_DELETE_UNIQUE_KEY in timed.properties
-            magic = WAITS | DELETES if deletes else WAITS
-            if timed.out_ms < read_ms:  # too late for its own slot
+            record, _, _, queue_offset, physical_offset, _, stored_ms = waiting
+            out_ms, topic = timing.out_ms, timing.topic
+            if was_read_once and queue_offset < index.known_until and out_ms < index.known_settled_ms:
+                continue  # it was done with before
+            due_ms = timing.due_ms(stored_ms)
+            magic = WAITS if timing.deletes is None else WAITS | DELETES
+            time_ms = due_ms - 1
+            if out_ms < read_ms:  # too late for its own slot
                 time_ms = read_ms
-                index.settled_ms = min(index.settled_ms, timed.out_ms)
-            else:
-                time_ms = timed.due_ms - 1
-                rolled_ms = rolled_to_ms(timed.out_ms, now_ms, window_slots, precision_ms)
-                if rolled_ms is not None:
-                    time_ms, magic = rolled_ms, magic | ROLLS
-            if time_ms < read_ms + precision_ms and self._slot is not None:
-                present.append((len(entries), timed))
-            physical_offset = int.from_bytes(record[QUEUE_OFFSET_AT + 8 : QUEUE_OFFSET_AT + 16])
-            entries.append(Entry(time_ms, magic, physical_offset, len(record), tags_code(timed.topic)))
-            if not deletes:
-                topics[timed.topic] = topics.get(timed.topic, 0) + 1
+                index.settled_ms = min(index.settled_ms, out_ms)
+            elif out_ms >= window_ms:
+                rolled_ms = rolled_to_ms(out_ms, now_ms, window_slots, precision_ms)
+                assert rolled_ms is not None
+                time_ms, magic = rolled_ms, magic | ROLLS
+            if time_ms < present_ms:
+                present.append((len(entries), timing, due_ms))
+            entries.append((time_ms, magic, physical_offset, len(record), timing.topic_hash))
+            if timing.deletes is None:
+                topics[topic] = topics.get(topic, 0) + 1
         positions = index.add(entries, now_ms)
-        for number_of, timed in present:
-            self._add_to_slot(timed, entries[number_of].magic, positions[number_of])
+        for number_of, timing, due_ms in present:
+            self._add_to_slot(timing, due_ms, entries[number_of][1], positions[number_of])
         self._metrics.add(topics)
 
-    def _add_to_slot(self, timed: _Timed, magic: int, position: int) -> None:
+    def _add_to_slot(self, timing: Timing, due_ms: int, magic: int, position: int) -> None:
         assert self._slot is not None
-        if magic & DELETES and not magic & ROLLS:
-            self._slot.taken_back.add(timed.properties[TIMER_DELETE_UNIQUE_KEY])
+        if timing.deletes is not None and not magic & ROLLS:
+            self._slot.taken_back.add(timing.deletes)
         else:
-            self._slot.add(timed.due_ms, position)
+            self._slot.add(due_ms, position)
 
-    def _was_delivered(self, record: memoryview, timed: _Timed) -> bool:
-        """When the topic is read again: whether this message was done with before."""
-        index = self._index
-        if index.queue_offset >= index.known_until or timed.out_ms >= index.known_settled_ms:
-            return False
-        return int.from_bytes(record[QUEUE_OFFSET_AT : QUEUE_OFFSET_AT + 8]) < index.known_until
-
-    def _timed(self, record: memoryview) -> _Timed | None:
+    def _timing(self, shape: bytes, key: bytes | None) -> tuple[Timing | None, bytes | None]:
         """None for what is no timed message: nothing of ours, and it must not hold up the others."""
-        said, key = self._shapes.of(bytes(properties_of(record)))
-        out_ms, topic, _, properties, _, _ = said
-        if out_ms is None or topic is None or out_ms < 0:
-            log.error("A message in %s does not say where it goes, and when; it goes nowhere.", TIMER_TOPIC)
-            return None
-        precision_ms = self._index.precision_ms
-        return _Timed(out_ms - out_ms % precision_ms, topic, properties, store_timestamp_of(record), precision_ms, said, key)
+        return self._shapes.of(shape, key)
 
     # --- out
 
@@ -279,21 +220,40 @@ class TimerDelivery:
 
     def _read_units(self, slot: DueSlot) -> bool:
         """Of the slot's chain through the log. Whether that was all."""
-        index = self._index
-        for _ in range(UNITS_PER_TURN):
-            position = slot.next_unit
-            if position < index.log.start:  # what it names has expired, or there never was anything
-                slot.next_unit = -1
-                return True
-            unit = index.log.unit(position)
-            if unit is None or not slot.start_ms <= unit.time_ms < slot.end_ms:
+        timer_log, precision_ms = self._index.log, self._index.precision_ms
+        delivered_before, delivered_until_ms = self._index.delivered_before, self._index.delivered_until_ms
+        chain = timer_log.chain(slot.next_unit, UNITS_PER_TURN)
+        for position, (_, before, magic, taken_in_ms, delay_ms, physical_offset, _, _, _) in chain:
+            time_ms = taken_in_ms + delay_ms
+            if not slot.start_ms <= time_ms < slot.end_ms:
                 return self._is_damaged(f"at {position}")
-            self._read_unit(slot, position, unit)
-            slot.next_unit = unit.before
-            slot.units_left -= -1 if unit.magic & DELETES else 1
+            if magic & ROLLS:
+                due_ms: int | None = slot.start_ms + 1
+            elif magic & DELETES or time_ms % precision_ms == 0:  # Apache writes no more than the slot
+                due_ms = self._due_of(physical_offset, slot)
+            else:
+                due_ms = time_ms + 1
+            if due_ms is not None and (position >= delivered_before or due_ms > delivered_until_ms):
+                slot.add(due_ms, position)
+            slot.next_unit = before
+            slot.units_left -= -1 if magic & DELETES else 1
             if slot.is_read:
                 return slot.units_left == 0 or self._is_damaged(f"before {position}")
-        return False
+        if slot.next_unit < timer_log.start:  # what it names has expired
+            slot.next_unit = -1
+            return True
+        return False if len(chain) == UNITS_PER_TURN else self._is_damaged(f"at {slot.next_unit}")
+
+    def _due_of(self, physical_offset: int, slot: DueSlot) -> int | None:
+        """By the message itself. None when it is none, or takes another one back."""
+        [waiting] = waiting_records([self._store.reading.bytes_at(physical_offset)], TIMER_TOPIC)
+        timing = None if waiting is None else self._timing(waiting[1], waiting[2])[0]
+        if waiting is None or timing is None:
+            return None
+        if timing.deletes is not None:
+            slot.taken_back.add(timing.deletes)
+            return None
+        return max(timing.due_ms(waiting[6]), slot.start_ms + 1)
 
     def _is_damaged(self, where: str) -> bool:
         """Always False: nothing more comes from these files."""
@@ -301,73 +261,68 @@ class TimerDelivery:
         self._read_again = True
         return False
 
-    def _read_unit(self, slot: DueSlot, position: int, unit: Unit) -> None:
-        if unit.magic & ROLLS:
-            due = slot.start_ms + 1
-        elif unit.magic & DELETES or unit.time_ms % self._index.precision_ms == 0:  # Apache writes no more than the slot
-            record = self._store.reading.bytes_at(unit.physical_offset)
-            timed = self._timed(record) if record is not None else None
-            if timed is None:
-                return
-            if TIMER_DELETE_UNIQUE_KEY in timed.properties:
-                slot.taken_back.add(timed.properties[TIMER_DELETE_UNIQUE_KEY])
-                return
-            due = max(timed.due_ms, slot.start_ms + 1)
-        else:
-            due = unit.time_ms + 1
-        if position >= self._index.delivered_before or due > self._index.delivered_until_ms:
-            slot.add(due, position)
-
     def _deliver(self, slot: DueSlot, now_ms: int) -> bool:
         """What is due of the slot, as far as one turn goes. Whether there is more."""
         taken = slot.take(now_ms, MESSAGES_PER_TURN)
         if not taken:
             return False
-        messages: list[Unplaced] = []
-        topics: dict[str, int] = {}
-        size_bytes = done = 0
         try:
-            while done < len(taken) and size_bytes < BYTES_PER_TURN:
-                unit = self._index.log.unit(position_of(taken[done]))
-                message = self._message(unit, slot, now_ms, topics) if unit is not None else None
-                if message is not None:
-                    messages.append(message)
-                    size_bytes += len(message.record)
-                done += 1
-            places = self._own_messages.put_encoded(messages)
+            units = self._of_one_turn(self._index.log.units_at(list(map(position_of, taken))))
+            topics: dict[str, int] = {}
+            moves = self._moves([unit for unit in units if unit is not None], slot, now_ms, topics)
+            self._own_messages.move(moves)
         except StoreError:
             slot.give_back(taken)
             raise
-        slot.give_back(taken[done:])
-        for message, place in zip(messages, places, strict=True):
-            if message.topic == TIMER_TOPIC:  # rolled: what takes another one back must not come behind it
-                self._needed_offset = place.queue_offset + 1
-        self._steps += done
+        slot.give_back(taken[len(units) :])
+        if any(address.topic == TIMER_TOPIC for _, address, _, _ in moves):  # rolled: one may take another back that comes behind
+            self._needed_offset = self._store.queues.next_offset((TIMER_TOPIC, 0))
+        self._steps += len(units)
         self._metrics.add(topics)
-        self._counters.added(DELIVERED, "", len(messages), 0)
+        self._counters.added(DELIVERED, "", len(moves), 0)
         return slot.is_due(now_ms)
 
-    def _message(self, unit: Unit, slot: DueSlot, now_ms: int, topics: dict[str, int]) -> Unplaced | None:
-        """The message as it is stored where it belongs. None when it was taken back, or is not there any more."""
-        record = self._store.reading.bytes_named(unit.physical_offset, unit.size)
-        if record is None:
-            log.error("The timed message at %d of the log is gone, or damaged, and is not delivered.", unit.physical_offset)
-            self._read_again |= unit.physical_offset >= self._store.log.start  # or is it the timer log that is damaged?
-            return None
-        timed = self._timed(record) if len(record) == unit.size else None
-        if timed is None or (timed.out_ms > slot.start_ms and not unit.magic & ROLLS):
-            self._is_damaged(f"where it names {unit.physical_offset}")
-            return None
-        properties, topic = timed.properties, timed.topic
-        deletes = TIMER_DELETE_UNIQUE_KEY in properties
-        if not deletes:
-            topics[topic] = topics.get(topic, 0) - 1
-        if unit.magic & ROLLS:
-            return _rolled(record, timed, unit, now_ms)
-        key = properties.get(UNIQUE_KEY) if timed.key is None else timed.key.decode()
-        if deletes or (slot.taken_back and not slot.taken_back.isdisjoint((key, f"{topic}+{key}"))):
-            return None
-        return _delivered(record, timed, unit, now_ms)
+    def _of_one_turn(self, units: list[UnitFields | None]) -> list[UnitFields | None]:
+        """The first of them, of so many bytes; one at the least."""
+        sizes = accumulate([0 if unit is None else unit[6] for unit in units], initial=0)
+        return [unit for unit, before_bytes in zip(units, sizes, strict=False) if before_bytes < BYTES_PER_TURN]
+
+    def _moves(self, units: list[UnitFields], slot: DueSlot, now_ms: int, topics: dict[str, int]) -> list[Move]:
+        """The messages that these name, on their way to where they belong, without those that were taken back, or are not there
+        any more. `topics` gets how many more, or less, wait for each."""
+        known, taken_back = self._shapes.known, slot.taken_back
+        records = self._store.reading.bytes_unseen([unit[5] for unit in units])
+        more_of: dict[int, bytes] = {}  # by the time when they were taken in
+        moves: list[Move] = []
+        for (_, _, magic, taken_in_ms, _, physical_offset, size, _, _), record, waiting in zip(
+            units, records, waiting_records(records, TIMER_TOPIC), strict=True
+        ):
+            if record is None:
+                log.error("The timed message at %d of the log is gone, or damaged, and is not delivered.", physical_offset)
+                self._read_again |= physical_offset >= self._store.log.start  # or is it the timer log that is damaged?
+                continue
+            timing, key = None, None
+            if waiting is not None and len(record) == size:
+                _, shape, key, _, _, _, stored_ms = waiting
+                timing = known.get(shape)
+                if timing is None:
+                    timing, key = self._timing(shape, key)
+            if timing is None or (timing.out_ms > slot.start_ms and not magic & ROLLS):
+                self._is_damaged(f"where it names {physical_offset}")
+                continue
+            topic, deletes = timing.topic, timing.deletes is not None
+            if not deletes:
+                topics[topic] = topics.get(topic, 0) - 1
+            more = more_of.get(taken_in_ms) or more_of.setdefault(taken_in_ms, out_times(taken_in_ms, now_ms))
+            if magic & ROLLS:
+                moves.append(rolled(record, timing.due_ms(stored_ms), more))
+                continue
+            if deletes or (taken_back and _is_taken_back(timing, key, taken_back)):
+                continue
+            move = delivered(record, timing, key, more)
+            if move is not None:
+                moves.append(move)
+        return moves
 
     # --- what is kept
 
@@ -435,41 +390,6 @@ def roll_window_slots(settings: BrokerSettings) -> int:
     return settings.timer_roll_window_slots if 2 <= settings.timer_roll_window_slots <= most else most
 
 
-def _delivered(record: memoryview, timed: _Timed, unit: Unit, now_ms: int) -> Unplaced | None:
-    topic, queue_id = timed.topic, timed.said.queue_id
-    if queue_id is None:
-        log.error("A timed message does not say where it goes, and goes nowhere: its topic is %r.", topic[:256])
-        return None
-    if TIMER_ENQUEUE_MS in timed.properties:  # it was rolled
-        properties = decode_properties(bytes(properties_of(record)))
-        times = {TIMER_ENQUEUE_MS: str(unit.taken_in_ms), TIMER_DEQUEUE_MS: str(now_ms)}
-        encoded = readdressed(record, topic, queue_id, properties=encode_properties(properties | times))
-    else:
-        more = _MORE % (unit.taken_in_ms, now_ms)
-        has_room = len(properties_of(record)) + len(more) <= PROPERTIES_BYTES_MAX
-        encoded = readdressed(record, topic, queue_id, more=more if has_room else b"")
-    return _unplaced(topic, queue_id, encoded, timed, record)
-
-
-def _queue_id(topic: str, text: str | None) -> int | None:
-    """None where a message cannot be."""
-    queue_id = number(text)
-    return None if queue_id is None or topic == TIMER_TOPIC or not can_be_directory((topic, queue_id)) else queue_id
-
-
-def _rolled(record: memoryview, timed: _Timed, unit: Unit, now_ms: int) -> Unplaced:
-    properties = decode_properties(bytes(properties_of(record)))
-    times = number(properties.get(TIMER_ROLL_TIMES)) or 0
-    properties |= {
-        TIMER_ENQUEUE_MS: str(unit.taken_in_ms),
-        TIMER_DEQUEUE_MS: str(now_ms),
-        TIMER_ROLL_TIMES: str(times + 1),
-        TIMER_DELIVER_MS: str(timed.due_ms),  # a delay means nothing any more: it is stored at another time now
-    }
-    encoded = readdressed(record, TIMER_TOPIC, 0, properties=encode_properties(properties))
-    return _unplaced(TIMER_TOPIC, 0, encoded, timed, record)
-
-
-def _unplaced(topic: str, queue_id: int, encoded: bytes, timed: _Timed, record: memoryview) -> Unplaced:
-    sys_flag = int.from_bytes(record[SYS_FLAG_AT : SYS_FLAG_AT + 4])
-    return Unplaced(topic, queue_id, encoded, timed.said.tags_code, with_key(timed.said.keys, timed.key), sys_flag)
+def _is_taken_back(timing: Timing, key: bytes | None, taken_back: set[str]) -> bool:
+    unique_key = timing.unique_key if key is None else key.decode()
+    return not taken_back.isdisjoint((unique_key, f"{timing.topic}+{unique_key}"))

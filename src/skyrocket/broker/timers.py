@@ -29,7 +29,6 @@ from skyrocket.protocol.properties import (
     TIMER_DELETE_UNIQUE_KEY,
     TIMER_DELIVER_MS,
     TIMER_OUT_MS,
-    TIMER_ROLL_TIMES,
     UNIQUE_KEY,
     VALUE_END,
 )
@@ -37,6 +36,7 @@ from skyrocket.protocol.recall_handle import RecallHandle
 from skyrocket.protocol.record import Record
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import TRANSACTION_MASK
+from skyrocket.protocol.unique_key import MARK
 from skyrocket.store.message import UNQUEUED
 
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
@@ -83,15 +83,15 @@ class Timers:
         if TIMER_OUT_MS in properties:
             return None
 
-        def lead(topic: str, queue_id: int, unique_key: str) -> Led | None:
+        def lead(topic: str, queue_id: int) -> Led | None:
             try:
                 out_ms = self._out_ms(properties)
             except RefusedError:
                 return None  # the general way will say why
             if out_ms is None:
                 return None
-            handle = RecallHandle(topic, self._settings().broker_name, out_ms + 1, unique_key).encode()
-            return Led(_OUT % out_ms + way_back(topic, queue_id), handle.encode())
+            handle = RecallHandle(topic, self._settings().broker_name, out_ms + 1, MARK.decode())
+            return Led(_OUT % out_ms + way_back(topic, queue_id), handle.words())
 
         return ShortCut(TIMER_TOPIC, 0, lead)
 
@@ -144,25 +144,21 @@ def slot_start_ms(due_ms: int, precision_ms: int) -> int:
     return (due_ms - 1) // precision_ms * precision_ms
 
 
-def due_ms(properties: Mapping[str, str], out_ms: int, stored_ms: int, precision_ms: int) -> int:
-    """When a message of the timer topic is to be delivered: within its slot, whatever its properties say."""
-    was_rolled = TIMER_ROLL_TIMES in properties  # then it was stored anew, at another time than the delay began
-    asked_ms = number(properties.get(TIMER_DELIVER_MS)) if was_rolled else asked_for_ms(properties, stored_ms)
-    end_ms = out_ms + precision_ms
-    return end_ms if asked_ms is None else min(max(asked_ms, out_ms + 1), end_ms)
-
-
 def rolled_to_ms(out_ms: int, now_ms: int, window_slots: int, precision_ms: int) -> int | None:
     """The slot in which a message is stored anew, because its own is beyond the window; None when it is within.
 
     The log would otherwise let go of a message before it is due. One that would come to lie just beyond is rolled early.
     """
-    now_ms -= now_ms % precision_ms
-    window_ms = window_slots * precision_ms
-    beyond_ms = out_ms - now_ms - window_ms
+    beyond_ms = out_ms - rolls_from_ms(now_ms, window_slots, precision_ms)
     if beyond_ms < 0:
         return None
-    return now_ms + (window_slots // 2 * precision_ms if beyond_ms < window_slots // 3 * precision_ms else window_ms)
+    slots = window_slots // 2 if beyond_ms < window_slots // 3 * precision_ms else window_slots
+    return rolls_from_ms(now_ms, slots, precision_ms)
+
+
+def rolls_from_ms(now_ms: int, window_slots: int, precision_ms: int) -> int:
+    """The first slot beyond the window."""
+    return now_ms - now_ms % precision_ms + window_slots * precision_ms
 
 
 def recall_handle(properties: Mapping[str, str], broker_name: str) -> str | None:

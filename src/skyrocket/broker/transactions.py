@@ -96,9 +96,9 @@ class PendingOps:
         self._size_bytes = 0
 
 
-def _text_bytes(offsets: Iterable[int]) -> int:
-    """What they take in an op message."""
-    return sum([len(str(offset)) + 1 for offset in offsets])
+def _text_bytes(offsets: list[int]) -> int:
+    """What they take in an op message, each with one byte behind it; as a list has two."""
+    return len(str(offsets)) - len(offsets) if offsets else 0
 
 
 # --- half messages that were stored again
@@ -120,6 +120,10 @@ class Copies:
             if len(table) > self._most:
                 del table[next(iter(table))]
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._next
+
     def newest(self, offset: int) -> int:
         while offset in self._next:
             offset = self._next[offset]
@@ -129,10 +133,11 @@ class Copies:
         """Whether the message is known to have ended under another of its offsets, or this one."""
         return bool(self._is_over) and self._is_over.get(self.newest(offset), False)
 
-    def offsets_of(self, offset: int) -> list[int]:
-        """Those that end with it: its own, and that of the newest copy."""
-        newest = self.newest(offset)
-        return [offset] if newest == offset else [offset, newest]
+    def offsets_of(self, offsets: list[int]) -> list[int]:
+        """Those that end with them: their own, and those of the newest copies."""
+        if not self._next:
+            return offsets
+        return [one for offset in offsets for one in dict.fromkeys((offset, self.newest(offset)))]
 
     def ended(self, offsets: Iterable[int]) -> None:
         if self._is_over:

@@ -6,7 +6,7 @@ from typing import Final
 
 import typer
 
-from skyrocket import __version__
+from skyrocket import __version__, compiled
 from skyrocket.cli.lazy import lazy_group
 
 COMMANDS: Final = {
@@ -38,7 +38,7 @@ app = typer.Typer(
 def start(context: typer.Context, version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
     """Without a command: what is there."""
     if version:
-        typer.echo(__version__)
+        typer.echo(f"{__version__} ({compiled.kind()})")
         raise typer.Exit
     if context.invoked_subcommand is None:
         typer.echo(what_is_there())

@@ -1,6 +1,7 @@
 """Messages that wait a little for company, so that one request carries many. Pure.
 
-    add(key, entry, size, now)    one more; the batches that are full by it
+    joined(key, entry, size)      one more, where a batch has room for it and others
+    add(key, entry, size, now)    one more in any case; the batches that are full by it
     due(now)                      those whose first message has waited long enough
     next_due_ms()                 when to ask again
     take_all()                    all that is left, at the end
@@ -35,6 +36,18 @@ class Accumulator(Generic[K, E]):
 
     def __len__(self) -> int:
         return sum(len(batch.entries) for batch in self._open.values())
+
+    def joined(self, key: K, entry: E, size_bytes: int) -> bool:
+        """Whether it is in a batch that was open, and still is."""
+        batch = self._open.get(key)
+        if batch is None:
+            return False
+        total_bytes, entries = batch.size_bytes + size_bytes, batch.entries
+        if total_bytes >= self._bytes_max or len(entries) + 1 >= self._messages_max:
+            return False
+        entries.append(entry)
+        batch.size_bytes = total_bytes
+        return True
 
     def add(self, key: K, entry: E, size_bytes: int, now_ms: float) -> list[Batch[K, E]]:
         full: list[Batch[K, E]] = []

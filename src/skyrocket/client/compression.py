@@ -35,6 +35,11 @@ class Compression:
     def wants(self, body: bytes) -> bool:
         return bool(self._kind) and len(body) >= self._over_bytes
 
+    @property
+    def wanted_from_bytes(self) -> int | None:
+        """From which size on a body is compressed; None: never."""
+        return self._over_bytes if self._kind else None
+
     def is_slow(self, body: bytes) -> bool:
         return self.wants(body) and len(body) >= SLOW_BYTES
 

@@ -241,10 +241,12 @@ class Consumer:
             raise ConfigurationError("A consumer with handlers has no messages for a loop.")
         dispatching.acknowledge_own()  # a new loop asks for the next
         while (hand := await dispatching.next_hand()) is not None:
-            done, take = hand.done.append, hand.next if hand.held.state.lease is not None else hand.next_unlocked
+            done, rest, state = hand.done.append, hand.rest, hand.held.state
             try:
-                while (message := take()) is not None:
-                    hand.current = message
+                while rest and not state.dropped:  # in the loop, where no other thread takes anything
+                    if state.lease is not None and not hand.may_go_on():
+                        break
+                    message = hand.current = rest.popleft()
                     yield message
                     done(message)
                 hand.current = None

@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from functools import partial
-from itertools import repeat
+from itertools import islice, repeat, starmap
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
@@ -161,7 +161,11 @@ class ConsumerQueue(Generic[M]):
         if self.lease is not None and not self.lease.is_held(now_ms):
             return []
         waiting = self._waiting
-        taken = [waiting.popleft() for _ in range(min(count, len(waiting)))]
+        if len(waiting) <= count:
+            taken = list(waiting)
+            waiting.clear()
+        else:
+            taken = list(starmap(waiting.popleft, repeat((), count)))
         self._since_ms.update(dict.fromkeys(map(self._offset_of, taken), now_ms))
         return taken
 
@@ -174,6 +178,8 @@ class ConsumerQueue(Generic[M]):
         gone = list(map(unfinished.pop, done, repeat(None)))
         deque(map(since_ms.pop, done, repeat(None)), maxlen=0)  # in C: this is done for each message
         self._bytes -= sum(self._sizes_of(messages if None not in gone else [each for each in gone if each is not None]))
+        if done == list(islice(offsets, len(done))):  # the usual case: those at the front, in order
+            deque(starmap(offsets.popleft, repeat((), len(done))), maxlen=0)
         while offsets and offsets[0] not in unfinished:
             offsets.popleft()
         after = offsets[0] if offsets else self._next_offset

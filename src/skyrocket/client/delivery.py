@@ -24,11 +24,12 @@ from skyrocket.client.queue_choice import RoundRobin
 from skyrocket.client.queues import Queue
 from skyrocket.client.receipt import Receipt, SendStatus, receipt_from
 from skyrocket.client.retries import Retries
+from skyrocket.client.send_answer import SEND_BIT, SendAnswer
 from skyrocket.client.sequence import Sequences
 from skyrocket.client.session import DEFAULT_TOPIC_QUEUES, Session, client_error
 from skyrocket.net.connection import Connection
 from skyrocket.net.errors import NetError
-from skyrocket.protocol.command import ONEWAY_FLAG, encode_command
+from skyrocket.protocol.command import ONEWAY_FLAG, Command, encode_command
 
 _TOPICS_MAX = 10_000  # that are sent to in turn
 
@@ -62,6 +63,12 @@ class Delivery:
 
     # --- queues
 
+    @property
+    def is_ordinary(self) -> bool:
+        """Nothing is stamped, signed, measured, or tried elsewhere after it was stored: `express` may do the first attempt."""
+        wishes = self._settings.attempt_timeout_ms is not None or self._settings.retry_unsafe
+        return not (wishes or self._signs or self._latency is not None or self._sequences is not None)
+
     def turns(self, topic: str) -> RoundRobin:
         found = self._turns.get(topic)
         if found is None:
@@ -84,25 +91,38 @@ class Delivery:
         """`choose` takes one of the topic's queues, and the same one for each attempt; None: each in turn."""
         gate, size_bytes = self._session.gate, outgoing.size_bytes
         if not gate.try_enter(size_bytes):
-            await self._enter(outgoing, deadline_ms)
+            await self.enter(size_bytes, outgoing.topic, deadline_ms)
         try:
             return await self.attempt(outgoing, deadline_ms, choose)
         finally:
             gate.leave(size_bytes)
 
-    async def _enter(self, outgoing: Outgoing, deadline_ms: int) -> None:
+    async def enter(self, size_bytes: int, topic: str, deadline_ms: int) -> None:
+        """Through the gate, when there is room."""
         try:
-            async with asyncio.timeout(self._left_ms(deadline_ms, outgoing.topic) / 1000):
-                await self._session.gate.enter(outgoing.size_bytes)
+            async with asyncio.timeout(self._left_ms(deadline_ms, topic) / 1000):
+                await self._session.gate.enter(size_bytes)
         except TimeoutError as error:
             raise TimedOutError(
-                f"Too many messages were under way for too long; this one to topic '{outgoing.topic}' was not sent."
+                f"Too many messages were under way for too long; this one to topic '{topic}' was not sent."
             ) from error
 
-    async def attempt(self, outgoing: Outgoing, deadline_ms: int, choose: Chooser | None = None) -> Receipt:
+    async def again(
+        self, outgoing: Outgoing, deadline_ms: int, queue: Queue, address: str, error: NetError | BrokerError
+    ) -> Receipt:
+        """What is to be done after the first attempt, in turn, has failed so."""
+        failures = _Failures(outgoing.topic, self._settings.retries)
+        route = self._session.routes.route(outgoing.topic)
+        pause_ms = self._failed(failures, error, queue, address, route.to_write if route is not None else (), deadline_ms)
+        if pause_ms:
+            await asyncio.sleep(pause_ms / 1000)
+        return await self.attempt(outgoing, deadline_ms, failures=failures)
+
+    async def attempt(
+        self, outgoing: Outgoing, deadline_ms: int, choose: Chooser | None = None, *, failures: _Failures | None = None
+    ) -> Receipt:
         """The same for what has passed the gate already. Where all goes well, this waits once: for the answer."""
         session, settings = self._session, self._settings
-        failures: _Failures | None = None
         while True:
             route = session.routes.route(outgoing.topic)
             queues = route.to_write if route is not None else ()
@@ -122,18 +142,12 @@ class Delivery:
                 connection = session.dialer.open_connection(address)
                 if connection is None:
                     connection = await self._connected(queue, address, until_ms)
-                opaque = connection.next_opaque()
+                opaque = connection.next_opaque() | SEND_BIT
                 answer = await connection.request_frame(opaque, self._frame(outgoing, queue, opaque), until_ms)
                 receipt = receipt_from(answer, outgoing.message_id, queue, address)
             except (NetError, BrokerError, UnreachableError) as caught:
-                error = client_error(caught) if isinstance(caught, NetError) else caught
-                if self._latency is not None:
-                    self._latency.failed(queue.broker_name, session.now_ms())
                 failures = failures or _Failures(outgoing.topic, settings.retries)
-                is_alone = choose is not None or all(other.broker_name == queue.broker_name for other in queues)
-                pause_ms = failures.pause_ms(Attempt(queue.broker_name, address, error), session.now_ms(), deadline_ms, is_alone)
-                if not isinstance(error, BrokerError):
-                    session.refresh_soon(outgoing.topic)
+                pause_ms = self._failed(failures, caught, queue, address, () if choose is not None else queues, deadline_ms)
             else:
                 if self._latency is not None:
                     now_ms = session.now_ms()
@@ -150,6 +164,26 @@ class Delivery:
             if pause_ms:
                 await asyncio.sleep(pause_ms / 1000)
 
+    def _failed(
+        self,
+        failures: _Failures,
+        caught: NetError | BrokerError | UnreachableError,
+        queue: Queue,
+        address: str,
+        queues: Sequence[Queue],
+        deadline_ms: int,
+    ) -> int | None:
+        """The pause before the next attempt; None: there is none, but a broker has it. `queues` are those to choose from."""
+        error = client_error(caught) if isinstance(caught, NetError) else caught
+        now_ms = self._session.now_ms()
+        if self._latency is not None:
+            self._latency.failed(queue.broker_name, now_ms)
+        is_alone = all(other.broker_name == queue.broker_name for other in queues)
+        pause_ms = failures.pause_ms(Attempt(queue.broker_name, address, error), now_ms, deadline_ms, is_alone)
+        if not isinstance(error, BrokerError):
+            self._session.refresh_soon(failures.topic)
+        return pause_ms
+
     def _until_ms(self, deadline_ms: int, failures: _Failures | None) -> int:
         limit_ms, retries = self._settings.attempt_timeout_ms, failures.retries if failures else Retries(self._settings.retries)
         return deadline_ms if limit_ms is None or retries.is_last else min(deadline_ms, self._session.now_ms() + limit_ms)
@@ -160,19 +194,30 @@ class Delivery:
         return await self._session.connection(address, deadline_ms)
 
     def _frame(self, outgoing: Outgoing, queue: Queue, opaque: int, *, oneway: bool = False) -> bytes:
-        properties, body = outgoing.properties, outgoing.body
+        properties = outgoing.properties
         if self._sequences is not None:
-            properties, body = outgoing.for_queue(queue, self._sequences)
+            properties, _ = outgoing.for_queue(queue, self._sequences)
         born_ms = time.time_ns() // 1_000_000
         about = envelope(outgoing.code, self._group, queue, DEFAULT_TOPIC_QUEUES)
         sys_flag, flag = outgoing.sys_flag, outgoing.flag
         if not self._signs:
-            return about.frame(opaque, properties, body, sys_flag=sys_flag, born_ms=born_ms, flag=flag, oneway=oneway)
-        command = about.command(properties, body, sys_flag=sys_flag, born_ms=born_ms, flag=flag)
+            return about.frame_of(
+                opaque, properties, outgoing.pieces, sys_flag=sys_flag, born_ms=born_ms, flag=flag, oneway=oneway
+            )
+        command = about.command(properties, outgoing.body, sys_flag=sys_flag, born_ms=born_ms, flag=flag)
         command.opaque = opaque
         if oneway:
             command.flag |= ONEWAY_FLAG
         return encode_command(self._session.signed(command))
+
+    def request(self, outgoing: Outgoing, queue: Queue, deadline_ms: int) -> asyncio.Future[Command | SendAnswer] | None:
+        """One attempt at one queue, for who sends many at once and deals with failures himself: `receipt_from` reads its answer.
+        None when there is no open connection to that broker; `attempt` makes one."""
+        connection = self._session.dialer.open_connection(self._session.routes.address(queue.broker_name) or "")
+        if connection is None:
+            return None
+        opaque = connection.next_opaque() | SEND_BIT
+        return connection.request_frame(opaque, self._frame(outgoing, queue, opaque), deadline_ms)
 
     async def oneway(self, outgoing: Outgoing, deadline_ms: int, choose: Chooser | None = None) -> None:
         """Written to a connection, once, and no more is known of it."""
@@ -197,10 +242,10 @@ class Delivery:
 class _Failures:
     """What went wrong with one send so far."""
 
-    __slots__ = ("_attempts", "_topic", "last_broker", "retries", "unsafe")
+    __slots__ = ("_attempts", "last_broker", "retries", "topic", "unsafe")
 
     def __init__(self, topic: str, retries: int) -> None:
-        self._topic = topic
+        self.topic = topic
         self._attempts: list[Attempt] = []
         self.retries = Retries(retries)
         self.last_broker = ""
@@ -224,4 +269,4 @@ class _Failures:
             return pause_ms
         if self.unsafe is not None:
             return None
-        raise (SendTimedOutError if out_of_time else SendFailedError)(self._topic, self._attempts) from failed.error
+        raise (SendTimedOutError if out_of_time else SendFailedError)(self.topic, self._attempts) from failed.error

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from itertools import repeat, starmap
 
 from skyrocket.client.handlers import Failure, Verdict
 from skyrocket.client.held_queue import HeldQueue
@@ -31,17 +32,17 @@ class Hand:
 
     def next(self) -> Received | None:
         """None: there are no more, or the queue is no longer ours to go on with."""
-        state = self.held.state
-        if state.dropped or (state.lease is not None and not state.lease.is_held(self._now_ms())):
+        if not self.may_go_on():
             return None
         try:
             return self.rest.popleft()
         except IndexError:
             return None
 
-    def next_unlocked(self) -> Received | None:
-        """The same where no lock is needed, and in the loop, where no other thread takes anything."""
-        return None if not self.rest or self.held.state.dropped else self.rest.popleft()
+    def may_go_on(self) -> bool:
+        """Whether the queue is still ours; an orderly one also locked for us."""
+        state = self.held.state
+        return not state.dropped and (state.lease is None or state.lease.is_held(self._now_ms()))
 
     def more(self, first: Received, count: int) -> list[Received]:
         """`first`, and those behind it of the same topic, so many in all."""
@@ -89,4 +90,4 @@ class Hand:
 
 def drained(messages: deque[Received]) -> list[Received]:
     """What is there now; another thread may append meanwhile."""
-    return [messages.popleft() for _ in range(len(messages))]
+    return list(starmap(messages.popleft, repeat((), len(messages))))  # in C: this is done for each message

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final
+
+import msgspec
 
 from skyrocket.client.errors import InvalidMessageError
 from skyrocket.client.names import check_topic
 from skyrocket.protocol import properties as p
 from skyrocket.protocol.limits import BODY_BYTES_MAX, PROPERTIES_BYTES_MAX
-from skyrocket.protocol.properties import NAME_END, VALUE_END
+from skyrocket.protocol.properties import NAME_END, UNIQUE_KEY, VALUE_END
 
 _RESERVED: Final = frozenset(
     {
@@ -27,22 +29,28 @@ _RESERVED: Final = frozenset(
     }
 )
 _BYTES_OF_A_CHARACTER_MAX = 4
+_ID_BYTES = len(UNIQUE_KEY) + 58  # with its separators, where the address in it is IPv6
+_BYTES_MAX = PROPERTIES_BYTES_MAX - _ID_BYTES
 
 
-@dataclass(slots=True)
-class Message:
-    """`keys` find it again later, `tag` lets consumers choose, messages with one `sharding_key` stay in order in one queue.
-
-    A message is delivered at once, or after its `delay_level` (1 to 18: 1 s, 5 s, 10 s, … 2 h), or `deliver_in` that time, or
-    `deliver_at` that moment. `properties` are the user's own; the system's names are refused.
-    """
+class _Addressed(msgspec.Struct, gc=False):
+    """What is given by position."""
 
     topic: str
     body: bytes
-    _: KW_ONLY
+
+
+class Message(_Addressed, kw_only=True, gc=False):
+    """`keys` find it again later, `tag` lets consumers choose, messages with one `sharding_key` stay in order in one queue.
+
+    A message is delivered at once, or after its `delay_level` (1 to 18: 1 s, 5 s, 10 s, … 2 h), or `deliver_in` that time, or
+    `deliver_at` that moment. `properties` are the user's own; the system's names are refused. `msgspec.structs.replace` makes one
+    like another.
+    """
+
     tag: str = ""
     keys: str | Iterable[str] = ()
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = msgspec.field(default_factory=dict)
     delay_level: int = 0
     deliver_in: timedelta | None = None
     deliver_at: datetime | None = None
@@ -52,26 +60,25 @@ class Message:
 
     def __post_init__(self) -> None:
         check_topic(self.topic)
-        if not isinstance(self.body, bytes):
-            if not isinstance(self.body, bytearray | memoryview):
-                raise InvalidMessageError(f"A message's body is bytes, not {type(self.body).__name__}; encode it first.")
-            self.body = bytes(self.body)
-        if not self.body:
-            raise InvalidMessageError("A message's body is empty; brokers refuse that.")
+        if type(self.body) is not bytes or not self.body:
+            self.body = _checked_body(self.body)
+        if self.tag:
+            _check_tag(self.tag)
+        if self.keys or self.properties or self.sharding_key:
+            self._check_texts()
+        if self.delay_level or self.deliver_in is not None or self.deliver_at is not None:
+            self._check_delivery()
+
+    def _check_texts(self) -> None:
         if self.keys:
             self.keys = (self.keys,) if isinstance(self.keys, str) else tuple(self.keys)
             for key in self.keys:
                 if not key or any(character.isspace() for character in key):
                     raise InvalidMessageError(f"A key cannot be {key!r}: it has no blanks, and at least one character.")
-        if self.properties:
-            for name, value in self.properties.items():
-                _check_property(name, value)
-        if self.tag:
-            _check_text("tag", self.tag)
+        for name, value in self.properties.items():
+            _check_property(name, value)
         if self.sharding_key:
             _check_text("sharding key", self.sharding_key)
-        if self.delay_level or self.deliver_in is not None or self.deliver_at is not None:
-            self._check_delivery()
 
     def _check_delivery(self) -> None:
         if (self.delay_level != 0) + (self.deliver_in is not None) + (self.deliver_at is not None) > 1:
@@ -82,13 +89,32 @@ class Message:
             raise InvalidMessageError("deliver_at needs a time zone, such as datetime.now(UTC) has.")
 
     @property
+    def is_plain(self) -> bool:
+        """It has no properties of its own but a tag, perhaps."""
+        return not (
+            self.keys
+            or self.properties
+            or self.sharding_key
+            or self.delay_level
+            or self.deliver_in is not None
+            or self.deliver_at is not None
+        )
+
+    @property
     def is_delayed(self) -> bool:
         return bool(self.delay_level) or self.deliver_in is not None or self.deliver_at is not None
 
 
 def properties_text(message: Message, unique_id: str, added: Mapping[str, str] | None = None) -> str:
-    """All properties as they travel: the user's, those that the message's fields stand for, and `added` ones of the client."""
-    parts = [f"UNIQ_KEY\x01{unique_id}\x02WAIT\x01{'true' if message.wait_until_stored else 'false'}\x02"]
+    """All properties as they travel: the id, the user's, those that the message's fields stand for, and `added` ones of the
+    client."""
+    return f"{UNIQUE_KEY}\x01{unique_id}\x02{properties_but_id(message, added)}"
+
+
+def properties_but_id(message: Message, added: Mapping[str, str] | None = None) -> str:
+    if added is None and message.is_plain:
+        return plain_properties(message.tag, message.wait_until_stored)
+    parts = [f"WAIT\x01{'true' if message.wait_until_stored else 'false'}\x02"]
     if message.tag:
         parts.append(f"TAGS\x01{message.tag}\x02")
     if message.keys:
@@ -104,15 +130,38 @@ def properties_text(message: Message, unique_id: str, added: Mapping[str, str] |
     for each in (message.properties, added):
         if each:
             parts += [f"{name}\x01{value}\x02" for name, value in each.items()]
-    text = "".join(parts)
-    if len(text) * _BYTES_OF_A_CHARACTER_MAX > PROPERTIES_BYTES_MAX and len(text.encode()) > PROPERTIES_BYTES_MAX:
+    return _short("".join(parts))
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a property of this name is the system's."""
+    return name in _RESERVED
+
+
+@lru_cache(maxsize=1024)  # a producer has few tags, over and over
+def plain_properties(tag: str, wait_until_stored: bool) -> str:
+    """Of a message that `is_plain`, without its id."""
+    wait = f"WAIT\x01{'true' if wait_until_stored else 'false'}\x02"
+    return _short(f"{wait}TAGS\x01{tag}\x02") if tag else wait
+
+
+def _short(properties: str) -> str:
+    if len(properties) * _BYTES_OF_A_CHARACTER_MAX > _BYTES_MAX and len(properties.encode()) > _BYTES_MAX:
         raise InvalidMessageError(f"A message's properties have more than the {PROPERTIES_BYTES_MAX} bytes that a broker takes.")
-    return text
+    return properties
 
 
 def check_size(message: Message, body_bytes_max: int = BODY_BYTES_MAX) -> None:
     if len(message.body) > body_bytes_max:
         raise InvalidMessageError(f"A message's body has {len(message.body)} bytes; {body_bytes_max} are allowed.")
+
+
+def _checked_body(body: object) -> bytes:
+    if not isinstance(body, bytes | bytearray | memoryview):
+        raise InvalidMessageError(f"A message's body is bytes, not {type(body).__name__}; encode it first.")
+    if not body:
+        raise InvalidMessageError("A message's body is empty; brokers refuse that.")
+    return bytes(body)
 
 
 def _check_property(name: object, value: object) -> None:
@@ -134,6 +183,11 @@ def _check_text(what: str, text: str) -> None:
             text.encode()
         except UnicodeEncodeError as error:
             raise InvalidMessageError(f"A {what} has text that is not Unicode: {error}.") from error
+
+
+@lru_cache(maxsize=1024)  # a producer has few tags, over and over; an error is not remembered
+def _check_tag(tag: str) -> None:
+    _check_text("tag", tag)
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Self, TypedDict
 
 import msgspec
 
-from skyrocket.client.batching import Batching, BatchKey
+from skyrocket.client.batching import Batching, BatchKey, Waiting
 from skyrocket.client.compression import OVER_BYTES_DEFAULT, Compression
 from skyrocket.client.delivery import Chooser, Delivery, DeliverySettings
 from skyrocket.client.errors import (
@@ -30,7 +30,9 @@ from skyrocket.client.errors import (
     RequestTimedOutError,
     UnreachableError,
 )
+from skyrocket.client.express import Express
 from skyrocket.client.identity import new_id_factory
+from skyrocket.client.lanes import Lanes
 from skyrocket.client.latency import STEPS, LatencyTable
 from skyrocket.client.limits import ClientLimits
 from skyrocket.client.members import Member
@@ -38,7 +40,7 @@ from skyrocket.client.message import Message, check_size, properties_text
 from skyrocket.client.names import REPLY_SUFFIX, check_group, check_topic
 from skyrocket.client.namespaces import RETRY_PREFIX, with_namespace, without_namespace
 from skyrocket.client.options import Nameservers, client_options
-from skyrocket.client.outgoing import Outgoing, batch_of
+from skyrocket.client.outgoing import SEND_CODE, Outgoing, batch_of, batch_of_parts
 from skyrocket.client.queue_choice import QueueSelector, by_hash
 from skyrocket.client.queues import Queue
 from skyrocket.client.receipt import Receipt
@@ -60,7 +62,7 @@ if TYPE_CHECKING:
 
 GROUP_DEFAULT: Final = "PYTHON_PRODUCER"
 MESSAGE_TYPE: Final = "MSG_TYPE"
-_BATCH_BYTES = 64 * 1024
+_BATCH_BYTES = 256 * 1024
 _BATCH_MESSAGES = 1_000
 
 ReceiptCallback = Callable[["asyncio.Future[Receipt]"], object]
@@ -145,14 +147,17 @@ class Producer:
         self._compression = Compression(compression, compress_over_bytes, compression_level)
         self._body_bytes_max = body_bytes_max
         self._batching: Batching | None = None
+        self._collecting: Batching | None = None  # the same where messages need nothing but to be collected
         self._batching_limits = None if linger_ms is None else (linger_ms, batch_bytes_max, batch_messages_max)
         self._sequences = Sequences(secrets.token_hex(8)) if stamp else None
         self._tracing = tracing
         self._sending: Callable[[Sequence[Message]], AbstractContextManager[Sending]] = tracing.sending if tracing else Sending
         self._added: dict[str, str] | None = {p.INSTANCE_ID: namespace} if namespace else None
+        self._is_plain = tracing is None and not namespace  # users' messages and receipts are those on the wire
         self._session: Session | None = None
         self._delivery: Delivery | None = None
         self._ids: UniqueIdFactory | None = None
+        self._express: Express | None = None
         self._soon: set[asyncio.Task[Receipt]] = set()
         self._member = Member(group=with_namespace(namespace, group), handlers=self._handlers())
         self._requested: set[str] = set()  # topics whose brokers know us, so that they can push replies to us
@@ -168,17 +173,21 @@ class Producer:
         self._ids = new_id_factory(session.address)
         self._delivery = Delivery(session, self._member.group, self._settings, self._latency, self._sequences)
         if self._batching_limits is not None:
-            self._batching = Batching(self._send_together, *self._batching_limits)
+            self._batching = Batching(self._send_together, session.gate, *self._batching_limits, self._body_bytes_max)
+            self._collecting = self._batching if self._is_plain else None
+        elif self._delivery.is_ordinary and self._is_plain:
+            lanes = Lanes(self._member.group, session.routes, session.dialer.open_connection, self._delivery.turns)
+            self._express = Express(self._delivery, lanes, session.gate, self._ids, self._small_bytes_max())
 
     async def close(self) -> None:
         """What was taken is sent first. Then the brokers hear that we leave."""
         if self._session is None:
             return
         await self.flush()
-        session, self._session, self._delivery = self._session, None, None
+        session, self._session, self._delivery, self._express = self._session, None, None, None
         if self._batching is not None:
             self._batching.close()
-            self._batching = None
+            self._batching = self._collecting = None
         await session.leave(self._member)
         await session.release()
 
@@ -220,6 +229,14 @@ class Producer:
         timeout_ms: int | None = None,
     ) -> Receipt:
         """Until a broker has it. To each queue in turn, unless a sharding key, `queue` or `selector` say to which."""
+        express = self._express
+        if express is not None and queue is None and selector is None and (lane := express.lane(message)) is not None:
+            return await express.send(lane, message, self.timeout_ms if timeout_ms is None else timeout_ms)
+        collecting = self._collecting
+        if collecting is not None and queue is None and selector is None and timeout_ms is None:
+            future = collecting.try_add(message)
+            if future is not None:
+                return await future
         if self._tracing is not None:
             with self._sending([message]) as sending:
                 return sending.acknowledged(self._told(await self._sent(sending.message, queue, selector, timeout_ms)))
@@ -232,7 +249,7 @@ class Producer:
         """On its way: what is left is to wait, for an answer as a rule. A plain function, since each that is awaited costs."""
         delivery, batching, body = self._delivery or self._opened(), self._batching, message.body
         if batching is not None and selector is None and timeout_ms is None and batching.takes(message):
-            return self._added_to_batch(batching, message, queue)
+            return self._collected(batching, message, queue)
         if not self._compression.wants(body):
             outgoing = self._outgoing(message, body, 0, None)
         elif self._compression.is_slow(body):
@@ -251,6 +268,11 @@ class Producer:
         body, bits = await asyncio.to_thread(self._compression.pack, message.body)
         outgoing, choose = self._outgoing(message, body, bits, None), self._chooser(message, queue, selector)
         return await self._opened().deliver(outgoing, self._deadline_ms(timeout_ms), choose)
+
+    def _small_bytes_max(self) -> int:
+        """The largest body that is neither compressed nor refused."""
+        compressed_bytes = self._compression.wanted_from_bytes
+        return min(self._body_bytes_max, BODY_BYTES_MAX if compressed_bytes is None else compressed_bytes - 1)
 
     def _told(self, receipt: Receipt) -> Receipt:
         """With the queue's name as the user knows it."""
@@ -422,7 +444,7 @@ class Producer:
         if self._added is not None:
             added, topic = {**self._added, **(added or {})}, self._wire(topic)
         properties = properties_text(message, message_id, added)
-        return Outgoing(topic, _SEND, message_id, properties, body, sys_flag=sys_flag, flag=message.flag)
+        return Outgoing(topic, SEND_CODE, message_id, properties, body, sys_flag=sys_flag, flag=message.flag)
 
     def _batch(self, messages: Sequence[Message]) -> Outgoing:
         assert self._ids is not None
@@ -453,35 +475,25 @@ class Producer:
 
     # --- batches that form by themselves
 
-    def _added_to_batch(self, batching: Batching, message: Message, queue: Queue | None) -> Awaitable[Receipt]:
-        """It has passed the gate when it is in a batch; `_send_together` leaves it for all of them."""
-        if len(message.body) > self._body_bytes_max:
-            check_size(message, self._body_bytes_max)
-        if (queue is None and message.sharding_key) or not self._open_session().gate.try_enter(len(message.body)):
-            return self._added_later(batching, message, queue)
-        return batching.add(message, queue)
-
-    async def _added_later(self, batching: Batching, message: Message, queue: Queue | None) -> Receipt:
+    async def _collected(self, batching: Batching, message: Message, queue: Queue | None) -> Receipt:
+        check_size(message, self._body_bytes_max)
         if queue is None and message.sharding_key:
             queues = await self._opened().queues(self._wire(message.topic), self._deadline_ms(None))
             queue = self._users(by_hash(queues, message.sharding_key))
-        await self._open_session().gate.enter(len(message.body))
-        return await batching.add(message, queue)
+        return await (await batching.add(message, queue))
 
-    async def _send_together(self, key: BatchKey, messages: list[Message]) -> Receipt:
-        gate = self._open_session().gate
-        try:
-            outgoing = self._prepared(messages[0]) if len(messages) == 1 else self._batch(messages)
-            queue = key.queue
-            choose = (lambda _: queue._replace(topic=outgoing.topic)) if queue is not None else None
-            return await self._opened().attempt(outgoing, self._deadline_ms(None), choose)
-        finally:
-            gate.leave(sum(len(message.body) for message in messages), len(messages))
+    async def _send_together(self, key: BatchKey, waiting: list[Waiting]) -> Receipt:
+        delivery, ids, now_ms = self._opened(), self._ids, time.time_ns() // 1_000_000
+        assert ids is not None
+        if len(waiting) == 1:
+            outgoing = self._prepared(waiting[0][0])
+        else:
+            outgoing = batch_of_parts(self._wire(key.topic), waiting, ids.several(now_ms, len(waiting)), ids.next(now_ms))
+        queue = key.queue
+        choose = (lambda _: queue._replace(topic=outgoing.topic)) if queue is not None else None
+        return await delivery.attempt(outgoing, self._deadline_ms(None), choose)
 
 
 def _looked_at(future: asyncio.Future[Receipt]) -> None:
     if not future.cancelled():
         future.exception()
-
-
-_SEND: Final = int(RequestCode.SEND_MESSAGE_V2)

@@ -19,7 +19,7 @@ from skyrocket.net.errors import NetError
 from skyrocket.protocol.command import encode_command
 from skyrocket.protocol.errors import RecordError
 from skyrocket.protocol.properties import RETRY_TOPIC
-from skyrocket.protocol.record import split_records
+from skyrocket.protocol.record import split_plainly
 from skyrocket.protocol.responses import ResponseCode
 
 log = logging.getLogger(__name__)
@@ -141,7 +141,7 @@ class Pulling:
     def _received(self, records: bytes) -> list[Received]:
         held, topic = self._held, self._topic
         broker, now_ms = held.queue.broker_name, time.time_ns() // 1_000_000
-        messages: list[Received] = [Pulled(parts, broker, topic, now_ms) for parts in split_records(records)]
+        messages: list[Received] = [Pulled(parts, broker, topic, now_ms) for parts in split_plainly(records)]
         if held.is_retry:
             for message in messages:
                 message.topic = without_namespace(self._namespace, message.properties.get(RETRY_TOPIC, topic))

@@ -17,18 +17,18 @@ class RoundRobin:
     """The queues of a topic in turn, each topic from a place of its own. `start` is any number."""
 
     def __init__(self, start: int = 0, latency: LatencyTable | None = None) -> None:
-        self._at = start
+        self.at = start  # the last one's place
         self._latency = latency
 
     def next(self, queues: Sequence[Queue], *, not_at: str = "", now_ms: int = 0) -> Queue:
         """`not_at` is the broker that has just failed: another is chosen where there is one."""
         if not not_at and self._latency is None:
-            self._at += 1
-            return queues[self._at % len(queues)]
+            self.at += 1
+            return queues[self.at % len(queues)]
         for is_fit in self._wishes(not_at, now_ms):
             for _ in queues:
-                self._at += 1
-                queue = queues[self._at % len(queues)]
+                self.at += 1
+                queue = queues[self.at % len(queues)]
                 if is_fit(queue.broker_name):
                     return queue
         raise AssertionError("the last wish is any queue")

@@ -9,6 +9,7 @@ import msgspec
 
 from skyrocket.client.errors import BrokerError
 from skyrocket.client.queues import Queue
+from skyrocket.client.send_answer import SendAnswer
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.responses import ResponseCode
 
@@ -46,8 +47,14 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
         return self.status is SendStatus.OK
 
 
-def receipt_from(answer: Command, message_id: str, queue: Queue, address: str) -> Receipt:
+def receipt_from(answer: Command | SendAnswer, message_id: str, queue: Queue, address: str) -> Receipt:
     """From a broker's answer. BrokerError when it is a no."""
+    if type(answer) is SendAnswer:
+        at = answer.at
+        if at.queue_id != queue.queue_id:
+            queue = queue._replace(queue_id=at.queue_id)
+        return Receipt(SendStatus.OK, message_id, at.offset_id, queue, at.queue_offset, at.transaction_id, at.recall_handle)
+    assert isinstance(answer, Command)
     status = _statuses_by_number.get(answer.code)
     if status is None:
         raise BrokerError(answer.code, answer.remark or "", address)

@@ -73,6 +73,7 @@ def borrowed(default: TopicRouteData, queues: int) -> TopicRouteData:
 class RouteTable:
     def __init__(self, topics_max: int) -> None:
         self._topics_max = topics_max
+        self.version = 0  # another one whenever something has changed
         self._routes: OrderedDict[str, Route] = OrderedDict()  # the least recently looked up first
         self._addresses: dict[str, dict[int, str]] = {}
         self._clusters: dict[str, str] = {}
@@ -94,6 +95,7 @@ class RouteTable:
         for broker in data.broker_datas:
             changed |= self._brokers(broker)
         if changed:
+            self.version += 1
             self._routes[topic] = route
             while len(self._routes) > self._topics_max:
                 self._routes.popitem(last=False)
@@ -109,6 +111,7 @@ class RouteTable:
 
     def forget(self, topic: str) -> None:
         self._routes.pop(topic, None)
+        self.version += 1
 
     def forget_unused_brokers(self) -> None:
         """Those that no route names any more."""
@@ -116,6 +119,7 @@ class RouteTable:
         for name in self._addresses.keys() - used:
             del self._addresses[name]
             self._clusters.pop(name, None)
+            self.version += 1
 
     def address(self, broker: str, broker_id: int = MASTER_ID) -> str | None:
         return self._addresses.get(broker, {}).get(broker_id)

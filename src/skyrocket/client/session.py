@@ -18,6 +18,7 @@ import weakref
 from collections.abc import Coroutine
 from typing import Any
 
+from skyrocket.client import send_answer
 from skyrocket.client.acl import signed_fields
 from skyrocket.client.errors import (
     BrokerError,
@@ -82,6 +83,7 @@ class Session:
         self.client_id = new_client_id(self.address, options.instance)
         self.now_ms = monotonic_ms
         router = Router()
+        router.add_express(send_answer.STARTS, send_answer.take_answers)
         self.dialer = Dialer(router, tls=options.tls)
         self.dialer.on_opened.append(self._opened)
         self.members = Members(self.client_id, router)

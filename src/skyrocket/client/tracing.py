@@ -17,8 +17,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, Final
+
+import msgspec
 
 try:
     from opentelemetry import propagate, trace
@@ -137,7 +138,7 @@ class _Traced(Sending):
 
 
 def _with(message: Message, carrier: Mapping[str, str]) -> Message:
-    return replace(message, properties={**message.properties, **carrier})
+    return msgspec.structs.replace(message, properties={**message.properties, **carrier})
 
 
 def _about_sending(messages: Sequence[Message]) -> Attributes:

@@ -10,17 +10,19 @@ import asyncio
 import os
 import ssl
 from collections.abc import Iterable
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from skyrocket.net.errors import DisconnectedError, OverloadedError, RequestTimeoutError
 from skyrocket.net.limits import NetLimits
 from skyrocket.net.pending import PendingRequests
 from skyrocket.net.tls import HANDSHAKE, TlsLayer
-from skyrocket.protocol.command import ONEWAY_FLAG, Command, decode_command, encode_command
+from skyrocket.protocol.command import ONEWAY_FLAG, RESPONSE_FLAG, Command, decode_command, encode_command
 from skyrocket.protocol.errors import FrameError
 from skyrocket.protocol.frame import Frame, FrameSplitter, MalformedFrameError
 
 Sendable = bytes | Iterable[bytes | memoryview]
+
+JOINED_BYTES_MAX = 64 * 1024  # more is sooner written piece by piece than copied
 
 
 class Owner(Protocol):
@@ -55,7 +57,7 @@ class Connection(asyncio.Protocol):
         self._owner = owner
         self._limits = owner.limits
         self._splitter = FrameSplitter(owner.limits.frame_bytes_max)
-        self._pending: PendingRequests[asyncio.Future[Command]] = PendingRequests(owner.limits.pending_requests_max)
+        self._pending: PendingRequests[asyncio.Future[Any]] = PendingRequests(owner.limits.pending_requests_max)
         self._transport: asyncio.Transport | None = None
         self._tls: TlsLayer | None = None
         self._unsent: list[bytes | memoryview] = []
@@ -138,8 +140,8 @@ class Connection(asyncio.Protocol):
             except FrameError as error:
                 broken = str(error)
                 break
-            if command.is_response:
-                self._answered(command)
+            if command.flag & RESPONSE_FLAG:
+                self.answered(command.opaque, command)
             else:
                 requests.append(command)
         if requests:
@@ -240,10 +242,10 @@ class Connection(asyncio.Protocol):
     def next_opaque(self) -> int:
         return self._pending.next_opaque()
 
-    def request_frame(self, opaque: int, frame: bytes, deadline_ms: int) -> asyncio.Future[Command]:
+    def request_frame(self, opaque: int, frame: bytes, deadline_ms: int) -> asyncio.Future[Any]:
         """The same for who writes the frame himself, with a number from `next_opaque`, and knows until when he will wait."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Command] = loop.create_future()
+        future: asyncio.Future[Any] = loop.create_future()
         if self._closing is not None or self._transport is None:
             future.set_exception(DisconnectedError(f"The connection to {self.peer_text} is closed."))
             return future
@@ -274,10 +276,11 @@ class Connection(asyncio.Protocol):
         command.opaque = self._pending.next_opaque()
         self.send_command(command)
 
-    def _answered(self, response: Command) -> None:
-        waiter = self._pending.answered(response.opaque)
+    def answered(self, opaque: int, answer: object) -> None:
+        """Its future has this for its result: a command, or what an express handler made of the frame instead."""
+        waiter = self._pending.answered(opaque)
         if waiter is not None and not waiter.done():
-            waiter.set_result(response)
+            waiter.set_result(answer)
 
     def check_time(self, now_ms: int) -> None:
         """Called every so often: end what takes too long."""
@@ -328,9 +331,13 @@ class Connection(asyncio.Protocol):
     def _write_unsent(self) -> None:
         if not self._unsent:
             return
-        data = self._unsent[0] if len(self._unsent) == 1 else b"".join(self._unsent)
-        self._unsent.clear()
-        self._unsent_bytes = 0
+        pieces, size_bytes = self._unsent, self._unsent_bytes
+        self._unsent, self._unsent_bytes = [], 0
+        if size_bytes > JOINED_BYTES_MAX and self._tls is None and self._transport is not None:
+            self._transport.writelines(pieces)
+            self._wrote(self._transport, size_bytes)
+            return
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         if self._tls is not None:
             self._tls.send(bytes(data))
             data = self._tls.to_send()
@@ -339,10 +346,13 @@ class Connection(asyncio.Protocol):
     def _write(self, data: bytes | memoryview) -> None:
         if not data or self._transport is None:
             return
-        self.spoke_ms = self._owner.now_ms()
         self._transport.write(data)
-        waiting = self._transport.get_write_buffer_size()
-        if waiting and (waiting > self._limits.unwritten_max_bytes or not self._owner.may_hold(min(waiting, len(data)))):
+        self._wrote(self._transport, len(data))
+
+    def _wrote(self, transport: asyncio.Transport, size_bytes: int) -> None:
+        self.spoke_ms = self._owner.now_ms()
+        waiting = transport.get_write_buffer_size()
+        if waiting and (waiting > self._limits.unwritten_max_bytes or not self._owner.may_hold(min(waiting, size_bytes))):
             self.abort("it does not read its answers")
 
 

@@ -15,12 +15,14 @@ messages are to be like. The properties in the request's header belong to the re
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
 
+from skyrocket.compiled import twin
 from skyrocket.protocol.crc import crc32
 from skyrocket.protocol.errors import RecordError
-from skyrocket.protocol.limits import BATCH_BYTES_MAX
+from skyrocket.protocol.limits import BATCH_BYTES_MAX, PROPERTIES_BYTES_MAX
+from skyrocket.protocol.properties import UNIQUE_KEY
 from skyrocket.protocol.record import HOST_BITS, Record, layout_for, properties_length, topic_field
 
 _FIXED = struct.Struct(">iiiii")  # size, magic, CRC, flag, body length
@@ -38,21 +40,58 @@ class BatchEntry(NamedTuple):
 
 def encode_batch(entries: Iterable[tuple[bytes, bytes, int]], *, limit: int = BATCH_BYTES_MAX) -> bytes:
     """The body of a batch send: of entries, or of as much in plain tuples."""
+    return b"".join(batch_pieces(entries, limit=limit))
+
+
+def batch_pieces(entries: Iterable[tuple[bytes, bytes, int]], *, limit: int = BATCH_BYTES_MAX) -> list[bytes]:
+    """The same, not put together yet."""
     parts: list[bytes] = []
-    total_bytes = 0
-    for body, properties, flag in entries:
-        size = ENTRY_BYTES_MIN + len(body) + len(properties)
-        total_bytes += size
-        if total_bytes > limit:
-            raise RecordError(f"A batch of {total_bytes} bytes or more is larger than the {limit} allowed.")
-        try:
-            fixed = _FIXED.pack(size, 0, 0, flag, len(body))
-        except struct.error as error:
-            raise RecordError(f"Message {len(parts) // 4} does not fit in a batch: {error}.") from error
-        parts += (fixed, body, properties_length(properties), properties)
+    total_bytes, pack, length = 0, _FIXED.pack, _INT16.pack
+    try:
+        for body, properties, flag in entries:
+            size = ENTRY_BYTES_MIN + len(body) + len(properties)
+            total_bytes += size
+            if total_bytes > limit:
+                raise RecordError(f"A batch of {total_bytes} bytes or more is larger than the {limit} allowed.")
+            if len(properties) > PROPERTIES_BYTES_MAX:
+                properties_length(properties)
+            parts += (pack(size, 0, 0, flag, len(body)), body, length(len(properties)), properties)
+    except struct.error as error:
+        raise RecordError(f"Message {len(parts) // 4} does not fit in a batch: {error}.") from error
     if not parts:
         raise RecordError("A batch has no message.")
-    return b"".join(parts)
+    return parts
+
+
+class Packable(Protocol):
+    """A message, as far as a batch needs it."""
+
+    @property
+    def body(self) -> bytes: ...
+
+    @property
+    def flag(self) -> int: ...
+
+
+def batch_of_messages(messages: Sequence[tuple[Packable, str, object]], ids: list[str]) -> list[bytes]:
+    """The body of a batch send, in pieces: of messages, each with its properties but for the unique id (and
+    whatever else is there), and their ids."""
+    pieces = pack_messages(messages, ids, BATCH_BYTES_MAX)
+    return batch_pieces(_entries(messages, ids)) if pieces is None else pieces
+
+
+def _pack_messages(messages: Sequence[tuple[Packable, str, object]], ids: list[str], limit: int) -> list[bytes] | None:
+    return batch_pieces(_entries(messages, ids), limit=limit)
+
+
+def _entries(messages: Sequence[tuple[Packable, str, object]], ids: list[str]) -> list[tuple[bytes, bytes, int]]:
+    return [
+        (message.body, f"{UNIQUE_KEY}\x01{unique_id}\x02{properties}".encode(), message.flag)
+        for (message, properties, _), unique_id in zip(messages, ids, strict=True)
+    ]
+
+
+pack_messages = twin("batches", _pack_messages)
 
 
 def decode_batch(data: bytes, *, limit: int = BATCH_BYTES_MAX) -> list[BatchEntry]:

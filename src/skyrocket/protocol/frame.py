@@ -17,6 +17,7 @@ import struct
 from enum import IntEnum
 from typing import NamedTuple
 
+from skyrocket.compiled import twin
 from skyrocket.protocol.errors import FrameError
 from skyrocket.protocol.limits import FRAME_BYTES_MAX, HEADER_BYTES_MAX
 
@@ -36,6 +37,32 @@ class Frame(NamedTuple):
     serialization: int
     header: bytes
     body: bytes
+
+
+def _split(data: bytes, frames: list[Frame], frame_bytes_max: int, header_bytes_max: int) -> tuple[int, int]:
+    """Append the complete frames of `data`. Where the last one ends, and how many bytes there must be from there on before it is
+    worth looking again; 0 when what begins there cannot be a frame."""
+    start, end = 0, len(data)
+    length_max = frame_bytes_max - _LENGTH_BYTES
+    unpack, new = PREFIX.unpack_from, tuple.__new__  # which makes a named tuple in half the time of its own constructor
+    while end - start >= _PREFIX_BYTES:
+        length, mark = unpack(data, start)
+        serialization, header_bytes = 0, mark
+        if mark > header_bytes_max:  # S is not 0, or the header too large
+            serialization, header_bytes = mark >> 24, mark & 0xFFFFFF
+        if not header_bytes + _LENGTH_BYTES <= length <= length_max or serialization > 1 or header_bytes > header_bytes_max:
+            return start, 0
+        header_at = start + _PREFIX_BYTES
+        stop = start + _LENGTH_BYTES + length
+        if stop > end:
+            return start, stop - start
+        body_at = header_at + header_bytes
+        frames.append(new(Frame, (serialization, data[header_at:body_at], data[body_at:stop])))
+        start = stop
+    return start, _PREFIX_BYTES
+
+
+split = twin("frames", _split)
 
 
 class FrameSplitter:
@@ -68,40 +95,21 @@ class FrameSplitter:
         elif not isinstance(data, bytes):
             data = bytes(data)
         frames: list[Frame] = []
-        try:
-            consumed = self._split(data, frames)
-        except MalformedFrameError as error:
-            self._broken = error
-            self._pending.clear()
-            raise
+        consumed, self._wanted = split(data, frames, self._frame_bytes_max, self._header_bytes_max)
+        if not self._wanted:
+            self._break(*PREFIX.unpack_from(data, consumed), frames)
         if consumed < len(data):
             self._pending += data[consumed:]
         return frames
 
-    def _split(self, data: bytes, frames: list[Frame]) -> int:
-        """Append the complete frames of `data`; the position after the last one."""
-        start, end = 0, len(data)
-        length_max, header_bytes_max = self._frame_bytes_max - _LENGTH_BYTES, self._header_bytes_max
-        unpack, new = PREFIX.unpack_from, tuple.__new__  # which makes a named tuple in half the time of its own constructor
-        while end - start >= _PREFIX_BYTES:
-            length, mark = unpack(data, start)
-            serialization, header_bytes = 0, mark
-            if mark > header_bytes_max:  # S is not 0, or the header too large
-                serialization, header_bytes = mark >> 24, mark & 0xFFFFFF
-            if not header_bytes + _LENGTH_BYTES <= length <= length_max or serialization > 1 or header_bytes > header_bytes_max:
-                self._check(length, header_bytes, serialization, frames)
-            header_at = start + _PREFIX_BYTES
-            stop = start + _LENGTH_BYTES + length
-            if stop > end:
-                self._wanted = stop - start
-                return start
-            body_at = header_at + header_bytes
-            frames.append(new(Frame, (serialization, data[header_at:body_at], data[body_at:stop])))
-            start = stop
-        self._wanted = PREFIX.size
-        return start
+    def _break(self, length: int, mark: int, frames: list[Frame]) -> None:
+        try:
+            self._refuse(length, mark & 0xFFFFFF, mark >> 24, frames)
+        except MalformedFrameError as error:
+            self._broken = error
+            raise
 
-    def _check(self, length: int, header_bytes: int, serialization: int, frames: list[Frame]) -> None:
+    def _refuse(self, length: int, header_bytes: int, serialization: int, frames: list[Frame]) -> None:
         """What is wrong with it."""
         if length < _LENGTH_BYTES:
             raise MalformedFrameError(f"A frame says it has {length} bytes; it needs 4 for its header's length.", frames)
@@ -133,3 +141,11 @@ def join_frame(serialization: int, header: bytes, body: bytes | bytearray | memo
     if length + _LENGTH_BYTES > FRAME_BYTES_MAX:
         raise FrameError(f"A frame of {length + _LENGTH_BYTES} bytes is larger than the {FRAME_BYTES_MAX} allowed.")
     return b"".join((PREFIX.pack(length, serialization << 24 | len(header)), header, body))
+
+
+def join_frame_of(serialization: int, header: bytes, body: list[bytes]) -> bytes:
+    """The same of a body in pieces, which are copied once."""
+    length = _LENGTH_BYTES + len(header) + sum(map(len, body))
+    if length + _LENGTH_BYTES > FRAME_BYTES_MAX:
+        raise FrameError(f"A frame of {length + _LENGTH_BYTES} bytes is larger than the {FRAME_BYTES_MAX} allowed.")
+    return b"".join((PREFIX.pack(length, serialization << 24 | len(header)), header, *body))

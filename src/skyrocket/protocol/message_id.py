@@ -85,6 +85,14 @@ class UniqueIdFactory:
         self._counter = (counter + 1) & 0xFFFF
         return "%s%04X" % (self._until_ms, counter)  # noqa: UP031 — half the time of a format string
 
+    def several(self, now_ms: int, count: int) -> list[str]:
+        """The next ones, for messages that are sent together."""
+        if now_ms != self._last_ms:
+            self._last_ms, self._until_ms = now_ms, self._at(now_ms)
+        until_ms, first = self._until_ms, self._counter
+        self._counter = (first + count) & 0xFFFF
+        return ["%s%04X" % (until_ms, number & 0xFFFF) for number in range(first, first + count)]  # noqa: UP031
+
     def _at(self, now_ms: int) -> str:
         if self._next_month_ms is None or now_ms >= self._next_month_ms:
             self._month_start_ms, self._next_month_ms = month_bounds_ms(now_ms, self._utc_offset_ms)

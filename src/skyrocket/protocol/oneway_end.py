@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from skyrocket.compiled import twin
 from skyrocket.protocol.command import ONEWAY_FLAG
 from skyrocket.protocol.header import Int32
 from skyrocket.protocol.headers import EndTransactionRequestHeader
@@ -16,6 +17,10 @@ from skyrocket.protocol.ordinary_send import NOT_ONE
 from skyrocket.protocol.requests import RequestCode
 
 END_START: Final = b'{"code":%d,' % RequestCode.END_TRANSACTION
+
+# What counts of it: where the half message is in the log, its queue offset, how the transaction ended, the group of its producer,
+# and whether that was asked.
+TransactionEnd = tuple[int, int, int, str, bool]
 
 
 class _OnewayEnd(msgspec.Struct, gc=False):
@@ -31,10 +36,23 @@ class _OnewayEnd(msgspec.Struct, gc=False):
 _decode = msgspec.json.Decoder(_OnewayEnd, strict=False).decode
 
 
-def decode_oneway_end(header_bytes: bytes) -> EndTransactionRequestHeader | None:
+def _decode_oneway_end(header_bytes: bytes) -> TransactionEnd | None:
     """None for anything else."""
     try:
         end = _decode(header_bytes)
     except NOT_ONE:
         return None
-    return end.header if end.code == RequestCode.END_TRANSACTION and end.flag == ONEWAY_FLAG else None
+    return end_of(end.header) if end.code == RequestCode.END_TRANSACTION and end.flag == ONEWAY_FLAG else None
+
+
+def end_of(header: EndTransactionRequestHeader) -> TransactionEnd:
+    return (
+        header.commit_log_offset,
+        header.tran_state_table_offset,
+        header.commit_or_rollback,
+        header.producer_group,
+        header.from_transaction_check,
+    )
+
+
+decode_oneway_end = twin("ends", _decode_oneway_end)

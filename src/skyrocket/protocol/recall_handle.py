@@ -28,9 +28,15 @@ class RecallHandle(NamedTuple):
     time_ms: int
     unique_key: str
 
+    def words(self) -> bytes:
+        return " ".join((_VERSION, self.topic, self.broker_name, str(self.time_ms), self.unique_key)).encode()
+
     def encode(self) -> str:
-        words = (_VERSION, self.topic, self.broker_name, str(self.time_ms), self.unique_key)
-        return base64.urlsafe_b64encode(" ".join(words).encode()).decode()
+        return encode_words(self.words()).decode()
+
+
+def encode_words(words: bytes) -> bytes:
+    return base64.urlsafe_b64encode(words)
 
 
 def decode_recall_handle(text: str) -> RecallHandle:

@@ -11,25 +11,25 @@ borders of segments and the tail are dealt with there, slowly and seldom.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from skyrocket.protocol.crc import crc32
 from skyrocket.protocol.sysflag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from skyrocket.store.arrow_checks import RowChecks
 from skyrocket.store.arrow_columns import ALL_COLUMNS, COLUMNS, FAST_COLUMNS, Columns
-from skyrocket.store.arrow_rows import Ints, Rows, chain, leading
+from skyrocket.store.arrow_rows import Bools, Rows, chain, leading
 from skyrocket.store.damage import FILLER_TOPIC
 from skyrocket.store.offline import EVER_MS, OfflineStore, OnDamage
 from skyrocket.store.offline_log import OfflineLog
 from skyrocket.store.scan import Damaged, End
 
-__all__ = ["ALL_COLUMNS", "FAST_COLUMNS", "Split", "scan", "schema", "splits"]
+__all__ = ["ALL_COLUMNS", "FAST_COLUMNS", "Split", "regrouped", "scan", "scan_rows", "schema", "splits"]
 
 BATCH_ROWS = 4096
-_JAVA_INT = 0x7FFF_FFFF  # a body's CRC is kept without its top bit
+BATCH_BYTES = 16 * 1024 * 1024  # of log: large bodies make batches of fewer rows
 _FILLER = FILLER_TOPIC.encode()
 
 
@@ -70,26 +70,51 @@ def scan(
     Without `check` a body is taken as it is; with it, CRCs are computed, and what does not fit is told to `on_damage`.
     """
     wanted = schema(columns)
+    encoded = b"" if topic is None else topic.encode(errors="replace")
+    rows = scan_rows(
+        store,
+        keep=None if topic is None else lambda found: found.has_topic(encoded),
+        begin_ms=begin_ms,
+        end_ms=end_ms,
+        split=split,
+        batch_rows=batch_rows,
+        check=check,
+        on_damage=on_damage,
+    )
+    return regrouped((_batch(found, wanted) for found in rows), batch_rows)
+
+
+def _batch(rows: Rows, wanted: Any) -> Any:
+    made = Columns(rows)
+    return pa.record_batch([COLUMNS[name].make(made) for name in wanted.names], schema=wanted)
+
+
+def scan_rows(
+    store: OfflineStore,
+    *,
+    keep: Callable[[Rows], Bools] | None = None,
+    begin_ms: int = 0,
+    end_ms: int = EVER_MS,
+    split: Split | None = None,
+    batch_rows: int = BATCH_ROWS,
+    check: bool = True,
+    on_damage: OnDamage | None = None,
+) -> Iterator[Rows]:
+    """The same before it is made into columns, as it lies together in the log; only the rows that `keep` keeps, never none."""
     parts = _Parts(store.log, split or Split(0, EVER_MS), batch_rows, check, on_damage)
     first = store.log.first_since(begin_ms) if begin_ms > 0 else 0
-    encoded = None if topic is None else topic.encode(errors="replace")
-    return _regrouped(_batches(parts, first, wanted, encoded, begin_ms, end_ms), batch_rows)
-
-
-def _batches(parts: _Parts, first: int, wanted: Any, topic: bytes | None, begin_ms: int, end_ms: int) -> Iterator[Any]:
     for rows in parts.rows(first):
         if len(rows) and rows.start[0] == 0 and rows.store_timestamp[0] >= end_ms:
             return  # store times do not go back: neither this segment nor a later one has any
-        if topic is not None:
-            rows.keep(rows.has_topic(topic))
+        if keep is not None:
+            rows.keep(keep(rows))
         if begin_ms > 0 or end_ms != EVER_MS:
             rows.keep((rows.store_timestamp >= begin_ms) & (rows.store_timestamp < end_ms))
         if len(rows):
-            made = Columns(rows)
-            yield pa.record_batch([COLUMNS[name].make(made) for name in wanted.names], schema=wanted)
+            yield rows
 
 
-def _regrouped(batches: Iterator[Any], batch_rows: int) -> Iterator[Any]:
+def regrouped(batches: Iterator[Any], batch_rows: int) -> Iterator[Any]:
     """Small batches in a row, which a filter leaves, put together to those of a useful size."""
     small: list[Any] = []
     count = 0
@@ -123,7 +148,7 @@ class _Parts:
         self._batch_rows = batch_rows
         self._check = check
         self._on_damage = on_damage
-        self._sums: tuple[int, Ints, Ints] = (-1, np.zeros(0, np.int64), np.zeros(0, np.int64))  # of one segment
+        self._checks = RowChecks(log)
 
     def rows(self, first: int) -> Iterator[Rows]:
         at: int | None = self._log.boundary(max(self._split.start, first))
@@ -155,38 +180,16 @@ class _Parts:
         view = None if segment_start is None else self._log.segment(segment_start)
         if segment_start is None or view is None:
             return None
-        starts = chain(view, at - segment_start, self._split.stop - segment_start, self._batch_rows)
+        stop = min(self._split.stop, at + BATCH_BYTES)
+        starts = chain(view, at - segment_start, stop - segment_start, self._batch_rows)
         if not starts:
             return None
         rows = Rows(np.frombuffer(view, np.uint8), segment_start, starts)
         rows.cut(_before_filler(rows))
         rows.cut(_texts_sound(rows))
         if self._check:
-            rows.cut(self._whole(rows, view, segment_start))
+            rows.cut(leading(self._checks.whole(rows, view, segment_start)))
         return rows
-
-    def _whole(self, rows: Rows, view: memoryview, segment_start: int) -> int:
-        """How many rows are what was written: by the checksum over the record, or by the body's where there is none."""
-        ends, sums = self._sums_of(segment_start)
-        expected = rows.crc.copy()
-        first, last = rows.body.copy(), rows.body_end
-        mask = np.full(len(rows), _JAVA_INT)
-        if len(ends):
-            place = np.minimum(np.searchsorted(ends, rows.end), len(ends) - 1)
-            known = ends[place] == rows.end
-            expected[known] = sums[place[known]]
-            first[known] = rows.start[known]
-            last = np.where(known, rows.end, last)
-            mask[known] = 0xFFFF_FFFF
-        found = np.array([crc32(view[a:b]) for a, b in zip(first.tolist(), last.tolist(), strict=True)], np.int64)
-        return leading((found & mask) == expected)
-
-    def _sums_of(self, segment_start: int) -> tuple[Ints, Ints]:
-        if self._sums[0] != segment_start:
-            packed = b"" if self._log.checksums is None else self._log.checksums.entries(segment_start)
-            pairs = np.frombuffer(packed, ">u4").reshape(-1, 2).astype(np.int64)
-            self._sums = (segment_start, pairs[:, 0].copy(), pairs[:, 1].copy())
-        return self._sums[1:]
 
 
 def _before_filler(rows: Rows) -> int:

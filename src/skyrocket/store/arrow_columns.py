@@ -13,12 +13,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
+from skyrocket.compiled import twin
 from skyrocket.protocol.errors import RecordError
 from skyrocket.protocol.hosts import V4_BYTES, V6_BYTES, host_text
 from skyrocket.protocol.message_id import encode_offset_id
 from skyrocket.protocol.properties import KEY_SEPARATOR, KEYS, NAME_END, TAGS, UNIQUE_KEY, VALUE_END
 from skyrocket.protocol.sysflag import BORN_HOST_V6, STORE_HOST_V6
-from skyrocket.store.arrow_rows import Bytes, Ints, Rows, window
+from skyrocket.store.arrow_rows import Bools, Bytes, Ints, Rows, window
 
 Array = Any  # pyarrow has no types
 _NAME_END = ord(NAME_END)
@@ -26,8 +27,8 @@ _VALUE_END = ord(VALUE_END)
 _KEY_SEPARATOR = ord(KEY_SEPARATOR)
 
 
-def ranges(data: Bytes, starts: Ints, ends: Ints, kind: Array) -> Array:
-    """The bytes of each range as an Arrow array. Ranges are in order and apart."""
+def ranges(data: Bytes, starts: Ints, ends: Ints, kind: Array, missing: Bools | None = None) -> Array:
+    """The bytes of each range as an Arrow array, null where one is missing. Ranges are in order and apart."""
     count = len(starts)
     if not count:
         return pa.array([], kind)
@@ -37,7 +38,24 @@ def ranges(data: Bytes, starts: Ints, ends: Ints, kind: Array) -> Array:
     offsets[1::2] = ends - base
     offsets[-1] = offsets[-2]
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data[base : int(ends[-1])])]
-    return pa.Array.from_buffers(kind, 2 * count, buffers).take(pa.array(np.arange(0, 2 * count, 2)))
+    return pa.Array.from_buffers(kind, 2 * count, buffers).take(pa.array(np.arange(0, 2 * count, 2), mask=missing))
+
+
+def _property_ranges(data: Bytes, starts: Ints, ends: Ints, names: tuple[bytes, ...]) -> bytes:
+    """Where the values of some properties lie: packed int64, for each name all starts, then all ends; -1 where a row has none."""
+    found = np.full((len(names), 2, len(starts)), -1, np.int64)
+    for row, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+        at = start
+        for piece in data[start:end].tobytes().split(VALUE_END.encode()):
+            name, separator, value = piece.partition(NAME_END.encode())
+            if name and separator and value and name in names:
+                value_at = at + len(name) + 1
+                found[names.index(name), :, row] = value_at, value_at + len(value)
+            at += len(piece) + 1
+    return found.tobytes()
+
+
+property_ranges = twin("rows", _property_ranges)
 
 
 class Properties:
@@ -67,17 +85,25 @@ class Properties:
         if len(unmarked):
             order = np.argsort(last, kind="stable")
             last, end = last[order], end[order]
-        row = np.searchsorted(row_ends, last, side="right")
+        row = np.repeat(np.arange(len(row_ends)), np.diff(np.searchsorted(last, offsets)))
         start = np.empty(len(end), np.int64)
         if len(end):
             start[0] = 0
             start[1:] = np.where(row[1:] == row[:-1], last[:-1] + 1, offsets[row[1:]])
-        separators = np.append(np.flatnonzero(content == _NAME_END), len(content))
-        separator = separators[np.searchsorted(separators[:-1], start)]
+        separator = self._first_separators(content, start, end)
         sound = (separator > start) & (separator + 1 < end)
         self.row: Ints = row[sound]
         self._start, self._separator, self._end = start[sound], separator[sound], end[sound]
         self._value = np.arange(len(self.row))  # which piece's value each has
+
+    @staticmethod
+    def _first_separators(content: Bytes, start: Ints, end: Ints) -> Ints:
+        """The first 0x01 of each piece, or one behind it where it has none. As a rule, each has exactly one."""
+        found: Ints = np.flatnonzero(content == _NAME_END)
+        if len(found) == len(start) and ((found >= start) & (found < end)).all():
+            return found
+        behind: Ints = np.append(found, len(content))[np.searchsorted(found, start)]
+        return behind
 
     def _drop_doubles(self) -> None:
         """Of two equal names in a row the value of the last counts, in the place of the first: as in a dict."""
@@ -137,6 +163,22 @@ class Columns:
     def properties(self) -> Properties:
         return Properties(self.rows)
 
+    @cached_property
+    def _named(self) -> dict[str, Array]:
+        """The properties that columns are made of, without the others. Not compiled, to split all of them at once is quicker."""
+        if property_ranges is _property_ranges:
+            return {name: self.properties.of(name) for name in (UNIQUE_KEY, TAGS, KEYS)}
+        rows, names = self.rows, (UNIQUE_KEY, TAGS, KEYS)
+        packed = property_ranges(rows.data, rows.properties, rows.end, tuple(map(str.encode, names)))
+        found = np.frombuffer(packed, np.int64).reshape(len(names), 2, len(rows))
+        return {name: self._values(*places) for name, places in zip(names, found, strict=True)}
+
+    def _values(self, starts: Ints, ends: Ints) -> Array:
+        missing = starts < 0
+        if missing.any():  # nothing, at the start of the row's properties
+            starts, ends = np.where(missing, self.rows.properties, starts), np.where(missing, self.rows.properties, ends)
+        return as_utf8(ranges(self.rows.data, starts, ends, pa.binary(), missing))
+
     def topic(self) -> Array:
         return ranges(self.rows.data, self.rows.topic, self.rows.topic_end, pa.string())
 
@@ -151,14 +193,16 @@ class Columns:
         which = np.zeros(len(rows), np.int64)
         for width, at in ((V4_BYTES, np.flatnonzero(~is_v6)), (V6_BYTES, np.flatnonzero(is_v6))):
             if len(at):
-                hosts, inverse = np.unique(window(rows.data, rows.born_host[at], width), return_inverse=True)
+                hosts = window(rows.data, rows.born_host[at], width)
+                as_sorted = hosts.view(np.uint64) if width == V4_BYTES else hosts  # numbers are compared far quicker
+                _, first, inverse = np.unique(as_sorted, return_index=True, return_inverse=True)
                 which[at] = inverse + len(texts)
-                texts += [_host_text(host.tobytes()) for host in hosts]
+                texts += [_host_text(host.tobytes()) for host in hosts[first]]
         return pa.array(texts, pa.string()).take(pa.array(which))
 
     def message_id(self) -> Array:
         """The unique key; the offset id where a message has none."""
-        unique = self.properties.of(UNIQUE_KEY)
+        unique = self._named[UNIQUE_KEY]
         if not unique.null_count:
             return unique
         rows = self.rows
@@ -170,11 +214,11 @@ class Columns:
         return pa.array(ids, pa.string())
 
     def tags(self) -> Array:
-        return self.properties.of(TAGS)
+        return self._named[TAGS]
 
     def keys(self) -> Array:
         """KEYS at its blanks; an empty list where there are none."""
-        joined = self.properties.of(KEYS)
+        joined = self._named[KEYS]
         content = joined.buffers()[2]
         offsets = np.frombuffer(joined.buffers()[1], np.int32)[: len(joined) + 1].astype(np.int64)
         counts = np.zeros(len(joined) + 1, np.int32)
@@ -182,6 +226,8 @@ class Columns:
             return pa.ListArray.from_arrays(pa.array(counts), pa.array([], pa.string()))
         data = np.frombuffer(content, np.uint8)[: offsets[-1]]
         is_key = data != _KEY_SEPARATOR
+        if is_key.all() and not joined.null_count and (np.diff(offsets) > 0).all():  # one key each
+            return pa.ListArray.from_arrays(pa.array(np.arange(len(joined) + 1, dtype=np.int32)), joined)
         is_start, is_end = is_key.copy(), is_key.copy()
         is_start[1:] &= ~is_key[:-1]
         is_end[:-1] &= ~is_key[1:]
@@ -225,7 +271,8 @@ def as_utf8(packed: Array) -> Array:
     try:
         return packed.cast(pa.string())
     except pa.ArrowInvalid:
-        return pa.array([str(each, "utf-8", "replace") for each in packed.to_pylist()], pa.string())
+        texts = [None if each is None else str(each, "utf-8", "replace") for each in packed.to_pylist()]
+        return pa.array(texts, pa.string())
 
 
 def _host_text(host: bytes) -> str | None:

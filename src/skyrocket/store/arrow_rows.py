@@ -1,4 +1,4 @@
-"""Records of one log segment, some thousand at once: where each of their parts lies, as numpy arrays.
+"""Records of one log segment, or of pulls' answers, some thousand at once: where each of their parts lies, as numpy arrays.
 
 The fixed fields of a record come in groups that lie together; how far apart they are depends on the two hosts:
 
@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from skyrocket.compiled import twin
 from skyrocket.protocol.hosts import V4_BYTES, V6_BYTES
 from skyrocket.protocol.record import FIXED_BYTES_MIN, MAGIC, MAGIC_V2, TOPIC_BYTES_MAX_V2, topic_bytes_max
 from skyrocket.protocol.sysflag import BORN_HOST_V6, STORE_HOST_V6
@@ -45,7 +46,7 @@ _INT16: Final = np.dtype(">i2")
 _SIZE_AND_MAGIC: Final = struct.Struct(">ii")
 
 
-def chain(view: memoryview, at: int, stop: int, count: int) -> list[int]:
+def _chain(view: memoryview, at: int, stop: int, count: int) -> list[int]:
     """Where up to `count` records start, from `at` up to `stop`: as long as there is a size and a magic."""
     unpack = _SIZE_AND_MAGIC.unpack_from
     starts: list[int] = []
@@ -64,6 +65,9 @@ def chain(view: memoryview, at: int, stop: int, count: int) -> list[int]:
     return starts
 
 
+chain = twin("rows", _chain)
+
+
 def window(data: Bytes, at: Ints, width: int) -> npt.NDArray[np.void]:
     """`width` bytes from each place; the places are inside."""
     windows = np.ndarray((len(data) - width + 1,), dtype=f"V{width}", buffer=data, strides=(1,))
@@ -76,9 +80,10 @@ def leading(good: Bools) -> int:
 
 
 class Rows:
-    """Places are positions in the segment's bytes."""
+    """Places are positions in the segment's bytes, or in those of the answers."""
 
-    def __init__(self, data: Bytes, segment_start: int, starts: list[int]) -> None:
+    def __init__(self, data: Bytes, segment_start: int | None, starts: list[int]) -> None:
+        """Without a segment's start, of records that came together from different places of a log: a pull's answer."""
         self.data = data
         self.start: Ints = np.array(starts, dtype=np.int64)
         head = window(data, self.start, _HEAD.itemsize).view(_HEAD)
@@ -96,7 +101,8 @@ class Rows:
         self.store_host: Ints = self.store_time + _STORE_TIME.itemsize
         tail: Ints = self.store_host + np.where(self.sys_flag & STORE_HOST_V6, V6_BYTES, V4_BYTES)
         self.body: Ints = tail + _TAIL.itemsize
-        self.cut(leading((self.physical_offset == self.start + segment_start) & (self.body <= self.end)))
+        in_place = True if segment_start is None else self.physical_offset == self.start + segment_start
+        self.cut(leading((self.body <= self.end) & in_place))
         self._read_tail(tail[: len(self)])
         self._read_lengths()
 

@@ -14,10 +14,9 @@ is checked by its body's CRC alone.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
-from itertools import accumulate
-from typing import cast
+from itertools import pairwise
 
+from skyrocket.compiled import twin
 from skyrocket.protocol.crc import crc32
 from skyrocket.store.errors import store_error
 from skyrocket.store.files import File, Files, OpenFiles
@@ -25,6 +24,30 @@ from skyrocket.store.segments import segment_name
 
 ENTRY = struct.Struct(">II")
 _SMALLEST_RECORD = 92  # so many bytes of log need at most one entry
+
+
+def _checksum_entries(data: bytes | bytearray, start: int, bounds: list[int], segment_start: int) -> bytes:
+    """Packed entries of the records between the `bounds`; `data` begins at `start`. All of these are offsets in the log."""
+    view = memoryview(data)
+    return b"".join([ENTRY.pack(end - segment_start, crc32(view[at - start : end - start])) for at, end in pairwise(bounds)])
+
+
+def _first_at_or_behind(view: memoryview, count: int, end: int, hint: int) -> int:
+    """The first of `count` entries whose end is not before `end`. Quick behind `hint`."""
+    low, high = 0, count
+    if hint < high and ENTRY.unpack_from(view, hint * ENTRY.size)[0] < end:
+        low, step = hint + 1, 1
+        while low + step < high and ENTRY.unpack_from(view, (low + step) * ENTRY.size)[0] < end:
+            low, step = low + step + 1, step * 2
+        high = min(high, low + step + 1)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if ENTRY.unpack_from(view, middle * ENTRY.size)[0] < end else (low, middle)
+    return low
+
+
+checksum_entries = twin("entries", _checksum_entries)
+first_at_or_behind = twin("entries", _first_at_or_behind)
 
 
 class Checksums:
@@ -53,7 +76,7 @@ class Checksums:
                 continue
             # Not "the first that was not written": a power cut leaves holes behind the trusted end.
             end = min(trusted_end - start, self._segment_bytes)
-            self._counts[start] = self._bound(start, self._file_bytes // ENTRY.size, end + 1, written=True) if end > 0 else 0
+            self._counts[start] = self._written_up_to(start, end) if end > 0 else 0
             if end == self._segment_bytes or (end > 0 and not crashed):
                 continue  # there is nothing behind it
             if remember_beyond:
@@ -83,34 +106,33 @@ class Checksums:
             start = int(name) if name.isdigit() and len(name) == 20 else -1
             if 0 <= start < trusted_end and self._files.size(path) == self._file_bytes:
                 end = min(trusted_end - start, self._segment_bytes)
-                self._counts[start] = self._bound(start, self._file_bytes // ENTRY.size, end + 1, written=True)
+                self._counts[start] = self._written_up_to(start, end)
 
-    def append(self, offset: int, records: Sequence[bytes | memoryview]) -> None:
-        """Entries for records that lie one behind the other in one segment, from `offset` on."""
+    def append(self, offset: int, data: bytes | bytearray, bounds: list[int]) -> None:
+        """Entries for records of one segment. `data` lies in the log from `offset` on; each record of it ends where the next one
+        begins: at the `bounds`, which are offsets too."""
         start = offset - offset % self._segment_bytes
-        ends = accumulate(map(len, records), initial=offset - start)
-        next(ends)
-        self._write(start, list(map(ENTRY.pack, ends, map(crc32, records))))
+        self._write(start, checksum_entries(data, offset, bounds, start))
 
-    def _write(self, start: int, packed: list[bytes]) -> None:
+    def _write(self, start: int, packed: bytes) -> None:
         if not packed:
             return
         count = self._counts.get(start, 0)
         try:
             if start in self._stale:
                 self._scrub(start, count)
-            self._file(start).write(count * ENTRY.size, b"".join(packed))
+            self._file(start).write(count * ENTRY.size, packed)
         except OSError as error:
             self._stale.add(start)
             raise store_error("writing checksums", error) from error
-        self._counts[start] = count + len(packed)
+        self._counts[start] = count + len(packed) // ENTRY.size
         self._dirty.add(start)
 
     def take_back(self, log_end: int) -> None:
         """The records from `log_end` on were taken back: forget their entries."""
-        for start, count in self._counts.items():
+        for start in self._counts:
             if log_end < start + self._segment_bytes:
-                self._counts[start] = self._bound(start, count, max(0, log_end - start) + 1)
+                self._counts[start] = self._count_up_to(start, max(0, log_end - start))
                 self._stale.add(start)
 
     def _scrub(self, start: int, count: int) -> None:
@@ -124,7 +146,8 @@ class Checksums:
         """Add entries of records, as (place in the segment, size), that recovery walked over and that have none yet."""
         count = self._counts.get(start, 0)
         known = ENTRY.unpack_from(self._file(start).view(), (count - 1) * ENTRY.size)[0] if count else 0
-        self._write(start, [ENTRY.pack(at + size, crc32(segment[at : at + size])) for at, size in records if at + size > known])
+        packed = [ENTRY.pack(at + size, crc32(segment[at : at + size])) for at, size in records if at + size > known]
+        self._write(start, b"".join(packed))
 
     def fits(self, offset: int, data: memoryview) -> bool | None:
         """Whether the record at `offset` is what was written; None when there is no checksum for it.
@@ -139,19 +162,19 @@ class Checksums:
             return None  # the power went in the middle of this entry
         return (known ^ crc).bit_count() <= 1
 
-    def between(self, start: int, first_end: int, last_end: int, most: int) -> dict[int, int]:
-        """End → CRC of the records of a segment that end from `first_end` to `last_end`. Nothing when there are more than `most`,
-        or recovery is not done with them: `fits` knows about one record."""
+    def between(self, start: int, first_end: int, last_end: int, most: int) -> bytes:
+        """The packed entries of the records of a segment that end from `first_end` to `last_end`. None when there are more than
+        `most`, or recovery is not done with them: `fits` knows about one record."""
         count = self._counts.get(start)
         if not count or self._beyond:
-            return {}
-        first = self._bound(start, count, first_end, self._hint[1] if self._hint[0] == start else 0)
-        last = self._bound(start, count, last_end, first)
+            return b""
+        view, hint = self._file(start).view(), self._hint[1] if self._hint[0] == start else 0
+        first = first_at_or_behind(view, count, first_end, hint)
+        last = first_at_or_behind(view, count, last_end, first)
         if last - first >= most:
-            return {}
+            return b""
         self._hint = (start, min(last, count - 1))
-        view = self._file(start).view()[first * ENTRY.size : min(last + 1, count) * ENTRY.size]
-        return dict(cast("Iterator[tuple[int, int]]", ENTRY.iter_unpack(view)))
+        return bytes(view[first * ENTRY.size : min(last + 1, count) * ENTRY.size])
 
     def entries(self, start: int) -> bytes:
         """The packed entries of one segment, copied."""
@@ -167,7 +190,7 @@ class Checksums:
         if not count:
             return None
         view = self._file(start).view()
-        index = self._bound(start, count, end, self._hint[1] if self._hint[0] == start else 0)
+        index = first_at_or_behind(view, count, end, self._hint[1] if self._hint[0] == start else 0)
         if index >= count:
             return None
         found, crc = ENTRY.unpack_from(view, index * ENTRY.size)
@@ -176,28 +199,23 @@ class Checksums:
         self._hint = (start, index)
         return int(crc)
 
-    def _bound(self, start: int, high: int, end: int | None, hint: int = 0, *, written: bool = False) -> int:
-        """The first entry whose end is not before `end`; with None, the first that was not written. Quick behind `hint`.
-
-        With `written`, one that was not written counts as behind every end.
-        """
+    def _written_up_to(self, start: int, end: int) -> int:
+        """How many entries there are before the first whose end is behind `end`; one that was not written is behind every end."""
         view = self._file(start).view()
-        low = 0
-        if end is not None and not written and hint < high and ENTRY.unpack_from(view, hint * ENTRY.size)[0] < end:
-            low, step = hint + 1, 1
-            while low + step < high and ENTRY.unpack_from(view, (low + step) * ENTRY.size)[0] < end:
-                low, step = low + step + 1, step * 2
-            high = min(high, low + step + 1)
+        low, high = 0, self._file_bytes // ENTRY.size
         while low < high:
             middle = (low + high) // 2
-            (found,) = struct.unpack_from(">I", view, middle * ENTRY.size)
-            before = found != 0 if end is None else found < end and (found != 0 or not written)
-            low, high = (middle + 1, high) if before else (low, middle)
+            low, high = (middle + 1, high) if 0 < ENTRY.unpack_from(view, middle * ENTRY.size)[0] <= end else (low, middle)
         return low
+
+    def _count_up_to(self, start: int, end: int) -> int:
+        """Of the entries that are known."""
+        count = self._counts[start]
+        return first_at_or_behind(self._file(start).view(), count, end + 1, count)
 
     def _truncate(self, start: int, end: int) -> None:
         """Keep the entries of records that end at or before `end`."""
-        kept = self._bound(start, self._counts[start], end + 1)
+        kept = self._count_up_to(start, end)
         view = self._file(start).view()
         stale = bytes(view[kept * ENTRY.size :]).rstrip(b"\0")
         if stale:

@@ -21,7 +21,6 @@ import struct
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import NamedTuple
 
 from skyrocket.protocol.record import BLANK_MAGIC, PHYSICAL_OFFSET_AT, QUEUE_OFFSET_AT, SYS_FLAG_AT
@@ -61,9 +60,9 @@ class Written(NamedTuple):
     offsets: list[int]  # of the records
     end: int  # where they end, and the blank begins
 
-    def records(self) -> list[memoryview]:
-        view, start = memoryview(self.data), self.start
-        return [view[at - start : stop - start] for at, stop in pairwise([*self.offsets, self.end])]
+    def bounds(self) -> list[int]:
+        """Where the records begin, and where the last one ends."""
+        return [*self.offsets, self.end]
 
 
 class CommitLog:

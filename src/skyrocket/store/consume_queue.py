@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 from skyrocket.store.errors import store_error
@@ -110,7 +110,7 @@ class ConsumeQueue:
 
     # --- writing
 
-    def append(self, queue_offset: int, entries: Sequence[bytes]) -> None:
+    def append(self, queue_offset: int, entries: bytes) -> None:
         """Packed entries from `queue_offset` on. What the queue already has is left; a gap is filled with the entry behind it.
 
         A gap is a message that damage took from the log. Its entry then points at the next message: a reader that
@@ -118,15 +118,15 @@ class ConsumeQueue:
         """
         if self.max_offset == 0 and queue_offset > 0 and (not self._segments.starts or self._segments.start > 0):
             self._begin_at(queue_offset)
-        known = self.max_offset - queue_offset
-        if known >= len(entries):
+        known, count = self.max_offset - queue_offset, len(entries) // ENTRY_BYTES
+        if known >= count:
             return
-        packed = b"".join(entries[known:]) if known >= 0 else entries[0] * -known + b"".join(entries)
+        packed = entries[known * ENTRY_BYTES :] if known >= 0 else entries[:ENTRY_BYTES] * -known + entries
         try:
             self._write(self.max_offset * ENTRY_BYTES, packed)
         except OSError as error:
             raise store_error(f"writing {self.directory}", error) from error
-        self.max_offset = queue_offset + len(entries)
+        self.max_offset = queue_offset + count
 
     def replace(self, queue_offset: int, packed: bytes) -> None:
         """One entry, which was wrong."""

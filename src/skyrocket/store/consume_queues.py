@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from skyrocket.compiled import twin
 from skyrocket.protocol.sysflag import TRANSACTION_MASK
 from skyrocket.store.consume_queue import ENTRY, ConsumeQueue, QueueEntry
 from skyrocket.store.errors import QueueNameError, StoreFormatError
@@ -17,6 +18,27 @@ _NAME_BYTES_MAX = 255  # of a directory
 class QueueKey(NamedTuple):
     topic: str
     queue_id: int
+
+
+def _queue_entries(dispatches: Sequence[Dispatched]) -> list[tuple[tuple[str, int], int, bytes]]:
+    """Runs of packed entries, as (queue, queue offset of the first, entries), in the order in which they begin. A queue has two
+    of them where there is a hole between: recovery walked over damage."""
+    runs: list[tuple[tuple[str, int], int, list[bytes]]] = []
+    last: dict[tuple[str, int], tuple[int, list[bytes]]] = {}
+    pack = ENTRY.pack
+    for topic, queue_id, queue_offset, physical_offset, size, code, _, _, sys_flag in dispatches:
+        if sys_flag and sys_flag & TRANSACTION_MASK in UNQUEUED:
+            continue
+        key = (topic, queue_id)
+        run = last.get(key)
+        if run is None or queue_offset != run[0] + len(run[1]):
+            last[key] = run = (queue_offset, [])
+            runs.append((key, *run))
+        run[1].append(pack(physical_offset, size, code))
+    return [(key, queue_offset, b"".join(packed)) for key, queue_offset, packed in runs]
+
+
+queue_entries = twin("entries", _queue_entries)
 
 
 class ConsumeQueues:
@@ -86,26 +108,12 @@ class ConsumeQueues:
 
     def put(self, dispatches: Sequence[Dispatched]) -> list[QueueKey]:
         """Entries for confirmed messages; the queues that grew."""
-        entries: dict[tuple[str, int], tuple[int, list[bytes]]] = {}
-        pack = ENTRY.pack
-        for topic, queue_id, queue_offset, physical_offset, size, code, _, _, sys_flag in dispatches:
-            if sys_flag and sys_flag & TRANSACTION_MASK in UNQUEUED:
-                continue
-            key = (topic, queue_id)
-            packed = pack(physical_offset, size, code)
-            first = entries.get(key)
-            if first is None:
-                entries[key] = (queue_offset, [packed])
-            elif queue_offset == first[0] + len(first[1]):
-                first[1].append(packed)
-            else:  # a hole inside this turn: recovery walked over damage
-                self._append(key, *first)
-                entries[key] = (queue_offset, [packed])
-        for key, (queue_offset, packed_entries) in entries.items():
-            self._append(key, queue_offset, packed_entries)
-        return [QueueKey(*key) for key in entries]
+        runs = queue_entries(dispatches)
+        for key, queue_offset, packed in runs:
+            self._append(key, queue_offset, packed)
+        return [QueueKey(*key) for key in dict.fromkeys([key for key, _, _ in runs])]
 
-    def _append(self, key: tuple[str, int], queue_offset: int, packed: list[bytes]) -> None:
+    def _append(self, key: tuple[str, int], queue_offset: int, packed: bytes) -> None:
         queue = self._queues.get(key)
         if queue is None and not can_be_directory(key):
             return  # a damaged record that nothing gave away: its name leads nowhere

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from itertools import chain, groupby
 from operator import itemgetter
 
+from skyrocket.compiled import twin
 from skyrocket.protocol.sysflag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from skyrocket.store.errors import store_error
 from skyrocket.store.files import Files
@@ -53,7 +54,7 @@ class Index:
     def put(self, dispatches: Sequence[Dispatched]) -> None:
         """Index these messages; those that are indexed already are passed over."""
         last = self._left[-1][1] if self._left else self.last_offset
-        keys = self._left + _hashed(dispatches, last)
+        keys = self._left + keys_hashed(dispatches, last)
         self._left = keys
         try:
             while keys:
@@ -116,7 +117,7 @@ class Index:
             self._open.pop().close()
 
 
-def _hashed(dispatches: Sequence[Dispatched], last: int) -> list[tuple[int, int, int]]:
+def _keys_hashed(dispatches: Sequence[Dispatched], last: int) -> list[tuple[int, int, int]]:
     """(hash, physical offset, store timestamp) of each key of the messages behind `last`. Neighbours share tags, and mostly their
     topic: what they are hashed by together is hashed once."""
     entries: list[tuple[int, int, int]] = []
@@ -132,6 +133,9 @@ def _hashed(dispatches: Sequence[Dispatched], last: int) -> list[tuple[int, int,
             for key in its_keys
         ]
     return entries
+
+
+keys_hashed = twin("entries", _keys_hashed)
 
 
 def hash_of(topic: str, key: str) -> int:

@@ -27,6 +27,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from skyrocket.compiled import twin
 from skyrocket.store.errors import StoreFormatError
 from skyrocket.store.files import File, Files
 
@@ -50,6 +51,40 @@ def index_bytes(slots: int, entries: int) -> int:
 def key_hash(java_hash: int) -> int:
     """What the file keeps of Java's String.hashCode: its absolute value; the one int without an absolute value becomes 0."""
     return 0 if java_hash == -(2**31) else abs(java_hash)
+
+
+def _index_entries(
+    table: memoryview, slots: int, first: int, first_timestamp: int, keys: Sequence[tuple[int, int, int]]
+) -> tuple[bytes, dict[int, int], int]:
+    """Packed entries for keys as (hash, physical offset, store timestamp), of which the first gets the number `first`; what the
+    slots, by their places, are to point at behind them; and how many of those slots were not in use."""
+    read_slot, pack = SLOT.unpack_from, ENTRY.pack
+    timestamp, seconds, new_slots = first_timestamp, 0, 0
+    entries: list[bytes] = []
+    newest: dict[int, int] = {}  # by slot, the last of these entries in it; messages of a turn share their tags
+    for number, (hashed, physical_offset, store_timestamp) in enumerate(keys, first):
+        if store_timestamp != timestamp:  # most of a turn have the same
+            timestamp, seconds = store_timestamp, (store_timestamp - first_timestamp) // 1000
+            seconds = seconds if 0 <= seconds <= _INT32_MAX else 0
+        slot_at = HEADER.size + hashed % slots * SLOT.size
+        before = newest.get(slot_at)
+        if before is None:
+            (before,) = read_slot(table, slot_at)
+            if not 0 < before < first:
+                before = 0
+                new_slots += 1
+        entries.append(pack(hashed, physical_offset, seconds, before))
+        newest[slot_at] = number
+    return b"".join(entries), newest, new_slots
+
+
+def _point_slots(table: memoryview, newest: dict[int, int]) -> None:
+    for slot_at, entry in newest.items():
+        SLOT.pack_into(table, slot_at, entry)
+
+
+index_entries = twin("entries", _index_entries)
+point_slots = twin("entries", _point_slots)
 
 
 class IndexFile:
@@ -103,37 +138,14 @@ class IndexFile:
         if not keys:
             return
         self.is_dirty = True
-        table, slots, slots_at, slot_bytes = self._table, self._slots, HEADER.size, SLOT.size
-        read_slot, write_slot, pack = SLOT.unpack_from, SLOT.pack_into, ENTRY.pack
-        number = first = self.next_entry
-        slots_used = self._slots_used
         if self.is_empty:
             _, self.first_offset, self.first_timestamp = keys[0]
-        timestamp, seconds = self.first_timestamp, 0
-        entries: list[bytes] = []
-        newest: dict[int, int] = {}  # by slot, the last of these entries in it; messages of a turn share their tags
-        for hashed, physical_offset, store_timestamp in keys:
-            if store_timestamp != timestamp:  # most of a turn have the same
-                timestamp, seconds = store_timestamp, self._seconds(store_timestamp)
-            slot_at = slots_at + hashed % slots * slot_bytes
-            before = newest.get(slot_at)
-            if before is None:
-                (before,) = read_slot(table, slot_at)
-                if not 0 < before < first:
-                    before = 0
-                    slots_used += 1
-            entries.append(pack(hashed, physical_offset, seconds, before))
-            newest[slot_at] = number
-            number += 1
-        self._file.write(self._entries_at + first * ENTRY.size, b"".join(entries))
-        for slot_at, entry in newest.items():  # after their entries, which may not find room on the disk
-            write_slot(table, slot_at, entry)
-        self.next_entry, self._slots_used = number, slots_used
+        entries, newest, new_slots = index_entries(self._table, self._slots, self.next_entry, self.first_timestamp, keys)
+        self._file.write(self._entries_at + self.next_entry * ENTRY.size, entries)
+        point_slots(self._table, newest)  # after their entries, which may not find room on the disk
+        self.next_entry += len(keys)
+        self._slots_used += new_slots
         _, self.last_offset, self.last_timestamp = keys[-1]
-
-    def _seconds(self, store_timestamp: int) -> int:
-        seconds = (store_timestamp - self.first_timestamp) // 1000
-        return seconds if 0 <= seconds <= _INT32_MAX else 0
 
     def sync(self) -> None:
         self.begin_sync()()

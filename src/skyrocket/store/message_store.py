@@ -228,7 +228,7 @@ class MessageStore:
         try:
             for run in written:
                 if run.offsets:
-                    self._checksums.append(run.start, run.records())
+                    self._checksums.append(run.start, run.data, run.bounds())
         except StoreError:
             self.log.take_back(written[0].start, written)
             self._checksums.take_back(written[0].start)

@@ -8,12 +8,13 @@ An entry that the log does not bear out is passed over and counted; it never hid
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from skyrocket.compiled import twin
 from skyrocket.protocol.errors import RecordError
 from skyrocket.protocol.properties import decode_properties
-from skyrocket.protocol.record import MAGIC, MAGIC_V2, Record, body_crc32, decode_record
+from skyrocket.protocol.record import MAGIC, MAGIC_V2, PHYSICAL_OFFSET_AT, Record, body_crc32, decode_record
 from skyrocket.protocol.sysflag import BORN_HOST_V6, STORE_HOST_V6
 from skyrocket.store.checksums import Checksums
 from skyrocket.store.commit_log import CommitLog
@@ -22,7 +23,7 @@ from skyrocket.store.consume_queues import ConsumeQueues
 from skyrocket.store.damage import is_filler
 from skyrocket.store.index import Index
 from skyrocket.store.message import index_keys
-from skyrocket.store.queue_run import Run, Wanted, queue_run
+from skyrocket.store.queue_run import Pulled, Run, Wanted, pull_run, queue_run
 from skyrocket.store.repair import QueueRepair
 
 HOT_BYTES = 256 * 1024 * 1024  # behind the end of the log: written lately, still in memory
@@ -42,6 +43,31 @@ class Messages(NamedTuple):
     next_offset: int  # where to read on
     min_offset: int
     max_offset: int
+
+
+def _record_views(segment: memoryview, start: int, first: int, end: int, offsets: Sequence[int]) -> list[memoryview | None]:
+    """What lies at offsets of the log in one of its segments, which starts at `start`. None where nothing begins as a record does
+    that knows its place, and for those before `first` and behind `end`."""
+    head, end_at = _HEAD.unpack_from, min(len(segment), end - start)
+    found: list[memoryview | None] = []
+    for offset in offsets:
+        at, view = offset - start, None
+        if offset >= first and 0 <= at <= end_at - _HEAD.size:
+            size, magic, _, _, _, _, place, _ = head(segment, at)
+            if place == offset and magic in (MAGIC, MAGIC_V2) and _HEAD.size <= size <= end_at - at:
+                view = segment[at : at + size]
+        found.append(view)
+    return found
+
+
+record_views = twin("moves", _record_views)
+
+
+def pulled_of(found: Messages) -> Pulled:
+    """The same for who looked at the records one by one."""
+    records = found.records
+    last_place = _INT64.unpack_from(records[-1], PHYSICAL_OFFSET_AT)[0] if records else 0
+    return Pulled(records, len(records), sum(map(len, records)), found.next_offset, last_place)
 
 
 class Reading:
@@ -124,6 +150,18 @@ class Reading:
         is_more_wanted = len(run.records) < wanted.records_max and is_used_up and run.next_offset < queue.max_offset
         return None if is_more_wanted else run
 
+    def pulled(self, queue: ConsumeQueue, wanted: Wanted) -> Pulled:
+        """What a pull asks for, from an offset on that the queue has."""
+        packed = queue.read(wanted.offset, min(wanted.records_max * 2, RECORDS_PER_READ_MAX))
+        run = pull_run(self._log, self._checksums, self._hot_from(), packed, wanted) if packed else None
+        if run is not None:
+            _, count, _, next_offset, _ = run
+            is_used_up = next_offset == wanted.offset + len(packed) // ENTRY_BYTES
+            if not is_used_up or count >= wanted.records_max or next_offset >= queue.max_offset:
+                return Pulled._make(run)
+        topic, queue_id, offset, count, bytes_max, codes = wanted
+        return pulled_of(self.messages(topic, queue_id, offset, count, bytes_max, codes))
+
     def _mended(self, queue: ConsumeQueue, topic: str, queue_id: int, offset: int) -> memoryview | None:
         """The entry was not what it should be; perhaps the message is."""
         entry = self._repair.mend(queue, topic, queue_id, offset)
@@ -205,20 +243,11 @@ class Reading:
         found = self._found_at(offset)
         return None if found is None else found[1]
 
-    def bytes_unseen(self, offset: int) -> memoryview | None:
-        """The same, for who looks through the record: what was written lately is only looked at where it begins."""
-        size = self._log.view(offset, _INT32.size)
-        return None if size is None else self.bytes_named(offset, _INT32.unpack(size)[0])
-
-    def bytes_named(self, offset: int, size: int) -> memoryview | None:
-        """The same, for who knows the record's size too: what was written lately is not looked through again."""
-        if offset < self._hot_from() or offset + size > self._confirmed() or size < _BODY_LENGTH_AT:
-            return self.bytes_at(offset)
-        view = self._log.view(offset, size)
-        if view is None:
-            return None
-        said_size, magic, _, _, _, _, place, _ = _HEAD.unpack_from(view)
-        return view if (said_size, place) == (size, offset) and magic in (MAGIC, MAGIC_V2) else self.bytes_at(offset)
+    def bytes_unseen(self, offsets: Sequence[int]) -> list[memoryview | None]:
+        """The same of many, for who looks through the records: what was written lately is only looked at where it begins."""
+        start, segment = self._log.segment_view(max(offsets, default=0))  # most are in the last one
+        views = record_views(segment, start, self._hot_from(), self._confirmed(), offsets)
+        return [self.bytes_at(offset) if view is None else view for offset, view in zip(offsets, views, strict=True)]
 
     def bytes_at(self, offset: int) -> memoryview | None:
         found = self._found_at(offset)

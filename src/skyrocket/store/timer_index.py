@@ -178,8 +178,8 @@ class TimerIndex:
 
     # --- messages in
 
-    def add(self, entries: Sequence[Entry], now_ms: int) -> list[int]:
-        """Their positions in the log. All or none: after an error nothing has changed."""
+    def add(self, entries: Sequence[tuple[int, int, int, int, int]], now_ms: int) -> list[int]:
+        """Entries, or what they are made of. Their positions in the log. All or none: after an error nothing has changed."""
         precision_ms = self.precision_ms
         taken_in_ms = now_ms - now_ms % precision_ms
         places = self.log.places(len(entries))

@@ -47,6 +47,10 @@ _OPEN_FILES_MAX = 64
 _ZEROS_BYTES = 1024 * 1024
 
 
+# What a Unit has, in its order, as a plain tuple: for loops over many.
+UnitFields = tuple[int, int, int, int, int, int, int, int, int]
+
+
 class Unit(NamedTuple):
     unit_bytes: int
     before: int
@@ -87,13 +91,12 @@ class TimerLog:
         """Where the next units will lie."""
         segment_bytes = self.segments.segment_bytes
         at = self.end
-        places = []
-        for _ in range(count):
+        places: list[int] = []
+        while len(places) < count:
             room = segment_bytes - at % segment_bytes
-            if UNIT.size + BLANK.size > room:
-                at += room
-            places.append(at)
-            at += UNIT.size
+            fitting = min((room - BLANK.size) // UNIT.size, count - len(places))
+            places += range(at, at + fitting * UNIT.size, UNIT.size)
+            at += room
         return places
 
     def append(self, places: Sequence[int], units: Sequence[bytes]) -> None:
@@ -158,6 +161,36 @@ class TimerLog:
             return None
         unit = Unit._make(UNIT.unpack_from(segment, at))
         return unit if unit.unit_bytes == UNIT.size and not unit.magic & ~_MAGIC_MASK and unit.before < position else None
+
+    def units_at(self, positions: Sequence[int]) -> list[UnitFields | None]:
+        """As `unit`, of many."""
+        found: list[UnitFields | None] = []
+        self.unit(positions[0] if positions else NO_POSITION)  # most of them are in one segment
+        start, segment = self._segment
+        last, unpack = min(len(segment), self.end - start) - UNIT.size, UNIT.unpack_from
+        for position in positions:
+            at = position - start
+            unit = unpack(segment, at) if 0 <= at <= last else self.unit(position)
+            is_sound = unit is not None and unit[0] == UNIT.size and not unit[2] & ~_MAGIC_MASK and unit[1] < position
+            found.append(unit if is_sound else None)
+        return found
+
+    def chain(self, position: int, most: int) -> list[tuple[int, UnitFields]]:
+        """The unit at a position, the one before it in its slot and so on, with their positions; fewer than `most` at the end of
+        the chain, where it leads behind the start of the log, and where it is not sound."""
+        found: list[tuple[int, UnitFields]] = []
+        log_start, unpack = self.start, UNIT.unpack_from
+        self.unit(position)
+        start, segment = self._segment
+        last = min(len(segment), self.end - start) - UNIT.size
+        while position >= log_start and len(found) < most:
+            at = position - start
+            unit = unpack(segment, at) if 0 <= at <= last else self.unit(position)
+            if unit is None or unit[0] != UNIT.size or unit[2] & ~_MAGIC_MASK or unit[1] >= position:
+                break
+            found.append((position, unit))
+            position = unit[1]
+        return found
 
     def units(self, position: int) -> Iterator[tuple[int, Unit]]:
         """From here on, with their positions, as long as they are sound."""

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from skyrocket.broker.half_messages import HALF_TOPIC, EndingHalf, HalfFacts, committed, half_detour, op_offsets
+from skyrocket.broker.half_messages import HALF_TOPIC, HalfFacts, half_detour, op_offsets
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.net.router import RefusedError
 from skyrocket.protocol.properties import decode_properties, encode_properties
@@ -21,6 +21,7 @@ from skyrocket.protocol.sysflag import (
 )
 from skyrocket.store.errors import DiskFullError
 from skyrocket.store.message import Placed
+from skyrocket.store.moves import unplaced_move
 from tests.support.running_broker import send_header
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.transaction_parts import GROUP, TOPIC, Producer, Transacting
@@ -126,7 +127,8 @@ def test_a_rolled_back_message_is_never_seen():
 def test_properties_that_are_odd_go_through_as_they_came():
     record = Record(HALF_TOPIC, b"x", b"a\x01b\x01c\x02REAL_TOPIC\x01t\x02REAL_QID\x010\x02")
     facts = HalfFacts.of(decode_properties(record.properties))
-    message = committed(EndingHalf(memoryview(encode_record(record)), facts, None))
+    assert facts.address is not None
+    message = unplaced_move((memoryview(encode_record(record)), facts.address, None, b""))
     assert decode_record(message.record).properties == b"a\x01b\x01c\x02"
 
 
@@ -218,8 +220,8 @@ def test_all_ends_of_a_read_event_are_one_append():
     halves = [broker.half(f"m{number}") for number in range(3)]
     peer = Producer()
     appends: list[int] = []
-    append = broker.store.append
-    broker.store.append = lambda messages, now_ms: appends.append(len(messages)) or append(messages, now_ms)  # type: ignore[method-assign]
+    append = broker.store.append_placed
+    broker.store.append_placed = lambda *given: appends.append(len(given[2])) or append(*given)  # type: ignore[method-assign]
     commands = []
     for half in halves:
         broker.router.handle = lambda _, found: commands.extend(found)  # type: ignore[method-assign, assignment]
@@ -258,12 +260,12 @@ def test_a_full_disk_refuses_the_end_and_forgets_it():
     def full(*_: object) -> None:
         raise DiskFullError("The disk is full.")
 
-    append, broker.store.append = broker.store.append, full  # type: ignore[method-assign, assignment]
+    opening, broker.store.opening = broker.store.opening, full  # type: ignore[method-assign, assignment]
     for outcome in (COMMIT, ROLLBACK):
         answer = broker.end(half, outcome)
         assert answer is not None
         assert answer.code != ResponseCode.SUCCESS
     assert not broker.checks.ops
-    broker.store.append = append  # type: ignore[method-assign]
+    broker.store.opening = opening  # type: ignore[method-assign]
     broker.end(half, COMMIT)
     assert broker.delivered() == ["one"]

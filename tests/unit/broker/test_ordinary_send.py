@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,14 @@ from tests.support.running_broker import send_header
 from tests.support.send_parts import SendParts
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.store_messages import bodies
+from tests.support.twins import KINDS, using
+
+
+@pytest.fixture(params=KINDS, autouse=True)
+def _kind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Each test runs with the loop in Python, and with its compiled twin."""
+    with using(request.param):
+        yield
 
 
 def a_frame(number: int, body: bytes = b"hello", *, unique: str | None = None, flag: int = 0, **given: Any) -> bytes:
@@ -146,7 +154,7 @@ def test_ends_of_transactions_among_sends_do_not_part_them(monkeypatch: pytest.M
     async def acts(parts: SendParts) -> None:
         none_may_go_the_general_way(parts, monkeypatch)
         taken: list[list[int]] = []
-        parts.ordinary._ends = lambda headers, _: taken.append([header.tran_state_table_offset for header in headers])
+        parts.ordinary._ends = lambda headers, _: taken.append([queue_offset for _, queue_offset, _, _, _ in headers])
         await parts.read(an_end(7) + a_frame(1, b"1") + an_end(8) + a_frame(2, b"2") + an_end(9))
         assert parts.appends == 1
         assert taken == [[7, 8, 9]]

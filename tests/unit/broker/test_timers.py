@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from skyrocket.broker.due_slot import DueSlot, position_of
-from skyrocket.broker.timers import due_ms, number, recall_handle, rolled_to_ms, slot_start_ms
+from skyrocket.broker.timed_message import Timing
+from skyrocket.broker.timers import number, recall_handle, rolled_to_ms, slot_start_ms
 from skyrocket.protocol.recall_handle import RecallHandle, decode_recall_handle
 
 WINDOW = 2 * 24 * 3600
@@ -31,7 +32,9 @@ def test_a_slot_has_what_is_due_after_its_start_until_its_end(due: int, start: i
     ],
 )
 def test_it_is_due_when_it_was_asked_for_but_within_its_slot(properties: dict[str, str], stored: int, due: int):
-    assert due_ms(properties, 5_000, stored, 1_000) == due
+    timing = Timing.of(properties | {"TIMER_OUT_MS": "5000", "REAL_TOPIC": "orders"}, 1_000)
+    assert timing is not None
+    assert timing.due_ms(stored) == due
 
 
 @pytest.mark.parametrize(

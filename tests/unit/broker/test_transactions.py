@@ -141,8 +141,8 @@ def test_the_end_of_any_of_a_messages_offsets_is_the_end_of_its_newest_copy():
     copies = Copies()
     copies.copied(3, 10)
     copies.copied(10, 20)
-    assert copies.offsets_of(3) == [3, 20]
-    assert copies.offsets_of(20) == [20]
+    assert copies.offsets_of([3, 4]) == [3, 20, 4]
+    assert copies.offsets_of([20]) == [20]
     assert not copies.is_over(3)
     copies.ended([3, 20])
     assert copies.is_over(3)
@@ -155,15 +155,15 @@ def test_messages_without_copies_are_not_remembered():
     copies.copied(3, 10)
     copies.ended([4])
     assert not copies.is_over(4)
-    assert copies.offsets_of(4) == [4]
+    assert copies.offsets_of([4]) == [4]
 
 
 def test_the_oldest_copies_are_forgotten():
     copies = Copies(most=2)
     for offset in range(5):
         copies.copied(offset, offset + 100)
-    assert copies.offsets_of(0) == [0]
-    assert copies.offsets_of(4) == [4, 104]
+    assert copies.offsets_of([0]) == [0]
+    assert copies.offsets_of([4]) == [4, 104]
 
 
 # --- ends that wait to be noted

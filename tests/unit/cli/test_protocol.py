@@ -28,7 +28,7 @@ def test_without_a_command_it_shows_what_is_there():
 
 
 def test_it_tells_its_version():
-    assert run("--version").output.strip() == __version__
+    assert run("--version").output.split(" (")[0] == __version__
 
 
 def test_codes_lists_every_row_for_people_and_for_programs():

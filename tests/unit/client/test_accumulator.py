@@ -40,3 +40,13 @@ def test_different_keys_do_not_share():
     accumulator.add("two", 2, 1, now_ms=1)
     assert entries(accumulator.due(5)) == [[1]]
     assert entries(accumulator.take_all()) == [[2]]
+
+
+def test_one_joins_a_batch_only_where_it_is_open_and_stays_so():
+    accumulator: Accumulator[str, int] = Accumulator(linger_ms=5, bytes_max=100, messages_max=3)
+    assert not accumulator.joined("t", 1, 10)
+    accumulator.add("t", 1, 10, now_ms=0)
+    assert not accumulator.joined("t", 2, 90), "it would be full"
+    assert accumulator.joined("t", 2, 89)
+    assert not accumulator.joined("t", 3, 0), "it would be the last one"
+    assert entries(accumulator.add("t", 3, 0, now_ms=1)) == [[1, 2, 3]]

@@ -4,8 +4,8 @@ import pytest
 
 from skyrocket.client.compression import Compression
 from skyrocket.client.errors import ConfigurationError
-from skyrocket.client.message import Message
-from skyrocket.client.outgoing import Envelope, Outgoing, batch_of
+from skyrocket.client.message import Message, properties_text
+from skyrocket.client.outgoing import Envelope, Outgoing, batch_of, properties_json
 from skyrocket.client.queues import Queue
 from skyrocket.client.sequence import Sequences
 from skyrocket.protocol.batch import decode_batch
@@ -31,6 +31,25 @@ def test_a_frame_written_the_quick_way_is_the_command_that_it_stands_for(propert
     expected.flag = 2 if oneway else 0
     assert command == expected
     assert command.header(SendMessageRequestHeaderV2).broker_name == "broker-a"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message("orders", b"body"),
+        Message("orders", b"body", tag='grün "rot" \\', flag=-3, wait_until_stored=False),
+        Message("orders", b"body", tag="100%", keys=["a%d", "b"], properties={"colour": "grün \U0001f680"}, delay_level=3),
+    ],
+)
+def test_an_ordinary_frame_is_the_command_that_it_stands_for(message: Message):
+    queue = QUEUE._replace(topic="100%d", broker_name='broker-"%b"')
+    about = Envelope(SEND, "group%s", queue, 4)
+    frame = about.plain_frame(77, "ID", properties_json(message), message.body, 1_700_000_000_000, message.flag)
+    expected = about.command(
+        properties_text(message, "ID"), message.body, sys_flag=0, born_ms=1_700_000_000_000, flag=message.flag
+    )
+    expected.opaque = 77
+    assert CommandDecoder().feed(frame) == [expected]
 
 
 def test_a_batch_has_each_message_with_its_own_id_and_properties():

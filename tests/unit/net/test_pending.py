@@ -46,16 +46,27 @@ def test_there_are_never_too_many():
 
 def test_those_that_were_answered_do_not_pile_up():
     pending: PendingRequests[int] = PendingRequests(10)
-    for number in range(10_000):
-        pending.add(number, 10**9, number)
+    for number in range(20_000):
+        pending.add(number, 10**9 + number // 10_000 * number, number)  # first with one deadline, then each with its own
         pending.answered(number)
-    assert len(pending._deadlines) < 2_000
+        assert sum(len(numbers) for _, numbers in pending._deadlines) < 4_000
 
 
-def test_numbers_start_again_before_they_leave_31_bits():
+def test_those_with_one_deadline_are_late_together_and_one_that_comes_then_is_not():
+    pending = waiting(a=100, b=100, c=200)
+    assert pending.expired(100) == ["a", "b"]
+    pending.add(3, 200, "d")
+    pending.answered(2)
+    assert pending.next_deadline_ms() == 200
+    assert pending.expired(200) == ["d"]
+    pending.add(4, 200, "e")
+    assert pending.expired(200) == ["e"]
+
+
+def test_numbers_start_again_before_they_leave_30_bits():
     pending: PendingRequests[str] = PendingRequests(1)
-    pending._next = 2**31 - 2
-    assert [pending.next_opaque(), pending.next_opaque()] == [2**31 - 1, 1]
+    pending._next = 2**30 - 2
+    assert [pending.next_opaque(), pending.next_opaque()] == [2**30 - 1, 1]
 
 
 def test_when_the_connection_goes_all_who_waited_are_told():

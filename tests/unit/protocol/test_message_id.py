@@ -61,6 +61,13 @@ def test_no_two_are_alike_within_a_millisecond():
     assert len({factory.next(MARCH) for _ in range(65_536)}) == 65_536
 
 
+def test_several_at_once_are_those_that_come_one_by_one():
+    one_by_one, at_once = (UniqueIdFactory(bytes(4), 1, 2) for _ in range(2))
+    for now_ms, count in ((5, 3), (5, 65_534), (6, 4), (6, 0)):
+        assert at_once.several(now_ms, count) == [one_by_one.next(now_ms) for _ in range(count)]
+    assert at_once.next(7) == one_by_one.next(7)
+
+
 def test_the_counter_starts_over():
     factory = a_factory()
     ids = [factory.next(MARCH) for _ in range(65_538)]

@@ -19,10 +19,9 @@ DATA = Random(1).randbytes(sum(SIZES))
 ENDS = [sum(SIZES[: n + 1]) for n in range(len(SIZES))]
 
 
-def records(data: bytes, sizes: list[int]) -> list[bytes]:
-    """Cut into pieces of these sizes."""
-    ends = list(accumulate(sizes))
-    return [data[end - size : end] for end, size in zip(ends, sizes, strict=True)]
+def put(checksums: Checksums, at: int, data: bytes, sizes: list[int]) -> None:
+    """Records of these sizes, one behind the other."""
+    checksums.append(at, data, list(accumulate(sizes, initial=at)))
 
 
 def checksums_on(disk: SimulatedDisk) -> Checksums:
@@ -31,7 +30,7 @@ def checksums_on(disk: SimulatedDisk) -> Checksums:
 
 def filled(disk: SimulatedDisk, segment: int = 0) -> Checksums:
     checksums = checksums_on(disk)
-    checksums.append(segment, records(DATA, SIZES))
+    put(checksums, segment, DATA, SIZES)
     return checksums
 
 
@@ -85,7 +84,7 @@ def test_entries_behind_the_trusted_end_are_dropped():
     again = checksums_on(disk)
     again.load(ENDS[2])
     assert fit(again) == [True, True, True, None, None]
-    again.append(ENDS[2], records(DATA[ENDS[2] :], SIZES[3:]))
+    put(again, ENDS[2], DATA[ENDS[2] :], SIZES[3:])
     assert fit(again) == [True] * 5
 
 
@@ -129,7 +128,7 @@ def test_entries_of_records_that_were_taken_back_leave_nothing_behind():
     checksums = filled(disk)
     checksums.take_back(ENDS[1])
     assert fit(checksums) == [True, True, None, None, None]
-    checksums.append(ENDS[1], records(b"z" * 95, [95]))
+    put(checksums, ENDS[1], b"z" * 95, [95])
     again = checksums_on(disk.kill())
     again.load(0, remember_beyond=True)
     assert again.fits(ENDS[1], memoryview(b"z" * 95))
@@ -142,15 +141,15 @@ def test_a_full_disk_is_a_typed_error_and_nothing_is_half_there():
     for kind in ("create", "write"):
         disk.fail(kind, 1, errno.ENOSPC, short=True)
         with pytest.raises(DiskFullError):
-            checksums.append(0, records(DATA, SIZES))
-    checksums.append(0, records(DATA[:100], [100]))
+            put(checksums, 0, DATA, SIZES)
+    put(checksums, 0, DATA[:100], [100])
     assert fit(checksums) == [True, None, None, None, None]
 
 
 def test_recovery_completes_what_is_missing():
     disk = SimulatedDisk()
     checksums = checksums_on(disk)
-    checksums.append(0, records(DATA[: ENDS[1]], SIZES[:2]))
+    put(checksums, 0, DATA[: ENDS[1]], SIZES[:2])
     checksums.complete(0, memoryview(DATA), [(end - size, size) for end, size in zip(ENDS, SIZES, strict=True)])
     assert fit(checksums) == [True] * 5
 
@@ -158,7 +157,7 @@ def test_recovery_completes_what_is_missing():
 def test_files_go_with_their_segments():
     disk = SimulatedDisk()
     checksums = filled(disk)
-    checksums.append(SEGMENT, records(DATA, SIZES))
+    put(checksums, SEGMENT, DATA, SIZES)
     checksums.expire(SEGMENT)
     assert disk.names("checksums") == ["00000000000000004096"]
     assert checksums.take_dirty() == ["checksums/00000000000000004096"]

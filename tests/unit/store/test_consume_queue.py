@@ -25,7 +25,7 @@ def entry(number: int) -> bytes:
 
 def filled(disk: SimulatedDisk, count: int, first: int = 0) -> ConsumeQueue:
     queue = a_queue(disk)
-    queue.append(first, [entry(number) for number in range(first, first + count)])
+    queue.append(first, b"".join(entry(number) for number in range(first, first + count)))
     return queue
 
 
@@ -86,15 +86,15 @@ def test_a_flipped_bit_in_the_middle_does_not_end_a_queue():
 
 def test_a_gap_is_filled_with_the_entry_behind_it():
     queue = filled(SimulatedDisk(), 3)
-    queue.append(6, [entry(6)])
+    queue.append(6, entry(6))
     assert offsets(queue) == [1000, 1100, 1200, 1600, 1600, 1600, 1600]
 
 
 def test_what_the_queue_has_already_is_left():
     queue = filled(SimulatedDisk(), 5)
-    queue.append(3, [ENTRY.pack(9, 9, 9), ENTRY.pack(9, 9, 9), entry(5)])
+    queue.append(3, ENTRY.pack(9, 9, 9) * 2 + entry(5))
     assert offsets(queue) == [1000, 1100, 1200, 1300, 1400, 1500]
-    queue.append(0, [ENTRY.pack(9, 9, 9)])
+    queue.append(0, ENTRY.pack(9, 9, 9))
     assert queue.max_offset == 6
 
 
@@ -114,8 +114,8 @@ def test_a_queue_that_could_not_begin_begins_when_there_is_room():
     queue = a_queue(disk)
     disk.fail("write", 1, errno.ENOSPC)
     with pytest.raises(DiskFullError):
-        queue.append(12, [entry(12)])
-    queue.append(12, [entry(12)])
+        queue.append(12, entry(12))
+    queue.append(12, entry(12))
     assert offsets(queue) == [2200]
 
 
@@ -124,9 +124,9 @@ def test_a_failed_append_changes_nothing_and_can_be_repeated():
     queue = filled(disk, 3)
     disk.fail("write", 2, short=True)
     with pytest.raises(StoreIOError):
-        queue.append(3, [entry(number) for number in range(3, 12)])
+        queue.append(3, b"".join(entry(number) for number in range(3, 12)))
     assert queue.max_offset == 3
-    queue.append(3, [entry(number) for number in range(3, 12)])
+    queue.append(3, b"".join(entry(number) for number in range(3, 12)))
     assert offsets(queue) == [1000 + 100 * number for number in range(12)]
 
 
@@ -137,7 +137,7 @@ def test_truncating_leaves_zeros():
     assert queue.max_offset == 6
     assert disk.names("cq/t/0") == ["00000000000000000000", "00000000000000000100"]
     assert not any(disk.nodes["cq/t/0/00000000000000000100"].content[20:])
-    queue.append(6, [entry(6)])
+    queue.append(6, entry(6))
     assert len(offsets(queue)) == 7
 
 
@@ -149,7 +149,7 @@ def test_expired_entries_go_with_their_files_and_the_minimum_moves():
     assert disk.names("cq/t/0") == ["00000000000000000100", "00000000000000000200"]
     queue.expire(99_999)
     assert (queue.min_offset, queue.max_offset) == (12, 12)
-    queue.append(12, [entry(12)])
+    queue.append(12, entry(12))
     assert offsets(queue) == [2200]
 
 
@@ -157,7 +157,7 @@ def test_dirty_files_are_told_once():
     queue = filled(SimulatedDisk(), 7)
     assert len(queue.take_dirty()) == 2
     assert queue.take_dirty() == []
-    queue.append(7, [entry(7)])
+    queue.append(7, entry(7))
     assert queue.take_dirty() == ["cq/t/0/00000000000000000100"]
 
 

@@ -8,8 +8,10 @@ import pytest
 
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.message_store import MessageStore
+from skyrocket.store.queue_run import Wanted
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.store_messages import START_MS, a_message, an_open_store, bodies
+from tests.support.twins import KINDS, using
 
 CONFIG = StoreConfig(segment_bytes=16 * 1024, queue_entries_per_file=60, index_slots=16, index_entries=2000)
 RED, BLUE = 112785, 3027034  # Java's hashes of the words
@@ -64,6 +66,41 @@ def test_together_and_one_by_one_find_the_same(seed: int, flips: int, monkeypatc
         found.append(asked(store, rng))
     assert found[0] == found[1]
     assert any(records for records, _ in found[0])
+
+
+def pulled(store: MessageStore, rng: Random) -> list[tuple[object, ...]]:
+    """As `asked`, by pulls."""
+    found: list[tuple[object, ...]] = []
+    for _ in range(60):
+        topic, queue_id = rng.choice(QUEUES)
+        wanted = rng.choice((None, None, frozenset({RED}), frozenset({BLUE, RED}), frozenset({1}), frozenset()))
+        offset, count, bytes_max = rng.randrange(90), rng.choice((1, 5, 32)), rng.choice((100, 3000, 10**6))
+        queue = store.queues.get(topic, queue_id)
+        assert queue is not None
+        pieces, *rest = store.reading.pulled(queue, Wanted(topic, queue_id, offset, count, bytes_max, wanted))
+        read = store.reading.messages(topic, queue_id, offset, count, bytes_max, wanted)
+        assert b"".join(pieces) == b"".join(read.records)
+        found.append((b"".join(pieces), *rest))
+    return found
+
+
+@pytest.mark.parametrize("flips", [0, 1, 3])
+@pytest.mark.parametrize("seed", range(8))
+def test_a_pull_finds_the_same_with_the_compiled_twin_and_with_its_reference(seed: int, flips: int):
+    """Of records that were written lately, too: then their checksums are not looked at."""
+    disk = a_filled_disk(Random(seed))
+    found = []
+    for kind in KINDS:
+        own = disk.copy()
+        store = an_open_store(own, CONFIG)
+        rng = Random(seed)
+        if seed % 2:
+            store.reading.opened_at(store.log.end // 2)
+        for _ in range(flips):
+            damage(own, rng)
+        with using(kind):
+            found.append(pulled(store, rng))
+    assert all(one == found[0] for one in found)
 
 
 def test_a_run_of_old_records_is_looked_at_together(monkeypatch: pytest.MonkeyPatch):

@@ -1,0 +1,104 @@
+"""Orders go through Spark: read from one topic as they come, added up, and written to another, each result exactly once.
+
+    make run                                             # in one terminal
+    .venv/bin/python examples/spark_sales.py             # in another
+
+A stream reads the topic `sales` from where its checkpoint says, groups a micro-batch by shop, and writes a message for each shop
+to `sales-by-shop`. Rows are staged as half messages and committed with their batch, so that a crash anywhere neither loses nor
+repeats a result. Run it again with the same --folder, and it goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+import skyrocket.spark
+from skyrocket.client import Message
+from skyrocket.client.sync import Admin, Producer
+
+ORDERS, RESULTS = "sales", "sales-by-shop"
+SHOPS = ("north", "south", "east", "west")
+SALE = "shop string, cents bigint"
+
+
+def sell(nameserver: str, count: int) -> int:
+    """Sales as a shop's own program would send them; what they come to."""
+    total = 0
+    with Admin(nameserver) as admin:
+        for topic in (ORDERS, RESULTS):
+            admin.topics.create(topic, queues=4)
+    with Producer(nameserver, group="tills") as tills:
+        for number in range(count):
+            sale = {"shop": random.choice(SHOPS), "cents": random.randrange(100, 10_000)}
+            total += sale["cents"]
+            tills.send_soon(Message(ORDERS, json.dumps(sale).encode(), tag=sale["shop"], keys=[f"sale-{number}"]))
+        tills.flush()
+    return total
+
+
+def added_up(sales: DataFrame) -> DataFrame:
+    """A message for each shop: how much, and from how many sales."""
+    sale = sales.select(f.from_json(sales.body.cast("string"), SALE).alias("sale")).select("sale.*")
+    by_shop = sale.groupBy("shop").agg(f.sum("cents").alias("cents"), f.count("*").alias("sales"))
+    return by_shop.select(f.to_json(f.struct("shop", "cents", "sales")).cast("binary").alias("body"), by_shop.shop.alias("tags"))
+
+
+def run_stream(spark: SparkSession, nameserver: str, folder: Path) -> None:
+    """Everything that is there now, in micro-batches of at most 500 sales; then it ends."""
+    sales = (
+        spark.readStream.format("rocketmq")
+        .option("nameserver", nameserver)
+        .option("subscribe", ORDERS)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", 500)
+        .option("columns", "body")
+        .load()
+    )
+
+    def publish(batch: DataFrame, number: int) -> None:
+        to_topic = added_up(batch).write.format("rocketmq").mode("append").option("nameserver", nameserver)
+        to_topic.option("topic", RESULTS).option("delivery", "exactly-once").option("writeId", f"{folder.name} {number}").save()
+
+    query = sales.writeStream.foreachBatch(publish).option("checkpointLocation", str(folder)).trigger(availableNow=True).start()
+    query.awaitTermination()
+
+
+def results(spark: SparkSession, nameserver: str) -> DataFrame:
+    """What is in the topic by now, read as a table."""
+    rows = spark.read.format("rocketmq").option("nameserver", nameserver).option("subscribe", RESULTS).load()
+    result = f.from_json(rows.body.cast("string"), "shop string, cents bigint, sales bigint")
+    return (
+        rows.select(result.alias("result")).select("result.*").groupBy("shop").agg(f.sum("cents"), f.sum("sales")).orderBy("shop")
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--namesrv", default="127.0.0.1:9876")
+    parser.add_argument("--sales", type=int, default=2_000)
+    parser.add_argument("--folder", type=Path, help="of the checkpoint; a new one when not given")
+    given = parser.parse_args()
+    folder = given.folder or Path(tempfile.mkdtemp(prefix="sales-"))
+    sold = sell(given.namesrv, given.sales)
+    print(f"{given.sales} sales came to {sold} cents.")
+    spark = skyrocket.spark.session("sales", "local[2]", {"spark.sql.shuffle.partitions": 2, "spark.ui.enabled": False})
+    run_stream(spark, given.namesrv, folder)
+    cents = sales = 0
+    for shop, shop_cents, shop_sales in results(spark, given.namesrv).collect():
+        print(f"  {shop:<6} {shop_cents:>10} cents from {shop_sales} sales")
+        cents, sales = cents + shop_cents, sales + shop_sales
+    spark.stop()
+    print(f"The results add up to {cents} cents from {sales} sales.")
+    return 0 if given.folder is not None or (cents, sales) == (sold, given.sales) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

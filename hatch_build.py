@@ -1,0 +1,92 @@
+"""Builds the compiled twins (src/skyrocket/compiled/*.pyx) into a wheel, or beside their sources for an editable install.
+
+Where Cython or a C compiler is missing, or SKYROCKET_PURE=1 says so, the wheel is pure Python: it works the same, and slower. By
+itself, `python hatch_build.py` builds them beside their sources; words behind it go to the C compiler and the linker.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+ROOT = Path(__file__).resolve().parent
+SOURCES = Path("src/skyrocket/compiled")
+FLAGS = ["-O2", "-g0"]
+
+
+class CannotBuildError(Exception):
+    """The wheel will be pure Python, and this says why."""
+
+
+class TwinsHook(BuildHookInterface):  # type: ignore[type-arg]
+    PLUGIN_NAME = "custom"
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """`version` is the kind of wheel: standard, or editable."""
+        try:
+            built = build()
+        except CannotBuildError as error:
+            self.app.display_warning(f"{error} skyrocket is built in pure Python: it works the same, and slower.")
+            if version == "editable":
+                for old in (ROOT / SOURCES).glob("*.so"):
+                    old.unlink()  # or it would be used, whatever its source says by now
+            return
+        if version != "editable":
+            build_data["force_include"] |= {str(ROOT / path): str(path.relative_to("src")) for path in built}
+        build_data["pure_python"] = False
+        build_data["tag"] = tag()
+
+
+def tag() -> str:
+    """Of a wheel that has been compiled: for this Python and this kind of machine."""
+    interpreter = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    return f"{interpreter}-{interpreter}-{platform}"
+
+
+def build(more_flags: list[str] | None = None) -> list[Path]:
+    """Make the extension modules beside their sources; their paths, from here. With flags, anew."""
+    if os.environ.get("SKYROCKET_PURE", "") not in ("", "0"):
+        raise CannotBuildError("SKYROCKET_PURE is set.")
+    if sys.implementation.name != "cpython":
+        raise CannotBuildError(f"The compiled twins are for CPython, and this is {sys.implementation.name}.")
+    try:
+        from Cython.Build import cythonize
+        from Cython.Compiler.Errors import CompileError as CythonError
+        from setuptools import Distribution, Extension
+        from setuptools.errors import BaseError, CompileError, LinkError
+    except ImportError as error:
+        raise CannotBuildError(f"There is no {error.name} here.") from error
+    os.chdir(ROOT)
+    extensions = [
+        Extension(
+            f"skyrocket.compiled.{path.stem}",
+            [str(path)],
+            include_dirs=[str(SOURCES)],
+            depends=[str(header) for header in sorted(SOURCES.glob("*.h"))],
+            extra_compile_args=[*FLAGS, *(more_flags or [])],
+            extra_link_args=more_flags or [],
+        )
+        for path in sorted(SOURCES.glob("*.pyx"))
+    ]
+    try:
+        made = cythonize(extensions, build_dir="build/cython", language_level=3, quiet=True, include_path=["src"])
+        distribution = Distribution({"name": "skyrocketmq", "ext_modules": made, "package_dir": {"": "src"}})
+        command = distribution.get_command_obj("build_ext")
+        command.inplace, command.force, command.build_temp = True, more_flags is not None, "build/compiled"
+        command.ensure_finalized()
+        command.run()
+    except (CythonError, BaseError, CompileError, LinkError, OSError) as error:
+        raise CannotBuildError(f"The compiled twins could not be built: {error}.") from error
+    return [Path(command.get_ext_fullpath(extension.name)).resolve().relative_to(ROOT) for extension in made]
+
+
+if __name__ == "__main__":
+    for module in build([word for words in sys.argv[1:] for word in shlex.split(words)]):
+        sys.stdout.write(f"{module}\n")

@@ -1,0 +1,78 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""The twin of `protocol/batch.py`: messages put together as the body of one request."""
+
+from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.string cimport memcpy, memset
+
+cdef extern from "numbers.h" nogil:
+    void put16(unsigned char *at, unsigned short value)
+    void put32(unsigned char *at, uint32_t value)
+
+cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+
+cdef enum:
+    FIXED_BYTES = 20  # size, magic, CRC, flag, length of the body
+    LENGTH_BYTES = 2  # of the properties
+    PROPERTIES_BYTES_MAX = 32767
+    ID_NAME_BYTES = 9
+
+cdef char *ID_NAME = b"UNIQ_KEY\x01"
+
+
+def pack_messages(list messages, list ids, int64_t limit):
+    """None where the reference has to look: something does not fit."""
+    cdef Py_ssize_t count = len(messages), number, id_bytes, own_bytes
+    cdef int64_t total = 0, properties_bytes, flag
+    cdef bytes body, packed
+    cdef str properties
+    cdef object message
+    cdef tuple one
+    cdef unsigned char *out
+    cdef const char *text
+    if count == 0 or len(ids) != count:
+        return None
+    for number in range(count):
+        one = <tuple?>messages[number]
+        if len(one) != 3:
+            return None
+        message, properties, _ = one
+        body = message.body
+        flag = message.flag
+        PyUnicode_AsUTF8AndSize(ids[number], &id_bytes)
+        PyUnicode_AsUTF8AndSize(properties, &own_bytes)
+        properties_bytes = ID_NAME_BYTES + id_bytes + 1 + own_bytes
+        if body is None or properties_bytes > PROPERTIES_BYTES_MAX or not -0x80000000 <= flag <= 0x7FFFFFFF:
+            return None
+        total += FIXED_BYTES + LENGTH_BYTES + len(body) + properties_bytes
+    if total > limit:
+        return None
+    packed = PyBytes_FromStringAndSize(NULL, total)
+    out = <unsigned char *>PyBytes_AsString(packed)
+    for number in range(count):
+        message, properties, _ = <tuple>messages[number]
+        body = message.body
+        flag = message.flag
+        text = PyUnicode_AsUTF8AndSize(ids[number], &id_bytes)
+        PyUnicode_AsUTF8AndSize(properties, &own_bytes)
+        properties_bytes = ID_NAME_BYTES + id_bytes + 1 + own_bytes
+        total -= FIXED_BYTES + LENGTH_BYTES + len(body) + properties_bytes
+        if total < 0:
+            return None  # a message is another one than a moment ago
+        put32(out, <uint32_t>(FIXED_BYTES + LENGTH_BYTES + len(body) + properties_bytes))
+        memset(out + 4, 0, 8)
+        put32(out + 12, <uint32_t><int32_t>flag)
+        put32(out + 16, <uint32_t>len(body))
+        out += FIXED_BYTES
+        memcpy(out, PyBytes_AsString(body), len(body))
+        out += len(body)
+        put16(out, <unsigned short>properties_bytes)
+        memcpy(out + LENGTH_BYTES, ID_NAME, ID_NAME_BYTES)
+        out += LENGTH_BYTES + ID_NAME_BYTES
+        memcpy(out, text, id_bytes)
+        out[id_bytes] = 2
+        out += id_bytes + 1
+        memcpy(out, PyUnicode_AsUTF8AndSize(properties, &own_bytes), own_bytes)
+        out += own_bytes
+    return [packed] if total == 0 else None

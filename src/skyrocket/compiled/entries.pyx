@@ -1,0 +1,224 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The twins of what the store makes of appended messages: checksums, entries of consume queues, keys and entries of the index."""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+cdef extern from "numbers.h" nogil:
+    void put32(unsigned char *at, uint32_t value)
+    void put64(unsigned char *at, uint64_t value)
+    uint32_t get32(const unsigned char *at)
+
+cdef extern from "crc32.h" nogil:
+    uint32_t crc32_of(const unsigned char *data, size_t size)
+
+cdef enum:
+    CHECKSUM_BYTES = 8
+    QUEUE_ENTRY_BYTES = 20
+    INDEX_ENTRY_BYTES = 20
+    INDEX_HEADER_BYTES = 40
+    SLOT_BYTES = 4
+    TRANSACTION_MASK = 0xC
+    TRANSACTION_PREPARED = 0x4
+    TRANSACTION_ROLLBACK = 0xC
+
+
+def checksum_entries(data, int64_t start, list bounds, int64_t segment_start):
+    cdef Py_ssize_t count = len(bounds) - 1, number
+    cdef int64_t at, end
+    cdef Py_buffer view
+    cdef bytes entries
+    cdef unsigned char *out
+    if count <= 0:
+        return b""
+    entries = PyBytes_FromStringAndSize(NULL, count * CHECKSUM_BYTES)
+    out = <unsigned char *>PyBytes_AsString(entries)
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        at = <int64_t>bounds[0] - start
+        for number in range(count):
+            end = <int64_t>bounds[number + 1] - start
+            if not 0 <= at <= end <= view.len:
+                raise ValueError(f"a record from {at} to {end} is not in {view.len} bytes")
+            put32(out, <uint32_t>(start + end - segment_start))
+            put32(out + 4, crc32_of(<unsigned char *>view.buf + at, end - at))
+            out += CHECKSUM_BYTES
+            at = end
+    finally:
+        PyBuffer_Release(&view)
+    return entries
+
+
+def first_at_or_behind(view, int64_t count, int64_t end, int64_t hint):
+    cdef Py_buffer buffer
+    cdef const unsigned char *entries
+    cdef int64_t low = 0, high = count, step = 1, middle
+    PyObject_GetBuffer(view, &buffer, PyBUF_SIMPLE)
+    try:
+        entries = <unsigned char *>buffer.buf
+        if not 0 <= count * CHECKSUM_BYTES <= buffer.len or hint < 0:
+            raise ValueError(f"{count} checksums are not in {buffer.len} bytes")
+        if hint < high and <int64_t>get32(entries + hint * CHECKSUM_BYTES) < end:
+            low = hint + 1
+            while low + step < high and <int64_t>get32(entries + (low + step) * CHECKSUM_BYTES) < end:
+                low, step = low + step + 1, step * 2
+            high = min(high, low + step + 1)
+        while low < high:
+            middle = (low + high) // 2
+            if <int64_t>get32(entries + middle * CHECKSUM_BYTES) < end:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+    finally:
+        PyBuffer_Release(&buffer)
+
+
+# --- consume queues
+
+
+def queue_entries(dispatches):
+    cdef Py_ssize_t most = len(dispatches), number = 0, run, place
+    cdef int64_t queue_offset, sys_flag
+    cdef dict open_runs = {}
+    cdef list keys = []
+    cdef list packed = []
+    cdef object key, found, one
+    cdef tuple dispatch
+    cdef bytes entries
+    # For each message its run and its entry; for each run where it begins, how long it is, and how much of it is copied.
+    cdef Py_ssize_t *run_of = <Py_ssize_t *>malloc((most or 1) * (4 * sizeof(Py_ssize_t) + QUEUE_ENTRY_BYTES))
+    if run_of == NULL:
+        raise MemoryError
+    cdef int64_t *first = <int64_t *>(run_of + most)
+    cdef Py_ssize_t *count = run_of + 2 * most
+    cdef Py_ssize_t *copied = run_of + 3 * most
+    cdef unsigned char *entry = <unsigned char *>(run_of + 4 * most)
+    try:
+        for one in dispatches:
+            dispatch = <tuple>one
+            topic, queue_id, at, physical_offset, size, code, _, _, flags = dispatch
+            sys_flag = flags
+            if sys_flag and (sys_flag & TRANSACTION_MASK == TRANSACTION_PREPARED or sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK):
+                continue
+            queue_offset, key = at, (topic, queue_id)
+            found = open_runs.get(key)
+            run = -1 if found is None else found
+            if run < 0 or queue_offset != first[run] + count[run]:
+                run = len(keys)
+                open_runs[key] = run
+                keys.append(key)
+                first[run], count[run], copied[run] = queue_offset, 0, 0
+            run_of[number] = run
+            count[run] += 1
+            put64(entry + number * QUEUE_ENTRY_BYTES, <uint64_t><int64_t>physical_offset)
+            put32(entry + number * QUEUE_ENTRY_BYTES + 8, <uint32_t><int32_t>size)
+            put64(entry + number * QUEUE_ENTRY_BYTES + 12, <uint64_t><int64_t>code)
+            number += 1
+        for run in range(len(keys)):
+            packed.append(PyBytes_FromStringAndSize(NULL, count[run] * QUEUE_ENTRY_BYTES))
+        for place in range(number):
+            run = run_of[place]
+            entries = packed[run]
+            memcpy(PyBytes_AsString(entries) + copied[run], entry + place * QUEUE_ENTRY_BYTES, QUEUE_ENTRY_BYTES)
+            copied[run] += QUEUE_ENTRY_BYTES
+        return [(keys[run], first[run], packed[run]) for run in range(len(keys))]
+    finally:
+        free(run_of)
+
+
+# --- the index
+
+
+cdef inline uint32_t hashed_on(uint32_t value, str text):
+    """Java's hash goes on over the UTF-16 units of a text."""
+    cdef Py_UCS4 character
+    cdef uint32_t code
+    for character in text:
+        code = <uint32_t>character
+        if code > 0xFFFF:
+            value = value * 31 + 0xD800 + ((code - 0x10000) >> 10)
+            code = 0xDC00 + (code & 0x3FF)
+        value = value * 31 + code
+    return value
+
+
+def keys_hashed(dispatches, int64_t last):
+    cdef list entries = []
+    cdef str topic, topic_before = None
+    cdef uint32_t start = 0, value
+    cdef int64_t sys_flag
+    cdef tuple dispatch, keys
+    cdef object one, key
+    for one in dispatches:
+        dispatch = <tuple>one
+        topic, _, _, physical_offset, _, _, timestamp, keys, flags = dispatch
+        sys_flag = flags
+        if physical_offset <= last or sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
+            continue
+        if topic is not topic_before:
+            topic_before, start = topic, hashed_on(0, topic) * 31 + 35  # "#"
+        for key in keys:
+            value = hashed_on(start, key)
+            if value & 0x80000000:
+                value = 0 if value == 0x80000000 else 0 - value
+            entries.append((value, physical_offset, timestamp))
+    return entries
+
+
+def index_entries(table, int64_t slots, int64_t first, int64_t first_timestamp, keys):
+    cdef Py_ssize_t count = len(keys)
+    cdef Py_buffer view
+    cdef int64_t hashed, physical_offset, store_timestamp, timestamp = first_timestamp, seconds = 0
+    cdef int64_t slot_at, before, number = first, new_slots = 0
+    cdef dict newest = {}
+    cdef object place, found
+    cdef tuple key
+    cdef bytes entries = PyBytes_FromStringAndSize(NULL, count * INDEX_ENTRY_BYTES)
+    cdef unsigned char *out = <unsigned char *>PyBytes_AsString(entries)
+    PyObject_GetBuffer(table, &view, PyBUF_SIMPLE)
+    try:
+        for key in keys:
+            hashed, physical_offset, store_timestamp = key
+            if store_timestamp != timestamp:
+                timestamp, seconds = store_timestamp, store_timestamp - first_timestamp
+                seconds = seconds // 1000 if 0 <= seconds <= 1000 * <int64_t>0x7FFFFFFF + 999 else 0
+            slot_at = INDEX_HEADER_BYTES + hashed % slots * SLOT_BYTES
+            if hashed < 0 or slot_at + SLOT_BYTES > view.len:
+                raise ValueError(f"a slot at {slot_at} is not in {view.len} bytes")
+            place = slot_at
+            found = newest.get(place)
+            if found is not None:
+                before = found
+            else:
+                before = <int32_t>get32(<unsigned char *>view.buf + slot_at)
+                if not 0 < before < first:
+                    before = 0
+                    new_slots += 1
+            put32(out, <uint32_t>hashed)
+            put64(out + 4, <uint64_t>physical_offset)
+            put32(out + 12, <uint32_t>seconds)
+            put32(out + 16, <uint32_t>before)
+            out += INDEX_ENTRY_BYTES
+            newest[place] = number
+            number += 1
+    finally:
+        PyBuffer_Release(&view)
+    return entries, newest, new_slots
+
+
+def point_slots(table, dict newest):
+    cdef Py_buffer view
+    cdef int64_t slot_at
+    PyObject_GetBuffer(table, &view, PyBUF_WRITABLE)
+    try:
+        for place, entry in newest.items():
+            slot_at = place
+            if not 0 <= slot_at <= view.len - SLOT_BYTES:
+                raise ValueError(f"a slot at {slot_at} is not in {view.len} bytes")
+            put32(<unsigned char *>view.buf + slot_at, <uint32_t><int32_t>entry)
+    finally:
+        PyBuffer_Release(&view)

@@ -1,0 +1,65 @@
+# Records that are written one behind the other; part of the modules that include it.
+
+from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize, PyBytes_Size, _PyBytes_Resize
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+cdef extern from "numbers.h" nogil:
+    void put16(unsigned char *at, uint16_t value)
+    void put32(unsigned char *at, uint32_t value)
+    void put64(unsigned char *at, uint64_t value)
+    uint16_t get16(const unsigned char *at)
+    uint32_t get32(const unsigned char *at)
+    uint64_t get64(const unsigned char *at)
+
+
+cdef inline unsigned char *bytes_of(object data) except NULL:
+    return <unsigned char *>PyBytes_AsString(data)
+
+
+cdef unsigned char *copied(unsigned char *at, object data) except NULL:
+    """`data`, put there; where it ends."""
+    cdef Py_ssize_t size = PyBytes_Size(data)
+    memcpy(at, bytes_of(data), size)
+    return at + size
+
+
+cdef class _Pieces:
+    """Records, written one behind the other into pieces of memory."""
+
+    cdef list parts  # the pieces that are done
+    cdef object piece
+    cdef unsigned char *at  # where the next record goes
+    cdef unsigned char *end
+    cdef size_t usual_bytes
+
+    def __init__(self, list parts, size_t usual_bytes):
+        self.parts = parts
+        self.usual_bytes = usual_bytes
+
+    cdef int make_room(self, size_t size) except -1:
+        """For a record of this size."""
+        if <size_t>(self.end - self.at) < size:
+            self.close()
+            self.piece = PyBytes_FromStringAndSize(NULL, max(size, self.usual_bytes))
+            self.at = bytes_of(self.piece)
+            self.end = self.at + PyBytes_Size(self.piece)
+        return 0
+
+    cdef int close(self) except -1:
+        """The piece is done, as far as it was written."""
+        cdef PyObject *piece
+        cdef size_t written
+        if self.piece is None:
+            return 0
+        written = self.at - bytes_of(self.piece)
+        piece = <PyObject *>self.piece
+        Py_INCREF(self.piece)
+        self.piece, self.at, self.end = None, NULL, NULL
+        if _PyBytes_Resize(&piece, written) < 0:
+            raise MemoryError
+        self.parts.append(<object>piece)
+        Py_DECREF(<object>piece)
+        return 0

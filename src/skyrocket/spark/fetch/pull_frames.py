@@ -1,0 +1,60 @@
+"""The pulls of one queue: frames that are written once, but for their number, the offset, and how many messages are asked for.
+
+They tell the filter with each pull, join no group, commit nothing, and are answered at once also when there is nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from skyrocket.client.acl import Credentials, signed_fields
+from skyrocket.client.queues import Queue
+from skyrocket.client.subscription import Subscription
+from skyrocket.protocol import versions
+from skyrocket.protocol.command import Command, encode_command
+from skyrocket.protocol.frame import Serialization, join_frame
+from skyrocket.protocol.headers import PullMessageRequestHeader
+from skyrocket.protocol.language import Language
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.sysflag import PULL_SUBSCRIPTION
+
+_CODE: Final = int(RequestCode.PULL_MESSAGE)
+_VARYING: Final = ("maxMsgNums", "queueOffset")
+_REST: Final = (
+    b',"maxMsgNums":"%%d","queueOffset":"%%d"},"flag":0,"language":"%b","opaque":%%d,'
+    b'"serializeTypeCurrentRPC":"JSON","version":%d}' % (Language.PYTHON.name.encode(), versions.CURRENT)
+)
+
+
+class PullFrames:
+    """Names are those on the wire."""
+
+    def __init__(
+        self, group: str, queue: Queue, subscription: Subscription, max_bytes: int, credentials: Credentials | None = None
+    ) -> None:
+        header = PullMessageRequestHeader(
+            consumer_group=group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=0,
+            max_msg_nums=0,
+            sys_flag=PULL_SUBSCRIPTION,
+            commit_offset=0,
+            suspend_timeout_millis=0,
+            subscription=subscription.expression,
+            sub_version=0,
+            expression_type=subscription.kind,
+            max_msg_bytes=max_bytes,
+            rpc_broker_name=queue.broker_name,
+        )
+        self._fields = {name: value for name, value in header.to_fields().items() if name not in _VARYING}
+        self._credentials = credentials
+        self._before = b'{"code":%d,"extFields":%b' % (_CODE, msgspec.json.encode(self._fields)[:-1])
+
+    def frame(self, opaque: int, offset: int, count: int) -> bytes:
+        if self._credentials is None:
+            return join_frame(Serialization.JSON, self._before + _REST % (count, offset, opaque))
+        fields = {**self._fields, "maxMsgNums": str(count), "queueOffset": str(offset)}
+        return encode_command(Command(_CODE, opaque=opaque, fields=signed_fields(fields, b"", self._credentials)))

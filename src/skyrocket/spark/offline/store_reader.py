@@ -1,0 +1,126 @@
+"""Reading parts of store directories, in Spark's tasks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
+from skyrocket.spark.columns import columns_of
+from skyrocket.spark.errors import ColumnError
+from skyrocket.spark.offline.parts import LogPart, QueuePart, parts_of
+from skyrocket.spark.offline.store_options import DAMAGE, DAMAGE_SCHEMA, StoreOptions, store_options
+from skyrocket.spark.record_batches import BatchMaker
+from skyrocket.store.arrow import Split, regrouped, scan_rows
+from skyrocket.store.arrow_columns import Columns
+from skyrocket.store.arrow_queue import queue_rows
+from skyrocket.store.arrow_rows import Bools, Rows
+from skyrocket.store.offline import OfflineStore
+from skyrocket.store.scan import Damaged
+
+BATCH_ROWS: Final = 2048
+_LOG = logging.getLogger(__name__)
+_DAMAGE_ARROW: Final = pa.schema([("broker", pa.string()), ("path", pa.string()), ("offset", pa.int64()), ("size", pa.int64())])
+
+# Brokers' own, but for those that begin with RMQ_SYS_ or rmq_sys_.
+_SYSTEM_TOPICS: Final = frozenset(
+    {"SCHEDULE_TOPIC_XXXX", "TRANS_CHECK_MAX_TIME_TOPIC", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT", "TBW102", "BenchmarkTest"}
+)
+
+
+class StoreReader(DataSourceReader):
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._options = store_options(options)
+        if self._options.mode == DAMAGE:
+            if schema != DAMAGE_SCHEMA:
+                raise ColumnError(
+                    "Option 'mode' is damage, whose columns are broker, path, offset and size: leave the schema out."
+                )
+            self._columns: tuple[str, ...] = ()
+        else:
+            self._columns = columns_of(schema)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return parts_of(self._options)
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        assert isinstance(partition, LogPart | QueuePart)
+        with OfflineStore(partition.path) as store:
+            if self._options.mode == DAMAGE:
+                assert isinstance(partition, LogPart)
+                yield from _damage(store, partition, self._options)
+            else:
+                yield from regrouped(self._batches(store, partition), BATCH_ROWS)
+
+    def _batches(self, store: OfflineStore, part: LogPart | QueuePart) -> Iterator[Any]:
+        maker = BatchMaker(self._columns, broker=part.broker)
+        for rows in _rows(store, part, self._options):
+            rows.keep(_in_a_queue(rows))
+            if len(rows):
+                yield maker.batch(rows)
+
+
+def _rows(store: OfflineStore, part: LogPart | QueuePart, options: StoreOptions) -> Iterator[Rows]:
+    def on_damage(found: Damaged) -> None:
+        _LOG.warning("%s: %d bytes at %d of the log cannot be read.", part.path, found.size, found.offset)
+
+    if isinstance(part, QueuePart):
+        for each in part.ranges:
+            yield from queue_rows(store, each, batch_rows=BATCH_ROWS, check=options.check, on_damage=on_damage)
+        return
+    yield from scan_rows(
+        store,
+        keep=_topic_filter(options),
+        begin_ms=options.begin_ms,
+        end_ms=options.end_ms,
+        split=Split(part.start, part.stop),
+        batch_rows=BATCH_ROWS,
+        check=options.check,
+        on_damage=on_damage,
+    )
+
+
+def _in_a_queue(rows: Rows) -> Bools:
+    """What is marked as prepared or rolled back is in no queue: nobody could get it from a broker."""
+    kind = rows.sys_flag & TRANSACTION_MASK
+    found: Bools = (kind == TRANSACTION_NONE) | (kind == TRANSACTION_COMMIT)
+    return found
+
+
+def is_system_topic(topic: str) -> bool:
+    return topic in _SYSTEM_TOPICS or topic[:8].upper() == "RMQ_SYS_"
+
+
+def _topic_filter(options: StoreOptions) -> Callable[[Rows], Bools] | None:
+    if len(options.topics) == 1:
+        topic = options.topics[0].encode()
+        return lambda rows: rows.has_topic(topic)
+    if options.topics:
+        return lambda rows: _of_topics(rows, lambda topic: topic in options.topics)
+    return None if options.system_topics else lambda rows: _of_topics(rows, lambda topic: not is_system_topic(topic))
+
+
+def _of_topics(rows: Rows, is_wanted: Callable[[str], bool]) -> Bools:
+    """Few differ: each is asked about once."""
+    topics = Columns(rows).topic().dictionary_encode()
+    wanted = np.array([is_wanted(topic) for topic in topics.dictionary.to_pylist()], bool)
+    return wanted[topics.indices.to_numpy()] if len(wanted) else np.zeros(len(rows), bool)
+
+
+def _damage(store: OfflineStore, part: LogPart, options: StoreOptions) -> Iterator[Any]:
+    found: list[Damaged] = []
+    for _ in scan_rows(
+        store, split=Split(part.start, part.stop), batch_rows=BATCH_ROWS, check=options.check, on_damage=found.append
+    ):
+        pass
+    log = store.log
+    paths = [log.path(each.offset - each.offset % log.segment_bytes) for each in found]
+    columns = [[part.broker] * len(found), paths, [each.offset for each in found], [each.size for each in found]]
+    if found:
+        yield pa.record_batch(columns, schema=_DAMAGE_ARROW)

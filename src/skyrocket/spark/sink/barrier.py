@@ -1,0 +1,71 @@
+"""A broker's queues lag behind its log: what it has stored and acknowledged may not be readable for a moment. A barrier is a half
+message: the log is in one order, so when the queue of half messages has it, every queue has all that was stored before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Final
+
+from skyrocket.client.errors import BrokerError, ClientError, TimedOutError
+from skyrocket.client.identity import new_id_factory
+from skyrocket.client.outgoing import Outgoing
+from skyrocket.client.queue_offsets import QueueOffsets
+from skyrocket.client.queues import Queue
+from skyrocket.client.session import Session
+from skyrocket.protocol import properties as p
+from skyrocket.protocol.properties import encode_properties
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.sysflag import TRANSACTION_PREPARED
+from skyrocket.spark.sink.queue_scan import READER
+from skyrocket.spark.sink.sending import delivery_of
+from skyrocket.spark.sink_options import SinkOptions
+
+log = logging.getLogger(__name__)
+
+HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+_LOOK_AGAIN_S: Final = 0.02
+
+
+class Barrier:
+    def __init__(self, session: Session, options: SinkOptions) -> None:
+        self._session = session
+        self._options = options
+        self._delivery = delivery_of(session, options)
+        self._offsets = QueueOffsets(session, READER)
+        self._ids = new_id_factory(session.address)
+
+    async def passed(self, queue: Queue, half_offset: int | None = None) -> None:
+        """Until all that the broker of this queue had stored can be read: before the half message at this offset of its queue of
+        half messages, or without one, before now."""
+        if half_offset is None:
+            half_offset = await self._half(queue)
+        halves = Queue(HALF_TOPIC, queue.broker_name, 0)
+        deadline_ms = self._session.now_ms() + self._options.cluster.retry_ms
+        while True:
+            try:
+                if await self._offsets.last(halves) > half_offset:
+                    return
+            except BrokerError as error:
+                log.warning("How far the queues of %s are behind cannot be found out: %s", queue.broker_name, error)
+                return  # the time that things were given to settle has to do
+            if self._session.now_ms() > deadline_ms:
+                raise TimedOutError(f"The queues of broker {queue.broker_name} stay behind its log.")
+            await asyncio.sleep(_LOOK_AGAIN_S)
+
+    async def _half(self, queue: Queue) -> int:
+        """One that nobody will ever commit."""
+        message_id = self._ids.next(time.time_ns() // 1_000_000)
+        group = self._options.wire(self._options.group)
+        properties = {p.UNIQUE_KEY: message_id, p.WAIT: "true", p.TRANSACTION_PREPARED: "true", p.PRODUCER_GROUP: group}
+        text = encode_properties(properties).decode()
+        outgoing = Outgoing(queue.topic, RequestCode.SEND_MESSAGE_V2, message_id, text, b"-", sys_flag=TRANSACTION_PREPARED)
+        deadline_ms = self._session.now_ms() + self._options.cluster.retry_ms
+        try:
+            return (await self._delivery.attempt(outgoing, deadline_ms, lambda _: queue)).queue_offset
+        except BrokerError:
+            raise
+        except ClientError as error:
+            raise TimedOutError(f"The broker of {queue} takes no half message: {error}") from error

@@ -1,0 +1,157 @@
+"""Rows packed into requests: those for one topic share a batch message, those with a sharding key one for their queue. Pure.
+
+    add(rows, queues)   the requests that are full by these rows
+    rest()              all that is left, at the end
+
+What cannot be in a batch goes alone: delayed messages, compressed bodies (a batch has one flag for all), bodies as large as a
+batch, and messages for retry topics, which take no batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from typing import Final, NamedTuple
+
+from skyrocket.client.compression import Compression
+from skyrocket.client.namespaces import RETRY_PREFIX
+from skyrocket.client.outgoing import Outgoing
+from skyrocket.client.queue_choice import by_hash
+from skyrocket.client.queues import Queue
+from skyrocket.protocol.batch import ENTRY_BYTES_MIN, encode_batch
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.spark.sink.rows import Rows
+
+OPEN_BYTES_MAX: Final = 16 * 1024 * 1024  # of all batches that are not full yet; then the largest go as they are
+_HASHES_MAX = 65_536
+_BATCH: Final = int(RequestCode.SEND_BATCH_MESSAGE)
+_ALONE: Final = int(RequestCode.SEND_MESSAGE_V2)
+_BATCH_PROPERTIES: Final = "WAIT\x01true\x02"  # of the request; they are not stored
+
+Queues = Callable[[str], Sequence[Queue]]
+"""The queues of a topic that take messages, as its route has them now."""
+
+
+class Key(NamedTuple):
+    """What rows of one batch have in common."""
+
+    topic: str
+    queue: Queue | None  # None: any
+
+
+class Request(NamedTuple):
+    outgoing: Outgoing
+    queue: Queue | None
+    is_ordered: bool  # it must not overtake what goes to the same queue
+
+
+class _Open:
+    """A batch that has room."""
+
+    __slots__ = ("entries", "size_bytes")
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[bytes, bytes, int]] = []
+        self.size_bytes = 0
+
+
+class Packing:
+    def __init__(self, bytes_max: int, messages_max: int, compression: Compression) -> None:
+        self._bytes_max = bytes_max
+        self._messages_max = messages_max
+        self._compression = compression
+        self._open: dict[Key, _Open] = {}
+        self._queues_by_key: dict[tuple[str, str], Queue] = {}
+
+    def add(self, rows: Rows, queues: Queues) -> Iterator[Request]:
+        topics = rows.topics
+        if not topics:
+            return
+        is_alone = self._alone(rows)
+        if is_alone is None and rows.sharding_keys is None and topics[0] == topics[-1] and topics.count(topics[0]) == len(topics):
+            yield from self._add(Key(topics[0], None), list(zip(rows.bodies, rows.properties, [0] * len(topics), strict=True)))
+        else:
+            yield from self._sorted(rows, is_alone, queues)
+        yield from self._bounded()
+
+    def rest(self) -> Iterator[Request]:
+        for key in list(self._open):
+            yield from self._close(key)
+
+    def _alone(self, rows: Rows) -> list[bool] | None:
+        """None: no row has to go alone."""
+        wants, most = self._compression.wants, self._bytes_max - ENTRY_BYTES_MIN
+        found = [
+            wants(body) or len(body) + len(text) > most or topic.startswith(RETRY_PREFIX)
+            for body, text, topic in zip(rows.bodies, rows.properties, rows.topics, strict=True)
+        ]
+        if rows.delayed is not None:
+            found = [one or other for one, other in zip(found, rows.delayed, strict=True)]
+        return found if True in found else None
+
+    def _sorted(self, rows: Rows, is_alone: list[bool] | None, queues: Queues) -> Iterator[Request]:
+        entries: dict[Key, list[tuple[bytes, bytes, int]]] = {}
+        sharding = rows.sharding_keys
+        for at, (topic, body, text) in enumerate(zip(rows.topics, rows.bodies, rows.properties, strict=True)):
+            shard = None if sharding is None else sharding[at]
+            key = Key(topic, None if shard is None else self._queue(topic, shard, queues))
+            if is_alone is None or not is_alone[at]:
+                entries.setdefault(key, []).append((body, text, 0))
+                continue
+            if key.queue is not None:  # what came before it for this queue stays before it
+                yield from self._add(key, entries.pop(key, []))
+                yield from self._close(key)
+            yield self._single(key, body, text)
+        for key, those in entries.items():
+            yield from self._add(key, those)
+
+    def _queue(self, topic: str, shard: str, queues: Queues) -> Queue:
+        """The first choice of a key holds for the whole task: its rows stay in order though the route changes."""
+        found = self._queues_by_key.get((topic, shard))
+        if found is None:
+            found = by_hash(queues(topic), shard)
+            if len(self._queues_by_key) < _HASHES_MAX:
+                self._queues_by_key[topic, shard] = found
+        return found
+
+    def _single(self, key: Key, body: bytes, text: bytes) -> Request:
+        packed, bits = self._compression.pack(body)
+        return Request(Outgoing(key.topic, _ALONE, "", text.decode(), packed, sys_flag=bits), key.queue, key.queue is not None)
+
+    # --- batches
+
+    def _add(self, key: Key, entries: list[tuple[bytes, bytes, int]]) -> Iterator[Request]:
+        if not entries:
+            return
+        sizes = [ENTRY_BYTES_MIN + len(body) + len(text) for body, text, _ in entries]
+        batch = self._open.get(key)
+        if batch is None:
+            batch = self._open[key] = _Open()
+        start, offset_bytes, total_bytes = 0, batch.size_bytes, 0  # the offset makes a sum over `entries` one of the open batch
+        for at, total_bytes in enumerate(accumulate(sizes)):
+            if offset_bytes + total_bytes > self._bytes_max or len(batch.entries) + at - start >= self._messages_max:
+                batch.entries += entries[start:at]
+                if batch.entries:
+                    yield _batch(key, batch.entries)
+                batch = self._open[key] = _Open()
+                start, offset_bytes = at, sizes[at] - total_bytes
+        batch.entries += entries[start:]
+        batch.size_bytes = offset_bytes + total_bytes
+
+    def _close(self, key: Key) -> Iterator[Request]:
+        batch = self._open.pop(key, None)
+        if batch is not None and batch.entries:
+            yield _batch(key, batch.entries)
+
+    def _bounded(self) -> Iterator[Request]:
+        total_bytes = sum(batch.size_bytes for batch in self._open.values())
+        if total_bytes > OPEN_BYTES_MAX:
+            for key in sorted(self._open, key=lambda key: -self._open[key].size_bytes):
+                total_bytes -= self._open[key].size_bytes
+                yield from self._close(key)
+                if total_bytes <= OPEN_BYTES_MAX // 2:
+                    return
+
+
+def _batch(key: Key, entries: list[tuple[bytes, bytes, int]]) -> Request:
+    return Request(Outgoing(key.topic, _BATCH, "", _BATCH_PROPERTIES, encode_batch(entries)), key.queue, key.queue is not None)

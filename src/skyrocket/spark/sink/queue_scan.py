@@ -1,0 +1,70 @@
+"""What stands in a part of a queue, read by plain pulls from its master: no group's offsets are touched."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+from skyrocket.client.errors import ClientError, UnreachableError
+from skyrocket.client.flow import Outcome
+from skyrocket.client.pull_request import pull_answer
+from skyrocket.client.queues import Queue
+from skyrocket.client.session import Session
+from skyrocket.client.subscription import TAG
+from skyrocket.protocol.command import Command
+from skyrocket.protocol.errors import RecordError
+from skyrocket.protocol.headers import PullMessageRequestHeader
+from skyrocket.protocol.record import RecordParts, split_records
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.sysflag import PULL_SUBSCRIPTION
+from skyrocket.protocol.tags import EVERY_TAG
+
+READER: Final = "TOOLS_CONSUMER"  # a group that every broker has, for tools
+_MESSAGES = 1_024
+_BYTES = 4 * 1024 * 1024
+
+
+async def master_address(session: Session, queue: Queue) -> str:
+    address = session.routes.address(queue.broker_name)
+    if address is None:
+        session.routes.forget(queue.topic)
+        await session.route(queue.topic)
+        address = session.routes.address(queue.broker_name)
+    if address is None:
+        raise UnreachableError(f"The nameservers know no master of broker {queue.broker_name}, which has {queue}.")
+    return address
+
+
+async def records_in(
+    session: Session, queue: Queue, start: int, end: int, tag: str = EVERY_TAG
+) -> AsyncIterator[list[RecordParts]]:
+    """Those from `start` up to `end`, or a little beyond; with a tag, those that may have it (its hash is compared)."""
+    at = start
+    while at < end:
+        header = PullMessageRequestHeader(
+            consumer_group=READER,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=at,
+            max_msg_nums=_MESSAGES,
+            sys_flag=PULL_SUBSCRIPTION,
+            commit_offset=0,
+            suspend_timeout_millis=0,
+            subscription=tag,
+            sub_version=0,
+            expression_type=TAG,
+            max_msg_bytes=_BYTES,
+            rpc_broker_name=queue.broker_name,
+        )
+        address = await master_address(session, queue)
+        answer = pull_answer(await session.ask(address, Command(RequestCode.PULL_MESSAGE, fields=header.to_fields())), address)
+        if answer.records:
+            try:
+                yield split_records(answer.records)
+            except RecordError as error:
+                raise ClientError(f"{queue} has a record that is not sound: {error}") from error
+        if answer.next_offset <= at:
+            if answer.outcome is Outcome.FOUND or answer.outcome is Outcome.OFFSET_ILLEGAL:
+                raise ClientError(f"{queue} cannot be read on from {at}: its broker leads to {answer.next_offset}.")
+            return  # its end
+        at = answer.next_offset

@@ -1,0 +1,51 @@
+"""The ids of staged rows: the same for the same row of the same batch, however often it is written. Pure.
+
+     0                        8            10           14           16
+     +------------------------+------------+------------+------------+
+     | hash of query, batch   | row, high  | 0          | row, low   |
+     | and partition          | 16 bits    |            | 16 bits    |
+     +------------------------+------------+------------+------------+
+
+in hexadecimal: as long as the ids that producers make, so that every tool takes them. Where those have the time since the start
+of the month, these have nought, and RocketMQ's tools look for them from the start of the month on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Final
+
+from skyrocket.spark.errors import ColumnError
+
+PREFIX_CHARACTERS: Final = 16
+ID_CHARACTERS: Final = 32
+ROWS_MAX: Final = 1 << 32
+_MIDDLE: Final = "00000000"
+
+
+def id_prefix(query_id: str, batch_id: int, partition: int) -> str:
+    return blake2b(f"{query_id}\n{batch_id}\n{partition}".encode(), digest_size=PREFIX_CHARACTERS // 2).hexdigest().upper()
+
+
+def row_id(prefix: str, row: int) -> str:
+    return "%s%04X%s%04X" % (prefix, row >> 16, _MIDDLE, row & 0xFFFF)  # noqa: UP031 — half the time of a format string
+
+
+def row_ids(prefix: str, rows: Iterable[int]) -> list[str]:
+    return [row_id(prefix, row) for row in rows]
+
+
+def check_rows(count: int) -> None:
+    if count > ROWS_MAX:
+        raise ColumnError(f"A partition of {count} rows is too large to be written exactly once; repartition it.")
+
+
+def row_of(message_id: str) -> tuple[str, int] | None:
+    """Prefix and row; None for an id that is no row's."""
+    if len(message_id) != ID_CHARACTERS or message_id[20:28] != _MIDDLE:
+        return None
+    try:
+        return message_id[:PREFIX_CHARACTERS], int(message_id[16:20], 16) << 16 | int(message_id[28:], 16)
+    except ValueError:
+        return None

@@ -1,0 +1,125 @@
+"""Mutated sends, given to the compiled loop and to its reference: both take the same ones, and make the same of them.
+
+Under AddressSanitizer this is what looks for reads and writes beside the buffers: `make sanitize`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from random import Random
+from typing import Any
+
+from skyrocket.broker.gathering import Group, Terms
+from skyrocket.compiled import TWINS
+from skyrocket.protocol.command import ONEWAY_FLAG
+from skyrocket.protocol.frame import Frame, join_frame
+from skyrocket.protocol.hosts import pack_host
+from tests.support.send_parts import BEGIN_MS, SendParts
+from tests.support.twins import needs_twins
+
+pytestmark = needs_twins
+
+EVENTS = int(os.environ.get("SKYROCKET_FUZZ_FRAMES", "50000")) // 16
+PROPERTIES = [
+    "TAGS\x01red\x02WAIT\x01true\x02",
+    "KEYS\x01k1 k2\x02",
+    "colour\x01grün\x02",
+    'note\x01a"b\\c\n\x02',
+    "DELAY\x013\x02",
+    "TIMER_DELAY_MS\x015000\x02",
+    "TRAN_MSG\x01true\x02PGROUP\x01shop\x02",
+    "",
+]
+INSERTED = [b"", b'"', b"\\", b"\\u0001", b"\\u00e9", b"\\u0000", b"\\ud83d", b"\xff", b"\xc3", b"0", b"-", b"9" * 20, b"}", b"{"]
+INSERTED += [b",", b":", b"null", b"true", b'"z":"1",', b'"e":"1",', b" ", b"\0", b"\n", b"1e3", b'"flag":0,', b"\x7f"]
+INSERTED += [b'\\"', b"\\n"]
+
+
+def mostly(random: Random, usual: Any, odd: list[Any]) -> Any:
+    return random.choice(odd) if random.random() < 0.04 else usual
+
+
+def a_send(random: Random, number: int) -> tuple[bytes, bytes]:
+    before, after = random.choice(["", "", "WAIT\x01true\x02", "é\x01☂\x02"]), random.choice(PROPERTIES)
+    fields: dict[str, Any] = {
+        "a": "producers",
+        "b": mostly(random, "orders", ["new", "closed", "%RETRY%shop", ""]),
+        "c": "TBW102",
+        "d": "4",
+        "e": str(mostly(random, random.randrange(4), [4, -1])),
+        "f": str(mostly(random, 0, [1, 4, 8, 48])),
+        "g": str(mostly(random, 1_700_000_000_000, [0, -1, 2**62, 2**63])),
+        "h": str(mostly(random, 0, [-7, 2**31 - 1, 2**31])),
+        "i": f"{before}UNIQ_KEY\x017F000001A1B218B4AAC2{number:012X}\x02{after}",
+        "j": str(random.choice([0, 3])),
+        "k": random.choice(["false", "true"]),
+        "l": "16",
+        "m": "false",
+        "n": "broker-a",
+    }
+    fields.pop(mostly(random, "", list("abhijklmn")), None)
+    header = {"code": 310, "extFields": fields, "flag": 0, "language": "JAVA", "opaque": number, "version": 495}
+    encoded = json.dumps(header, separators=(",", ":"), ensure_ascii=mostly(random, False, [True])).encode()
+    return encoded, random.randbytes(mostly(random, random.choice([0, 5, 127, 128, 129, 900]), [4000, 4001]))
+
+
+def an_end(number: int) -> bytes:
+    fields = {"producerGroup": "shop", "tranStateTableOffset": str(number), "commitLogOffset": "0", "commitOrRollback": "8"}
+    header = {"code": 37, "extFields": fields | {"msgId": "id"}, "flag": ONEWAY_FLAG, "language": "JAVA", "opaque": number}
+    return json.dumps(header, separators=(",", ":")).encode()
+
+
+def mutated(random: Random, header: bytes) -> bytes:
+    at = random.randrange(len(header))
+    stop = at + random.choice([0, 0, 1, 1, 2, 6, len(header)])
+    return header[:at] + random.choice(INSERTED) + header[stop:]
+
+
+def a_frame(random: Random, number: int) -> Frame:
+    header, body = a_send(random, number)
+    if random.random() < 0.05:
+        header = an_end(number)
+    while random.random() < 0.08:
+        header = mutated(random, header) or b"{"
+    return Frame(int(random.random() < 0.01), header, body)
+
+
+def gathered(frames: list[Frame], parts: SendParts, terms: Terms, *, compiled: bool) -> tuple[Any, ...]:
+    """What is made of them, and the rest of it."""
+    twins = TWINS["sends.gather_most"]
+    group = Group(1000, BEGIN_MS)
+    number = twins.compiled(frames, 0, group, terms, parts.ordinary) if compiled else 0
+    number = twins.reference(frames, number, group, terms, parts.ordinary)
+    return b"".join(group.parts), group.dispatches, group.answers, group.ends, group.position, group.taken(), number
+
+
+def test_mutated_sends_become_the_same():
+    random = Random(20)
+    parts = SendParts(express=True)
+    parts.ordinary._ends = lambda *_: None
+    taken = by_compiled = 0
+    parts.ordinary._forget_old(parts.settings)
+    for event in range(EVENTS):
+        frames = [a_frame(random, number) for number in range(16)]
+        host = pack_host(random.choice(["10.0.0.7", "fd00::7"]), 40_000)
+        terms = Terms(host, pack_host("127.0.0.1", 10911), mostly(random, 2**40, [3000, 20_000]), 4000, b"CLUSTER\x01c\x02")
+        ours, theirs = gathered(frames, parts, terms, compiled=True), gathered(frames, parts, terms, compiled=False)
+        assert ours == theirs, f"event {event}: {frames}"
+        taken += ours[-1]
+        by_compiled += TWINS["sends.gather_most"].compiled(frames, 0, Group(1000, BEGIN_MS), terms, parts.ordinary)
+    assert 0.2 < by_compiled / EVENTS / 16 < 0.95, "few went through the twin, or nothing was wrong with any"
+    assert by_compiled < taken
+
+
+def test_mutated_streams_are_cut_the_same_way():
+    random = Random(21)
+    twins = TWINS["frames.split"]
+    for event in range(EVENTS):
+        stream = b"".join(join_frame(random.randrange(2), random.randbytes(random.randrange(40)), b"body") for _ in range(8))
+        while random.random() < 0.7:
+            stream = mutated(random, stream)
+        ours: list[Frame] = []
+        theirs: list[Frame] = []
+        assert twins.compiled(stream, ours, 200, 36) == twins.reference(stream, theirs, 200, 36), f"event {event}: {stream!r}"
+        assert ours == theirs

@@ -1,0 +1,234 @@
+"""A compiled twin and its reference return the same for the same arguments."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from skyrocket.compiled import TWINS
+from skyrocket.protocol.batch import BatchEntry
+from skyrocket.protocol.errors import RecordError
+from skyrocket.protocol.frame import join_frame
+from skyrocket.protocol.record import encode_record, topic_field
+from skyrocket.store.checksums import ENTRY as CHECKSUM
+from skyrocket.store.index_file import HEADER, SLOT
+from skyrocket.store.message import Opening
+from tests.property.test_moves import moves, records
+from tests.support.twins import needs_twins
+
+pytestmark = needs_twins
+
+
+def both(name: str, *arguments: Any) -> tuple[Any, Any]:
+    twins = TWINS[name]
+    return twins.reference(*arguments), twins.compiled(*arguments)
+
+
+def assert_same(name: str, *arguments: Any) -> Any:
+    reference, compiled = both(name, *arguments)
+    assert compiled == reference
+    return reference
+
+
+# --- frames
+
+frame = st.builds(join_frame, st.integers(0, 1), st.binary(max_size=40), st.binary(max_size=40))
+odd_bytes = st.binary(max_size=12) | st.sampled_from(
+    [b"\x7f\xff\xff\xff\0\0\0\0", b"\xff\xff\xff\xff\0\0\0\0", b"\0\0\0\x08\2\0\0\0"]
+)
+
+
+@given(
+    data=st.lists(frame | odd_bytes, max_size=6).map(b"".join), cut=st.integers(0, 60), frame_max=st.sampled_from([20, 64, 2**24])
+)
+@settings(max_examples=400)
+def test_a_stream_is_cut_the_same_way(data: bytes, cut: int, frame_max: int):
+    data = data[: len(data) - cut]
+    ours: list[Any] = []
+    theirs: list[Any] = []
+    twins = TWINS["frames.split"]
+    assert twins.compiled(data, ours, frame_max, 30) == twins.reference(data, theirs, frame_max, 30)
+    assert ours == theirs
+    assert [type(one) for one in ours] == [type(one) for one in theirs]
+
+
+# --- records of a pull's answer
+
+
+@given(data=st.data())
+@settings(max_examples=400)
+def test_records_are_taken_apart_the_same_way(data: st.DataObject):
+    first = data.draw(records)
+    several = [first, *data.draw(st.lists(st.builds(replace, st.just(first), body=st.binary(max_size=80)) | records, max_size=4))]
+    encoded = bytearray(b"".join(map(encode_record, several)))
+    for place, value in data.draw(st.lists(st.tuples(st.integers(0, len(encoded) - 1), st.integers(0, 255)), max_size=2)):
+        encoded[place] = value
+    content = bytes(encoded)[: len(encoded) - data.draw(st.sampled_from([0, 0, 1, 5, 90]))]
+    found: dict[str, list[Any]] = {"reference": [], "compiled": []}
+    twins, topic = TWINS["records.sound_parts"], topic_field(first.topic, first.magic)
+    stops = [getattr(twins, kind)(content, 0, first.magic, topic, found[kind]) for kind in found]
+    assert stops[0] == stops[1]
+    assert found["compiled"] == found["reference"]
+
+
+# --- batches
+
+
+@given(
+    messages=st.lists(
+        st.tuples(
+            st.builds(BatchEntry, body=st.binary(max_size=50), flag=st.sampled_from([0, -1, 2**31 - 1, -(2**31)])),
+            st.sampled_from(["", "WAIT\x01true\x02", "grün\x01\U0001f680\x02", "x" * 32_700, "x" * 32_800]),
+            st.none(),
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+    limit=st.sampled_from([10, 200, 2**22]),
+)
+def test_messages_are_packed_the_same_way_or_left_to_the_reference(messages: list[tuple[BatchEntry, str, None]], limit: int):
+    ids = [f"ID{number}" for number in range(len(messages))]
+    packed = TWINS["batches.pack_messages"].compiled(messages, ids, limit)
+    if packed is None:
+        with pytest.raises(RecordError):
+            TWINS["batches.pack_messages"].reference(messages, ids, limit)
+    else:
+        assert b"".join(packed) == b"".join(TWINS["batches.pack_messages"].reference(messages, ids, limit))
+
+
+# --- what the store makes of messages
+
+
+@given(sizes=st.lists(st.integers(0, 400), max_size=8), start=st.integers(0, 2**40), within=st.integers(0, 2**30), data=st.data())
+def test_checksums_are_the_same(sizes: list[int], start: int, within: int, data: st.DataObject):
+    content = data.draw(st.binary(min_size=sum(sizes), max_size=sum(sizes) + 5))
+    assert_same("entries.checksum_entries", content, start, list(accumulate(sizes, initial=start)), max(0, start - within))
+    assert_same(
+        "entries.checksum_entries", bytearray(content), start, list(accumulate(sizes, initial=start)), max(0, start - within)
+    )
+
+
+texts = st.text(alphabet="abcK#7\x7f\xff\u20ac\uffff\U0001f680\U0010ffff", max_size=40)
+topics = st.sampled_from(["orders", "t", "%RETRY%g", "\u4e2d\U0001f680"])
+dispatches = st.lists(
+    st.tuples(
+        topics,
+        st.integers(0, 3),
+        st.integers(0, 6),
+        st.integers(0, 2**50),
+        st.integers(1, 2**31 - 1),
+        st.integers(-(2**63), 2**63 - 1),
+        st.integers(0, 2**43),
+        st.lists(texts, max_size=3).map(tuple),
+        st.sampled_from([0, 0, 0, 4, 8, 12, 1, 5, -1]),
+    ),
+    max_size=12,
+)
+
+
+@given(dispatches=dispatches, orderly=st.booleans())
+@settings(max_examples=300)
+def test_entries_of_queues_are_the_same(dispatches: list[Any], orderly: bool):
+    if orderly:
+        dispatches = [(*one[:2], number, *one[3:]) for number, one in enumerate(dispatches)]
+    assert_same("entries.queue_entries", dispatches)
+
+
+@given(dispatches=dispatches.filter(len), last=st.integers(-1, 3))
+@settings(max_examples=300)
+def test_keys_have_the_same_hashes(dispatches: list[Any], last: int):
+    in_order = [(*one[:3], number, *one[4:]) for number, one in enumerate(dispatches)]
+    assert_same("entries.keys_hashed", in_order, last)
+
+
+keys = st.lists(
+    st.tuples(st.integers(0, 2**31 - 1) | st.integers(0, 9), st.integers(0, 2**50), st.integers(0, 2**45)), max_size=20
+)
+
+
+@given(keys=keys, slots=st.integers(1, 12), first=st.integers(1, 1000), first_timestamp=st.integers(0, 2**44), table=st.randoms())
+@settings(max_examples=300)
+def test_entries_of_the_index_are_the_same(keys: list[Any], slots: int, first: int, first_timestamp: int, table: Any):
+    """Also where the slots hold anything."""
+    content = bytes(HEADER.size) + b"".join(SLOT.pack(table.randint(-5, 1005)) for _ in range(slots))
+    _, newest, _ = assert_same("entries.index_entries", memoryview(content), slots, first, first_timestamp, keys)
+    ours, theirs = bytearray(content), bytearray(content)
+    TWINS["entries.point_slots"].compiled(memoryview(ours), newest)
+    TWINS["entries.point_slots"].reference(memoryview(theirs), newest)
+    assert ours == theirs
+
+
+# --- answers
+
+numbers = st.integers(0, 2**31 - 1)
+places = st.integers(0, 2**63 - 1)
+rows = st.tuples(numbers, st.binary(max_size=40), places, places, numbers) | st.tuples(
+    numbers, st.binary(max_size=40), places, st.binary(max_size=90), places, st.integers(-(2**31), 2**31 - 1)
+)
+
+
+@given(rows=st.lists(rows, max_size=6), between=st.sampled_from([b"", b"x", b"%%", b"a%%b%%"]))
+def test_answers_are_the_same(rows: list[Any], between: bytes):
+    plain = between + b"q%d k%b" + between + b"%016X,%d" + between + b"%d"
+    longer = b"%d%b%016X%b" + between + b"%d%d"
+    assert_same("sends.framed", rows, plain, longer, 5)
+
+
+# --- moves
+
+
+def next_offset(queue: tuple[str, int]) -> int:
+    return len(queue[0]) + queue[1]
+
+
+@given(moves=st.lists(moves, max_size=5), room=st.sampled_from([2**30, 2**30, 2**30, 900]))
+@settings(max_examples=300)
+def test_moved_records_are_the_same(moves: list[Any], room: int):
+    assert_same("moves.placed", moves, Opening(2**40, room, 1_700_000_000_000), next_offset)
+
+
+@given(move=moves, cut=st.integers(1, 400), at=st.integers(0, 400), byte=st.integers(0, 255))
+@settings(max_examples=300)
+def test_records_that_are_damaged_are_moved_within_their_bytes(move: Any, cut: int, at: int, byte: int):
+    """The reference may be given sound ones only; the twin looks."""
+    record, address, key, more = move
+    damaged = bytearray(record[: max(0, len(record) - cut)])
+    damaged[at : at + 1] = bytes([byte])[: len(damaged) - at]
+    TWINS["moves.placed"].compiled([(memoryview(damaged), address, key, more)], Opening(0, 2**30, 1), next_offset)
+
+
+KEY = b"7F000001A1B218B4AAC2000000000012"
+found_properties = [b"", b"UNIQ_KEY\x01k\x02", b"UNIQ_KEY\x01%b\x02TAGS\x01red\x02__transactionId__\x01%b\x02" % (KEY, KEY)]
+found_properties += [b"UNIQ_KEY\x01%b" % KEY, b"\0UNIQ_KEY\x01%b\x02" % KEY, b"UNIQ_KEY\x01%b-\x02" % KEY]
+
+
+@given(
+    found=st.lists(records, max_size=4),
+    properties=st.sampled_from(found_properties),
+    topic=st.sampled_from(["RMQ_SYS_TRANS_HALF_TOPIC", "t", "ä" * 60]),
+    damage=st.tuples(st.integers(0, 2), st.integers(0, 200), st.integers(0, 255)),
+)
+@settings(max_examples=300)
+def test_what_waits_is_read_the_same(found: list[Any], properties: bytes, topic: str, damage: tuple[int, int, int]):
+    """Also of what is no such record: a byte of each is another one, or it ends early."""
+    kind, at, byte = damage
+    views: list[memoryview | None] = [None]
+    for record in found:
+        data = bytearray(encode_record(replace(record, properties=properties)))
+        if kind == 1 and at < len(data):
+            data[at] = byte
+        views.append(memoryview(bytes(data[: max(0, len(data) - at)] if kind == 2 else data)))
+    assert_same("moves.waiting_records", views, topic)
+
+
+@given(ends=st.lists(st.integers(0, 400), max_size=60), orderly=st.booleans(), end=st.integers(-1, 401), hint=st.integers(0, 61))
+@settings(max_examples=300)
+def test_a_checksum_is_found_at_the_same_place(ends: list[int], orderly: bool, end: int, hint: int):
+    """Also where they are not in order: then they are damaged."""
+    packed = b"".join(CHECKSUM.pack(one, 7) for one in (sorted(ends) if orderly else ends))
+    assert_same("entries.first_at_or_behind", memoryview(packed), len(ends), end, hint)

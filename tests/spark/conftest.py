@@ -1,0 +1,76 @@
+"""One Spark for all tests of a process, and brokers to read from and write to: ours and Apache's.
+
+def test_something(spark, ours, topic):
+    ours.nameserver, ours.store
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.support.apache_cluster import ApacheCluster
+from tests.support.skyrocket_process import Skyrocket
+
+# A JVM that lives for a minute on two cores: a small heap, the quick compiler alone, no web page, few tasks for a shuffle.
+TEST_CONFIG = {
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -XX:-UsePerfData",
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.pollingDelay": "10ms",
+}
+_NUMBERS = itertools.count()
+
+
+class Cluster(NamedTuple):
+    nameserver: str  # host:port
+    store: Path  # the broker's directory
+    broker_name: str
+    process: object  # with kill and start, or stop
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
+    import skyrocket.spark
+
+    folder = tmp_path_factory.mktemp("spark")
+    os.environ.setdefault("SPARK_LOCAL_DIRS", str(folder / "local"))
+    config = {**TEST_CONFIG, "spark.sql.warehouse.dir": str(folder / "warehouse")}
+    made = skyrocket.spark.session("tests", "local[2]", config)
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="session")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A nameserver and a broker of ours, as a process. Whoever ends it starts it again, or makes one of their own."""
+    with Skyrocket(tmp_path_factory.mktemp("ours"), {"enablePropertyFilter": "true"}) as process:
+        yield Cluster(process.nameserver, process.data / "store", "broker-a", process)
+
+
+@pytest.fixture(scope="session")
+def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Apache's. Skipped where there is no Java with a compiler, or no Maven."""
+    home = tmp_path_factory.mktemp("apache")
+    with ApacheCluster(home) as cluster:
+        small = {
+            "mappedFileSizeCommitLog": 16_777_216,
+            "maxHashSlotNum": 5000,
+            "maxIndexNum": 20_000,
+            "enablePropertyFilter": "true",
+        }
+        process = cluster.broker(home / "store", small)
+        yield Cluster(cluster.nameserver, home / "store", "broker1", process)
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A name that no other test uses. The topic is made by its first message, or by the test."""
+    return f"t{os.getpid()}-{next(_NUMBERS)}"

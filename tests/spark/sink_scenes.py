@@ -1,0 +1,89 @@
+"""Rows into a topic without Spark: what a task and the driver's commit do, in this process, against a real broker."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from skyrocket.client import NoRouteError, PullConsumer
+from skyrocket.spark.sink.commit_message import SinkCommit
+from skyrocket.spark.sink.handles import Handles, unpacked
+from skyrocket.spark.sink.task import commit_of, send_rows, stage_rows
+from skyrocket.spark.sink_options import SinkOptions, sink_options
+
+BODY = {"body": 0}
+
+
+def options_for(nameserver: str, topic: str, **more: str) -> SinkOptions:
+    return sink_options({"nameserver": nameserver, "topic": topic, "settleTime": "0ms", "retryTimeout": "20s", **more})
+
+
+def exactly_once(nameserver: str, topic: str, **more: str) -> SinkOptions:
+    return options_for(nameserver, topic, delivery="exactly-once", **more)
+
+
+def bodies(*texts: str) -> pa.RecordBatch:
+    return pa.record_batch({"body": pa.array([text.encode() for text in texts], pa.binary())})
+
+
+async def send(options: SinkOptions, *batches: pa.RecordBatch) -> int:
+    names = batches[0].schema.names
+    return await send_rows(iter(batches), {name: place for place, name in enumerate(names)}, options)
+
+
+async def stage(
+    options: SinkOptions, batch: pa.RecordBatch, *, query: str = "q", batch_id: int = 0, partition: int = 0
+) -> list[Handles]:
+    place = SinkCommit(query, batch_id, 0)
+    columns = {name: at for at, name in enumerate(batch.schema.names)}
+    done = await stage_rows(iter([batch]), columns, options, place, partition)
+    assert done.rows == batch.num_rows
+    return [unpacked(packed) for packed in done.staged]
+
+
+async def commit(options: SinkOptions, staged: Sequence[Handles], *, query: str = "q", batch_id: int = 0) -> None:
+    async with commit_of(options, query, batch_id) as one:
+        await one.commit(staged)
+
+
+async def abort(options: SinkOptions, staged: Sequence[Handles], *, query: str = "q", batch_id: int = 0) -> None:
+    async with commit_of(options, query, batch_id) as one:
+        await one.abort(staged)
+
+
+async def seen(nameserver: str, topic: str) -> list[bytes]:
+    """Every body that a consumer can see, in no order."""
+    return [message.body for message in await messages(nameserver, topic)]
+
+
+async def messages(nameserver: str, topic: str) -> list:
+    """All of a topic, as the client's pull consumer gets them."""
+    found = []
+    async with PullConsumer(nameserver, group="sink-reader") as consumer:
+        queues = await consumer.queues(topic)
+        await consumer.assign(queues)
+        left = {}
+        for queue in queues:
+            left[queue] = await consumer.end_offset(queue) - await consumer.begin_offset(queue)
+            await consumer.seek_to_begin(queue)
+        while len(found) < sum(left.values()):
+            more = await consumer.poll(5_000)
+            assert more, f"only {len(found)} of {sum(left.values())} messages of {topic} can be read"
+            found += more
+    return found
+
+
+async def count_in(nameserver: str, topic: str) -> int:
+    """How many messages a topic has; 0 where there is none."""
+    async with PullConsumer(nameserver, group="sink-reader") as consumer:
+        try:
+            queues = await consumer.queues(topic)
+        except NoRouteError:
+            return 0
+        return sum([await consumer.end_offset(queue) for queue in queues])
+
+
+def repeated(found: Sequence[bytes]) -> list[bytes]:
+    return [body for body, count in Counter(found).items() if count > 1]

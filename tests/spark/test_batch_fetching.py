@@ -1,0 +1,215 @@
+"""Tasks of a batch against real brokers that die, forget, encrypt and ask who is there. No Spark runs here."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skyrocket.client.acl import Credentials
+from skyrocket.client.queues import Queue
+from skyrocket.client.sync import Admin, Message, Producer
+from skyrocket.spark.batch_reader import BatchReader
+from skyrocket.spark.columns import spark_schema
+from skyrocket.spark.errors import DataLossError, OptionError, RefusedError, SparkSourceError, UnreachableClusterError
+from skyrocket.spark.source_options import source_options
+from skyrocket.testing import sync as testing
+from tests.support.apache_cluster import ApacheCluster
+from tests.support.forgetting import FORGETFUL, expire
+from tests.support.skyrocket_process import Skyrocket, SkyrocketBroker, SkyrocketNameserver
+from tests.support.tools import need
+
+TOPIC = "orders"
+
+
+def reader(nameserver: str, **options: object) -> BatchReader:
+    given = {"nameserver": nameserver, "subscribe": TOPIC, **{name: str(value) for name, value in options.items()}}
+    return BatchReader(given, spark_schema(source_options(given).columns))
+
+
+def batches(reading: BatchReader) -> Iterator[Any]:
+    for part in reading.partitions():
+        yield from reading.read(part)
+
+
+def places(found: list[Any]) -> list[tuple[int, int]]:
+    return [
+        (row["queueId"], row["queueOffset"]) for batch in found for row in batch.select(["queueId", "queueOffset"]).to_pylist()
+    ]
+
+
+def fill(nameserver: str, broker_name: str, count: int, queues: int = 2, size: int = 300, **options: Any) -> None:
+    with Admin(nameserver, **options) as admin:
+        admin.topics.create(TOPIC, queues=queues)
+    with Producer(nameserver, **options) as producer:
+        for queue_id in range(queues):
+            step = min(500, 2_000_000 // size)
+            for first in range(0, count, step):
+                messages = [Message(TOPIC, b"%d".ljust(size) % number) for number in range(first, min(count, first + step))]
+                producer.send_batch(messages, queue=Queue(TOPIC, broker_name, queue_id))
+
+
+def everything(count: int, queues: int = 2) -> list[tuple[int, int]]:
+    return [(queue_id, offset) for queue_id in range(queues) for offset in range(count)]
+
+
+# --- deaths
+
+
+def test_a_broker_that_is_killed_in_the_middle_and_comes_back_is_read_on_from_there(tmp_path: Path):
+    with Skyrocket(tmp_path) as process:
+        fill(process.nameserver, "broker-a", 9_000)
+        found = []
+        for batch in batches(reader(process.nameserver)):
+            found.append(batch)
+            if len(found) in (1, 3):
+                process.kill()
+                process.start()
+    assert places(found) == everything(9_000)
+
+
+def test_apaches_broker_that_is_killed_in_the_middle_and_comes_back_is_read_on_from_there(tmp_path: Path):
+    with ApacheCluster(tmp_path) as cluster:
+        broker = cluster.broker(tmp_path / "store", {"mappedFileSizeCommitLog": 16_777_216, "brokerName": "a"})
+        fill(cluster.nameserver, "a", 9_000)
+        found = []
+        for batch in batches(reader(cluster.nameserver)):
+            found.append(batch)
+            if len(found) == 1:
+                broker.kill()
+                cluster.broker(tmp_path / "store", {"mappedFileSizeCommitLog": 16_777_216, "brokerName": "a"})  # on another port
+    assert places(found) == everything(9_000)
+
+
+def test_a_broker_that_does_not_come_back_is_told_of(tmp_path: Path):
+    with SkyrocketNameserver(tmp_path / "names") as names, SkyrocketBroker(tmp_path / "broker", names.nameserver) as broker:
+        fill(names.nameserver, "broker-a", 9_000)
+        reading = batches(reader(names.nameserver, retryTimeout="1s"))
+        next(reading)
+        broker.kill()
+        with pytest.raises(UnreachableClusterError, match=r"option 'nameserver' \(127.0.0.1:\d+\) gave no answer within the 1 s"):
+            list(reading)
+
+
+# --- messages that are gone
+
+
+def test_messages_that_are_deleted_between_plan_and_reading_are_an_error_or_passed_over():
+    with testing.LocalBroker(FORGETFUL) as broker:
+        fill(broker.nameserver, "broker-a", 400, queues=1, size=500)
+        strict, lenient = reader(broker.nameserver), reader(broker.nameserver, failOnDataLoss="false")
+        plans = [(reading, reading.partitions()) for reading in (strict, lenient)]
+        expire(broker)
+        (first,) = reader(broker.nameserver).partitions()
+        assert first.start > 0, "nothing was forgotten"
+        with pytest.raises(DataLossError, match=f"the queue begins at offset {first.start} now, and was to be read from 0 on"):
+            list(strict.read(plans[0][1][0]))
+        assert places(list(lenient.read(plans[1][1][0]))) == [(0, offset) for offset in range(first.start, 400)]
+
+
+def test_a_start_that_is_gone_is_an_error_or_the_first_that_is_there():
+    with testing.LocalBroker(FORGETFUL) as broker:
+        fill(broker.nameserver, "broker-a", 400, queues=1, size=500)
+        expire(broker)
+        starting = json.dumps({TOPIC: {"0": 3}})
+        with pytest.raises(
+            DataLossError, match=r"Option 'startingOffsets' is 3 for queue 0 of orders at broker-a, which has offsets \d+ to 400"
+        ):
+            reader(broker.nameserver, startingOffsets=starting).partitions()
+        (part,) = reader(broker.nameserver, startingOffsets=starting, failOnDataLoss="false").partitions()
+        assert 3 < part.start < part.stop == 400
+
+
+def test_a_topic_that_is_deleted_after_the_plan_is_told_of():
+    with testing.LocalBroker() as broker:
+        fill(broker.nameserver, "broker-a", 10, queues=1)
+        reading = reader(broker.nameserver, retryTimeout="1s")
+        (part,) = reading.partitions()
+        with Admin(broker.nameserver) as admin:
+            admin.topics.delete(TOPIC)
+        with pytest.raises(SparkSourceError, match="orders"):
+            list(reading.read(part))
+
+
+# --- how much a broker gives at once
+
+
+@pytest.mark.parametrize("size", [100, 20_000])
+def test_a_broker_that_gives_much_at_once_is_read_in_few_pulls(size: int):
+    generous = {"maxTransferCountOnMessageInMemory": "1024", "maxTransferBytesOnMessageInMemory": str(8 * 1024 * 1024)}
+    with testing.LocalBroker(generous) as broker:
+        fill(broker.nameserver, "broker-a", 1_500, queues=1, size=size)
+        found = list(batches(reader(broker.nameserver)))
+        assert places(found) == everything(1_500, 1)
+
+
+# --- who is there
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    need("openssl")
+    directory = tmp_path_factory.mktemp("tls")
+    request = "req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 -subj /CN=localhost"
+    names = ["-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(["openssl", *request.split(), *names], cwd=directory, check=True, capture_output=True)
+    return directory
+
+
+def test_tls_is_spoken_with_nameserver_and_broker(tmp_path: Path, certificate: Path):
+    tls = {
+        "tls.server.certPath": certificate / "cert.pem",
+        "tls.server.keyPath": certificate / "key.pem",
+    }
+    with SkyrocketNameserver(tmp_path / "names", tls) as names, SkyrocketBroker(tmp_path / "broker", names.nameserver, tls):
+        trusted = {"tls": "true", "tlsCaFile": certificate / "cert.pem"}
+        context = source_options(
+            {"nameserver": "a:1", "subscribe": TOPIC, **{k: str(v) for k, v in trusted.items()}}
+        ).cluster.tls_context()
+        fill(names.nameserver, "broker-a", 3_000, tls=context or False)
+        assert places(list(batches(reader(names.nameserver, **trusted)))) == everything(3_000)
+        with pytest.raises(UnreachableClusterError, match="certificate verify failed"):
+            reader(names.nameserver, tls="true", retryTimeout="500ms").partitions()
+        with pytest.raises(OptionError, match="Option 'tls': the files"):
+            reader(names.nameserver, tls="true", tlsCaFile=tmp_path / "nothing.pem").partitions()
+
+
+def test_apaches_broker_with_access_control_knows_who_asks(tmp_path: Path):
+    user = {"username": "reader", "password": "12345678"}
+    provider = "org.apache.rocketmq.auth.authentication.provider"
+    settings = {
+        "brokerName": "a",
+        "mappedFileSizeCommitLog": 16_777_216,
+        "authenticationEnabled": "true",
+        "authenticationProvider": f"{provider}.DefaultAuthenticationProvider",
+        "authenticationMetadataProvider": f"{provider}.LocalAuthenticationMetadataProvider",
+        "initAuthenticationUser": json.dumps(user),
+        "innerClientAuthenticationCredentials": json.dumps({"accessKey": "reader", "secretKey": "12345678"}),
+    }
+    with ApacheCluster(tmp_path) as cluster:
+        cluster.broker(tmp_path / "store", settings)
+        fill(cluster.nameserver, "a", 200, credentials=Credentials("reader", "12345678"))
+        right = {"accessKey": "reader", "secretKey": "12345678", "retryTimeout": "20s"}
+        assert places(list(batches(reader(cluster.nameserver, **right)))) == everything(200)
+        for wrong in ({}, {"accessKey": "reader", "secretKey": "guessed"}):
+            with pytest.raises(RefusedError, match="NO_PERMISSION"):
+                list(batches(reader(cluster.nameserver, **wrong)))
+        planned = reader(cluster.nameserver, **right).partitions()
+        with pytest.raises(RefusedError, match="queue 0 of orders at a cannot be read"):
+            list(reader(cluster.nameserver, accessKey="reader", secretKey="guessed").read(planned[0]))
+
+
+def test_planning_is_quick_with_many_queues():
+    with testing.LocalBroker() as broker:
+        broker.create_topic(TOPIC, queues=512)
+        with Producer(broker.nameserver) as producer:
+            producer.send(Message(TOPIC, b"one"), queue=Queue(TOPIC, "broker-a", 511))
+        began = time.monotonic()
+        (part,) = reader(broker.nameserver).partitions()
+        assert part.queue.queue_id == 511
+        assert time.monotonic() - began < 30

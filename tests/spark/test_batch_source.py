@@ -1,0 +1,326 @@
+"""`spark.read.format("rocketmq")`, with a real Spark, from our broker and from Apache's: every option, every column."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from skyrocket.client.queues import Queue
+from skyrocket.client.sync import Admin, Message, Producer
+from skyrocket.spark.columns import COLUMNS, spark_schema
+from tests.spark.conftest import Cluster
+
+Load = Callable[..., DataFrame]
+
+
+@pytest.fixture(scope="module", params=["ours", "apache"])
+def cluster(request: pytest.FixtureRequest) -> Cluster:
+    found: Cluster = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture(scope="module")
+def producer(cluster: Cluster) -> Any:
+    with Producer(cluster.nameserver, group="filling") as made:
+        yield made
+
+
+@pytest.fixture
+def made(cluster: Cluster, topic: str) -> str:
+    """A topic with two queues and nothing in it."""
+    with Admin(cluster.nameserver) as admin:
+        admin.topics.create(topic, queues=2)
+    return topic
+
+
+@pytest.fixture
+def load(spark: SparkSession, cluster: Cluster) -> Load:
+    def loaded(**options: object) -> DataFrame:
+        return spark.read.format("rocketmq").option("nameserver", cluster.nameserver).options(**options).load()
+
+    return loaded
+
+
+def fill(producer: Producer, cluster: Cluster, topic: str, counts: tuple[int, ...], **given: Any) -> None:
+    """Messages "queue-number" in the queues of these numbers, so many in each."""
+    for queue_id, count in enumerate(counts):
+        queue = Queue(topic, cluster.broker_name, queue_id)
+        messages = [Message(topic, b"%d-%d" % (queue_id, number), **given) for number in range(count)]
+        for first in range(0, count, 100):
+            producer.send_batch(messages[first : first + 100], queue=queue)
+
+
+def bodies(rows: DataFrame) -> list[str]:
+    """In the order of queues and offsets."""
+    found = rows.select("queueId", "queueOffset", "body").collect()
+    return [row.body.decode() for row in sorted(found)]
+
+
+def expected(*ranges: tuple[int, int, int]) -> list[str]:
+    return [f"{queue}-{number}" for queue, start, stop in ranges for number in range(start, stop)]
+
+
+# --- what is read
+
+
+def test_everything_that_is_there_comes_once(load: Load, producer: Producer, cluster: Cluster, made: str):
+    fill(producer, cluster, made, (300, 170))
+    rows = load(subscribe=made)
+    assert bodies(rows) == expected((0, 0, 300), (1, 0, 170))
+    assert rows.rdd.getNumPartitions() == 2
+
+
+def test_a_frame_that_is_read_again_gives_the_same_and_a_new_one_what_has_come_since(
+    load: Load, producer: Producer, cluster: Cluster, made: str
+):
+    fill(producer, cluster, made, (10,))
+    rows = load(subscribe=made)
+    assert rows.count() == 10
+    fill(producer, cluster, made, (5,))
+    assert rows.count() == 10
+    assert load(subscribe=made).count() == 15
+
+
+def test_an_empty_topic_has_no_rows(load: Load, made: str):
+    assert load(subscribe=made).count() == 0
+
+
+def test_every_column_tells_of_the_message(load: Load, producer: Producer, cluster: Cluster, made: str):
+    before = datetime.now(UTC) - timedelta(seconds=2)
+    message = Message(made, b"body", tag="red", keys=["k1", "k2"], properties={"colour": "blå", "n": "5"})
+    receipt = producer.send(message, queue=Queue(made, cluster.broker_name, 1))
+    (row,) = load(subscribe=made, includeProperties="true").collect()
+    found = row.asDict()
+    assert set(found) == set(COLUMNS)
+    properties = found.pop("properties")
+    assert {
+        "colour": "blå",
+        "n": "5",
+        "TAGS": "red",
+        "KEYS": "k1 k2",
+        "UNIQ_KEY": receipt.message_id,
+    }.items() <= properties.items()
+    after = datetime.now(UTC) + timedelta(seconds=2)
+    for name in ("storeTimestamp", "bornTimestamp"):
+        assert before < found.pop(name).astimezone(UTC) < after, name
+    assert found.pop("physicalOffset") >= 0
+    assert found.pop("bornHost").startswith("127.0.0.1:")
+    assert found == {
+        "topic": made,
+        "broker": cluster.broker_name,
+        "queueId": 1,
+        "queueOffset": 0,
+        "msgId": receipt.message_id,
+        "tags": "red",
+        "keys": ["k1", "k2"],
+        "body": b"body",
+        "reconsumeTimes": 0,
+        "sysFlag": found["sysFlag"],
+    }
+
+
+def test_messages_without_tag_and_keys_have_null_and_an_empty_list(load: Load, producer: Producer, made: str):
+    producer.send(Message(made, b"x"))
+    (row,) = load(subscribe=made, columns="tags,keys,body").collect()
+    assert (row.tags, row.keys, row.body) == (None, [], b"x")
+
+
+def test_only_the_columns_asked_for_are_there_in_their_order(load: Load, producer: Producer, made: str):
+    producer.send(Message(made, b"x"))
+    rows = load(subscribe=made, columns="body, queueid")
+    assert rows.columns == ["body", "queueId"]
+    assert rows.collect()[0].body == b"x"
+
+
+def test_a_schema_chooses_columns_too(spark: SparkSession, cluster: Cluster, producer: Producer, made: str):
+    producer.send(Message(made, b"x"))
+    read = spark.read.format("rocketmq").schema(spark_schema(["queueOffset", "body"]))
+    (row,) = read.options(nameserver=cluster.nameserver, subscribe=made).load().collect()
+    assert row.asDict() == {"queueOffset": 0, "body": b"x"}
+
+
+def test_compressed_batched_and_delayed_messages_come_as_they_were_sent(
+    load: Load, producer: Producer, cluster: Cluster, made: str
+):
+    large = b"large " * 2_000  # which the client compresses
+    producer.send(Message(made, large))
+    producer.send_batch([Message(made, b"first"), Message(made, b"second")])
+    producer.send(Message(made, b"late", delay_level=1))
+    deadline = time.monotonic() + 60
+    while (rows := load(subscribe=made)).count() < 4:
+        assert time.monotonic() < deadline, "the delayed message did not come"
+    assert Counter(row.body for row in rows.collect()) == Counter([large, b"first", b"second", b"late"])
+
+
+def test_bodies_larger_than_a_broker_gives_at_once_come_whole(load: Load, producer: Producer, cluster: Cluster, made: str):
+    sent = [bytes([number]) * (40_000 + 9_000 * number) for number in range(40)]  # the first few fit together, then ever fewer
+    for body in sent:
+        message = Message(made, body, properties={"n": "1"})
+        producer.send(message, queue=Queue(made, cluster.broker_name, 0))
+    rows = load(subscribe=made, columns="queueOffset,body").collect()
+    assert [row.body for row in sorted(rows)] == sent
+
+
+# --- which queues
+
+
+def test_several_topics_are_read_together(load: Load, producer: Producer, cluster: Cluster, made: str):
+    other = made + "-other"
+    with Admin(cluster.nameserver) as admin:
+        admin.topics.create(other, queues=1)
+    fill(producer, cluster, made, (3,))
+    fill(producer, cluster, other, (4,))
+    both = {made: 3, other: 4}
+    for way in ({"subscribe": f"{made}, {other}"}, {"subscribePattern": made + ".*"}):
+        rows = load(**way).groupBy("topic").count().collect()
+        assert {row.topic: row["count"] for row in rows} == both
+
+
+def test_a_pattern_is_for_the_whole_name(load: Load, producer: Producer, cluster: Cluster, made: str):
+    fill(producer, cluster, made, (3,))
+    assert load(subscribePattern=made).count() == 3
+    assert load(subscribePattern=f"{made[:-1]}.").count() == 3
+
+
+def test_single_queues_are_assigned_by_broker_and_number_or_by_number(
+    load: Load, producer: Producer, cluster: Cluster, made: str
+):
+    fill(producer, cluster, made, (3, 4))
+    assert bodies(load(assign=json.dumps({made: [f"{cluster.broker_name}:1"]}))) == expected((1, 0, 4))
+    assert bodies(load(assign=json.dumps({made: [0]}))) == expected((0, 0, 3))
+
+
+# --- from where to where
+
+
+def test_offsets_say_where_to_begin_and_end_in_each_queue(load: Load, producer: Producer, cluster: Cluster, made: str):
+    fill(producer, cluster, made, (100, 50))
+    starting = json.dumps({made: {f"{cluster.broker_name}:0": 90, "1": -2}})
+    ending = json.dumps({made: {"0": -1, "1": 7}})
+    assert bodies(load(subscribe=made, startingOffsets=starting, endingOffsets=ending)) == expected((0, 90, 100), (1, 0, 7))
+    assert bodies(load(subscribe=made, startingOffsets="earliest", endingOffsets="latest")) == expected((0, 0, 100), (1, 0, 50))
+
+
+def test_a_range_may_be_empty(load: Load, producer: Producer, cluster: Cluster, made: str):
+    fill(producer, cluster, made, (10, 10))
+    same = json.dumps({made: {"0": 5, "1": 10}})
+    assert load(subscribe=made, startingOffsets=same, endingOffsets=same).count() == 0
+
+
+def test_moments_say_where_to_begin_and_end(load: Load, producer: Producer, cluster: Cluster, made: str):
+    fill(producer, cluster, made, (20, 20))
+    time.sleep(0.05)
+    moment = time.time_ns() // 1_000_000
+    time.sleep(0.05)
+    fill(producer, cluster, made, (7, 8))
+    later = expected((0, 0, 7), (1, 0, 8))
+    assert bodies(load(subscribe=made, startingTimestamp=moment)) == later
+    assert load(subscribe=made, endingTimestamp=moment).count() == 40
+    each = json.dumps({made: {"0": moment, "1": 0}})
+    assert load(subscribe=made, startingOffsetsByTimestamp=each).count() == 7 + 28
+    assert load(subscribe=made, endingOffsetsByTimestamp=each).count() == 20
+    assert load(subscribe=made, startingTimestamp=0, endingTimestamp=moment + 3_600_000).count() == 55
+
+
+def test_a_moment_is_that_of_the_first_message_stored_then(load: Load, producer: Producer, cluster: Cluster, made: str):
+    """To the millisecond: what a row's storeTimestamp says is what startingTimestamp takes."""
+    queue = Queue(made, cluster.broker_name, 0)
+    for number in range(12):
+        producer.send(Message(made, b"%d" % number), queue=queue)
+        time.sleep(0.004)
+    rows = load(assign=json.dumps({made: [0]}), columns="queueOffset,storeTimestamp").orderBy("queueOffset").collect()
+    stored = [round(row.storeTimestamp.timestamp() * 1000) for row in rows]
+    for number in (0, 5, 11):
+        first = stored.index(stored[number])
+        assigned = json.dumps({made: [0]})
+        assert load(assign=assigned, startingTimestamp=stored[number]).count() == 12 - first
+        assert load(assign=assigned, endingTimestamp=stored[number]).count() == first
+    assert load(assign=assigned, startingTimestamp=stored[-1] + 1, startingOffsetsByTimestampStrategy="latest").count() == 0
+
+
+# --- partitions
+
+
+def test_queues_are_divided_among_tasks(load: Load, producer: Producer, cluster: Cluster, made: str):
+    fill(producer, cluster, made, (300, 100))
+    everything = expected((0, 0, 300), (1, 0, 100))
+    eight = load(subscribe=made, minPartitions=8)
+    assert eight.rdd.getNumPartitions() == 8
+    assert bodies(eight) == everything
+    small = load(subscribe=made, maxRecordsPerPartition=30)
+    assert small.rdd.getNumPartitions() == 10 + 4
+    assert bodies(small) == everything
+
+
+# --- filters
+
+
+def test_tags_are_chosen_by_the_broker(load: Load, producer: Producer, cluster: Cluster, made: str):
+    for number, tag in enumerate(["red", "blue", "green", "", "red"] * 40):
+        producer.send(Message(made, b"%d" % number, tag=tag), queue=Queue(made, cluster.broker_name, number % 2))
+    assert load(subscribe=made, tags="red").count() == 80
+    chosen = load(subscribe=made, tags="red || green", columns="tags").groupBy("tags").count().collect()
+    assert {row.tags: row["count"] for row in chosen} == {"red": 80, "green": 40}
+    assert load(subscribe=made, tags="*").count() == 200
+    assert load(subscribe=made, tags="none").count() == 0
+
+
+def test_tags_that_only_share_a_hash_are_told_apart(load: Load, producer: Producer, made: str):
+    producer.send(Message(made, b"wanted", tag="AaAa"))
+    producer.send(Message(made, b"not", tag="BBBB"))  # Java's hash of both is the same
+    assert [bytes(row.body) for row in load(subscribe=made, tags="AaAa").collect()] == [b"wanted"]
+
+
+def test_a_filter_ends_where_the_range_does(load: Load, producer: Producer, cluster: Cluster, made: str):
+    fill(producer, cluster, made, (100, 0), tag="red")
+    ending = json.dumps({made: {"0": 37, "1": 0}})
+    assert bodies(load(subscribe=made, tags="red", endingOffsets=ending, fetchMessages=10)) == expected((0, 0, 37))
+
+
+def test_expressions_over_properties_are_evaluated_by_the_broker(load: Load, producer: Producer, made: str):
+    for number in range(20):
+        producer.send(Message(made, b"%d" % number, properties={"n": str(number), "colour": "red" if number % 2 else "blue"}))
+    rows = load(subscribe=made, sql="n >= 10 AND colour = 'red'").collect()
+    assert sorted(int(row.body) for row in rows) == [11, 13, 15, 17, 19]
+
+
+# --- fetching
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"fetchMessages": "1"},
+        {"fetchMessages": "7", "fetchAhead": "3"},
+        {"fetchAhead": "1"},
+        {"fetchBytes": "2000"},
+        {"fetchAhead": "64", "fetchTimeout": "5s", "requestTimeout": "5s", "retryTimeout": "30s"},
+        {"groupIdPrefix": "nightly"},
+        {"groupId": "nightly-orders"},
+        {"failOnDataLoss": "false"},
+    ],
+    ids=str,
+)
+def test_however_it_is_fetched_it_is_the_same(
+    load: Load, producer: Producer, cluster: Cluster, made: str, options: dict[str, str]
+):
+    fill(producer, cluster, made, (150, 33))
+    assert bodies(load(subscribe=made, **options)) == expected((0, 0, 150), (1, 0, 33))
+
+
+def test_a_namespace_is_added_and_not_shown(load: Load, cluster: Cluster, made: str):
+    with Admin(cluster.nameserver, namespace="space") as admin:
+        admin.topics.create(made, queues=1)
+    with Producer(cluster.nameserver, namespace="space") as producer:
+        producer.send(Message(made, b"in the space"))
+    for way in ({"subscribe": made}, {"subscribePattern": made}):
+        (row,) = load(namespace="space", **way).collect()
+        assert (row.topic, row.body) == (made, b"in the space")
+    assert load(subscribe=made).count() == 0

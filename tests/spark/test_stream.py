@@ -1,0 +1,218 @@
+"""Streams of Spark's out of topics of ours and of Apache's, into Parquet: each message once, whatever happens to the query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from skyrocket.client.queues import Queue
+from skyrocket.spark.lag import LagListener, QueryLag, lag
+from tests.spark.conftest import Cluster
+from tests.support.spark_streams import Scene, rows_of_batches
+
+
+@pytest.fixture
+def scene(spark: Any, ours: Cluster, tmp_path: Path) -> Iterator[Scene]:
+    yield from scenes(spark, ours, tmp_path)
+
+
+@pytest.fixture(params=["ours", pytest.param("apache", marks=pytest.mark.interop)])
+def any_scene(request: pytest.FixtureRequest, spark: Any, tmp_path: Path) -> Iterator[Scene]:
+    """Ours and Apache's, one after the other."""
+    yield from scenes(spark, request.getfixturevalue(request.param), tmp_path)
+
+
+def scenes(spark: Any, cluster: Cluster, folder: Path) -> Iterator[Scene]:
+    yield Scene(spark, cluster.nameserver, folder)
+    for query in spark.streams.active:
+        query.stop()
+
+
+# --- runs that end
+
+
+def test_available_now_writes_what_is_there_once_and_the_next_run_what_came_since(any_scene: Scene, topic: str):
+    scene = any_scene
+    scene.create(topic, 3)
+    scene.send(topic, 50)
+    scene.run_available(subscribe=topic, commitGroup=f"g-{topic}")
+    assert scene.output() == scene.sent
+    scene.send(topic, 20)
+    query = scene.run_available(subscribe=topic, commitGroup=f"g-{topic}")
+    assert scene.output() == scene.sent, "each message once"
+    assert rows_of_batches(query) == [20]
+    assert scene.spark.read.parquet(str(scene.out)).count() == 70, "as Spark reads it itself"
+    assert sum(scene.committed(f"g-{topic}", topic).values()) == 70, "the group is told of the last batch, too"
+
+
+def test_a_limit_makes_several_batches_of_it(any_scene: Scene, topic: str):
+    scene = any_scene
+    scene.create(topic, 2)
+    scene.send(topic, 50)
+    query = scene.run_available(subscribe=topic, maxOffsetsPerTrigger="20", minOffsetsPerTrigger="15")
+    assert rows_of_batches(query) == [20, 20, 10]
+    assert scene.output() == scene.sent
+
+
+def test_once_takes_everything_in_one_batch_whatever_the_limit(scene: Scene, topic: str):
+    scene.create(topic, 2)
+    scene.send(topic, 30)
+    frame = (
+        scene.spark.readStream.format("rocketmq")
+        .options(**scene.options({"subscribe": topic, "maxOffsetsPerTrigger": "4"}))
+        .load()
+    )
+    writer = (
+        frame.writeStream.format("parquet").option("path", str(scene.out)).option("checkpointLocation", str(scene.checkpoint))
+    )
+    query = writer.trigger(once=True).start()
+    query.awaitTermination()
+    assert rows_of_batches(query) == [30]
+    assert scene.output() == scene.sent
+
+
+def test_only_what_the_broker_lets_through_is_read(any_scene: Scene, topic: str):
+    scene = any_scene
+    scene.create(topic, 2)
+    scene.send(topic, 5, tag="paid")
+    scene.send(topic, 5, tag="open")
+    wanted = dict.fromkeys(scene.send(topic, 5, tag="late", properties={"days": "9"}), 1)
+    scene.run_available(subscribe=topic, tags="late || never", maxOffsetsPerTrigger="7")
+    assert scene.output() == wanted
+
+
+def test_an_expression_is_asked_of_the_broker(apache_or_filtering: Scene, topic: str):
+    scene = apache_or_filtering
+    scene.create(topic, 2)
+    scene.send(topic, 5, properties={"days": "2"})
+    wanted = dict.fromkeys(scene.send(topic, 5, properties={"days": "9"}), 1)
+    scene.run_available(subscribe=topic, sql="days > 5")
+    assert scene.output() == wanted
+
+
+@pytest.fixture
+def apache_or_filtering(any_scene: Scene) -> Scene:
+    """Brokers that evaluate expressions: Apache's was told to when it was started, ours is told here."""
+    from skyrocket.client import sync as client
+
+    with client.Admin(any_scene.nameserver) as admin:
+        for broker in admin.cluster.brokers():
+            if broker.broker_name == "broker-a":
+                admin.cluster.update_config(broker.broker_name, {"enablePropertyFilter": "true"})
+    return any_scene
+
+
+# --- queries that go on
+
+
+def test_a_query_reads_on_while_messages_come_and_says_how_far_it_is_behind(any_scene: Scene, topic: str):
+    scene = any_scene
+    seen: list[QueryLag] = []
+    listener = LagListener(seen.append)
+    scene.spark.streams.addListener(listener)
+    try:
+        scene.create(topic, 2)
+        scene.send(topic, 30)
+        query = scene.start(subscribe=topic, maxOffsetsPerTrigger="20", name=f"q{topic}".replace("-", "_"))
+        scene.await_output(query)
+        scene.send(topic, 5)
+        scene.await_output(query)
+        scene.await_that(query, lambda: any(each.batch_id == 2 for each in seen))
+    finally:
+        scene.spark.streams.removeListener(listener)
+    assert [each.total for each in seen if each.batch_id in (0, 2)] == [10, 0]
+    assert {queue.topic for queue in seen[0].lag} == {topic}
+    assert sum(lag(query.lastProgress).values()) == 0
+
+
+def test_a_query_that_is_stopped_and_started_again_loses_and_repeats_nothing(scene: Scene, topic: str):
+    scene.create(topic, 2)
+    for _ in range(3):
+        scene.send(topic, 20)
+        query = scene.start(subscribe=topic, maxOffsetsPerTrigger="7")
+        scene.await_that(query, lambda: scene.output() != {})
+        query.stop()
+        scene.send(topic, 10)
+    query = scene.start(subscribe=topic)
+    scene.await_output(query)
+
+
+def test_a_new_query_begins_with_what_comes_after_it(scene: Scene, topic: str):
+    scene.create(topic, 2)
+    scene.send(topic, 10)
+    scene.sent.clear()
+    query = scene.start(subscribe=topic, startingOffsets="latest")
+    scene.await_that(query, lambda: query.lastProgress is not None)
+    scene.send(topic, 10)
+    scene.await_output(query)
+
+
+def test_queues_and_topics_that_come_while_it_runs_are_read_from_their_first_message(scene: Scene, topic: str):
+    scene.create(f"{topic}-a", 1)
+    query = scene.start(subscribePattern=f"{topic}-.*", startingOffsets="latest")
+    scene.await_that(query, lambda: query.lastProgress is not None)
+    scene.create(f"{topic}-a", 3)
+    scene.create(f"{topic}-b", 2)
+    scene.send(f"{topic}-a", 9)
+    scene.send(f"{topic}-b", 6)
+    scene.await_output(query)
+
+
+def test_a_least_number_is_waited_for(scene: Scene, topic: str):
+    scene.create(topic, 1)
+    scene.send(topic, 1)
+    query = scene.start(subscribe=topic, minOffsetsPerTrigger="10", maxTriggerDelay="1h")
+    scene.await_output(query)
+    for _ in range(10):
+        scene.send(topic, 1)
+    scene.await_output(query)
+    scene.await_that(query, lambda: len(rows_of_batches(query)) > 1)  # a batch is reported a moment after it is written
+    assert rows_of_batches(query) == [1, 10]
+
+
+# --- what does not fit
+
+
+def test_a_checkpoint_of_another_topic_is_told_in_a_sentence(scene: Scene, topic: str):
+    scene.create(topic, 1)
+    scene.create(f"{topic}-other", 1)
+    scene.send(topic, 3)
+    scene.run_available(subscribe=topic)
+    with pytest.raises(StreamingQueryException, match=rf"The checkpoint stands at offset 3 of queue 0 of {topic} at"):
+        scene.run_available(subscribe=f"{topic}-other")
+    scene.send(f"{topic}-other", 2)
+    scene.run_available(subscribe=f"{topic}-other", failOnDataLoss="false")
+    assert scene.output() == scene.sent
+
+
+def test_a_topic_that_is_not_there_is_told_in_a_sentence(scene: Scene):
+    with pytest.raises(StreamingQueryException, match=r"Option 'subscribe' names topic 'nowhere'"):
+        scene.run_available(subscribe="nowhere")
+
+
+def test_offsets_beyond_the_queues_end_are_told_or_gone_on_from(scene: Scene, topic: str):
+    """As after a broker was reset: the checkpoint knows more messages than it has."""
+    scene.create(topic, 1)
+    scene.send(topic, 3)
+    scene.run_available(subscribe=topic)
+    offsets = max((scene.checkpoint / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+    offsets.write_text(offsets.read_text().replace(':0\\": 3', ':0\\": 8').replace(':0": 3', ':0": 8'))
+    (offsets.parent / f".{offsets.name}.crc").unlink(missing_ok=True)
+    with pytest.raises(StreamingQueryException, match=r"ends at offset 3, but the checkpoint stands at 8"):
+        scene.run_available(subscribe=topic)
+    scene.run_available(subscribe=topic, failOnDataLoss="false")
+    scene.send(topic, 2)
+    scene.run_available(subscribe=topic, failOnDataLoss="false")
+    assert scene.output() == scene.sent
+
+
+def test_lag_names_each_queue(scene: Scene, topic: str):
+    scene.create(topic, 2)
+    scene.send(topic, 6, queue=Queue(topic, "broker-a", 1))
+    query = scene.start(subscribe=topic, maxOffsetsPerTrigger="2", every="1 hour")
+    scene.await_that(query, lambda: query.lastProgress is not None)
+    assert lag(query.lastProgress) == {Queue(topic, "broker-a", 0): 0, Queue(topic, "broker-a", 1): 4}

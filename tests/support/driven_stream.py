@@ -1,0 +1,79 @@
+"""A stream reader asked as Spark asks it, without Spark: offsets go through JSON texts, and the checkpoint is a list of them.
+
+stream = DrivenStream({"nameserver": …, "subscribe": "orders"})
+batch = stream.trigger()                     # the next batch's ranges, or None where nothing is new
+stream = stream.restarted()                  # as after a crash: what was planned and not done is done again
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
+
+from skyrocket.client.queues import Queue
+from skyrocket.spark.columns import spark_schema
+from skyrocket.spark.planning import QueueRange
+from skyrocket.spark.source_options import source_options
+from skyrocket.spark.stream_reader import StreamReader
+
+
+@dataclass
+class DrivenStream:
+    options: dict[str, str]
+    planned: list[str] = field(default_factory=list)  # the offset log
+    done: int = 0  # batches of it that the commit log has
+    is_available_now: bool = False
+
+    def __post_init__(self) -> None:
+        self.reader = StreamReader(self.options, spark_schema(source_options(self.options).columns))
+        if self.is_available_now:
+            self.reader.prepareForTriggerAvailableNow()
+        self._limit = self.reader.getDefaultReadLimit()
+
+    def trigger(self, limit: ReadLimit | None = None, *, dies: bool = False) -> dict[Queue, tuple[int, int]] | None:
+        """What the next batch reads of each queue. With `dies`, it is planned and not done."""
+        if len(self.planned) == self.done:
+            start = self._start()
+            end = _text(self.reader.latestOffset(json.loads(start), limit or self._limit))
+            if self.done and end == start:
+                return None
+            self.planned.append(end)
+            if self.done:
+                self.reader.commit(json.loads(start))
+        ranges = self.reader.partitions(json.loads(self._start()), json.loads(self.planned[-1]))
+        if not dies:
+            self.done += 1
+        return joined(ranges)
+
+    def everything(self) -> dict[Queue, tuple[int, int]] | None:
+        """Without a limit, as Trigger.Once takes it."""
+        return self.trigger(ReadAllAvailable())
+
+    def restarted(self, **changed: str) -> DrivenStream:
+        """Another process, on the same checkpoint."""
+        return DrivenStream({**self.options, **changed}, self.planned, self.done, self.is_available_now)
+
+    def _start(self) -> str:
+        if self.done:
+            return self.planned[self.done - 1]
+        self.reader.initialOffset()  # Spark asks twice
+        return _text(self.reader.initialOffset())
+
+
+def _text(offset: Mapping[str, Any]) -> str:
+    return json.dumps(offset)
+
+
+def joined(ranges: Any) -> dict[Queue, tuple[int, int]]:
+    """Pieces of a queue put together; they have to fit."""
+    found: dict[Queue, tuple[int, int]] = {}
+    for each in ranges:
+        assert isinstance(each, QueueRange)
+        start, stop = found.get(each.queue, (each.start, each.start))
+        assert stop == each.start, f"{each} does not follow what ends at {stop}"
+        found[each.queue] = start, each.stop
+    return found

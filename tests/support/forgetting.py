@@ -1,0 +1,26 @@
+"""A broker that forgets old messages when a test says so, as brokers do at an hour of the night."""
+
+from __future__ import annotations
+
+import time
+
+from skyrocket.client import sync as client
+from skyrocket.protocol.command import Command
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.responses import ResponseCode
+from skyrocket.testing import sync as testing
+from tests.support.apache_cluster import asked
+
+FORGETFUL = {"mappedFileSizeCommitLog": "65536", "fileReservedTime": "1"}  # small files, kept for an hour
+
+
+def expire(broker: testing.LocalBroker, broker_name: str = "broker-a") -> None:
+    """All that is older than an hour goes: everything so far, but for the file that is being written."""
+    broker.clock.put_forward(3 * 3_600_000)
+    with client.Admin(broker.nameserver) as admin:
+        hour = time.localtime().tm_hour  # of cleaning up it is the machine's, of messages the clock's that was put forward
+        admin.cluster.update_config(broker_name, {"deleteWhen": f"{hour:02d}"})
+    host, port = broker.address.split(":")
+    answer = asked((host, int(port)), Command(RequestCode.DELETE_EXPIRED_COMMITLOG, opaque=1))
+    assert answer is not None
+    assert answer.code == ResponseCode.SUCCESS

@@ -1,0 +1,79 @@
+"""A job to be killed: a topic into Parquet, with a stream that is started again when it fails, as a supervisor does.
+
+python -m tests.support.stream_to_parquet '{"options": {…}, "out": …, "checkpoint": …}'
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import skyrocket.spark
+from tests.support.spark_crash import FINISH, READY
+
+FAILURES_MAX = 100
+CONFIG = {
+    "spark.driver.memory": "512m",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -XX:-UsePerfData",
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+}
+
+
+def say(word: str) -> None:
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
+
+
+def counted(failures: int, query: Any) -> int:
+    say(f"Failed: {query.exception()}".splitlines()[0])
+    if failures == FAILURES_MAX:
+        raise SystemExit("It fails again and again.")
+    return failures + 1
+
+
+def to_parquet(frame: Any, arguments: dict[str, Any]) -> Any:
+    return frame.writeStream.format("parquet").option("path", arguments["out"])
+
+
+def main(arguments: dict[str, Any], writer_of: Callable[[Any, dict[str, Any]], Any] = to_parquet) -> None:
+    finish = threading.Event()
+
+    def listen() -> None:
+        for line in sys.stdin:
+            if line.strip() == FINISH:
+                finish.set()
+
+    threading.Thread(target=listen, daemon=True).start()
+    spark = skyrocket.spark.session("to-parquet", "local[2,4]", CONFIG)  # a task may fail three times
+
+    def started(*, available_now: bool = False) -> Any:
+        frame = spark.readStream.format("rocketmq").options(**arguments["options"]).load()
+        writer = writer_of(frame, arguments).option("checkpointLocation", arguments["checkpoint"])
+        return (writer.trigger(availableNow=True) if available_now else writer).start()
+
+    query, failures, is_told = started(), 0, False
+    while not finish.is_set():
+        if not is_told and query.lastProgress is not None:
+            say(READY)
+            is_told = True
+        if not query.isActive:
+            failures = counted(failures, query)
+            query = started()
+        time.sleep(0.05)
+    query.stop()
+    query = started(available_now=True)
+    while query.isActive or query.exception() is not None:
+        if not query.isActive:
+            failures = counted(failures, query)
+            query = started(available_now=True)
+        time.sleep(0.05)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

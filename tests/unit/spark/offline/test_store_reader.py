@@ -1,0 +1,244 @@
+"""The offline reader gives what reading message by message gives: however a store is divided, and by whichever way it is read."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from skyrocket.protocol.compression import compress
+from skyrocket.protocol.sysflag import COMPRESSED, COMPRESSION_ZSTD, TRANSACTION_MASK
+from skyrocket.spark.errors import ColumnError, OptionError
+from skyrocket.spark.offline.parts import LogPart, QueuePart
+from skyrocket.spark.offline.store_options import store_options
+from skyrocket.spark.offline.store_reader import StoreReader
+from skyrocket.store.config import StoreConfig
+from skyrocket.store.message import unplaced
+from skyrocket.store.offline import OfflineStore
+from tests.support.sample_stores import NOW_MS, flip, golden_store, sample_record, sample_store, write_store
+
+COUNT = 400
+MIB = 1024 * 1024
+BIG = StoreConfig(segment_bytes=4 * MIB, queue_entries_per_file=300, index_slots=100, index_entries=4000)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return sample_store(tmp_path_factory.mktemp("small") / "store", COUNT)
+
+
+@pytest.fixture(scope="module")
+def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Segments larger than a part; topic-0 is rare, and ends early."""
+    directory = tmp_path_factory.mktemp("big") / "store"
+    topics = ["topic-0" if number % 100 == 0 and number < 5000 else "topic-1" for number in range(6000)]
+    write_store(
+        directory, [replace(sample_record(number), topic=topics[number], body=bytes(1500)) for number in range(6000)], BIG
+    )
+    return directory
+
+
+def read(directory: Path | str, **options: str) -> list[dict[str, Any]]:
+    """As Spark does it: planned here, read part by part."""
+    return rows_of(reader(directory, **options))
+
+
+def reader(directory: Path | str, **options: str) -> StoreReader:
+    given = {"path": str(directory), **options}
+    return StoreReader(given, store_options(given).schema)
+
+
+def rows_of(made: StoreReader) -> list[dict[str, Any]]:
+    return list(itertools.chain.from_iterable(batch.to_pylist() for part in made.partitions() for batch in made.read(part)))
+
+
+def offsets(rows: Iterable[dict[str, Any]]) -> list[int]:
+    return [row["physicalOffset"] for row in rows]
+
+
+def expected(directory: Path, *topics: str, begin_ms: int = 0, end_ms: int = 2**63) -> list[int]:
+    with OfflineStore(directory) as store:
+        return [
+            found.offset
+            for found in store.records()
+            if (not topics or found.record.topic in topics)
+            and begin_ms <= found.record.store_timestamp < end_ms
+            and found.record.sys_flag & TRANSACTION_MASK in (0, 8)
+        ]
+
+
+def test_every_message_that_a_queue_has_comes_once_and_in_order(small: Path):
+    assert offsets(read(small)) == expected(small)
+
+
+def test_a_segment_is_divided_where_records_start(big: Path):
+    made = reader(big, maxPartitionBytes=str(MIB), columns="physicalOffset,queueOffset")
+    parts = made.partitions()
+    assert len(parts) > 9, "about nine megabytes, in parts of one"
+    assert all(isinstance(part, LogPart) for part in parts)
+    assert offsets(rows_of(made)) == expected(big)
+
+
+def test_few_messages_of_a_topic_are_found_through_its_queues(big: Path):
+    made = reader(big, topic="topic-0")
+    assert all(isinstance(part, QueuePart) for part in made.partitions())
+    found = rows_of(made)
+    assert sorted(offsets(found)) == expected(big, "topic-0")
+    assert {row["topic"] for row in found} == {"topic-0"}
+
+
+def test_many_messages_of_a_topic_are_found_in_the_log(big: Path):
+    made = reader(big, topic="topic-1")
+    assert all(isinstance(part, LogPart) for part in made.partitions())
+    assert offsets(rows_of(made)) == expected(big, "topic-1")
+
+
+def test_queues_are_not_relied_on_behind_the_checkpoint_of_a_store_that_was_not_closed(tmp_path: Path):
+    directory = tmp_path / "store"
+    store = write_store(directory, [replace(sample_record(n), topic=f"topic-{n % 50}") for n in range(2000)], BIG, close=False)
+    copied = shutil.copytree(directory, tmp_path / "crashed")
+    store.close()
+    shutil.rmtree(copied / "consumequeue" / "topic-7")  # as if it never reached the disk
+    (copied / "consumequeue" / "topic-7" / "0").mkdir(parents=True)
+    assert sorted(offsets(read(copied, topics="topic-7"))) == expected(copied, "topic-7")
+
+
+@pytest.mark.parametrize("topics", ["topic-0", "topic-1", "topic-0,topic-1", "", "topic-9"])
+def test_times_are_kept_to_by_every_way(big: Path, topics: str):
+    begin_ms, end_ms = NOW_MS + 300 * 700, NOW_MS + 1100 * 700
+    chosen = {"topics": topics} if topics else {}
+    times = {"startingTimestamp": str(begin_ms), "endingTimestamp": str(end_ms), "maxPartitionBytes": str(MIB)}
+    found = read(big, **chosen, **times)
+    assert sorted(offsets(found)) == expected(big, *(topics.split(",") if topics else ()), begin_ms=begin_ms, end_ms=end_ms)
+
+
+def test_segments_outside_the_time_are_not_even_planned(big: Path):
+    late = reader(big, startingTimestamp=str(NOW_MS + 1499 * 700), maxPartitionBytes=str(MIB)).partitions()
+    early = reader(big, endingTimestamp=str(NOW_MS + 1), maxPartitionBytes=str(MIB)).partitions()
+    assert (len(late), len(early)) == (1, 1)
+
+
+def test_columns_are_those_of_the_broker_source(small: Path):
+    row = read(small, includeProperties="true", broker="b7")[0]
+    assert row["broker"] == "b7"
+    assert row["storeTimestamp"].timestamp() * 1000 == NOW_MS
+    assert dict(row["properties"])["naïve"] == "größe 中 😀"
+    assert row["keys"] == ["key-0", "shared-0"]
+    assert row["msgId"] == f"7F000001{0:024X}"
+
+
+def test_bodies_are_unpacked(tmp_path: Path):
+    body = b"again and again " * 100
+    packed = replace(sample_record(0), body=compress(body, COMPRESSION_ZSTD), sys_flag=COMPRESSED | COMPRESSION_ZSTD)
+    write_store(tmp_path / "store", [packed])
+    assert [row["body"] for row in read(tmp_path / "store", columns="body")] == [body]
+
+
+def test_what_brokers_keep_for_themselves_is_left_out_unless_asked_for(tmp_path: Path):
+    topics = ["orders", "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer", "RMQ_SYS_TRANS_HALF_TOPIC", "%RETRY%g"]
+    write_store(tmp_path / "store", [replace(sample_record(n), topic=topic) for n, topic in enumerate(topics)])
+    assert {row["topic"] for row in read(tmp_path / "store")} == {"orders", "%RETRY%g"}
+    assert {row["topic"] for row in read(tmp_path / "store", systemTopics="true")} == set(topics)
+    assert {row["topic"] for row in read(tmp_path / "store", topics="rmq_sys_wheel_timer,orders")} == {
+        "rmq_sys_wheel_timer",
+        "orders",
+    }
+
+
+def test_apaches_store_and_the_name_of_its_broker(tmp_path: Path):
+    golden = golden_store(tmp_path / "golden")
+    found = read(golden, systemTopics="true")
+    assert offsets(found) == expected(golden)
+    assert {row["broker"] for row in found} == {"broker-a"}
+    rare = read(golden, topic="GoldenOrderJ")
+    assert sorted(offsets(rare)) == expected(golden, "GoldenOrderJ")
+
+
+def test_damage_is_told_and_passed_over(small: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    copy = shutil.copytree(small, tmp_path / "copy")
+    whole = expected(copy)
+    victim = whole[50]
+    flip(copy / "commitlog" / f"{victim - victim % 16384:020d}", victim % 16384 + 95)
+    assert offsets(read(copy)) == [offset for offset in whole if offset != victim]
+    assert f"bytes at {victim} of the log cannot be read" in caplog.text
+    (row,) = read(copy, mode="damage")
+    assert (row["offset"], row["path"]) == (victim, str(copy / "commitlog" / f"{victim - victim % 16384:020d}"))
+    assert row["size"] > 95
+    assert read(small, mode="damage") == []
+
+
+def test_damage_is_told_on_the_way_through_a_queue(big: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    copy = shutil.copytree(big, tmp_path / "copy")
+    whole = expected(copy, "topic-0")
+    victim = whole[3]
+    flip(copy / "commitlog" / f"{victim - victim % BIG.segment_bytes:020d}", victim % BIG.segment_bytes + 95)
+    assert sorted(offsets(read(copy, topic="topic-0"))) == [offset for offset in whole if offset != victim]
+    assert f"bytes at {victim} of the log cannot be read" in caplog.text
+
+
+def test_without_the_check_a_body_is_taken_as_it_is(small: Path, tmp_path: Path):
+    copy = shutil.copytree(small, tmp_path / "copy")
+    whole = expected(copy)
+    flip(copy / "commitlog" / f"{whole[50] - whole[50] % 16384:020d}", whole[50] % 16384 + 95)
+    assert offsets(read(copy, check="false")) == whole
+
+
+def test_several_directories(small: Path, big: Path):
+    both = len(expected(small)) + len(expected(big))
+    assert len(read(f"{small},{big}", columns="queueId")) == both
+    assert len(read(f'["{small}", "file://{big}/"]', columns="queueId")) == both
+    assert len(read(str(small.parent / "sto?e"), columns="queueId", paths=str(big))) == both
+
+
+def test_a_log_that_grows_is_read_to_where_it_ended_when_the_job_was_planned(tmp_path: Path):
+    store = write_store(tmp_path / "store", map(sample_record, range(100)), close=False)
+    whole = expected(tmp_path / "store")
+    made = reader(tmp_path / "store", columns="physicalOffset")
+    parts = made.partitions()
+    store.append([unplaced(sample_record(number)) for number in range(100, 300)], NOW_MS * 2)
+    found = [batch.to_pylist() for part in parts for batch in made.read(part)]
+    assert offsets(itertools.chain.from_iterable(found)) == whole
+    assert len(read(tmp_path / "store")) > 2 * len(whole)
+    store.close()
+
+
+def test_the_end_of_a_log_is_found_behind_what_the_queues_name_and_without_queues(tmp_path: Path):
+    directory = sample_store(tmp_path / "store", 300)
+    whole = expected(directory)
+    for queue_file in sorted(directory.glob("consumequeue/*/*/*"))[3::2]:
+        queue_file.unlink()
+    assert offsets(read(directory)) == whole
+    shutil.rmtree(directory / "consumequeue")
+    assert offsets(read(directory)) == whole
+    last = whole[-1] - whole[-1] % 16384  # the last segment
+    victim = next(offset for offset in whole if offset >= last)
+    flip(directory / "commitlog" / f"{last:020d}", victim - last + 2)  # its size
+    assert offsets(read(directory)) == [offset for offset in whole if offset != victim]
+
+
+def test_an_empty_store_has_no_messages(tmp_path: Path):
+    write_store(tmp_path / "store", [])
+    assert read(tmp_path / "store") == []
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"path": "nowhere"}, "Option 'path': nowhere is no store: it has neither 'commitlog' nor 'checkpoint'."),
+        ({}, "Option 'path' is missing: give the store directory to load()."),
+        ({"path": "/nowhere/*"}, "Option 'path': nothing is there that /nowhere/* fits."),
+        ({"path": "x", "topick": "a"}, "Option 'topick' is unknown to the source rocketmq-store; did you mean 'topic'?"),
+        ({"path": "x", "topic": "a", "topics": "b"}, "Options 'topic' and 'topics' mean the same; give one of them."),
+        ({"path": "x", "mode": "all"}, "Option 'mode' is 'all', but it has to be messages or damage."),
+        ({"path": "x", "columns": "topic,bdy"}, "Option 'columns' asks for bdy, but there are only: topic, broker"),
+    ],
+)
+def test_bad_options_are_told_in_one_sentence(options: dict[str, str], sentence: str):
+    with pytest.raises((OptionError, ColumnError)) as caught:
+        StoreReader(options, store_options(options).schema).partitions()
+    assert str(caught.value).startswith(sentence)
