@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 
 from tests.spark.sink_scenes import bodies, commit, exactly_once, options_for, seen, send, stage
-from tests.support.apache_cluster import ApacheCluster, JavaProcess
+from tests.support.apache_cluster import ApacheCluster, JavaProcess, free_port
 from tests.support.skyrocket_process import Skyrocket
 from tests.support.spark_crash import CRASHES, REPOSITORY, SEED
 
 ROWS = 1_500
 EVERY = sorted(str(number).encode() for number in range(ROWS))
 COMMIT_S_MAX = 0.6  # from the end of staging to the kill: a commit takes about as long
-OTHER_BROKERS = {"flushDiskType": "SYNC_FLUSH"}
+SYNC_FLUSH = {"flushDiskType": "SYNC_FLUSH"}
 
 
 class Broker:
@@ -47,6 +47,7 @@ class Apaches(Broker):
     def __init__(self, cluster: ApacheCluster, store: Path) -> None:
         super().__init__(cluster.nameserver)
         self._cluster, self._store = cluster, store
+        self._settings = {"brokerName": "broker-a", "listenPort": free_port(-2, 1), "mappedFileSizeCommitLog": 16_777_216}
         self._process: JavaProcess | None = None
         self.start()
 
@@ -55,13 +56,14 @@ class Apaches(Broker):
         self._process.kill()
 
     def start(self) -> None:
-        self._process = self._cluster.broker(self._store, {"mappedFileSizeCommitLog": 16_777_216, **OTHER_BROKERS})
+        """With the same name and port again."""
+        self._process = self._cluster.broker(self._store, {**self._settings, **SYNC_FLUSH})
 
 
 @pytest.fixture(params=["ours", pytest.param("apache", marks=pytest.mark.interop)])
 def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
     if request.param == "ours":
-        with Skyrocket(tmp_path, OTHER_BROKERS) as process:
+        with Skyrocket(tmp_path, SYNC_FLUSH) as process:
             yield Ours(process)
     else:
         with ApacheCluster(tmp_path) as cluster:

@@ -114,7 +114,8 @@ def connect_server(home: Path, config: Mapping[str, str], **more: str) -> Iterat
     every = {"spark.connect.grpc.binding.port": str(port), "spark.connect.grpc.binding.address": "127.0.0.1", **config}
     words = [word for key, value in every.items() for word in ("--conf", f"{key}={value}")]
     service = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
-    server = SparkProcess("connect", home, ["spark-submit", "--master", "local[2]", *words, *service], environment(home, **more))
+    given = environment(home, SPARK_DAEMON_MEMORY="1g", **more)  # Spark counts the server among its daemons
+    server = SparkProcess("connect", home, ["spark-submit", "--master", "local[2]", *words, *service], given)
     try:
         deadline = time.monotonic() + START_S_MAX
         while not _listens(port):

@@ -127,7 +127,7 @@ class EndTransactionHandler:
             for command in accepted:
                 self._refuse(command, connection, error)
         else:
-            for command in accepted:
+            for command in filter(None, accepted):
                 _succeed(command, connection)
 
     def _looked_at(

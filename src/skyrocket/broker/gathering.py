@@ -180,23 +180,9 @@ def _gather_most(frames: list[Frame], first: int, group: Group, terms: Terms, wa
         if queue_offset is None:
             queue_offset = ways.next_offset(stored_topic, stored_queue)
         next_offsets[stored_queue] = queue_offset + 1
-        fixed = pack(
-            size,
-            magic,
-            crc32(body) & _CRC_MASK,
-            stored_queue,
-            header.flag,
-            queue_offset,
-            position,
-            sys_flag & kept_bits | host_bits,
-            header.born_timestamp,
-            born_host,
-            timestamp,
-            store_host,
-            header.reconsume_times or 0,
-            0,
-            body_bytes,
-        )
+        place = (stored_queue, header.flag, queue_offset, position, sys_flag & kept_bits | host_bits)
+        times = (header.born_timestamp, born_host, timestamp, store_host, header.reconsume_times or 0)
+        fixed = pack(size, magic, crc32(body) & _CRC_MASK, *place, *times, 0, body_bytes)
         parts += (fixed, body, topic_bytes, properties_bytes.to_bytes(_LENGTH_BYTES), properties, more)
         found_by = (unique_key, *keys)
         dispatches.append((stored_topic, stored_queue, queue_offset, position, size, entry, timestamp, found_by, sys_flag))

@@ -48,6 +48,7 @@ CHECKPOINT_LATEST_MS: Final = 60_000  # when nothing but time goes on
 TAKEN_IN: Final = "timer taken in"  # kinds of counters
 DELIVERED: Final = "timer delivered"
 
+
 class TimerDelivery:
     def __init__(
         self,
@@ -144,7 +145,7 @@ class TimerDelivery:
     def _add(self, records: list[memoryview], now_ms: int) -> None:
         index = self._index
         read_ms, precision_ms = index.read_ms, index.precision_ms
-        present_ms = read_ms if self._slot is None else self._slot.end_ms  # what is due until then goes into that slot too
+        present_ms = 0 if self._slot is None else self._slot.end_ms  # what is due until then goes into that slot too
         window_slots = roll_window_slots(self._settings())
         window_ms = rolls_from_ms(now_ms, window_slots, precision_ms)
         was_read_once = index.queue_offset < index.known_until
@@ -153,10 +154,10 @@ class TimerDelivery:
         present: list[tuple[int, Timing, int]] = []  # which of them those are, and when they are due
         topics: dict[str, int] = {}
         for waiting in waiting_records(records, TIMER_TOPIC):
-            timing = None if waiting is None else known.get(waiting[1]) or self._timing(waiting[1], waiting[2])[0]
+            timing = None if waiting is None else known.get(waiting[1]) or self._shapes.of(waiting[1], waiting[2])[0]
             if waiting is None or timing is None:
                 log.error("A message in %s does not say where it goes, and when; it goes nowhere.", TIMER_TOPIC)
-                continue
+                continue  # it must not hold up the others
             record, _, _, queue_offset, physical_offset, _, stored_ms = waiting
             out_ms, topic = timing.out_ms, timing.topic
             if was_read_once and queue_offset < index.known_until and out_ms < index.known_settled_ms:
@@ -187,10 +188,6 @@ class TimerDelivery:
             self._slot.taken_back.add(timing.deletes)
         else:
             self._slot.add(due_ms, position)
-
-    def _timing(self, shape: bytes, key: bytes | None) -> tuple[Timing | None, bytes | None]:
-        """None for what is no timed message: nothing of ours, and it must not hold up the others."""
-        return self._shapes.of(shape, key)
 
     # --- out
 
@@ -247,7 +244,7 @@ class TimerDelivery:
     def _due_of(self, physical_offset: int, slot: DueSlot) -> int | None:
         """By the message itself. None when it is none, or takes another one back."""
         [waiting] = waiting_records([self._store.reading.bytes_at(physical_offset)], TIMER_TOPIC)
-        timing = None if waiting is None else self._timing(waiting[1], waiting[2])[0]
+        timing = None if waiting is None else self._shapes.of(waiting[1], waiting[2])[0]
         if waiting is None or timing is None:
             return None
         if timing.deletes is not None:
@@ -284,7 +281,7 @@ class TimerDelivery:
 
     def _of_one_turn(self, units: list[UnitFields | None]) -> list[UnitFields | None]:
         """The first of them, of so many bytes; one at the least."""
-        sizes = accumulate([0 if unit is None else unit[6] for unit in units], initial=0)
+        sizes = accumulate([0 if unit is None else max(0, unit[6]) for unit in units], initial=0)
         return [unit for unit, before_bytes in zip(units, sizes, strict=False) if before_bytes < BYTES_PER_TURN]
 
     def _moves(self, units: list[UnitFields], slot: DueSlot, now_ms: int, topics: dict[str, int]) -> list[Move]:
@@ -306,7 +303,7 @@ class TimerDelivery:
                 _, shape, key, _, _, _, stored_ms = waiting
                 timing = known.get(shape)
                 if timing is None:
-                    timing, key = self._timing(shape, key)
+                    timing, key = self._shapes.of(shape, key)
             if timing is None or (timing.out_ms > slot.start_ms and not magic & ROLLS):
                 self._is_damaged(f"where it names {physical_offset}")
                 continue

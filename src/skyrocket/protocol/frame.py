@@ -97,7 +97,8 @@ class FrameSplitter:
         frames: list[Frame] = []
         consumed, self._wanted = split(data, frames, self._frame_bytes_max, self._header_bytes_max)
         if not self._wanted:
-            self._break(*PREFIX.unpack_from(data, consumed), frames)
+            length, mark = PREFIX.unpack_from(data, consumed)
+            self._break(length, mark, frames)
         if consumed < len(data):
             self._pending += data[consumed:]
         return frames

@@ -124,7 +124,5 @@ def unplaced_move(move: Move) -> Unplaced:
     if key is not None:
         keys = (key.decode(), *keys[1:])
         properties = None if properties is None else properties.replace(MARK, key)
-    encoded = readdressed(
-        record, topic, queue_id, properties=properties, more=more, sys_flag=sys_flag, transaction=transaction
-    )
+    encoded = readdressed(record, topic, queue_id, properties=properties, more=more, sys_flag=sys_flag, transaction=transaction)
     return Unplaced(topic, queue_id, encoded, code, keys, sys_flag)

@@ -53,6 +53,38 @@ def test_units_lie_the_same_however_many_come_at_once(steps: int):
     assert log.unit(-1) is None
 
 
+def test_many_units_are_the_same_as_each_alone():
+    log = a_log(SimulatedDisk())
+    places = units(log, 2 * PER_SEGMENT + 5)
+    wanted = [places[-1], places[0], places[PER_SEGMENT], -1, 7, log.end, places[3], SEGMENT_BYTES - 20]
+    assert log.units_at(wanted) == [log.unit(position) for position in wanted]
+    assert log.units_at([]) == []
+
+
+def chained(log: TimerLog, count: int) -> list[int]:
+    """Each unit with the one before it."""
+    places = log.places(count)
+    befores = [NO_POSITION, *places]
+    log.append(places, [UNIT.pack(52, befores[i], 1, 7_000, 50, i * 1000, 99, 5, 0) for i in range(count)])
+    return places
+
+
+def test_a_chain_is_followed_to_its_first_unit_through_all_files():
+    log = a_log(SimulatedDisk())
+    places = chained(log, 2 * PER_SEGMENT + 5)
+    assert [position for position, _ in log.chain(places[-1], 1000)] == places[::-1]
+    assert [position for position, _ in log.chain(places[-1], 3)] == places[:-4:-1]
+    assert log.chain(NO_POSITION, 10) == []
+
+
+def test_a_chain_ends_where_it_is_damaged():
+    disk = SimulatedDisk()
+    log = a_log(disk)
+    places = chained(log, 10)
+    disk.nodes["/store/timerlog/" + "0" * 20].content[places[4] : places[4] + 4] = bytes(4)
+    assert [position for position, _ in log.chain(places[-1], 100)] == places[:4:-1]
+
+
 def test_what_is_cut_off_is_not_found_again():
     disk = SimulatedDisk()
     log = a_log(disk)
