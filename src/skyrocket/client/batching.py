@@ -41,6 +41,7 @@ class Batching:
         self._deliver = deliver
         self._gate = gate
         self._loop = asyncio.get_running_loop()
+        self._new_future: Callable[[], asyncio.Future[Receipt]] = self._loop.create_future
         self._accumulator: Accumulator[str | BatchKey, Waiting] = Accumulator(linger_ms, bytes_max, messages_max)
         self._body_bytes_max = min(body_bytes_max, bytes_max - ENTRY_BYTES)
         self._timer: asyncio.TimerHandle | None = None
@@ -61,24 +62,26 @@ class Batching:
             properties = properties_but_id(message)
         if size_bytes > self._body_bytes_max or not self._gate.try_enter(size_bytes):
             return None
-        return self._added(message.topic if message.wait_until_stored else _key_of(message, None), message, properties)
+        key, future = message.topic if message.wait_until_stored else _key_of(message, None), self._new_future()
+        waiting, size_bytes = (message, properties, future), size_bytes + len(properties) + ENTRY_BYTES
+        if not self._accumulator.joined(key, waiting, size_bytes):
+            self._begin(key, waiting, size_bytes)
+        return future
 
     async def add(self, message: Message, queue: Queue | None) -> asyncio.Future[Receipt]:
         """The same for any that it takes, when there is room."""
         properties = properties_but_id(message)
-        await self._gate.enter(len(message.body))
-        return self._added(_key_of(message, queue), message, properties)
-
-    def _added(self, key: str | BatchKey, message: Message, properties: str) -> asyncio.Future[Receipt]:
-        """It has passed the gate, and leaves it when it is answered."""
-        future: asyncio.Future[Receipt] = self._loop.create_future()
-        waiting, size_bytes = (message, properties, future), len(message.body) + len(properties) + ENTRY_BYTES
-        if not self._accumulator.joined(key, waiting, size_bytes):
-            for batch in self._accumulator.add(key, waiting, size_bytes, self._loop.time() * 1000):
-                self._send(batch)
-            if self._timer is None:
-                self._set_timer()
+        await self._gate.enter(len(message.body))  # which it leaves when it is answered
+        future = self._new_future()
+        self._begin(_key_of(message, queue), (message, properties, future), len(message.body) + len(properties) + ENTRY_BYTES)
         return future
+
+    def _begin(self, key: str | BatchKey, waiting: Waiting, size_bytes: int) -> None:
+        """In a batch that this one opens or fills, perhaps."""
+        for batch in self._accumulator.add(key, waiting, size_bytes, self._loop.time() * 1000):
+            self._send(batch)
+        if self._timer is None:
+            self._set_timer()
 
     def flush(self) -> None:
         for batch in self._accumulator.take_all():

@@ -292,15 +292,17 @@ class Producer:
         `limits.in_flight_max` of them are under way at a time. OverloadedError when `limits.soon_max` wait: a loop that sends
         without end has to await at times.
         """
+        collecting = self._collecting
+        if collecting is not None and queue is None and selector is None and timeout_ms is None:
+            future = collecting.try_add(message)
+            if future is not None:  # it is in a batch: no task is needed to wait for that
+                return future if callback is None else _calling(future, callback)
         if len(self._soon) >= self._options.limits.soon_max:
             raise OverloadedError(f"{len(self._soon)} messages wait to be sent; this one was not taken.")
         task = asyncio.get_running_loop().create_task(self.send(message, queue=queue, selector=selector, timeout_ms=timeout_ms))
         self._soon.add(task)
         task.add_done_callback(self._soon.discard)
-        if callback is not None:
-            task.add_done_callback(callback)
-            task.add_done_callback(_looked_at)
-        return task
+        return task if callback is None else _calling(task, callback)
 
     async def send_oneway(self, message: Message, *, queue: Queue | None = None, selector: QueueSelector | None = None) -> str:
         """Written to a connection once; no answer comes, and nothing tells whether it arrived. The message's id."""
@@ -492,6 +494,13 @@ class Producer:
         queue = key.queue
         choose = (lambda _: queue._replace(topic=outgoing.topic)) if queue is not None else None
         return await delivery.attempt(outgoing, self._deadline_ms(None), choose)
+
+
+def _calling(future: asyncio.Future[Receipt], callback: ReceiptCallback) -> asyncio.Future[Receipt]:
+    """With a callback that is told how it ended; an error counts as seen then."""
+    future.add_done_callback(callback)
+    future.add_done_callback(_looked_at)
+    return future
 
 
 def _looked_at(future: asyncio.Future[Receipt]) -> None:
