@@ -54,7 +54,7 @@ chaos: $(READY)  ## servers that die for a minute under load (make test: some se
 	SKYROCKET_CHAOS_S=60 $(BIN)/python -m pytest -rP tests/client/test_chaos.py
 
 spark-crash: $(READY)  ## Spark's driver, workers and the broker killed twenty times each (make test: twice)
-	SKYROCKET_SPARK_CRASHES=20 $(BIN)/python -m pytest -rP tests/spark/test_source_crash.py
+	SKYROCKET_SPARK_CRASHES=20 $(BIN)/python -m pytest -rP tests/spark/test_source_crash.py tests/spark/test_sink_crash.py
 
 bench: $(READY)  ## the figures in docs/
 	$(BIN)/python -m bench

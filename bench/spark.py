@@ -1,21 +1,26 @@
-"""Rows a second, and rows a CPU-second, through Spark: what our sources reach beside Spark's own ceiling, in one run.
+"""Rows a second, and rows a CPU-second, through Spark: our sources beside Spark's ceiling and its Kafka connector, in one run.
 
 Cases take turns, round after round, over the same messages (1 KiB bodies, 4 queues): a neighbour on the machine disturbs all of
-them. The CPU is that of the driver, its JVM and its Python workers. A case's figure is its best round.
+them. The CPU is that of the driver, its JVM and its Python workers; brokers, ours and Kafka's, are processes of their own, and
+take their share of the same two cores. A case's figure is its best round. The connector needs another Spark, so it comes last.
 """
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench import Figure
+from tests.support.skyrocket_process import Skyrocket
+
+from bench import Figure, _kafka, _spark_kafka
 from bench._process_tree import Spent, TreeWatch
 from bench._synthetic import Synthetic
-from bench.store_arrow import GROUP, NOW_MS, message
+from bench.store_arrow import BODY, GROUP, NOW_MS, message
+from skyrocket.client.sync import Admin
 from skyrocket.spark.offline.store_options import store_options
 from skyrocket.spark.offline.store_reader import StoreReader
 from skyrocket.store.config import StoreConfig
@@ -28,7 +33,16 @@ TASKS = 8  # of the synthetic source: about as many as the offline one has
 SEGMENT_BYTES = 1024 * 1024 * 1024
 PREPARED_BATCHES = 8
 THREE_COLUMNS = "queueId,queueOffset,storeTimestamp"
+TOPIC = message(0).topic
+LARGE_PULLS = {"maxTransferCountOnMessageInMemory": 1_024, "maxTransferBytesOnMessageInMemory": 4 * 1024 * 1024}
 CONFIG = {"spark.driver.memory": "2g", "spark.ui.enabled": "false"}
+
+
+COLUMNS: dict[str, dict[str, str]] = {
+    "all columns but properties": {},
+    "all columns": {"includeProperties": "true"},
+    "three columns, no body": {"columns": THREE_COLUMNS},
+}
 
 
 class Case(NamedTuple):
@@ -45,10 +59,16 @@ class Measured(NamedTuple):
 
 
 def figures() -> Iterator[Figure]:
-    with tempfile.TemporaryDirectory(prefix="skyrocket-bench-") as home, spark_session() as spark:
-        store = filled_store(Path(home) / "store")
-        cases = offline_cases(spark, Path(home), store)
-        yield from told(cases, taken_in_turns(cases))
+    with tempfile.TemporaryDirectory(prefix="skyrocket-bench-", ignore_cleanup_errors=True) as folder:
+        home = Path(folder)
+        measured: dict[str, Measured] = {}
+        with spark_session() as spark, serving(home / "usual", {}) as usual, serving(home / "large", LARGE_PULLS) as large:
+            store = filled_store(home / "store")
+            cases = [*offline_cases(spark, home, store), *source_cases(spark, home, usual, large)]
+            measured |= taken_in_turns(cases)
+            yield from told(cases, measured)
+        shutil.rmtree(home / "store")
+        yield from connector_figures(home / "kafka", measured)
 
 
 @contextmanager
@@ -107,11 +127,7 @@ def filled_store(directory: Path, messages: int = MESSAGES) -> Path:
 
 def offline_cases(spark: Any, home: Path, store: Path) -> list[Case]:
     cases = []
-    for name, options in (
-        ("all columns but properties", {}),
-        ("all columns", {"includeProperties": "true"}),
-        ("three columns, no body", {"columns": THREE_COLUMNS}),
-    ):
+    for name, options in COLUMNS.items():
         synthetic, offline = f"synthetic Arrow → noop, {name}", f"offline → noop, {name}"
         made = synthetic_frame(spark, home, store, options)
         read = spark.read.format("rocketmq-store").options(**options).load(str(store))
@@ -137,3 +153,72 @@ def synthetic_frame(spark: Any, home: Path, store: Path, options: Mapping[str, s
             writer.write_batch(batch)
     told = {"batches": str(file), "columns": ",".join(chosen.columns), "rows": str(MESSAGES), "tasks": str(TASKS)}
     return spark.read.format("synthetic").options(**told).load()
+
+
+# --- the source, at a broker
+
+
+@contextmanager
+def serving(home: Path, settings: Mapping[str, object]) -> Iterator[str]:
+    """A broker of ours that has the messages; its nameserver's address."""
+    filled_store(home / "data" / "store")
+    with Skyrocket(home, {"mappedFileSizeCommitLog": SEGMENT_BYTES, **settings}) as running:
+        with Admin(running.nameserver) as admin:
+            admin.topics.create(TOPIC, queues=4)
+        yield running.nameserver
+        running.stop()
+
+
+def source_cases(spark: Any, home: Path, usual: str, large: str) -> list[Case]:
+    def source(nameserver: str, options: Mapping[str, str], reader: Any = None) -> Any:
+        given = {"nameserver": nameserver, "subscribe": TOPIC, "startingOffsets": "earliest", **options}
+        return (reader or spark.read).format("rocketmq").options(**given).load()
+
+    def to_parquet(frame: Any) -> None:
+        frame.write.option("compression", "lz4").mode("overwrite").parquet(str(home / "parquet"))
+
+    def streamed() -> None:
+        for name in ("checkpoint", "streamed"):
+            shutil.rmtree(home / name, ignore_errors=True)
+        writer = source(usual, {}, spark.readStream).writeStream.format("parquet").option("compression", "lz4")
+        writer = writer.option("checkpointLocation", str(home / "checkpoint")).option("path", str(home / "streamed"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    cases = []
+    for name, options in COLUMNS.items():
+        frame, synthetic = source(usual, options), f"synthetic Arrow → noop, {name}"
+        cases.append(Case(f"source → noop, {name}", lambda frame=frame: to_noop(frame), MESSAGES, "bar: 50%", synthetic))
+    frame, synthetic = source(large, {}), "synthetic Arrow → noop, all columns but properties"
+    cases.append(Case("source → noop, a broker with large answers", lambda: to_noop(frame), MESSAGES, "bar: 50%", synthetic))
+    frame_to_file = source(usual, {})
+    cases.append(Case("source → Parquet (lz4)", lambda: to_parquet(frame_to_file), MESSAGES))
+    cases.append(Case("stream → Parquet (lz4)", streamed, MESSAGES))
+    return cases
+
+
+# --- Spark's Kafka connector
+
+CONNECTOR = {
+    "noop": "source → noop, all columns but properties",
+    "parquet": "source → Parquet (lz4)",
+    "stream": "stream → Parquet (lz4)",
+}
+
+
+def connector_figures(home: Path, ours: Mapping[str, Measured]) -> Iterator[Figure]:
+    reason = _kafka.missing()
+    if reason is not None:
+        yield Figure("Spark's Kafka connector", "–", f"{reason}, so there is no Kafka")
+        return
+    home.mkdir()
+    best: dict[str, Measured] = {}
+    for told in _spark_kafka.measured(home, [BODY], MESSAGES, ROUNDS + 1):
+        now = Measured(told["rows_per_s"], told["rows_per_cpu_s"])
+        so_far = best.get(told["case"], now)
+        best[told["case"]] = Measured(*map(max, so_far, now))
+    for case, beside in CONNECTOR.items():
+        rates, mine = best[case], ours[beside]
+        per_cpu = f"{rates.rows_per_cpu_s / 1000:.0f}k a CPU-second"
+        shares = (mine.rows_per_s / rates.rows_per_s, mine.rows_per_cpu_s / rates.rows_per_cpu_s)
+        remark = f"{per_cpu}; ours: {shares[0]:.2f} of its rows/s, {shares[1]:.2f} of its rows a CPU-second"
+        yield Figure(f"Kafka connector → {case}", f"{rates.rows_per_s / 1000:.0f}k rows/s", remark)
