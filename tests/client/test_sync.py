@@ -55,6 +55,22 @@ def test_what_was_given_to_send_soon_is_sent_before_it_closes(servers: Servers):
     assert sorted(told) == sorted(future.result().message_id for future in futures)
 
 
+def test_a_flush_waits_for_whatever_was_given_to_send_soon(servers: Servers):
+    topic = servers.topic("flushed")
+    with Producer(servers.nameserver) as producer:
+        futures = [producer.send_soon(Message(topic, b"m")) for _ in range(500)]
+        producer.flush()
+        assert all(future.done() for future in futures)
+        assert all(future.result().is_safe for future in futures)
+
+
+def test_leaving_waits_for_whatever_was_given_to_send_soon(servers: Servers):
+    topic = servers.topic("left")
+    with Producer(servers.nameserver) as producer:
+        futures = [producer.send_soon(Message(topic, b"m")) for _ in range(500)]
+    assert all(future.result(0).is_safe for future in futures)
+
+
 def test_errors_are_the_same():
     with pytest.raises(ConfigurationError):
         Producer("nowhere")

@@ -55,9 +55,10 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield Cluster(process.nameserver, process.data / "store", "broker-a", process)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Apache's. Skipped where there is no Java with a compiler, or no Maven."""
+    """Apache's. Skipped where there is no Java with a compiler, or no Maven. It ends with the file that uses it: with open
+    transactions in it, it keeps half a core busy with asking about them."""
     home = tmp_path_factory.mktemp("apache")
     with ApacheCluster(home) as cluster:
         small = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections import Counter
 from collections.abc import Sequence
 
@@ -14,6 +16,7 @@ from skyrocket.spark.sink.task import commit_of, send_rows, stage_rows
 from skyrocket.spark.sink_options import SinkOptions, sink_options
 
 BODY = {"body": 0}
+SHOWN_S_MAX = 60.0
 
 
 def options_for(nameserver: str, topic: str, **more: str) -> SinkOptions:
@@ -58,9 +61,14 @@ async def seen(nameserver: str, topic: str) -> list[bytes]:
     return [message.body for message in await messages(nameserver, topic)]
 
 
-async def messages(nameserver: str, topic: str) -> list:
-    """All of a topic, as the client's pull consumer gets them."""
+async def messages(nameserver: str, topic: str, least: int = 0) -> list:
+    """All of a topic, as the client's pull consumer gets them. Apache's broker shows a message some moments after it has
+    acknowledged it: who knows how many there are says so."""
     found = []
+    until_s = time.monotonic() + SHOWN_S_MAX
+    while await count_in(nameserver, topic) < least:
+        assert time.monotonic() < until_s, f"{await count_in(nameserver, topic)} of {least} messages came to {topic}"
+        await asyncio.sleep(0.1)
     async with PullConsumer(nameserver, group="sink-reader") as consumer:
         queues = await consumer.queues(topic)
         await consumer.assign(queues)

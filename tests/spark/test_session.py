@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 import skyrocket.spark
 from skyrocket.spark.errors import OptionError
@@ -97,6 +98,17 @@ def test_what_the_active_session_can_no_longer_become_is_told(spark: Any):
     assert str(caught.value) == "The active session has spark.driver.memory=1g, which cannot be changed to 7g; stop it first."
     with pytest.raises(OptionError, match=r"has spark.master=local\[2\], which cannot be changed to spark://host:7077; stop"):
         skyrocket.spark.session(master="spark://host:7077")
+
+
+def test_a_session_that_is_active_in_no_thread_is_found_too(spark: Any):
+    spark._jvm.org.apache.spark.sql.classic.SparkSession.clearActiveSession()
+    try:
+        assert SparkSession.getActiveSession() is None
+        with pytest.raises(OptionError, match=r"has spark.driver.memory=1g, which cannot be changed to 7g"):
+            skyrocket.spark.session(config={"spark.driver.memory": "7g"})
+        assert skyrocket.spark.session() is spark
+    finally:
+        spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
 
 
 def test_masters_are_told_apart():

@@ -31,8 +31,8 @@ def write(frame, cluster: Cluster, topic: str | None, mode: str = "append", **op
     (writer if topic is None else writer.option("topic", topic)).save()
 
 
-def read(cluster: Cluster, topic: str) -> list[Received]:
-    return asyncio.run(messages(cluster.nameserver, topic))
+def read(cluster: Cluster, topic: str, least: int = 1) -> list[Received]:
+    return asyncio.run(messages(cluster.nameserver, topic, least))
 
 
 def bodies(cluster: Cluster, topic: str) -> list[str]:
@@ -74,7 +74,7 @@ def test_value_and_texts_will_do(spark, ours: Cluster, topic: str):
 def test_rows_of_a_sharding_key_stay_in_order_in_the_queue_that_javas_selector_takes(spark, cluster: Cluster, topic: str):
     frame = spark.range(0, 3_000, 1, 1).selectExpr("cast(id as string) as body", "concat('key', id % 5) as shardingKey")
     write(frame, cluster, topic, batchMessages="70")
-    found = read(cluster, topic)
+    found = read(cluster, topic, 3_000)
     assert len(found) == 3_000
     by_key: dict[str, list[tuple[int, int]]] = {}
     for message in sorted(found, key=lambda message: (message.queue_id, message.queue_offset)):
@@ -92,7 +92,7 @@ def test_each_kind_of_delay(spark, cluster: Cluster, topic: str):
     frame = spark.createDataFrame(rows, "body string, delayLevel int, delayMs bigint, deliverAt timestamp").coalesce(1)
     write(frame, cluster, topic)
     deadline = time.monotonic() + 30
-    while len(found := {message.body.decode(): message for message in read(cluster, topic)}) < 4:
+    while len(found := {message.body.decode(): message for message in read(cluster, topic, 0)}) < 4:
         assert time.monotonic() < deadline, f"only {list(found)} came"
         time.sleep(0.2)
     came_ms = {name: message.stored_ms for name, message in found.items()}
@@ -106,7 +106,7 @@ def test_each_kind_of_delay(spark, cluster: Cluster, topic: str):
 
 def test_many_rows_of_many_tasks_all_arrive_once(spark, cluster: Cluster, topic: str):
     write(numbers(spark, 20_000, 4), cluster, topic)
-    found = read(cluster, topic)
+    found = read(cluster, topic, 20_000)
     assert Counter(int(message.body) for message in found) == Counter(range(20_000))
     assert len({message.message_id for message in found}) == 20_000
     assert len({message.queue_id for message in found}) > 1, "they share the queues"
@@ -165,7 +165,7 @@ def test_a_write_with_the_same_id_again_adds_nothing(spark, cluster: Cluster, to
         write(numbers(spark, 300), cluster, topic, delivery="exactly-once", writeId=f"nightly {topic}")
     assert bodies(cluster, topic) == sorted(map(str, range(300)))
     write(numbers(spark, 3), cluster, topic, delivery="exactly-once")
-    assert len(read(cluster, topic)) == 303
+    assert len(read(cluster, topic, 303)) == 303
 
 
 def test_a_batch_of_which_a_task_fails_is_not_seen_at_all(spark, ours: Cluster, topic: str):

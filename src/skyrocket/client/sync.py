@@ -191,6 +191,11 @@ class Facade(Generic[C]):
 class _Producing(Facade[P]):
     """Everything that producers do."""
 
+    def __init__(self, make: Callable[[], P]) -> None:
+        super().__init__(make)
+        self._soon: set[concurrent.futures.Future[Receipt]] = set()  # given to send_soon in this process, and not answered yet
+        self._soon_process = 0
+
     def send(
         self,
         message: Message,
@@ -213,6 +218,10 @@ class _Producing(Facade[P]):
         """A future of the receipt. `callback` is called with it in the client's thread, and must not wait there."""
         job = self._started().send(message, queue=queue, selector=selector, timeout_ms=timeout_ms)
         future = _loop().submit(job)
+        if self._soon_process != os.getpid():
+            self._soon, self._soon_process = set(), os.getpid()  # the parent's are not ours to wait for
+        self._soon.add(future)
+        future.add_done_callback(self._soon.discard)
         if callback is not None:
             future.add_done_callback(callback)
         return future
@@ -243,7 +252,16 @@ class _Producing(Facade[P]):
         return run(self._started().reply_to(request, body, timeout_ms=timeout_ms))
 
     def flush(self) -> None:
+        """Until everything that was given to `send_soon`, or lingers, has been answered or has failed."""
         run(self._started().flush())
+        while self._soon_process == os.getpid() and (soon := list(self._soon)):
+            concurrent.futures.wait(soon)
+            run(self._started().flush())
+
+    def close(self) -> None:
+        if self._client is not None and self._process == os.getpid():
+            self.flush()
+        super().close()
 
     @property
     def client_id(self) -> str:

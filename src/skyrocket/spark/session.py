@@ -41,7 +41,7 @@ def session(
     wanted = {key: _text(value) for key, value in (config or {}).items()}
     if master is not None:
         wanted["spark.remote" if is_remote(master) else "spark.master"] = master
-    active = SparkSession.getActiveSession()
+    active = SparkSession.getActiveSession() or _default()
     if active is not None:
         _adopt(active, wanted)
         return register(active, ship_code=ship_code)
@@ -52,6 +52,14 @@ def session(
         _set_up(wanted)
         made = _made(app_name, {**QUIET_CONFIG, **_logging(os.environ), **wanted})
     return register(made, ship_code=ship_code)
+
+
+def _default() -> SparkSession | None:
+    """The session of this process, where none is active in this thread. Spark's builder would give it too, but pass over what it
+    can no longer become without a word."""
+    made: SparkSession | None = getattr(SparkSession, "_instantiatedSession", None)
+    context = getattr(made, "_sc", None)
+    return made if context is not None and getattr(context, "_jsc", None) is not None else None
 
 
 def _text(value: object) -> str:

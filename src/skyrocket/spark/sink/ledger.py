@@ -15,7 +15,7 @@ from typing import Final
 from skyrocket.client.admin.brokers import Brokers
 from skyrocket.client.admin.topics import Topics
 from skyrocket.client.delivery import Delivery
-from skyrocket.client.errors import ClientError
+from skyrocket.client.errors import NotFoundError, UnreachableError
 from skyrocket.client.identity import new_id_factory
 from skyrocket.client.outgoing import Outgoing
 from skyrocket.client.queue_choice import by_hash
@@ -26,7 +26,7 @@ from skyrocket.protocol.errors import RecordError
 from skyrocket.protocol.properties import decode_properties, encode_properties
 from skyrocket.protocol.record import decode_record
 from skyrocket.protocol.requests import RequestCode
-from skyrocket.spark.errors import OptionError
+from skyrocket.spark.errors import OptionError, RefusedError
 from skyrocket.spark.sink.barrier import Barrier
 from skyrocket.spark.sink.handles import Handles
 from skyrocket.spark.sink.ledger_entry import (
@@ -147,11 +147,19 @@ class Ledger:
         route = await self._session.route(self._topic)
         if route is not None and not route.is_borrowed:
             return
+        first = min(brokers)
+
+        async def make() -> None:
+            try:
+                await Topics(Brokers(self._session)).create(self._topic, queues=1, brokers=[first])
+            except NotFoundError as error:  # it took rows a moment ago, so it will be back
+                raise UnreachableError(str(error)) from error
+
+        what = f"Option 'ledgerTopic': topic '{self._options.ledger_topic}' is not there and could not be made"
         try:
-            await Topics(Brokers(self._session)).create(self._topic, queues=1, brokers=[min(brokers)])
-        except ClientError as error:
-            name = self._options.ledger_topic
-            raise OptionError(f"Option 'ledgerTopic': topic '{name}' is not there and could not be made: {error}") from error
+            await until_answered(self._session, self._options.cluster, what, make)
+        except RefusedError as error:
+            raise OptionError(str(error)) from error
         self._session.routes.forget(self._topic)
 
     def _deadline_ms(self) -> int:
