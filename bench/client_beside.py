@@ -88,14 +88,14 @@ async def ours_sent(nameserver: str, in_flight: int, **options: Any) -> Measured
 
 
 async def ours_soon(nameserver: str) -> Measured:
-    """Given without waiting for each, and looked at in the end: what librdkafka's `produce` and `flush` do."""
+    """Given without waiting for each, and looked at in the end: what librdkafka's `produce` and `flush` do, with a body only."""
     best = NOTHING
     async with Producer(nameserver, timeout_ms=30_000, linger_ms=LINGER_MS) as producer:
         await producer.send(Message(TOPIC, BODY, tag="web"))
         for _ in range(ROUNDS):
             watch, futures = Watch(), []
             for number in range(MESSAGES):
-                futures.append(producer.send_soon(Message(TOPIC, BODY, tag="web")))
+                futures.append(producer.send_soon(Message(TOPIC, BODY)))
                 if number % 100 == 0:
                     await asyncio.sleep(0)
             await producer.flush()
