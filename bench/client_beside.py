@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -79,6 +79,18 @@ async def sent(send: Callable[[], Awaitable[object]], in_flight: int) -> Measure
     return best
 
 
+async def received(messages: AsyncIterable[object]) -> Measured:
+    """One after another; the first tenth, in which connections are made, does not count."""
+    first, count, watch = MESSAGES // 10, 0, Watch()
+    async for _ in messages:
+        count += 1
+        if count == first:
+            watch = Watch()
+        elif count == MESSAGES:
+            break
+    return watch.measured(MESSAGES - first)
+
+
 # --- ours and Java's
 
 
@@ -105,15 +117,8 @@ async def ours_soon(nameserver: str) -> Measured:
 
 
 async def ours_received(nameserver: str, group: str) -> Measured:
-    first, count, watch = MESSAGES // 10, 0, Watch()
     async with Consumer(nameserver, group=group, topics=TOPIC, start="first") as consumer:
-        async for _ in consumer:
-            count += 1
-            if count == first:
-                watch = Watch()
-            elif count == MESSAGES:
-                break
-        return watch.measured(MESSAGES - first)
+        return await received(consumer)
 
 
 def java(nameserver: str) -> dict[str, Measured]:
@@ -157,16 +162,9 @@ async def aiokafka_sent(address: str, in_flight: int, linger_ms: int) -> Measure
 async def aiokafka_received(address: str, group: str) -> Measured:
     from aiokafka import AIOKafkaConsumer  # noqa: PLC0415
 
-    first, count, watch = MESSAGES // 10, 0, Watch()
     options = {"bootstrap_servers": address, "group_id": group, "auto_offset_reset": "earliest"}
     async with AIOKafkaConsumer(TOPIC, **options) as consumer:
-        async for _ in consumer:
-            count += 1
-            if count == first:
-                watch = Watch()
-            elif count == MESSAGES:
-                break
-        return watch.measured(MESSAGES - first)
+        return await received(consumer)
 
 
 def librdkafka_sent(address: str, linger_ms: float) -> Measured:
