@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -18,30 +16,24 @@ from skyrocket.protocol.command import Command
 from skyrocket.protocol.fastjson import encode
 from skyrocket.protocol.requests import RequestCode
 from tests.client.playing import play
+from tests.support.certificates import Certificate
 from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
-from tests.support.tools import need
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    need("openssl")
-    directory = tmp_path_factory.mktemp("tls")
-    request = "req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 -subj /CN=localhost"
-    names = ["-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run(["openssl", *request.split(), *names], cwd=directory, check=True, capture_output=True)
-    return directory
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    return Certificate.made(tmp_path_factory.mktemp("tls"))
 
 
-def test_a_producer_speaks_tls_with_both_servers(tmp_path: Path, certificate: Path):
-    tls = {"tls.server.certPath": certificate / "cert.pem", "tls.server.keyPath": certificate / "key.pem"}
+def test_a_producer_speaks_tls_with_both_servers(tmp_path: Path, certificate: Certificate):
+    tls = certificate.server_settings
     with (
         SkyrocketNameserver(tmp_path / "names", tls) as names,
         SkyrocketBroker(tmp_path / "broker", names.nameserver, tls),
     ):
 
         async def scene() -> None:
-            trusted = ssl.create_default_context(cafile=str(certificate / "cert.pem"))
-            async with Producer(names.nameserver, tls=trusted) as producer:
+            async with Producer(names.nameserver, tls=certificate.trusted()) as producer:
                 assert (await producer.send(Message("secret", b"m" * 100_000, keys=["k"]))).is_safe
             async with Producer(names.nameserver, tls=True) as wary:
                 with pytest.raises(ClientError, match="certificate verify failed"):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.support.certificates import Certificate
 from tests.support.java_scenes import Cluster, Out, Scenes
 from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
-from tests.support.tools import need
 
 pytestmark = pytest.mark.interop
 
@@ -40,10 +39,7 @@ def test_clients_go_on_from_their_last_route_when_every_nameserver_is_gone(tmp_p
 
 
 def test_the_java_client_speaks_tls_with_both_servers(tmp_path: Path):
-    need("openssl")
-    request = "req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 -subj /CN=localhost"
-    subprocess.run(["openssl", *request.split()], cwd=tmp_path, check=True, capture_output=True)
-    tls = {"tls.server.certPath": tmp_path / "cert.pem", "tls.server.keyPath": tmp_path / "key.pem"}
+    tls = Certificate.made(tmp_path).server_settings
     with (
         SkyrocketNameserver(tmp_path / "names", tls) as names,
         SkyrocketBroker(tmp_path / "broker", names.nameserver, tls) as broker,

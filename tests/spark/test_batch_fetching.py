@@ -1,9 +1,8 @@
-"""Tasks of a batch against real brokers that die, forget, encrypt and ask who is there. No Spark runs here."""
+"""Tasks of a batch against real brokers that die and forget. No Spark runs here."""
 
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,18 +10,16 @@ from typing import Any
 
 import pytest
 
-from skyrocket.client.acl import Credentials
 from skyrocket.client.queues import Queue
 from skyrocket.client.sync import Admin, Message, Producer
 from skyrocket.spark.batch_reader import BatchReader
 from skyrocket.spark.columns import spark_schema
-from skyrocket.spark.errors import DataLossError, OptionError, RefusedError, SparkSourceError, UnreachableClusterError
+from skyrocket.spark.errors import DataLossError, SparkSourceError, UnreachableClusterError
 from skyrocket.spark.source_options import source_options
 from skyrocket.testing import sync as testing
 from tests.support.apache_cluster import ApacheCluster
 from tests.support.forgetting import FORGETFUL, expire
 from tests.support.skyrocket_process import Skyrocket, SkyrocketBroker, SkyrocketNameserver
-from tests.support.tools import need
 
 TOPIC = "orders"
 
@@ -146,62 +143,6 @@ def test_a_broker_that_gives_much_at_once_is_read_in_few_pulls(size: int):
         fill(broker.nameserver, "broker-a", 1_500, queues=1, size=size)
         found = list(batches(reader(broker.nameserver)))
         assert places(found) == everything(1_500, 1)
-
-
-# --- who is there
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    need("openssl")
-    directory = tmp_path_factory.mktemp("tls")
-    request = "req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 -subj /CN=localhost"
-    names = ["-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run(["openssl", *request.split(), *names], cwd=directory, check=True, capture_output=True)
-    return directory
-
-
-def test_tls_is_spoken_with_nameserver_and_broker(tmp_path: Path, certificate: Path):
-    tls = {
-        "tls.server.certPath": certificate / "cert.pem",
-        "tls.server.keyPath": certificate / "key.pem",
-    }
-    with SkyrocketNameserver(tmp_path / "names", tls) as names, SkyrocketBroker(tmp_path / "broker", names.nameserver, tls):
-        trusted = {"tls": "true", "tlsCaFile": certificate / "cert.pem"}
-        context = source_options(
-            {"nameserver": "a:1", "subscribe": TOPIC, **{k: str(v) for k, v in trusted.items()}}
-        ).cluster.tls_context()
-        fill(names.nameserver, "broker-a", 3_000, tls=context or False)
-        assert places(list(batches(reader(names.nameserver, **trusted)))) == everything(3_000)
-        with pytest.raises(UnreachableClusterError, match="certificate verify failed"):
-            reader(names.nameserver, tls="true", retryTimeout="500ms").partitions()
-        with pytest.raises(OptionError, match="Option 'tls': the files"):
-            reader(names.nameserver, tls="true", tlsCaFile=tmp_path / "nothing.pem").partitions()
-
-
-def test_apaches_broker_with_access_control_knows_who_asks(tmp_path: Path):
-    user = {"username": "reader", "password": "12345678"}
-    provider = "org.apache.rocketmq.auth.authentication.provider"
-    settings = {
-        "brokerName": "a",
-        "mappedFileSizeCommitLog": 16_777_216,
-        "authenticationEnabled": "true",
-        "authenticationProvider": f"{provider}.DefaultAuthenticationProvider",
-        "authenticationMetadataProvider": f"{provider}.LocalAuthenticationMetadataProvider",
-        "initAuthenticationUser": json.dumps(user),
-        "innerClientAuthenticationCredentials": json.dumps({"accessKey": "reader", "secretKey": "12345678"}),
-    }
-    with ApacheCluster(tmp_path) as cluster:
-        cluster.broker(tmp_path / "store", settings)
-        fill(cluster.nameserver, "a", 200, credentials=Credentials("reader", "12345678"))
-        right = {"accessKey": "reader", "secretKey": "12345678", "retryTimeout": "20s"}
-        assert places(list(batches(reader(cluster.nameserver, **right)))) == everything(200)
-        for wrong in ({}, {"accessKey": "reader", "secretKey": "guessed"}):
-            with pytest.raises(RefusedError, match="NO_PERMISSION"):
-                list(batches(reader(cluster.nameserver, **wrong)))
-        planned = reader(cluster.nameserver, **right).partitions()
-        with pytest.raises(RefusedError, match="queue 0 of orders at a cannot be read"):
-            list(reader(cluster.nameserver, accessKey="reader", secretKey="guessed").read(planned[0]))
 
 
 def test_planning_is_quick_with_many_queues():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ssl
 import struct
-import subprocess
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,7 +22,7 @@ from skyrocket.protocol.command import Command, CommandDecoder, encode_command
 from skyrocket.protocol.frame import Serialization
 from skyrocket.protocol.header import Header
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.tools import need
+from tests.support.certificates import Certificate
 
 ECHO, REFUSE, WRONG_HEADER, SILENT, ASK_BACK, SLOW, GROUP, BIG = 1, 2, 3, 4, 5, 6, 7, 8
 
@@ -442,24 +441,15 @@ def test_a_port_that_is_taken_is_a_clear_error():
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory) -> Path:
-    need("openssl")
-    directory = tmp_path_factory.mktemp("tls")
-    request = "req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 -subj /CN=localhost"
-    subprocess.run(
-        ["openssl", *request.split(), "-addext", "subjectAltName=IP:127.0.0.1"],
-        cwd=directory,
-        check=True,
-        capture_output=True,
-    )
-    return directory
+def certificate(tmp_path_factory) -> Certificate:
+    return Certificate.made(tmp_path_factory.mktemp("tls"))
 
 
-def test_where_tls_is_required_plain_connections_are_closed(certificate: Path):
+def test_where_tls_is_required_plain_connections_are_closed(certificate: Certificate):
     async def main() -> None:
-        async with scene(tls=server_context(certificate / "cert.pem", certificate / "key.pem")) as played:
+        async with scene(tls=server_context(certificate.path, certificate.key)) as played:
             played.server.tls_only = True
-            secure = Dialer(tls=ssl.create_default_context(cafile=str(certificate / "cert.pem")))
+            secure = Dialer(tls=certificate.trusted())
             assert (await secure.request(played.address, Command(ECHO))).code == 0
             with pytest.raises(DisconnectedError):
                 await played.ask(ECHO)
@@ -474,10 +464,10 @@ def test_a_certificate_that_cannot_be_used_is_said(tmp_path: Path):
         server_context(tmp_path / "none.pem", tmp_path / "none.pem")
 
 
-def test_tls_and_plain_share_a_port(certificate: Path):
+def test_tls_and_plain_share_a_port(certificate: Certificate):
     async def main() -> None:
-        async with scene(tls=server_context(certificate / "cert.pem", certificate / "key.pem")) as played:
-            secure = Dialer(tls=ssl.create_default_context(cafile=str(certificate / "cert.pem")))
+        async with scene(tls=server_context(certificate.path, certificate.key)) as played:
+            secure = Dialer(tls=certificate.trusted())
             for size in (0, 10, 100_000, 3_000_000):
                 body = bytes(range(256)) * (size // 256)
                 assert (await secure.request(played.address, Command(ECHO, body=body))).body == body

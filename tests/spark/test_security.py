@@ -1,0 +1,153 @@
+"""Source and sink with servers that encrypt, and with a broker that asks who is there. Tasks and commits run, without Spark."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skyrocket.client.acl import Credentials
+from skyrocket.client.sync import Admin
+from skyrocket.spark.batch_reader import BatchReader
+from skyrocket.spark.columns import spark_schema
+from skyrocket.spark.errors import OptionError, RefusedError, UnreachableClusterError
+from skyrocket.spark.sink_options import SinkOptions
+from skyrocket.spark.source_options import source_options
+from tests.spark.sink_scenes import bodies, commit, exactly_once, options_for, send, stage
+from tests.support.apache_cluster import ApacheCluster
+from tests.support.certificates import Certificate
+from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
+
+TOPIC = "orders"
+ROWS = [f"row {number}" for number in range(20)]
+USER, PASSWORD = "etl", "12345678"
+_NUMBERS = itertools.count()  # of queries: what one has committed, it does not commit again
+RIGHT = {"accessKey": USER, "secretKey": PASSWORD, "retryTimeout": "20s"}
+WRONG = {**RIGHT, "secretKey": "guessed"}
+
+Deliver = Callable[[str, Mapping[str, str]], Awaitable[None]]
+
+
+async def at_least_once(nameserver: str, options: Mapping[str, str]) -> None:
+    await send(options_for(nameserver, TOPIC, **options), bodies(*ROWS))
+
+
+async def once(nameserver: str, options: Mapping[str, str]) -> None:
+    given: SinkOptions = exactly_once(nameserver, TOPIC, **options)
+    query = f"query {next(_NUMBERS)}"
+    await commit(given, await stage(given, bodies(*ROWS), query=query), query=query)
+
+
+BOTH_WAYS = pytest.mark.parametrize("deliver", [at_least_once, once])
+
+
+def reader(nameserver: str, options: Mapping[str, str]) -> BatchReader:
+    given = {"nameserver": nameserver, "subscribe": TOPIC, **options}
+    return BatchReader(given, spark_schema(source_options(given).columns))
+
+
+def read(nameserver: str, options: Mapping[str, str]) -> list[str]:
+    reading = reader(nameserver, options)
+    batches: list[Any] = [batch for part in reading.partitions() for batch in reading.read(part)]
+    return sorted((body.decode() for batch in batches for body in batch.column("body").to_pylist()), key=ROWS.index)
+
+
+# --- TLS
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    return Certificate.made(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture
+def encrypting(tmp_path: Path, certificate: Certificate) -> Iterator[str]:
+    with (
+        SkyrocketNameserver(tmp_path / "names", certificate.server_settings) as names,
+        SkyrocketBroker(tmp_path / "broker", names.nameserver, certificate.server_settings),
+    ):
+        with Admin(names.nameserver, tls=certificate.trusted()) as admin:
+            admin.topics.create(TOPIC, queues=2)
+        yield names.nameserver
+
+
+@BOTH_WAYS
+def test_rows_are_written_and_read_through_tls(encrypting: str, certificate: Certificate, deliver: Deliver):
+    trusted = {"tls": "true", "tlsCaFile": str(certificate.path)}
+    asyncio.run(deliver(encrypting, trusted))
+    assert read(encrypting, trusted) == ROWS
+
+
+@BOTH_WAYS
+def test_a_certificate_that_nobody_vouches_for_is_not_trusted(encrypting: str, tmp_path: Path, deliver: Deliver):
+    unknown = {"tls": "true", "retryTimeout": "500ms"}
+    with pytest.raises(UnreachableClusterError, match="certificate verify failed"):
+        reader(encrypting, unknown).partitions()
+    with pytest.raises(UnreachableClusterError, match="certificate verify failed"):
+        asyncio.run(deliver(encrypting, unknown))
+    nothing = {"tls": "true", "tlsCaFile": str(tmp_path / "nothing.pem")}
+    with pytest.raises(OptionError, match="Option 'tls': the files"):
+        reader(encrypting, nothing).partitions()
+    with pytest.raises(OptionError, match="Option 'tls': the files"):
+        asyncio.run(deliver(encrypting, nothing))
+
+
+# --- access control: Apache's broker, which has it
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    home = tmp_path_factory.mktemp("guarded")
+    provider = "org.apache.rocketmq.auth.authentication.provider"
+    settings = {
+        "brokerName": "a",
+        "mappedFileSizeCommitLog": 16_777_216,
+        "authenticationEnabled": "true",
+        "authenticationProvider": f"{provider}.DefaultAuthenticationProvider",
+        "authenticationMetadataProvider": f"{provider}.LocalAuthenticationMetadataProvider",
+        "initAuthenticationUser": json.dumps({"username": USER, "password": PASSWORD}),
+        "innerClientAuthenticationCredentials": json.dumps({"accessKey": USER, "secretKey": PASSWORD}),
+    }
+    with ApacheCluster(home) as cluster:
+        cluster.broker(home / "store", settings)
+        yield cluster.nameserver
+
+
+@pytest.fixture
+def empty(guarded: str) -> str:
+    """The topic is there, and nothing in it."""
+    with Admin(guarded, credentials=Credentials(USER, PASSWORD)) as admin:
+        if TOPIC in admin.topics.names():
+            admin.topics.delete(TOPIC)
+        admin.topics.create(TOPIC, queues=2)
+    return guarded
+
+
+@pytest.mark.interop
+@BOTH_WAYS
+def test_a_broker_with_access_control_lets_those_in_that_it_knows(empty: str, deliver: Deliver):
+    asyncio.run(deliver(empty, RIGHT))
+    assert read(empty, RIGHT) == ROWS
+
+
+@pytest.mark.interop
+@BOTH_WAYS
+@pytest.mark.parametrize("options", [{"retryTimeout": "20s"}, WRONG], ids=["nobody", "guessing"])
+def test_a_broker_with_access_control_refuses_others_in_a_sentence(empty: str, deliver: Deliver, options: dict[str, str]):
+    with pytest.raises(RefusedError, match="NO_PERMISSION"):
+        asyncio.run(deliver(empty, options))
+    with pytest.raises(RefusedError, match="NO_PERMISSION"):
+        read(empty, options)
+
+
+@pytest.mark.interop
+def test_a_task_that_is_refused_names_its_queue(empty: str):
+    asyncio.run(at_least_once(empty, RIGHT))
+    planned = reader(empty, RIGHT).partitions()
+    with pytest.raises(RefusedError, match=r"queue \d of orders at a cannot be read: .* NO_PERMISSION"):
+        list(reader(empty, WRONG).read(planned[0]))

@@ -1,0 +1,93 @@
+"""Kills of a Spark job that runs, at moments drawn from a seed: its driver, its workers, its broker, `CRASHES` of each.
+
+A job says what it writes; it is sound when `check` finds so.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.support.skyrocket_process import Skyrocket
+from tests.support.spark_crash import CRASHES, READY, SEED, Sender, SparkDriver, eventually
+
+MOMENT_S_MAX = 3.0  # from a working query to the kill
+EARLY = 0.15  # of the drivers' kills come while the driver is still starting
+EARLY_S_MAX = 12.0
+BROKER_AWAY_S_MAX = 1.0
+LOAD_MIN = 100
+
+
+class KilledJob:
+    """The broker, who sends, the driver; what the job writes is its subclass's."""
+
+    def __init__(self, broker: Skyrocket, sender: Sender, driver: SparkDriver) -> None:
+        self.broker, self.sender, self.driver = broker, sender, driver
+
+    def rows(self) -> int:
+        """That have come out by now."""
+        raise NotImplementedError
+
+    def check_rows(self) -> None:
+        """All that came out, when the job has finished."""
+        raise NotImplementedError
+
+    def await_progress(self) -> None:
+        """It writes again: more than there is now."""
+        before = self.rows()
+        eventually(lambda: self.rows() > before, f"a batch after {before} rows")
+
+    def check(self) -> None:
+        self.sender.stop()
+        self.driver.finish()
+        assert len(self.sender.acknowledged) > LOAD_MIN, "that was no load"
+        self.check_rows()
+
+    @contextmanager
+    def running(self) -> Iterator[KilledJob]:
+        with self.driver:
+            try:
+                yield self
+            finally:
+                self.sender.stop()
+
+
+def kill_drivers(job: KilledJob) -> None:
+    chance = random.Random(SEED)
+    for _ in range(CRASHES):
+        if chance.random() < EARLY:
+            time.sleep(chance.uniform(0, EARLY_S_MAX))
+        else:
+            job.driver.await_word(READY)
+            time.sleep(chance.uniform(0, MOMENT_S_MAX))
+        job.driver.kill()
+        job.driver.start()
+    job.driver.await_word(READY)
+    job.check()
+
+
+def kill_workers(job: KilledJob) -> None:
+    """A task's worker, or the one that plans or commits for the stream."""
+    chance = random.Random(SEED)
+    job.driver.await_word(READY)
+    killed = 0
+    while killed < CRASHES:
+        time.sleep(chance.uniform(0, MOMENT_S_MAX))
+        if job.driver.kill_worker(chance) is not None:
+            killed += 1
+            job.await_progress()
+    job.check()
+
+
+def kill_brokers(job: KilledJob) -> None:
+    chance = random.Random(SEED)
+    job.driver.await_word(READY)
+    for _ in range(CRASHES):
+        time.sleep(chance.uniform(0, MOMENT_S_MAX))
+        job.broker.kill()
+        time.sleep(chance.uniform(0, BROKER_AWAY_S_MAX))
+        job.broker.start()
+        job.await_progress()
+    job.check()
