@@ -12,7 +12,7 @@ import pytest
 from skyrocket.broker.broker import Broker
 from skyrocket.client import Admin, ClientLimits, Message, NotFoundError, Producer, Queue, UnreachableError
 from skyrocket.nameserver.nameserver import Nameserver
-from skyrocket.nameserver.settings import Settings
+from skyrocket.nameserver.settings import NameserverSettings
 from tests.client.playing import play
 from tests.support.running_broker import SMALL
 
@@ -27,7 +27,7 @@ class Cluster:
 
 @asynccontextmanager
 async def cluster(path: Path) -> AsyncIterator[Cluster]:
-    names = Nameserver(Settings().with_texts({"listenPort": "0", "kvConfigPath": str(path / "kv.json")}))
+    names = Nameserver(NameserverSettings().with_texts({"listenPort": "0", "kvConfigPath": str(path / "kv.json")}))
     await names.start()
     brokers = {
         name: Broker(

@@ -17,14 +17,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "store": {"compiled", "protocol"},
     "raft": set(),
     "net": {"protocol"},
-    "nameserver": {"durable_file", "protocol", "net"},
-    "broker": {"compiled", "protocol", "store", "raft", "net"},
+    "settings": {"durable_file", "protocol", "net"},
+    "nameserver": {"durable_file", "protocol", "net", "settings"},
+    "broker": {"compiled", "protocol", "store", "raft", "net", "settings"},
     "client": {"durable_file", "protocol", "net"},
     "spark": {"protocol", "store", "net", "client"},
     "pipelines": {"protocol", "store", "client", "spark"},
     "console": {"protocol", "client"},
     "testing": {"protocol", "store", "net", "nameserver", "broker", "client"},
-    "cli": {"compiled", "protocol", "store", "net", "nameserver", "broker", "client", "spark", "pipelines", "console", "testing"},
+    "cli": {"compiled", "protocol", "store", "net", "settings", "nameserver", "broker", "client", "spark"}
+    | {"pipelines", "console", "testing"},
 }
 
 PURE = ["protocol", "raft"]  # values in, values out

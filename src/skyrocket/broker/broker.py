@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from skyrocket.broker.broker_handlers import BrokerHandlers, LiveSettings
+from skyrocket.broker.broker_handlers import BrokerHandlers
 from skyrocket.broker.client_handlers import ClientHandlers
 from skyrocket.broker.clients import ClientTable
 from skyrocket.broker.clockwork import Clockwork
@@ -66,6 +66,7 @@ from skyrocket.protocol.bodies import DataVersion, TopicConfig
 from skyrocket.protocol.hosts import pack_host
 from skyrocket.protocol.properties import DELAY_LEVEL, TRANSACTION_PREPARED
 from skyrocket.protocol.responses import ResponseCode
+from skyrocket.settings.live import LiveSettings
 from skyrocket.store.config import delay_levels_ms
 from skyrocket.store.config_files import DELAY_OFFSETS, TIMER_METRICS, ConfigFiles
 from skyrocket.store.errors import DiskFullError, StoreError, TooLargeError, WritesStoppedError
@@ -105,7 +106,7 @@ class Broker:
     ) -> None:
         """`wall_ms` is what messages are stamped and delayed by, `files` where they lie: a test may have its own."""
         self._wall_ms = wall_ms
-        self.settings = LiveSettings(settings, wall_ms)
+        self.settings = LiveSettings(settings)
         self._background = ThreadPoolExecutor(1, thread_name_prefix="skyrocket-store")
         self._files = files or Disk()
         self.store = MessageStore(settings.store_path, settings.store_config(), files=self._files, background=self._background)
@@ -210,7 +211,7 @@ class Broker:
             self._appended,
             self.counters,
             self.send,
-            ends.take,
+            ends,
         )
         filters = Filters(self.settings)
         self.pull = PullHandler(

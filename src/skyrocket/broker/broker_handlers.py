@@ -8,16 +8,18 @@ from collections.abc import Callable, Sequence
 
 from skyrocket.broker.counters import Counters, Rate
 from skyrocket.broker.flow_control import FlowControl
-from skyrocket.broker.settings import BrokerSettings, SettingError, shown, with_values
+from skyrocket.broker.settings import BrokerSettings
 from skyrocket.net.connection import Connection
-from skyrocket.net.router import RefusedError, Router
+from skyrocket.net.router import Router
 from skyrocket.protocol.bodies import DataVersion, KVTable
 from skyrocket.protocol.command import Command
-from skyrocket.protocol.config_text import decode_config, encode_config
+from skyrocket.protocol.config_text import encode_config
 from skyrocket.protocol.fastjson import encode
 from skyrocket.protocol.headers import GetBrokerConfigResponseHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
+from skyrocket.settings.live import LiveSettings
+from skyrocket.settings.requests import change_settings
 from skyrocket.store.message_store import MessageStore
 
 _RATE_STRETCHES_MS = (10_000, 60_000, 600_000)
@@ -44,32 +46,11 @@ _NOT_MEASURED = {
 }
 
 
-class LiveSettings:
-    """The settings as they are now, and the version that tells of changes."""
-
-    def __init__(self, settings: BrokerSettings, wall_ms: Callable[[], int]) -> None:
-        self._settings = settings
-        self._wall_ms = wall_ms
-        self.version = DataVersion(timestamp=wall_ms())
-
-    def __call__(self) -> BrokerSettings:
-        return self._settings
-
-    def update(self, values: dict[str, str]) -> None:
-        """From remote: only what is marked as changeable, all of it or none. SettingError otherwise."""
-        self._settings = with_values(self._settings, values, remotely=True)
-        self.version = self.version.next(0, self._wall_ms())
-
-    def replace(self, settings: BrokerSettings) -> None:
-        """From here: the port that was chosen, for example."""
-        self._settings = settings
-
-
 class BrokerHandlers:
     def __init__(
         self,
         store: MessageStore,
-        settings: LiveSettings,
+        settings: LiveSettings[BrokerSettings],
         counters: Counters,
         flow_control: FlowControl,
         wall_ms: Callable[[], int],
@@ -84,6 +65,7 @@ class BrokerHandlers:
         self._wall_ms = wall_ms
         self._retain = retain
         self._started_ms = wall_ms()
+        self._version = DataVersion(timestamp=wall_ms())
         self._figures = figures
 
     def register(self, router: Router) -> None:
@@ -92,17 +74,15 @@ class BrokerHandlers:
         router.add(RequestCode.GET_BROKER_RUNTIME_INFO, self.runtime_info)
         router.add(RequestCode.DELETE_EXPIRED_COMMITLOG, self.delete_expired)
 
-    def update_config(self, command: Command, _connection: Connection) -> Command:
-        try:
-            self._settings.update(decode_config(command.body))
-        except SettingError as error:
-            raise RefusedError(ResponseCode.NO_PERMISSION, str(error)) from error
+    async def update_config(self, command: Command, connection: Connection) -> Command:
+        await change_settings(self._settings, command, connection)
+        self._version = self._version.next(0, self._wall_ms())
         return command.response(ResponseCode.SUCCESS)
 
     def get_config(self, command: Command, _connection: Connection) -> Command:
-        version = encode(self._settings.version).decode()
+        version = encode(self._version).decode()
         header = GetBrokerConfigResponseHeader(version=version)
-        return command.response(ResponseCode.SUCCESS, header, body=encode_config(shown(self._settings())))
+        return command.response(ResponseCode.SUCCESS, header, body=encode_config(self._settings().to_texts()))
 
     def delete_expired(self, command: Command, _connection: Connection) -> Command:
         self._retain()

@@ -10,12 +10,12 @@ from typing import Annotated
 import typer
 
 from skyrocket.broker.broker import Broker
-from skyrocket.broker.settings import BrokerSettings, SettingError, with_values
+from skyrocket.broker.settings import BrokerSettings
 from skyrocket.cli.serving import CANNOT_START, serve
 from skyrocket.nameserver.nameserver import Nameserver
-from skyrocket.nameserver.settings import Settings
-from skyrocket.protocol.config_text import decode_config
-from skyrocket.protocol.errors import BodyError
+from skyrocket.nameserver.settings import NameserverSettings
+from skyrocket.settings.errors import SettingsError
+from skyrocket.settings.file import given_texts, read_texts
 
 Sets = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting, by the name it has in broker.conf.")
@@ -58,12 +58,12 @@ def run(
 
     async def main(stopped: asyncio.Event) -> None:
         names = Nameserver(
-            Settings().with_texts(
+            NameserverSettings().with_texts(
                 {"bindAddress": host, "listenPort": str(namesrv_port), "kvConfigPath": str(data / "namesrv" / "kvConfig.json")}
             )
         )
         await names.start()
-        served = Broker(with_values(settings, {"namesrvAddr": names.address}))
+        served = Broker(settings.with_texts({"namesrvAddr": names.address}))
         try:
             await served.start()
             typer.echo(_ready(names.address, served.settings().address, data, time.monotonic() - started))
@@ -76,18 +76,21 @@ def run(
 
 
 def _settings(settings: BrokerSettings, config: Path | None, flags: dict[str, str], sets: list[str] | None) -> BrokerSettings:
-    """A file, then flags, then --set; the later counts."""
+    """A file, which is where changes at run time are kept, then flags, then --set; the later counts. Without a file, the changes
+    that were kept in the store."""
+    texts = dict(flags)
     try:
-        if config is not None:
-            settings = with_values(settings, decode_config(config.read_bytes()))
-        values = dict(flags)
         for text in sets or []:
             key, separator, value = text.partition("=")
             if not separator:
-                raise SettingError(f"'{text}' is not key=value.")
-            values[key.strip()] = value
-        return with_values(settings, values)
-    except (SettingError, BodyError, OSError) as error:
+                raise SettingsError(f"'{text}' is not key=value.")
+            texts[key.strip()] = value
+        if config is not None:
+            kept = {**given_texts(config), "brokerConfigPath": str(config.absolute())}
+        else:
+            kept = read_texts(settings.with_texts(texts).changes_path) or {}
+        return settings.with_texts(kept).with_texts(texts)
+    except SettingsError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(CANNOT_START) from error
 

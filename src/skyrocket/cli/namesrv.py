@@ -9,9 +9,8 @@ from typing import Annotated
 import typer
 
 from skyrocket.cli.serving import serve
-from skyrocket.nameserver.live_settings import read_settings
 from skyrocket.nameserver.nameserver import Nameserver
-from skyrocket.nameserver.settings import Settings
+from skyrocket.nameserver.settings import NameserverSettings, read_settings
 
 
 def namesrv(
@@ -25,7 +24,7 @@ def namesrv(
     flags = {"bindAddress": host, "listenPort": None if port is None else str(port)}
 
     async def main(stopped: asyncio.Event) -> None:
-        settings = Settings() if config is None else read_settings(config)
+        settings = NameserverSettings() if config is None else read_settings(config)
         nameserver = Nameserver(settings.with_texts({key: text for key, text in flags.items() if text is not None}))
         await nameserver.start()
         typer.echo(f"The nameserver is ready on {nameserver.address}.")

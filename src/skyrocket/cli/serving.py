@@ -11,9 +11,9 @@ from typing import Any
 
 import typer
 
-from skyrocket.broker.settings import SettingError
 from skyrocket.nameserver.errors import NameserverError
 from skyrocket.net.errors import NetError
+from skyrocket.settings.errors import SettingsError
 from skyrocket.store.errors import StoreError
 
 CANNOT_START = 2
@@ -25,7 +25,7 @@ def serve(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_until_told(main))
-    except (SettingError, NameserverError, NetError, StoreError) as error:
+    except (SettingsError, NameserverError, NetError, StoreError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(CANNOT_START) from error
 

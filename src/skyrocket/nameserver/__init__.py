@@ -7,7 +7,6 @@ topics            topic -> broker -> queues (pure)
 route_table       brokers, clusters, who is alive, and routes out of all that (pure)
 kv_table          namespace -> key -> value (pure)
 settings          one typed row for each setting (pure)
-live_settings     the settings as they are now, and the file that they are kept in
 *_requests        thin handlers; each module registers its codes
 nameserver        the process: settings in, a listening server out
 """

@@ -7,8 +7,8 @@ from typing import Final
 
 from skyrocket.nameserver.kv_requests import KvStore
 from skyrocket.nameserver.kv_table import ORDER_NAMESPACE
-from skyrocket.nameserver.live_settings import LiveSettings
 from skyrocket.nameserver.route_table import BrokerKey, Registration, RouteTable
+from skyrocket.nameserver.settings import NameserverSettings
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.bodies import DataVersion, GetBrokerMemberGroupResponseBody, KVTable
@@ -37,7 +37,9 @@ _CRC_MASK: Final = 0x7FFF_FFFF  # Java's number has a sign, and Apache leaves it
 
 
 class BrokerRequests:
-    def __init__(self, table: RouteTable, kv: KvStore, settings: LiveSettings, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, table: RouteTable, kv: KvStore, settings: Callable[[], NameserverSettings], now_ms: Callable[[], int]
+    ) -> None:
         self._table = table
         self._kv = kv
         self._settings = settings
@@ -70,8 +72,8 @@ class BrokerRequests:
         if request.body:
             body = decode_registration(request.body, compressed=header.compressed)
             registration = registration.with_topics(body.topic_config_serialize_wrapper)
-        result = self._table.register(registration, self._now_ms(), forget_missing=self._settings.now.delete_topics)
-        orders = self._kv.table.namespace(ORDER_NAMESPACE) if self._settings.now.return_order_config else None
+        result = self._table.register(registration, self._now_ms(), forget_missing=self._settings().delete_topics)
+        orders = self._kv.table.namespace(ORDER_NAMESPACE) if self._settings().return_order_config else None
         return request.response(
             ResponseCode.SUCCESS,
             RegisterBrokerResponseHeader(ha_server_addr=result.ha_server_addr, master_addr=result.master_addr),

@@ -19,13 +19,5 @@ class NotRegisteredError(NameserverError):
     """The broker must register with all its topics first."""
 
 
-class SettingsError(NameserverError):
-    """A setting is unknown, or its value is wrong."""
-
-
-class FixedSettingError(SettingsError):
-    """The setting is known, and not to be changed from afar."""
-
-
 class KvFileError(NameserverError):
     """The file of keys and values cannot be read."""

@@ -10,16 +10,16 @@ from skyrocket.nameserver.broker_requests import BrokerRequests
 from skyrocket.nameserver.config_requests import ConfigRequests
 from skyrocket.nameserver.errors import NameserverError
 from skyrocket.nameserver.kv_requests import KvRequests, KvStore
-from skyrocket.nameserver.live_settings import LiveSettings
 from skyrocket.nameserver.route_requests import RouteRequests
 from skyrocket.nameserver.route_table import BrokerKey, RouteTable
-from skyrocket.nameserver.settings import Settings
+from skyrocket.nameserver.settings import NameserverSettings
 from skyrocket.net.connection import Connection
 from skyrocket.net.limits import NetLimits
 from skyrocket.net.router import Router
 from skyrocket.net.server import Server, monotonic_ms
 from skyrocket.net.tls import server_context
 from skyrocket.protocol.responses import ResponseCode
+from skyrocket.settings.live import LiveSettings
 
 log = logging.getLogger(__name__)
 
@@ -27,16 +27,16 @@ log = logging.getLogger(__name__)
 class Nameserver:
     """`await start()`, then `port` says where; `await close()`. NameserverError and NetError say what keeps it from starting."""
 
-    def __init__(self, settings: Settings | None = None, *, now_ms: Callable[[], int] = monotonic_ms) -> None:
-        self.settings = LiveSettings(settings or Settings())
+    def __init__(self, settings: NameserverSettings | None = None, *, now_ms: Callable[[], int] = monotonic_ms) -> None:
+        self.settings = LiveSettings(settings or NameserverSettings())
         self.table = RouteTable()
-        self.kv = KvStore(self.settings.now.kv_config_path)
+        self.kv = KvStore(self.settings().kv_config_path)
         self.router = Router({NameserverError: ResponseCode.SYSTEM_ERROR})
         self._now_ms = now_ms
-        now = self.settings.now
+        now = self.settings()
         tls = server_context(now.tls_certificate, now.tls_key)
         limits = NetLimits(idle_ms=now.idle_s * 1000)
-        self._server = Server(self.router, limits, tls, tls_only=now.tls_mode == "enforcing", now_ms=now_ms)
+        self._server = Server(self.router, limits, tls, tls_only=now.tls_only, now_ms=now_ms)
         self._server.on_closed.append(self._closed)
         self._scanning: asyncio.Task[None] | None = None
         self.port = 0  # until it listens
@@ -50,12 +50,12 @@ class Nameserver:
 
     @property
     def address(self) -> str:
-        host = self.settings.now.bind_address
+        host = self.settings().bind_address
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
     async def start(self) -> None:
         self.kv.load()
-        self.port = await self._server.listen(self.settings.now.bind_address, self.settings.now.listen_port)
+        self.port = await self._server.listen(self.settings().bind_address, self.settings().listen_port)
         self._scanning = asyncio.get_running_loop().create_task(self._scan())
         log.info("The nameserver listens on %s.", self.address)
 
@@ -73,7 +73,7 @@ class Nameserver:
 
     async def _scan(self) -> None:
         while True:
-            await asyncio.sleep(self.settings.now.scan_interval_ms / 1000)
+            await asyncio.sleep(self.settings().scan_interval_ms / 1000)
             for key, connection in self.table.silent(self._now_ms()):
                 log.warning("%s is gone: it was silent for too long.", _shown(key))
                 if isinstance(connection, Connection):

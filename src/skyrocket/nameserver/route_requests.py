@@ -8,8 +8,8 @@ from typing import Final
 from skyrocket.nameserver.broker_requests import ZONE_FIELD
 from skyrocket.nameserver.kv_requests import KvStore
 from skyrocket.nameserver.kv_table import ORDER_NAMESPACE
-from skyrocket.nameserver.live_settings import LiveSettings
 from skyrocket.nameserver.route_table import RouteTable, in_zone
+from skyrocket.nameserver.settings import NameserverSettings
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.bodies import TopicList, TopicRouteData
@@ -28,7 +28,9 @@ _ZONE_MODE_FIELD: Final = "__ZONE_MODE"
 
 
 class RouteRequests:
-    def __init__(self, table: RouteTable, kv: KvStore, settings: LiveSettings, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, table: RouteTable, kv: KvStore, settings: Callable[[], NameserverSettings], now_ms: Callable[[], int]
+    ) -> None:
         self._table = table
         self._kv = kv
         self._settings = settings
@@ -50,7 +52,7 @@ class RouteRequests:
 
     def route(self, request: Command, _: Connection) -> Command:
         header = request.header(GetRouteInfoRequestHeader)
-        settings = self._settings.now
+        settings = self._settings()
         if settings.need_wait and self._now_ms() - self._started_ms < settings.wait_s * 1000:
             remark = f"The nameserver waits {settings.wait_s} s for its brokers before it gives routes."
             raise RefusedError(ResponseCode.SYSTEM_ERROR, remark)
@@ -71,7 +73,7 @@ class RouteRequests:
     # --- lists of topics
 
     def all_topics(self, request: Command, _: Connection) -> Command:
-        if not self._settings.now.enable_all_topic_list:
+        if not self._settings().enable_all_topic_list:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, "The list of all topics is switched off (enableAllTopicList).")
         return _listed(request, self._table.topics.all())
 
@@ -90,7 +92,7 @@ class RouteRequests:
         return handle
 
     def _check_lists(self) -> None:
-        if not self._settings.now.enable_topic_list:
+        if not self._settings().enable_topic_list:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, "Lists of topics are switched off (enableTopicList).")
 
     # --- changes by hand

@@ -22,10 +22,10 @@ from types import TracebackType
 from typing import Final, Self
 
 from skyrocket.broker.broker import Broker
-from skyrocket.broker.settings import BrokerSettings, with_values
+from skyrocket.broker.settings import BrokerSettings
 from skyrocket.client.received import Received
 from skyrocket.nameserver.nameserver import Nameserver
-from skyrocket.nameserver.settings import Settings
+from skyrocket.nameserver.settings import NameserverSettings
 from skyrocket.protocol.bodies import TopicConfig
 from skyrocket.protocol.properties import RETRY_TOPIC
 from skyrocket.protocol.record import decode_record
@@ -59,7 +59,7 @@ class LocalBroker:
     def __init__(self, settings: Mapping[str, str] | None = None, *, folder: Path | str | None = None) -> None:
         """`folder` is where the files go and stay; without one, they are temporary."""
         self.clock = Clock()
-        self._settings = with_values(SMALL, settings or {})
+        self._settings = SMALL.with_texts(settings or {})
         self._folder = None if folder is None else Path(folder)
         self._temporary: str | None = None
         self._nameserver: Nameserver | None = None
@@ -74,11 +74,11 @@ class LocalBroker:
             self._temporary = tempfile.mkdtemp(prefix="skyrocket-")
         folder = self._folder or Path(self._temporary or "")
         files = {"kvConfigPath": str(folder / "kvConfig.json"), "configStorePath": str(folder / "namesrv.properties")}
-        nameserver = Nameserver(Settings().with_texts({"listenPort": "0", **files}))
+        nameserver = Nameserver(NameserverSettings().with_texts({"listenPort": "0", **files}))
         await nameserver.start()
         self._nameserver = nameserver
         places = {"namesrvAddr": nameserver.address, "storePathRootDir": str(folder / "store")}
-        self._broker = Broker(with_values(self._settings, places), wall_ms=self.clock)
+        self._broker = Broker(self._settings.with_texts(places), wall_ms=self.clock)
         try:
             await self._broker.start()
         except BaseException:

@@ -9,15 +9,14 @@ from pathlib import Path
 import pytest
 
 from skyrocket.broker.broker import Broker
-from skyrocket.broker.broker_handlers import LiveSettings
 from skyrocket.broker.registration import Registration
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.nameserver.nameserver import Nameserver
-from skyrocket.nameserver.settings import Settings
+from skyrocket.nameserver.settings import NameserverSettings
 from skyrocket.net.dialer import Dialer
 from skyrocket.net.errors import NetError
 from skyrocket.net.limits import NetLimits
-from skyrocket.protocol.bodies import BrokerStatsData, KVTable, TopicRouteData
+from skyrocket.protocol.bodies import BrokerStatsData, DataVersion, KVTable, TopicRouteData
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.config_text import decode_config
 from skyrocket.protocol.fastjson import decode
@@ -68,13 +67,13 @@ def test_the_second_port_serves_too(tmp_path: Path):
     asyncio.run(main())
 
 
-HOSTILE_SETTINGS = [
-    b"storePathRootDir=/etc",
-    b"namesrvAddr=evil:1",
-    b"rocketmqHome=/bin",
-    b"fileReservedTime=x",
-    b"traceOn=true\nbindAddress=::",
-]
+HOSTILE_SETTINGS = {
+    b"storePathRootDir=/etc": ResponseCode.NO_PERMISSION,
+    b"namesrvAddr=evil:1": ResponseCode.NO_PERMISSION,
+    b"rocketmqHome=/bin": ResponseCode.NO_PERMISSION,
+    b"fileReservedTime=x": ResponseCode.SYSTEM_ERROR,
+    b"traceOn=true\nbindAddress=::": ResponseCode.NO_PERMISSION,
+}
 
 
 def test_settings_are_shown_and_changed_within_bounds(tmp_path: Path):
@@ -84,9 +83,9 @@ def test_settings_are_shown_and_changed_within_bounds(tmp_path: Path):
         changed = await served.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"fileReservedTime=48\ntraceOn=false\n")
         assert changed.code == 0
         assert served.broker.settings().reserved_hours == 48
-        for hostile in HOSTILE_SETTINGS:
+        for hostile, code in HOSTILE_SETTINGS.items():
             refused = await served.ask(RequestCode.UPDATE_BROKER_CONFIG, body=hostile)
-            assert refused.code == ResponseCode.NO_PERMISSION, hostile
+            assert refused.code == code, hostile
         assert not served.broker.settings().trace_on
 
     play(tmp_path, acts)
@@ -133,7 +132,7 @@ async def route(dialer: Dialer, nameserver: Nameserver, topic: str) -> TopicRout
 
 
 def a_nameserver(kv: Path) -> Nameserver:
-    return Nameserver(Settings().with_texts({"listenPort": "0", "kvConfigPath": str(kv)}))
+    return Nameserver(NameserverSettings().with_texts({"listenPort": "0", "kvConfigPath": str(kv)}))
 
 
 async def until(ready, seconds: float = 5.0):
@@ -196,11 +195,9 @@ def test_a_nameserver_that_hangs_does_not_hold_up_the_others(tmp_path: Path):
         good = a_nameserver(tmp_path / "kv.json")
         await good.start()
         port = hanging.sockets[0].getsockname()[1]
-        settings = LiveSettings(
-            BrokerSettings(namesrv_addr=f"127.0.0.1:{port};{good.address}", register_timeout_ms=200), wall_ms=lambda: 0
-        )
+        settings = BrokerSettings(namesrv_addr=f"127.0.0.1:{port};{good.address}", register_timeout_ms=200)
         dialer = Dialer(limits=NetLimits(scan_ms=10))
-        registration = Registration(dialer, settings, lambda: ({}, settings.version), lambda topics: None)
+        registration = Registration(dialer, lambda: settings, lambda: ({}, DataVersion()), lambda topics: None)
         assert await registration.register() == 1
         await dialer.close()
         await good.close()

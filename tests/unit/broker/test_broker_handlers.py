@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 import pytest
 
-from skyrocket.broker.broker_handlers import BrokerHandlers, LiveSettings
+from skyrocket.broker.broker_handlers import BrokerHandlers
 from skyrocket.broker.counters import Counters
 from skyrocket.broker.flow_control import FlowControl
 from skyrocket.broker.settings import BrokerSettings
@@ -13,8 +16,10 @@ from skyrocket.protocol.bodies import KVTable
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.config_text import decode_config
 from skyrocket.protocol.fastjson import decode
+from skyrocket.protocol.headers import GetBrokerConfigResponseHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
+from skyrocket.settings.live import LiveSettings
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.store_messages import an_open_store, numbered
 from tests.unit.broker.parts import Peer
@@ -23,10 +28,10 @@ NOW_MS = 1_700_000_000_000
 
 
 class Looked:
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
         self.now_ms = NOW_MS
         self.store = an_open_store(SimulatedDisk())
-        self.settings = LiveSettings(BrokerSettings(), self.wall)
+        self.settings = LiveSettings(BrokerSettings(store_path=str(folder)))
         self.counters = Counters(self.wall)
         self.flow_control = FlowControl(self.settings)
         self.handlers = BrokerHandlers(self.store, self.settings, self.counters, self.flow_control, self.wall, lambda: None)
@@ -42,12 +47,18 @@ class Looked:
         return {name: str(value) for name, value in table.items()}
 
     def update(self, text: str) -> Command:
-        return self.handlers.update_config(Command(RequestCode.UPDATE_BROKER_CONFIG, body=text.encode()), self.peer)
+        command = Command(RequestCode.UPDATE_BROKER_CONFIG, body=text.encode())
+        return asyncio.run(self.handlers.update_config(command, self.peer))
+
+    def config(self) -> tuple[str, dict[str, str]]:
+        """Its version, and the settings."""
+        answer = self.handlers.get_config(Command(RequestCode.GET_BROKER_CONFIG), self.peer)
+        return answer.header(GetBrokerConfigResponseHeader).version or "", decode_config(answer.body)
 
 
 @pytest.fixture
-def looked() -> Looked:
-    return Looked()
+def looked(tmp_path: Path) -> Looked:
+    return Looked(tmp_path)
 
 
 def test_a_broker_tells_what_it_stored_and_for_how_long_it_runs(looked: Looked):
@@ -77,19 +88,46 @@ def test_what_is_not_flushed_yet_is_told_in_units_of_1024(looked: Looked):
 
 
 def test_a_setting_that_may_change_changes_and_gives_a_new_version(looked: Looked):
-    before = looked.settings.version.counter
+    before, _ = looked.config()
     assert looked.update("traceOn=false\nfileReservedTime=5\n").code == ResponseCode.SUCCESS
-    answer = looked.handlers.get_config(Command(RequestCode.GET_BROKER_CONFIG), looked.peer)
-    shown = decode_config(answer.body)
+    version, shown = looked.config()
     assert (shown["traceOn"], shown["fileReservedTime"]) == ("false", "5")
-    assert looked.settings.version.counter == before + 1
+    assert ('"counter":0' in before, '"counter":1' in version) == (True, True)
 
 
-@pytest.mark.parametrize("text", ["storePathRootDir=/tmp/x", "namesrvAddr=10.0.0.1:9876", "noSuchSetting=1", "traceOn=perhaps"])
-def test_a_path_an_address_an_unknown_name_or_a_wrong_value_changes_nothing(looked: Looked, text: str):
+def test_a_change_is_kept_in_the_store_or_in_the_file_that_was_given(tmp_path: Path):
+    Looked(tmp_path).update("traceOn=FALSE\ndeleteWhen=5\n")
+    assert (tmp_path / "config" / "skyrocket.properties").read_text() == "traceOn=false\ndeleteWhen=05\n"
+    given = tmp_path / "broker.conf"
+    given.write_text("# ours\ntraceOn = true\n")
+    looked = Looked(tmp_path)
+    looked.settings.replace(BrokerSettings(config_path=str(given)))
+    looked.update("traceOn=false")
+    assert given.read_text() == "# ours\ntraceOn=false\n"
+
+
+def test_a_change_that_cannot_be_kept_is_not_made(tmp_path: Path):
+    (tmp_path / "config").write_text("a file where a folder should be")
+    looked = Looked(tmp_path)
+    with pytest.raises(RefusedError, match="could not be written, and was not made"):
+        looked.update("traceOn=false")
+    assert looked.settings().trace_on
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("storePathRootDir=/tmp/x", ResponseCode.NO_PERMISSION),
+        ("brokerConfigPath=/tmp/x", ResponseCode.NO_PERMISSION),
+        ("namesrvAddr=10.0.0.1:9876", ResponseCode.NO_PERMISSION),
+        ("noSuchSetting=1", ResponseCode.SYSTEM_ERROR),
+        ("traceOn=perhaps", ResponseCode.SYSTEM_ERROR),
+    ],
+)
+def test_a_path_an_address_an_unknown_name_or_a_wrong_value_changes_nothing(looked: Looked, text: str, code: ResponseCode):
     before = looked.settings()
     with pytest.raises(RefusedError) as refused:
         looked.update(f"fileReservedTime=5\n{text}\n")
-    assert refused.value.code == ResponseCode.NO_PERMISSION
+    assert refused.value.code == code
     assert text.partition("=")[0] in str(refused.value)
     assert looked.settings() == before

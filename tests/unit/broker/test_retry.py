@@ -253,7 +253,7 @@ def test_a_group_that_does_not_exist_gets_nothing(tmp_path: Path):
 def test_a_broker_that_may_not_be_written_takes_nothing_back(tmp_path: Path):
     async def acts(shop: Shop) -> None:
         order = await shop.order()
-        shop.broker.settings.update({"brokerPermission": "4"})
+        await shop.broker.settings.change({"brokerPermission": "4"})
         assert (await shop.back(order.physical_offset)).code == ResponseCode.NO_PERMISSION
 
     in_a_shop(tmp_path, acts)

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import pytest
 
-from skyrocket.broker.settings import BY_NAME, BrokerSettings, SettingError, shown, with_values
+from skyrocket.broker.settings import BrokerSettings
+from skyrocket.settings.errors import FixedSettingError, SettingsError
 
 SETTINGS = BrokerSettings()
 
 
 def test_values_are_read_under_apaches_names():
-    changed = with_values(SETTINGS, {"brokerName": "b", "flushDiskType": "SYNC_FLUSH", "deleteWhen": "05", "traceOn": "false"})
+    changed = SETTINGS.with_texts({"brokerName": "b", "flushDiskType": "SYNC_FLUSH", "deleteWhen": "05", "traceOn": "false"})
     assert (changed.broker_name, changed.sync_flush, changed.delete_at_hour, changed.trace_on) == ("b", True, 5, False)
     assert changed.store_config().sync_flush
 
 
 def test_what_is_shown_reads_back():
-    changed = with_values(SETTINGS, {"brokerIP1": "10.0.0.1", "fileReservedTime": "24"})
-    assert with_values(BrokerSettings(), shown(changed)) == changed
-    assert list(shown(changed)) == sorted(name for name in BY_NAME if not name.startswith("tls."))
+    changed = SETTINGS.with_texts({"brokerIP1": "10.0.0.1", "fileReservedTime": "24"})
+    assert BrokerSettings().with_texts(changed.to_texts()) == changed
+    assert list(changed.to_texts()) == sorted(name for name in BrokerSettings.rows() if not name.startswith("tls."))
 
 
 @pytest.mark.parametrize(
     ("name", "value", "sentence"),
     [
-        ("brokerNam", "x", "There is no setting 'brokerNam'"),
-        ("listenPort", "high", "Setting 'listenPort' must be a number from 0 to 65535, not 'high'"),
-        ("listenPort", "70000", "must be a number from 0 to 65535"),
+        ("brokerNam", "x", "'brokerNam' is not a setting of the broker"),
+        ("listenPort", "high", "listenPort must be a whole number from 0 to 65535, not 'high'"),
+        ("listenPort", "70000", "must be a whole number from 0 to 65535"),
         ("autoCreateTopicEnable", "yes", "must be true or false, not 'yes'"),
         ("flushDiskType", "NEVER", "must be SYNC_FLUSH or ASYNC_FLUSH"),
         ("diskMaxUsedSpaceRatio", "99", "from 10 to 95"),
@@ -34,25 +35,25 @@ def test_what_is_shown_reads_back():
     ],
 )
 def test_a_wrong_setting_is_refused_with_a_sentence_that_names_it(name: str, value: str, sentence: str):
-    with pytest.raises(SettingError, match=sentence):
-        with_values(SETTINGS, {name: value})
+    with pytest.raises(SettingsError, match=sentence):
+        SETTINGS.with_texts({name: value})
 
 
 def test_all_values_count_or_none():
-    with pytest.raises(SettingError):
-        with_values(SETTINGS, {"brokerName": "b", "nonsense": "1"})
+    with pytest.raises(SettingsError):
+        SETTINGS.with_texts({"brokerName": "b", "nonsense": "1"})
 
 
 @pytest.mark.parametrize(
     "name", ["storePathRootDir", "namesrvAddr", "bindAddress", "brokerIP1", "listenPort", "brokerName", "mappedFileSizeCommitLog"]
 )
 def test_no_path_address_or_identity_changes_remotely(name: str):
-    with pytest.raises(SettingError, match=f"'{name}' cannot be changed while the broker runs"):
-        with_values(SETTINGS, {name: "/tmp/x"}, remotely=True)
+    with pytest.raises(FixedSettingError, match=f"{name} is not to be changed while the broker runs"):
+        SETTINGS.changed_from_afar({name: "/tmp/x"})
 
 
 def test_what_may_change_remotely_changes():
-    assert with_values(SETTINGS, {"fileReservedTime": "48"}, remotely=True).reserved_hours == 48
+    assert SETTINGS.changed_from_afar({"fileReservedTime": "48"}).reserved_hours == 48
 
 
 def test_nameservers_and_addresses():

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from skyrocket.protocol.command import Command, CommandDecoder, encode_command
+from skyrocket.protocol.config_text import decode_config
 from skyrocket.protocol.requests import RequestCode
 
 
@@ -39,9 +40,9 @@ def ready_line(process: subprocess.Popen[str]) -> str:
     raise AssertionError(f"it ended with {process.wait(10)}")
 
 
-def ask(port: int, code: int) -> Command:
+def ask(port: int, code: int, body: bytes = b"") -> Command:
     with socket.create_connection(("127.0.0.1", port), 10) as connection:
-        connection.sendall(encode_command(Command(code)))
+        connection.sendall(encode_command(Command(code, body=body)))
         decoder = CommandDecoder()
         while True:
             for command in decoder.feed(connection.recv(65536)):
@@ -74,13 +75,26 @@ def test_it_starts_again_after_a_kill(tmp_path: Path):
         assert "is ready" in ready_line(process)
 
 
+def test_a_setting_that_was_changed_while_it_ran_is_so_after_a_kill(tmp_path: Path):
+    with started(*run_arguments(tmp_path)) as process:
+        _, broker = map(int, re.findall(r"127\.0\.0\.1:(\d+)", ready_line(process))[:2])
+        changed = ask(broker, RequestCode.UPDATE_BROKER_CONFIG, b"fileReservedTime=9\ntraceOn=false\n")
+        assert changed.code == 0, changed.remark
+        process.kill()
+        process.wait(10)
+    with started(*run_arguments(tmp_path, "--set", "traceOn=true")) as process:
+        _, broker = map(int, re.findall(r"127\.0\.0\.1:(\d+)", ready_line(process))[:2])
+        shown = decode_config(ask(broker, RequestCode.GET_BROKER_CONFIG).body)
+        assert (shown["fileReservedTime"], shown["traceOn"]) == ("9", "true"), "the command line has the last word"
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["run", "--set", "nonsense=1"], "There is no setting 'nonsense'."),
+        (["run", "--set", "nonsense=1"], "'nonsense' is not a setting of the broker."),
         (["run", "--set", "nonsense"], "'nonsense' is not key=value."),
-        (["broker", "--set", "listenPort=high"], "Setting 'listenPort' must be a number from 0 to 65535"),
-        (["broker", "-c", "no-such-file.conf"], "No such file"),
+        (["broker", "--set", "listenPort=high"], "listenPort must be a whole number from 0 to 65535"),
+        (["broker", "-c", "no-such-file.conf"], "There is no file no-such-file.conf."),
         (["namesrv", "-c", "no-such-file.conf"], "no-such-file.conf"),
     ],
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from skyrocket.nameserver.nameserver import Nameserver
-from skyrocket.nameserver.settings import Settings
+from skyrocket.nameserver.settings import NameserverSettings
 from skyrocket.net.server import monotonic_ms
 from skyrocket.protocol.bodies import RegisterBrokerBody, TopicConfig
 from skyrocket.protocol.broker_registration import encode_registration
@@ -68,7 +68,7 @@ def a_nameserver(folder: Path, now_ms: Callable[[], int] = monotonic_ms, **setti
 
     async def serve() -> None:
         stopped = asyncio.Event()
-        nameserver = Nameserver(Settings(listen_port=0, **given), now_ms=now_ms)
+        nameserver = Nameserver(NameserverSettings(listen_port=0, **given), now_ms=now_ms)
         await nameserver.start()
         loop = asyncio.get_running_loop()
         running.append(Running(nameserver, loop))

@@ -4,23 +4,24 @@ from pathlib import Path
 
 import pytest
 
-from skyrocket.nameserver.errors import FixedSettingError, SettingsError
-from skyrocket.nameserver.live_settings import read_settings
-from skyrocket.nameserver.settings import HOST, PATH, Settings, rows, with_lines
+from skyrocket.nameserver.settings import NameserverSettings, read_settings
 from skyrocket.protocol.config_text import decode_config
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
+from skyrocket.settings.errors import FixedSettingError, SettingsError
+from skyrocket.settings.file import with_lines
+from skyrocket.settings.kinds import HOST, PATH
 from tests.unit.nameserver.running import a_nameserver
 
 
 def test_every_row_reads_what_it_shows():
-    settings = Settings()
+    settings = NameserverSettings()
     assert settings.with_texts(settings.to_texts()) == settings
 
 
 def test_no_path_or_address_can_be_changed_from_afar():
-    assert [row.key for row in rows().values() if row.changeable and row.kind in (HOST, PATH)] == []
-    assert not rows()["listenPort"].changeable
+    assert [row.key for row in NameserverSettings.rows().values() if row.changeable and row.kind in (HOST, PATH)] == []
+    assert not NameserverSettings.rows()["listenPort"].changeable
 
 
 def test_a_file_of_settings_is_read_and_becomes_the_place_for_changes(tmp_path: Path):
@@ -35,7 +36,7 @@ def test_a_file_of_settings_is_read_and_becomes_the_place_for_changes(tmp_path: 
 def test_every_unknown_key_and_wrong_value_is_named_in_one_sentence():
     texts = {"listenPort": "many", "serverWorkerThreads": "8", "enableTopicList": "yes", "listenPorts": "1", "kvConfigPath": ""}
     with pytest.raises(SettingsError) as refused:
-        Settings().with_texts(texts)
+        NameserverSettings().with_texts(texts)
     assert str(refused.value) == (
         "listenPort must be a whole number from 0 to 65535, not 'many'; "
         "'serverWorkerThreads' is not a setting of the nameserver; "
@@ -48,7 +49,7 @@ def test_every_unknown_key_and_wrong_value_is_named_in_one_sentence():
 @pytest.mark.parametrize("text", ["-1", "65536", "1e3", "٣", "9" * 30, "0x10", ""])
 def test_ports_are_ports(text: str):
     with pytest.raises(SettingsError, match="listenPort"):
-        Settings().with_texts({"listenPort": text})
+        NameserverSettings().with_texts({"listenPort": text})
 
 
 def test_a_file_that_cannot_be_used_is_named(tmp_path: Path):
@@ -66,7 +67,7 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path: Path):
 )
 def test_a_request_may_not_change_where_the_nameserver_listens_or_writes(key: str):
     with pytest.raises(FixedSettingError, match=key):
-        Settings().changed_from_afar({"enableTopicList": "false", key: "1"})
+        NameserverSettings().changed_from_afar({"enableTopicList": "false", key: "1"})
 
 
 def test_a_change_keeps_what_a_person_wrote():
@@ -120,11 +121,11 @@ def test_a_change_counts_at_once_and_is_kept_in_the_file(tmp_path: Path):
 )
 def test_hostile_changes_are_refused_with_a_sentence_and_change_nothing(tmp_path: Path, body: bytes, code: ResponseCode):
     with a_nameserver(tmp_path) as running:
-        before = running.nameserver.settings.now
+        before = running.nameserver.settings()
         answer = running.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=body)
         assert answer.code == code
         assert (answer.remark or "").endswith(".")
-        assert running.nameserver.settings.now == before
+        assert running.nameserver.settings() == before
     assert not (tmp_path / "namesrv.properties").exists()
 
 
@@ -133,11 +134,11 @@ def test_a_change_that_cannot_be_kept_is_not_made(tmp_path: Path):
     with a_nameserver(tmp_path, config_store_path=tmp_path / "file" / "x") as running:
         answer = running.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"enableTopicList=false")
         assert answer.code == ResponseCode.SYSTEM_ERROR
-        assert running.nameserver.settings.now.enable_topic_list
+        assert running.nameserver.settings().enable_topic_list
 
 
 def test_the_documentation_has_every_row():
     text = (Path(__file__).resolve().parents[3] / "docs" / "nameserver.md").read_text()
     shown = {cells[1].strip("` "): cells[4].strip() for line in text.splitlines() if len(cells := line.split("|")) == 7}
-    for key, row in rows().items():
+    for key, row in NameserverSettings.rows().items():
         assert shown.get(key) == ("yes" if row.changeable else "no"), key

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from skyrocket.broker.settings import SettingError
 from skyrocket.client import Consumer, Message, Outcome, Producer, TransactionProducer
+from skyrocket.settings.errors import SettingsError
 from skyrocket.store.errors import StoreError
 from skyrocket.testing import Clock, LocalBroker, ThreadedBroker, sync
 from tests.client.playing import play
@@ -135,7 +135,7 @@ def test_settings_are_those_of_a_broker():
             assert len(await broker.messages("orders")) == 1
 
     play(scene())
-    with pytest.raises(SettingError, match="no setting 'nonsense'"):
+    with pytest.raises(SettingsError, match="'nonsense' is not a setting of the broker"):
         LocalBroker({"nonsense": "1"})
 
 
