@@ -16,7 +16,7 @@ import pytest
 from skyrocket.client import sync as client
 from tests.spark.sink_scenes import seen
 from tests.support.skyrocket_process import Skyrocket
-from tests.support.spark_crash import SEED, Sender, SparkDriver
+from tests.support.spark_crash import SEED, Sender, SparkDriver, patiently
 from tests.support.spark_kills import KilledJob, kill_brokers, kill_drivers, kill_workers
 
 SOURCE, SINK = "raw", "refined"
@@ -43,6 +43,9 @@ class ToTopic(KilledJob):
         )
 
     def rows(self) -> int:
+        return patiently(self._end)
+
+    def _end(self) -> int:
         with client.PullConsumer(self.broker.nameserver, group="counts") as consumer:
             return sum(consumer.end_offset(queue) for queue in consumer.queues(SINK))
 

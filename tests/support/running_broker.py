@@ -31,6 +31,9 @@ SMALL = BrokerSettings(
     index_entries=1000,
     timer_wheel_slots=4_096,
     timer_log_file_bytes=64 * 1024,
+    disk_max_used_percent=95,
+    disk_clean_forcibly_percent=95,
+    disk_warning_percent=95,
 )
 
 

@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from skyrocket.client import sync as client
 from skyrocket.client.errors import ClientError
@@ -41,6 +41,7 @@ START_S_MAX = 180.0
 FINISH_S_MAX = 300.0
 REPOSITORY = Path(__file__).resolve().parents[2]
 
+T = TypeVar("T")
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 
@@ -238,6 +239,18 @@ def check_once(output: Counter[Row], sender: Sender, content: Counter[Row]) -> N
     strange = [row[:4] for row in output if row not in sender.acknowledged and row.body not in sender.unknown]
     assert not strange, f"{len(strange)} messages came that nobody sent, such as {strange[:3]}"
     assert output == content, "what came out is what is in the topic"
+
+
+def patiently(ask: Callable[[], T], timeout_s: float = START_S_MAX) -> T:
+    """What a cluster answers once it is there again."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            return ask()
+        except ClientError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.2)
 
 
 def eventually(holds: Callable[[], bool], what: str, timeout_s: float = START_S_MAX) -> None:

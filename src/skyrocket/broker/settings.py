@@ -14,6 +14,7 @@ from skyrocket.store.config import DELAY_LEVELS, StoreConfig
 CHANGES_FILE: Final = "skyrocket.properties"  # Apache's broker does not look at it
 _SIZE: Final = whole(4096, 2**31 - 1)
 _MS: Final = whole(1, 2**31 - 1)
+_PERCENT: Final = whole(10, 95)
 _FLUSH: Final = one_of({"SYNC_FLUSH": True, "ASYNC_FLUSH": False})
 
 
@@ -54,8 +55,12 @@ class BrokerSettings(Settings):
     flush_interval_ms: int = setting(500, "flushIntervalCommitLog", _MS, "Milliseconds between two flushes.")
     reserved_hours: int = setting(72, "fileReservedTime", whole(1, 24 * 3650), "Hours.", changeable=True)
     delete_at_hour: int = setting(4, "deleteWhen", whole(0, 23, digits=2), "Hour of the day.", changeable=True)
-    disk_max_used_percent: int = setting(75, "diskMaxUsedSpaceRatio", whole(10, 95),
+    disk_max_used_percent: int = setting(75, "diskMaxUsedSpaceRatio", _PERCENT,
         "Percent; above it expired files go at any hour.", changeable=True)
+    disk_clean_forcibly_percent: int = setting(85, "diskSpaceCleanForciblyRatio", _PERCENT,
+        "Percent; above it the oldest files go, expired or not.", changeable=True)
+    disk_warning_percent: int = setting(90, "diskSpaceWarningLevelRatio", _PERCENT,
+        "Percent; above it messages are refused.", changeable=True)
     delay_levels: str = setting(DELAY_LEVELS, "messageDelayLevel", TEXT, "Delays, the first is level 1.")
 
     timers_enabled: bool = setting(True, "timerWheelEnable", BOOLEAN, "Timed messages; false refuses them.")
@@ -144,6 +149,8 @@ class BrokerSettings(Settings):
             reserved_hours=self.reserved_hours,
             delete_at_hour=self.delete_at_hour,
             disk_max_used_percent=self.disk_max_used_percent,
+            disk_clean_forcibly_percent=self.disk_clean_forcibly_percent,
+            disk_warning_percent=self.disk_warning_percent,
             delay_levels=self.delay_levels,
         )
 

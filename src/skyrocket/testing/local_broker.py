@@ -40,6 +40,8 @@ SMALL: Final = BrokerSettings(
     timer_wheel_slots=7 * 24 * 3600,
     timer_log_file_bytes=256 * 1024,
     disk_max_used_percent=95,
+    disk_clean_forcibly_percent=95,
+    disk_warning_percent=95,
     refuse_late=False,  # a machine that runs tests is slow at times
 )
 _PAGE: Final = 256  # messages read at once
