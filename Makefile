@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 LOCK   := requirements/dev.txt
-TWINS  := hatch_build.py $(wildcard src/skyrocket/compiled/*.pyx src/skyrocket/compiled/*.h)
+TWINS  := hatch_build.py $(wildcard src/skyrocket/compiled/*.pyx src/skyrocket/compiled/*.pxi src/skyrocket/compiled/*.h)
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 \
   --custom-compile-command "make lock"
 
@@ -47,7 +47,8 @@ fuzz: $(READY)   ## one million mutated frames (make test runs 50,000)
 sanitize: $(READY)  ## mutated frames to the compiled twins, built with AddressSanitizer
 	$(BIN)/python hatch_build.py "-fsanitize=address -fno-omit-frame-pointer"
 	LD_PRELOAD=$$($(CC) -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
-	  $(BIN)/python -m pytest -q tests/fuzz/test_twins.py tests/property/test_twins.py tests/unit/store/test_queue_run.py; \
+	  $(BIN)/python -m pytest -q tests/fuzz/test_twins.py tests/property/test_twins.py tests/property/test_end_twins.py \
+	    tests/unit/store/test_queue_run.py; \
 	  status=$$?; $(BIN)/python hatch_build.py && exit $$status
 
 chaos: $(READY)  ## servers that die for a minute under load (make test: some seconds)

@@ -11,6 +11,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from skyrocket.spark.columns import spark_schema
+from skyrocket.spark.worker_memory import set_modules_aside
 
 
 class Synthetic(DataSource):
@@ -37,6 +38,7 @@ class SyntheticReader(DataSourceReader):
         return [InputPartition(each + (number < more)) for number in range(self._tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
+        set_modules_aside()  # as the sources do: a ceiling has no more to do for a task than they have
         left = partition.value
         while left:
             for batch in prepared(self._file):

@@ -28,8 +28,8 @@ from skyrocket.store.message import unplaced
 from skyrocket.store.message_store import MessageStore
 
 MESSAGES = 400_000
+QUEUES = 4  # and as many tasks
 ROUNDS = 5
-TASKS = 8  # of the synthetic source: about as many as the offline one has
 SEGMENT_BYTES = 1024 * 1024 * 1024
 PREPARED_BATCHES = 8
 THREE_COLUMNS = "queueId,queueOffset,storeTimestamp"
@@ -139,19 +139,22 @@ def offline_cases(spark: Any, home: Path, store: Path) -> list[Case]:
 
 
 def synthetic_frame(spark: Any, home: Path, store: Path, options: Mapping[str, str]) -> Any:
-    """The first batches that the offline source gives: the same columns, batch sizes and contents, without the reading."""
+    """The first batches that the offline source gives: the same columns, batch sizes, contents and number of tasks, without the
+    reading. The source has as many tasks, one for each queue."""
     import pyarrow as pa  # noqa: PLC0415
 
     given = {"path": str(store), **options}
     chosen = store_options(given)
     reader = StoreReader(given, chosen.schema)
-    batches = reader.read(reader.partitions()[0])
+    parts = reader.partitions()
+    assert len(parts) == QUEUES
+    batches = reader.read(parts[0])
     first = [next(batches) for _ in range(PREPARED_BATCHES)]
     file = home / f"prepared-{len(chosen.columns)}.arrow"
     with pa.OSFile(str(file), "wb") as opened, pa.ipc.new_file(opened, first[0].schema) as writer:
         for batch in first:
             writer.write_batch(batch)
-    told = {"batches": str(file), "columns": ",".join(chosen.columns), "rows": str(MESSAGES), "tasks": str(TASKS)}
+    told = {"batches": str(file), "columns": ",".join(chosen.columns), "rows": str(MESSAGES), "tasks": str(len(parts))}
     return spark.read.format("synthetic").options(**told).load()
 
 
@@ -164,7 +167,7 @@ def serving(home: Path, settings: Mapping[str, object]) -> Iterator[str]:
     filled_store(home / "data" / "store")
     with Skyrocket(home, {"mappedFileSizeCommitLog": SEGMENT_BYTES, **settings}) as running:
         with Admin(running.nameserver) as admin:
-            admin.topics.create(TOPIC, queues=4)
+            admin.topics.create(TOPIC, queues=QUEUES)
         yield running.nameserver
         running.stop()
 

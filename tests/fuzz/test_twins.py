@@ -11,10 +11,14 @@ from random import Random
 from typing import Any
 
 from skyrocket.broker.gathering import Group, Terms
+from skyrocket.broker.half_messages import HALF_TOPIC
 from skyrocket.compiled import TWINS
 from skyrocket.protocol.command import ONEWAY_FLAG
 from skyrocket.protocol.frame import Frame, join_frame
 from skyrocket.protocol.hosts import pack_host
+from skyrocket.protocol.properties import UNIQUE_KEY, encode_properties
+from skyrocket.protocol.record import Record
+from skyrocket.protocol.unique_key import shape_of
 from tests.support.send_parts import BEGIN_MS, SendParts
 from tests.support.twins import needs_twins
 
@@ -64,9 +68,16 @@ def a_send(random: Random, number: int) -> tuple[bytes, bytes]:
     return encoded, random.randbytes(mostly(random, random.choice([0, 5, 127, 128, 129, 900]), [4000, 4001]))
 
 
-def an_end(number: int) -> bytes:
-    fields = {"producerGroup": "shop", "tranStateTableOffset": str(number), "commitLogOffset": "0", "commitOrRollback": "8"}
-    header = {"code": 37, "extFields": fields | {"msgId": "id"}, "flag": ONEWAY_FLAG, "language": "JAVA", "opaque": number}
+def an_end(random: Random, halves: list[tuple[int, int]], number: int) -> bytes:
+    """Of one of the halves, which are known by their queue offsets and places."""
+    offset, place = random.choice(halves)
+    fields = {
+        "producerGroup": mostly(random, "shop", ["other", ""]),
+        "msgId": "id",
+        "commitOrRollback": random.choice(["8", "8", "12"]),
+    }
+    fields |= {"tranStateTableOffset": str(offset), "commitLogOffset": str(mostly(random, place, [place + 1, 0, -1, 2**40]))}
+    header = {"code": 37, "extFields": fields, "flag": ONEWAY_FLAG, "language": "JAVA", "opaque": number}
     return json.dumps(header, separators=(",", ":")).encode()
 
 
@@ -76,10 +87,10 @@ def mutated(random: Random, header: bytes) -> bytes:
     return header[:at] + random.choice(INSERTED) + header[stop:]
 
 
-def a_frame(random: Random, number: int) -> Frame:
+def a_frame(random: Random, halves: list[tuple[int, int]], number: int) -> Frame:
     header, body = a_send(random, number)
-    if random.random() < 0.05:
-        header = an_end(number)
+    if random.random() < 0.2:
+        header = an_end(random, halves, number)
     while random.random() < 0.08:
         header = mutated(random, header) or b"{"
     return Frame(int(random.random() < 0.01), header, body)
@@ -91,25 +102,43 @@ def gathered(frames: list[Frame], parts: SendParts, terms: Terms, *, compiled: b
     group = Group(1000, BEGIN_MS)
     number = twins.compiled(frames, 0, group, terms, parts.ordinary) if compiled else 0
     number = twins.reference(frames, number, group, terms, parts.ordinary)
-    return b"".join(group.parts), group.dispatches, group.answers, group.ends, group.position, group.taken(), number
+    ends = (group.ended, group.ends)
+    return b"".join(group.parts), group.dispatches, group.answers, *ends, group.position, group.taken(), number
+
+
+def some_halves(parts: SendParts) -> list[tuple[int, int]]:
+    """Half messages in the store, some of which the broker knows how to read; their queue offsets and places."""
+    stored = []
+    for number in range(6):
+        unique, more = f"7F000001A1B218B4AAC2{number:012X}", "TAGS\x01red\x02" * (number % 2)
+        named = {UNIQUE_KEY: unique, "PGROUP": "shop", "REAL_TOPIC": "orders", "REAL_QID": str(number % 3), "TRAN_MSG": "true"}
+        record = Record(HALF_TOPIC, bytes(100 * number), f"{encode_properties(named).decode()}{more}".encode())
+        (placed,) = parts.own_messages.put([record])
+        if number < 5:
+            parts.ends._shapes.of(*shape_of(record.properties))
+        stored.append((placed.queue_offset, placed.physical_offset))
+    return stored
 
 
 def test_mutated_sends_become_the_same():
     random = Random(20)
     parts = SendParts(express=True)
-    parts.ordinary._ends = lambda *_: None
-    taken = by_compiled = 0
+    halves = some_halves(parts)
+    taken = by_compiled = ended = 0
     parts.ordinary._forget_old(parts.settings)
     for event in range(EVENTS):
-        frames = [a_frame(random, number) for number in range(16)]
+        frames = [a_frame(random, halves, number) for number in range(16)]
         host = pack_host(random.choice(["10.0.0.7", "fd00::7"]), 40_000)
-        terms = Terms(host, pack_host("127.0.0.1", 10911), mostly(random, 2**40, [3000, 20_000]), 4000, b"CLUSTER\x01c\x02")
+        stop = mostly(random, 2**40, [3000, 20_000])
+        terms = Terms(host, pack_host("127.0.0.1", 10911), stop, 4000, b"CLUSTER\x01c\x02", parts.ends.halves)
         ours, theirs = gathered(frames, parts, terms, compiled=True), gathered(frames, parts, terms, compiled=False)
         assert ours == theirs, f"event {event}: {frames}"
         taken += ours[-1]
+        ended += len(ours[3])
         by_compiled += TWINS["sends.gather_most"].compiled(frames, 0, Group(1000, BEGIN_MS), terms, parts.ordinary)
     assert 0.2 < by_compiled / EVENTS / 16 < 0.95, "few went through the twin, or nothing was wrong with any"
     assert by_compiled < taken
+    assert ended > EVENTS / 4, "few transactions ended"
 
 
 def test_mutated_streams_are_cut_the_same_way():
@@ -118,7 +147,7 @@ def test_mutated_streams_are_cut_the_same_way():
     for event in range(EVENTS):
         stream = b"".join(join_frame(random.randrange(2), random.randbytes(random.randrange(40)), b"body") for _ in range(8))
         while random.random() < 0.7:
-            stream = mutated(random, stream)
+            stream = mutated(random, stream) or b"\0"
         ours: list[Frame] = []
         theirs: list[Frame] = []
         assert twins.compiled(stream, ours, 200, 36) == twins.reference(stream, theirs, 200, 36), f"event {event}: {stream!r}"

@@ -21,7 +21,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "nameserver": {"durable_file", "protocol", "net", "settings"},
     "broker": {"compiled", "protocol", "store", "raft", "net", "settings"},
     "client": {"durable_file", "protocol", "net"},
-    "spark": {"protocol", "store", "net", "client"},
+    "spark": {"compiled", "protocol", "store", "net", "client"},
     "pipelines": {"protocol", "store", "client", "spark"},
     "console": {"protocol", "client"},
     "testing": {"protocol", "store", "net", "nameserver", "broker", "client"},

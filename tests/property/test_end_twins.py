@@ -1,4 +1,4 @@
-"""How transactions end, read by the compiled twins and by their references: the same."""
+"""How transactions end: the compiled loop and its reference make the same of headers, and of the half messages that they name."""
 
 from __future__ import annotations
 
@@ -7,20 +7,27 @@ from typing import Any
 
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from skyrocket.broker.gathering import Group, Terms
 from skyrocket.broker.half_messages import HALF_TOPIC, HalfFacts
+from skyrocket.broker.plain_ends import Halves
 from skyrocket.broker.property_shapes import PropertyShapes
+from skyrocket.broker.transactions import Copies
 from skyrocket.compiled import TWINS
-from skyrocket.protocol.oneway_end import TransactionEnd
+from skyrocket.protocol.frame import Frame, Serialization
+from skyrocket.protocol.hosts import pack_host
 from skyrocket.protocol.properties import encode_properties
 from skyrocket.protocol.record import MAGIC, MAGIC_V2, Record, encode_record
-from skyrocket.protocol.waiting_record import WaitingRecord, waiting_records
+from skyrocket.protocol.waiting_record import waiting_records
 from skyrocket.store import reading
+from skyrocket.store.reading import Lately
 from tests.support.twins import needs_twins
 
 pytestmark = needs_twins
 
 KEY = "7F000001A1B218B4AAC2000000000012"
+HOST = pack_host("10.0.0.7", 40_000)
 USUAL = {
     "producerGroup": "shop",
     "topic": "orders",
@@ -50,11 +57,61 @@ ODD = [
 odd_values = st.sampled_from([*ODD, None, 1, 1.5, True, {}, []])
 
 
-def same(name: str, *arguments: Any) -> Any:
-    twins = TWINS[name]
-    reference, compiled = twins.reference(*arguments), twins.compiled(*arguments)
-    assert compiled == reference
+class Offsets:
+    """What the loop asks about queues; about nothing else, since there is no send."""
+
+    def next_offset(self, topic: str, queue_id: int) -> int:
+        return len(topic) + queue_id
+
+
+def a_log(pieces: list[bytes], start: int) -> tuple[bytes, list[int]]:
+    """A segment of the log with these pieces, each told its place (where it is long enough to be told); and those places."""
+    segment, places = bytearray(), []
+    for piece in pieces:
+        places.append(start + len(segment))
+        segment += piece
+        if len(piece) > reading._HEAD.size:
+            segment[places[-1] - start + 28 : places[-1] - start + 36] = places[-1].to_bytes(8)
+    return bytes(segment), places
+
+
+def gathered(headers: list[bytes], halves: Halves, stop: int, *, compiled: bool) -> tuple[Any, ...]:
+    """What is made of them; and how many of them the twin left to the reference."""
+    twins, group = TWINS["sends.gather_most"], Group(2**40, 1_700_000_000_000)
+    terms = Terms(HOST, HOST, stop, 4000, b"", lambda: halves)
+    frames = [Frame(Serialization.JSON, header, b"") for header in headers]
+    at = twins.compiled(frames, 0, group, terms, Offsets()) if compiled else 0
+    number = twins.reference(frames, at, group, terms, Offsets())
+    return number, b"".join(group.parts), group.dispatches, group.ended, group.ends, group.position, group.taken(), group.answers
+
+
+def same(headers: list[bytes], halves: Halves, stop: int = 2**50) -> tuple[Any, ...]:
+    reference = gathered(headers, halves, stop, compiled=False)
+    assert gathered(headers, halves, stop, compiled=True) == reference
     return reference
+
+
+def halves_of(records: list[bytes], start: int = 0, cut: int = 0, copied: int | None = None) -> tuple[Halves, list[int]]:
+    """All of them are known; and where they are."""
+    segment, places = a_log(records, start)
+    log = Lately(memoryview(segment), start, start, start + len(segment) - cut)
+    shapes, copies = PropertyShapes(HalfFacts.of), Copies()
+    for half in waiting_records(reading.record_views(*log, places), HALF_TOPIC):
+        if half is not None:
+            shapes.of(half[1], half[2])
+    if copied is not None:
+        copies.copied(copied, copied + 1)
+    return Halves(log, shapes.known, copies), places
+
+
+def a_header(**fields: object) -> bytes:
+    header = {
+        "code": 37,
+        "extFields": USUAL | {name: str(value) for name, value in fields.items()},
+        "flag": 2,
+        "language": "JAVA",
+    }
+    return json.dumps(header, separators=(",", ":")).encode()
 
 
 # --- headers
@@ -81,51 +138,86 @@ def headers(draw: st.DrawFn) -> bytes:
 @given(headers())
 @settings(max_examples=500)
 def test_a_header_is_read_the_same_way(header: bytes):
-    event("an end" if same("ends.decode_oneway_end", header) is not None else "something else")
+    half = Record(HALF_TOPIC, b"x", encode_properties({"UNIQ_KEY": KEY, "PGROUP": "shop", "REAL_TOPIC": "t", "REAL_QID": "1"}))
+    number, _, _, ended, _, _, _, _ = same([header], halves_of([encode_record(replace(half, queue_offset=17))], 4711)[0])
+    event("plain" if ended else "an end" if number else "something else")
 
 
 def test_what_java_sends_is_read_by_the_twin():
-    header = json.dumps({"code": 37, "extFields": USUAL, "flag": 2, "language": "JAVA"}, separators=(",", ":")).encode()
-    assert same("ends.decode_oneway_end", header) == (4711, 17, 8, "shop", False)
+    halves, _ = halves_of([])
+    frames = [Frame(Serialization.JSON, a_header(), b"")]
+    group = Group(0, 0)
+    assert TWINS["sends.gather_most"].compiled(frames, 0, group, Terms(HOST, HOST, 0, 0, b"", lambda: halves), Offsets()) == 1
+    assert group.ends == [(4711, 17, 8, "shop", False)]
 
 
 # --- what they mean
 
 records = st.builds(
     Record,
-    topic=st.sampled_from([HALF_TOPIC, HALF_TOPIC, HALF_TOPIC, "orders"]),
+    topic=st.sampled_from([HALF_TOPIC] * 9 + ["orders"]),
     body=st.binary(max_size=40),
     properties=st.builds(
         lambda group, topic, more: encode_properties(
             {"UNIQ_KEY": KEY, "PGROUP": group, "REAL_TOPIC": topic, "REAL_QID": "1"} | more
         ),
-        st.sampled_from(["shop", "shop", "other"]),
-        st.sampled_from(["orders", "orders", "no topic"]),
-        st.sampled_from([{}, {}, {"CHECK_IMMUNITY_TIME_IN_SECONDS": "5"}, {"KEYS": "k"}]),
+        st.sampled_from(["shop"] * 9 + ["other"]),
+        st.sampled_from(["orders"] * 5 + ["bills"] * 5 + ["no topic"]),
+        st.sampled_from(
+            [
+                {},
+                {},
+                {},
+                {"TAGS": "red"},
+                {"TAGS": "red"},
+                {"__transactionId__": KEY},
+                {"CHECK_IMMUNITY_TIME_IN_SECONDS": "5"},
+                {"KEYS": "k"},
+            ]
+        ),
     ),
     queue_offset=st.integers(16, 18),
     magic=st.sampled_from([MAGIC, MAGIC_V2]),
 )
-ends = st.tuples(
-    st.just(0),
-    st.integers(16, 18),
-    st.sampled_from([8, 8, 12, 0, 4, -1, 2**31 - 1]),
-    st.sampled_from(["shop", "other", ""]),
-    st.booleans(),
+ends = st.fixed_dictionaries(
+    {
+        "commitOrRollback": st.sampled_from([8] * 9 + [12, 12, 12, 0, 4, -1, 2**31 - 1]),
+        "producerGroup": st.sampled_from(["shop"] * 9 + ["other", ""]),
+        "off": st.sampled_from([0] * 9 + [1, -1]),
+    }
 )
 
 
-@given(st.lists(st.tuples(ends, records), max_size=3))
+def an_end(end: dict[str, Any], half: Record, place: int) -> bytes:
+    said = {name: value for name, value in end.items() if name != "off"}
+    return a_header(**said, commitLogOffset=place, tranStateTableOffset=half.queue_offset + end["off"])
+
+
+@given(
+    several=st.lists(st.tuples(ends, records), max_size=5),
+    start=st.sampled_from([0, 0, 2**31, 2**40]),
+    off=st.sampled_from([0] * 19 + [1, -1, 7, 2**62]),
+    cut=st.sampled_from([0, 0, 0, 1, 150]),
+    copied=st.sampled_from([None, None, None, 16, 17]),
+    room=st.sampled_from([2**20, 2**20, 300]),
+)
+@settings(max_examples=400)
+def test_ends_mean_the_same(several: Any, start: int, off: int, cut: int, copied: int | None, room: int):
+    """Also where they name another place, the end of the log cuts a half message, or what it commits does not fit any more."""
+    halves, places = halves_of([encode_record(record) for _, record in several], start, cut, copied)
+    headers = [an_end(end, half, place + off) for (end, half), place in zip(several, places, strict=True)]
+    _, data, _, ended, left, _, _, _ = same(headers, halves, 2**40 + room)
+    event(f"committed: {bool(data)}, ended: {bool(ended)}, left: {bool(left)}")
+
+
+@given(record=records, at=st.integers(0, 400), byte=st.integers(0, 255), cut=st.integers(0, 100))
 @settings(max_examples=300)
-def test_ends_mean_the_same(given_ends: list[tuple[TransactionEnd, Record]]):
-    halves: list[WaitingRecord | None] = waiting_records(
-        [memoryview(encode_record(record)) for _, record in given_ends], HALF_TOPIC
-    )
-    shapes = PropertyShapes(HalfFacts.of)
-    for half in halves:
-        if half is not None:
-            shapes.of(half[1], half[2])
-    event("plain" if same("ends.plain_ends", [end for end, _ in given_ends], halves, shapes.known) is not None else "not plain")
+def test_a_half_message_that_is_damaged_is_the_same_to_both(record: Record, at: int, byte: int, cut: int):
+    halves, _ = halves_of([encode_record(record)])
+    damaged = bytearray(halves.log.segment)
+    damaged[at : at + 1] = bytes([byte])[: len(damaged) - at]
+    log = halves.log._replace(segment=memoryview(bytes(damaged[: max(0, len(damaged) - cut)])))
+    same([a_header(commitLogOffset=0, tranStateTableOffset=record.queue_offset)], halves._replace(log=log))
 
 
 # --- where they lie
@@ -141,11 +233,7 @@ def test_ends_mean_the_same(given_ends: list[tuple[TransactionEnd, Record]]):
 @settings(max_examples=300)
 def test_records_are_found_at_the_same_places(pieces: list[bytes], start: int, more: list[int], first: int, end: int):
     """Also where offsets, sizes and the ends of the log are odd."""
-    segment, places = bytearray(), []
-    for piece in pieces:
-        places.append(start + len(segment))
-        segment += piece
-        if len(piece) > reading._HEAD.size:
-            segment[places[-1] - start + 28 : places[-1] - start + 36] = places[-1].to_bytes(8)
+    segment, places = a_log(pieces, start)
     offsets = places + [start + one for one in more]
-    same("moves.record_views", memoryview(bytes(segment)), start, start + first, start + end, offsets)
+    twins, given_to = TWINS["moves.record_views"], (memoryview(segment), start, start + first, start + end, offsets)
+    assert twins.compiled(*given_to) == twins.reference(*given_to)

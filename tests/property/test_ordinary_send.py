@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from skyrocket.broker.half_messages import HALF_TOPIC, HalfFacts
 from skyrocket.protocol.frame import join_frame
 from tests.support.send_parts import SendParts
+from tests.support.store_messages import read_queue
 from tests.support.twins import KINDS, using
 
 NAMES = ["UNIQ_KEY", "KEYS", "TAGS", "WAIT", "colour", "MSG_REGION", "CLUSTER", "TRACE_ON", "DELAY", "TIMER_DELAY_MS", "TRAN_MSG"]
@@ -95,6 +97,109 @@ def frames(draw: st.DrawFn) -> bytes:
         encoded = encoded[:at] + draw(st.sampled_from([b"", b"\xff", b"}", b"1e9"])) + encoded[at + 1 :]
     body = draw(mostly([b"hello", b"", bytes(500), bytes(range(256)) * 4], [bytes(4001)]))
     return join_frame(draw(mostly([0], [1])), encoded, body)
+
+
+# --- transactions
+
+
+class EndOf(NamedTuple):
+    """Of a half message that was sent before: what is said about it."""
+
+    which: int
+    outcome: int = 8
+    off: int = 0
+    group: str = "shop"
+    flag: int = 2
+    is_odd: bool = False  # JSON, and not as Java writes it
+
+    def frame(self, halves: list[tuple[int, int]]) -> bytes:
+        queue_offset, place = halves[self.which % len(halves)] if halves else (0, 2**30)
+        fields = {
+            "producerGroup": self.group,
+            "tranStateTableOffset": str(queue_offset),
+            "commitLogOffset": str(place + self.off),
+        }
+        fields |= {"commitOrRollback": str(self.outcome), "msgId": "id", "fromTransactionCheck": "false"}
+        header = {"code": 37, "extFields": fields, "flag": self.flag, "language": "JAVA", "opaque": 0}
+        return join_frame(0, json.dumps(header, separators=(", ", ": ") if self.is_odd else (",", ":")).encode(), b"")
+
+
+ends = st.builds(EndOf, st.integers(0, 20), st.sampled_from([8, 8, 8, 12])) | st.builds(
+    EndOf,
+    st.integers(0, 20),
+    mostly([8, 12], [0, 4]),
+    mostly([0], [1, -7, 2**40]),
+    mostly(["shop"], ["other"]),
+    mostly([2], [0, 2]),
+    mostly([False], [True]),
+)
+half_sends = st.builds(
+    lambda number, topic, queue, body, more: join_frame(
+        0,
+        json.dumps(
+            {
+                "code": 310,
+                "extFields": {"a": "shop", "b": topic, "c": "TBW102", "d": "4", "e": str(queue), "f": "4", "g": "1700000000000"}
+                | {"h": "7", "i": text_of([("UNIQ_KEY", f"7F000001A1B218B4AAC2{number:012X}"), *HALF, *more])},
+                "flag": 0,
+                "opaque": 1,
+            },
+            separators=(",", ":"),
+        ).encode(),
+        body,
+    ),
+    st.integers(0, 2**40),
+    st.sampled_from(["orders", "orders", "new"]),
+    st.integers(0, 3),
+    st.sampled_from([b"hello", b"", bytes(3000)]),
+    st.sampled_from([[], [], [("TAGS", "red")], [("KEYS", "k1 k2")], [("CHECK_IMMUNITY_TIME_IN_SECONDS", "1")]]),
+)
+HALF = [("TRAN_MSG", "true"), ("PGROUP", "shop")]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(
+    events=st.lists(st.lists(half_sends | ends | ends | frames(), min_size=1, max_size=8), min_size=2, max_size=6),
+    sync_flush=st.booleans(),
+    op_bytes_max=st.sampled_from([4096, 4096, 6]),
+    is_known=st.booleans(),
+)
+@settings(max_examples=100, deadline=None)
+def test_both_ways_end_transactions_the_same(
+    kind: str, events: list[list[Any]], sync_flush: bool, op_bytes_max: int, is_known: bool
+):
+    """The same is committed. If all ends of a short way are plain, so that none has to follow behind the sends, and fill no op
+    message, which would name those of a whole read event, then every file is the same."""
+    followed: list[int] = []
+
+    async def played(express: bool, known: dict[bytes, HalfFacts]) -> SendParts:
+        parts = SendParts(express=express, sync_flush=sync_flush, transaction_op_bytes_max=op_bytes_max)
+        parts.ends._shapes.known |= known
+        take = parts.ends.take
+        parts.ends.take = lambda left, connection: followed.append(len(left)) or take(left, connection)  # type: ignore[method-assign]
+        for one in events:
+            halves = [(half.queue_offset, half.physical_offset) for half in read_queue(parts.store, HALF_TOPIC)]
+            await parts.read(b"".join([frame.frame(halves) if isinstance(frame, EndOf) else frame for frame in one]))
+        return parts
+
+    async def main() -> None:
+        general = await played(False, {})
+        short = await played(True, general.ends._shapes.known if is_known else {})
+        ours, theirs = short.state(), general.state()
+        assert ours["counted"][0] == theirs["counted"][0] or op_bytes_max < 4096
+        assert sorted(ours["ended"]) == sorted(theirs["ended"]) or op_bytes_max < 4096
+        assert all(sent(short, queue_id) == sent(general, queue_id) for queue_id in range(4))
+        if op_bytes_max == 4096 and not followed:
+            assert ours.pop("files") == theirs.pop("files")
+            assert ours == theirs
+        event(f"{'some' if ours['ended'] else 'none'} ended, {'some' if followed else 'none'} looked at more closely")
+
+    with using(kind):
+        asyncio.run(main())
+
+
+def sent(parts: SendParts, queue_id: int) -> list[bytes]:
+    return sorted([record.body for record in read_queue(parts.store, "orders", queue_id)])
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -12,9 +12,11 @@ pytest.importorskip("pyarrow")
 
 import numpy as np
 
-import skyrocket.store.arrow_queue  # and with it all that has a twin here
+import skyrocket.store.arrow_queue  # and with it most of what has a twin here
 from skyrocket.compiled import TWINS
-from skyrocket.protocol.record import FIXED_BYTES_MIN, MAGIC, MAGIC_V2
+from skyrocket.protocol.record import FIXED_BYTES_MIN, MAGIC, MAGIC_V2, Record, encode_record, magic_for
+from skyrocket.protocol.sysflag import BORN_HOST_V6, STORE_HOST_V6
+from skyrocket.store.arrow_rows import Summed
 from tests.support.twins import needs_twins
 
 assert skyrocket.store.arrow_queue
@@ -32,6 +34,9 @@ def a_record(size: int, magic: int) -> bytes:
     return (size.to_bytes(4, signed=True) + magic.to_bytes(4, signed=True)).ljust(max(size, 8), b".")
 
 
+words = st.sampled_from([b"KEYS", b"TAGS", b"UNIQ_KEY", b"TAG", b"", b"x", "größe".encode(), b"\xff", b"\1", b"\2"])
+packed_properties = st.lists(words | st.sampled_from([b"\1", b"\2"]), max_size=30).map(b"".join)
+
 sizes = st.integers(FIXED_BYTES_MIN - 2, FIXED_BYTES_MIN + 40) | st.sampled_from([0, -1, 2**31 - 1 - 10**6])
 magics = st.sampled_from([MAGIC, MAGIC, MAGIC, MAGIC_V2, 0, MAGIC + 1])
 logs = st.lists(st.builds(lambda size, magic: a_record(min(size, 200), magic), sizes, magics), max_size=8).map(b"".join)
@@ -44,6 +49,64 @@ def test_chains_are_the_same(log: bytes, cut: int, at: int, stop: int, count: in
     assert_same("rows.chain", memoryview(log[: len(log) - cut]), 0, stop, count)
 
 
+hosts = st.sampled_from([bytes(8), b"\x7f\0\0\1\0\0\x1f\x90", bytes(15) + b"\1\0\0\x1f\x90"])
+
+
+@st.composite
+def some_records(draw: st.DrawFn) -> tuple[bytes, list[int]]:
+    """Sound ones, and such as have a bit that is not as it was; with other bytes between."""
+    data, starts = bytearray(), []
+    for _ in range(draw(st.integers(0, 5))):
+        data += draw(st.binary(max_size=5))
+        starts.append(len(data))
+        born, store = draw(hosts), draw(hosts)
+        flags = (BORN_HOST_V6 if len(born) > 8 else 0) | (STORE_HOST_V6 if len(store) > 8 else 0)
+        topic = draw(st.sampled_from(["t", "größe", "o" * 127, "o" * 200]))
+        record = bytearray(
+            encode_record(
+                Record(
+                    topic,
+                    draw(st.binary(max_size=20)),
+                    draw(packed_properties),
+                    magic=magic_for(topic),
+                    queue_id=3,
+                    queue_offset=draw(st.integers(0, 2**40)),
+                    physical_offset=len(data) + draw(st.sampled_from([0, 0, 0, 1])),
+                    sys_flag=flags,
+                    born_host=born,
+                    store_host=store,
+                )
+            )
+        )
+        if draw(st.integers(0, 3)) == 0:
+            record[draw(st.integers(0, len(record) - 1))] ^= 1 << draw(st.integers(0, 7))
+        data += record
+    return bytes(data) + bytes(draw(st.sampled_from([0, 0, 91, 200]))), starts
+
+
+@given(
+    found=some_records(),
+    segment_start=st.none() | st.just(0) | st.just(1),
+    cut=st.sampled_from([0, 0, 0, 1, 30]),
+    summed=st.sampled_from(list(Summed)),
+)
+@settings(max_examples=600)
+def test_the_parts_of_records_are_found_in_the_same_places(
+    found: tuple[bytes, list[int]], segment_start: int | None, cut: int, summed: Summed
+):
+    data, starts = found
+    data = data[: len(data) - cut]
+    starts = [start for start in starts if start + FIXED_BYTES_MIN <= len(data)]
+    assert_same("rows.places", np.frombuffer(data, np.uint8), segment_start, np.array(starts, np.int64), summed)
+
+
+@pytest.mark.parametrize("start", [-1, 110, 2**40])
+def test_a_record_outside_the_bytes_is_refused(start: int):
+    for each in TWINS["rows.places"]:
+        with pytest.raises(ValueError, match="a record lies outside the bytes"):
+            each(np.zeros(200, np.uint8), None, np.array([0, start], np.int64), 0)
+
+
 def bounds(size: int, cuts: list[int]) -> tuple[Any, Any]:
     places = sorted(cut % (size + 1) for cut in cuts)
     return np.array(places[:-1], np.int64), np.array(places[1:], np.int64)
@@ -54,8 +117,20 @@ def test_sums_are_the_same(data: bytes, cuts: list[int]):
     assert_same("rows.sums", memoryview(data), *bounds(len(data), cuts))
 
 
-words = st.sampled_from([b"KEYS", b"TAGS", b"UNIQ_KEY", b"TAG", b"", b"x", "größe".encode(), b"\xff", b"\1", b"\2"])
-packed_properties = st.lists(words | st.sampled_from([b"\1", b"\2"]), max_size=30).map(b"".join)
+@given(
+    data=st.binary(max_size=400), cuts=st.lists(st.integers(0, 500), min_size=1, max_size=8), missing=st.sets(st.integers(0, 7))
+)
+def test_ranges_are_put_one_behind_the_other_in_the_same_way(data: bytes, cuts: list[int], missing: set[int]):
+    first, last = bounds(len(data), cuts)
+    for row in missing:
+        first[row : row + 1] = -1
+    assert_same("rows.gathered", np.frombuffer(data, np.uint8), first, last)
+    assert_same("rows.gathered", np.frombuffer(data, np.uint8), first[::-1].copy(), last[::-1].copy())
+
+
+@given(data=st.text("ab", max_size=300).map(str.encode), cuts=st.lists(st.integers(0, 400), min_size=1, max_size=200))
+def test_different_ranges_are_told_apart_in_the_same_way(data: bytes, cuts: list[int]):
+    assert_same("rows.distinct", np.frombuffer(data, np.uint8), *bounds(len(data), cuts))
 
 
 @given(data=packed_properties, cuts=st.lists(st.integers(0, 200), min_size=1, max_size=6))
@@ -65,8 +140,24 @@ def test_properties_are_found_in_the_same_places(data: bytes, cuts: list[int]):
     assert_same("rows.property_ranges", np.frombuffer(data, np.uint8), *bounds(len(data), cuts), names)
 
 
+@given(data=packed_properties, cuts=st.lists(st.integers(0, 200), min_size=1, max_size=6))
+@settings(max_examples=400)
+def test_all_properties_are_found_in_the_same_places(data: bytes, cuts: list[int]):
+    assert_same("rows.property_pieces", np.frombuffer(data, np.uint8), *bounds(len(data), cuts))
+
+
+@pytest.mark.parametrize("count", [64, 65])
+def test_a_row_of_very_many_properties_is_left_to_the_reference(count: int):
+    data = np.frombuffer(b"".join(b"n%d\1v\2" % number for number in range(count)) * 2, np.uint8)
+    found = assert_same("rows.property_pieces", data, np.array([0], np.int64), np.array([len(data)], np.int64))
+    assert (found is None) == (count > 64)
+
+
 @pytest.mark.parametrize("places", [(-1, 3), (3, 1), (0, 11)])
-@pytest.mark.parametrize(("name", "more"), [("rows.sums", ()), ("rows.property_ranges", ((b"KEYS",),))])
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [("rows.sums", ()), ("rows.property_ranges", ((b"KEYS",),)), ("rows.distinct", ()), ("rows.property_pieces", ())],
+)
 def test_a_range_outside_the_bytes_is_refused(name: str, more: tuple[Any, ...], places: tuple[int, int]):
     first, last = (np.array([place], np.int64) for place in places)
     with pytest.raises(ValueError, match="a range lies outside the bytes"):

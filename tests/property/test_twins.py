@@ -16,7 +16,7 @@ from skyrocket.protocol.errors import RecordError
 from skyrocket.protocol.frame import join_frame
 from skyrocket.protocol.record import encode_record, topic_field
 from skyrocket.store.checksums import ENTRY as CHECKSUM
-from skyrocket.store.index_file import HEADER, SLOT
+from skyrocket.store.index_file import HEADER, KEY, SLOT
 from skyrocket.store.message import Opening
 from tests.property.test_moves import moves, records
 from tests.support.twins import needs_twins
@@ -82,23 +82,37 @@ def test_records_are_taken_apart_the_same_way(data: st.DataObject):
 @given(
     messages=st.lists(
         st.tuples(
-            st.builds(BatchEntry, body=st.binary(max_size=50), flag=st.sampled_from([0, -1, 2**31 - 1, -(2**31)])),
+            st.builds(BatchEntry, body=st.binary(max_size=50), flag=st.sampled_from([0, -1, 2**31 - 1, -(2**31), 2**31])),
             st.sampled_from(["", "WAIT\x01true\x02", "grün\x01\U0001f680\x02", "x" * 32_700, "x" * 32_800]),
-            st.none(),
         ),
-        min_size=1,
         max_size=5,
     ),
     limit=st.sampled_from([10, 200, 2**22]),
 )
-def test_messages_are_packed_the_same_way_or_left_to_the_reference(messages: list[tuple[BatchEntry, str, None]], limit: int):
+def test_messages_are_packed_the_same_way_or_left_to_the_reference(messages: list[tuple[BatchEntry, str]], limit: int):
+    entries, properties = [entry for entry, _ in messages], [own for _, own in messages]
     ids = [f"ID{number}" for number in range(len(messages))]
-    packed = TWINS["batches.pack_messages"].compiled(messages, ids, limit)
+    packed = TWINS["batches.pack_messages"].compiled(entries, properties, ids, limit)
     if packed is None:
         with pytest.raises(RecordError):
-            TWINS["batches.pack_messages"].reference(messages, ids, limit)
+            TWINS["batches.pack_messages"].reference(entries, properties, ids, limit)
     else:
-        assert b"".join(packed) == b"".join(TWINS["batches.pack_messages"].reference(messages, ids, limit))
+        assert b"".join(packed) == b"".join(TWINS["batches.pack_messages"].reference(entries, properties, ids, limit))
+
+
+@pytest.mark.parametrize("short", range(3))
+def test_lists_of_different_lengths_are_left_to_the_reference(short: int):
+    lists: list[list[Any]] = [[BatchEntry(b"a"), BatchEntry(b"b")], ["", ""], ["ID1", "ID2"]]
+    lists[short].pop()
+    assert TWINS["batches.pack_messages"].compiled(*lists, 2**22) is None
+    with pytest.raises(ValueError, match="zip"):
+        TWINS["batches.pack_messages"].reference(*lists, 2**22)
+
+
+@given(before=st.text(max_size=40), first=st.integers(0, 2**16 - 1), count=st.integers(-1, 40))
+def test_ids_are_numbered_the_same_way(before: str, first: int, count: int):
+    assert_same("ids.numbered", before, first, count)
+    assert_same("ids.numbered", before, 2**16 - 3, count)
 
 
 # --- what the store makes of messages
@@ -139,6 +153,11 @@ def test_entries_of_queues_are_the_same(dispatches: list[Any], orderly: bool):
     assert_same("entries.queue_entries", dispatches)
 
 
+@given(dispatches=dispatches)
+def test_what_was_put_is_summed_up_the_same(dispatches: list[Any]):
+    assert_same("entries.put_by_topic", dispatches)
+
+
 @given(dispatches=dispatches.filter(len), last=st.integers(-1, 3))
 @settings(max_examples=300)
 def test_keys_have_the_same_hashes(dispatches: list[Any], last: int):
@@ -147,19 +166,19 @@ def test_keys_have_the_same_hashes(dispatches: list[Any], last: int):
 
 
 keys = st.lists(
-    st.tuples(st.integers(0, 2**31 - 1) | st.integers(0, 9), st.integers(0, 2**50), st.integers(0, 2**45)), max_size=20
-)
+    st.tuples(st.integers(0, 2**31 - 1) | st.integers(0, 9), st.integers(0, 2**50), st.integers(0, 2**45)), max_size=40
+).map(lambda several: b"".join([KEY.pack(*one) for one in several]))
 
 
 @given(keys=keys, slots=st.integers(1, 12), first=st.integers(1, 1000), first_timestamp=st.integers(0, 2**44), table=st.randoms())
 @settings(max_examples=300)
-def test_entries_of_the_index_are_the_same(keys: list[Any], slots: int, first: int, first_timestamp: int, table: Any):
+def test_entries_of_the_index_are_the_same(keys: bytes, slots: int, first: int, first_timestamp: int, table: Any):
     """Also where the slots hold anything."""
     content = bytes(HEADER.size) + b"".join(SLOT.pack(table.randint(-5, 1005)) for _ in range(slots))
-    _, newest, _ = assert_same("entries.index_entries", memoryview(content), slots, first, first_timestamp, keys)
+    _, pointed, _ = assert_same("entries.index_entries", memoryview(content), slots, first, first_timestamp, keys)
     ours, theirs = bytearray(content), bytearray(content)
-    TWINS["entries.point_slots"].compiled(memoryview(ours), newest)
-    TWINS["entries.point_slots"].reference(memoryview(theirs), newest)
+    TWINS["entries.point_slots"].compiled(memoryview(ours), pointed)
+    TWINS["entries.point_slots"].reference(memoryview(theirs), pointed)
     assert ours == theirs
 
 
@@ -202,9 +221,9 @@ def test_records_that_are_damaged_are_moved_within_their_bytes(move: Any, cut: i
     TWINS["moves.placed"].compiled([(memoryview(damaged), address, key, more)], Opening(0, 2**30, 1), next_offset)
 
 
-KEY = b"7F000001A1B218B4AAC2000000000012"
-found_properties = [b"", b"UNIQ_KEY\x01k\x02", b"UNIQ_KEY\x01%b\x02TAGS\x01red\x02__transactionId__\x01%b\x02" % (KEY, KEY)]
-found_properties += [b"UNIQ_KEY\x01%b" % KEY, b"\0UNIQ_KEY\x01%b\x02" % KEY, b"UNIQ_KEY\x01%b-\x02" % KEY]
+UNIQUE = b"7F000001A1B218B4AAC2000000000012"
+found_properties = [b"", b"UNIQ_KEY\x01k\x02", b"UNIQ_KEY\x01%b\x02TAGS\x01red\x02__transactionId__\x01%b\x02" % (UNIQUE, UNIQUE)]
+found_properties += [b"UNIQ_KEY\x01%b" % UNIQUE, b"\0UNIQ_KEY\x01%b\x02" % UNIQUE, b"UNIQ_KEY\x01%b-\x02" % UNIQUE]
 
 
 @given(

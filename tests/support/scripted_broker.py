@@ -84,21 +84,24 @@ class ScriptedBroker:
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
+        with connection:  # which may have come after all others were closed
+            try:
+                self._converse(connection)
+            except OSError:
+                return  # the test is over, or has hung up
+
+    def _converse(self, connection: socket.socket) -> None:
         decoder = CommandDecoder()
-        try:
-            while data := connection.recv(1 << 20):
-                answers: list[bytes] = []
-                for command in decoder.feed(data):
-                    reply = self._answer(command)
-                    if reply is not None and reply.cut is not None:
-                        connection.sendall(b"".join(answers) + self._frame(command, reply)[: reply.cut])
-                        connection.close()
-                        return
-                    if reply is not None:
-                        answers.append(self._frame(command, reply))
-                connection.sendall(b"".join(self._reorder(answers)))
-        except OSError:
-            return  # the test is over, or has hung up
+        while data := connection.recv(1 << 20):
+            answers: list[bytes] = []
+            for command in decoder.feed(data):
+                reply = self._answer(command)
+                if reply is not None and reply.cut is not None:
+                    connection.sendall(b"".join(answers) + self._frame(command, reply)[: reply.cut])
+                    return
+                if reply is not None:
+                    answers.append(self._frame(command, reply))
+            connection.sendall(b"".join(self._reorder(answers)))
 
     def _answer(self, command: Command) -> Reply | None:
         fields = command.fields

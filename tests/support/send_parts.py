@@ -11,9 +11,12 @@ from typing import Any
 
 from msgspec.structs import replace as replaced
 
+from skyrocket.broker.clients import ClientTable
+from skyrocket.broker.consumer_offsets import ConsumerOffsets
 from skyrocket.broker.counters import Counters
 from skyrocket.broker.delay_progress import DelayProgress
 from skyrocket.broker.detours import Detours
+from skyrocket.broker.end_transaction import EndTransactionHandler
 from skyrocket.broker.half_messages import half_detour, half_short_cut
 from skyrocket.broker.intake import Intake
 from skyrocket.broker.ordinary_send import OrdinarySends
@@ -23,6 +26,7 @@ from skyrocket.broker.send import SendHandler
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.broker.timers import TIMER_PROPERTIES, Timers
 from skyrocket.broker.topics import TopicTable
+from skyrocket.broker.transaction_checks import TransactionChecks
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import Router
 from skyrocket.net.server import Server
@@ -86,6 +90,7 @@ class SendParts:
         )
         self.detours = Detours()
         self.counters = Counters(self._wall_ms)
+        self.own_messages = OwnMessages(self.store, self._wall_ms, self._appended, self.counters)
         self._add_detours()
         self.appends = 0
         router = Router()
@@ -94,7 +99,9 @@ class SendParts:
         shared = (lambda: self.settings, host, self._wall_ms, self._appended, self.counters)
         self.general = SendHandler(self.store, self.intake, *shared)
         self.general.register(router)
-        self.ordinary = OrdinarySends(self.store, self.topics, self.detours, *shared, self.general)
+        self.ends = self._ends(host)
+        self.ends.register(router)
+        self.ordinary = OrdinarySends(self.store, self.topics, self.detours, *shared, self.general, self.ends)
         if express:
             self.ordinary.register(router)
         self.server = Server(router, now_ms=self._wall_ms)
@@ -105,15 +112,21 @@ class SendParts:
     def _add_detours(self) -> None:
         """As in a broker; only that nothing that waits is ever delivered."""
         delays_ms = delay_levels_ms(self.settings.delay_levels)
-        own_messages = OwnMessages(self.store, self._wall_ms, self._appended, self.counters)
         progress = DelayProgress(lambda: self.store.horizon.flushed, self._wall_ms)
-        schedule = Schedule(self.store, own_messages, progress, delays_ms, wake=lambda: None)
+        schedule = Schedule(self.store, self.own_messages, progress, delays_ms, wake=lambda: None)
         timers = Timers(lambda: self.settings, self._wall_ms, crowd=lambda time_ms: 0 if time_ms % 7_000 else 2**31)
         current = lambda: self.settings  # noqa: E731 — a name for it, not a function
         self.detours.add(["TRAN_MSG"], half_detour(current), half_short_cut(current))
         self.detours.add(TIMER_PROPERTIES, timers.lead, timers.short_cut)
         self.detours.add(["DELAY"], schedule.lead, schedule.short_cut)
         self.detours.add_for_topics("%RETRY%", _elsewhere)
+
+    def _ends(self, host: bytes) -> EndTransactionHandler:
+        clients: ClientTable[Connection] = ClientTable()
+        current = lambda: self.settings  # noqa: E731 — a name for it, not a function
+        offsets = ConsumerOffsets(self._wall_ms)
+        self.checks = TransactionChecks(self.store, self.own_messages, offsets, self.topics, clients, current, host, self.now_ms)
+        return EndTransactionHandler(self.store, self.own_messages, self.checks, current, host, self._wall_ms, lambda: None)
 
     def _wall_ms(self) -> int:
         return self.now_ms
@@ -139,6 +152,7 @@ class SendParts:
             "horizon": (self.store.horizon.appended, self.store.horizon.confirmed),
             "grown": sorted(self.store.take_grown()),
             "counted": (put.messages, put.size_bytes),
+            "ended": self.checks.ops.waiting(),
             "topics": set(self.topics),
         }
 

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
+from skyrocket.compiled import twin
 from skyrocket.store.message import Dispatched, Unplaced
 
 PUT: Final = "put"  # kinds of counters by key: of a topic
@@ -26,6 +27,18 @@ MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 Rows = tuple[tuple[int, int], ...]
 _EVERY_SAMPLE: Final[Rows] = ((SAMPLE_MS, DAY_MS // SAMPLE_MS + 1),)
 _THINNING_OUT: Final[Rows] = ((SAMPLE_MS, 7), (10 * MINUTE_MS, 7), (HOUR_MS, 25))
+
+
+def _put_by_topic(dispatches: Sequence[Dispatched]) -> dict[str, tuple[int, int]]:
+    """How many messages, and how many bytes."""
+    found: dict[str, tuple[int, int]] = {}
+    for topic, _, _, _, size, _, _, _, _ in dispatches:
+        messages, size_bytes = found.get(topic, (0, 0))
+        found[topic] = (messages + 1, size_bytes + size)
+    return found
+
+
+put_by_topic = twin("entries", _put_by_topic)
 
 
 class Total(NamedTuple):
@@ -153,11 +166,8 @@ class Counters:
 
     def count_dispatched(self, dispatches: Sequence[Dispatched]) -> None:
         """The same, of messages that were placed before."""
-        sizes: dict[str, list[int]] = {}
-        for topic, _, _, _, size, _, _, _, _ in dispatches:
-            sizes.setdefault(topic, []).append(size)
-        for topic, of_topic in sizes.items():
-            self.count_put_of(topic, len(of_topic), sum(of_topic))
+        for topic, (messages, size_bytes) in put_by_topic(dispatches).items():
+            self.count_put_of(topic, messages, size_bytes)
 
     def count_put_of(self, topic: str, messages: int, size_bytes: int) -> None:
         self.put.add(messages, size_bytes, messages)

@@ -1,4 +1,5 @@
-"""37: a producer says how transactions ended. All that a read event brought goes into the store with one append.
+"""37: a producer says how transactions ended. All that a read event brought goes into the store with one append: plain ends
+(`plain_ends`) together with its sends, all others behind them.
 323: an administrator wants a message asked about again that was given up.
 
     find the half message → is it the one that is meant? → committed: the message goes to its own queue
@@ -22,11 +23,11 @@ from skyrocket.broker.half_messages import (
     resumed,
 )
 from skyrocket.broker.own_messages import OwnMessages
+from skyrocket.broker.plain_ends import Ended, Halves
 from skyrocket.broker.property_shapes import PropertyShapes
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.broker.transaction_checks import TransactionChecks
 from skyrocket.broker.transactions import end_is_too_late
-from skyrocket.compiled import twin
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.command import Command
@@ -43,30 +44,6 @@ from skyrocket.store.message_store import MessageStore
 from skyrocket.store.moves import Move
 
 log = logging.getLogger(__name__)
-
-
-# The queue offset of a half message that has ended, and what is to be delivered.
-_Ended = tuple[int, Move | None]
-
-
-def _plain_ends(
-    ends: Sequence[TransactionEnd], halves: Sequence[WaitingRecord | None], known: dict[bytes, HalfFacts]
-) -> list[_Ended] | None:
-    """What ends mean, if the half message of each is as it says, and of a shape that is known. None: one must look closer."""
-    found: list[_Ended] = []
-    for (_, said_offset, outcome, said_group, _), half in zip(ends, halves, strict=True):
-        facts = None if half is None else known.get(half[1])
-        if half is None or facts is None or outcome not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
-            return None
-        record, _, key, offset, _, _, _ = half
-        group, immunity, address = facts
-        if group != said_group or offset != said_offset or immunity or address is None:
-            return None
-        found.append((offset, (record, address, key, b"") if outcome == TRANSACTION_COMMIT else None))
-    return found
-
-
-plain_ends = twin("ends", _plain_ends)
 
 
 class EndTransactionHandler:
@@ -116,10 +93,7 @@ class EndTransactionHandler:
     def _end(self, ends: list[TransactionEnd], commands: Sequence[Command | None], connection: Connection) -> None:
         now_ms = self._wall_ms()
         halves = waiting_records(self._store.reading.bytes_unseen([place for place, _, _, _, _ in ends]), HALF_TOPIC)
-        known = self._shapes.known if self._checks.copies.is_empty else {}  # of copies there may be more to say
-        ended, accepted = plain_ends(ends, halves, known), commands
-        if ended is None:
-            ended, accepted = self._looked_at(list(zip(ends, halves, commands, strict=True)), connection, now_ms)
+        ended, accepted = self._looked_at(list(zip(ends, halves, commands, strict=True)), connection, now_ms)
         try:
             if ended:
                 self._store_ends(ended, now_ms)
@@ -132,9 +106,9 @@ class EndTransactionHandler:
 
     def _looked_at(
         self, given: list[tuple[TransactionEnd, WaitingRecord | None, Command | None]], connection: Connection, now_ms: int
-    ) -> tuple[list[_Ended], list[Command | None]]:
+    ) -> tuple[list[Ended], list[Command | None]]:
         """Those that count, and their commands; what is to be said about the others is said."""
-        ended: list[_Ended] = []
+        ended: list[Ended] = []
         accepted: list[Command | None] = []
         for end, half, command in given:
             try:
@@ -158,7 +132,7 @@ class EndTransactionHandler:
 
     # --- one end
 
-    def _ended(self, end: TransactionEnd, half: WaitingRecord | None, now_ms: int) -> _Ended | None:
+    def _ended(self, end: TransactionEnd, half: WaitingRecord | None, now_ms: int) -> Ended | None:
         """With the half message that is there. None when the producer does not know how it ended: it will be asked."""
         place, said_offset, outcome, said_group, is_answer = end
         if outcome == TRANSACTION_NONE:
@@ -195,22 +169,35 @@ class EndTransactionHandler:
 
     # --- all of them
 
-    def _store_ends(self, ended: list[_Ended], now_ms: int) -> None:
-        checks = self._checks
+    def _store_ends(self, ended: list[Ended], now_ms: int) -> None:
         moves = [move for _, move in ended if move is not None]
-        offsets = checks.copies.offsets_of([offset for offset, _ in ended])
-        noted = checks.ops.filled_by(offsets, self._settings().transaction_op_bytes_max)
-        if noted is not None:
-            moves.append(op_move(noted, self._store_host, now_ms))
+        offsets = self._checks.copies.offsets_of([offset for offset, _ in ended])
+        op_message = self.op_message(offsets, now_ms)
+        if op_message is not None:
+            moves.append(op_message)
         if moves:
             self._own_messages.move(moves)
-        checks.ended(offsets)
-        if noted is not None:
-            checks.ops.written()
+        self.ended(offsets, op_message is not None, now_ms)
+
+    def op_message(self, offsets: list[int], now_ms: int) -> Move | None:
+        """The one that these half messages fill, which have ended; None when there is room in it yet."""
+        noted = self._checks.ops.filled_by(offsets, self._settings().transaction_op_bytes_max)
+        return None if noted is None else op_move(noted, self._store_host, now_ms)
+
+    def ended(self, offsets: list[int], are_noted: bool, now_ms: int) -> None:
+        """These have, and what they committed is stored; with it, if they `are_noted`, the op message that they filled."""
+        ops = self._checks.ops
+        self._checks.ended(offsets)
+        if are_noted:
+            ops.written()
             return
-        if not checks.ops:
+        if not ops:
             self._wake()
-        checks.ops.add(offsets, now_ms)
+        ops.add(offsets, now_ms)
+
+    def halves(self) -> Halves:
+        """For who takes plain ends."""
+        return Halves(self._store.reading.lately(), self._shapes.known, self._checks.copies)
 
 
 def _succeed(command: Command | None, connection: Connection) -> None:

@@ -1,4 +1,5 @@
 """The loop of ordinary sends: from frames to records with their places, to what queues and index need, and to rows of answers.
+Ends of transactions come between the halves of others: the messages that plain ones commit are put between the sent ones.
 
 Each message costs what this loop costs, so it calls little, makes few objects, and has a compiled twin. What a message's topic
 and properties mean is not decided here but asked (`Ways`), and mostly remembered from the message before it.
@@ -6,10 +7,12 @@ and properties mean is not decided here but asked (`Ways`), and mostly remembere
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
 from skyrocket.broker.detours import ShortCut
+from skyrocket.broker.plain_ends import Halves, plain_ends
 from skyrocket.broker.responses import RecallableRow, SendRow
 from skyrocket.compiled import twin
 from skyrocket.protocol.command import Command
@@ -24,7 +27,8 @@ from skyrocket.protocol.record import HOST_BITS, layout_for
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.sysflag import TRANSACTION_MASK
 from skyrocket.protocol.unique_key import MARK
-from skyrocket.store.message import Dispatched
+from skyrocket.store.message import Dispatched, Opening
+from skyrocket.store.moves import Move, placed
 
 _UNIQUE = UNIQUE_KEY + NAME_END
 _CODE: Final = int(RequestCode.SEND_MESSAGE_V2)
@@ -75,7 +79,7 @@ class Terms(NamedTuple):
     stop: int  # their records end here at the latest
     body_bytes_max: int
     added: bytes  # properties that the broker adds
-    takes_ends: bool = True  # ends of transactions, too
+    halves: Callable[[], Halves] | None = None  # that end; None: nobody takes ends of transactions
 
 
 @dataclass(slots=True)
@@ -89,17 +93,33 @@ class Group:
     answers: list[SendRow | RecallableRow] = field(default_factory=list)
     targets: dict[str, Target] = field(default_factory=dict)
     detours: dict[str, Target] = field(default_factory=dict)  # nobody may send to these
+    next_offsets: dict[str, dict[int, int]] = field(default_factory=dict)  # where queues go on, by topic and queue id
+    ended: list[int] = field(default_factory=list)  # queue offsets of half messages that had plain ends
     ends: list[TransactionEnd] = field(default_factory=list)
-    """Of transactions. They come between the halves of others, and follow behind the sends: none of them can be of a half that
-    came with it, since its producer must know first where that is."""
+    """Those that one must look at more closely. They follow behind the sends: none of them can be of a half that came with it,
+    since its producer must know first where that is."""
+
+    def move(self, moves: list[Move], stop: int, next_offset: Callable[[str, int], int]) -> bool:
+        """Puts records of the log behind the others, under their new places; False when they are for the general way."""
+
+        def of_queue(queue: tuple[str, int]) -> int:
+            found = self.next_offsets.get(queue[0], {}).get(queue[1])
+            return next_offset(*queue) if found is None else found
+
+        run = placed(moves, Opening(self.position, stop - self.position, self.timestamp), of_queue)
+        if run is None:
+            return False
+        data, dispatches, taken = run
+        self.parts.append(data)
+        self.dispatches += dispatches
+        self.position += len(data)
+        for (topic, queue_id), offset in taken.items():
+            self.next_offsets.setdefault(topic, {})[queue_id] = offset
+        return True
 
     def taken(self) -> dict[tuple[str, int], int]:
         """Where the queues go on."""
-        return {
-            (topic, queue_id): offset
-            for topic, target in (self.targets | self.detours).items()
-            for queue_id, offset in target.next_offsets.items()
-        }
+        return {(topic, queue_id): offset for topic, offsets in self.next_offsets.items() for queue_id, offset in offsets.items()}
 
     def requests(self) -> list[Command]:
         return [Command(RequestCode.SEND_MESSAGE_V2, opaque=row[-1]) for row in self.answers]
@@ -126,21 +146,24 @@ def _gather_most(frames: list[Frame], first: int, group: Group, terms: Terms, wa
     """
     parts, dispatches, answers, position = group.parts, group.dispatches, group.answers, group.position
     timestamp = group.timestamp
-    born_host, store_host, stop, body_bytes_max, added, takes_ends = terms
+    born_host, store_host, stop, body_bytes_max, added, halves_now = terms
     layout, host_bits = layout_for(born_host, store_host)
     pack, fixed_bytes, kept_bits = layout.pack, layout.size + _LENGTH_BYTES, ~HOST_BITS
     nothing: str | None = None
     target_topic = before_last = after_last = nothing
     led: dict[int, Way] = {}  # the ways to the queues of this topic, with these surroundings
+    ends: list[TransactionEnd] = []  # neighbours: they are looked at together
     taken = 0
     for frame in frames[first:]:
         serialization, header_bytes, body = frame
-        if takes_ends and not serialization and header_bytes.startswith(END_START):
+        if halves_now is not None and not serialization and header_bytes.startswith(END_START):
             end = decode_oneway_end(header_bytes)
             if end is not None:
-                group.ends.append(end)
+                ends.append(end)
                 taken += 1
                 continue
+        if ends and halves_now is not None:
+            position, ends = _with_ends(ends, halves_now(), group, position, stop, ways), []
         try:
             send = decode_ordinary_send(header_bytes)
         except NOT_ONE:
@@ -191,10 +214,27 @@ def _gather_most(frames: list[Frame], first: int, group: Group, terms: Terms, wa
         position += size
         taken += 1
     group.position = position
+    if ends and halves_now is not None:
+        _with_ends(ends, halves_now(), group, position, stop, ways)
     return first + taken
 
 
 gather_most = twin("sends", _gather_most)
+
+
+def _with_ends(ends: list[TransactionEnd], halves: Halves, group: Group, position: int, stop: int, ways: Ways) -> int:
+    """Takes ends into the group, with what plain ones commit. If that does not fit any more, one by one: as many as do."""
+    group.position = position
+    found = plain_ends(ends, halves)
+    if group.move([move for _, move in filter(None, found) if move is not None], stop, ways.next_offset):
+        group.ended += [offset for offset, _ in filter(None, found)]
+        group.ends += [end for end, ended in zip(ends, found, strict=True) if ended is None]
+    elif len(ends) == 1:
+        group.ends += ends
+    else:
+        for end in ends:
+            _with_ends([end], halves, group, group.position, stop, ways)
+    return group.position
 
 
 def gather(frames: list[Frame], group: Group, terms: Terms, ways: Ways) -> None:

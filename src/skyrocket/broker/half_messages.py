@@ -187,7 +187,7 @@ def op_move(offsets: Iterable[int], store_host: bytes, now_ms: int) -> Move:
 
 
 def op_message(offsets: Iterable[int], store_host: bytes, now_ms: int) -> Record:
-    body = "".join([f"{offset}{_SEPARATOR}" for offset in offsets])
+    body = _SEPARATOR.join([*map(str, offsets), ""])
     return Record(
         OP_TOPIC,
         body.encode(),

@@ -18,6 +18,7 @@ from typing import Final
 
 from skyrocket.broker.counters import Counters
 from skyrocket.broker.detours import Detours, ShortCut
+from skyrocket.broker.end_transaction import EndTransactionHandler
 from skyrocket.broker.gathering import Group, Surroundings, Target, Terms, Way, gather
 from skyrocket.broker.intake import Topics, added_properties
 from skyrocket.broker.names import NO_SENDING
@@ -29,7 +30,7 @@ from skyrocket.net.router import Router
 from skyrocket.protocol.errors import RecordError
 from skyrocket.protocol.frame import Frame
 from skyrocket.protocol.hosts import pack_host
-from skyrocket.protocol.oneway_end import END_START, TransactionEnd
+from skyrocket.protocol.oneway_end import END_START
 from skyrocket.protocol.ordinary_send import START
 from skyrocket.protocol.properties import (
     CLUSTER,
@@ -89,9 +90,9 @@ class OrdinarySends:
         on_appended: Callable[[], None],
         counters: Counters,
         general: SendHandler,
-        ends: Callable[[list[TransactionEnd], Connection], None] | None = None,
+        ends: EndTransactionHandler | None = None,
     ) -> None:
-        """`general` keeps the answers that wait for the disk; `ends` takes oneway ends of transactions."""
+        """`general` keeps the answers that wait for the disk; `ends` knows how transactions end."""
         self._ends = ends
         self._store = store
         self._topics = topics
@@ -114,28 +115,39 @@ class OrdinarySends:
 
     def handle(self, frames: list[Frame], connection: Connection) -> int:
         """How many of the first frames were ordinary sends (those are stored, and answered or parked) or ends among them."""
-        settings = self._settings()
+        settings, now_ms = self._settings(), self._wall_ms()
         try:
-            opening = self._store.opening(self._wall_ms())
+            opening = self._store.opening(now_ms)
             group = Group(opening.position, opening.timestamp)
-            gather(frames, group, self._terms(connection, opening, settings), self)
+            terms = self._terms(connection, opening, settings)
+            gather(frames, group, terms, self)
+            are_noted = self._note_ends(group, terms.stop, now_ms)
             if group.dispatches:
                 self._store.append_placed(opening, b"".join(group.parts), group.dispatches, group.taken())
         except (StoreError, RecordError):
             return 0  # nothing is stored: the general way will find the same, and say so
-        if group.dispatches:
+        if group.answers:
             self._answer(group, connection, settings)
-            self._count(group)
+        if group.dispatches:
+            self._counters.count_dispatched(group.dispatches)
             self._on_appended()
-        if group.ends and self._ends is not None:
-            self._ends(group.ends, connection)
-        return len(group.dispatches) + len(group.ends)
+        if self._ends is not None:
+            if group.ended:
+                self._ends.ended(group.ended, are_noted, now_ms)
+            if group.ends:
+                self._ends.take(group.ends, connection)
+        return len(group.answers) + len(group.ended) + len(group.ends)
+
+    def _note_ends(self, group: Group, stop: int, now_ms: int) -> bool:
+        """Puts the op message that they fill, if they do, behind what they commit."""
+        op_message = self._ends.op_message(group.ended, now_ms) if self._ends is not None and group.ended else None
+        return op_message is not None and group.move([op_message], stop, self.next_offset)
 
     def _terms(self, connection: Connection, opening: Opening, settings: BrokerSettings) -> Terms:
         self._forget_old(settings)
         born_host, stop = pack_host(*connection.peer), opening.position + opening.room_bytes
-        added, takes_ends = self._added_with(settings), self._ends is not None
-        return Terms(born_host, self._store_host, stop, settings.max_message_bytes, added, takes_ends)
+        added, halves = self._added_with(settings), None if self._ends is None else self._ends.halves
+        return Terms(born_host, self._store_host, stop, settings.max_message_bytes, added, halves)
 
     # --- what the loop asks
 
@@ -148,7 +160,8 @@ class OrdinarySends:
             return None
         if topic in NO_SENDING or topic.startswith(self._detours.prefixes):
             return None
-        return _new_target(topic, max(config.write_queue_nums, config.read_queue_nums), group.targets)
+        group.targets[topic] = found = _target(topic, max(config.write_queue_nums, config.read_queue_nums), group)
+        return found
 
     def next_offset(self, topic: str, queue_id: int) -> int:
         return self._store.queues.next_offset((topic, queue_id))
@@ -161,7 +174,9 @@ class OrdinarySends:
         led = short_cut.lead(topic, queue_id)
         if led is None:
             return None
-        target = group.detours.get(short_cut.topic) or _new_target(short_cut.topic, 0, group.detours)
+        target = group.detours.get(short_cut.topic)
+        if target is None:
+            group.detours[short_cut.topic] = target = _target(short_cut.topic, 0, group)
         entry = tags_code if short_cut.delay_ms is None else group.timestamp + short_cut.delay_ms
         return Way(target, short_cut.queue_id, entry, short_cut.kept_flags, self._added + led.more, led.recall_words)
 
@@ -206,15 +221,7 @@ class OrdinarySends:
         else:
             connection.send(answer)
 
-    def _count(self, group: Group) -> None:
-        sizes: dict[str, list[int]] = {}
-        for topic, _, _, _, size, _, _, _, _ in group.dispatches:
-            sizes.setdefault(topic, []).append(size)
-        for topic, of_topic in sizes.items():
-            self._counters.count_put_of(topic, len(of_topic), sum(of_topic))
 
-
-def _new_target(topic: str, queues: int, targets: dict[str, Target]) -> Target:
+def _target(topic: str, queues: int, group: Group) -> Target:
     magic = magic_for(topic)
-    targets[topic] = found = Target(topic, queues, magic, topic_field(topic, magic), {})
-    return found
+    return Target(topic, queues, magic, topic_field(topic, magic), group.next_offsets.setdefault(topic, {}))

@@ -73,7 +73,7 @@ class PendingOps:
 
     def filled_by(self, offsets: list[int], size_bytes_max: int) -> list[int] | None:
         """What the op message names that these would fill; None when there is room for them yet."""
-        if self._size_bytes + _text_bytes(offsets) < size_bytes_max:
+        if self._size_bytes + _text_bytes_max(offsets) < size_bytes_max:
             return None
         return self._offsets + offsets
 
@@ -81,7 +81,7 @@ class PendingOps:
         if not self._offsets:
             self._since_ms = now_ms
         self._offsets += offsets
-        self._size_bytes += _text_bytes(offsets)
+        self._size_bytes += _text_bytes_max(offsets)
 
     def due_ms(self, now_ms: int, interval_ms: int) -> int | None:
         """When they are to be in the op queue, also if the clock was set back since the first of them came."""
@@ -96,9 +96,9 @@ class PendingOps:
         self._size_bytes = 0
 
 
-def _text_bytes(offsets: list[int]) -> int:
-    """What they take in an op message, each with one byte behind it; as a list has two."""
-    return len(str(offsets)) - len(offsets) if offsets else 0
+def _text_bytes_max(offsets: list[int]) -> int:
+    """What they take in an op message if all are as long as the greatest, each with one byte behind it."""
+    return (len(str(max(offsets))) + 1) * len(offsets) if offsets else 0
 
 
 # --- half messages that were stored again
@@ -122,7 +122,11 @@ class Copies:
 
     @property
     def is_empty(self) -> bool:
-        return not self._next
+        return not self._next and not self._is_over
+
+    def knows(self, offset: int) -> bool:
+        """Whether there is anything to say about it."""
+        return offset in self._next or offset in self._is_over
 
     def newest(self, offset: int) -> int:
         while offset in self._next:

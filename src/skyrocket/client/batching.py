@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from itertools import count
+from itertools import count, repeat
 from typing import NamedTuple
 
 from skyrocket.client.accumulator import Accumulator, Batch
 from skyrocket.client.errors import ClientError
 from skyrocket.client.gate import Gate
-from skyrocket.client.message import Message, plain_properties, properties_but_id
+from skyrocket.client.message import Message, properties_but_id, usual_properties
 from skyrocket.client.queues import Queue
 from skyrocket.client.receipt import Receipt
 from skyrocket.protocol.message_id import ID_SEPARATOR
@@ -26,11 +26,10 @@ class BatchKey(NamedTuple):
     wait_until_stored: bool = True
 
 
-Waiting = tuple[Message, str, "asyncio.Future[Receipt]"]
-"""A message, its properties but for the id, and who waits for its receipt."""
-_Batch = Batch[str | BatchKey, Waiting]  # a topic alone stands for the key that most have: any queue, and waiting until stored
+_Key = str | BatchKey  # a topic alone stands for the key that most have: any queue, and waiting until stored
 
-Deliver = Callable[[BatchKey, list[Waiting]], Awaitable[Receipt]]
+Deliver = Callable[[BatchKey, list[Message], list[str]], Awaitable[tuple[Receipt, list[str]]]]
+"""Sends messages with their properties as one batch: the receipt of all, and the id of each."""
 
 
 class Batching:
@@ -42,7 +41,10 @@ class Batching:
         self._gate = gate
         self._loop = asyncio.get_running_loop()
         self._new_future: Callable[[], asyncio.Future[Receipt]] = self._loop.create_future
-        self._accumulator: Accumulator[str | BatchKey, Waiting] = Accumulator(linger_ms, bytes_max, messages_max)
+        self._accumulator: Accumulator[_Key] = Accumulator(linger_ms, bytes_max, messages_max)
+        self._none: Batch[_Key] = Batch("", 0)  # no topic is called that
+        self._latest = self._none  # the batch that a message was put into, as long as it is open
+        self._size_bytes_max, self._company_max = bytes_max - 1, messages_max - 2  # of a batch that stays open for others
         self._body_bytes_max = min(body_bytes_max, bytes_max - ENTRY_BYTES)
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -52,34 +54,54 @@ class Batching:
         return not message.is_delayed and len(message.body) <= self._body_bytes_max
 
     def try_add(self, message: Message) -> asyncio.Future[Receipt] | None:
-        """The usual one, quickly: to any queue, with nothing to wait for. None: it is not, or there is no room; then `add` it."""
-        size_bytes = len(message.body)
-        if message.is_plain:
-            properties = plain_properties(message.tag, message.wait_until_stored)
+        """To any queue, with nothing to wait for. None: it is another kind of message, or there is no room; then `add` it.
+
+        Nearly always it is like the one before, and joins that one's batch here and now: each call from here would be felt.
+        """
+        key: _Key
+        if (
+            message.wait_until_stored
+            and not (message.keys or message.properties or message.sharding_key or message.delay_level)
+            and message.deliver_in is None
+            and message.deliver_at is None
+        ):
+            key, properties = message.topic, usual_properties(message.tag)
         elif message.sharding_key or message.is_delayed:
             return None
         else:
-            properties = properties_but_id(message)
-        if size_bytes > self._body_bytes_max or not self._gate.try_enter(size_bytes):
+            key, properties = _key_of(message, None), properties_but_id(message)
+        body_bytes, batch = len(message.body), self._latest
+        own_bytes = body_bytes + len(properties) + ENTRY_BYTES
+        if body_bytes > self._body_bytes_max or not self._gate.try_enter(own_bytes):
             return None
-        key, future = message.topic if message.wait_until_stored else _key_of(message, None), self._new_future()
-        waiting, size_bytes = (message, properties, future), size_bytes + len(properties) + ENTRY_BYTES
-        if not self._accumulator.joined(key, waiting, size_bytes):
-            self._begin(key, waiting, size_bytes)
+        future, size_bytes = self._new_future(), batch.size_bytes + own_bytes
+        if key == batch.key and size_bytes <= self._size_bytes_max and len(batch.messages) <= self._company_max:
+            batch.size_bytes = size_bytes
+            batch.messages.append(message)
+            batch.properties.append(properties)
+            batch.futures.append(future)
+        else:
+            self._place(key, message, properties, future, own_bytes)
         return future
 
     async def add(self, message: Message, queue: Queue | None) -> asyncio.Future[Receipt]:
         """The same for any that it takes, when there is room."""
         properties = properties_but_id(message)
-        await self._gate.enter(len(message.body))  # which it leaves when it is answered
+        own_bytes = len(message.body) + len(properties) + ENTRY_BYTES
+        await self._gate.enter(own_bytes)  # which it leaves when it is answered
         future = self._new_future()
-        self._begin(_key_of(message, queue), (message, properties, future), len(message.body) + len(properties) + ENTRY_BYTES)
+        self._place(_key_of(message, queue), message, properties, future, own_bytes)
         return future
 
-    def _begin(self, key: str | BatchKey, waiting: Waiting, size_bytes: int) -> None:
+    def _place(self, key: _Key, message: Message, properties: str, future: asyncio.Future[Receipt], own_bytes: int) -> None:
         """In a batch that this one opens or fills, perhaps."""
-        for batch in self._accumulator.add(key, waiting, size_bytes, self._loop.time() * 1000):
-            self._send(batch)
+        batch, full = self._accumulator.place(key, own_bytes, self._loop.time() * 1000)
+        batch.messages.append(message)
+        batch.properties.append(properties)
+        batch.futures.append(future)
+        self._latest = batch
+        for each in full:
+            self._send(each)
         if self._timer is None:
             self._set_timer()
 
@@ -109,40 +131,42 @@ class Batching:
             self._send(batch)
         self._set_timer()
 
-    def _send(self, batch: _Batch) -> None:
+    def _send(self, batch: Batch[_Key]) -> None:
+        if batch is self._latest:
+            self._latest = self._none
         task = self._loop.create_task(self._sent(batch))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _sent(self, batch: _Batch) -> None:
+    async def _sent(self, batch: Batch[_Key]) -> None:
         """One acknowledgement becomes one for each. Those who no longer wait are passed over; their message is sent all the same:
         it was taken."""
         key = BatchKey(batch.key) if isinstance(batch.key, str) else batch.key
+        futures = batch.futures
         try:
-            receipt = await self._deliver(key, batch.entries)
+            receipt, ids = await self._deliver(key, batch.messages, batch.properties)
         except ClientError as error:
-            for _, _, future in batch.entries:
+            for future in futures:
                 if not future.done():
                     future.set_exception(error)
             return
         except BaseException:
-            for _, _, future in batch.entries:
+            for future in futures:
                 future.cancel()
             raise
         finally:
-            self._gate.leave(sum([len(message.body) for message, _, _ in batch.entries]), len(batch.entries))
-        ids = receipt.message_id.split(ID_SEPARATOR)
+            self._gate.leave(batch.size_bytes, len(futures))
         offset_ids = receipt.offset_id.split(ID_SEPARATOR)
         if len(offset_ids) != len(ids):
             offset_ids = [receipt.offset_id] * len(ids)
-        status, queue = receipt.status, receipt.queue
-        each = zip(batch.entries, ids, offset_ids, count(receipt.queue_offset))
-        for (_, _, future), message_id, offset_id, offset in each:
+        offsets = count(receipt.queue_offset)
+        receipts = map(Receipt, repeat(receipt.status), ids, offset_ids, repeat(receipt.queue), offsets)
+        for future, each in zip(futures, receipts, strict=True):
             if not future.done():
-                future.set_result(Receipt(status, message_id, offset_id, queue, offset))
+                future.set_result(each)
 
 
-def _key_of(message: Message, queue: Queue | None) -> str | BatchKey:
+def _key_of(message: Message, queue: Queue | None) -> _Key:
     """Equal for messages that may share a batch."""
     if queue is None and message.wait_until_stored:
         return message.topic

@@ -22,12 +22,12 @@ from skyrocket.client.latency import LatencyTable
 from skyrocket.client.outgoing import Outgoing, envelope
 from skyrocket.client.queue_choice import RoundRobin
 from skyrocket.client.queues import Queue
-from skyrocket.client.receipt import Receipt, SendStatus, receipt_from
+from skyrocket.client.receipt import Receipt, receipt_from
 from skyrocket.client.retries import Retries
 from skyrocket.client.send_answer import SEND_BIT, SendAnswer
 from skyrocket.client.sequence import Sequences
 from skyrocket.client.session import DEFAULT_TOPIC_QUEUES, Session, client_error
-from skyrocket.net.connection import Connection
+from skyrocket.net.connection import Connection, Sendable
 from skyrocket.net.errors import NetError
 from skyrocket.protocol.command import ONEWAY_FLAG, Command, encode_command
 
@@ -152,7 +152,7 @@ class Delivery:
                 if self._latency is not None:
                     now_ms = session.now_ms()
                     self._latency.answered(queue.broker_name, now_ms - started_ms, now_ms)
-                if receipt.status is SendStatus.OK or not settings.retry_unsafe:
+                if not settings.retry_unsafe or receipt.is_safe:
                     return receipt
                 failures = failures or _Failures(outgoing.topic, settings.retries)
                 if failures.retries.is_last:
@@ -193,16 +193,16 @@ class Delivery:
             raise UnreachableError(f"No address is known of the master of broker {queue.broker_name}.")
         return await self._session.connection(address, deadline_ms)
 
-    def _frame(self, outgoing: Outgoing, queue: Queue, opaque: int, *, oneway: bool = False) -> bytes:
+    def _frame(self, outgoing: Outgoing, queue: Queue, opaque: int, *, oneway: bool = False) -> Sendable:
         properties = outgoing.properties
         if self._sequences is not None:
-            properties, _ = outgoing.for_queue(queue, self._sequences)
+            properties = outgoing.for_queue(queue, self._sequences)
         born_ms = time.time_ns() // 1_000_000
         about = envelope(outgoing.code, self._group, queue, DEFAULT_TOPIC_QUEUES)
         sys_flag, flag = outgoing.sys_flag, outgoing.flag
         if not self._signs:
             return about.frame_of(
-                opaque, properties, outgoing.pieces, sys_flag=sys_flag, born_ms=born_ms, flag=flag, oneway=oneway
+                opaque, properties, outgoing.pieces(), sys_flag=sys_flag, born_ms=born_ms, flag=flag, oneway=oneway
             )
         command = about.command(properties, outgoing.body, sys_flag=sys_flag, born_ms=born_ms, flag=flag)
         command.opaque = opaque

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Final
+from typing import Final, NoReturn
 
 import msgspec
 
@@ -33,6 +33,15 @@ _ID_BYTES = len(UNIQUE_KEY) + 58  # with its separators, where the address in it
 _BYTES_MAX = PROPERTIES_BYTES_MAX - _ID_BYTES
 
 
+class _NoProperties(dict[str, str]):
+    """Shared by all messages that have none. A dictionary for each would keep Python's garbage collector busy."""
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise InvalidMessageError("A message's properties are given when it is made: Message(…, properties={…}).")
+
+    __setitem__ = setdefault = update = __ior__ = _refuse
+
+
 class _Addressed(msgspec.Struct, gc=False):
     """What is given by position."""
 
@@ -50,7 +59,7 @@ class Message(_Addressed, kw_only=True, gc=False):
 
     tag: str = ""
     keys: str | Iterable[str] = ()
-    properties: Mapping[str, str] = msgspec.field(default_factory=dict)
+    properties: Mapping[str, str] = msgspec.field(default=_NoProperties())
     delay_level: int = 0
     deliver_in: timedelta | None = None
     deliver_at: datetime | None = None
@@ -139,6 +148,12 @@ def is_reserved(name: str) -> bool:
 
 
 @lru_cache(maxsize=1024)  # a producer has few tags, over and over
+def usual_properties(tag: str) -> str:
+    """Of a message that `is_plain` and waits until it is stored, without its id."""
+    return plain_properties(tag, True)
+
+
+@lru_cache(maxsize=1024)
 def plain_properties(tag: str, wait_until_stored: bool) -> str:
     """Of a message that `is_plain`, without its id."""
     wait = f"WAIT\x01{'true' if wait_until_stored else 'false'}\x02"

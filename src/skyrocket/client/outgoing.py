@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -17,11 +17,12 @@ from skyrocket.client.message import Message, plain_properties, properties_but_i
 from skyrocket.client.names import DEFAULT_TOPIC
 from skyrocket.client.queues import Queue
 from skyrocket.client.sequence import Sequences
+from skyrocket.net.connection import JOINED_BYTES_MAX
 from skyrocket.protocol import versions
 from skyrocket.protocol.batch import batch_of_messages
 from skyrocket.protocol.command import ONEWAY_FLAG, Command
 from skyrocket.protocol.errors import RecordError
-from skyrocket.protocol.frame import PREFIX, Serialization, join_frame_of
+from skyrocket.protocol.frame import PREFIX, Serialization, frame_start
 from skyrocket.protocol.headers import SendMessageRequestHeaderV2
 from skyrocket.protocol.language import Language
 from skyrocket.protocol.message_id import ID_SEPARATOR
@@ -34,14 +35,27 @@ _json_text = msgspec.json.Encoder().encode
 _ENVELOPES_MAX = 65_536  # one for each queue that a process sends to
 
 
-Parts = tuple[Message, str, object]
-"""A message, its properties but for the id, and whatever its sender keeps with it."""
+class _Several(NamedTuple):
+    """The messages of a batch."""
+
+    messages: list[Message]
+    properties: list[str]  # but for the ids
+    ids: list[str]
+
+    def packed(self) -> list[bytes]:
+        try:
+            return batch_of_messages(*self)
+        except RecordError as error:
+            raise InvalidMessageError(str(error)) from error
 
 
 class Outgoing:
     """One request's worth: it goes to one queue, and is acknowledged or not as a whole. It may be tried several times."""
 
-    __slots__ = ("_stamp", "code", "flag", "message_id", "messages", "pieces", "properties", "size_bytes", "sys_flag", "topic")
+    __slots__ = (
+        *("_pieces", "_several", "_stamp", "_stamped"),
+        *("code", "flag", "message_id", "properties", "size_bytes", "sys_flag", "topic"),
+    )
 
     def __init__(
         self,
@@ -49,37 +63,45 @@ class Outgoing:
         code: int,
         message_id: str,
         properties: str,
-        body: bytes | list[bytes],
+        body: bytes | _Several,
         *,
         sys_flag: int = 0,
         flag: int = 0,
     ) -> None:
-        """`body` may be in pieces, which a frame puts together: what is large is copied once."""
         self.topic = topic  # on the wire
         self.code = code
         self.message_id = message_id
         self.properties = properties
-        self.pieces = [body] if isinstance(body, bytes) else body
+        self._several = self._stamped = body if isinstance(body, _Several) else None
+        self._pieces = body.packed() if isinstance(body, _Several) else [body]
         self.sys_flag = sys_flag
         self.flag = flag
-        self.size_bytes = len(body) if isinstance(body, bytes) else sum(map(len, body))
-        self.messages: Sequence[Parts] = ()  # of a batch
+        self.size_bytes = sum(map(len, self._pieces))
         self._stamp: tuple[Queue, str] | None = None
 
     @property
     def body(self) -> bytes:
-        return self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
+        pieces = self.pieces()
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def for_queue(self, queue: Queue, sequences: Sequences) -> tuple[str, bytes]:
-        """Properties and body with this queue's stamp. A second attempt at the same queue has the same as the first."""
+    def pieces(self) -> list[bytes]:
+        """The body, as a frame puts it together: what is large is copied once. A batch is packed anew for every further attempt:
+        its messages are kept, and need not be in memory twice while it waits for its answer."""
+        if self._stamped is None:
+            return self._pieces
+        pieces, self._pieces = self._pieces or self._stamped.packed(), []
+        return pieces
+
+    def for_queue(self, queue: Queue, sequences: Sequences) -> str:
+        """Its properties with this queue's stamp; a batch has the stamps in its body. A second attempt at the same queue has the
+        same as the first."""
         if self._stamp is None or self._stamp[0] != queue:
-            if self.messages:
-                stamped = [(message, about + _text(sequences.next(queue)), None) for message, about, _ in self.messages]
-                self.pieces = _batch_pieces(stamped, self.message_id.split(ID_SEPARATOR))
-                self._stamp = queue, ""
-            else:
+            if self._several is None:
                 self._stamp = queue, _text(sequences.next(queue))
-        return self.properties + self._stamp[1], self.body
+            else:
+                properties = [about + _text(sequences.next(queue)) for about in self._several.properties]
+                self._stamp, self._stamped, self._pieces = (queue, ""), self._several._replace(properties=properties), []
+        return self.properties + self._stamp[1]
 
 
 def _text(properties: Mapping[str, str]) -> str:
@@ -88,23 +110,16 @@ def _text(properties: Mapping[str, str]) -> str:
 
 def batch_of(topic: str, messages: Sequence[tuple[Message, str]], batch_id: str) -> Outgoing:
     """`messages` with their ids, all of one topic, none delayed: who calls has seen to it."""
-    parts = [(message, properties_but_id(message), None) for message, _ in messages]
-    return batch_of_parts(topic, parts, [message_id for _, message_id in messages], batch_id)
-
-
-def batch_of_parts(topic: str, parts: Sequence[Parts], ids: list[str], batch_id: str) -> Outgoing:
-    """The same of messages with their properties, and their ids."""
-    properties = f"UNIQ_KEY\x01{batch_id}\x02{plain_properties('', parts[0][0].wait_until_stored)}"
-    outgoing = Outgoing(topic, _BATCH_CODE, ID_SEPARATOR.join(ids), properties, _batch_pieces(parts, ids))
-    outgoing.messages = parts
+    properties, ids = [properties_but_id(message) for message, _ in messages], [own_id for _, own_id in messages]
+    outgoing = batch_of_parts(topic, [message for message, _ in messages], properties, ids, batch_id)
+    outgoing.message_id = ID_SEPARATOR.join(ids)  # its receipt names them all
     return outgoing
 
 
-def _batch_pieces(messages: Sequence[Parts], ids: list[str]) -> list[bytes]:
-    try:
-        return batch_of_messages(messages, ids)
-    except RecordError as error:
-        raise InvalidMessageError(str(error)) from error
+def batch_of_parts(topic: str, messages: list[Message], properties: list[str], ids: list[str], batch_id: str) -> Outgoing:
+    """The same of messages, their properties but for the ids, and their ids."""
+    of_all = f"UNIQ_KEY\x01{batch_id}\x02{plain_properties('', messages[0].wait_until_stored)}"
+    return Outgoing(topic, _BATCH_CODE, batch_id, of_all, _Several(messages, properties, ids))
 
 
 def properties_json(message: Message) -> bytes:
@@ -135,17 +150,13 @@ class Envelope:
         self._before = b'{"code":%d,"extFields":%b' % (code, msgspec.json.encode(fields)[:-1])
         self._plain = self._before.replace(b"%", b"%%") + _PLAIN
 
-    def frame(
-        self, opaque: int, properties: str, body: bytes, *, sys_flag: int, born_ms: int, flag: int, oneway: bool = False
-    ) -> bytes:
-        return self.frame_of(opaque, properties, [body], sys_flag=sys_flag, born_ms=born_ms, flag=flag, oneway=oneway)
-
     def frame_of(
         self, opaque: int, properties: str, body: list[bytes], *, sys_flag: int, born_ms: int, flag: int, oneway: bool = False
-    ) -> bytes:
-        """The same of a body in pieces."""
+    ) -> bytes | list[bytes]:
+        """A body in pieces is copied together. A large one that is in one piece is not, but is sent behind its header."""
         header = self._before + _VARYING % (sys_flag, born_ms, flag, _json_text(properties), ONEWAY_FLAG if oneway else 0, opaque)
-        return join_frame_of(_JSON, header, body)
+        start = frame_start(_JSON, header, sum(map(len, body)))
+        return [start, *body] if len(body) == 1 and len(body[0]) > JOINED_BYTES_MAX else b"".join((start, *body))
 
     def plain_frame(self, opaque: int, message_id: str, properties: bytes, body: bytes, born_ms: int, flag: int) -> bytes:
         """The same where nothing is compressed, an answer is wanted, and a frame is large enough. `properties` as

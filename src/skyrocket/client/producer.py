@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Self, TypedDict
 
 import msgspec
 
-from skyrocket.client.batching import Batching, BatchKey, Waiting
+from skyrocket.client.batching import Batching, BatchKey
 from skyrocket.client.compression import OVER_BYTES_DEFAULT, Compression
 from skyrocket.client.delivery import Chooser, Delivery, DeliverySettings
 from skyrocket.client.errors import (
@@ -484,16 +484,18 @@ class Producer:
             queue = self._users(by_hash(queues, message.sharding_key))
         return await (await batching.add(message, queue))
 
-    async def _send_together(self, key: BatchKey, waiting: list[Waiting]) -> Receipt:
+    async def _send_together(self, key: BatchKey, messages: list[Message], properties: list[str]) -> tuple[Receipt, list[str]]:
         delivery, ids, now_ms = self._opened(), self._ids, time.time_ns() // 1_000_000
         assert ids is not None
-        if len(waiting) == 1:
-            outgoing = self._prepared(waiting[0][0])
+        if len(messages) == 1:
+            outgoing = self._prepared(messages[0])
+            own_ids = [outgoing.message_id]
         else:
-            outgoing = batch_of_parts(self._wire(key.topic), waiting, ids.several(now_ms, len(waiting)), ids.next(now_ms))
+            own_ids = ids.several(now_ms, len(messages))
+            outgoing = batch_of_parts(self._wire(key.topic), messages, properties, own_ids, ids.next(now_ms))
         queue = key.queue
         choose = (lambda _: queue._replace(topic=outgoing.topic)) if queue is not None else None
-        return await delivery.attempt(outgoing, self._deadline_ms(None), choose)
+        return await delivery.attempt(outgoing, self._deadline_ms(None), choose), own_ids
 
 
 def _calling(future: asyncio.Future[Receipt], callback: ReceiptCallback) -> asyncio.Future[Receipt]:

@@ -21,27 +21,22 @@ cdef enum:
 cdef char *ID_NAME = b"UNIQ_KEY\x01"
 
 
-def pack_messages(list messages, list ids, int64_t limit):
+def pack_messages(list messages, list properties, list ids, int64_t limit):
     """None where the reference has to look: something does not fit."""
     cdef Py_ssize_t count = len(messages), number, id_bytes, own_bytes
     cdef int64_t total = 0, properties_bytes, flag
     cdef bytes body, packed
-    cdef str properties
     cdef object message
-    cdef tuple one
     cdef unsigned char *out
     cdef const char *text
-    if count == 0 or len(ids) != count:
+    if count == 0 or len(properties) != count or len(ids) != count:
         return None
     for number in range(count):
-        one = <tuple?>messages[number]
-        if len(one) != 3:
-            return None
-        message, properties, _ = one
+        message = messages[number]
         body = message.body
         flag = message.flag
         PyUnicode_AsUTF8AndSize(ids[number], &id_bytes)
-        PyUnicode_AsUTF8AndSize(properties, &own_bytes)
+        PyUnicode_AsUTF8AndSize(properties[number], &own_bytes)
         properties_bytes = ID_NAME_BYTES + id_bytes + 1 + own_bytes
         if body is None or properties_bytes > PROPERTIES_BYTES_MAX or not -0x80000000 <= flag <= 0x7FFFFFFF:
             return None
@@ -51,11 +46,11 @@ def pack_messages(list messages, list ids, int64_t limit):
     packed = PyBytes_FromStringAndSize(NULL, total)
     out = <unsigned char *>PyBytes_AsString(packed)
     for number in range(count):
-        message, properties, _ = <tuple>messages[number]
+        message = messages[number]
         body = message.body
         flag = message.flag
         text = PyUnicode_AsUTF8AndSize(ids[number], &id_bytes)
-        PyUnicode_AsUTF8AndSize(properties, &own_bytes)
+        PyUnicode_AsUTF8AndSize(properties[number], &own_bytes)
         properties_bytes = ID_NAME_BYTES + id_bytes + 1 + own_bytes
         total -= FIXED_BYTES + LENGTH_BYTES + len(body) + properties_bytes
         if total < 0:
@@ -73,6 +68,6 @@ def pack_messages(list messages, list ids, int64_t limit):
         memcpy(out, text, id_bytes)
         out[id_bytes] = 2
         out += id_bytes + 1
-        memcpy(out, PyUnicode_AsUTF8AndSize(properties, &own_bytes), own_bytes)
+        memcpy(out, PyUnicode_AsUTF8AndSize(properties[number], &own_bytes), own_bytes)
         out += own_bytes
     return [packed] if total == 0 else None

@@ -1,16 +1,18 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The twins of what the store makes of appended messages: checksums, entries of consume queues, keys and entries of the index."""
+"""The twins of what is made of appended messages: checksums, sums, entries of consume queues, keys and entries of the index."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
+from cpython.unicode cimport PyUnicode_GET_LENGTH
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
 cdef extern from "numbers.h" nogil:
     void put32(unsigned char *at, uint32_t value)
     void put64(unsigned char *at, uint64_t value)
     uint32_t get32(const unsigned char *at)
+    uint64_t get64(const unsigned char *at)
 
 cdef extern from "crc32.h" nogil:
     uint32_t crc32_of(const unsigned char *data, size_t size)
@@ -21,6 +23,8 @@ cdef enum:
     INDEX_ENTRY_BYTES = 20
     INDEX_HEADER_BYTES = 40
     SLOT_BYTES = 4
+    KEY_BYTES = 20  # on its way into the index
+    POINTED_BYTES = 12
     TRANSACTION_MASK = 0xC
     TRANSACTION_PREPARED = 0x4
     TRANSACTION_ROLLBACK = 0xC
@@ -77,16 +81,33 @@ def first_at_or_behind(view, int64_t count, int64_t end, int64_t hint):
         PyBuffer_Release(&buffer)
 
 
+def put_by_topic(dispatches):
+    cdef dict found = {}
+    cdef object one, topic, topic_before = None
+    cdef int64_t messages = 0, size_bytes = 0
+    for one in dispatches:
+        topic = (<tuple>one)[0]
+        if topic is not topic_before:  # mostly it is that of the message before
+            if topic_before is not None:
+                found[topic_before] = (messages, size_bytes)
+            topic_before = topic
+            messages, size_bytes = found.get(topic, (0, 0))
+        messages, size_bytes = messages + 1, size_bytes + <int64_t>(<tuple>one)[4]
+    if topic_before is not None:
+        found[topic_before] = (messages, size_bytes)
+    return found
+
+
 # --- consume queues
 
 
 def queue_entries(dispatches):
-    cdef Py_ssize_t most = len(dispatches), number = 0, run, place
+    cdef Py_ssize_t most = len(dispatches), number = 0, run = -1, place
     cdef int64_t queue_offset, sys_flag
     cdef dict open_runs = {}
     cdef list keys = []
     cdef list packed = []
-    cdef object key, found, one
+    cdef object key, found, one, topic, queue_id, topic_before = None, queue_before = None
     cdef tuple dispatch
     cdef bytes entries
     # For each message its run and its entry; for each run where it begins, how long it is, and how much of it is copied.
@@ -104,9 +125,11 @@ def queue_entries(dispatches):
             sys_flag = flags
             if sys_flag and (sys_flag & TRANSACTION_MASK == TRANSACTION_PREPARED or sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK):
                 continue
-            queue_offset, key = at, (topic, queue_id)
-            found = open_runs.get(key)
-            run = -1 if found is None else found
+            queue_offset = at
+            if topic is not topic_before or queue_id is not queue_before:  # mostly it is the queue of the message before
+                topic_before, queue_before, key = topic, queue_id, (topic, queue_id)
+                found = open_runs.get(key)
+                run = -1 if found is None else found
             if run < 0 or queue_offset != first[run] + count[run]:
                 run = len(keys)
                 open_runs[key] = run
@@ -133,10 +156,22 @@ def queue_entries(dispatches):
 # --- the index
 
 
-cdef inline uint32_t hashed_on(uint32_t value, str text):
+cdef extern from "java_hash.h" nogil:
+    uint32_t hashed_on_ascii(uint32_t value, const unsigned char *text, size_t size)
+
+cdef extern from "Python.h":
+    bint PyUnicode_IS_ASCII(object text)
+    const unsigned char *PyUnicode_1BYTE_DATA(object text)
+
+
+cdef uint32_t hashed_on(uint32_t value, str text) except? 0:
     """Java's hash goes on over the UTF-16 units of a text."""
     cdef Py_UCS4 character
     cdef uint32_t code
+    if text is None:
+        raise TypeError("a topic or a key is no text")
+    if PyUnicode_IS_ASCII(text):
+        return hashed_on_ascii(value, PyUnicode_1BYTE_DATA(text), PyUnicode_GET_LENGTH(text))
     for character in text:
         code = <uint32_t>character
         if code > 0xFFFF:
@@ -146,79 +181,129 @@ cdef inline uint32_t hashed_on(uint32_t value, str text):
     return value
 
 
+cdef inline size_t keys_of(dispatches) except? 0:
+    """How many keys messages have."""
+    cdef size_t count = 0
+    for one in dispatches:
+        count += len(<tuple>(<tuple>one)[7])
+    return count
+
+
 def keys_hashed(dispatches, int64_t last):
-    cdef list entries = []
+    cdef bytes packed = PyBytes_FromStringAndSize(NULL, keys_of(dispatches) * KEY_BYTES)
+    cdef unsigned char *start = <unsigned char *>PyBytes_AsString(packed)
+    cdef unsigned char *out = start
     cdef str topic, topic_before = None
-    cdef uint32_t start = 0, value
-    cdef int64_t sys_flag
+    cdef uint32_t topic_hash = 0, value
+    cdef int64_t sys_flag, place, stored
     cdef tuple dispatch, keys
     cdef object one, key
     for one in dispatches:
         dispatch = <tuple>one
         topic, _, _, physical_offset, _, _, timestamp, keys, flags = dispatch
-        sys_flag = flags
-        if physical_offset <= last or sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
+        sys_flag, place, stored = flags, physical_offset, timestamp
+        if place <= last or sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
             continue
         if topic is not topic_before:
-            topic_before, start = topic, hashed_on(0, topic) * 31 + 35  # "#"
+            topic_before, topic_hash = topic, hashed_on(0, topic) * 31 + 35  # "#"
         for key in keys:
-            value = hashed_on(start, key)
+            value = hashed_on(topic_hash, key)
             if value & 0x80000000:
                 value = 0 if value == 0x80000000 else 0 - value
-            entries.append((value, physical_offset, timestamp))
-    return entries
+            put32(out, value)
+            put64(out + 4, <uint64_t>place)
+            put64(out + 12, <uint64_t>stored)
+            out += KEY_BYTES
+    return packed if out - start == len(packed) else packed[: out - start]
 
 
-def index_entries(table, int64_t slots, int64_t first, int64_t first_timestamp, keys):
-    cdef Py_ssize_t count = len(keys)
-    cdef Py_buffer view
-    cdef int64_t hashed, physical_offset, store_timestamp, timestamp = first_timestamp, seconds = 0
-    cdef int64_t slot_at, before, number = first, new_slots = 0
-    cdef dict newest = {}
-    cdef object place, found
-    cdef tuple key
+cdef struct Pointed:
+    int64_t slot_at
+    int32_t entry
+
+
+cdef inline Pointed *pointed_at(Pointed *table, size_t room, int64_t slot_at) noexcept nogil:
+    """The slot's place in a table of `room` (a power of two, and not full), or where it goes: an entry of 0 says that it is free."""
+    cdef size_t at = (<uint64_t>slot_at * <uint64_t>0x9E3779B97F4A7C15 >> 32) & (room - 1)
+    while table[at].entry and table[at].slot_at != slot_at:
+        at = (at + 1) & (room - 1)
+    return table + at
+
+
+def index_entries(table, int64_t slots, int64_t first, int64_t first_timestamp, bytes keys):
+    cdef size_t count = len(keys) // KEY_BYTES, number, room = 16
+    cdef int64_t hashed, store_timestamp, timestamp = first_timestamp, seconds = 0, slot_at, before, new_slots = 0
+    cdef const unsigned char *key = <unsigned char *>PyBytes_AsString(keys)
     cdef bytes entries = PyBytes_FromStringAndSize(NULL, count * INDEX_ENTRY_BYTES)
     cdef unsigned char *out = <unsigned char *>PyBytes_AsString(entries)
+    cdef Py_buffer view
+    cdef Pointed *newest = NULL  # by slot, the last of these entries in it
+    cdef Pointed *found
+    cdef int64_t *order = NULL  # of the slots
+    cdef size_t used = 0
+    if first < 1 or len(keys) % KEY_BYTES:
+        raise ValueError("these are no keys, or they begin with no entry")
+    while room < 2 * count:
+        room *= 2
     PyObject_GetBuffer(table, &view, PyBUF_SIMPLE)
     try:
-        for key in keys:
-            hashed, physical_offset, store_timestamp = key
+        newest = <Pointed *>calloc(room, sizeof(Pointed))
+        order = <int64_t *>malloc((count or 1) * sizeof(int64_t))
+        if newest == NULL or order == NULL:
+            raise MemoryError
+        for number in range(count):
+            hashed, store_timestamp = <int32_t>get32(key), <int64_t>get64(key + 12)
             if store_timestamp != timestamp:
                 timestamp, seconds = store_timestamp, store_timestamp - first_timestamp
                 seconds = seconds // 1000 if 0 <= seconds <= 1000 * <int64_t>0x7FFFFFFF + 999 else 0
             slot_at = INDEX_HEADER_BYTES + hashed % slots * SLOT_BYTES
             if hashed < 0 or slot_at + SLOT_BYTES > view.len:
                 raise ValueError(f"a slot at {slot_at} is not in {view.len} bytes")
-            place = slot_at
-            found = newest.get(place)
-            if found is not None:
-                before = found
-            else:
+            found = pointed_at(newest, room, slot_at)
+            before = found.entry
+            if not before:
+                order[used] = slot_at
+                used += 1
                 before = <int32_t>get32(<unsigned char *>view.buf + slot_at)
                 if not 0 < before < first:
                     before = 0
                     new_slots += 1
-            put32(out, <uint32_t>hashed)
-            put64(out + 4, <uint64_t>physical_offset)
+            found.slot_at, found.entry = slot_at, <int32_t>(first + <int64_t>number)
+            memcpy(out, key, 12)  # hash and physical offset
             put32(out + 12, <uint32_t>seconds)
             put32(out + 16, <uint32_t>before)
-            out += INDEX_ENTRY_BYTES
-            newest[place] = number
-            number += 1
+            out, key = out + INDEX_ENTRY_BYTES, key + KEY_BYTES
+        return entries, pointed_of(newest, room, order, used), new_slots
     finally:
         PyBuffer_Release(&view)
-    return entries, newest, new_slots
+        free(newest)
+        free(order)
 
 
-def point_slots(table, dict newest):
+cdef bytes pointed_of(Pointed *newest, size_t room, int64_t *order, size_t count):
+    """What slots are to point at, packed, in the order in which they came."""
+    cdef bytes packed = PyBytes_FromStringAndSize(NULL, count * POINTED_BYTES)
+    cdef unsigned char *out = <unsigned char *>PyBytes_AsString(packed)
+    cdef size_t number
+    for number in range(count):
+        put64(out, <uint64_t>order[number])
+        put32(out + 8, <uint32_t>pointed_at(newest, room, order[number]).entry)
+        out += POINTED_BYTES
+    return packed
+
+
+def point_slots(table, bytes pointed):
+    cdef const unsigned char *at = <unsigned char *>PyBytes_AsString(pointed)
+    cdef const unsigned char *end = at + len(pointed) // POINTED_BYTES * POINTED_BYTES
     cdef Py_buffer view
     cdef int64_t slot_at
     PyObject_GetBuffer(table, &view, PyBUF_WRITABLE)
     try:
-        for place, entry in newest.items():
-            slot_at = place
+        while at < end:
+            slot_at = <int64_t>get64(at)
             if not 0 <= slot_at <= view.len - SLOT_BYTES:
                 raise ValueError(f"a slot at {slot_at} is not in {view.len} bytes")
-            put32(<unsigned char *>view.buf + slot_at, <uint32_t><int32_t>entry)
+            memcpy(<unsigned char *>view.buf + slot_at, at + 8, SLOT_BYTES)
+            at += POINTED_BYTES
     finally:
         PyBuffer_Release(&view)

@@ -5,81 +5,13 @@ Lengths that do not fit together send a move the general way, and are no record 
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.string cimport memchr, memcmp
 
 include "pieces.pxi"
-
-cdef extern from "send_header.h" nogil:
-    bint is_alphanumeric(const unsigned char *text, size_t size)
-    const unsigned char *find(const unsigned char *text, size_t size, const char *word, size_t word_size)
-
-cdef enum:
-    CRC_AT = 8
-    FLAG_AT = 16
-    PLACE_AT = 28
-    SYS_FLAG_AT = 36
-    BIRTH_AT = 40  # the born timestamp and host
-    TIMESTAMP_BYTES = 8
-    TRIES_BYTES = 4
-    V4_BYTES = 8
-    V6_BYTES = 20
-    HEAD_BYTES = 40  # as far as the sys flag
-    FIXED_BYTES = 72  # of a record before its body, beside the two hosts
-    LENGTH_BYTES = 2  # of the properties
-    QUEUE_OFFSET_AT = 20
-    KEY_BYTES_MIN = 16  # of a unique key; a shorter one may be part of other words
-    MAGIC_LAST_AT = 7
-    MAGIC_V1_LAST = 0xA7
-    PROPERTIES_BYTES_MAX = 32767
-    BORN_HOST_V6 = 0x10
-    STORE_HOST_V6 = 0x20
-    TRANSACTION_MASK = 0xC
-    TRANSACTION_COMMIT = 0x8
-    UNQUEUED_BIT = 0x4
+include "moved.pxi"
 
 cdef enum:
     TOPIC_BYTES_MAX = 127
     TOPIC_BYTES_MAX_V2 = 32767
-
-cdef uint32_t MAGIC = 0xDAA320A7
-cdef uint32_t MAGIC_V2 = 0xDAA320AB
-cdef bytes MARK = b"\0"
-cdef const char *UNIQUE = b"UNIQ_KEY\x01"
-
-cdef enum:
-    UNIQUE_BYTES = 9
-    VALUE_END = 2
-
-
-cdef struct Lengths:
-    size_t born_host
-    size_t store_host
-    size_t fixed
-    size_t body_end
-    size_t properties_at
-
-
-cdef bint measure(const unsigned char *record, size_t size, Lengths *lengths) noexcept nogil:
-    """Where a record has its parts; False when they do not fit in it."""
-    cdef int64_t body_bytes
-    cdef size_t topic_at
-    if size < FIXED_BYTES + 2 * V4_BYTES:
-        return False
-    lengths.born_host = V6_BYTES if record[SYS_FLAG_AT + 3] & BORN_HOST_V6 else V4_BYTES
-    lengths.store_host = V6_BYTES if record[SYS_FLAG_AT + 3] & STORE_HOST_V6 else V4_BYTES
-    lengths.fixed = FIXED_BYTES + lengths.born_host + lengths.store_host
-    if size < lengths.fixed + 1:
-        return False
-    body_bytes = <int32_t>get32(record + lengths.fixed - 4)
-    if body_bytes < 0 or lengths.fixed + body_bytes + 2 > size:
-        return False
-    lengths.body_end = lengths.fixed + body_bytes
-    if record[MAGIC_LAST_AT] == MAGIC_V1_LAST:
-        topic_at = lengths.body_end + 1 + record[lengths.body_end]
-    else:
-        topic_at = lengths.body_end + 2 + get16(record + lengths.body_end)
-    lengths.properties_at = topic_at + LENGTH_BYTES
-    return lengths.properties_at <= size
 
 
 def placed(moves, opening, next_offset):
@@ -87,9 +19,10 @@ def placed(moves, opening, next_offset):
     cdef list dispatches = []
     cdef dict taken = {}
     cdef int64_t position, stop
-    cdef object move
+    cdef object move, address, address_before = None
     cdef Py_buffer view
     cdef _Pieces out
+    cdef _Address known = None
     cdef size_t usual_bytes = 0
     position, room_bytes, timestamp = opening
     stop = position + room_bytes
@@ -97,9 +30,12 @@ def placed(moves, opening, next_offset):
         usual_bytes += len((<tuple>move)[0]) + 64
     out = _Pieces(parts, usual_bytes)
     for move in moves:
-        PyObject_GetBuffer((<tuple>move)[0], &view, PyBUF_SIMPLE)
+        record, address, key, more = <tuple>move
+        if address is not address_before:
+            address_before, known = address, _Address(address)
+        PyObject_GetBuffer(record, &view, PyBUF_SIMPLE)
         try:
-            position = place(<unsigned char *>view.buf, view.len, <tuple>move, position, stop, timestamp, next_offset, taken, dispatches, out)
+            position = place(<unsigned char *>view.buf, view.len, known, key, more, position, stop, timestamp, next_offset, taken, dispatches, out)
         finally:
             PyBuffer_Release(&view)
         if position < 0:
@@ -109,76 +45,27 @@ def placed(moves, opening, next_offset):
 
 
 cdef int64_t place(
-    const unsigned char *record, size_t record_bytes, tuple move, int64_t position, int64_t stop, object timestamp,
-    object next_offset, dict taken, list dispatches, _Pieces out
+    const unsigned char *record, size_t record_bytes, _Address address, object key, bytes more, int64_t position, int64_t stop,
+    object timestamp, object next_offset, dict taken, list dispatches, _Pieces out
 ) except -2:
     """Writes one record, and says where the next one goes; -1 when this is for the general way."""
-    cdef Lengths lengths
-    cdef bytes topic_bytes, kept = None, more
-    cdef tuple keys
-    cdef object key, properties, topic, queue_id, magic, code, commits, queue, offset, where
-    cdef int32_t sys_flag
-    cdef size_t kept_bytes, properties_bytes, size, part
-    cdef unsigned char *start
-    cdef unsigned char *at
-    _, address, key, more = move
-    topic, queue_id, magic, topic_bytes, code, keys, properties, commits = <tuple>address
-    if not measure(record, record_bytes, &lengths):
-        return -1
-    if properties is not None:
-        kept = properties if key is None else (<bytes>properties).replace(MARK, key)
+    cdef Moved moved
+    cdef object queue, offset, where
+    moved.record, moved.record_bytes, moved.key, moved.key_bytes = record, record_bytes, NULL, 0
     if key is not None:
-        keys = ((<bytes>key).decode(),) + keys[1:]
-    kept_bytes = record_bytes - lengths.properties_at if kept is None else len(kept)
-    properties_bytes = kept_bytes + len(more)
-    size = lengths.body_end + len(topic_bytes) + LENGTH_BYTES + properties_bytes
-    sys_flag = <int32_t>get32(record + SYS_FLAG_AT)
-    if commits:
-        sys_flag = sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT
-    if position + <int64_t>size > stop or sys_flag & UNQUEUED_BIT or properties_bytes > PROPERTIES_BYTES_MAX:
+        moved.key, moved.key_bytes = bytes_of(key), PyBytes_Size(key)
+    if not measure(&moved) or not address.fit(&moved, len(more), stop - position):
         return -1
-    queue = (topic, queue_id)
+    queue = (address.topic, address.queue_id)
     offset = taken.get(queue)
     if offset is None:
         offset = next_offset(queue)
     taken[queue] = offset + 1
-    out.make_room(size)
-    start = out.at
-    put32(start, <uint32_t>size)
-    put32(start + 4, <uint32_t><int32_t>magic)
-    memcpy(start + CRC_AT, record + CRC_AT, 4)
-    put32(start + CRC_AT + 4, <uint32_t><int32_t>queue_id)
-    memcpy(start + FLAG_AT, record + FLAG_AT, 4)
-    put64(start + FLAG_AT + 4, <uint64_t><int64_t>offset)
-    put64(start + PLACE_AT, <uint64_t>position)
-    put32(start + SYS_FLAG_AT, <uint32_t>sys_flag)
-    part = TIMESTAMP_BYTES + lengths.born_host
-    memcpy(start + BIRTH_AT, record + BIRTH_AT, part)
-    at = start + BIRTH_AT + part
-    put64(at, <uint64_t><int64_t>timestamp)
-    at += TIMESTAMP_BYTES
-    part = lengths.store_host + TRIES_BYTES
-    memcpy(at, record + (at - start), part)
-    at += part
-    if commits:
-        memcpy(at, record + PLACE_AT, 8)
-    else:
-        put64(at, 0)
-    at += 8
-    part = lengths.body_end - (lengths.fixed - 4)  # the body, with its length
-    memcpy(at, record + lengths.fixed - 4, part)
-    at = copied(at + part, topic_bytes)
-    put16(at, <uint16_t>properties_bytes)
-    at += LENGTH_BYTES
-    if kept is None:
-        memcpy(at, record + lengths.properties_at, kept_bytes)
-        at += kept_bytes
-    else:
-        at = copied(at, kept)
-    out.at = copied(at, more)
+    address.write(out, &moved, more, offset, position, timestamp)
     where = position
-    dispatches.append((topic, queue_id, offset, where, size, code, timestamp, keys, sys_flag))
-    return position + <int64_t>size
+    keys = address.found_by(&moved)
+    dispatches.append((address.topic, address.queue_id, offset, where, moved.size, address.code, timestamp, keys, moved.sys_flag))
+    return position + <int64_t>moved.size
 
 
 def record_views(segment, int64_t start, int64_t first, int64_t end, offsets):
@@ -234,56 +121,27 @@ def waiting_records(records, str topic):
     return found
 
 
-cdef tuple shape_of(const unsigned char *at, size_t size):
-    """Of properties: their shape, and the key that is marked there, if any is."""
-    cdef const unsigned char *end = at + size
-    cdef const unsigned char *key = find(at, size, UNIQUE, UNIQUE_BYTES)
-    cdef const unsigned char *found = NULL
-    cdef size_t key_bytes = 0, marks = 0
-    cdef bytes shape
-    cdef unsigned char *out
-    if key != NULL:
-        key += UNIQUE_BYTES
-        found = <const unsigned char *>memchr(key, VALUE_END, end - key)
-        key_bytes = (end if found == NULL else found) - key
-    if key_bytes < KEY_BYTES_MIN or not is_alphanumeric(key, key_bytes) or memchr(at, 0, size) != NULL:
-        return PyBytes_FromStringAndSize(<char *>at, size), None
-    found = find(at, size, <char *>key, key_bytes)
-    while found != NULL:
-        marks, found = marks + 1, find(found + key_bytes, end - found - key_bytes, <char *>key, key_bytes)
-    shape = PyBytes_FromStringAndSize(NULL, size - marks * (key_bytes - 1))
-    out, found = bytes_of(shape), find(at, size, <char *>key, key_bytes)
-    while found != NULL:
-        memcpy(out, at, found - at)
-        out += found - at
-        out[0] = 0
-        out, at = out + 1, found + key_bytes
-        found = find(at, end - at, <char *>key, key_bytes)
-    memcpy(out, at, end - at)
-    return shape, PyBytes_FromStringAndSize(<char *>key, key_bytes)
-
-
 cdef object waiting(object record, const unsigned char *at, size_t size, bytes short_field, bytes long_field):
-    cdef Lengths lengths
+    cdef Moved moved
     cdef uint32_t magic
-    cdef bytes field
-    cdef object shape, key
+    cdef bytes field, shape
     cdef size_t properties_bytes, stored_at
-    if not measure(at, size, &lengths) or get32(at) != size:
+    moved.record, moved.record_bytes = at, size
+    if not measure(&moved) or get32(at) != size:
         return None
     magic = get32(at + 4)
     field = short_field if magic == MAGIC else long_field if magic == MAGIC_V2 else None
-    if field is None or lengths.properties_at != lengths.body_end + len(field) + LENGTH_BYTES:
+    if field is None or moved.properties_at != moved.body_end + len(field) + LENGTH_BYTES:
         return None
-    properties_bytes = size - lengths.properties_at
-    if memcmp(at + lengths.body_end, bytes_of(field), len(field)) != 0 or get16(at + lengths.properties_at - 2) != properties_bytes:
+    properties_bytes = size - moved.properties_at
+    if memcmp(at + moved.body_end, bytes_of(field), len(field)) != 0 or get16(at + moved.properties_at - 2) != properties_bytes:
         return None
-    stored_at = BIRTH_AT + TIMESTAMP_BYTES + lengths.born_host
-    shape, key = shape_of(at + lengths.properties_at, properties_bytes)
+    stored_at = BIRTH_AT + TIMESTAMP_BYTES + moved.born_host_bytes
+    shape = shape_of(at + moved.properties_at, properties_bytes, &moved)
     return (
         record,
         shape,
-        key,
+        None if moved.key == NULL else PyBytes_FromStringAndSize(<char *>moved.key, moved.key_bytes),
         <int64_t>get64(at + QUEUE_OFFSET_AT),
         <int64_t>get64(at + PLACE_AT),
         <int64_t>get64(at + BIRTH_AT),

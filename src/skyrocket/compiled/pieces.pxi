@@ -3,8 +3,9 @@
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize, PyBytes_Size, _PyBytes_Resize
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_New, PyTuple_SET_ITEM
 from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memchr, memcpy
 
 cdef extern from "numbers.h" nogil:
     void put16(unsigned char *at, uint16_t value)
@@ -24,6 +25,33 @@ cdef unsigned char *copied(unsigned char *at, object data) except NULL:
     cdef Py_ssize_t size = PyBytes_Size(data)
     memcpy(at, bytes_of(data), size)
     return at + size
+
+
+cdef unsigned char *copied_with_key(unsigned char *at, bytes data, const unsigned char *key, size_t key_bytes) except NULL:
+    """The same, with the key where it is marked."""
+    cdef const unsigned char *start = bytes_of(data)
+    cdef const unsigned char *end = start + PyBytes_Size(data)
+    cdef const unsigned char *mark = <const unsigned char *>memchr(start, 0, end - start)
+    while mark != NULL:
+        memcpy(at, start, mark - start)
+        memcpy(at + (mark - start), key, key_bytes)
+        at, start = at + (mark - start) + key_bytes, mark + 1
+        mark = <const unsigned char *>memchr(start, 0, end - start)
+    memcpy(at, start, end - start)
+    return at + (end - start)
+
+
+cdef tuple with_first(object first, tuple rest):
+    cdef Py_ssize_t count = PyTuple_GET_SIZE(rest), number
+    cdef tuple whole = PyTuple_New(count + 1)
+    cdef object one
+    Py_INCREF(first)
+    PyTuple_SET_ITEM(whole, 0, first)
+    for number in range(count):
+        one = <object>PyTuple_GET_ITEM(rest, number)
+        Py_INCREF(one)
+        PyTuple_SET_ITEM(whole, number + 1, one)
+    return whole
 
 
 cdef class _Pieces:

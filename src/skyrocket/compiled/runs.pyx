@@ -24,7 +24,7 @@ cdef enum:
     PLACED_BYTES = 36  # of a record, up to the end of its place
     HOST_BITS = 0x30
     CHECKSUM_BYTES = 8
-    CHECKSUMS_MAX = 1024
+    CHECKSUMS_MAX = 16384
     TOPIC_BYTES_MAX = 127
 
 cdef uint32_t MAGIC = 0xDAA320A7

@@ -1,21 +1,19 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The twins of `broker/gathering.py` and `broker/responses.py`: ordinary sends, from their frames to records, and their answers.
+Plain ends of transactions come between them (`ended.pxi`).
 
 A header that `send_header.h` cannot read ends the loop, and the reference goes on from there. So what is not known here costs
 time, and changes nothing.
 """
 
-from cpython.bytes cimport PyBytes_FromStringAndSize, PyBytes_Size
-from cpython.unicode cimport PyUnicode_DecodeASCII, PyUnicode_DecodeUTF8
-from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t
+from cpython.unicode cimport PyUnicode_DecodeASCII
 from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memchr, memcmp, memcpy
+
+include "pieces.pxi"
 
 cdef extern from "numbers.h" nogil:
     unsigned char *put_decimal(unsigned char *at, int64_t value)
     unsigned char *put_hexadecimal(unsigned char *at, uint64_t value)
-
-from skyrocket.compiled.ends import decode_oneway_end
 
 cdef extern from "crc32.h" nogil:
     uint32_t crc32_of(const unsigned char *data, size_t size)
@@ -36,27 +34,22 @@ cdef extern from "send_header.h" nogil:
         int64_t born_timestamp
 
     bint read_send(const unsigned char *header, size_t size, unsigned char *properties, Send *send)
-    bint is_alphanumeric(const unsigned char *text, size_t size)
-    const unsigned char *find(const unsigned char *text, size_t size, const char *word, size_t word_size)
 
 cdef enum:
-    V4_BYTES = 8
-    FIXED_BYTES = 72  # of a record before its body, beside the two hosts
-    LENGTH_BYTES = 2  # of the properties
-    PROPERTIES_BYTES_MAX = 32767
-    TRANSACTION_MASK = 0xC
-    BORN_HOST_V6 = 0x10
-    STORE_HOST_V6 = 0x20
-    VALUE_END = 2
-    UNIQUE_BYTES = 9  # of the name of the unique key, with the byte that ends it
     END_BYTES = 11  # how the header of a transaction's end begins
+    USUAL_BYTES = 2048  # of a message, where nothing is known of its like
+    COMMITTED_BYTES_MAX = 1 << 20  # that room is made for before it is known how many they are
 
-cdef const char *UNIQUE = b"UNIQ_KEY\x01"
 cdef const char *END_START = b'{"code":37,'
 cdef bytes MARK = b"\0"  # where the unique key goes
 
 
-include "pieces.pxi"
+cdef inline bint is_same(const unsigned char *at, size_t size, bytes known):
+    return known is not None and <size_t>PyBytes_Size(known) == size and memcmp(at, bytes_of(known), size) == 0
+
+
+include "moved.pxi"
+include "ended.pxi"
 
 
 cdef struct Buffer:
@@ -77,10 +70,6 @@ cdef int make_room(Buffer *buffer, size_t more) except -1:
         raise MemoryError
     buffer.at, buffer.room = grown, room
     return 0
-
-
-cdef inline bint is_same(const unsigned char *at, size_t size, bytes known):
-    return known is not None and <size_t>PyBytes_Size(known) == size and memcmp(at, bytes_of(known), size) == 0
 
 
 # --- records
@@ -107,11 +96,13 @@ cdef class _Led:
     cdef object entry
     cdef int32_t kept_flags
     cdef bytes more
+    cdef size_t marks  # in those
     cdef bytes recall_words
 
     def __init__(self, way):
         target, self.queue, self.entry, self.kept_flags, self.more, self.recall_words = way
         self.stored = _Stored(target)
+        self.marks = self.more.count(MARK)
 
 
 cdef const char *BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -135,12 +126,12 @@ cdef bytes base64(bytes words):
 
 cdef int write_record(
     _Pieces out, Send *send, _Stored stored, int32_t queue_id, int64_t queue_offset, int64_t position, int32_t sys_flag,
-    int64_t timestamp, bytes born_host, bytes store_host, bytes body, const unsigned char *properties, bytes more
+    int64_t timestamp, bytes born_host, bytes store_host, bytes body, const unsigned char *properties, size_t properties_bytes,
+    bytes more, const unsigned char *key, size_t key_bytes
 ) except -1:
-    """A whole record, at its place; there is room for it."""
+    """A whole record, at its place; there is room for it. Without a key, no place for it is looked for in `more`."""
     cdef unsigned char *record = out.at
     cdef unsigned char *at = record + 12
-    cdef size_t properties_bytes = send.properties_bytes + len(more)
     cdef size_t body_bytes = len(body)
     put32(record + 4, <uint32_t>stored.magic)
     put32(record + 8, crc32_of(bytes_of(body), body_bytes) & 0x7FFFFFFF)
@@ -159,14 +150,19 @@ cdef int write_record(
     at = copied(copied(at + 16, body), stored.topic_bytes)
     put16(at, <uint16_t>properties_bytes)
     memcpy(at + LENGTH_BYTES, properties, send.properties_bytes)
-    at = copied(at + LENGTH_BYTES + send.properties_bytes, more)
+    at += LENGTH_BYTES + send.properties_bytes
+    at = copied(at, more) if key == NULL else copied_with_key(at, more, key, key_bytes)
     put32(record, <uint32_t>(at - record))
     out.at = at
     return 0
 
 
+cdef inline bint is_end(const unsigned char *header, size_t size):
+    return size >= END_BYTES and memcmp(header, END_START, END_BYTES) == 0
+
+
 def gather_most(list frames, Py_ssize_t first, group, terms, ways):
-    cdef size_t usual_bytes = 0, header_bytes_max = 0, header_bytes
+    cdef size_t sent_bytes = 0, header_bytes_max = 0, header_bytes, ends = 0, sends = 0, committed_bytes
     cdef Py_ssize_t number
     cdef unsigned char *text
     cdef _Pieces out
@@ -176,8 +172,12 @@ def gather_most(list frames, Py_ssize_t first, group, terms, ways):
         _, header, body = frame
         header_bytes = PyBytes_Size(header)
         header_bytes_max = max(header_bytes, header_bytes_max)
-        usual_bytes += header_bytes + PyBytes_Size(body)
-    out = _Pieces(group.parts, usual_bytes)
+        if is_end(bytes_of(header), header_bytes):
+            ends += 1
+        else:
+            sends, sent_bytes = sends + 1, sent_bytes + header_bytes + PyBytes_Size(body)
+    committed_bytes = ends * (sent_bytes // sends if sends else USUAL_BYTES)  # as if they were like those that are sent now
+    out = _Pieces(group.parts, sent_bytes + min(committed_bytes, <size_t>COMMITTED_BYTES_MAX))
     text = <unsigned char *>malloc(header_bytes_max or 1)
     if text == NULL:
         raise MemoryError
@@ -191,21 +191,21 @@ def gather_most(list frames, Py_ssize_t first, group, terms, ways):
 cdef Py_ssize_t gathered(list frames, Py_ssize_t first, group, terms, ways, _Pieces out, unsigned char *text) except -1:
     cdef list dispatches = group.dispatches
     cdef list answers = group.answers
-    cdef list ends = group.ends
-    cdef bint takes_ends
     cdef int64_t position = group.position, stop
     cdef size_t body_bytes_max
     cdef bytes born_host, store_host, added
-    cdef object timestamp = group.timestamp
-    born_host, store_host, stop, body_bytes_max, added, takes_ends = terms
+    cdef object timestamp = group.timestamp, halves_now
+    born_host, store_host, stop, body_bytes_max, added, halves_now = terms
     cdef int64_t stored_ms = timestamp
     cdef size_t hosts_bytes = len(born_host) + len(store_host)
     cdef int32_t host_bits = (BORN_HOST_V6 if len(born_host) != V4_BYTES else 0) | (STORE_HOST_V6 if len(store_host) != V4_BYTES else 0)
     cdef Py_ssize_t number = first
     cdef Send send
+    cdef End end
     cdef const unsigned char *header
     cdef const unsigned char *unique
     cdef const unsigned char *after
+    cdef const unsigned char *marked_key  # NULL: it goes nowhere
     cdef size_t header_bytes, size, properties_bytes
     cdef size_t before_bytes, unique_bytes, after_bytes  # of the properties
     cdef int64_t queue_id, queue_offset
@@ -218,16 +218,19 @@ cdef Py_ssize_t gathered(list frames, Py_ssize_t first, group, terms, ways, _Pie
     cdef _Stored sent_to = None, stored
     cdef dict led_by_queue = {}  # the ways to the queues of this topic, with these surroundings
     cdef _Led led
+    cdef _Halves halves = None
     while number < len(frames):
         frame = frames[number]
         serialization, header_object, body = <tuple>frame
         header, header_bytes = bytes_of(header_object), PyBytes_Size(header_object)
-        if takes_ends and not serialization and header_bytes >= END_BYTES and memcmp(header, END_START, END_BYTES) == 0:
-            found = decode_oneway_end(header_object)
-            if found is not None:
-                ends.append(found)
-                number += 1
-                continue
+        if halves_now is not None and not serialization and is_end(header, header_bytes):
+            if not read_end(header, header_bytes, &end):
+                break
+            if halves is None:
+                halves = _Halves(halves_now(), group)
+            position = halves.take(&end, ways, position, stop, timestamp, out)
+            number += 1
+            continue
         if serialization or not read_send(header, header_bytes, text, &send):
             break
         # The topic, and what stands around the unique key: mostly the same as of the message before.
@@ -261,6 +264,7 @@ cdef Py_ssize_t gathered(list frames, Py_ssize_t first, group, terms, ways, _Pie
         key_bytes = PyBytes_FromStringAndSize(<char *>unique, unique_bytes)
         unique_key = PyUnicode_DecodeASCII(<char *>unique, unique_bytes, NULL)
         stored, entry, more, handle = sent_to, code, added, None
+        marked_key, properties_bytes = NULL, send.properties_bytes + len(added)
         queue = queue_asked = queue_id
         if short_cut is not None:
             led = led_by_queue.get(queue)
@@ -269,11 +273,11 @@ cdef Py_ssize_t gathered(list frames, Py_ssize_t first, group, terms, ways, _Pie
                 if found is None:
                     break
                 led_by_queue[queue] = led = _Led(found)
-            stored, queue, entry, more = led.stored, led.queue, led.entry, led.more.replace(MARK, key_bytes)
+            stored, queue, entry, more = led.stored, led.queue, led.entry, led.more
+            marked_key, properties_bytes = unique, send.properties_bytes + len(more) - led.marks + led.marks * unique_bytes
             sys_flag, queue_id = sys_flag & led.kept_flags, queue
             if led.recall_words is not None:
                 handle = base64(led.recall_words.replace(MARK, key_bytes))
-        properties_bytes = send.properties_bytes + len(more)
         size = FIXED_BYTES + hosts_bytes + len(body) + PyBytes_Size(stored.topic_bytes) + LENGTH_BYTES + properties_bytes
         if <size_t>len(body) > body_bytes_max or properties_bytes > PROPERTIES_BYTES_MAX or position + <int64_t>size > stop:
             break
@@ -287,10 +291,10 @@ cdef Py_ssize_t gathered(list frames, Py_ssize_t first, group, terms, ways, _Pie
         out.make_room(size)
         write_record(
             out, &send, stored, <int32_t>queue_id, queue_offset, position, sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6) | host_bits,
-            stored_ms, born_host, store_host, body, text, more
+            stored_ms, born_host, store_host, body, text, properties_bytes, more, marked_key, unique_bytes
         )
         place = position
-        dispatches.append((stored.topic, queue, offset, place, size, entry, timestamp, (unique_key,) + keys, sys_flag))
+        dispatches.append((stored.topic, queue, offset, place, size, entry, timestamp, with_first(unique_key, keys), sys_flag))
         if handle is None:
             answers.append((queue_asked, key_bytes, place, offset, send.opaque))
         else:

@@ -242,7 +242,7 @@ class Connection(asyncio.Protocol):
     def next_opaque(self) -> int:
         return self._pending.next_opaque()
 
-    def request_frame(self, opaque: int, frame: bytes, deadline_ms: int) -> asyncio.Future[Any]:
+    def request_frame(self, opaque: int, frame: Sendable, deadline_ms: int) -> asyncio.Future[Any]:
         """The same for who writes the frame himself, with a number from `next_opaque`, and knows until when he will wait."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()

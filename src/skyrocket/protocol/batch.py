@@ -73,21 +73,20 @@ class Packable(Protocol):
     def flag(self) -> int: ...
 
 
-def batch_of_messages(messages: Sequence[tuple[Packable, str, object]], ids: list[str]) -> list[bytes]:
-    """The body of a batch send, in pieces: of messages, each with its properties but for the unique id (and
-    whatever else is there), and their ids."""
-    pieces = pack_messages(messages, ids, BATCH_BYTES_MAX)
-    return batch_pieces(_entries(messages, ids)) if pieces is None else pieces
+def batch_of_messages(messages: Sequence[Packable], properties: Sequence[str], ids: Sequence[str]) -> list[bytes]:
+    """The body of a batch send, in pieces: of messages, and as many properties (but for the unique ids) and unique ids."""
+    pieces = pack_messages(messages, properties, ids, BATCH_BYTES_MAX)
+    return batch_pieces(_entries(messages, properties, ids)) if pieces is None else pieces
 
 
-def _pack_messages(messages: Sequence[tuple[Packable, str, object]], ids: list[str], limit: int) -> list[bytes] | None:
-    return batch_pieces(_entries(messages, ids), limit=limit)
+def _pack_messages(messages: Sequence[Packable], properties: Sequence[str], ids: Sequence[str], limit: int) -> list[bytes] | None:
+    return batch_pieces(_entries(messages, properties, ids), limit=limit)
 
 
-def _entries(messages: Sequence[tuple[Packable, str, object]], ids: list[str]) -> list[tuple[bytes, bytes, int]]:
+def _entries(messages: Sequence[Packable], properties: Sequence[str], ids: Sequence[str]) -> list[tuple[bytes, bytes, int]]:
     return [
-        (message.body, f"{UNIQUE_KEY}\x01{unique_id}\x02{properties}".encode(), message.flag)
-        for (message, properties, _), unique_id in zip(messages, ids, strict=True)
+        (message.body, f"{UNIQUE_KEY}\x01{unique_id}\x02{own}".encode(), message.flag)
+        for message, own, unique_id in zip(messages, properties, ids, strict=True)
     ]
 
 

@@ -144,9 +144,9 @@ def join_frame(serialization: int, header: bytes, body: bytes | bytearray | memo
     return b"".join((PREFIX.pack(length, serialization << 24 | len(header)), header, body))
 
 
-def join_frame_of(serialization: int, header: bytes, body: list[bytes]) -> bytes:
-    """The same of a body in pieces, which are copied once."""
-    length = _LENGTH_BYTES + len(header) + sum(map(len, body))
+def frame_start(serialization: int, header: bytes, body_bytes: int) -> bytes:
+    """The same up to its body."""
+    length = _LENGTH_BYTES + len(header) + body_bytes
     if length + _LENGTH_BYTES > FRAME_BYTES_MAX:
         raise FrameError(f"A frame of {length + _LENGTH_BYTES} bytes is larger than the {FRAME_BYTES_MAX} allowed.")
-    return b"".join((PREFIX.pack(length, serialization << 24 | len(header)), header, *body))
+    return PREFIX.pack(length, serialization << 24 | len(header)) + header

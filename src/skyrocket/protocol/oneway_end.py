@@ -9,7 +9,6 @@ from typing import Final
 
 import msgspec
 
-from skyrocket.compiled import twin
 from skyrocket.protocol.command import ONEWAY_FLAG
 from skyrocket.protocol.header import Int32
 from skyrocket.protocol.headers import EndTransactionRequestHeader
@@ -36,7 +35,7 @@ class _OnewayEnd(msgspec.Struct, gc=False):
 _decode = msgspec.json.Decoder(_OnewayEnd, strict=False).decode
 
 
-def _decode_oneway_end(header_bytes: bytes) -> TransactionEnd | None:
+def decode_oneway_end(header_bytes: bytes) -> TransactionEnd | None:
     """None for anything else."""
     try:
         end = _decode(header_bytes)
@@ -53,6 +52,3 @@ def end_of(header: EndTransactionRequestHeader) -> TransactionEnd:
         header.producer_group,
         header.from_transaction_check,
     )
-
-
-decode_oneway_end = twin("ends", _decode_oneway_end)

@@ -16,10 +16,10 @@ from skyrocket.protocol.compression import decompress
 from skyrocket.protocol.errors import CompressionError
 from skyrocket.protocol.sysflag import COMPRESSED
 from skyrocket.spark.columns import COLUMNS, arrow_schema
-from skyrocket.store.arrow_checks import sums
 from skyrocket.store.arrow_columns import COLUMNS as STORED
 from skyrocket.store.arrow_columns import Columns
-from skyrocket.store.arrow_rows import Bools, Ints, Rows
+from skyrocket.store.arrow_ranges import Bools, Ints
+from skyrocket.store.arrow_rows import Rows, Summed
 
 _JAVA_INT: Final = 0x7FFF_FFFF  # a body's CRC is kept without its top bit
 _MS_MOST: Final = (2**63 - 1) // 1000  # what still has microseconds
@@ -41,16 +41,31 @@ class BatchMaker:
 def _maker(name: str, constant: str | None) -> Callable[[Columns], Any]:
     kind = COLUMNS[name].arrow
     if constant is not None:
-        value = pa.scalar(constant, kind)
-        return lambda columns: pa.repeat(value, len(columns.rows))
+        return _Constant(pa.scalar(constant, kind))
     if name in _MAKERS:
         return _MAKERS[name]
     return STORED[name].make
 
 
+class _Constant:
+    """The same in every row. Batches have about as many rows, so what was made for one serves the next."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+        self._made = pa.repeat(value, 0)
+
+    def __call__(self, columns: Columns) -> Any:
+        count = len(columns.rows)
+        if len(self._made) < count:
+            self._made = pa.repeat(self._value, count)
+        return self._made.slice(0, count)
+
+
 def _times(ms: Ints) -> Any:
     """A producer may say any born timestamp."""
-    return pa.array(np.clip(ms, -_MS_MOST, _MS_MOST) * 1000, COLUMNS["storeTimestamp"].arrow)
+    if len(ms) and (ms.min() < -_MS_MOST or ms.max() > _MS_MOST):
+        ms = np.clip(ms, -_MS_MOST, _MS_MOST)
+    return pa.Array.from_buffers(COLUMNS["storeTimestamp"].arrow, len(ms), [None, pa.py_buffer(ms * 1000)])
 
 
 def _bodies(columns: Columns) -> Any:
@@ -80,9 +95,9 @@ _MAKERS: Final[dict[str, Callable[[Columns], Any]]] = {
 
 
 def with_sound_bodies(rows: Rows) -> Bools:
-    """Whether each body is what its CRC says."""
-    found = np.frombuffer(sums(rows.data.data, rows.body, rows.body_end), np.int64)
-    sound: Bools = (found & _JAVA_INT) == rows.crc
+    """Whether each body is what its CRC says, which was computed with the rows."""
+    assert rows.summed == Summed.BODY
+    sound: Bools = (rows.sum & _JAVA_INT) == rows.crc
     return sound
 
 

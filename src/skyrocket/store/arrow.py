@@ -20,7 +20,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from skyrocket.protocol.sysflag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from skyrocket.store.arrow_checks import RowChecks
 from skyrocket.store.arrow_columns import ALL_COLUMNS, COLUMNS, FAST_COLUMNS, Columns
-from skyrocket.store.arrow_rows import Bools, Rows, chain, leading
+from skyrocket.store.arrow_ranges import Bools
+from skyrocket.store.arrow_rows import Rows, Summed, chain, leading
 from skyrocket.store.damage import FILLER_TOPIC
 from skyrocket.store.offline import EVER_MS, OfflineStore, OnDamage
 from skyrocket.store.offline_log import OfflineLog
@@ -156,7 +157,7 @@ class _Parts:
         while at is not None and at < self._split.stop:
             rows = self._rows_at(at)
             if rows is not None and len(rows):
-                following = int(rows.physical_offset[-1] + rows.size[-1])
+                following = at + int(rows.end[-1] - rows.start[0])
                 yield rows
                 at = following
                 continue
@@ -181,10 +182,11 @@ class _Parts:
         if segment_start is None or view is None:
             return None
         stop = min(self._split.stop, at + BATCH_BYTES)
-        starts = chain(view, at - segment_start, stop - segment_start, self._batch_rows)
+        starts, _ = chain(view, at - segment_start, stop - segment_start, self._batch_rows)
         if not starts:
             return None
-        rows = Rows(np.frombuffer(view, np.uint8), segment_start, starts)
+        summed = self._checks.summed(segment_start) if self._check else Summed.NOTHING
+        rows = Rows(np.frombuffer(view, np.uint8), segment_start, np.frombuffer(starts, np.int64), summed)
         rows.cut(_before_filler(rows))
         rows.cut(_texts_sound(rows))
         if self._check:
@@ -203,12 +205,7 @@ def _before_filler(rows: Rows) -> int:
 
 def _texts_sound(rows: Rows) -> int:
     """How many rows before the first whose topic is not UTF-8."""
-    topics = Columns(rows).topic()
-    try:
-        topics.validate(full=True)
-    except pa.ArrowInvalid:
-        return leading(np.array([_is_utf8(topic) for topic in topics.cast(pa.binary()).to_pylist()]))
-    return len(rows)
+    return leading(rows.of_topics(np.array([_is_utf8(topic) for topic in rows.topics[1]], np.bool_)))
 
 
 def _is_utf8(text: bytes) -> bool:

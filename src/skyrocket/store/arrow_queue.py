@@ -15,7 +15,8 @@ import numpy as np
 from skyrocket.protocol.record import FIXED_BYTES_MIN, MAGIC, MAGIC_V2
 from skyrocket.store.arrow import BATCH_BYTES, BATCH_ROWS
 from skyrocket.store.arrow_checks import RowChecks
-from skyrocket.store.arrow_rows import Bools, Bytes, Ints, Rows, window
+from skyrocket.store.arrow_ranges import Bools, Bytes, Ints
+from skyrocket.store.arrow_rows import Rows, Summed, window
 from skyrocket.store.consume_queue import ENTRY_BYTES
 from skyrocket.store.offline import OfflineStore, OnDamage, QueueRange
 from skyrocket.store.scan import Damaged
@@ -83,8 +84,9 @@ class _QueueRows:
         sound = _is_record(data, starts, sizes)
         expected: Ints = np.arange(queue_offset, queue_offset + len(offsets), dtype=np.int64)
         left = np.flatnonzero(sound)
+        summed = self._checks.summed(segment_start) if self._check else Summed.NOTHING
         while len(left):
-            rows = Rows(data, segment_start, starts[left].tolist())
+            rows = Rows(data, segment_start, starts[left], summed)
             count = len(rows)  # cut before a bad one
             good = self._is_meant(rows, expected[left[:count]])
             if self._check:

@@ -15,7 +15,7 @@ from skyrocket.compiled import twin
 from skyrocket.protocol.sysflag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from skyrocket.store.errors import store_error
 from skyrocket.store.files import Files
-from skyrocket.store.index_file import IndexFile
+from skyrocket.store.index_file import KEY, IndexFile
 from skyrocket.store.key_hashes import key_hashes
 from skyrocket.store.message import Dispatched
 
@@ -29,7 +29,7 @@ class Index:
         self._slots = slots
         self._entries = entries
         self._open: list[IndexFile] = []
-        self._left: list[tuple[int, int, int]] = []  # keys that a full disk kept from being written; they go first
+        self._left = b""  # keys that a full disk kept from being written; they go first
 
     @property
     def last_offset(self) -> int:
@@ -53,15 +53,14 @@ class Index:
 
     def put(self, dispatches: Sequence[Dispatched]) -> None:
         """Index these messages; those that are indexed already are passed over."""
-        last = self._left[-1][1] if self._left else self.last_offset
-        keys = self._left + keys_hashed(dispatches, last)
-        self._left = keys
+        last = KEY.unpack_from(self._left, len(self._left) - KEY.size)[1] if self._left else self.last_offset
+        self._left += keys_hashed(dispatches, last)
         try:
-            while keys:
-                file = self._file_for(keys[0][2])
-                room = file.room
-                file.put(keys[:room])
-                del keys[:room]
+            while self._left:
+                file = self._file_for(KEY.unpack_from(self._left)[2])
+                room_bytes = file.room * KEY.size
+                file.put(self._left[:room_bytes])
+                self._left = self._left[room_bytes:]
         except OSError as error:
             raise store_error("writing the index", error) from error
 
@@ -117,22 +116,22 @@ class Index:
             self._open.pop().close()
 
 
-def _keys_hashed(dispatches: Sequence[Dispatched], last: int) -> list[tuple[int, int, int]]:
-    """(hash, physical offset, store timestamp) of each key of the messages behind `last`. Neighbours share tags, and mostly their
-    topic: what they are hashed by together is hashed once."""
-    entries: list[tuple[int, int, int]] = []
+def _keys_hashed(dispatches: Sequence[Dispatched], last: int) -> bytes:
+    """The keys of the messages behind `last`, packed as the files take them. Neighbours share tags, and mostly their topic: what
+    they are hashed by together is hashed once."""
+    packed: list[bytes] = []
     if dispatches[0][3] <= last or any(map(itemgetter(8), dispatches)):
         dispatches = [one for one in dispatches if one[3] > last and one[8] & TRANSACTION_MASK != TRANSACTION_ROLLBACK]
     for topic, neighbours in groupby(dispatches, key=itemgetter(0)):
         run = list(neighbours)
         keys = list(dict.fromkeys(chain.from_iterable([one[7] for one in run])))
         hashes = dict(zip(keys, key_hashes(topic, keys), strict=True))
-        entries += [
-            (hashes[key], physical_offset, timestamp)
+        packed += [
+            KEY.pack(hashes[key], physical_offset, timestamp)
             for _, _, _, physical_offset, _, _, timestamp, its_keys, _ in run
             for key in its_keys
         ]
-    return entries
+    return b"".join(packed)
 
 
 keys_hashed = twin("entries", _keys_hashed)

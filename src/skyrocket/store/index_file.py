@@ -24,7 +24,7 @@ entries are written with one call for all keys of a turn.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from skyrocket.compiled import twin
@@ -34,6 +34,8 @@ from skyrocket.store.files import File, Files
 HEADER = struct.Struct(">qqqqii")
 SLOT = struct.Struct(">i")
 ENTRY = struct.Struct(">iqii")
+KEY = struct.Struct(">iqq")  # a key on its way into a file: hash, physical offset, store timestamp
+_POINTED = struct.Struct(">qi")  # a slot, by its place, and the entry that it is to point at
 _INT32_MAX = 2**31 - 1
 
 
@@ -53,16 +55,14 @@ def key_hash(java_hash: int) -> int:
     return 0 if java_hash == -(2**31) else abs(java_hash)
 
 
-def _index_entries(
-    table: memoryview, slots: int, first: int, first_timestamp: int, keys: Sequence[tuple[int, int, int]]
-) -> tuple[bytes, dict[int, int], int]:
-    """Packed entries for keys as (hash, physical offset, store timestamp), of which the first gets the number `first`; what the
-    slots, by their places, are to point at behind them; and how many of those slots were not in use."""
+def _index_entries(table: memoryview, slots: int, first: int, first_timestamp: int, keys: bytes) -> tuple[bytes, bytes, int]:
+    """Entries for keys, of which the first gets the number `first`; what slots are to point at behind them; and how many of those
+    slots were not in use. All of them packed."""
     read_slot, pack = SLOT.unpack_from, ENTRY.pack
     timestamp, seconds, new_slots = first_timestamp, 0, 0
     entries: list[bytes] = []
     newest: dict[int, int] = {}  # by slot, the last of these entries in it; messages of a turn share their tags
-    for number, (hashed, physical_offset, store_timestamp) in enumerate(keys, first):
+    for number, (hashed, physical_offset, store_timestamp) in enumerate(KEY.iter_unpack(keys), first):
         if store_timestamp != timestamp:  # most of a turn have the same
             timestamp, seconds = store_timestamp, (store_timestamp - first_timestamp) // 1000
             seconds = seconds if 0 <= seconds <= _INT32_MAX else 0
@@ -75,11 +75,11 @@ def _index_entries(
                 new_slots += 1
         entries.append(pack(hashed, physical_offset, seconds, before))
         newest[slot_at] = number
-    return b"".join(entries), newest, new_slots
+    return b"".join(entries), b"".join([_POINTED.pack(*pointed) for pointed in newest.items()]), new_slots
 
 
-def _point_slots(table: memoryview, newest: dict[int, int]) -> None:
-    for slot_at, entry in newest.items():
+def _point_slots(table: memoryview, pointed: bytes) -> None:
+    for slot_at, entry in _POINTED.iter_unpack(pointed):
         SLOT.pack_into(table, slot_at, entry)
 
 
@@ -132,20 +132,21 @@ class IndexFile:
 
     # --- writing
 
-    def put(self, keys: Sequence[tuple[int, int, int]]) -> None:
-        """Add keys as (hash, physical offset, store timestamp); the caller has seen that there is room for them."""
-        assert len(keys) <= self.room
+    def put(self, keys: bytes) -> None:
+        """Add packed keys; the caller has seen that there is room for them."""
+        count = len(keys) // KEY.size
+        assert count <= self.room
         if not keys:
             return
         self.is_dirty = True
         if self.is_empty:
-            _, self.first_offset, self.first_timestamp = keys[0]
-        entries, newest, new_slots = index_entries(self._table, self._slots, self.next_entry, self.first_timestamp, keys)
+            _, self.first_offset, self.first_timestamp = KEY.unpack_from(keys)
+        entries, pointed, new_slots = index_entries(self._table, self._slots, self.next_entry, self.first_timestamp, keys)
         self._file.write(self._entries_at + self.next_entry * ENTRY.size, entries)
-        point_slots(self._table, newest)  # after their entries, which may not find room on the disk
-        self.next_entry += len(keys)
+        point_slots(self._table, pointed)  # after their entries, which may not find room on the disk
+        self.next_entry += count
         self._slots_used += new_slots
-        _, self.last_offset, self.last_timestamp = keys[-1]
+        _, self.last_offset, self.last_timestamp = KEY.unpack_from(keys, len(keys) - KEY.size)
 
     def sync(self) -> None:
         self.begin_sync()()

@@ -45,6 +45,15 @@ class Messages(NamedTuple):
     max_offset: int
 
 
+class Lately(NamedTuple):
+    """What was written lately, in the last segment of the log: records there never left memory."""
+
+    segment: memoryview
+    start: int  # of the segment, in the log
+    first: int  # the record there that never did
+    end: int  # from here on records do not exist yet for those outside
+
+
 def _record_views(segment: memoryview, start: int, first: int, end: int, offsets: Sequence[int]) -> list[memoryview | None]:
     """What lies at offsets of the log in one of its segments, which starts at `start`. None where nothing begins as a record does
     that knows its place, and for those before `first` and behind `end`."""
@@ -242,6 +251,10 @@ class Reading:
         """The message at a physical offset, checked; None when there is none."""
         found = self._found_at(offset)
         return None if found is None else found[1]
+
+    def lately(self) -> Lately:
+        start, segment = self._log.segment_view(max(self._log.end - 1, 0))
+        return Lately(segment, start, self._hot_from(), self._confirmed())
 
     def bytes_unseen(self, offsets: Sequence[int]) -> list[memoryview | None]:
         """The same of many, for who looks through the records: what was written lately is only looked at where it begins."""

@@ -9,15 +9,18 @@ from typing import Any
 
 import pytest
 
+from skyrocket.broker.half_messages import OP_TOPIC
 from skyrocket.protocol.command import ONEWAY_FLAG, Command, decode_command, encode_command
 from skyrocket.protocol.frame import FrameSplitter
 from skyrocket.protocol.headers import EndTransactionRequestHeader, SendMessageResponseHeader
+from skyrocket.protocol.message_id import decode_offset_id
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
+from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from tests.support.running_broker import send_header
 from tests.support.send_parts import SendParts
 from tests.support.simulated_disk import SimulatedDisk
-from tests.support.store_messages import bodies
+from tests.support.store_messages import bodies, read_queue
 from tests.support.twins import KINDS, using
 
 
@@ -143,38 +146,158 @@ def test_a_broker_that_takes_no_more_transactions_takes_none_by_a_short_cut():
     play(acts)
 
 
-def an_end(number: int, *, flag: int = ONEWAY_FLAG) -> bytes:
-    header = EndTransactionRequestHeader(
-        producer_group="shop", tran_state_table_offset=number, commit_log_offset=0, commit_or_rollback=8, msg_id="id"
-    )
-    return encode_command(Command(RequestCode.END_TRANSACTION, fields=header.to_fields(), flag=flag, opaque=number))
+# --- transactions
 
 
-def test_ends_of_transactions_among_sends_do_not_part_them(monkeypatch: pytest.MonkeyPatch):
+def a_half(number: int, body: bytes = b"half", **given: Any) -> bytes:
+    return a_frame(number, body, properties={"TRAN_MSG": "true", "PGROUP": "shop"} | given.pop("properties", {}), **given)
+
+
+def an_end(half: Command, *, outcome: int = TRANSACTION_COMMIT, flag: int = ONEWAY_FLAG, **given: Any) -> bytes:
+    """Of the half message that this answer is about."""
+    sent = half.header(SendMessageResponseHeader)
+    place = decode_offset_id(sent.msg_id).physical_offset
+    known = {"producer_group": "shop", "tran_state_table_offset": sent.queue_offset, "commit_log_offset": place}
+    header = EndTransactionRequestHeader(**known | {"commit_or_rollback": outcome, "msg_id": "id"} | given)
+    return encode_command(Command(RequestCode.END_TRANSACTION, fields=header.to_fields(), flag=flag, opaque=half.opaque))
+
+
+async def halves(parts: SendParts, count: int, padding: bytes = b"", **given: Any) -> list[Command]:
+    """Answers to half messages of a kind that was committed before."""
+    await parts.read(a_half(0, b"first", **given))
+    await parts.read(an_end(answers(parts)[0]))
+    await parts.read(b"".join([a_half(number, b"half %d" % number + padding, **given) for number in range(1, count + 1)]))
+    return answers(parts)[1:]
+
+
+def test_ends_of_transactions_among_sends_are_one_append_with_them(monkeypatch: pytest.MonkeyPatch):
     async def acts(parts: SendParts) -> None:
+        one, two, three = await halves(parts, 3)
         none_may_go_the_general_way(parts, monkeypatch)
-        taken: list[list[int]] = []
-        parts.ordinary._ends = lambda headers, _: taken.append([queue_offset for _, queue_offset, _, _, _ in headers])
-        await parts.read(an_end(7) + a_frame(1, b"1") + an_end(8) + a_frame(2, b"2") + an_end(9))
+        parts.appends = 0
+        rollback = an_end(two, outcome=TRANSACTION_ROLLBACK)
+        await parts.read(an_end(one) + a_frame(8, b"8") + rollback + a_frame(9, b"9") + an_end(three))
         assert parts.appends == 1
-        assert taken == [[7, 8, 9]]
-        assert bodies(parts.store) == [b"1", b"2"]
+        assert bodies(parts.store) == [b"first", b"half 1", b"8", b"9", b"half 3"]
+        assert parts.checks.ops.waiting() == [0, 1, 2, 3]
 
     play(acts)
+
+
+def test_the_op_message_that_ends_fill_is_in_the_same_append_behind_what_they_commit():
+    async def acts(parts: SendParts) -> None:
+        several = await halves(parts, 3)
+        parts.appends = 0
+        parts.settings = replace(parts.settings, transaction_op_bytes_max=6)
+        await parts.read(b"".join(map(an_end, several)) + a_frame(9, b"9"))
+        assert parts.appends == 1
+        assert parts.checks.ops.waiting() == []
+        (op,) = read_queue(parts.store, OP_TOPIC)
+        assert op.body == b"0,1,2,3,"
+        assert op.physical_offset > read_queue(parts.store)[-1].physical_offset
+
+    play(acts)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"producer_group": "other"},
+        {"tran_state_table_offset": 99},
+        {"commit_log_offset": 1 << 40},
+        {"commit_log_offset": -1},
+        {"commit_log_offset": 5},
+        {"outcome": 4},
+    ],
+)
+def test_an_end_that_does_not_fit_its_half_message_ends_nothing(given: dict[str, Any], caplog: pytest.LogCaptureFixture):
+    async def acts(parts: SendParts) -> None:
+        (one,) = await halves(parts, 1)
+        await parts.read(an_end(one, **given) + a_frame(9, b"9"))
+        assert bodies(parts.store) == [b"first", b"9"]
+        assert parts.checks.ops.waiting() == [0]
+        assert "not accepted" in caplog.text
+
+    play(acts)
+
+
+def test_a_half_message_that_was_stored_again_is_looked_at_more_closely():
+    async def acts(parts: SendParts) -> None:
+        one, two = await halves(parts, 2)
+        parts.checks.copies.copied(1, 2)  # as if the second were a copy of the first
+        await parts.read(an_end(two))
+        await parts.read(an_end(one))
+        assert bodies(parts.store) == [b"first", b"half 2"], "one message, with one end"
+
+    play(acts)
+
+
+def test_an_end_with_nothing_else_stores_what_it_commits():
+    async def acts(parts: SendParts) -> None:
+        (one,) = await halves(parts, 1)
+        await parts.read(an_end(one))
+        assert bodies(parts.store) == [b"first", b"half 1"]
+
+    play(acts)
+
+
+def test_sends_and_what_is_committed_to_one_queue_share_its_offsets():
+    async def acts(parts: SendParts) -> None:
+        one, two = await halves(parts, 2, queue_id=3)
+        sent = [a_frame(number, b"%d" % number, queue_id=3) for number in (7, 8)]
+        await parts.read(an_end(one) + sent[0] + an_end(two) + sent[1])
+        assert [(record.queue_offset, record.body) for record in read_queue(parts.store, queue_id=3)] == [
+            (0, b"first"),
+            (1, b"half 1"),
+            (2, b"7"),
+            (3, b"half 2"),
+            (4, b"8"),
+        ]
+
+    play(acts)
+
+
+def test_what_does_not_fit_into_the_segment_any_more_is_committed_behind_it():
+    async def acts(parts: SendParts) -> None:
+        (one,) = await halves(parts, 1, padding=bytes(3000))
+        while parts.store.log.room_bytes > 2000:
+            await parts.read(a_frame(9, bytes(min(parts.store.log.room_bytes - 1000, 3000))))
+        segments = len(parts.store.log.segments.starts)
+        await parts.read(an_end(one))
+        assert len(parts.store.log.segments.starts) == segments + 1
+        assert bodies(parts.store)[-1] == b"half 1" + bytes(3000)
+
+    play(acts)
+
+
+def test_a_full_disk_ends_no_transaction(caplog: pytest.LogCaptureFixture):
+    disk = SimulatedDisk()
+
+    async def acts(parts: SendParts) -> None:
+        one, two = await halves(parts, 2)
+        disk.fail("write", lasting=True)
+        parts.connection.data_received(an_end(one) + an_end(two, outcome=TRANSACTION_ROLLBACK))
+        disk.heal()
+        assert "not accepted" in caplog.text
+        assert bodies(parts.store) == [b"first"]
+        await parts.read(an_end(one))
+        assert bodies(parts.store) == [b"first", b"half 1"]
+
+    play(acts, disk=disk)
 
 
 def test_an_end_that_wants_an_answer_goes_the_general_way():
     async def acts(parts: SendParts) -> None:
-        taken: list[int] = []
-        parts.ordinary._ends = lambda headers, _: taken.append(len(headers))
-        await parts.read(a_frame(1) + an_end(7, flag=0) + an_end(8))
-        assert taken == []
-        assert [(answer.opaque, answer.code) for answer in answers(parts)] == [
-            (1, ResponseCode.SUCCESS),
-            (7, ResponseCode.REQUEST_CODE_NOT_SUPPORTED),  # nobody knows transactions here
-        ]
+        one, two = await halves(parts, 2)
+        before = len(answers(parts))
+        await parts.read(a_frame(5) + an_end(one, flag=0) + an_end(two))
+        assert [(answer.opaque, answer.code) for answer in answers(parts)[before:]] == [(5, 0), (one.opaque, 0)]
+        assert bodies(parts.store) == [b"first", b"hello", b"half 1", b"half 2"]
 
     play(acts)
+
+
+# --- answers that wait
 
 
 def test_with_sync_flush_the_answers_wait_for_the_disk_together():

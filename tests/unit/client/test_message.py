@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import copy
+import pickle
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -83,3 +85,13 @@ def test_a_body_that_is_too_large_is_refused():
 def test_a_groups_name_is_checked(group: str):
     with pytest.raises(ConfigurationError):
         check_group(group)
+
+
+def test_messages_without_properties_are_ordinary_in_every_way_but_take_none_afterwards():
+    message: Any = Message("orders", b"body")
+    assert message.properties == {}
+    assert pickle.loads(pickle.dumps(message)) == copy.deepcopy(message) == message
+    for change in (lambda: message.properties.update(a="b"), lambda: message.properties.__setitem__("a", "b")):
+        with pytest.raises(InvalidMessageError, match="when it is made"):
+            change()
+    assert Message("orders", b"body").properties == {}

@@ -24,7 +24,7 @@ SEND = RequestCode.SEND_MESSAGE_V2
 @pytest.mark.parametrize("oneway", [False, True])
 def test_a_frame_written_the_quick_way_is_the_command_that_it_stands_for(properties: str, oneway: bool):
     about = Envelope(SEND, "group", QUEUE, 4)
-    frame = about.frame(77, properties, b"body", sys_flag=1, born_ms=1_700_000_000_000, flag=-3, oneway=oneway)
+    frame = about.frame_of(77, properties, [b"body"], sys_flag=1, born_ms=1_700_000_000_000, flag=-3, oneway=oneway)
     (command,) = CommandDecoder().feed(frame)
     expected = about.command(properties, b"body", sys_flag=1, born_ms=1_700_000_000_000, flag=-3)
     expected.opaque = 77
@@ -71,20 +71,41 @@ def test_stamps_count_the_messages_of_each_queue():
     sequences = Sequences("me")
     other = QUEUE._replace(queue_id=3)
     sent = [Outgoing("orders", SEND, f"ID{number}", "", b"b") for number in range(3)]
-    stamps = [stamp(outgoing.for_queue(queue, sequences)[0]) for outgoing, queue in zip(sent, [QUEUE, other, QUEUE], strict=True)]
+    stamps = [stamp(outgoing.for_queue(queue, sequences)) for outgoing, queue in zip(sent, [QUEUE, other, QUEUE], strict=True)]
     assert stamps == [("me", "1"), ("me", "1"), ("me", "2")]
 
 
 def test_a_second_attempt_at_the_same_queue_is_a_repeat_not_a_new_number():
     sequences, outgoing = Sequences("me"), Outgoing("orders", SEND, "ID", "", b"b")
     assert outgoing.for_queue(QUEUE, sequences) == outgoing.for_queue(QUEUE, sequences)
-    assert stamp(outgoing.for_queue(QUEUE._replace(broker_name="b"), sequences)[0]) == ("me", "1")
+    assert stamp(outgoing.for_queue(QUEUE._replace(broker_name="b"), sequences)) == ("me", "1")
 
 
 def test_each_message_of_a_batch_is_stamped():
     outgoing = batch_of("orders", [(Message("orders", b"one"), "ID1"), (Message("orders", b"two"), "ID2")], "BATCH")
-    _, body = outgoing.for_queue(QUEUE, Sequences("me"))
-    assert [stamp(entry.properties.decode()) for entry in decode_batch(body)] == [("me", "1"), ("me", "2")]
+    sequences, other = Sequences("me"), QUEUE._replace(queue_id=3)
+    for queue, numbers in [(QUEUE, "12"), (QUEUE, "12"), (other, "12"), (QUEUE, "34")]:
+        outgoing.for_queue(queue, sequences)
+        found = [stamp(entry.properties.decode()) for entry in decode_batch(outgoing.body)]
+        assert found == [("me", number) for number in numbers]
+
+
+def test_every_attempt_of_a_batch_has_the_same_body():
+    outgoing = batch_of("orders", [(Message("orders", b"one"), "ID1"), (Message("orders", b"two"), "ID2")], "BATCH")
+    bodies = {b"".join(outgoing.pieces()) for _ in range(3)}
+    assert bodies == {outgoing.body}
+    assert outgoing.size_bytes == len(outgoing.body)
+
+
+@pytest.mark.parametrize("size_bytes", [10, 200_000])
+def test_a_frame_is_the_same_whether_its_body_is_copied_or_sent_behind_it(size_bytes: int):
+    about, body = Envelope(SEND, "group", QUEUE, 4), b"x" * size_bytes
+    frame = about.frame_of(77, "", [body], sys_flag=0, born_ms=1, flag=0)
+    in_pieces = about.frame_of(77, "", [body[:5], body[5:]], sys_flag=0, born_ms=1, flag=0)
+    assert isinstance(frame, bytes) == (size_bytes == 10)
+    assert b"".join([frame] if isinstance(frame, bytes) else frame) == in_pieces
+    (command,) = CommandDecoder().feed(in_pieces)
+    assert command.body == body
 
 
 @pytest.mark.parametrize(("name", "kind"), [("zlib", COMPRESSION_ZLIB), ("lz4", COMPRESSION_LZ4), ("zstd", COMPRESSION_ZSTD)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +12,9 @@ from hypothesis import strategies as st
 from skyrocket.protocol.command import RESPONSE_FLAG, Command, encode_command
 from skyrocket.protocol.errors import FrameError
 from skyrocket.protocol.frame import Serialization
+from skyrocket.protocol.record import Record, encode_record
 from skyrocket.spark.fetch.intake import FIRST_BYTES, SPARE_BYTES_MAX, Answer, Intake
+from skyrocket.spark.fetch.pull_ahead import Ask
 
 
 def frame(number: int, body: bytes, serialization: Serialization = Serialization.JSON) -> bytes:
@@ -32,6 +35,11 @@ def in_pieces(data: bytes, sizes: list[int]) -> Callable[[memoryview], int]:
     return receive_into
 
 
+def received(intake: Intake, source: Callable[[memoryview], int]) -> list[Answer]:
+    intake.receive(source)
+    return intake.answers()
+
+
 def body_of(intake: Intake, answer: Answer) -> bytes:
     return bytes(intake.view[answer.start : answer.end])
 
@@ -45,7 +53,7 @@ def test_answers_are_the_same_in_pieces_of_any_size(bodies: list[tuple[bytes, Se
     source = in_pieces(b"".join(frame(number, *body) for number, body in enumerate(bodies)), sizes)
     found = []
     while len(found) < len(bodies):
-        found += [(answer.number, body_of(intake, answer)) for answer in intake.receive(source)]
+        found += [(answer.number, body_of(intake, answer)) for answer in received(intake, source)]
     assert found == [(number, body) for number, (body, _) in enumerate(bodies)]
 
 
@@ -56,7 +64,7 @@ def test_the_buffer_grows_with_what_is_kept_in_it():
     source = in_pieces(b"".join(frame(number, body) for number, body in enumerate(bodies)), [])
     answers: list[Answer] = []
     while len(answers) < 12:
-        answers += intake.receive(source)
+        answers += received(intake, source)
     assert [body_of(intake, answer) for answer in answers] == bodies
 
 
@@ -76,12 +84,12 @@ def test_answers_that_came_early_are_kept_and_what_is_not_complete_too():
     frames = [frame(number, bytes([number]) * 100) for number in range(4)]
     data = b"".join(frames)
     source = in_pieces(data, [len(data) - 50])
-    answers = intake.receive(source)
+    answers = received(intake, source)
     assert len(answers) == 3
     early = {2: answers[2], 0: answers[0]}
     intake.forget(early)
     assert {number: body_of(intake, answer) for number, answer in early.items()} == {0: b"\0" * 100, 2: b"\2" * 100}
-    (last,) = intake.receive(source)
+    (last,) = received(intake, source)
     assert body_of(intake, last) == b"\3" * 100
     assert body_of(intake, early[2]) == b"\2" * 100
 
@@ -91,7 +99,29 @@ def test_a_connection_that_was_closed_is_an_error():
         Intake().receive(lambda _: 0)
 
 
+def test_answers_as_expected_are_taken_and_the_first_that_is_not_is_left():
+    intake = Intake()
+    record = encode_record(Record("orders", b"body", b"", born_host=bytes(8), store_host=bytes(8)))
+    expected = [Ask(1, 10, 12, 2), Ask(2, 12, 14, 2), Ask(3, 14, 16, 2), Ask(4, 16, 18, 2)]
+    counts = [2, 2, 1, 2]
+    data = b"".join(answer(ask, record * count) for ask, count in zip(expected, counts, strict=True))
+    intake.receive(in_pieces(data, []))
+    taken, packed = intake.ordinary(0, expected)
+    assert taken == 2
+    starts = np.frombuffer(packed, np.int64).tolist()
+    assert [bytes(intake.view[start : start + len(record)]) for start in starts] == [record] * 4
+    assert [(each.number, each.next_offset, body_of(intake, each)) for each in intake.answers()] == [
+        (3, 16, record),
+        (4, 18, record * 2),
+    ]
+
+
+def answer(ask: Ask, body: bytes) -> bytes:
+    fields = {"nextBeginOffset": str(ask.upto), "suggestWhichBrokerId": "0", "minOffset": "0", "maxOffset": "100"}
+    return encode_command(Command(0, opaque=ask.number, flag=RESPONSE_FLAG, fields=fields, remark="FOUND", body=body))
+
+
 @pytest.mark.parametrize("noise", [b"HTTP/1.1 400 Bad Request\r\n", b"\x7f" * 8, bytes(8)])
 def test_what_is_no_answer_is_refused(noise: bytes):
     with pytest.raises(FrameError):
-        Intake().receive(in_pieces(noise, []))
+        received(Intake(), in_pieces(noise, []))

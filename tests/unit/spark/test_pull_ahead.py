@@ -52,8 +52,18 @@ def read(ahead: PullAhead, broker: SimulatedBroker, random: Random, most_under_w
             continue
         early[ask.number] = broker.next_offset(ask)
         while ahead.head in early:
-            parts.append(ahead.answered(early.pop(ahead.head)))
+            parts += taken(ahead, early.pop(ahead.head))
     return parts, pulls
+
+
+def taken(ahead: PullAhead, next_offset: int) -> list[Part]:
+    """The answer at the head, in either of the two ways where it is what was expected."""
+    ask = ahead.expected[0]
+    if next_offset != ask.upto or ask.number % 2:
+        return [ahead.answered(next_offset)]
+    ahead.as_expected(1)
+    assert ahead.position == ask.upto
+    return [Part(ask.offset, ask.upto)]
 
 
 @given(

@@ -11,7 +11,7 @@ from skyrocket.protocol.record import decode_record
 from skyrocket.protocol.tags import java_hash
 from skyrocket.store.errors import DiskFullError, StoreFormatError
 from skyrocket.store.index import Index, hash_of
-from skyrocket.store.index_file import IndexFile, index_bytes, key_hash
+from skyrocket.store.index_file import KEY, IndexFile, index_bytes, key_hash
 from skyrocket.store.message import Dispatch
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.store_messages import FOREVER_MS, SMALL, START_MS, a_message, an_open_store
@@ -177,7 +177,7 @@ def test_a_query_takes_no_more_than_it_is_asked_for():
 def test_an_index_file_says_what_room_it_has():
     file = IndexFile.create(SimulatedDisk(), "index/x", 3, 5)
     assert (file.room, file.is_empty) == (4, True)
-    file.put([(1, 100, START_MS), (2, 200, START_MS)])
+    file.put(KEY.pack(1, 100, START_MS) + KEY.pack(2, 200, START_MS))
     assert (file.room, file.is_empty) == (2, False)
     with pytest.raises(AssertionError):
-        file.put([(1, 100, START_MS)] * 3)
+        file.put(KEY.pack(1, 100, START_MS) * 3)

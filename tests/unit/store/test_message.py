@@ -10,7 +10,7 @@ from skyrocket.protocol.properties import decode_properties, encode_properties
 from skyrocket.protocol.record import Record
 from skyrocket.protocol.tags import java_hash
 from skyrocket.store.index import hash_of, keys_hashed
-from skyrocket.store.index_file import key_hash
+from skyrocket.store.index_file import KEY, key_hash
 from skyrocket.store.message import SCHEDULE_TOPIC, Dispatch, delay_level, dispatch_of, index_keys
 
 
@@ -51,10 +51,10 @@ def test_keys_of_neighbours_hash_as_they_do_alone():
         for number, (topic, key, tag) in enumerate(product(("a", "b"), unique, ("T#red", "T#blue", "T#red")))
     ]
     expected = [(hash_of(d.topic, key), d.physical_offset, 9) for d in dispatches for key in d.keys]
-    assert keys_hashed(dispatches, -1) == expected
-    assert keys_hashed(dispatches, 5) == expected[18:]
+    assert list(KEY.iter_unpack(keys_hashed(dispatches, -1))) == expected
+    assert list(KEY.iter_unpack(keys_hashed(dispatches, 5))) == expected[18:]
     rolled_back = [dispatch._replace(sys_flag=0xC) for dispatch in dispatches]
-    assert keys_hashed(rolled_back, -1) == []
+    assert keys_hashed(rolled_back, -1) == b""
 
 
 def test_the_one_hash_without_an_absolute_value_is_zero():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -111,6 +112,22 @@ def test_a_run_of_old_records_is_looked_at_together(monkeypatch: pytest.MonkeyPa
     store = an_open_store(disk, CONFIG)
     monkeypatch.setattr(store.reading, "_checked", lambda *_: pytest.fail("a record was looked at alone"))
     assert len(store.reading.messages("orders", 1, 0, 32).records) == 20
+    store.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_large_pull_of_one_of_several_queues_is_looked_at_together(kind: str, monkeypatch: pytest.MonkeyPatch):
+    """Though the checksums of the others' records lie between: four times as many as messages are asked for."""
+    disk, config = SimulatedDisk(), replace(CONFIG, segment_bytes=1024 * 1024, queue_entries_per_file=5000)
+    store = an_open_store(disk, config)
+    store.append([a_message(queue_id=n % 4, body=b"%d" % n) for n in range(4400)], START_MS)
+    store.close()
+    store = an_open_store(disk, config)
+    monkeypatch.setattr(store.reading, "_checked", lambda *_: pytest.fail("a record was looked at alone"))
+    queue = store.queues.get("orders", 1)
+    assert queue is not None
+    with using(kind):
+        assert store.reading.pulled(queue, Wanted("orders", 1, 0, 1024, 4 * 1024 * 1024, None)).messages == 1024
     store.close()
 
 

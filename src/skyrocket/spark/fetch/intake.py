@@ -7,7 +7,7 @@ between them. When they are, `forget` makes room.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -17,7 +17,9 @@ from skyrocket.protocol.command import decode_command
 from skyrocket.protocol.errors import FrameError
 from skyrocket.protocol.frame import PREFIX, Frame, Serialization
 from skyrocket.protocol.limits import FRAME_BYTES_MAX, HEADER_BYTES_MAX
-from skyrocket.store.arrow_rows import Bytes
+from skyrocket.spark.fetch.ordinary import ordinary
+from skyrocket.spark.fetch.pull_ahead import Ask
+from skyrocket.store.arrow_ranges import Bytes
 
 RECEIVE_BYTES_MIN: Final = 256 * 1024  # room for each time
 FIRST_BYTES: Final = 8 * 1024 * 1024  # some thousand messages of 1 KiB; what is not used costs nothing
@@ -79,15 +81,14 @@ class Intake:
         self.filled = 0
         self._parsed = 0
 
-    def receive(self, receive_into: Callable[[memoryview], int]) -> list[Answer]:
-        """What is complete now. ConnectionError when the peer has closed."""
+    def receive(self, receive_into: Callable[[memoryview], int]) -> None:
+        """Once. ConnectionError when the peer has closed."""
         if len(self.data) - self.filled < RECEIVE_BYTES_MIN:
             self._grow()
         count = receive_into(self.view[self.filled :])
         if not count:
             raise ConnectionError("it closed the connection")
         self.filled += count
-        return self._answers()
 
     def _grow(self) -> None:
         """Doubled, so that what is kept is copied seldom. `range_reader` decodes before it is too much."""
@@ -107,7 +108,13 @@ class Intake:
         self.view = memoryview(memory)
         self.data: Bytes = np.frombuffer(memory, np.uint8)  # the same, for arithmetic
 
-    def _answers(self) -> list[Answer]:
+    def ordinary(self, broker_id: int, asks: Sequence[Ask]) -> tuple[int, bytes]:
+        """How many of these pulls have come as they should, and where their records start."""
+        taken, self._parsed, starts = ordinary(self.view, self._parsed, self.filled, broker_id, asks)
+        return taken, starts
+
+    def answers(self) -> list[Answer]:
+        """The others that are complete by now."""
         found: list[Answer] = []
         data, at, filled = self.view, self._parsed, self.filled
         while filled - at >= PREFIX.size:

@@ -1,7 +1,8 @@
 """Which pulls of a range are under way, and what their answers make of it. Pure.
 
     asks()                        pulls to be sent now
-    answered(number, next)        an answer came: which offsets of it count?
+    as_expected(count)            so many answers came, and were what they should be
+    answered(next)                an answer came that was not: which offsets of it count?
     restart()                     the connection is gone, and all answers with it
 
 Without a filter a queue's offsets have no gaps, so where the next pull begins is known before the answer to the last one is
@@ -67,28 +68,45 @@ class PullAhead:
         """The number of the pull whose answer is wanted next."""
         return self._under_way[0].number if self._under_way else None
 
+    @property
+    def expected(self) -> list[Ask]:
+        """The pulls whose answers are wanted next, in their order."""
+        return list(self._under_way)
+
+    def as_expected(self, count: int) -> None:
+        """So many of them were answered with what they should have: nothing is learnt from it."""
+        for _ in range(count):
+            self.position = self._under_way.popleft().upto
+
     def asks(self) -> list[Ask]:
-        most_under_way = 1 if self.is_filtered or not self.stride else self.ahead
+        if self.is_filtered or not self.stride:
+            return self._first_ask()
         asks: list[Ask] = []
-        while self._next < self.stop and self.under_way < most_under_way:
-            ask = self._ask()
-            self._under_way.append(ask)
-            asks.append(ask)
-            self._next = ask.upto
+        number, offset, stop, stride = self._number, self._next, self.stop, self.stride
+        for _ in range(self.ahead - self.under_way):
+            if offset >= stop:
+                break
+            number += 1
+            self._since_probe += 1
+            upto, count = min(offset + stride, stop), stride
+            if self._since_probe >= PROBE_EVERY:
+                self._since_probe, count = 0, stride * PROBE_TIMES
+            asks.append(Ask(number, offset, upto, min(count, stop - offset, self.most)))
+            offset = upto
+        self._number, self._next = number, offset
+        self._under_way.extend(asks)
         return asks
 
-    def _ask(self) -> Ask:
+    def _first_ask(self) -> list[Ask]:
+        """One at a time: what its answer has decides about the next."""
+        if self._next >= self.stop or self.under_way:
+            return []
         self._number += 1
-        offset, left = self._next, self.stop - self._next
-        if self.is_filtered or not self.stride:
-            return Ask(self._number, offset, self.stop, self.most if self.is_filtered else min(self.most, left))
-        upto = offset + min(self.stride, left)
-        self._since_probe += 1
-        count = self.stride
-        if self._since_probe >= PROBE_EVERY:
-            self._since_probe = 0
-            count = self.stride * PROBE_TIMES
-        return Ask(self._number, offset, upto, min(count, left, self.most))
+        count = self.most if self.is_filtered else min(self.most, self.stop - self._next)
+        ask = Ask(self._number, self._next, self.stop, count)
+        self._under_way.append(ask)
+        self._next = self.stop
+        return [ask]
 
     def is_wanted(self, number: int) -> bool:
         """Whether an answer is to be kept until its turn comes."""

@@ -5,6 +5,7 @@ They tell the filter with each pull, join no group, commit nothing, and are answ
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -14,13 +15,15 @@ from skyrocket.client.queues import Queue
 from skyrocket.client.subscription import Subscription
 from skyrocket.protocol import versions
 from skyrocket.protocol.command import Command, encode_command
-from skyrocket.protocol.frame import Serialization, join_frame
+from skyrocket.protocol.frame import PREFIX
 from skyrocket.protocol.headers import PullMessageRequestHeader
 from skyrocket.protocol.language import Language
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.sysflag import PULL_SUBSCRIPTION
+from skyrocket.spark.fetch.pull_ahead import Ask
 
 _CODE: Final = int(RequestCode.PULL_MESSAGE)
+_LENGTH_BYTES: Final = 4
 _VARYING: Final = ("maxMsgNums", "queueOffset")
 _REST: Final = (
     b',"maxMsgNums":"%%d","queueOffset":"%%d"},"flag":0,"language":"%b","opaque":%%d,'
@@ -53,8 +56,16 @@ class PullFrames:
         self._credentials = credentials
         self._before = b'{"code":%d,"extFields":%b' % (_CODE, msgspec.json.encode(self._fields)[:-1])
 
-    def frame(self, opaque: int, offset: int, count: int) -> bytes:
-        if self._credentials is None:
-            return join_frame(Serialization.JSON, self._before + _REST % (count, offset, opaque))
-        fields = {**self._fields, "maxMsgNums": str(count), "queueOffset": str(offset)}
-        return encode_command(Command(_CODE, opaque=opaque, fields=signed_fields(fields, b"", self._credentials)))
+    def frames(self, asks: Iterable[Ask]) -> bytes:
+        """One behind the other."""
+        if self._credentials is not None:
+            return b"".join([self._signed(ask, self._credentials) for ask in asks])
+        pieces: list[bytes] = []
+        for number, offset, _, messages in asks:
+            header = self._before + _REST % (messages, offset, number)
+            pieces += PREFIX.pack(_LENGTH_BYTES + len(header), len(header)), header
+        return b"".join(pieces)
+
+    def _signed(self, ask: Ask, credentials: Credentials) -> bytes:
+        fields = {**self._fields, "maxMsgNums": str(ask.messages), "queueOffset": str(ask.offset)}
+        return encode_command(Command(_CODE, opaque=ask.number, fields=signed_fields(fields, b"", credentials)))

@@ -32,12 +32,14 @@ from skyrocket.spark.fetch.pull_frames import PullFrames
 from skyrocket.spark.planning import QueueRange
 from skyrocket.spark.record_batches import BatchMaker, with_sound_bodies, with_unpackable_bodies
 from skyrocket.spark.source_options import SourceOptions
+from skyrocket.spark.worker_memory import set_modules_aside
 from skyrocket.store.arrow_columns import Columns
-from skyrocket.store.arrow_rows import Rows, chain
+from skyrocket.store.arrow_ranges import Ints
+from skyrocket.store.arrow_rows import Rows, Summed, chain
 
 log = logging.getLogger(__name__)
 
-BATCH_ROWS: Final = 4_000  # gathered; decoding has a cost for each batch, and Spark takes larger ones no quicker
+BATCH_ROWS: Final = 4000  # gathered; decoding has a cost for each batch, and Spark takes larger ones no quicker
 BATCH_ROWS_MAX: Final = 4_096  # beyond it, answers make several
 BATCH_BYTES_MAX: Final = 16 * 1024 * 1024  # received; the answer that goes over it is still part of the batch
 _AGAIN_FIRST_S: Final = 0.05
@@ -71,7 +73,8 @@ class RangeReader:
         )
         self._intake = Intake()
         self._early: dict[int, Answer] = {}  # answers that came before their turn
-        self._starts: list[int] = []  # of the records gathered
+        self._starts: list[Ints] = []  # of the records gathered
+        self._gathered_rows = 0
         self._connection: BrokerConnection | None = None
         self._broker_id = self._suggested = MASTER_ID
         self._shunned: set[int] = set()  # slaves that failed, or are behind: suggestions to ask them are not followed
@@ -79,6 +82,7 @@ class RangeReader:
         self._progress_s = time.monotonic()
 
     def batches(self) -> Iterator[Any]:
+        set_modules_aside()
         try:
             while not self._ahead.is_done:
                 try:
@@ -86,7 +90,7 @@ class RangeReader:
                 except _BROKEN as error:
                     yield from self._gathered()
                     self._broken(error)
-                if len(self._starts) >= BATCH_ROWS or self._intake.filled >= BATCH_BYTES_MAX:
+                if self._gathered_rows >= BATCH_ROWS or self._intake.filled >= BATCH_BYTES_MAX:
                     yield from self._gathered()
             yield from self._gathered()
         finally:
@@ -102,10 +106,13 @@ class RangeReader:
             self._broker_id = self._suggested
         connection = self._connection or self._connect()
         if self._suggested == self._broker_id:
-            frames = [self._frames.frame(ask.number, ask.offset, ask.messages) for ask in self._ahead.asks()]
-            if frames:
-                connection.send(b"".join(frames))
-        for answer in self._intake.receive(connection.receive_into):
+            asks = self._ahead.asks()
+            if asks:
+                connection.send(self._frames.frames(asks))
+        self._intake.receive(connection.receive_into)
+        if not self._early:
+            self._take_ordinary()
+        for answer in self._intake.answers():
             self._arrived(answer)
 
     def _connect(self) -> BrokerConnection:
@@ -153,6 +160,19 @@ class RangeReader:
 
     # --- answers
 
+    def _take_ordinary(self) -> None:
+        """What is to be expected, and needs no look at single answers."""
+        taken, starts = self._intake.ordinary(self._broker_id, self._ahead.expected)
+        if taken:
+            self._ahead.as_expected(taken)
+            self._suggested = self._broker_id
+            self._gather(np.frombuffer(starts, np.int64))
+            self._failures, self._progress_s = 0, time.monotonic()
+
+    def _gather(self, starts: Ints) -> None:
+        self._starts.append(starts)
+        self._gathered_rows += len(starts)
+
     def _arrived(self, answer: Answer) -> None:
         number = answer.number
         if not self._ahead.is_wanted(number):
@@ -183,27 +203,26 @@ class RangeReader:
     def _found(self, answer: Answer, offset: int, next_offset: int) -> None:
         if next_offset <= offset:
             raise FrameError(f"the broker goes on at {next_offset} after giving messages from {offset} on")
-        starts = chain(self._intake.view, answer.start, answer.end, next_offset - offset)
+        packed, end = chain(self._intake.view, answer.start, answer.end, next_offset - offset)
+        starts = np.frombuffer(packed, np.int64)
         part = self._ahead.answered(next_offset)
-        self._check_whole(answer, starts, Part(offset, next_offset))
+        if end > answer.end:
+            starts = starts[:-1]  # it would reach into the next answer
+        is_enough = len(starts) == next_offset - offset or (self._options.is_filtered and len(starts))
+        if end != answer.end or not is_enough:
+            self._not_whole(starts, Part(offset, next_offset))
         if part.stop < next_offset:
-            starts = [start for start in starts if self._offset_at(start) < part.stop]
-        self._starts += starts
+            starts = starts[[self._offset_at(start) < part.stop for start in starts.tolist()]]
+        self._gather(starts)
 
     def _offset_at(self, start: int) -> int:
         return int.from_bytes(self._intake.view[start + QUEUE_OFFSET_AT : start + PHYSICAL_OFFSET_AT])
 
-    def _check_whole(self, answer: Answer, starts: list[int], part: Part) -> None:
-        """Without a filter there are as many records as offsets; in any case nothing but records, up to the answer's end."""
+    def _not_whole(self, starts: Ints, part: Part) -> None:
+        """There are to be nothing but records up to the answer's end and, without a filter, as many as offsets."""
         view, count = self._intake.view, part.stop - part.start
-        end = starts[-1] + int.from_bytes(view[starts[-1] : starts[-1] + 4]) if starts else answer.start
-        if end > answer.end:
-            starts.pop()  # it would reach into the next answer
-        elif starts and end == answer.end:
-            if len(starts) == count or self._options.is_filtered:
-                return
-            if any(view[start + SYS_FLAG_AT + 3] & INNER_BATCH for start in starts):
-                raise RefusedError(f"{self._queue} keeps batches as one message (queue.type=BatchCQ), which cannot be read here.")
+        if any(view[start + SYS_FLAG_AT + 3] & INNER_BATCH for start in starts.tolist()):
+            raise RefusedError(f"{self._queue} keeps batches as one message (queue.type=BatchCQ), which cannot be read here.")
         self._lost(f"of {count} from offset {part.start} on, {self._address} gave {len(starts)}")
 
     def _nothing(self, answer: Answer, offset: int, _next_offset: int) -> None:
@@ -245,20 +264,21 @@ class RangeReader:
 
     def _gathered(self) -> Iterator[Any]:
         """What the answers so far make, in batches of a useful size."""
-        starts, self._starts = self._starts, []
-        pieces = -(-len(starts) // BATCH_ROWS_MAX)
-        for piece in range(pieces):
-            batch = self._batch(starts[len(starts) * piece // pieces : len(starts) * (piece + 1) // pieces])
+        starts = np.concatenate(self._starts) if self._starts else np.zeros(0, np.int64)
+        self._starts, self._gathered_rows = [], 0
+        for piece in np.array_split(starts, -(-len(starts) // BATCH_ROWS_MAX) or 1):
+            batch = self._batch(piece)
             if batch.num_rows:
                 yield batch
         self._intake.forget(self._early)
 
-    def _batch(self, starts: list[int]) -> Any:
-        in_order = sorted(starts)  # as they lie; answers may have come in another order than they were asked for
-        rows = Rows(self._intake.data, None, in_order)
+    def _batch(self, starts: Ints) -> Any:
+        in_order = np.sort(starts)  # as they lie; answers may have come in another order than they were asked for
+        rows = Rows(self._intake.data, None, in_order, Summed.BODY)
         while len(rows) < len(in_order):
-            self._lost(f"one is damaged ({self._damage(in_order.pop(len(rows)))})")
-            rows = Rows(self._intake.data, None, in_order)
+            self._lost(f"one is damaged ({self._damage(int(in_order[len(rows)]))})")
+            in_order = np.delete(in_order, len(rows))
+            rows = Rows(self._intake.data, None, in_order, Summed.BODY)
         sound = with_sound_bodies(rows)
         if not sound.all():
             place = int(sound.argmin())
@@ -273,7 +293,7 @@ class RangeReader:
             self._lost(f"the one at offset {offset} cannot be unpacked ({str(error).rstrip('.')})")
             rows.keep(good)
             batch = self._maker.batch(rows)
-        if in_order != starts and len(rows) > 1:
+        if len(rows) > 1 and (starts[1:] < starts[:-1]).any():
             batch = batch.take(pa.array(np.argsort(rows.queue_offset, kind="stable")))
         return batch
 

@@ -21,7 +21,7 @@ from skyrocket.protocol.errors import BodyError
 from skyrocket.protocol.fastjson import decode
 from skyrocket.spark.errors import OptionError
 from skyrocket.spark.offline.store_options import DAMAGE, StoreOptions
-from skyrocket.store.arrow_rows import chain
+from skyrocket.store.arrow_rows import START_BYTES, chain
 from skyrocket.store.consume_queue import ENTRY_BYTES
 from skyrocket.store.errors import StoreFormatError
 from skyrocket.store.offline import EVER_MS, OfflineStore, QueueRange
@@ -200,10 +200,9 @@ def log_end(store: OfflineStore, queues: Sequence[OfflineQueue]) -> int:
         segment_start = log.start_of(at)
         view = None if segment_start is None else log.segment(segment_start)
         if segment_start is not None and view is not None:
-            starts = chain(view, at - segment_start, len(view), _CHAIN_MAX)
-            if starts:
-                at = segment_start + starts[-1] + int.from_bytes(view[starts[-1] : starts[-1] + 4])
-            if len(starts) == _CHAIN_MAX:
+            starts, end_at = chain(view, at - segment_start, len(view), _CHAIN_MAX)
+            at = segment_start + end_at
+            if len(starts) == _CHAIN_MAX * START_BYTES:
                 continue
         item = next(iter(log.walk(at, check=False)))
         if isinstance(item, End):

@@ -17,10 +17,11 @@ from skyrocket.spark.errors import ColumnError
 from skyrocket.spark.offline.parts import LogPart, QueuePart, parts_of
 from skyrocket.spark.offline.store_options import DAMAGE, DAMAGE_SCHEMA, StoreOptions, store_options
 from skyrocket.spark.record_batches import BatchMaker
+from skyrocket.spark.worker_memory import set_modules_aside
 from skyrocket.store.arrow import Split, regrouped, scan_rows
-from skyrocket.store.arrow_columns import Columns
 from skyrocket.store.arrow_queue import queue_rows
-from skyrocket.store.arrow_rows import Bools, Rows
+from skyrocket.store.arrow_ranges import Bools
+from skyrocket.store.arrow_rows import Rows
 from skyrocket.store.offline import OfflineStore
 from skyrocket.store.scan import Damaged
 
@@ -51,6 +52,7 @@ class StoreReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, LogPart | QueuePart)
+        set_modules_aside()
         with OfflineStore(partition.path) as store:
             if self._options.mode == DAMAGE:
                 assert isinstance(partition, LogPart)
@@ -108,9 +110,7 @@ def _topic_filter(options: StoreOptions) -> Callable[[Rows], Bools] | None:
 
 def _of_topics(rows: Rows, is_wanted: Callable[[str], bool]) -> Bools:
     """Few differ: each is asked about once."""
-    topics = Columns(rows).topic().dictionary_encode()
-    wanted = np.array([is_wanted(topic) for topic in topics.dictionary.to_pylist()], bool)
-    return wanted[topics.indices.to_numpy()] if len(wanted) else np.zeros(len(rows), bool)
+    return rows.of_topics(np.array([is_wanted(topic.decode()) for topic in rows.topics[1]], np.bool_))
 
 
 def _damage(store: OfflineStore, part: LogPart, options: StoreOptions) -> Iterator[Any]:

@@ -1,0 +1,127 @@
+# Plain ends of transactions (`broker/plain_ends.py`); part of the module that includes it, behind `moved.pxi`.
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+
+cdef extern from "end_header.h" nogil:
+    ctypedef struct End:
+        Text group
+        int64_t place
+        int64_t queue_offset
+        int32_t outcome
+        bint is_answer
+
+    bint read_end(const unsigned char *header, size_t size, End *end)
+
+cdef enum:
+    TRANSACTION_ROLLBACK = 0xC
+    HALF_FIELD_BYTES = 26
+
+cdef const unsigned char *HALF_FIELD = b"\0\x18RMQ_SYS_TRANS_HALF_TOPIC"  # as a record of the second magic has it; the first: one zero less
+
+
+cdef tuple end_as_tuple(End *end):
+    group = PyUnicode_DecodeASCII(<char *>end.group.at, end.group.size, NULL)
+    return end.place, end.queue_offset, end.outcome, group, end.is_answer
+
+
+cdef class _Halves:
+    """Half messages as the loop wants them, and what is known of the one that it looked at last."""
+
+    cdef Py_buffer view
+    cdef int64_t start
+    cdef int64_t first
+    cdef int64_t end
+    cdef dict known
+    cdef object copies
+    cdef bint has_copies
+    cdef bytes shape  # of the last one, and what that means
+    cdef bytes group
+    cdef bint has_immunity
+    cdef _Address address
+    cdef dict next_offsets  # of the topic that it goes to
+    cdef dict all_next_offsets
+    cdef list ended
+    cdef list ends
+    cdef list dispatches
+
+    def __cinit__(self, halves, group):
+        self.all_next_offsets, self.ended, self.ends, self.dispatches = group.next_offsets, group.ended, group.ends, group.dispatches
+        log, self.known, self.copies = halves
+        segment, self.start, self.first, self.end = log
+        self.has_copies = not self.copies.is_empty
+        PyObject_GetBuffer(segment, &self.view, PyBUF_SIMPLE)
+
+    def __dealloc__(self):
+        PyBuffer_Release(&self.view)
+
+    cdef bint read(self, End *end, Moved *moved) noexcept:
+        """Whether a half message begins at its place, and is whole."""
+        cdef int64_t at = end.place - self.start, stop = min(<int64_t>self.view.len, self.end - self.start)
+        cdef const unsigned char *record
+        cdef const unsigned char *field
+        cdef uint32_t magic
+        cdef size_t field_bytes
+        if end.place < self.first or not 0 <= at <= stop - HEAD_BYTES:
+            return False
+        record = <const unsigned char *>self.view.buf + at
+        magic = get32(record + 4)
+        if magic != MAGIC and magic != MAGIC_V2 or <int64_t>get64(record + PLACE_AT) != end.place:
+            return False
+        if not HEAD_BYTES <= <int64_t><int32_t>get32(record) <= stop - at:
+            return False
+        moved.record, moved.record_bytes = record, get32(record)
+        if not measure(moved):
+            return False
+        field, field_bytes = HALF_FIELD + (magic == MAGIC), HALF_FIELD_BYTES - (magic == MAGIC)
+        return (
+            moved.properties_at == moved.body_end + field_bytes + LENGTH_BYTES
+            and memcmp(record + moved.body_end, field, field_bytes) == 0
+            and get16(record + moved.properties_at - LENGTH_BYTES) == moved.record_bytes - moved.properties_at
+        )
+
+    cdef bint learn(self, bytes shape) except -1:
+        """What a shape means; False when that is not known."""
+        cdef object facts = self.known.get(shape)
+        if facts is None:
+            return False
+        group, immunity, address = <tuple>facts
+        self.shape, self.group, self.has_immunity = shape, None if group is None else group.encode(), bool(immunity)
+        self.address = None if address is None else _Address(address)
+        if address is not None:
+            self.next_offsets = self.all_next_offsets.setdefault(self.address.topic, {})
+        return True
+
+    cdef bint is_plain(self, End *end, Moved *moved) except -1:
+        """Whether it is, and `moved` its half message; then `address` is where that goes."""
+        cdef bytes shape
+        if end.outcome != TRANSACTION_COMMIT and end.outcome != TRANSACTION_ROLLBACK or not self.read(end, moved):
+            return False
+        shape = shape_of(moved.record + moved.properties_at, moved.record_bytes - moved.properties_at, moved)
+        if not is_same(bytes_of(shape), PyBytes_Size(shape), self.shape) and not self.learn(shape):
+            return False
+        if self.has_immunity or self.address is None or not is_same(end.group.at, end.group.size, self.group):
+            return False
+        if <int64_t>get64(moved.record + QUEUE_OFFSET_AT) != end.queue_offset:
+            return False
+        return not self.has_copies or not self.copies.knows(end.queue_offset)
+
+    cdef int64_t take(self, End *end, ways, int64_t position, int64_t stop, object timestamp, _Pieces out) except -1:
+        """Takes an end into the group, and says where the next record goes."""
+        cdef Moved moved
+        cdef object offset, place
+        cdef _Address to
+        cdef bint commits = end.outcome == TRANSACTION_COMMIT
+        if not self.is_plain(end, &moved) or (commits and not self.address.fit(&moved, 0, stop - position)):
+            self.ends.append(end_as_tuple(end))
+            return position
+        self.ended.append(end.queue_offset)
+        if not commits:
+            return position
+        to, place = self.address, position
+        offset = self.next_offsets.get(to.queue_id)
+        if offset is None:
+            offset = ways.next_offset(to.topic, to.queue_id)
+        self.next_offsets[to.queue_id] = offset + 1
+        to.write(out, &moved, b"", offset, position, timestamp)
+        self.dispatches.append((to.topic, to.queue_id, offset, place, moved.size, to.code, timestamp, to.found_by(&moved), moved.sys_flag))
+        return position + <int64_t>moved.size

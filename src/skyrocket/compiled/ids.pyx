@@ -1,0 +1,27 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""The twin of `protocol/message_id.py`: ids that differ in a number at their end."""
+
+cdef extern from "Python.h":
+    str PyUnicode_New(Py_ssize_t size, Py_UCS4 highest)
+    Py_UCS4 PyUnicode_MAX_CHAR_VALUE(object text)
+    Py_ssize_t PyUnicode_CopyCharacters(object to, Py_ssize_t at, object text, Py_ssize_t start, Py_ssize_t size) except -1
+    int PyUnicode_WriteChar(object text, Py_ssize_t at, Py_UCS4 character) except -1
+
+cdef enum:
+    DIGITS = 4
+
+cdef char *HEXADECIMAL = b"0123456789ABCDEF"
+
+
+def numbered(str before not None, unsigned int first, Py_ssize_t count):
+    cdef Py_ssize_t size = len(before), place
+    cdef unsigned int number
+    cdef str one
+    cdef list ids = []
+    for number in range(first, first + <unsigned int>max(count, 0)):
+        one = PyUnicode_New(size + DIGITS, PyUnicode_MAX_CHAR_VALUE(before))
+        PyUnicode_CopyCharacters(one, 0, before, 0, size)
+        for place in range(DIGITS):
+            PyUnicode_WriteChar(one, size + place, HEXADECIMAL[number >> 4 * (DIGITS - 1 - place) & 0xF])
+        ids.append(one)
+    return ids
