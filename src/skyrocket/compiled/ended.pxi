@@ -35,6 +35,7 @@ cdef class _Halves:
     cdef object copies
     cdef bint has_copies
     cdef bytes shape  # of the last one, and what that means
+    cdef Py_ssize_t key_at  # in that shape, if no other mark stands before it; else -1
     cdef bytes group
     cdef bint has_immunity
     cdef _Address address
@@ -86,9 +87,43 @@ cdef class _Halves:
             return False
         group, immunity, address = <tuple>facts
         self.shape, self.group, self.has_immunity = shape, None if group is None else group.encode(), bool(immunity)
+        self.key_at = shape.find(UNIQUE) + UNIQUE_BYTES
+        if shape.find(MARK) != self.key_at:
+            self.key_at = -1
         self.address = None if address is None else _Address(address)
         if address is not None:
             self.next_offsets = self.all_next_offsets.setdefault(self.address.topic, {})
+        return True
+
+    cdef bint is_alike(self, Moved *moved) except -1:
+        """Whether its properties are those of the last one but for the key, which goes into `moved` then."""
+        cdef const unsigned char *at = moved.record + moved.properties_at
+        cdef const unsigned char *end = moved.record + moved.record_bytes
+        cdef const unsigned char *shape
+        cdef const unsigned char *shape_end
+        cdef const unsigned char *mark
+        cdef const unsigned char *key = at + self.key_at
+        cdef const unsigned char *key_end
+        cdef size_t key_bytes
+        if self.shape is None or self.key_at < 0 or end <= key:
+            return False
+        key_end = <const unsigned char *>memchr(key, VALUE_END, end - key)
+        key_bytes = key_end - key
+        if key_end == NULL or key_bytes < KEY_BYTES_MIN or not is_alphanumeric(key, key_bytes):
+            return False
+        shape, shape_end = bytes_of(self.shape), bytes_of(self.shape) + PyBytes_Size(self.shape)
+        mark = shape + self.key_at
+        while mark != NULL:
+            if end - at < mark - shape + <Py_ssize_t>key_bytes or memcmp(at, shape, mark - shape) != 0:
+                return False
+            at += mark - shape
+            if memcmp(at, key, key_bytes) != 0:
+                return False
+            at, shape = at + key_bytes, mark + 1
+            mark = <const unsigned char *>memchr(shape, 0, shape_end - shape)
+        if end - at != shape_end - shape or memcmp(at, shape, end - at) != 0:
+            return False
+        moved.key, moved.key_bytes = key, key_bytes
         return True
 
     cdef bint is_plain(self, End *end, Moved *moved) except -1:
@@ -96,9 +131,10 @@ cdef class _Halves:
         cdef bytes shape
         if end.outcome != TRANSACTION_COMMIT and end.outcome != TRANSACTION_ROLLBACK or not self.read(end, moved):
             return False
-        shape = shape_of(moved.record + moved.properties_at, moved.record_bytes - moved.properties_at, moved)
-        if not is_same(bytes_of(shape), PyBytes_Size(shape), self.shape) and not self.learn(shape):
-            return False
+        if not self.is_alike(moved):
+            shape = shape_of(moved.record + moved.properties_at, moved.record_bytes - moved.properties_at, moved)
+            if not is_same(bytes_of(shape), PyBytes_Size(shape), self.shape) and not self.learn(shape):
+                return False
         if self.has_immunity or self.address is None or not is_same(end.group.at, end.group.size, self.group):
             return False
         if <int64_t>get64(moved.record + QUEUE_OFFSET_AT) != end.queue_offset:

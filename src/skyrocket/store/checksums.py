@@ -20,7 +20,7 @@ from skyrocket.compiled import twin
 from skyrocket.protocol.crc import crc32
 from skyrocket.store.errors import store_error
 from skyrocket.store.files import File, Files, OpenFiles
-from skyrocket.store.segments import segment_name
+from skyrocket.store.segments import segment_path
 
 ENTRY = struct.Struct(">II")
 _SMALLEST_RECORD = 92  # so many bytes of log need at most one entry
@@ -224,14 +224,14 @@ class Checksums:
         self._counts[start] = kept
 
     def _file(self, start: int) -> File:
-        path = f"{self._directory}/{segment_name(start)}"
+        path = segment_path(self._directory, start)
         if start not in self._counts and not self._files.exists(path):
             return self._opened.create(path, self._file_bytes, 0)
         return self._opened.get(path)
 
     def take_dirty(self) -> list[str]:
         """The files written since this was last called: the caller syncs them."""
-        paths = [f"{self._directory}/{segment_name(start)}" for start in sorted(self._dirty)]
+        paths = [segment_path(self._directory, start) for start in sorted(self._dirty)]
         self._dirty.clear()
         return paths
 
@@ -239,6 +239,6 @@ class Checksums:
         for start in [start for start in self._counts if start < log_start]:
             del self._counts[start]
             self._dirty.discard(start)
-            path = f"{self._directory}/{segment_name(start)}"
+            path = segment_path(self._directory, start)
             self._opened.forget(path)
             self._files.remove(path)

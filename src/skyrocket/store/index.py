@@ -34,7 +34,10 @@ class Index:
     @property
     def last_offset(self) -> int:
         """The physical offset of the newest indexed message; -1 when there is none."""
-        return next((file.last_offset for file in reversed(self._open) if not file.is_empty), -1)
+        for file in reversed(self._open):
+            if not file.is_empty:
+                return file.last_offset
+        return -1
 
     @property
     def last_timestamp(self) -> int:

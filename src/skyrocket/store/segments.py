@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from functools import lru_cache
 
 from skyrocket.store.errors import StoreFormatError, store_error
 from skyrocket.store.files import File, Files, OpenFiles
@@ -20,6 +21,11 @@ _NAME = re.compile(r"[0-9]{20}")
 
 def segment_name(start: int) -> str:
     return f"{start:020d}"
+
+
+@lru_cache(maxsize=1024)  # each write asks for one of the newest
+def segment_path(directory: str, start: int) -> str:
+    return f"{directory}/{segment_name(start)}"
 
 
 class Segments:
@@ -58,7 +64,7 @@ class Segments:
         return self.starts[-1] + self.segment_bytes if self.starts else 0
 
     def path(self, start: int) -> str:
-        return f"{self.directory}/{start:020d}"
+        return segment_path(self.directory, start)
 
     def start_of(self, offset: int) -> int | None:
         """The start of the segment that has `offset`."""
