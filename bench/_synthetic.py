@@ -11,7 +11,6 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from skyrocket.spark.columns import spark_schema
-from skyrocket.spark.worker_memory import set_modules_aside
 
 
 class Synthetic(DataSource):
@@ -38,7 +37,6 @@ class SyntheticReader(DataSourceReader):
         return [InputPartition(each + (number < more)) for number in range(self._tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        set_modules_aside()  # as the sources do: a ceiling has no more to do for a task than they have
         left = partition.value
         while left:
             for batch in prepared(self._file):

@@ -36,7 +36,8 @@ class Index:
         """The physical offset of the newest indexed message; -1 when there is none."""
         for file in reversed(self._open):
             if not file.is_empty:
-                return file.last_offset
+                last: int = file.last_offset
+                return last
         return -1
 
     @property
