@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from skyrocket.protocol.errors import RecordError
@@ -34,7 +33,9 @@ class Columns:
 
     def topic(self) -> Array:
         numbers, topics = self.rows.topics
-        return _each(numbers, pa.array(topics, pa.binary()).cast(pa.string()))
+        if len(topics) == 1 and topics[0].isascii():
+            return _repeated(topics[0], len(numbers))
+        return pa.array(topics, pa.binary()).cast(pa.string()).take(pa.array(numbers))
 
     def body(self) -> Array:
         return binaries(self.rows.data, self.rows.body, self.rows.body_end)
@@ -44,7 +45,10 @@ class Columns:
         rows = self.rows
         width: Ints = np.where(rows.sys_flag & BORN_HOST_V6, V6_BYTES, V4_BYTES)
         numbers, hosts = distinct(rows.data, rows.born_host, rows.born_host + width)
-        return _each(np.frombuffer(numbers, np.int32), pa.array([_host_text(host) for host in hosts], pa.string()))
+        made = [_host_text(host) for host in hosts]
+        if len(made) == 1 and made[0] is not None:
+            return _repeated(made[0].encode(), len(rows.sys_flag))
+        return pa.array(made, pa.string()).take(pa.array(np.frombuffer(numbers, np.int32)))
 
     def message_id(self) -> Array:
         """The unique key; the offset id where a message has none."""
@@ -119,10 +123,7 @@ def _host_text(host: bytes) -> str | None:
         return None  # a port that is none
 
 
-def _each(numbers: npt.NDArray[np.int32], values: Array) -> Array:
-    """Of each row the value that its number means. As a rule there is but one."""
-    if len(values) != 1 or not values[0].is_valid:
-        return values.take(pa.array(numbers))
-    text = values[0].as_py().encode()
-    offsets = np.arange(len(numbers) + 1, dtype=np.int32) * len(text)
-    return pa.Array.from_buffers(pa.string(), len(numbers), [None, pa.py_buffer(offsets), pa.py_buffer(text * len(numbers))])
+@lru_cache(maxsize=64)  # batches are of one length, as a rule, and of one topic from one host
+def _repeated(text: bytes, count: int) -> Array:
+    offsets = np.arange(count + 1, dtype=np.int32) * len(text)
+    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(text * count)])
