@@ -17,7 +17,7 @@ from skyrocket.client import sync as client
 from tests.spark.sink_scenes import seen
 from tests.support.skyrocket_process import Skyrocket
 from tests.support.spark_crash import SEED, Sender, SparkDriver, patiently
-from tests.support.spark_kills import KilledJob, kill_brokers, kill_drivers, kill_workers
+from tests.support.spark_kills import KilledJob, kill_brokers, kill_drivers, kill_workers, running
 
 SOURCE, SINK = "raw", "refined"
 
@@ -63,11 +63,8 @@ class ToTopic(KilledJob):
 
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[KilledJob]:
-    with (
-        Skyrocket(tmp_path / "broker", {"flushDiskType": "SYNC_FLUSH"}) as broker,
-        ToTopic(tmp_path, broker).running() as running,
-    ):
-        yield running
+    with running(tmp_path, ToTopic) as made:
+        yield made
 
 
 def test_a_driver_that_is_killed_doubles_and_loses_no_row(job: KilledJob):

@@ -14,7 +14,7 @@ import pytest
 from skyrocket.client import sync as client
 from tests.support.skyrocket_process import Skyrocket
 from tests.support.spark_crash import SEED, Sender, SparkDriver, check_once, topic_content
-from tests.support.spark_kills import KilledJob, kill_brokers, kill_drivers, kill_workers
+from tests.support.spark_kills import KilledJob, kill_brokers, kill_drivers, kill_workers, running
 from tests.support.spark_streams import written
 
 TOPIC = "killed"
@@ -48,11 +48,8 @@ class ToParquet(KilledJob):
 
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[KilledJob]:
-    with (
-        Skyrocket(tmp_path / "broker", {"flushDiskType": "SYNC_FLUSH"}) as broker,
-        ToParquet(tmp_path, broker).running() as running,
-    ):
-        yield running
+    with running(tmp_path, ToParquet) as made:
+        yield made
 
 
 def test_a_driver_that_is_killed_loses_and_repeats_nothing(job: KilledJob):

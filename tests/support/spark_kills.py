@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from tests.support.skyrocket_process import Skyrocket
 from tests.support.spark_crash import CRASHES, READY, SEED, Sender, SparkDriver, eventually
@@ -45,13 +46,17 @@ class KilledJob:
         assert len(self.sender.acknowledged) > LOAD_MIN, "that was no load"
         self.check_rows()
 
-    @contextmanager
-    def running(self) -> Iterator[KilledJob]:
-        with self.driver:
+
+@contextmanager
+def running(folder: Path, make: Callable[[Path, Skyrocket], KilledJob]) -> Iterator[KilledJob]:
+    """A job over a broker of its own, whose acknowledgements mean on disk."""
+    with Skyrocket(folder / "broker", {"flushDiskType": "SYNC_FLUSH"}) as broker:
+        job = make(folder, broker)
+        with job.driver:
             try:
-                yield self
+                yield job
             finally:
-                self.sender.stop()
+                job.sender.stop()
 
 
 def kill_drivers(job: KilledJob) -> None:

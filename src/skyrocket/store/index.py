@@ -36,8 +36,7 @@ class Index:
         """The physical offset of the newest indexed message; -1 when there is none."""
         for file in reversed(self._open):
             if not file.is_empty:
-                last: int = file.last_offset
-                return last
+                return file.last_offset
         return -1
 
     @property

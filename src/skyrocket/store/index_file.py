@@ -88,6 +88,8 @@ point_slots = twin("entries", _point_slots)
 
 
 class IndexFile:
+    last_offset: int  # of the newest message that it knows; the header is read into it
+
     def __init__(self, path: str, file: File, slots: int, entries: int, *, writable: bool = True) -> None:
         if file.size != index_bytes(slots, entries):
             need = index_bytes(slots, entries)

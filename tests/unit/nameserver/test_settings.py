@@ -9,7 +9,6 @@ from skyrocket.protocol.config_text import decode_config
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.settings.errors import FixedSettingError, SettingsError
-from skyrocket.settings.file import with_lines
 from skyrocket.settings.kinds import HOST, PATH
 from tests.unit.nameserver.running import a_nameserver
 
@@ -68,16 +67,6 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path: Path):
 def test_a_request_may_not_change_where_the_nameserver_listens_or_writes(key: str):
     with pytest.raises(FixedSettingError, match=key):
         NameserverSettings().changed_from_afar({"enableTopicList": "false", key: "1"})
-
-
-def test_a_change_keeps_what_a_person_wrote():
-    text = "# why\nlistenPort=1\nenableTopicList = true\n  waitSecondsForService: 3\nkvConfigPath=/a\\\nenableTopicList=/b\n"
-    changed = with_lines(text, [("enableTopicList", "false"), ("waitSecondsForService", "9")])
-    assert changed == (
-        "# why\nlistenPort=1\nkvConfigPath=/a\\\nenableTopicList=/b\nenableTopicList=false\nwaitSecondsForService=9\n"
-    )
-    assert with_lines("kvConfigPath=/a\\", [("k", "v")]) == "kvConfigPath=/a\\\n\nk=v\n"
-    assert with_lines("", [("k", "v")]) == "k=v\n"
 
 
 # --- over the wire

@@ -39,7 +39,7 @@ from skyrocket.store.arrow_rows import Rows, Summed, chain
 
 log = logging.getLogger(__name__)
 
-BATCH_ROWS: Final = 4000  # gathered; decoding has a cost for each batch, and Spark takes larger ones no quicker
+BATCH_ROWS: Final = 4_000  # gathered; decoding has a cost for each batch, and Spark takes larger ones no quicker
 BATCH_ROWS_MAX: Final = 4_096  # beyond it, answers make several
 BATCH_BYTES_MAX: Final = 16 * 1024 * 1024  # received; the answer that goes over it is still part of the batch
 _AGAIN_FIRST_S: Final = 0.05

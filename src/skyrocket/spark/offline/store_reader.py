@@ -25,7 +25,7 @@ from skyrocket.store.arrow_rows import Rows
 from skyrocket.store.offline import OfflineStore
 from skyrocket.store.scan import Damaged
 
-BATCH_ROWS: Final = 2000  # not a power of two: the lines of a batch's table would share one set of the processor's cache
+BATCH_ROWS: Final = 2_000  # not a power of two: the lines of a batch's table would share one set of the processor's cache
 _LOG = logging.getLogger(__name__)
 _DAMAGE_ARROW: Final = pa.schema([("broker", pa.string()), ("path", pa.string()), ("offset", pa.int64()), ("size", pa.int64())])
 
