@@ -30,11 +30,13 @@ from skyrocket.broker.half_messages import half_detour, half_short_cut
 from skyrocket.broker.intake import Intake
 from skyrocket.broker.lock_handlers import LockHandlers
 from skyrocket.broker.offset_handlers import OffsetHandlers
+from skyrocket.broker.ordinary_pull import OrdinaryPulls
 from skyrocket.broker.ordinary_send import OrdinarySends
 from skyrocket.broker.own_messages import OwnMessages
 from skyrocket.broker.persistence import Persistence
 from skyrocket.broker.progress_handlers import ProgressHandlers
 from skyrocket.broker.pull import PullHandler
+from skyrocket.broker.pull_checks import PullChecks
 from skyrocket.broker.query_handlers import QueryHandlers
 from skyrocket.broker.queue_locks import QueueLocks
 from skyrocket.broker.recall import RecallHandler
@@ -214,9 +216,10 @@ class Broker:
             ends,
         )
         filters = Filters(self.settings)
+        checks = PullChecks(self.topics, self.groups, self.clients, self.settings, filters)
         self.pull = PullHandler(
             self.store,
-            self.topics,
+            checks,
             self.groups,
             self.clients,
             self.offsets,
@@ -224,8 +227,8 @@ class Broker:
             monotonic_ms,
             self.counters,
             self.slow_consumers,
-            filters,
         )
+        ordinary_pulls = OrdinaryPulls(self.store, checks, self.offsets, self.settings, monotonic_ms, self.pull)
         self._put_together_delays(store_host)
         store, live, rates = self.store, self.settings, self.counters
         topics, groups, offsets, clients = self.topics, self.groups, self.offsets, self.clients
@@ -234,6 +237,7 @@ class Broker:
             self.send,
             ordinary_sends,
             self.pull,
+            ordinary_pulls,
             self._client_handlers,
             LockHandlers(self.locks, monotonic_ms),
             OffsetHandlers(offsets, topics, groups, clients, store),

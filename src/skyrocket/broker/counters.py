@@ -173,10 +173,10 @@ class Counters:
         self.put.add(messages, size_bytes, messages)
         self.added(PUT, topic, messages, size_bytes, messages)
 
-    def count_get(self, group: str, topic: str, messages: int, size_bytes: int, took_ms: int) -> None:
-        """Messages that one pull found."""
-        self.get.add(messages, size_bytes, 1, took_ms)
-        self.added(GET, f"{topic}@{group}", messages, size_bytes, 1, took_ms)
+    def count_get(self, group: str, topic: str, messages: int, size_bytes: int, took_ms: int, pulls: int = 1) -> None:
+        """Messages that pulls found."""
+        self.get.add(messages, size_bytes, pulls, took_ms)
+        self.added(GET, f"{topic}@{group}", messages, size_bytes, pulls, took_ms)
 
     def count_send_back(self, group: str, topic: str, messages: int = 1) -> None:
         """Messages that a consumer of the group gave back."""

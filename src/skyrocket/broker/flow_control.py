@@ -55,9 +55,9 @@ class FlowControl:
         self.waited_ms = 0  # what was read last
         self.longest_send_ms = 0
 
-    def served(self, code: int | None, took_ms: int, now_ms: int) -> None:
-        """`code` is that of the first request, None for the ordinary sends."""
-        if not took_ms or (code is not None and code not in _SENDS):
+    def served(self, code: int, took_ms: int, now_ms: int) -> None:
+        """`code` is that of the first request."""
+        if not took_ms or code not in _SENDS:
             return
         if took_ms > self.longest_send_ms:  # noqa: PLR1730 — at every read event
             self.longest_send_ms = took_ms

@@ -51,6 +51,7 @@ from skyrocket.protocol.properties import (
     encode_properties,
 )
 from skyrocket.protocol.record import magic_for, topic_field
+from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.sysflag import PERM_WRITE
 from skyrocket.protocol.tags import tags_code
 from skyrocket.store.errors import StoreError
@@ -111,7 +112,8 @@ class OrdinarySends:
         self._added = b""  # properties that the broker adds, with these settings
 
     def register(self, router: Router) -> None:
-        router.add_express((START, END_START), self.handle)
+        for start in (START, END_START):
+            router.add_express(start, self.handle, RequestCode.SEND_MESSAGE_V2)
 
     def handle(self, frames: list[Frame], connection: Connection) -> int:
         """How many of the first frames were ordinary sends (those are stored, and answered or parked) or ends among them."""

@@ -16,20 +16,20 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from skyrocket.broker.counters import Counters
-from skyrocket.broker.filters import Filters, Wanted
+from skyrocket.broker.filters import Wanted
+from skyrocket.broker.pull_checks import Groups, PullChecks, PullTerms, Subscriptions
 from skyrocket.broker.responses import pull_response
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.broker.slow_consumers import SlowConsumers
 from skyrocket.broker.waiting_pulls import WaitingPull, WaitingPulls
 from skyrocket.net.connection import Connection, Sendable
-from skyrocket.net.router import RefusedError, Router
-from skyrocket.protocol.bodies import SubscriptionData, SubscriptionGroupConfig, TopicConfig
+from skyrocket.net.router import Router
 from skyrocket.protocol.command import Command, encode_command
 from skyrocket.protocol.frame import Serialization
 from skyrocket.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from skyrocket.protocol.sysflag import PERM_READ, PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
+from skyrocket.protocol.sysflag import PULL_COMMIT_OFFSET, PULL_SUSPEND
 from skyrocket.store.consume_queue import ConsumeQueue
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.queue_run import Pulled
@@ -38,25 +38,6 @@ from skyrocket.store.reading import pulled_of
 
 RECHECK_MS = 5_000  # every waiting pull is looked at again this often, whatever was or was not told
 HOLD_MAX_MS = 600_000  # the longest that a client may ask us to hold a pull
-
-
-class Topics(Protocol):
-    def get(self, topic: str) -> TopicConfig | None: ...
-
-
-class Groups(Protocol):
-    def for_consumer(self, group: str) -> SubscriptionGroupConfig | None:
-        """The group, made if that is allowed; None when there is none."""
-
-    def is_forbidden(self, group: str, topic: str) -> bool: ...
-
-
-class Subscriptions(Protocol):
-    def has_group(self, group: str) -> bool: ...
-
-    def is_broadcasting(self, group: str) -> bool: ...
-
-    def subscription(self, group: str, topic: str) -> SubscriptionData | None: ...
 
 
 class Offsets(Protocol):
@@ -85,16 +66,19 @@ class _Pull:
     command: Command
     header: PullMessageRequestHeader
     connection: Connection
-    wanted: Wanted
-    topic_sys_flag: int
-    subscription: SubscriptionData | None  # of its group, where that says what is wanted
+    terms: PullTerms
+
+
+def bytes_max_of(header: PullMessageRequestHeader, settings: BrokerSettings) -> int:
+    """What the answer to a pull may have."""
+    return min(header.max_msg_bytes or settings.pull_bytes_max, settings.pull_bytes_max)
 
 
 class PullHandler:
     def __init__(
         self,
         store: MessageStore,
-        topics: Topics,
+        checks: PullChecks,
         groups: Groups,
         subscriptions: Subscriptions,
         offsets: Offsets,
@@ -102,13 +86,11 @@ class PullHandler:
         now_ms: Callable[[], int],
         counters: Counters,
         slow_consumers: SlowConsumers,
-        filters: Filters,
     ) -> None:
         self._counters = counters
         self._slow_consumers = slow_consumers
-        self._filters = filters
         self._store = store
-        self._topics = topics
+        self._checks = checks
         self._groups = groups
         self._subscriptions = subscriptions
         self._offsets = offsets
@@ -129,7 +111,7 @@ class PullHandler:
 
     def handle(self, command: Command, connection: Connection) -> Sendable | None:
         header = command.header(PullMessageRequestHeader)
-        pull = self._checked(command, header, connection)
+        pull = _Pull(command, header, connection, self._checks.terms(header))
         if header.sys_flag & PULL_COMMIT_OFFSET:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset, connection.peer_text)
         self._offsets.pulled(header.consumer_group, header.topic, header.queue_id, header.queue_offset)
@@ -199,9 +181,10 @@ class PullHandler:
         if group is not None and not group.consume_enable:
             code, (least, most) = ResponseCode.NO_PERMISSION, self._bounds(header)
             return _Outcome(code, "GROUP_STOPPED", header.queue_offset, least, most, [])
-        if pull.subscription is not None:
+        asked_for = pull.terms.subscription
+        if asked_for is not None:
             now = self._subscriptions.subscription(header.consumer_group, header.topic)
-            if now is not None and now is not pull.subscription:
+            if now is not None and now is not asked_for:
                 least, most = self._bounds(header)
                 return _Outcome(ResponseCode.PULL_RETRY_IMMEDIATELY, "SUBSCRIPTION_CHANGED", header.queue_offset, least, most, [])
         return self._look(pull, waiting.scanned_to)
@@ -224,12 +207,12 @@ class PullHandler:
             return _Outcome(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_OVERFLOW_BADLY", most, least, most, [])
         settings = self._settings()
         count = max(1, min(header.max_msg_nums, settings.pull_messages_max))
-        bytes_max = min(header.max_msg_bytes or settings.pull_bytes_max, settings.pull_bytes_max)
+        bytes_max = bytes_max_of(header, settings)
         began_ms = self._now_ms()
-        run = RunWanted(header.topic, header.queue_id, offset, count, bytes_max, pull.wanted.codes)
-        found = self._read(queue, run, pull.wanted)
+        run = RunWanted(header.topic, header.queue_id, offset, count, bytes_max, pull.terms.wanted.codes)
+        found = self._read(queue, run, pull.terms.wanted)
         if found.messages:
-            self._count(header, found, self._now_ms() - began_ms)
+            self.count(header, found.messages, found.size_bytes, found.last_place, self._now_ms() - began_ms)
             return _Outcome(ResponseCode.SUCCESS, "FOUND", found.next_offset, least, most, found.pieces, found.size_bytes)
         return _Outcome(ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE", found.next_offset, least, most, [])
 
@@ -241,69 +224,27 @@ class PullHandler:
         passes, looked_at_max = wanted.sql.passes, wanted.sql.messages_per_read_max
         return pulled_of(reading.messages(topic, queue_id, offset, count, bytes_max, None, passes, looked_at_max))
 
-    def _count(self, header: PullMessageRequestHeader, found: Pulled, took_ms: int) -> None:
+    def count(
+        self, header: PullMessageRequestHeader, messages: int, size_bytes: int, last_place: int, took_ms: int, pulls: int = 1
+    ) -> None:
+        """What pulls like this found."""
         group, topic = header.consumer_group, header.topic
-        self._counters.count_get(group, topic, found.messages, found.size_bytes, took_ms)
-        self._slow_consumers.read(group, topic, header.queue_id, self._store.horizon.appended - found.last_place)
+        self._counters.count_get(group, topic, messages, size_bytes, took_ms, pulls)
+        self._slow_consumers.read(group, topic, header.queue_id, self._store.horizon.appended - last_place)
 
     def _answer(self, pull: _Pull, outcome: _Outcome) -> Sendable:
         command, offsets = pull.command, (outcome.next_offset, outcome.least, outcome.most)
         suggested = 0  # this broker: there are no slaves to read from
         if command.serialization is Serialization.JSON:
             remark, size = outcome.remark.encode(), outcome.size_bytes
-            start = pull_response(command.opaque, outcome.code, offsets, suggested, pull.topic_sys_flag, remark, size)
+            start = pull_response(command.opaque, outcome.code, offsets, suggested, pull.terms.topic_sys_flag, remark, size)
             return [start, *outcome.pieces]
         header = PullMessageResponseHeader(
             suggest_which_broker_id=suggested,
             next_begin_offset=outcome.next_offset,
             min_offset=outcome.least,
             max_offset=outcome.most,
-            topic_sys_flag=pull.topic_sys_flag,
+            topic_sys_flag=pull.terms.topic_sys_flag,
             group_sys_flag=0,
         )
         return encode_command(command.response(outcome.code, header, body=b"".join(outcome.pieces), remark=outcome.remark))
-
-    # --- checks
-
-    def _checked(self, command: Command, header: PullMessageRequestHeader, connection: Connection) -> _Pull:
-        settings = self._settings()
-        if not settings.permission & PERM_READ:
-            raise RefusedError(ResponseCode.NO_PERMISSION, f"Broker {settings.broker_name} gives no messages.")
-        group = self._groups.for_consumer(header.consumer_group)
-        if group is None:
-            raise RefusedError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"There is no group '{header.consumer_group}'.")
-        if not group.consume_enable:
-            raise RefusedError(ResponseCode.NO_PERMISSION, f"Group '{header.consumer_group}' may not consume.")
-        topic = self._topics.get(header.topic)
-        if topic is None:
-            raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, f"Topic '{header.topic}' does not exist.")
-        if not topic.perm & PERM_READ:
-            raise RefusedError(ResponseCode.NO_PERMISSION, f"Topic '{header.topic}' gives no messages.")
-        if self._groups.is_forbidden(header.consumer_group, header.topic):
-            raise RefusedError(ResponseCode.NO_PERMISSION, f"Group '{header.consumer_group}' may not consume '{header.topic}'.")
-        if not 0 <= header.queue_id < topic.read_queue_nums:
-            raise RefusedError(
-                ResponseCode.INVALID_PARAMETER,
-                f"Topic '{header.topic}' has {topic.read_queue_nums} queues; there is no queue {header.queue_id}.",
-            )
-        if header.sys_flag & PULL_SUBSCRIPTION:
-            return _Pull(command, header, connection, self._filters.of_pull(header), topic.topic_sys_flag, None)
-        subscription = self._subscription(header, group)
-        wanted = self._filters.of_subscription(subscription)
-        return _Pull(command, header, connection, wanted, topic.topic_sys_flag, subscription)
-
-    def _subscription(self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig) -> SubscriptionData:
-        """What the heartbeats of the pull's group ask for."""
-        name = header.consumer_group
-        if not self._subscriptions.has_group(name):
-            raise RefusedError(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"Nobody of group '{name}' has sent a heartbeat.")
-        if self._subscriptions.is_broadcasting(name) and not group.consume_broadcast_enable:
-            raise RefusedError(ResponseCode.NO_PERMISSION, f"Group '{name}' may not consume by broadcasting.")
-        subscription = self._subscriptions.subscription(name, header.topic)
-        if subscription is None:
-            raise RefusedError(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"Group '{name}' does not subscribe to '{header.topic}'.")
-        if subscription.sub_version < header.sub_version:
-            raise RefusedError(
-                ResponseCode.SUBSCRIPTION_NOT_LATEST, f"The subscription of group '{name}' is older than the pull's."
-            )
-        return subscription

@@ -12,12 +12,16 @@ from typing import Final
 from skyrocket.compiled import twin
 from skyrocket.protocol import versions
 from skyrocket.protocol.frame import PREFIX
+from skyrocket.protocol.responses import ResponseCode
+from skyrocket.store.framed_runs import Words
+
+FOUND: Final = b"FOUND"  # the remark
 
 _TAIL: Final = b',"serializeTypeCurrentRPC":"JSON","version":%d}' % versions.CURRENT
-_PULL: Final = (
-    b'{"code":%d,"extFields":{"suggestWhichBrokerId":"%d","groupSysFlag":"0","nextBeginOffset":"%d","maxOffset":"%d",'
-    b'"minOffset":"%d","topicSysFlag":"%d"},"flag":1,"language":"PYTHON","opaque":%d,"remark":"%b"'
-) + _TAIL
+_PULL_BEFORE: Final = b'{"code":%d,"extFields":{"suggestWhichBrokerId":"%d","groupSysFlag":"0","nextBeginOffset":"'
+_PULL_BETWEEN: Final = b'","maxOffset":"%d","minOffset":"%d","topicSysFlag":"%d"},"flag":1,"language":"PYTHON","opaque":'
+_PULL_BEHIND: Final = b',"remark":"%b"' + _TAIL
+_PULL: Final = _PULL_BEFORE + b"%d" + _PULL_BETWEEN + b"%d" + _PULL_BEHIND
 
 SendRow = tuple[int, bytes, int, int, int]  # queue id, unique key, physical offset, queue offset, opaque
 RecallableRow = tuple[int, bytes, int, bytes, int, int]  # with the recall handle behind the physical offset
@@ -90,3 +94,9 @@ def pull_response(
     following, least, most = offsets
     header = _PULL % (code, suggested, following, most, least, topic_sys_flag, opaque, remark)
     return PREFIX.pack(len(header) + 4 + body_bytes, len(header)) + header
+
+
+def found_words(least: int, most: int, topic_sys_flag: int) -> Words:
+    """The same for several answers of one queue that all found something, here: the header around their two numbers."""
+    before = _PULL_BEFORE % (ResponseCode.SUCCESS, 0)
+    return Words(before, _PULL_BETWEEN % (most, least, topic_sys_flag), _PULL_BEHIND % FOUND)

@@ -15,7 +15,7 @@ from skyrocket.protocol.command import RESPONSE_FLAG
 from skyrocket.protocol.frame import Frame
 
 SEND_BIT: Final = 1 << 30  # of a request's number; what `Connection.next_opaque` gives is smaller
-STARTS: Final = (b'{"code":0,"extFields":{',)
+START: Final = b'{"code":0,"extFields":{'
 
 
 class StoredAt(msgspec.Struct, gc=False):

@@ -83,7 +83,7 @@ class Session:
         self.client_id = new_client_id(self.address, options.instance)
         self.now_ms = monotonic_ms
         router = Router()
-        router.add_express(send_answer.STARTS, send_answer.take_answers)
+        router.add_express(send_answer.START, send_answer.take_answers, ResponseCode.SUCCESS)
         self.dialer = Dialer(router, tls=options.tls)
         self.dialer.on_opened.append(self._opened)
         self.members = Members(self.client_id, router)

@@ -41,6 +41,12 @@ static inline unsigned char *put_decimal(unsigned char *at, int64_t value) {
     return at;
 }
 
+/* How many bytes that text has. */
+static inline int decimal_bytes(int64_t value) {
+    unsigned char text[DECIMAL_BYTES_MAX];
+    return (int)(put_decimal(text, value) - text);
+}
+
 /* 16 digits. */
 static inline unsigned char *put_hexadecimal(unsigned char *at, uint64_t value) {
     for (int digit = 15; digit >= 0; digit--, value >>= 4) at[digit] = (unsigned char)"0123456789ABCDEF"[value & 15];

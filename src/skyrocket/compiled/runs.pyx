@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The twin of `store/queue_run.py`, for pulls: the records of a run of queue entries, checked, and copied one behind the other."""
+"""The twins of `store/queue_run.py`, for pulls, and of `store/framed_runs.py`: the records of runs of queue entries, checked, and
+copied one behind the other."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
@@ -10,6 +11,9 @@ from libc.string cimport memcmp, memcpy
 cdef extern from "numbers.h" nogil:
     uint32_t get32(const unsigned char *at)
     uint64_t get64(const unsigned char *at)
+    void put32(unsigned char *at, uint32_t value)
+    unsigned char *put_decimal(unsigned char *at, int64_t value)
+    int decimal_bytes(int64_t value)
 
 cdef extern from "crc32.h" nogil:
     uint32_t crc32_of(const unsigned char *data, size_t size)
@@ -26,6 +30,8 @@ cdef enum:
     CHECKSUM_BYTES = 8
     CHECKSUMS_MAX = 16384
     TOPIC_BYTES_MAX = 127
+    PREFIX_BYTES = 8  # of a frame
+    RECORDS_PER_READ_MAX = 1024
 
 cdef uint32_t MAGIC = 0xDAA320A7
 
@@ -43,14 +49,15 @@ cdef class _Cold:
     cdef bytes topic_bytes  # as they lie in a record
     cdef int32_t queue_id
     cdef int64_t start  # of the segment
+    cdef int64_t known_from  # to, too: ends of records in it
     cdef int64_t known_to
     cdef bytes known  # checksums with their ends, packed
     cdef Py_ssize_t next_known  # which of them to look at first
 
     cdef bint is_sound(self, const unsigned char *record, int64_t size, int64_t stop, int64_t last_stop) except -1:
-        """`stop` and `last_stop` are where this record and the last of the run end in the segment."""
-        if stop > self.known_to:
-            self.known_to = max(stop, last_stop)
+        """`stop` and `last_stop` are where this record, and the last that will be looked at, end in the segment."""
+        if not self.known_from <= stop <= self.known_to:
+            self.known_from, self.known_to = stop, max(stop, last_stop)
             self.known = self.checksums.between(self.start, stop, self.known_to, CHECKSUMS_MAX)
         return self.is_known(stop, crc32_of(record, size)) and self.is_of(record, size)
 
@@ -83,72 +90,196 @@ cdef class _Cold:
         return memcmp(record + topic_at, PyBytes_AsString(self.topic_bytes), len(self.topic_bytes)) == 0
 
 
-def pull_run(log, checksums, int64_t hot_from, bytes packed, wanted):
-    cdef Py_ssize_t count = len(packed) // ENTRY_BYTES
-    cdef _Cold cold = _Cold()
+cdef class _Reader:
+    """Of entries whose records lie in one segment."""
+
+    cdef _Cold cold
+    cdef object segment
     cdef Py_buffer view
-    cdef Range *ranges
-    if not count:
+    cdef bint is_held
+    cdef bytes packed
+    cdef Py_ssize_t count  # of entries
+    cdef int64_t first_offset, records_max, bytes_max, hot_from
+    cdef object codes
+    cdef bint takes_all, takes_one
+    cdef int64_t the_one
+    cdef Range *ranges  # of the records that were taken
+    cdef Py_ssize_t taken
+    cdef int64_t size_bytes, last_place  # of those
+    cdef int64_t next_offset  # where to read on
+
+    def __init__(self, log, checksums, int64_t hot_from, bytes packed, wanted):
+        self.packed, self.count, self.hot_from = packed, len(packed) // ENTRY_BYTES, hot_from
+        self.cold = _Cold()
+        self.cold.topic, self.cold.queue_id, self.first_offset, self.records_max, self.bytes_max, self.codes = <tuple>wanted
+        self.takes_all, self.takes_one = self.codes is None, self.codes is not None and len(self.codes) == 1
+        self.the_one = next(iter(self.codes)) if self.takes_one else 0
+        self.cold.start, self.segment = log.segment_view(<int64_t>get64(self.entry(0)))
+        self.cold.checksums, self.cold.topic_bytes, self.cold.known_from, self.cold.known_to = checksums, None, 1, 0
+        PyObject_GetBuffer(self.segment, &self.view, PyBUF_SIMPLE)
+        self.is_held = True
+
+    def __dealloc__(self):
+        free(self.ranges)
+        if self.is_held:
+            PyBuffer_Release(&self.view)
+
+    cdef int make_room(self, Py_ssize_t count) except -1:
+        """For the ranges of so many records."""
+        self.ranges = <Range *>malloc(max(1, count) * sizeof(Range))
+        if self.ranges == NULL:
+            raise MemoryError
+        return 0
+
+    cdef const unsigned char *entry(self, Py_ssize_t number):
+        return <unsigned char *>PyBytes_AsString(self.packed) + number * ENTRY_BYTES
+
+    cdef int64_t stop_of(self, Py_ssize_t number):
+        """Where the record of an entry ends in the segment; of the last entry, where there are fewer."""
+        cdef const unsigned char *entry = self.entry(min(number, self.count - 1))
+        return <int64_t>get64(entry) + <int32_t>get32(entry + 8) - self.cold.start
+
+    cdef bint read(self, Py_ssize_t first, Py_ssize_t entries_max, int64_t records_max, Py_ssize_t last) except -1:
+        """Takes the run of entries from `first` on. No when one needs a closer look. Checksums are fetched for all of it, and
+        up to entry `last`."""
+        cdef const unsigned char *segment = <const unsigned char *>self.view.buf
+        cdef const unsigned char *entry = self.entry(first)
+        cdef int64_t offset = self.first_offset + first, bytes_max = self.bytes_max, place, code, at, size, stop
+        cdef Py_ssize_t number, before = self.taken
+        for number in range(first, min(self.count, first + entries_max)):
+            place, size, code = <int64_t>get64(entry), <int32_t>get32(entry + 8), <int64_t>get64(entry + 12)
+            entry += ENTRY_BYTES
+            if self.takes_all or (code == self.the_one if self.takes_one else code in self.codes):
+                bytes_max -= size
+                if self.taken - before >= records_max or (bytes_max < 0 and self.taken > before):
+                    break
+                at = place - self.cold.start
+                stop = at + size
+                if at < 0 or size < PLACED_BYTES or stop > self.view.len:
+                    return False
+                if <int32_t>get32(segment + at) != size or <int64_t>get64(segment + at + QUEUE_OFFSET_AT) != offset:
+                    return False
+                if <int64_t>get64(segment + at + PLACE_AT) != place:
+                    return False
+                if place < self.hot_from and not self.cold.is_sound(
+                    segment + at, size, stop, self.stop_of(max(last, min(number + records_max, first + entries_max) - 1))
+                ):
+                    return False
+                self.ranges[self.taken].at, self.ranges[self.taken].size = at, size
+                self.taken += 1
+                self.size_bytes += size
+                self.last_place = place
+            offset += 1
+        self.next_offset = offset
+        return True
+
+    cdef bint read_again(
+        self, Py_ssize_t first, Py_ssize_t entries_max, int64_t records_max, Py_ssize_t taken, int64_t size_bytes
+    ) except -1:
+        """The same with the checksums of this run alone, after taking so much: between those of all there may be too many of other
+        queues, or a damaged one."""
+        self.taken, self.size_bytes, self.cold.known_from, self.cold.known_to = taken, size_bytes, 1, 0
+        return self.read(first, entries_max, records_max, 0)
+
+    cdef unsigned char *copy(self, unsigned char *out, Py_ssize_t first, Py_ssize_t stop) noexcept:
+        """The records of these ranges; where they end."""
+        cdef Py_ssize_t number
+        for number in range(first, stop):
+            memcpy(out, <const unsigned char *>self.view.buf + self.ranges[number].at, self.ranges[number].size)
+            out += self.ranges[number].size
+        return out
+
+
+def pull_run(log, checksums, int64_t hot_from, bytes packed, wanted):
+    cdef _Reader reader
+    cdef bytes data
+    if len(packed) < ENTRY_BYTES:
         return None
-    start, segment = log.segment_view(<int64_t>get64(<unsigned char *>PyBytes_AsString(packed)))
-    cold.topic, cold.queue_id, first_offset, records_max, bytes_max, codes = <tuple>wanted
-    cold.checksums, cold.topic_bytes, cold.start, cold.known_to, cold.next_known = checksums, None, start, 0, 0
-    ranges = <Range *>malloc(count * sizeof(Range))
-    if ranges == NULL:
+    reader = _Reader(log, checksums, hot_from, packed, wanted)
+    reader.make_room(reader.count)
+    if not reader.read(0, reader.count, reader.records_max, 0):
+        return None
+    data = PyBytes_FromStringAndSize(NULL, reader.size_bytes)
+    reader.copy(<unsigned char *>PyBytes_AsString(data), 0, reader.taken)
+    return [data], reader.taken, reader.size_bytes, reader.next_offset, reader.last_place
+
+
+# --- several at once
+
+
+cdef struct Answer:
+    int64_t opaque
+    int64_t next_offset
+    int64_t size_bytes
+    Py_ssize_t stop  # of its ranges
+
+
+cdef inline unsigned char *put(unsigned char *out, bytes text):
+    memcpy(out, PyBytes_AsString(text), len(text))
+    return out + len(text)
+
+
+cdef bytes framed(_Reader reader, Answer *answers, Py_ssize_t count, words):
+    cdef bytes before, between, behind, data
+    cdef unsigned char *header
+    cdef unsigned char *out
+    cdef Py_ssize_t number, taken = 0, size
+    before, between, behind = <tuple>words
+    size = count * (PREFIX_BYTES + len(before) + len(between) + len(behind)) + reader.size_bytes
+    for number in range(count):
+        size += decimal_bytes(answers[number].next_offset) + decimal_bytes(answers[number].opaque)
+    data = PyBytes_FromStringAndSize(NULL, size)
+    out = <unsigned char *>PyBytes_AsString(data)
+    for number in range(count):
+        header = out + PREFIX_BYTES
+        out = put_decimal(put(header, before), answers[number].next_offset)
+        out = put(put_decimal(put(out, between), answers[number].opaque), behind)
+        put32(header - 8, <uint32_t>(4 + (out - header) + answers[number].size_bytes))
+        put32(header - 4, <uint32_t>(out - header))
+        out = reader.copy(out, taken, answers[number].stop)
+        taken = answers[number].stop
+    return data
+
+
+def framed_runs(log, checksums, int64_t hot_from, bytes packed, wanted, asks, words, int64_t max_offset, int64_t bytes_max):
+    cdef _Reader reader
+    cdef Answer *answers
+    cdef Py_ssize_t answered = 0, first, entries, last = 0, before, room = 0
+    cdef int64_t opaque, offset, count, size_before, last_place
+    cdef bint is_run, is_used_up
+    if len(packed) < ENTRY_BYTES or not asks:
+        return [], 0, 0, 0, 0
+    reader = _Reader(log, checksums, hot_from, packed, wanted)
+    for _, offset, count, _ in asks:
+        count = max(1, min(count, reader.records_max))
+        room += min(count, reader.count)
+        last = max(last, min(max(offset - reader.first_offset, 0), reader.count) + count - 1)
+    reader.make_room(room)
+    answers = <Answer *>malloc(len(asks) * sizeof(Answer))
+    if answers == NULL:
         raise MemoryError
     try:
-        PyObject_GetBuffer(segment, &view, PyBUF_SIMPLE)
-        try:
-            return pulled(
-                <unsigned char *>view.buf, view.len, ranges, hot_from, packed, count, first_offset, records_max, bytes_max, codes, cold
-            )
-        finally:
-            PyBuffer_Release(&view)
-    finally:
-        free(ranges)
-
-
-cdef object pulled(
-    const unsigned char *segment, int64_t end_at, Range *ranges, int64_t hot_from, bytes packed, Py_ssize_t count,
-    int64_t first_offset, int64_t records_max, int64_t bytes_max, object codes, _Cold cold
-):
-    cdef const unsigned char *entry = <unsigned char *>PyBytes_AsString(packed)
-    cdef const unsigned char *last_entry
-    cdef bint takes_all = codes is None, takes_one = codes is not None and len(codes) == 1
-    cdef int64_t the_one = next(iter(codes)) if takes_one else 0
-    cdef int64_t offset = first_offset, place, code, at, size, stop, size_bytes = 0, last_place = 0, last_stop
-    cdef Py_ssize_t number, taken = 0, last_number
-    cdef bytes data
-    cdef unsigned char *out
-    for number in range(count):
-        place, size, code = <int64_t>get64(entry), <int32_t>get32(entry + 8), <int64_t>get64(entry + 12)
-        entry += ENTRY_BYTES
-        if takes_all or (code == the_one if takes_one else code in codes):
-            bytes_max -= size
-            if taken >= records_max or (bytes_max < 0 and taken):
+        for opaque, offset, count, _ in asks:
+            if reader.size_bytes >= bytes_max:
                 break
-            at = place - cold.start
-            stop = at + size
-            if at < 0 or size < PLACED_BYTES or stop > end_at:
-                return None
-            if <int32_t>get32(segment + at) != size or <int64_t>get64(segment + at + QUEUE_OFFSET_AT) != offset:
-                return None
-            if <int64_t>get64(segment + at + PLACE_AT) != place:
-                return None
-            if place < hot_from:
-                last_number = min(offset - first_offset + records_max - 1, count - 1)
-                last_entry = <unsigned char *>PyBytes_AsString(packed) + last_number * ENTRY_BYTES
-                last_stop = <int64_t>get64(last_entry) + <int32_t>get32(last_entry + 8) - cold.start
-                if not cold.is_sound(segment + at, size, stop, last_stop):
-                    return None
-            ranges[taken].at, ranges[taken].size = at, size
-            taken += 1
-            size_bytes += size
-            last_place = place
-        offset += 1
-    data = PyBytes_FromStringAndSize(NULL, size_bytes)
-    out = <unsigned char *>PyBytes_AsString(data)
-    for number in range(taken):
-        memcpy(out, segment + ranges[number].at, ranges[number].size)
-        out += ranges[number].size
-    return [data], taken, size_bytes, offset, last_place
+            count = max(1, min(count, reader.records_max))
+            if not 0 <= offset - reader.first_offset < reader.count:
+                break
+            first, before, size_before = offset - reader.first_offset, reader.taken, reader.size_bytes
+            if not 0 <= <int64_t>get64(reader.entry(first)) - reader.cold.start < reader.view.len:
+                break
+            entries = min(2 * count, RECORDS_PER_READ_MAX, reader.count - first)
+            last_place = reader.last_place
+            is_run = reader.read(first, entries, count, last) or reader.read_again(first, entries, count, before, size_before)
+            is_used_up = reader.next_offset == offset + entries and reader.next_offset < max_offset
+            if not is_run or reader.taken == before or (is_used_up and reader.taken - before < count):
+                reader.taken, reader.size_bytes, reader.last_place = before, size_before, last_place
+                break
+            answers[answered].opaque, answers[answered].next_offset = opaque, reader.next_offset
+            answers[answered].size_bytes, answers[answered].stop = reader.size_bytes - size_before, reader.taken
+            answered += 1
+        if not answered:
+            return [], 0, 0, 0, 0
+        return [framed(reader, answers, answered, words)], answered, reader.taken, reader.size_bytes, reader.last_place
+    finally:
+        free(answers)

@@ -130,7 +130,8 @@ class Dialer:
                 del self._connections[address]
 
     def express(self, connection: Connection, frames: list[Frame]) -> int:
-        return self.router.express(connection, frames)
+        way = self.router.express(frames[0])
+        return 0 if way is None else way.handler(frames, connection)
 
     def requests(self, connection: Connection, commands: list[Command]) -> list[Command]:
         return self.router.handle(connection, commands)

@@ -2,7 +2,7 @@
 
 A handler is an ordinary function: it answers with a command, with the bytes of one, or with None when it parked the request (or
 the request is oneway) and will answer over the connection itself. One that must wait for someone else is a coroutine function. A
-group handler gets all neighbouring requests of its codes in a read event at once. An express handler is for the one request that
+group handler gets all neighbouring requests of its codes in a read event at once. An express handler is for a request that
 comes by the hundred thousand: it sees frames before commands are made of them, and takes as many as it knows how to serve.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from skyrocket.net.connection import Connection, Sendable
 from skyrocket.net.errors import NetError
@@ -30,6 +30,12 @@ ExpressHandler = Callable[[list[Frame], Connection], int]
 TASKS_MAX = 10_000  # requests that wait for someone else; beyond, they are refused
 
 
+class Express(NamedTuple):
+    start: bytes  # of a header
+    handler: ExpressHandler
+    code: int
+
+
 class RefusedError(Exception):
     """A handler's way to say no: the response has this code and this sentence."""
 
@@ -43,7 +49,7 @@ class Router:
         """`error_codes` says which errors of the layers below become which response; their sentence is the remark."""
         self._handlers: dict[int, Handler] = {}
         self._groups: dict[int, GroupHandler] = {}
-        self._express: tuple[tuple[bytes, ...], ExpressHandler] | None = None
+        self._express: list[Express] = []
         self._errors: dict[type[Exception], ResponseCode] = {
             ProtocolError: ResponseCode.SYSTEM_ERROR,
             NetError: ResponseCode.SYSTEM_ERROR,
@@ -61,11 +67,11 @@ class Router:
             assert code not in self.codes, f"request {code} has a handler"
             self._groups[code] = handler
 
-    def add_express(self, starts: tuple[bytes, ...], handler: ExpressHandler) -> None:
-        """For read events whose first header begins like one of these. The handler says how many of the frames it dealt with,
-        from the first on; the rest go the ordinary way, where the same requests have a handler too."""
-        assert self._express is None, "there is an express handler"
-        self._express = (starts, handler)
+    def add_express(self, start: bytes, handler: ExpressHandler, code: int) -> None:
+        """For read events whose first header begins like this. The handler says how many of the frames it dealt with, from the
+        first on; the rest go the ordinary way, where the same requests have a handler too. They count as requests of `code`."""
+        assert not any(start.startswith(way.start) or way.start.startswith(start) for way in self._express), f"{start!r} is taken"
+        self._express.append(Express(start, handler, code))
 
     @property
     def codes(self) -> set[int]:
@@ -76,11 +82,12 @@ class Router:
         """Requests whose handler waits for someone else."""
         return len(self._tasks)
 
-    def express(self, connection: Connection, frames: list[Frame]) -> int:
-        """How many of the first frames the express handler dealt with."""
-        if self._express is None or not frames[0].header.startswith(self._express[0]):
-            return 0
-        return self._express[1](frames, connection)
+    def express(self, first: Frame) -> Express | None:
+        """The express way of a read event that begins with this frame."""
+        for way in self._express:
+            if first.header.startswith(way.start):
+                return way
+        return None
 
     def handle(self, connection: Connection, commands: list[Command]) -> list[Command]:
         """All requests of a read event, in order. Those that the connection has no room to be answered are returned."""

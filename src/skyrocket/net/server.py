@@ -34,8 +34,8 @@ class Gate(Protocol):
     def refusal(self, code: int, waited_ms: int, now_ms: int) -> str | None:
         """Why a request is not served; None when it is."""
 
-    def served(self, code: int | None, took_ms: int, now_ms: int) -> None:
-        """What a read event brought is done; `code` is that of its first request, None where all went to the express handler."""
+    def served(self, code: int, took_ms: int, now_ms: int) -> None:
+        """What a read event brought is done; `code` is that of its first request."""
 
 
 class Server:
@@ -119,9 +119,12 @@ class Server:
     def express(self, connection: Connection, frames: list[Frame]) -> int:
         if self._overload is not None or self._draining or not self._is_calm(connection):
             return 0
-        served = self.router.express(connection, frames)
+        way = self.router.express(frames[0])
+        if way is None:
+            return 0
+        served = way.handler(frames, connection)
         if served:
-            self._tell_served(None, connection.heard_ms)
+            self._tell_served(way.code, connection.heard_ms)
         return served
 
     def requests(self, connection: Connection, commands: list[Command]) -> list[Command]:
@@ -141,7 +144,7 @@ class Server:
         heard_ms = connection.heard_ms
         return self.gate is None or self.gate.is_calm(self._lateness.late_ms(heard_ms), heard_ms)
 
-    def _tell_served(self, code: int | None, began_ms: int) -> None:
+    def _tell_served(self, code: int, began_ms: int) -> None:
         if self.gate is not None:
             now_ms = self.now_ms()
             self.gate.served(code, now_ms - began_ms, now_ms)

@@ -23,6 +23,7 @@ from skyrocket.store.consume_queue import ENTRY, ENTRY_BYTES
 _PLACE = struct.Struct(">i16xqq")  # of a record: size, queue offset, physical offset
 _HEAD = struct.Struct(">4xi4xi20xi44xi")  # of one with two IPv4 hosts: magic, queue id, sys flag, body length
 _HOST_V6 = BORN_HOST_V6 | STORE_HOST_V6
+RECORDS_PER_READ_MAX = 1024  # entries that one read looks at
 _CHECKSUMS_MAX = 16_384  # of other queues' records too, where those lie between: 1,024 messages of one of 16 queues
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from skyrocket.compiled import twin
+from skyrocket.protocol.alike_pulls import Numbers
 from skyrocket.protocol.errors import RecordError
 from skyrocket.protocol.properties import decode_properties
 from skyrocket.protocol.record import MAGIC, MAGIC_V2, PHYSICAL_OFFSET_AT, Record, body_crc32, decode_record
@@ -21,13 +22,13 @@ from skyrocket.store.commit_log import CommitLog
 from skyrocket.store.consume_queue import ENTRY, ENTRY_BYTES, ConsumeQueue
 from skyrocket.store.consume_queues import ConsumeQueues
 from skyrocket.store.damage import is_filler
+from skyrocket.store.framed_runs import FramedRuns, Words, framed_runs
 from skyrocket.store.index import Index
 from skyrocket.store.message import index_keys
-from skyrocket.store.queue_run import Pulled, Run, Wanted, pull_run, queue_run
+from skyrocket.store.queue_run import RECORDS_PER_READ_MAX, Pulled, Run, Wanted, pull_run, queue_run
 from skyrocket.store.repair import QueueRepair
 
 HOT_BYTES = 256 * 1024 * 1024  # behind the end of the log: written lately, still in memory
-RECORDS_PER_READ_MAX = 1024
 CANDIDATES_PER_QUERY_MAX = 100_000  # index entries looked at for one query: a hostile key must not hold the broker
 
 _HEAD = struct.Struct(">iiiiiqqi")  # size, magic, CRC, queue id, flag, queue offset, physical offset, sys flag
@@ -170,6 +171,15 @@ class Reading:
                 return Pulled._make(run)
         topic, queue_id, offset, count, bytes_max, codes = wanted
         return pulled_of(self.messages(topic, queue_id, offset, count, bytes_max, codes))
+
+    def framed(self, queue: ConsumeQueue, wanted: Wanted, asks: Sequence[Numbers], words: Words, bytes_max: int) -> FramedRuns:
+        """What several pulls ask for, ready to be sent; of the first ones, as far as they find it. They are those of a `wanted`
+        whose offset is the first one's."""
+        per_record = 1 if wanted.codes is None else 2
+        stop = max(offset + per_record * min(count, wanted.records_max) for _, offset, count, _ in asks)
+        packed = queue.read(wanted.offset, max(1, min(stop - wanted.offset, RECORDS_PER_READ_MAX)))
+        log, checksums, hot_from = self._log, self._checksums, self._hot_from()
+        return FramedRuns._make(framed_runs(log, checksums, hot_from, packed, wanted, asks, words, queue.max_offset, bytes_max))
 
     def _mended(self, queue: ConsumeQueue, topic: str, queue_id: int, offset: int) -> memoryview | None:
         """The entry was not what it should be; perhaps the message is."""

@@ -19,7 +19,7 @@ from skyrocket.protocol.headers import PullMessageResponseHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PULL_SUSPEND
-from skyrocket.store.reading import RECORDS_PER_READ_MAX
+from skyrocket.store.queue_run import RECORDS_PER_READ_MAX
 from tests.support.running_broker import RunningBroker, play, records
 
 BIG_IN_EU = "a > 5 AND region = 'eu'"

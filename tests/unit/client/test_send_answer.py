@@ -9,7 +9,7 @@ import pytest
 from skyrocket.client.errors import BrokerError
 from skyrocket.client.queues import Queue
 from skyrocket.client.receipt import SendStatus, receipt_from
-from skyrocket.client.send_answer import SEND_BIT, STARTS, SendAnswer, take_answers
+from skyrocket.client.send_answer import SEND_BIT, START, SendAnswer, take_answers
 from skyrocket.protocol.command import RESPONSE_FLAG, Command, decode_command, encode_command
 from skyrocket.protocol.frame import Frame, FrameSplitter, Serialization
 from skyrocket.protocol.responses import ResponseCode
@@ -42,7 +42,7 @@ def taken(*frames: Frame) -> tuple[int, dict[int, Any]]:
 @pytest.mark.parametrize("more", [{}, {"transactionId": "T", "recallHandle": "H"}, {"queueId": "3"}])
 def test_an_ordinary_answer_gives_the_receipt_that_its_command_would(more: dict[str, str]):
     answer = frame(fields=FIELDS | more)
-    assert answer.header.startswith(STARTS)
+    assert answer.header.startswith(START)
     count, heard = taken(answer)
     assert (count, list(heard)) == (1, [SEND_BIT | 7])
     assert isinstance(heard[SEND_BIT | 7], SendAnswer)

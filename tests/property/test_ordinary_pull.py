@@ -1,0 +1,70 @@
+"""The short way of ordinary pulls and the general way are the same: same answers, offsets and counts, for any frames."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from skyrocket.protocol.frame import join_frame
+from tests.property.test_ordinary_send import mostly
+from tests.support.pull_parts import PullParts, a_filled_disk, a_request
+from tests.support.running_broker import pull_header
+from tests.support.twins import KINDS, using
+
+DISK = a_filled_disk()
+ODD = [b"", b'"', b"\\", b"0", b"-", b"9" * 20, b"}", b",", b'"opaque":7,', b'"queueOffset":"3",', b" ", b"\0", b"\xff", b'"1"']
+
+
+@st.composite
+def frames(draw: st.DrawFn) -> bytes:
+    """Mostly of pulls that find something, and are alike."""
+    values: dict[str, Any] = {
+        "consumer_group": draw(mostly(["consumers"], ["idle", "unknown"])),
+        "queue_id": draw(mostly([0, 0, 1], [2, 3, -1])),
+        "sys_flag": draw(st.sampled_from([4, 4, 4, 5, 6, 0])),
+        "max_msg_nums": draw(mostly([1, 3, 32], [0, -1, 5000, 2**31])),
+        "commit_offset": draw(mostly([0, 7], [-1])),
+        "max_msg_bytes": draw(st.sampled_from([None, None, 1500])),
+        "tags": draw(mostly(["*"], ["red", "red || blue", "green", ""])),
+        "expression_type": draw(mostly(["TAG"], [None, "SQL92", "?"])),
+        "hold_ms": draw(mostly([0], [30_000])),
+    }
+    offset = draw(mostly(list(range(0, 110, 9)), [-1, 111, 10**6, 2**63]))
+    fields = pull_header(draw(mostly(["orders"], ["closed", "nowhere"])), offset, **values).to_fields()
+    if draw(mostly([False], [True])):
+        del fields[draw(st.sampled_from(sorted(fields)))]
+    frame = a_request(draw(mostly([1, 2, 3], [-1, 2**31])), fields, draw(mostly([0], [1, 2])), draw(mostly([11], [361, 12345])))
+    header = frame[8:]
+    if draw(mostly([False], [True])):
+        at = draw(st.integers(0, len(header) - 1))
+        header = header[:at] + draw(st.sampled_from(ODD)) + header[at + draw(st.integers(0, 2)) :]
+    return join_frame(draw(mostly([0], [1])), header, draw(mostly([b""], [b"body"])))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(
+    events=st.lists(st.lists(frames(), min_size=1, max_size=8), min_size=1, max_size=4),
+    reset=st.sampled_from([None, None, None, 5]),
+    changes=st.sampled_from([{}, {}, {"pull_messages_max": 4}, {"pull_bytes_max": 1024}]),
+)
+@settings(max_examples=150, deadline=None)
+def test_both_ways_answer_the_same(kind: str, events: list[list[bytes]], reset: int | None, changes: dict[str, int]):
+    async def played(express: bool) -> PullParts:
+        parts = PullParts(express=express, disk=DISK.copy(), **changes)
+        if reset is not None:
+            parts.offsets.reset("consumers", "orders", 0, reset)
+        for one in events:
+            parts.connection.data_received(b"".join(one))
+        return parts
+
+    async def main() -> None:
+        short, general = await played(True), await played(False)
+        assert short.state() == general.state()
+        event("some went the short way" if short.ordinary._headers else "all went the general way")
+
+    with using(kind):
+        asyncio.run(main())

@@ -1,0 +1,91 @@
+"""Pulls that are alike, and the runs that they ask for: compiled twins find what their references find, whatever is damaged."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from skyrocket.compiled import TWINS
+from skyrocket.protocol import alike_pulls
+from skyrocket.protocol.frame import Frame
+from skyrocket.store import framed_runs
+from skyrocket.store.framed_runs import Words
+from skyrocket.store.message_store import MessageStore
+from skyrocket.store.queue_run import Wanted
+from tests.property.test_ordinary_pull import ODD
+from tests.support.pull_parts import SETTINGS, a_filled_disk, a_pull
+from tests.support.twins import needs_twins
+from tests.unit.store.test_queue_run import damage
+
+assert alike_pulls
+assert framed_runs
+pytestmark = needs_twins
+
+WORDS = Words(b'{"next":', b',"opaque":', b"}")
+
+
+def a_header(random: Random) -> bytes:
+    count = random.choice([1, *[32] * 9, 2**31, 2**31 - 1])
+    offset = random.choice([*range(20), 10**17, 10**18 - 1, 10**18, -5])
+    opaque, commit_offset = random.choice([*range(20), 2**31 - 1, 2**31]), random.randrange(100)
+    header = a_pull(opaque, offset, max_msg_nums=count, commit_offset=commit_offset)[8:]
+    while random.random() < 0.15:
+        at = random.randrange(len(header) + 1)
+        header = header[:at] + random.choice(ODD) + header[at + random.choice([0, 0, 1, 2]) :]
+    return header + b" " * random.choice([0, 0, 0, 0, 2048 - len(header), 2049 - len(header)])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_same_pulls_are_alike(seed: int):
+    random, twins = Random(seed), TWINS["pulls.alike_pulls"]
+    alike = 0
+    for _ in range(200):
+        frames = [Frame(int(random.random() < 0.02), a_header(random), b"")] * random.choice([1, 2])
+        frames += [Frame(0, a_header(random), b"") for _ in range(random.randrange(4))]
+        at, most = random.choice([0, 0, 1, 9]), random.choice([64, 64, 2, 0])
+        reference, compiled = (each(frames, at, most) for each in twins)
+        assert compiled == reference
+        alike += len(reference[1])
+    assert alike > 40
+
+
+def joined(found: tuple[list[bytes | memoryview], int, int, int, int]) -> tuple[bytes, int, int, int, int]:
+    return b"".join(found[0]), *found[1:]
+
+
+@pytest.mark.parametrize("flips", [0, 1, 4])
+@pytest.mark.parametrize("seed", range(12))
+def test_the_same_runs_are_found(seed: int, flips: int, monkeypatch: pytest.MonkeyPatch):
+    random, disk, twins = Random(seed), a_filled_disk(seed), TWINS["runs.framed_runs"]
+    store = MessageStore("store", SETTINGS.store_config(), files=disk)
+    store.open()
+    for _ in range(flips):
+        damage(disk, random)
+    if seed % 3 == 0:
+        monkeypatch.setattr(store.reading, "_hot_from", lambda: 0)  # as if all had been written just now
+    reading, answered = store.reading, 0
+    for _ in range(60):
+        queue_id = random.choice([0, 0, 1])
+        queue = store.queues.get("orders", queue_id)
+        assert queue is not None
+        first, codes = (
+            random.randrange(queue.max_offset),
+            random.choice([None, None, frozenset({112785}), frozenset({1, 112785})]),
+        )
+        wanted = Wanted("orders", queue_id, first, random.choice([1, 5, 32]), random.choice([100, 3000, 10**6]), codes)
+        asks = [
+            (number, first + random.choice([0, 5 * number, 5 * number, 200, -1]), random.choice([0, 5, 10**9]), 0)
+            for number in range(random.randrange(6))
+        ]
+        packed = queue.read(first, random.choice([1, 40, 1024]))
+        most, bytes_max = random.choice([queue.max_offset, queue.max_offset, 10**6]), random.choice([10**6, 10**6, 700, 0])
+        given = (reading._log, reading._checksums, reading._hot_from(), packed, wanted, asks, WORDS, most, bytes_max)
+        found, hint = [], reading._checksums._hint
+        for each in twins:
+            reading._checksums._hint = hint  # in a damaged file, what is found depends on where one begins to look
+            found.append(joined(each(*given)))
+        reference, compiled = found
+        assert compiled == reference
+        answered += reference[1]
+    assert answered > 5

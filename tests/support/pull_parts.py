@@ -1,0 +1,114 @@
+"""What pulls go through in a broker, without sockets, threads or time: frames go into a connection, and what it writes is kept.
+
+With `express` false the short way of ordinary pulls is closed, and every pull goes the general way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from skyrocket.broker.clients import ClientTable
+from skyrocket.broker.consumer_offsets import ConsumerOffsets
+from skyrocket.broker.counters import Counters
+from skyrocket.broker.filters import Filters
+from skyrocket.broker.ordinary_pull import OrdinaryPulls
+from skyrocket.broker.pull import PullHandler
+from skyrocket.broker.pull_checks import PullChecks
+from skyrocket.broker.slow_consumers import SlowConsumers
+from skyrocket.broker.subscription_groups import SubscriptionGroupTable
+from skyrocket.broker.topics import TopicTable
+from skyrocket.net.connection import Connection
+from skyrocket.net.router import Router
+from skyrocket.net.server import Server
+from skyrocket.protocol.bodies import SubscriptionGroupConfig, TopicConfig
+from skyrocket.protocol.frame import FrameSplitter, join_frame
+from skyrocket.store.message_store import MessageStore
+from tests.support.running_broker import pull_header
+from tests.support.send_parts import BEGIN_MS, SMALL, KeptWrites
+from tests.support.simulated_disk import SimulatedDisk
+from tests.support.store_messages import a_message
+
+SETTINGS = replace(SMALL, property_filter=True, auto_create_group=False)
+QUEUES = 3
+MESSAGES = 150  # over all queues, in more than one segment and, for the first queue, more than one file of entries
+
+
+class PullParts:
+    def __init__(self, *, express: bool, disk: SimulatedDisk | None = None, **changes: Any) -> None:
+        self.now_ms = BEGIN_MS
+        self.settings = replace(SETTINGS, **changes)
+        self.store = MessageStore("store", self.settings.store_config(), files=disk or SimulatedDisk())
+        self.store.open()
+        self.topics = TopicTable(self._settings, self._wall_ms)
+        self.topics.put_all(
+            [
+                TopicConfig(topic_name="orders", read_queue_nums=QUEUES, write_queue_nums=QUEUES, perm=6, topic_sys_flag=2),
+                TopicConfig(topic_name="closed", read_queue_nums=QUEUES, write_queue_nums=QUEUES, perm=2),
+            ]
+        )
+        self.groups = SubscriptionGroupTable(self._settings, self._wall_ms)
+        self.groups.put_all(
+            [SubscriptionGroupConfig(group_name="consumers"), SubscriptionGroupConfig(group_name="idle", consume_enable=False)]
+        )
+        self.offsets = ConsumerOffsets(self._wall_ms)
+        self.counters = Counters(self._wall_ms)
+        self.slow_consumers = SlowConsumers()
+        clients: ClientTable[Connection] = ClientTable()
+        checks = PullChecks(self.topics, self.groups, clients, self._settings, Filters(self._settings))
+        tables = (self.groups, clients, self.offsets)
+        self.general = PullHandler(self.store, checks, *tables, self._settings, self._wall_ms, self.counters, self.slow_consumers)
+        self.ordinary = OrdinaryPulls(self.store, checks, self.offsets, self._settings, self._wall_ms, self.general)
+        router = Router()
+        self.general.register(router)
+        if express:
+            self.ordinary.register(router)
+        self.server = Server(router, now_ms=self._wall_ms)
+        self.transport = KeptWrites()
+        self.connection = Connection(self.server)
+        self.connection.connection_made(self.transport)
+
+    def _settings(self) -> Any:
+        return self.settings
+
+    def _wall_ms(self) -> int:
+        return self.now_ms
+
+    def state(self) -> dict[str, Any]:
+        """Everything that one can see from outside."""
+        get = self.counters.get
+        return {
+            "answers": FrameSplitter().feed(self.transport.written),
+            "closed": self.transport.closed,
+            "offsets": self.offsets.snapshot(),
+            "counted": (get.messages, get.size_bytes, get.times),
+            "by group": {key: (one.messages, one.size_bytes, one.times) for key, one in self.counters.of_kind("get")},
+            "behind": dict(self.slow_consumers._behind_bytes),
+            "waiting": self.general.waiting,
+        }
+
+
+def a_filled_disk(seed: int = 1, messages: int = MESSAGES) -> SimulatedDisk:
+    """Messages of `orders`, most of them in queue 0, with the tags red, blue and none."""
+    disk, random = SimulatedDisk(), Random(seed)
+    store = MessageStore("store", SETTINGS.store_config(), files=disk)
+    store.open()
+    for number in range(messages):
+        queue_id, tags = random.choice([0, 0, 0, 1]), random.choice(["red", "blue", ""])
+        body = random.randbytes(random.choice([0, 30, 300, 900]))
+        store.append([a_message("orders", queue_id, body, tags=tags, unique=f"U{number}")], BEGIN_MS + number)
+    store.close()
+    return disk
+
+
+def a_pull(opaque: int, offset: int, topic: str = "orders", flag: int = 0, code: int = 11, **given: Any) -> bytes:
+    """A frame, as Java writes it."""
+    fields = pull_header(topic, offset, **given).to_fields()
+    return a_request(opaque, fields, flag, code)
+
+
+def a_request(opaque: int, fields: dict[str, Any], flag: int = 0, code: int = 11) -> bytes:
+    named = ",".join(f'"{name}":"{value}"' for name, value in fields.items())
+    start, end = f'{{"code":{code},"extFields":{{{named}}},"flag":{flag},', '"serializeTypeCurrentRPC":"JSON","version":495}'
+    return join_frame(0, f'{start}"language":"JAVA","opaque":{opaque},{end}'.encode(), b"")
