@@ -8,6 +8,7 @@ index_file, index        messages by key
 checksums                a CRC over each whole record, beside the log
 checkpoint, recovery     how far things were safe; what to do at start
 horizon, group_commit    appended, flushed, confirmed
+reading                  messages by queue, time, key and place; queue_run, framed_runs: many at once, for pulls
 retention                what may go
 message_store            the whole of it
 offline, arrow, verify   a store directory read without a broker
