@@ -32,7 +32,7 @@ from skyrocket.store.queue_run import Wanted
 
 SHAPES_MAX: Final = 4096  # remembered at once: a consumer has one for each of its queues
 PULLS_MAX: Final = 64  # answered together
-BYTES_MAX: Final = 1024 * 1024  # which are begun to be answered together
+BYTES_MAX: Final = 192 * 1024  # with which no further pull is begun: it is copied twice, and should stay in the processor's cache
 
 
 class Offsets(Protocol):

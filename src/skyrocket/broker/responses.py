@@ -96,6 +96,7 @@ def pull_response(
     return PREFIX.pack(len(header) + 4 + body_bytes, len(header)) + header
 
 
+@lru_cache(maxsize=256)  # those who read what was sent before have the same over and over
 def found_words(least: int, most: int, topic_sys_flag: int) -> Words:
     """The same for several answers of one queue that all found something, here: the header around their two numbers."""
     before = _PULL_BEFORE % (ResponseCode.SUCCESS, 0)

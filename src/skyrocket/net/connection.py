@@ -23,6 +23,7 @@ from skyrocket.protocol.frame import Frame, FrameSplitter, MalformedFrameError
 Sendable = bytes | Iterable[bytes | memoryview]
 
 JOINED_BYTES_MAX = 64 * 1024  # more is sooner written piece by piece than copied
+COLLECTED_BYTES_MAX = 128 * 1024  # more does not wait for the end of a read event: it would leave the processor's cache
 
 
 class Owner(Protocol):
@@ -206,7 +207,7 @@ class Connection(asyncio.Protocol):
     @property
     def is_full(self) -> bool:
         """It has enough to write for now: what answers requests can leave the rest for later."""
-        return self._unsent_bytes > self._limits.unwritten_high_bytes
+        return self._unsent_bytes + self.unwritten_bytes > self._limits.unwritten_high_bytes
 
     @property
     def held_bytes(self) -> int:
@@ -221,11 +222,13 @@ class Connection(asyncio.Protocol):
             self._unsent.append(data)
             self._unsent_bytes += len(data)
         else:
-            pieces = list(data)
+            pieces = data if isinstance(data, list) else list(data)
             self._unsent += pieces
-            self._unsent_bytes += sum(map(len, pieces))
+            self._unsent_bytes += len(pieces[0]) if len(pieces) == 1 else sum(map(len, pieces))
         if self._unsent_bytes > self._limits.unwritten_max_bytes:
             self.abort("more is sent to it at once than it could read")
+        elif self._unsent_bytes > COLLECTED_BYTES_MAX:
+            self._write_unsent()
         elif not self._reading and not self._flush_scheduled:
             self._flush_scheduled = True
             asyncio.get_running_loop().call_soon(self._flush)

@@ -175,9 +175,10 @@ class Reading:
     def framed(self, queue: ConsumeQueue, wanted: Wanted, asks: Sequence[Numbers], words: Words, bytes_max: int) -> FramedRuns:
         """What several pulls ask for, ready to be sent; of the first ones, as far as they find it. They are those of a `wanted`
         whose offset is the first one's."""
+        _, last, count, _ = asks[-1]  # the one that goes furthest, if they go forward; otherwise they may find too little here
         per_record = 1 if wanted.codes is None else 2
-        stop = max(offset + per_record * min(count, wanted.records_max) for _, offset, count, _ in asks)
-        packed = queue.read(wanted.offset, max(1, min(stop - wanted.offset, RECORDS_PER_READ_MAX)))
+        entries = max(0, last - wanted.offset) + per_record * max(1, min(count, wanted.records_max))
+        packed = queue.read(wanted.offset, min(entries, RECORDS_PER_READ_MAX))
         log, checksums, hot_from = self._log, self._checksums, self._hot_from()
         return FramedRuns._make(framed_runs(log, checksums, hot_from, packed, wanted, asks, words, queue.max_offset, bytes_max))
 

@@ -1,0 +1,75 @@
+"""The answers of a read event leave together; where they are much, sooner."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from skyrocket.net.connection import COLLECTED_BYTES_MAX, Connection
+from skyrocket.net.limits import NetLimits
+from skyrocket.net.router import Router
+from skyrocket.net.server import Server
+from skyrocket.protocol.command import Command, encode_command
+from tests.support.send_parts import KeptWrites
+
+CODE = 4711
+
+
+class CountedWrites(KeptWrites):
+    """`left` of what was written is not read by the peer yet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+        self.left = 0
+
+    def write(self, data: Any) -> None:
+        self.sizes.append(len(data))
+        super().write(data)
+
+    def get_write_buffer_size(self) -> int:
+        return self.left
+
+    def resume_reading(self) -> None:
+        pass
+
+
+def answering(size: int) -> tuple[Connection, CountedWrites]:
+    """A connection whose requests are answered with so many bytes each."""
+    router = Router()
+    router.add(CODE, lambda command, connection: bytes(size))
+    connection, transport = Connection(Server(router, limits=NetLimits(unwritten_high_bytes=1024 * 1024))), CountedWrites()
+    connection.connection_made(transport)
+    return connection, transport
+
+
+def requests(count: int) -> bytes:
+    return encode_command(Command(CODE, opaque=1)) * count
+
+
+def test_small_answers_leave_with_one_write():
+    connection, transport = answering(100)
+    connection.data_received(requests(20))
+    assert transport.sizes == [2_000]
+
+
+def test_large_ones_leave_as_soon_as_they_are_much():
+    connection, transport = answering(COLLECTED_BYTES_MAX // 2)
+    connection.data_received(requests(8))
+    assert sum(transport.sizes) == 4 * COLLECTED_BYTES_MAX
+    assert max(transport.sizes) <= 2 * COLLECTED_BYTES_MAX, "of them, never more wait than make it much"
+
+
+def test_what_the_peer_has_not_read_counts_for_whether_there_is_room():
+    async def acts() -> None:
+        connection, transport = answering(100)
+        assert not connection.is_full
+        transport.left = 1024 * 1024 + 1
+        assert connection.is_full
+        connection.data_received(requests(3))
+        assert transport.sizes == [], "requests wait until there is room"
+        transport.left = 0
+        connection.resume_writing()
+        assert transport.sizes == [300]
+
+    asyncio.run(acts())
