@@ -475,7 +475,7 @@ def test_a_lite_pull_consumer_subscribes_polls_and_commits(client: Scenes):
         assert [message.offset for message in got if message.queue == queue] == list(range(10))
     client.ask("commit", consumer)
     assert client.numbers("committed", consumer, topic, 0, 1) == [10, 10]
-    assert [client.committed_by(group, topic, queue) for queue in (0, 1)] == [10, 10]
+    until(lambda: [client.committed_by(group, topic, queue) for queue in (0, 1)] == [10, 10], "what was committed arrives")
     client.ask("stop", consumer)
 
     client.send(topic, Out(b"later"), queue=1)
