@@ -50,7 +50,10 @@ def test_a_loop_without_await(servers: Servers):
         consumer.commit()
     assert numbers(first) == list(range(60))
     assert numbers(rest) == list(range(100 - len(rest), 100))
-    assert 40 <= len(rest) < 100, "it goes on where the first ended; Apache may hear of a pull's commit after the last one"
+    if servers.name == "apache":  # which may hear of a pull's commit after the last one
+        assert 40 <= len(rest) < 100
+    else:
+        assert len(rest) == 40, "it goes on where the first ended"
 
 
 def test_a_message_whose_body_raises_comes_again(servers: Servers):

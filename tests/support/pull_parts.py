@@ -26,7 +26,7 @@ from skyrocket.protocol.bodies import SubscriptionGroupConfig, TopicConfig
 from skyrocket.protocol.frame import FrameSplitter, join_frame
 from skyrocket.store.message_store import MessageStore
 from tests.support.running_broker import pull_header
-from tests.support.send_parts import BEGIN_MS, SMALL, KeptWrites
+from tests.support.send_parts import BEGIN_MS, SMALL, connected
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.store_messages import a_message
 
@@ -65,9 +65,7 @@ class PullParts:
         if express:
             self.ordinary.register(router)
         self.server = Server(router, now_ms=self._wall_ms)
-        self.transport = KeptWrites()
-        self.connection = Connection(self.server)
-        self.connection.connection_made(self.transport)
+        self.connection, self.transport = connected(self.server)
 
     def _settings(self) -> Any:
         return self.settings

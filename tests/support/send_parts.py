@@ -76,6 +76,13 @@ class KeptWrites(asyncio.Transport):
     abort = close
 
 
+def connected(server: Server) -> tuple[Connection, KeptWrites]:
+    transport = KeptWrites()
+    connection = Connection(server)
+    connection.connection_made(transport)
+    return connection, transport
+
+
 class SendParts:
     def __init__(self, *, express: bool, sync_flush: bool = False, disk: SimulatedDisk | None = None, **changes: Any) -> None:
         self.now_ms = BEGIN_MS
@@ -105,9 +112,7 @@ class SendParts:
         if express:
             self.ordinary.register(router)
         self.server = Server(router, now_ms=self._wall_ms)
-        self.transport = KeptWrites()
-        self.connection = Connection(self.server)
-        self.connection.connection_made(self.transport)
+        self.connection, self.transport = connected(self.server)
 
     def _add_detours(self) -> None:
         """As in a broker; only that nothing that waits is ever delivered."""

@@ -33,7 +33,7 @@ TASKS_MAX = 10_000  # requests that wait for someone else; beyond, they are refu
 class Express(NamedTuple):
     start: bytes  # of a header
     handler: ExpressHandler
-    code: int
+    code: int  # which its requests count as
 
 
 class RefusedError(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from skyrocket.protocol.command import ONEWAY_FLAG, Command, decode_command
 from skyrocket.protocol.frame import FrameSplitter
 from skyrocket.protocol.headers import PullMessageResponseHeader
 from skyrocket.protocol.record import iterate_records
+from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from tests.support.pull_parts import PullParts, a_filled_disk, a_pull
@@ -108,6 +110,23 @@ def test_the_first_that_is_not_ordinary_goes_the_general_way_with_all_behind_it(
     other.connection.data_received(event)
     assert general == [2, 3]
     assert parts.state() == other.state()
+
+
+def test_flow_control_hears_that_they_were_pulls():
+    """A read from a slow disk must not stop those who send."""
+    parts, told = parts_with_messages(), []
+
+    class Gate:
+        is_calm = staticmethod(lambda waited_ms, now_ms: True)
+        refusal = staticmethod(lambda code, waited_ms, now_ms: None)
+        served = staticmethod(lambda code, took_ms, now_ms: told.append(code))
+
+    async def acts() -> None:  # the server's watch of its own lateness needs a loop
+        parts.server.gate = Gate()
+        parts.connection.data_received(a_pull(1, 0))
+
+    asyncio.run(acts())
+    assert told == [RequestCode.PULL_MESSAGE]
 
 
 def test_those_of_another_queue_follow_in_the_same_event(monkeypatch: pytest.MonkeyPatch):
