@@ -255,6 +255,8 @@ def test_whoever_waits_may_be_cancelled(servers: Servers):
             with_handler = Consumer(name, group=f"{topic}-run", consumer_limits=QUICK)
             with_handler.on("never-there")(print)
             await cancelled(with_handler.run())
+            async with reader(servers) as read:
+                assert [message.body for message in await read.at_least(topic, 1)] == [b"?"]
 
     play(scene())
 
