@@ -10,9 +10,9 @@ from pathlib import Path
 from tests.support.apache import run_java
 
 from bench import Benchmark, Figure
-from skyrocket.broker.sql.filter import SqlFilter
-from skyrocket.protocol.properties import encode_properties
-from skyrocket.protocol.record import Record, encode_record
+from skyrocket.broker.pull.sql.filter import SqlFilter
+from skyrocket.protocol.message.properties import encode_properties
+from skyrocket.protocol.message.record import Record, encode_record
 
 JAVA = Path(__file__).resolve().parents[1] / "tests" / "interop" / "java" / "SqlExpressions.java"
 EXPRESSIONS = {

@@ -6,17 +6,17 @@ from functools import partial
 
 from bench import Benchmark
 from skyrocket.protocol import sysflag
-from skyrocket.protocol.batch import BatchEntry, batch_records, decode_batch, encode_batch, encode_batch_records
 from skyrocket.protocol.command import Command, CommandDecoder, encode_command
-from skyrocket.protocol.compression import compress, decompress
 from skyrocket.protocol.frame import Serialization
 from skyrocket.protocol.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
 from skyrocket.protocol.hosts import pack_host
 from skyrocket.protocol.language import Language
-from skyrocket.protocol.message_id import UniqueIdFactory, encode_offset_id
-from skyrocket.protocol.properties import decode_properties, encode_properties
-from skyrocket.protocol.record import Record, body_crc32, decode_record, encode_record, iterate_records
-from skyrocket.protocol.tags import java_hash, tags_code
+from skyrocket.protocol.message.batch import BatchEntry, batch_records, decode_batch, encode_batch, encode_batch_records
+from skyrocket.protocol.message.compression import compress, decompress
+from skyrocket.protocol.message.message_id import UniqueIdFactory, encode_offset_id
+from skyrocket.protocol.message.properties import decode_properties, encode_properties
+from skyrocket.protocol.message.record import Record, body_crc32, decode_record, encode_record, iterate_records
+from skyrocket.protocol.message.tags import java_hash, tags_code
 
 BATCH = 32
 BODY = bytes(range(256)) * 4

@@ -22,8 +22,8 @@ from bench._process_tree import Spent, TreeWatch
 from bench._synthetic import Synthetic
 from bench.store_arrow import BODY, GROUP, NOW_MS, message
 from skyrocket.client.sync import Admin
-from skyrocket.spark.offline.store_options import store_options
 from skyrocket.spark.offline.store_reader import StoreReader
+from skyrocket.spark.options.store_options import store_options
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.message import unplaced
 from skyrocket.store.message_store import MessageStore
@@ -80,7 +80,7 @@ def figures() -> Iterator[Figure]:
 def spark_session() -> Iterator[Any]:
     import skyrocket.spark  # noqa: PLC0415 — Spark's packages are large, and other benchmarks do without
 
-    spark = skyrocket.spark.session("bench", "local[2]", CONFIG)
+    spark = skyrocket.spark.session.builder("bench", "local[2]", CONFIG)
     spark.dataSource.register(Synthetic)
     try:
         yield spark

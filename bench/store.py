@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench import Figure
-from skyrocket.protocol.properties import encode_properties
-from skyrocket.protocol.record import Record
+from skyrocket.protocol.message.properties import encode_properties
+from skyrocket.protocol.message.record import Record
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.flusher import Flusher
 from skyrocket.store.message import Unplaced, unplaced

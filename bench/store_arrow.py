@@ -13,14 +13,14 @@ from functools import cache, partial
 from pathlib import Path
 
 from bench import Benchmark, us_per_message
+from skyrocket.columnar.scan import ALL_COLUMNS, FAST_COLUMNS, scan
 from skyrocket.protocol.hosts import pack_host
-from skyrocket.protocol.properties import encode_properties
-from skyrocket.protocol.record import Record
-from skyrocket.store.arrow import ALL_COLUMNS, FAST_COLUMNS, scan
+from skyrocket.protocol.message.properties import encode_properties
+from skyrocket.protocol.message.record import Record
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.message import unplaced
 from skyrocket.store.message_store import MessageStore
-from skyrocket.store.offline import OfflineStore
+from skyrocket.store.offline.offline_store import OfflineStore
 
 MESSAGES = 50_000
 GROUP = 500

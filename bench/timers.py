@@ -11,18 +11,18 @@ from pathlib import Path
 from random import Random
 
 from bench import Figure
-from skyrocket.broker.counters import Counters
-from skyrocket.broker.own_messages import OwnMessages
+from skyrocket.broker.delay.timer_delivery import PACE_MS, TimerDelivery
+from skyrocket.broker.delay.timer_metrics import TimerMetrics
+from skyrocket.broker.delay.timers import TIMER_TOPIC, slot_start_ms
+from skyrocket.broker.load.counters import Counters
+from skyrocket.broker.send.internal_writer import OwnMessages
 from skyrocket.broker.settings import BrokerSettings
-from skyrocket.broker.timer_delivery import PACE_MS, TimerDelivery
-from skyrocket.broker.timer_metrics import TimerMetrics
-from skyrocket.broker.timers import TIMER_TOPIC, slot_start_ms
-from skyrocket.protocol.properties import encode_properties
-from skyrocket.protocol.record import Record
+from skyrocket.protocol.message.properties import encode_properties
+from skyrocket.protocol.message.record import Record
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.files import Disk
 from skyrocket.store.message_store import MessageStore
-from skyrocket.store.timer_index import TimerIndex, TimerSizes
+from skyrocket.store.timers.timer_index import TimerIndex, TimerSizes
 
 BEGIN_MS = 1_700_000_000_000
 TOPIC, QUEUES = "BenchTimed", 8

@@ -37,15 +37,15 @@ SECTIONS = (
     Section("Consumers", ("Consumer", "PullConsumer", "RetryLater", "Verdict", "Received", "Sql", "sql")),
     Section("Messages and queues", ("Message", "Queue")),
     Section("Strategies", ("Averagely", "Circle", "Configured", "ConsistentHash", "MachineRoom", "MachineRoomNearby", "Strategy"),
-            "skyrocket.client.strategies"),
+            "skyrocket.client.consumer.strategies"),
     Section("Whoever asks", ("Credentials",)),
     Section("Bounds", ("ClientLimits", "ConsumerLimits")),
     Section("At least once", ("Deduplicator", "MemoryClaims", "InProgressError", "VersionCheck", "LossDetector", "LossReport",
                               "StreamReport")),
-    Section("", ("SqliteClaims",), "skyrocket.client.dedup_sqlite"),
-    Section("", ("RedisClaims", "AsyncRedisClaims"), "skyrocket.client.dedup_redis"),
-    Section("", ("SqliteVersions",), "skyrocket.client.versions_sqlite"),
-    Section("", ("Tracing",), "skyrocket.client.tracing"),
+    Section("", ("SqliteClaims",), "skyrocket.client.helpers.deduplication_sqlite"),
+    Section("", ("RedisClaims", "AsyncRedisClaims"), "skyrocket.client.helpers.deduplication_redis"),
+    Section("", ("SqliteVersions",), "skyrocket.client.helpers.versions_sqlite"),
+    Section("", ("Tracing",), "skyrocket.client.helpers.tracing"),
     Section(
         "Errors",
         (
@@ -57,9 +57,9 @@ SECTIONS = (
 )  # fmt: skip
 ELSEWHERE = {"Admin"}
 OPTIONS = {
-    "Producer": "skyrocket.client.producer.ProducerOptions",
-    "Consumer": "skyrocket.client.consumer_options.ConsumerOptions",
-    "PullConsumer": "skyrocket.client.pull_consumer.PullConsumerOptions",
+    "Producer": "skyrocket.client.producer.producer.ProducerOptions",
+    "Consumer": "skyrocket.client.consumer.options.ConsumerOptions",
+    "PullConsumer": "skyrocket.client.consumer.pull_consumer.PullConsumerOptions",
 }
 
 

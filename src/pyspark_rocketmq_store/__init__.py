@@ -1,5 +1,5 @@
 """Where Spark looks for the source "rocketmq-store" by itself: a module on the path whose name begins with pyspark_."""
 
-from skyrocket.spark.store_source import RocketMQStore as DefaultSource
+from skyrocket.spark.data_source import RocketMQStore as DefaultSource
 
 __all__ = ["DefaultSource"]

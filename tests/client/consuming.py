@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from skyrocket.client import Consumer, ConsumerLimits, Message, Producer, Received
-from skyrocket.client.names import DEFAULT_TOPIC
+from skyrocket.client.session.names import DEFAULT_TOPIC
 from skyrocket.protocol.headers import CreateTopicRequestHeader
 from skyrocket.protocol.requests import RequestCode
 from tests.client.servers import WAIT_S_MAX, Reader, Servers, reader

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from skyrocket.client.options import client_options
 from skyrocket.client.received import Received
-from skyrocket.client.session import Session
+from skyrocket.client.session.session import Session
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.headers import PullMessageRequestHeader
-from skyrocket.protocol.record import iterate_records
+from skyrocket.protocol.message.record import iterate_records
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PULL_SUBSCRIPTION

@@ -16,7 +16,7 @@ from skyrocket.protocol.bodies import (
     TopicRouteData,
 )
 from skyrocket.protocol.command import Command
-from skyrocket.protocol.fastjson import decode, encode
+from skyrocket.protocol.fastjson.codec import decode, encode
 from skyrocket.protocol.headers import (
     PullMessageRequestHeader,
     PullMessageResponseHeader,

@@ -23,7 +23,7 @@ from skyrocket.client import (
     Queue,
     sync,
 )
-from skyrocket.client.admin import cluster, groups, messages, offsets, topics, waited
+from skyrocket.client.admin import cluster, groups, messages, offsets, sync_admin, topics
 from skyrocket.protocol.headers import GetKVConfigRequestHeader
 from skyrocket.protocol.requests import RequestCode
 from tests.client.consuming import QUICK, numbered, numbers, taken
@@ -388,11 +388,11 @@ def test_the_same_without_await(servers: Servers):
 @pytest.mark.parametrize(
     ("awaited", "plain"),
     [
-        (topics.Topics, waited.Topics),
-        (groups.Groups, waited.Groups),
-        (offsets.Offsets, waited.Offsets),
-        (messages.Messages, waited.Messages),
-        (cluster.Cluster, waited.Cluster),
+        (topics.Topics, sync_admin.Topics),
+        (groups.Groups, sync_admin.Groups),
+        (offsets.Offsets, sync_admin.Offsets),
+        (messages.Messages, sync_admin.Messages),
+        (cluster.Cluster, sync_admin.Cluster),
     ],
 )
 def test_nothing_is_missing_without_await(awaited: type, plain: type):

@@ -13,9 +13,9 @@ from dataclasses import replace
 import pytest
 
 from skyrocket.client import BrokerError, ConfigurationError, Consumer, Message, Producer, PullConsumer, Received, sql
+from skyrocket.client.consumer.strategies import Averagely
 from skyrocket.client.queues import Queue
 from skyrocket.client.received import Received as Given
-from skyrocket.client.strategies import Averagely
 from skyrocket.net.router import Router
 from skyrocket.net.server import Server
 from skyrocket.protocol.bodies import (
@@ -27,7 +27,7 @@ from skyrocket.protocol.bodies import (
     QueueData,
     TopicRouteData,
 )
-from skyrocket.protocol.fastjson import decode, encode
+from skyrocket.protocol.fastjson.codec import decode, encode
 from skyrocket.protocol.headers import (
     ConsumeMessageDirectlyResultRequestHeader,
     GetConsumerRunningInfoRequestHeader,

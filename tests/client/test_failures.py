@@ -21,7 +21,7 @@ from skyrocket.client.limits import ClientLimits
 from skyrocket.net.router import Router
 from skyrocket.net.server import Server
 from skyrocket.protocol.bodies import BrokerData, QueueData, TopicRouteData
-from skyrocket.protocol.fastjson import encode
+from skyrocket.protocol.fastjson.codec import encode
 from skyrocket.protocol.requests import RequestCode
 from tests.client.conftest import EACH
 from tests.client.playing import play

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 import pytest
 
 from skyrocket.client import Consumer, Message, Producer, Received, RetryLater, Verdict
-from skyrocket.client.queue_locks import QueueLocks
+from skyrocket.client.consumer.locks import QueueLocks
 from tests.client.consuming import QUICK, make, numbered, send
 from tests.client.playing import play
 from tests.client.servers import Servers, reader, until

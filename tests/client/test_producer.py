@@ -20,7 +20,7 @@ from skyrocket.client import (
     SendFailedError,
     SendStatus,
 )
-from skyrocket.protocol.message_id import decode_offset_id, parse_unique_id
+from skyrocket.protocol.message.message_id import decode_offset_id, parse_unique_id
 from tests.client.playing import play
 from tests.client.servers import BROKER, Servers, reader
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from skyrocket.client import ClientError, Credentials, Message, Producer
-from skyrocket.client.acl import signature
+from skyrocket.client.session.credentials import signature
 from skyrocket.net.router import Router
 from skyrocket.net.server import Server
 from skyrocket.protocol.bodies import BrokerData, QueueData, TopicRouteData
 from skyrocket.protocol.command import Command
-from skyrocket.protocol.fastjson import encode
+from skyrocket.protocol.fastjson.codec import encode
 from skyrocket.protocol.requests import RequestCode
 from tests.client.playing import play
 from tests.support.certificates import Certificate

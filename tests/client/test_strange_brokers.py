@@ -13,8 +13,8 @@ from skyrocket.protocol.headers import (
     SendMessageResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from skyrocket.protocol.properties import decode_properties
-from skyrocket.protocol.record import Record, encode_record
+from skyrocket.protocol.message.properties import decode_properties
+from skyrocket.protocol.message.record import Record, encode_record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PULL_COMMIT_OFFSET

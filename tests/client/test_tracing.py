@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import NoOpTracerProvider, SpanKind, StatusCode
 
 from skyrocket.client import Consumer, Message, NoNameserverError, Outcome, Producer, Received, TransactionProducer, sync
-from skyrocket.client.tracing import Tracing
+from skyrocket.client.helpers.tracing import Tracing
 from tests.client.consuming import QUICK, make, taken
 from tests.client.playing import play
 from tests.client.servers import WAIT_S_MAX, Servers, reader, until
@@ -268,7 +268,7 @@ def test_without_the_package_one_is_told_what_to_install():
 import sys
 sys.modules["opentelemetry"] = None
 try:
-    import skyrocket.client.tracing
+    import skyrocket.client.helpers.tracing
 except ImportError as error:
     print(error)
 """

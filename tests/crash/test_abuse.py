@@ -23,7 +23,7 @@ from msgspec import inspect
 
 from skyrocket.protocol.bodies import Body
 from skyrocket.protocol.command import ONEWAY_FLAG, Command, encode_command
-from skyrocket.protocol.fastjson import encode
+from skyrocket.protocol.fastjson.codec import encode
 from skyrocket.protocol.frame import Serialization, join_frame
 from skyrocket.protocol.header import Header
 from skyrocket.protocol.requests import TO_BROKER, TO_NAMESERVER, RequestCode

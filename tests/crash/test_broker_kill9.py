@@ -23,7 +23,7 @@ from skyrocket.net.dialer import Dialer
 from skyrocket.net.errors import NetError
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.headers import QueryConsumerOffsetRequestHeader, UpdateConsumerOffsetRequestHeader
-from skyrocket.protocol.record import Record
+from skyrocket.protocol.message.record import Record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.load import Wire, pull_request, records, send_request

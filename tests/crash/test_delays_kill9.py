@@ -13,7 +13,7 @@ from pathlib import Path
 
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.headers import ConsumerSendMsgBackRequestHeader
-from skyrocket.protocol.record import Record
+from skyrocket.protocol.message.record import Record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.load import Ended, Wire, pull_request, records, send_request

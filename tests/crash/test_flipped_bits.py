@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 
-from skyrocket.protocol.record import decode_record
+from skyrocket.protocol.message.record import decode_record
 from skyrocket.store.errors import StoreError
 from skyrocket.store.message_store import MessageStore
 from tests.support.simulated_disk import SimulatedDisk

@@ -11,8 +11,8 @@ from collections import defaultdict
 
 import pytest
 
-from skyrocket.protocol.properties import UNIQUE_KEY, decode_properties
-from skyrocket.protocol.record import Record
+from skyrocket.protocol.message.properties import UNIQUE_KEY, decode_properties
+from skyrocket.protocol.message.record import Record
 from tests.support.hand_over import DEAD, RETRY, TOPIC, World
 
 RUNS = int(os.environ.get("SKYROCKET_HAND_OVER_RUNS", "200"))

@@ -21,11 +21,11 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from skyrocket.protocol.properties import UNIQUE_KEY, decode_properties
-from skyrocket.protocol.record import Record, encode_record
+from skyrocket.protocol.message.properties import UNIQUE_KEY, decode_properties
+from skyrocket.protocol.message.record import Record, encode_record
+from skyrocket.store.log.scan import Found, walk_segment
 from skyrocket.store.message import unplaced
 from skyrocket.store.message_store import MessageStore
-from skyrocket.store.scan import Found, walk_segment
 from tests.support.kill9_writer import CONFIG, attempts
 
 KILLS = int(os.environ.get("SKYROCKET_KILLS", "100"))

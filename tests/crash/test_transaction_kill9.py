@@ -22,9 +22,9 @@ from skyrocket.net.errors import NetError
 from skyrocket.net.router import Router
 from skyrocket.protocol.bodies import HeartbeatData, ProducerData
 from skyrocket.protocol.command import Command
-from skyrocket.protocol.fastjson import encode
+from skyrocket.protocol.fastjson.codec import encode
 from skyrocket.protocol.headers import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
-from skyrocket.protocol.record import decode_record
+from skyrocket.protocol.message.record import decode_record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 import time
 
-from skyrocket.broker.sql.errors import ExpressionError, UndecidedError
-from skyrocket.broker.sql.filter import SqlFilter
-from skyrocket.broker.sql.limits import EXPRESSION_LENGTH_MAX
+from skyrocket.broker.pull.sql.errors import ExpressionError, UndecidedError
+from skyrocket.broker.pull.sql.filter import SqlFilter
+from skyrocket.broker.pull.sql.limits import EXPRESSION_LENGTH_MAX
 from tests.support.sql_expressions import FLOATS, INTEGERS, KEYWORDS, NAMES, SIGNS, STRANGE_NUMBERS, cases
 
 SECONDS_MAX = 5.0  # for one expression: a hang, not a slow machine

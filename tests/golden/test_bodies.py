@@ -12,8 +12,8 @@ from skyrocket.protocol import bodies as b
 from skyrocket.protocol.broker_registration import decode_registration, encode_registration
 from skyrocket.protocol.command import Command, CommandDecoder
 from skyrocket.protocol.config_text import decode_config, encode_config
-from skyrocket.protocol.fastjson import Dialect, decode, encode, encode_pretty, route_dialect
-from skyrocket.protocol.fastjson_reader import parse
+from skyrocket.protocol.fastjson.codec import Dialect, decode, encode, encode_pretty, route_dialect
+from skyrocket.protocol.fastjson.reader import parse
 from skyrocket.protocol.requests import REQUESTS, Raw
 from tests.support.golden import GOLDEN, GoldenFrame, golden_frames
 

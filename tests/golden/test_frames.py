@@ -8,7 +8,7 @@ import pytest
 
 from skyrocket.protocol.command import Command, CommandDecoder, encode_command
 from skyrocket.protocol.frame import Serialization
-from skyrocket.protocol.record import encode_record, iterate_records
+from skyrocket.protocol.message.record import encode_record, iterate_records
 from tests.support.golden import GoldenFrame, golden_frames
 
 FRAMES = golden_frames()

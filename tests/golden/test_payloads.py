@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from skyrocket.protocol.batch import encode_batch
 from skyrocket.protocol.command import Command, CommandDecoder
+from skyrocket.protocol.message.batch import encode_batch
 from skyrocket.protocol.payload import read_body
 from skyrocket.protocol.requests import REQUESTS, Raw
 from tests.support.golden import GoldenFrame, golden_frames

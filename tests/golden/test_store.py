@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import pytest
 
-from skyrocket.protocol.record import Record, decode_record, encode_record
+from skyrocket.protocol.message.record import Record, decode_record, encode_record
 from skyrocket.store.message_store import MessageStore
-from skyrocket.store.offline import OfflineStore, QueueRange, message_id, properties_of
-from skyrocket.store.verify import verify
+from skyrocket.store.offline.offline_store import OfflineStore, QueueRange, message_id, properties_of
+from skyrocket.store.offline.verify import verify
 from tests.support.sample_stores import GOLDEN_CONFIG, fingerprint, golden_store
 
 MESSAGES = 64

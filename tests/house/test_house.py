@@ -15,17 +15,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     "compiled": set(),
     "protocol": {"compiled"},
     "store": {"compiled", "protocol"},
+    "columnar": {"compiled", "protocol", "store"},
     "raft": set(),
     "net": {"protocol"},
     "settings": {"durable_file", "protocol", "net"},
     "nameserver": {"durable_file", "protocol", "net", "settings"},
     "broker": {"compiled", "protocol", "store", "raft", "net", "settings"},
     "client": {"durable_file", "protocol", "net"},
-    "spark": {"compiled", "protocol", "store", "net", "client"},
+    "spark": {"compiled", "protocol", "store", "columnar", "net", "client"},
     "pipelines": {"protocol", "store", "client", "spark"},
     "console": {"protocol", "client"},
     "testing": {"protocol", "store", "net", "nameserver", "broker", "client"},
-    "cli": {"compiled", "protocol", "store", "net", "settings", "nameserver", "broker", "client", "spark"}
+    "cli": {"compiled", "protocol", "store", "columnar", "net", "settings", "nameserver", "broker", "client", "spark"}
     | {"pipelines", "console", "testing"},
 }
 
@@ -33,6 +34,38 @@ PURE = ["protocol", "raft"]  # values in, values out
 IMPURE_MODULES = {"asyncio", "socket", "ssl", "select", "selectors", "time", "random", "secrets", "threading", "multiprocessing"}
 IMPURE_MODULES |= {"concurrent", "subprocess", "os", "io", "tempfile", "shutil", "logging"}
 
+MODULES_MAX = 20  # in a folder, its __init__.py not counted
+SOURCE_LINES_MIN = 30  # below, a module needs a reason
+SHORT_FOR_A_REASON = {
+    "bounds, kept together in one place": {
+        "client/limits.py",
+        "nameserver/limits.py",
+        "net/limits.py",
+        "broker/pull/sql/limits.py",
+    },
+    "typed errors, kept together in one place": {
+        "nameserver/errors.py",
+        "net/errors.py",
+        "settings/errors.py",
+        "broker/pull/sql/errors.py",
+    },
+    "one rebalance strategy a file": {f"client/consumer/strategies/{name}.py" for name in ("averagely", "circle", "configured")},
+    "one protocol concept a file, named as Apache's classes are": {
+        "protocol/bodies/auth.py",
+        "protocol/headers/ha.py",
+        "protocol/headers/hooks.py",
+        "protocol/message/unique_key.py",
+        "protocol/crc.py",
+        "protocol/versions.py",
+    },
+    "an entry point or a public name": {"__main__.py", "testing/sync.py", "testing/pytest_plugin.py", "testing/clock.py"},
+    "a single decision that several modules share": {
+        "broker/admin/pages.py",
+        "nameserver/config_requests.py",
+        "spark/fetch/worker_memory.py",
+        "store/paths.py",
+    },
+}
 SOURCE_LINES_MAX = 550
 FUNCTION_LINES_MAX = 80
 
@@ -92,6 +125,27 @@ def test_rooms_are_small(path: Path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or 0) - node.lineno + 1
             assert lines <= FUNCTION_LINES_MAX, f"{path.name}: {node.name} has {lines} lines"
+
+
+def test_folders_are_small():
+    folders = {path.parent for path in sources()}
+    crowded = {
+        str(folder.relative_to(SOURCE)): count
+        for folder in folders
+        if (count := len([path for path in folder.glob("*.py") if path.name != "__init__.py"])) > MODULES_MAX
+    }
+    assert not crowded, f"more than {MODULES_MAX} modules in a folder: {crowded}"
+
+
+def test_short_modules_have_a_reason():
+    excused = set().union(*SHORT_FOR_A_REASON.values())
+    short = {
+        str(path.relative_to(SOURCE))
+        for path in sources()
+        if path.name != "__init__.py" and path.read_text().count("\n") < SOURCE_LINES_MIN
+    }
+    assert short - excused == set(), "merge these modules with the ones that use them, or give the reason here"
+    assert excused - short == set(), "these are long enough by now, or gone: remove them here"
 
 
 @pytest.mark.parametrize("path", sorted((SOURCE / "compiled").glob("*.pyx")), ids=lambda path: path.name)

@@ -16,8 +16,8 @@ from skyrocket.protocol import bodies as b
 from skyrocket.protocol.broker_registration import decode_registration, encode_registration
 from skyrocket.protocol.config_text import decode_config, encode_config
 from skyrocket.protocol.errors import BodyError
-from skyrocket.protocol.fastjson import Dialect, decode, encode, encode_pretty
-from skyrocket.protocol.fastjson_reader import parse
+from skyrocket.protocol.fastjson.codec import Dialect, decode, encode, encode_pretty
+from skyrocket.protocol.fastjson.reader import parse
 from tests.support.apache import run_java
 from tests.support.body_values import TEXTS, any_body, body_types, without_order
 

@@ -16,15 +16,15 @@ import msgspec
 import pytest
 
 from skyrocket.protocol import sysflag
-from skyrocket.protocol.batch import BatchEntry, decode_batch, encode_batch, encode_batch_records
-from skyrocket.protocol.compression import compress, decompress, plain_body
 from skyrocket.protocol.errors import SubscriptionError
 from skyrocket.protocol.hosts import pack_host
 from skyrocket.protocol.limits import BODY_BYTES_MAX, PROPERTIES_BYTES_MAX
-from skyrocket.protocol.message_id import UniqueIdFactory, decode_offset_id, encode_offset_id, parse_unique_id
-from skyrocket.protocol.properties import decode_properties, encode_properties
-from skyrocket.protocol.record import MAGIC, MAGIC_V2, Record, body_crc32, decode_record, encode_record
-from skyrocket.protocol.tags import java_hash, subscription_codes
+from skyrocket.protocol.message.batch import BatchEntry, decode_batch, encode_batch, encode_batch_records
+from skyrocket.protocol.message.compression import compress, decompress, plain_body
+from skyrocket.protocol.message.message_id import UniqueIdFactory, decode_offset_id, encode_offset_id, parse_unique_id
+from skyrocket.protocol.message.properties import decode_properties, encode_properties
+from skyrocket.protocol.message.record import MAGIC, MAGIC_V2, Record, body_crc32, decode_record, encode_record
+from skyrocket.protocol.message.tags import java_hash, subscription_codes
 from tests.support.apache import run_java
 
 pytestmark = pytest.mark.interop

@@ -14,7 +14,7 @@ import pytest
 
 from skyrocket.protocol.bodies import TopicRouteData
 from skyrocket.protocol.command import Command
-from skyrocket.protocol.fastjson import decode
+from skyrocket.protocol.fastjson.codec import decode
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.apache_admin import Admin, Message

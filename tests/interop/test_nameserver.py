@@ -17,8 +17,8 @@ import pytest
 
 from skyrocket.protocol.bodies import KVConfigSerializeWrapper, TopicRouteData
 from skyrocket.protocol.command import Command
-from skyrocket.protocol.fastjson import decode
-from skyrocket.protocol.fastjson_reader import parse
+from skyrocket.protocol.fastjson.codec import decode
+from skyrocket.protocol.fastjson.reader import parse
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.apache import compiled, library

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import pytest
 
 from skyrocket.protocol.bodies import TopicRouteData
-from skyrocket.protocol.fastjson import decode
-from skyrocket.protocol.message_id import decode_offset_id
+from skyrocket.protocol.fastjson.codec import decode
+from skyrocket.protocol.message.message_id import decode_offset_id
 from skyrocket.protocol.requests import RequestCode
 from tests.support.apache_admin import Admin
 from tests.support.apache_cluster import ApacheCluster

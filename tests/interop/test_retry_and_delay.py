@@ -1,7 +1,7 @@
 """Retry, dead letters and delay levels with Apache's Java client 5.5.0 and 4.9.8: the same scenes against ours and Apache's.
 
 Levels are short here, so that sixteen tries take no hour: with an injected clock the default ones are tested in
-tests/unit/broker/test_schedule.py and test_retry.py.
+tests/unit/broker/delay/test_levels.py and test_retry.py.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import pytest
 
 from skyrocket.protocol.bodies import SubscriptionGroupConfig, TopicConfigSerializeWrapper
 from skyrocket.protocol.command import Command
-from skyrocket.protocol.fastjson import decode, encode
+from skyrocket.protocol.fastjson.codec import decode, encode
 from skyrocket.protocol.headers import ConsumerSendMsgBackRequestHeader, CreateTopicRequestHeader
-from skyrocket.protocol.properties import decode_properties
-from skyrocket.protocol.record import Record, iterate_records
+from skyrocket.protocol.message.properties import decode_properties
+from skyrocket.protocol.message.record import Record, iterate_records
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.apache_cluster import ApacheCluster, asked

@@ -18,8 +18,8 @@ from skyrocket.protocol.bodies import (
     SubscriptionData,
 )
 from skyrocket.protocol.command import Command, CommandDecoder, encode_command
-from skyrocket.protocol.fastjson import encode
-from skyrocket.protocol.record import iterate_records
+from skyrocket.protocol.fastjson.codec import encode
+from skyrocket.protocol.message.record import iterate_records
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.apache_cluster import ApacheCluster, asked

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from skyrocket.broker.sql.errors import ExpressionError, UndecidedError
-from skyrocket.broker.sql.filter import SqlFilter
+from skyrocket.broker.pull.sql.errors import ExpressionError, UndecidedError
+from skyrocket.broker.pull.sql.filter import SqlFilter
 from tests.support.apache import run_java
 from tests.support.sql_expressions import Case, cases
 

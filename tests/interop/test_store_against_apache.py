@@ -18,12 +18,12 @@ from typing import NamedTuple
 import pytest
 
 from skyrocket.protocol import sysflag
-from skyrocket.protocol.batch import BatchEntry, batch_records
 from skyrocket.protocol.bodies import TopicConfig, TopicConfigSerializeWrapper
-from skyrocket.protocol.compression import compress, plain_body
 from skyrocket.protocol.hosts import pack_host
-from skyrocket.protocol.message_id import UniqueIdFactory, decode_offset_id
-from skyrocket.protocol.properties import (
+from skyrocket.protocol.message.batch import BatchEntry, batch_records
+from skyrocket.protocol.message.compression import compress, plain_body
+from skyrocket.protocol.message.message_id import UniqueIdFactory, decode_offset_id
+from skyrocket.protocol.message.properties import (
     DELAY_LEVEL,
     KEYS,
     REAL_QUEUE_ID,
@@ -33,7 +33,7 @@ from skyrocket.protocol.properties import (
     decode_properties,
     encode_properties,
 )
-from skyrocket.protocol.record import Record, decode_record
+from skyrocket.protocol.message.record import Record, decode_record
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.config_files import TOPICS, ConfigFiles
 from skyrocket.store.errors import StoreLockedError

@@ -22,8 +22,8 @@ from skyrocket.protocol.bodies import (
     TopicConfigAndMappingSerializeWrapper,
 )
 from skyrocket.protocol.command import Command
-from skyrocket.protocol.fastjson import decode
-from skyrocket.protocol.record import Record
+from skyrocket.protocol.fastjson.codec import decode
+from skyrocket.protocol.message.record import Record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.apache_admin import Admin, Message

@@ -13,8 +13,8 @@ import pytest
 
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.headers import CreateTopicRequestHeader, RecallMessageRequestHeader
-from skyrocket.protocol.properties import UNIQUE_KEY
-from skyrocket.protocol.record import Record
+from skyrocket.protocol.message.properties import UNIQUE_KEY
+from skyrocket.protocol.message.record import Record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.apache import compiled, library

@@ -16,8 +16,8 @@ import pytest
 
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.headers import CreateTopicRequestHeader
-from skyrocket.protocol.properties import decode_properties
-from skyrocket.protocol.record import Record
+from skyrocket.protocol.message.properties import decode_properties
+from skyrocket.protocol.message.record import Record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT
 from tests.support.apache_cluster import ApacheCluster, asked, free_port

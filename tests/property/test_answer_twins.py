@@ -11,12 +11,12 @@ pytest.importorskip("pyarrow")
 from skyrocket.compiled import TWINS
 from skyrocket.protocol.command import RESPONSE_FLAG, Command, encode_command
 from skyrocket.protocol.frame import Serialization
-from skyrocket.protocol.record import Record, encode_record
-from skyrocket.spark.fetch import ordinary
-from skyrocket.spark.fetch.pull_ahead import Ask
+from skyrocket.protocol.message.record import Record, encode_record
+from skyrocket.spark.fetch import fast_path
+from skyrocket.spark.fetch.pull_window import Ask
 from tests.support.twins import needs_twins
 
-assert ordinary
+assert fast_path
 pytestmark = needs_twins
 
 BROKER_ID = 0

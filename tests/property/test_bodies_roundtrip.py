@@ -15,8 +15,8 @@ from skyrocket.protocol import bodies as b
 from skyrocket.protocol.broker_registration import decode_registration, encode_registration
 from skyrocket.protocol.config_text import decode_config, encode_config
 from skyrocket.protocol.errors import BodyError
-from skyrocket.protocol.fastjson import Dialect, decode, encode, encode_pretty
-from skyrocket.protocol.fastjson_writer import java_double
+from skyrocket.protocol.fastjson.codec import Dialect, decode, encode, encode_pretty
+from skyrocket.protocol.fastjson.writer import java_double
 from tests.support.body_values import any_body, body_types
 
 few = settings(max_examples=15, deadline=None)

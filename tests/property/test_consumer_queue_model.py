@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from skyrocket.client.consumer_queue import ConsumerQueue
+from skyrocket.client.consumer.process_queue import ConsumerQueue
 
 
 class Message(NamedTuple):

@@ -9,19 +9,19 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from skyrocket.broker.gathering import Group, Terms
-from skyrocket.broker.half_messages import HALF_TOPIC, HalfFacts
-from skyrocket.broker.plain_ends import Halves
-from skyrocket.broker.property_shapes import PropertyShapes
-from skyrocket.broker.transactions import Copies
+from skyrocket.broker.send.fast_loop import Group, Terms
+from skyrocket.broker.send.property_shapes import PropertyShapes
+from skyrocket.broker.transactions.check_round import Copies
+from skyrocket.broker.transactions.end_fast_path import Halves
+from skyrocket.broker.transactions.records import HALF_TOPIC, HalfFacts
 from skyrocket.compiled import TWINS
 from skyrocket.protocol.frame import Frame, Serialization
 from skyrocket.protocol.hosts import pack_host
-from skyrocket.protocol.properties import encode_properties
-from skyrocket.protocol.record import MAGIC, MAGIC_V2, Record, encode_record
-from skyrocket.protocol.waiting_record import waiting_records
-from skyrocket.store import reading
-from skyrocket.store.reading import Lately
+from skyrocket.protocol.message.properties import encode_properties
+from skyrocket.protocol.message.record import MAGIC, MAGIC_V2, Record, encode_record
+from skyrocket.protocol.message.waiting_record import waiting_records
+from skyrocket.store.read import reading
+from skyrocket.store.read.reading import Lately
 from tests.support.twins import needs_twins
 
 pytestmark = needs_twins

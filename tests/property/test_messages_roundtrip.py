@@ -9,19 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skyrocket.protocol import sysflag
-from skyrocket.protocol.batch import BatchEntry, batch_records, decode_batch, encode_batch, encode_batch_records
-from skyrocket.protocol.compression import compress, decompress
 from skyrocket.protocol.errors import CompressionError, IdError, RecordError
 from skyrocket.protocol.hosts import pack_host, unpack_host
-from skyrocket.protocol.message_id import (
+from skyrocket.protocol.message.batch import BatchEntry, batch_records, decode_batch, encode_batch, encode_batch_records
+from skyrocket.protocol.message.compression import compress, decompress
+from skyrocket.protocol.message.message_id import (
     UniqueIdFactory,
     decode_offset_id,
     encode_offset_id,
     month_bounds_ms,
     parse_unique_id,
 )
-from skyrocket.protocol.properties import decode_properties, encode_properties
-from skyrocket.protocol.record import (
+from skyrocket.protocol.message.properties import decode_properties, encode_properties
+from skyrocket.protocol.message.record import (
     HOST_BITS,
     MAGIC,
     MAGIC_V2,
@@ -35,7 +35,7 @@ from skyrocket.protocol.record import (
     readdressed,
     record_size,
 )
-from skyrocket.protocol.tags import java_hash
+from skyrocket.protocol.message.tags import java_hash
 
 int32 = st.integers(-(1 << 31), (1 << 31) - 1)
 int64 = st.integers(-(1 << 63), (1 << 63) - 1)

@@ -6,9 +6,9 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from skyrocket.protocol.hosts import pack_host
-from skyrocket.protocol.record import MAGIC, MAGIC_V2, Record, encode_record
+from skyrocket.protocol.message.record import MAGIC, MAGIC_V2, Record, encode_record
+from skyrocket.store.log.readdress import Address, Move, placed, unplaced_move
 from skyrocket.store.message_store import MessageStore
-from skyrocket.store.moves import Address, Move, placed, unplaced_move
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.store_messages import ROOT, SMALL, START_MS
 

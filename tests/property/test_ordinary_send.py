@@ -10,7 +10,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from skyrocket.broker.half_messages import HALF_TOPIC, HalfFacts
+from skyrocket.broker.transactions.records import HALF_TOPIC, HalfFacts
 from skyrocket.protocol.frame import join_frame
 from tests.support.send_parts import SendParts
 from tests.support.store_messages import read_queue

@@ -6,20 +6,20 @@ from random import Random
 
 import pytest
 
+from skyrocket.broker.pull import frames
+from skyrocket.broker.pull.frames import Words
 from skyrocket.compiled import TWINS
-from skyrocket.protocol import alike_pulls
+from skyrocket.protocol.fast_path import pull_requests
 from skyrocket.protocol.frame import Frame
-from skyrocket.store import framed_runs
-from skyrocket.store.framed_runs import Words
 from skyrocket.store.message_store import MessageStore
-from skyrocket.store.queue_run import Wanted
+from skyrocket.store.read.queue_run import Wanted
 from tests.property.test_ordinary_pull import ODD
 from tests.support.pull_parts import SETTINGS, a_filled_disk, a_pull
 from tests.support.twins import needs_twins
-from tests.unit.store.test_queue_run import damage
+from tests.unit.store.read.test_queue_run import damage
 
-assert alike_pulls
-assert framed_runs
+assert pull_requests
+assert frames
 pytestmark = needs_twins
 
 WORDS = Words(b'{"next":', b',"opaque":', b"}")

@@ -12,14 +12,14 @@ pytest.importorskip("pyarrow")
 
 import numpy as np
 
-import skyrocket.store.arrow_queue  # and with it most of what has a twin here
+import skyrocket.columnar.queue  # and with it most of what has a twin here
+from skyrocket.columnar.rows import Summed
 from skyrocket.compiled import TWINS
-from skyrocket.protocol.record import FIXED_BYTES_MIN, MAGIC, MAGIC_V2, Record, encode_record, magic_for
+from skyrocket.protocol.message.record import FIXED_BYTES_MIN, MAGIC, MAGIC_V2, Record, encode_record, magic_for
 from skyrocket.protocol.sysflag import BORN_HOST_V6, STORE_HOST_V6
-from skyrocket.store.arrow_rows import Summed
 from tests.support.twins import needs_twins
 
-assert skyrocket.store.arrow_queue
+assert skyrocket.columnar.queue
 pytestmark = needs_twins
 
 

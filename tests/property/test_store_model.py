@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from skyrocket.protocol.record import decode_record
+from skyrocket.protocol.message.record import decode_record
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.message import Placed, Unplaced
 from skyrocket.store.message_store import MessageStore

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from skyrocket.compiled import TWINS
-from skyrocket.protocol.batch import BatchEntry
 from skyrocket.protocol.errors import RecordError
 from skyrocket.protocol.frame import join_frame
-from skyrocket.protocol.record import encode_record, topic_field
-from skyrocket.store.checksums import ENTRY as CHECKSUM
-from skyrocket.store.index_file import HEADER, KEY, SLOT
+from skyrocket.protocol.message.batch import BatchEntry
+from skyrocket.protocol.message.record import encode_record, topic_field
+from skyrocket.store.index.index_file import HEADER, KEY, SLOT
+from skyrocket.store.log.checksums import ENTRY as CHECKSUM
 from skyrocket.store.message import Opening
 from tests.property.test_moves import moves, records
 from tests.support.twins import needs_twins

@@ -43,7 +43,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     folder = tmp_path_factory.mktemp("spark")
     os.environ.setdefault("SPARK_LOCAL_DIRS", str(folder / "local"))
     config = {**TEST_CONFIG, "spark.sql.warehouse.dir": str(folder / "warehouse")}
-    made = skyrocket.spark.session("tests", "local[2]", config)
+    made = skyrocket.spark.session.builder("tests", "local[2]", config)
     yield made
     made.stop()
 

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from skyrocket.client.producer.transactions import Outcome
 from skyrocket.client.queues import Queue
-from skyrocket.client.session import Session
-from skyrocket.client.transactions import Outcome
-from skyrocket.spark.sink.committing import Commit
-from skyrocket.spark.sink.ending import Ended
-from skyrocket.spark.sink.halves import ClusterHalves
+from skyrocket.client.session.session import Session
+from skyrocket.spark.options.sink_options import SinkOptions
+from skyrocket.spark.sink.commit import Commit
+from skyrocket.spark.sink.event_loop import opened_session
+from skyrocket.spark.sink.half_messages import ClusterHalves, Ended
 from skyrocket.spark.sink.handles import Handles
 from skyrocket.spark.sink.ledger import Ledger
 from skyrocket.spark.sink.ledger_entry import Committing, Entry, Standing
-from skyrocket.spark.sink.running import opened_session
-from skyrocket.spark.sink_options import SinkOptions
 
 
 class DiedError(BaseException):

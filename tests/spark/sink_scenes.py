@@ -10,10 +10,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from skyrocket.client import NoRouteError, PullConsumer
-from skyrocket.spark.sink.commit_message import SinkCommit
+from skyrocket.spark.options.sink_options import SinkOptions, sink_options
 from skyrocket.spark.sink.handles import Handles, unpacked
-from skyrocket.spark.sink.task import commit_of, send_rows, stage_rows
-from skyrocket.spark.sink_options import SinkOptions, sink_options
+from skyrocket.spark.sink.task import SinkCommit, commit_of, send_rows, stage_rows
 
 BODY = {"body": 0}
 SHOWN_S_MAX = 60.0

@@ -12,10 +12,10 @@ import pytest
 
 from skyrocket.client.queues import Queue
 from skyrocket.client.sync import Admin, Message, Producer
-from skyrocket.spark.batch_reader import BatchReader
 from skyrocket.spark.columns import spark_schema
 from skyrocket.spark.errors import DataLossError, SparkSourceError, UnreachableClusterError
-from skyrocket.spark.source_options import source_options
+from skyrocket.spark.options.source_options import source_options
+from skyrocket.spark.source.batch_reader import BatchReader
 from skyrocket.testing import sync as testing
 from tests.support.apache_cluster import ApacheCluster
 from tests.support.forgetting import FORGETFUL, expire

@@ -55,7 +55,7 @@ def test_spark_finds_both_sources_by_itself_in_a_session_that_never_heard_of_the
 
 def java_home() -> str:
     """What `session` would see to."""
-    from skyrocket.spark.java import provide_java
+    from skyrocket.spark.session.java import provide_java
 
     environ = dict(os.environ)
     provide_java(environ)
@@ -70,7 +70,7 @@ def test_a_users_own_session_is_registered_and_given_back(spark: Any, tmp_path: 
 
 def test_the_packed_code_can_be_imported_where_the_package_is_not_installed(tmp_path: Path):
     """That jobs run with it is tested on a cluster and through Connect."""
-    program = "import skyrocket.spark.batch_reader, skyrocket.spark.offline.store_reader as there; print(there.__file__)"
+    program = "import skyrocket.spark.source.batch_reader, skyrocket.spark.offline.store_reader as there; print(there.__file__)"
     environment = {**os.environ, "PYTHONPATH": str(packed_code())}
     python = python_without_skyrocket(tmp_path / "python")
     done = subprocess.run([python, "-c", program], env=environment, capture_output=True, text=True, check=False, timeout=120)

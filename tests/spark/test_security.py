@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from skyrocket.client.acl import Credentials
+from skyrocket.client.session.credentials import Credentials
 from skyrocket.client.sync import Admin
-from skyrocket.spark.batch_reader import BatchReader
 from skyrocket.spark.columns import spark_schema
 from skyrocket.spark.errors import OptionError, RefusedError, UnreachableClusterError
-from skyrocket.spark.sink_options import SinkOptions
-from skyrocket.spark.source_options import source_options
+from skyrocket.spark.options.sink_options import SinkOptions
+from skyrocket.spark.options.source_options import source_options
+from skyrocket.spark.source.batch_reader import BatchReader
 from tests.spark.sink_scenes import bodies, commit, exactly_once, options_for, send, stage
 from tests.support.apache_cluster import ApacheCluster
 from tests.support.certificates import Certificate

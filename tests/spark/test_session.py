@@ -1,4 +1,4 @@
-"""`skyrocket.spark.session`: set up right on whatever machine, and quiet."""
+"""`skyrocket.spark.session.builder`: set up right on whatever machine, and quiet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import skyrocket.spark
 from skyrocket.spark.errors import OptionError
-from skyrocket.spark.session import default_master, is_local, is_remote
+from skyrocket.spark.session.builder import default_master, is_local, is_remote
 from tests.spark.conftest import TEST_CONFIG
 from tests.support.sample_stores import sample_store
 
@@ -21,7 +21,7 @@ SCRIPT = """
 import sys
 import skyrocket.spark
 config = dict(word.split("=", 1) for word in sys.argv[3:])
-spark = skyrocket.spark.session("alone", "local[2]", config)
+spark = skyrocket.spark.session.builder("alone", "local[2]", config)
 frame = spark.read.format("rocketmq-store").load(sys.argv[1])
 frame.write.parquet(sys.argv[2])
 print("rows", spark.read.parquet(sys.argv[2]).count())
@@ -82,22 +82,24 @@ def test_what_the_user_says_wins(spark: Any):
 
 
 def test_the_active_session_is_given_back(spark: Any):
-    assert skyrocket.spark.session() is spark
-    assert skyrocket.spark.session("other", "local[2]", {"spark.driver.memory": TEST_CONFIG["spark.driver.memory"]}) is spark
+    assert skyrocket.spark.session.builder() is spark
+    assert (
+        skyrocket.spark.session.builder("other", "local[2]", {"spark.driver.memory": TEST_CONFIG["spark.driver.memory"]}) is spark
+    )
 
 
 def test_the_active_session_takes_what_can_still_be_changed(spark: Any):
-    skyrocket.spark.session(config={"spark.sql.ansi.enabled": False})
+    skyrocket.spark.session.builder(config={"spark.sql.ansi.enabled": False})
     assert spark.conf.get("spark.sql.ansi.enabled") == "false"
     spark.conf.unset("spark.sql.ansi.enabled")
 
 
 def test_what_the_active_session_can_no_longer_become_is_told(spark: Any):
     with pytest.raises(OptionError) as caught:
-        skyrocket.spark.session(config={"spark.driver.memory": "7g"})
+        skyrocket.spark.session.builder(config={"spark.driver.memory": "7g"})
     assert str(caught.value) == "The active session has spark.driver.memory=1g, which cannot be changed to 7g; stop it first."
     with pytest.raises(OptionError, match=r"has spark.master=local\[2\], which cannot be changed to spark://host:7077; stop"):
-        skyrocket.spark.session(master="spark://host:7077")
+        skyrocket.spark.session.builder(master="spark://host:7077")
 
 
 def test_a_session_that_is_active_in_no_thread_is_found_too(spark: Any):
@@ -105,8 +107,8 @@ def test_a_session_that_is_active_in_no_thread_is_found_too(spark: Any):
     try:
         assert SparkSession.getActiveSession() is None
         with pytest.raises(OptionError, match=r"has spark.driver.memory=1g, which cannot be changed to 7g"):
-            skyrocket.spark.session(config={"spark.driver.memory": "7g"})
-        assert skyrocket.spark.session() is spark
+            skyrocket.spark.session.builder(config={"spark.driver.memory": "7g"})
+        assert skyrocket.spark.session.builder() is spark
     finally:
         spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from skyrocket.client import Received
-from skyrocket.client.queue_choice import by_hash
+from skyrocket.client.producer.queue_selection import by_hash
 from skyrocket.client.queues import Queue
 from skyrocket.protocol.sysflag import COMPRESSED
 from tests.spark.conftest import Cluster

@@ -10,18 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from skyrocket.client.session import Session
-from skyrocket.client.transactions import Outcome
+from skyrocket.client.producer.transactions import Outcome
+from skyrocket.client.session.session import Session
+from skyrocket.spark.options.sink_options import SinkOptions
 from skyrocket.spark.sink import ledger as ledger_room
 from skyrocket.spark.sink import ledger_entry
-from skyrocket.spark.sink.committing import CommitError
-from skyrocket.spark.sink.ending import Ended, Ending
-from skyrocket.spark.sink.halves import ClusterHalves
+from skyrocket.spark.sink.commit import CommitError
+from skyrocket.spark.sink.event_loop import opened_session
+from skyrocket.spark.sink.half_messages import ClusterHalves, Ended, Ending
 from skyrocket.spark.sink.handles import Handles, count_of
 from skyrocket.spark.sink.ledger import Ledger
 from skyrocket.spark.sink.ledger_entry import Committed, Committing, Nothing
-from skyrocket.spark.sink.running import opened_session
-from skyrocket.spark.sink_options import SinkOptions
 from tests.spark.conftest import Cluster
 from tests.spark.sink_deaths import Life, mortal_commit
 from tests.spark.sink_scenes import abort, bodies, commit, count_in, exactly_once, seen, stage
@@ -166,7 +165,7 @@ class Deaf(Ending):
 def test_an_end_without_an_answer_is_looked_for_before_it_is_sent_again(
     cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("skyrocket.spark.sink.halves.Ending", Deaf)
+    monkeypatch.setattr("skyrocket.spark.sink.half_messages.Ending", Deaf)
 
     async def scene() -> None:
         options = exactly_once(cluster.nameserver, topic)
@@ -187,7 +186,7 @@ def test_a_commit_that_cannot_be_finished_says_so_and_a_restart_finishes_it(
         options = exactly_once(ours.nameserver, topic, retryTimeout="300ms")
         staged = await stage(options, bodies(*ROWS), query=topic)
         with monkeypatch.context() as patched:
-            patched.setattr("skyrocket.spark.sink.halves.Ending", Lost)
+            patched.setattr("skyrocket.spark.sink.half_messages.Ending", Lost)
             with pytest.raises(CommitError, match=r"a restart of the query will finish it: 5 rows"):
                 await commit(options, staged, query=topic)
         await abort(options, staged, query=topic)  # what Spark does next
@@ -201,7 +200,7 @@ def test_a_commit_that_cannot_be_finished_says_so_and_a_restart_finishes_it(
 def test_half_messages_that_a_broker_no_longer_has_are_replaced_by_those_of_the_replay(
     ours: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("skyrocket.spark.sink.committing.PAUSE_FIRST_MS", 1)
+    monkeypatch.setattr("skyrocket.spark.sink.commit.PAUSE_FIRST_MS", 1)
 
     async def scene() -> None:
         options = exactly_once(ours.nameserver, topic)

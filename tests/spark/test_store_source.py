@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from skyrocket.store.message_store import MessageStore
-from skyrocket.store.offline import OfflineStore
+from skyrocket.store.offline.offline_store import OfflineStore
 from tests.support.sample_stores import NOW_MS, SMALL, flip, golden_store, sample_store
 from tests.support.store_messages import number_of, numbered
 

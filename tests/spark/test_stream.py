@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from skyrocket.client.queues import Queue
-from skyrocket.spark.lag import LagListener, QueryLag, lag
+from skyrocket.spark.source.lag import LagListener, QueryLag, lag
 from tests.spark.conftest import Cluster
 from tests.support.spark_streams import Scene, rows_of_batches
 

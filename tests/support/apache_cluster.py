@@ -20,7 +20,7 @@ from types import TracebackType
 
 from skyrocket.protocol.bodies import ClusterInfo
 from skyrocket.protocol.command import Command, CommandDecoder, encode_command
-from skyrocket.protocol.fastjson import decode
+from skyrocket.protocol.fastjson.codec import decode
 from tests.support.apache import JAVA_OPENS, compiled, library
 
 START_S_MAX = 90.0

@@ -11,10 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from skyrocket.client.acl import Credentials, signed_fields
-from skyrocket.client.namespaces import with_namespace, without_namespace
-from skyrocket.client.queues import Queue, queue_order
-from skyrocket.client.strategies import (
+from skyrocket.client.consumer.strategies import (
     Averagely,
     Circle,
     Configured,
@@ -24,7 +21,10 @@ from skyrocket.client.strategies import (
     RebalanceError,
     Strategy,
 )
-from skyrocket.protocol.tags import java_hash
+from skyrocket.client.queues import Queue, queue_order
+from skyrocket.client.session.credentials import Credentials, signed_fields
+from skyrocket.client.session.namespaces import with_namespace, without_namespace
+from skyrocket.protocol.message.tags import java_hash
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "client_answers.jsonl"
 LETTERS = "abcXYZ09_-%|.é語🚀\uffee "

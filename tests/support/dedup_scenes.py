@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from skyrocket.client.dedup import Deduplicator, InProgressError
+from skyrocket.client.helpers.deduplication import Deduplicator, InProgressError
 
 
 def first(dedup: Deduplicator, key: str = "k") -> bool:

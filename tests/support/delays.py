@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from skyrocket.broker.counters import Counters
-from skyrocket.broker.delay_progress import DelayProgress
-from skyrocket.broker.own_messages import OwnMessages
-from skyrocket.broker.schedule import Schedule
-from skyrocket.protocol.properties import UNIQUE_KEY, decode_properties, encode_properties
-from skyrocket.protocol.record import Record, decode_record
+from skyrocket.broker.delay.level_progress import DelayProgress
+from skyrocket.broker.delay.levels import Schedule
+from skyrocket.broker.load.counters import Counters
+from skyrocket.broker.send.internal_writer import OwnMessages
+from skyrocket.protocol.message.properties import UNIQUE_KEY, decode_properties, encode_properties
+from skyrocket.protocol.message.record import Record, decode_record
 from skyrocket.store.config import DELAY_LEVELS, StoreConfig, delay_levels_ms
 from skyrocket.store.config_files import DELAY_OFFSETS, ConfigFiles
 from skyrocket.store.message import Placed

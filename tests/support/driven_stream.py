@@ -16,9 +16,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
 from skyrocket.client.queues import Queue
 from skyrocket.spark.columns import spark_schema
-from skyrocket.spark.planning import QueueRange
-from skyrocket.spark.source_options import source_options
-from skyrocket.spark.stream_reader import StreamReader
+from skyrocket.spark.options.source_options import source_options
+from skyrocket.spark.source.partitions import QueueRange
+from skyrocket.spark.source.stream_reader import StreamReader
 
 
 @dataclass

@@ -20,15 +20,15 @@ from skyrocket.net.errors import NetError
 from skyrocket.net.router import Router
 from skyrocket.protocol.bodies import HeartbeatData, ProducerData, SubscriptionGroupConfig, TopicConfig
 from skyrocket.protocol.command import Command
-from skyrocket.protocol.fastjson import encode
+from skyrocket.protocol.fastjson.codec import encode
 from skyrocket.protocol.headers import (
     CheckTransactionStateRequestHeader,
     ConsumerSendMsgBackRequestHeader,
     EndTransactionRequestHeader,
     SendMessageResponseHeader,
 )
-from skyrocket.protocol.properties import PRODUCER_GROUP, UNIQUE_KEY, decode_properties
-from skyrocket.protocol.record import Record, decode_record
+from skyrocket.protocol.message.properties import PRODUCER_GROUP, UNIQUE_KEY, decode_properties
+from skyrocket.protocol.message.record import Record, decode_record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK

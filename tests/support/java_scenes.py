@@ -14,7 +14,7 @@ from skyrocket.protocol.headers import (
     QueryConsumerOffsetRequestHeader,
     QueryConsumerOffsetResponseHeader,
 )
-from skyrocket.protocol.properties import NAME_END, VALUE_END, decode_properties
+from skyrocket.protocol.message.properties import NAME_END, VALUE_END, decode_properties
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.apache import client_library, compiled, library

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from skyrocket.protocol.crc import crc32
 from skyrocket.protocol.hosts import pack_host
-from skyrocket.protocol.properties import KEYS, TAGS, UNIQUE_KEY, encode_properties
-from skyrocket.protocol.record import Record
+from skyrocket.protocol.message.properties import KEYS, TAGS, UNIQUE_KEY, encode_properties
+from skyrocket.protocol.message.record import Record
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.message import unplaced
 from skyrocket.store.message_store import MessageStore

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from skyrocket.protocol.command import Command, CommandDecoder, encode_command
-from skyrocket.protocol.record import Record, iterate_records
+from skyrocket.protocol.message.record import Record, iterate_records
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.running_broker import pull_header, send_header

@@ -9,16 +9,16 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from skyrocket.broker.clients import ClientTable
-from skyrocket.broker.consumer_offsets import ConsumerOffsets
-from skyrocket.broker.counters import Counters
-from skyrocket.broker.filters import Filters
-from skyrocket.broker.ordinary_pull import OrdinaryPulls
-from skyrocket.broker.pull import PullHandler
-from skyrocket.broker.pull_checks import PullChecks
-from skyrocket.broker.slow_consumers import SlowConsumers
-from skyrocket.broker.subscription_groups import SubscriptionGroupTable
-from skyrocket.broker.topics import TopicTable
+from skyrocket.broker.load.counters import Counters
+from skyrocket.broker.load.slow_consumers import SlowConsumers
+from skyrocket.broker.pull.checks import PullChecks
+from skyrocket.broker.pull.fast_path import OrdinaryPulls
+from skyrocket.broker.pull.filters import Filters
+from skyrocket.broker.pull.handler import PullHandler
+from skyrocket.broker.tables.clients import ClientTable
+from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
+from skyrocket.broker.tables.subscription_groups import SubscriptionGroupTable
+from skyrocket.broker.tables.topics import TopicTable
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import Router
 from skyrocket.net.server import Server

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from skyrocket.protocol.bodies import SubscriptionGroupConfig, TopicConfigAndQueueMapping
 from skyrocket.protocol.command import Command
-from skyrocket.protocol.fastjson import decode, encode
+from skyrocket.protocol.fastjson.codec import decode, encode
 from skyrocket.protocol.headers import CreateTopicRequestHeader, PutKVConfigRequestHeader, ResetOffsetRequestHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode

@@ -14,14 +14,14 @@ from skyrocket.broker.settings import BrokerSettings
 from skyrocket.net.dialer import Dialer
 from skyrocket.protocol.bodies import ConsumerData, HeartbeatData, SubscriptionData
 from skyrocket.protocol.command import ONEWAY_FLAG, Command
-from skyrocket.protocol.fastjson import encode
+from skyrocket.protocol.fastjson.codec import encode
 from skyrocket.protocol.frame import Serialization
 from skyrocket.protocol.headers import PullMessageRequestHeader, SendMessageRequestHeaderV2
-from skyrocket.protocol.properties import encode_properties
-from skyrocket.protocol.record import Record, iterate_records
+from skyrocket.protocol.message.properties import encode_properties
+from skyrocket.protocol.message.record import Record, iterate_records
+from skyrocket.protocol.message.tags import tags_code
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.sysflag import PULL_SUBSCRIPTION, PULL_SUSPEND
-from skyrocket.protocol.tags import tags_code
 
 SMALL = BrokerSettings(
     port=0,

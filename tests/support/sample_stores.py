@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from skyrocket.protocol.hosts import pack_host
-from skyrocket.protocol.properties import encode_properties
-from skyrocket.protocol.record import MAGIC_V2, Record
+from skyrocket.protocol.message.properties import encode_properties
+from skyrocket.protocol.message.record import MAGIC_V2, Record
 from skyrocket.protocol.sysflag import TRANSACTION_PREPARED
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.message import unplaced

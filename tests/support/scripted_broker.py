@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Self
 
 from skyrocket.protocol.command import RESPONSE_FLAG, Command, CommandDecoder, encode_command
-from skyrocket.protocol.record import Record, encode_record
+from skyrocket.protocol.message.record import Record, encode_record
 from skyrocket.protocol.responses import ResponseCode
 
 TOPIC = "orders"

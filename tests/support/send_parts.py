@@ -11,29 +11,29 @@ from typing import Any
 
 from msgspec.structs import replace as replaced
 
-from skyrocket.broker.clients import ClientTable
-from skyrocket.broker.consumer_offsets import ConsumerOffsets
-from skyrocket.broker.counters import Counters
-from skyrocket.broker.delay_progress import DelayProgress
-from skyrocket.broker.detours import Detours
-from skyrocket.broker.end_transaction import EndTransactionHandler
-from skyrocket.broker.half_messages import half_detour, half_short_cut
-from skyrocket.broker.intake import Intake
-from skyrocket.broker.ordinary_send import OrdinarySends
-from skyrocket.broker.own_messages import OwnMessages
-from skyrocket.broker.schedule import Schedule
-from skyrocket.broker.send import SendHandler
+from skyrocket.broker.delay.level_progress import DelayProgress
+from skyrocket.broker.delay.levels import Schedule
+from skyrocket.broker.delay.timers import TIMER_PROPERTIES, Timers
+from skyrocket.broker.load.counters import Counters
+from skyrocket.broker.send.fast_path import OrdinarySends
+from skyrocket.broker.send.handler import SendHandler
+from skyrocket.broker.send.internal_writer import OwnMessages
+from skyrocket.broker.send.redirects import Detours
+from skyrocket.broker.send.validation import Intake
 from skyrocket.broker.settings import BrokerSettings
-from skyrocket.broker.timers import TIMER_PROPERTIES, Timers
-from skyrocket.broker.topics import TopicTable
-from skyrocket.broker.transaction_checks import TransactionChecks
+from skyrocket.broker.tables.clients import ClientTable
+from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
+from skyrocket.broker.tables.topics import TopicTable
+from skyrocket.broker.transactions.checker import TransactionChecks
+from skyrocket.broker.transactions.end_handler import EndTransactionHandler
+from skyrocket.broker.transactions.records import half_detour, half_short_cut
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import Router
 from skyrocket.net.server import Server
 from skyrocket.protocol.bodies import TopicConfig
 from skyrocket.protocol.frame import FrameSplitter
 from skyrocket.protocol.hosts import pack_host
-from skyrocket.protocol.record import Record
+from skyrocket.protocol.message.record import Record
 from skyrocket.store.config import delay_levels_ms
 from skyrocket.store.message_store import MessageStore
 from tests.support.simulated_disk import SimulatedDisk

@@ -23,7 +23,7 @@ from typing import TypeVar
 
 from skyrocket.protocol.bodies import ClusterInfo
 from skyrocket.protocol.command import Command
-from skyrocket.protocol.fastjson import decode
+from skyrocket.protocol.fastjson.codec import decode
 from skyrocket.protocol.requests import RequestCode
 from tests.support.apache_cluster import asked, free_port
 

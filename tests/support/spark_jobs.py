@@ -20,7 +20,7 @@ SMALL = {
 
 def session(master: str, given: dict[str, str]) -> Any:
     config = {} if master.startswith("sc://") else SMALL
-    return skyrocket.spark.session("job", master, config, ship_code="ship_code" in given)
+    return skyrocket.spark.session.builder("job", master, config, ship_code="ship_code" in given)
 
 
 def sink_and_source(master: str, given: dict[str, str]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Spark's own processes on loopback: a standalone cluster (master and worker), a Connect server, and jobs in their own processes.
 
-Each has free ports and a home of its own, and is ended by its id. Java is found as `skyrocket.spark.session` finds it.
+Each has free ports and a home of its own, and is ended by its id. Java is found as `skyrocket.spark.session.builder` finds it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 from pyspark.find_spark_home import _find_spark_home
 
-from skyrocket.spark.java import provide_java
+from skyrocket.spark.session.java import provide_java
 from tests.support.apache_cluster import free_port
 
 START_S_MAX = 120.0

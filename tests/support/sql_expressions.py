@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from skyrocket.protocol.properties import encode_properties
+from skyrocket.protocol.message.properties import encode_properties
 
 NAMES = ["a", "b", "c", "region", "_x", "$y", "A", "TAGS", "null_", "inn", "Z9$_"]
 INTEGERS = ["0", "1", "5", "7", "10", "5L", "2147483647", "2147483648", "3000000000l", "9223372036854775807", "9007199254740993"]

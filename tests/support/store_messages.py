@@ -8,8 +8,8 @@ from random import Random
 from typing import NamedTuple
 
 from skyrocket.protocol.hosts import pack_host
-from skyrocket.protocol.properties import KEYS, TAGS, UNIQUE_KEY, decode_properties, encode_properties
-from skyrocket.protocol.record import Record, decode_record
+from skyrocket.protocol.message.properties import KEYS, TAGS, UNIQUE_KEY, decode_properties, encode_properties
+from skyrocket.protocol.message.record import Record, decode_record
 from skyrocket.protocol.sysflag import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.files import Files

@@ -49,7 +49,7 @@ def main(arguments: dict[str, Any], writer_of: Callable[[Any, dict[str, Any]], A
                 finish.set()
 
     threading.Thread(target=listen, daemon=True).start()
-    spark = skyrocket.spark.session("to-parquet", "local[2,4]", CONFIG)  # a task may fail three times
+    spark = skyrocket.spark.session.builder("to-parquet", "local[2,4]", CONFIG)  # a task may fail three times
 
     def started(*, available_now: bool = False) -> Any:
         frame = spark.readStream.format("rocketmq").options(**arguments["options"]).load()

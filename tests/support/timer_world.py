@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from random import Random
 
-from skyrocket.broker.counters import Counters
-from skyrocket.broker.own_messages import OwnMessages
+from skyrocket.broker.delay.timer_delivery import TimerDelivery
+from skyrocket.broker.delay.timer_metrics import TimerMetrics
+from skyrocket.broker.delay.timers import Timers
+from skyrocket.broker.load.counters import Counters
+from skyrocket.broker.send.internal_writer import OwnMessages
 from skyrocket.broker.settings import BrokerSettings
-from skyrocket.broker.timer_delivery import TimerDelivery
-from skyrocket.broker.timer_metrics import TimerMetrics
-from skyrocket.broker.timers import Timers
-from skyrocket.protocol.properties import (
+from skyrocket.protocol.message.properties import (
     TIMER_DELETE_UNIQUE_KEY,
     TIMER_DELIVER_MS,
     TIMER_OUT_MS,
@@ -18,10 +18,10 @@ from skyrocket.protocol.properties import (
     decode_properties,
     encode_properties,
 )
-from skyrocket.protocol.record import Record, decode_record
+from skyrocket.protocol.message.record import Record, decode_record
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.message_store import MessageStore
-from skyrocket.store.timer_index import TimerIndex, TimerSizes
+from skyrocket.store.timers.timer_index import TimerIndex, TimerSizes
 from tests.support.running_broker import send_header
 from tests.support.simulated_disk import SimulatedDisk
 

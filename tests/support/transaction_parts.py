@@ -9,23 +9,23 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from skyrocket.broker.clients import ClientTable, Member
-from skyrocket.broker.consumer_offsets import ConsumerOffsets
-from skyrocket.broker.counters import Counters
-from skyrocket.broker.end_transaction import EndTransactionHandler
-from skyrocket.broker.half_messages import CHECKER, GIVEN_UP_TOPIC, HALF_TOPIC, OP_TOPIC, half_detour
-from skyrocket.broker.own_messages import OwnMessages
+from skyrocket.broker.load.counters import Counters
+from skyrocket.broker.send.internal_writer import OwnMessages
 from skyrocket.broker.settings import BrokerSettings
-from skyrocket.broker.topics import TopicTable
-from skyrocket.broker.transaction_checks import TransactionChecks
+from skyrocket.broker.tables.clients import ClientTable, Member
+from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
+from skyrocket.broker.tables.topics import TopicTable
+from skyrocket.broker.transactions.checker import TransactionChecks
+from skyrocket.broker.transactions.end_handler import EndTransactionHandler
+from skyrocket.broker.transactions.records import CHECKER, GIVEN_UP_TOPIC, HALF_TOPIC, OP_TOPIC, half_detour
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import Router
 from skyrocket.protocol.command import ONEWAY_FLAG, Command
 from skyrocket.protocol.headers import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
 from skyrocket.protocol.hosts import pack_host
 from skyrocket.protocol.language import Language
-from skyrocket.protocol.properties import PRODUCER_GROUP, TRANSACTION_PREPARED, UNIQUE_KEY, encode_properties
-from skyrocket.protocol.record import Record, decode_record
+from skyrocket.protocol.message.properties import PRODUCER_GROUP, TRANSACTION_PREPARED, UNIQUE_KEY, encode_properties
+from skyrocket.protocol.message.record import Record, decode_record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.sysflag import TRANSACTION_PREPARED as PREPARED
 from skyrocket.store.config_files import CONSUMER_OFFSETS, ConfigFiles

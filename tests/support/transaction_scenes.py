@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from skyrocket.protocol.command import Command
-from skyrocket.protocol.properties import NAME_END, VALUE_END
-from skyrocket.protocol.record import Record, iterate_records
+from skyrocket.protocol.message.properties import NAME_END, VALUE_END
+from skyrocket.protocol.message.record import Record, iterate_records
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.apache import client_library, compiled, library

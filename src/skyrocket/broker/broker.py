@@ -14,50 +14,50 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from skyrocket.broker.broker_handlers import BrokerHandlers
-from skyrocket.broker.client_handlers import ClientHandlers
-from skyrocket.broker.clients import ClientTable
-from skyrocket.broker.clockwork import Clockwork
-from skyrocket.broker.consumer_offsets import ConsumerOffsets
-from skyrocket.broker.counters import Counters
-from skyrocket.broker.delay_progress import DelayProgress
-from skyrocket.broker.detours import Detours
-from skyrocket.broker.end_transaction import EndTransactionHandler
-from skyrocket.broker.filters import Filters
-from skyrocket.broker.flow_control import FlowControl
-from skyrocket.broker.group_handlers import GroupHandlers
-from skyrocket.broker.half_messages import half_detour, half_short_cut
-from skyrocket.broker.intake import Intake
-from skyrocket.broker.lock_handlers import LockHandlers
-from skyrocket.broker.offset_handlers import OffsetHandlers
-from skyrocket.broker.ordinary_pull import OrdinaryPulls
-from skyrocket.broker.ordinary_send import OrdinarySends
-from skyrocket.broker.own_messages import OwnMessages
+from skyrocket.broker.admin.broker import BrokerHandlers
+from skyrocket.broker.admin.consume_progress import ProgressHandlers
+from skyrocket.broker.admin.messages import QueryHandlers
+from skyrocket.broker.admin.reset_offsets import ResetHandlers
+from skyrocket.broker.admin.statistics import StatisticsHandlers
+from skyrocket.broker.admin.subscription_groups import GroupHandlers
+from skyrocket.broker.admin.topics import TopicHandlers
+from skyrocket.broker.clients.heartbeats import ClientHandlers
+from skyrocket.broker.clients.offsets import OffsetHandlers
+from skyrocket.broker.clients.queue_locking import LockHandlers
+from skyrocket.broker.clients.relay import RelayHandlers
+from skyrocket.broker.delay.level_progress import DelayProgress
+from skyrocket.broker.delay.levels import Schedule
+from skyrocket.broker.delay.recall import RecallHandler
+from skyrocket.broker.delay.timer_checkpointing import TimerKeeper
+from skyrocket.broker.delay.timer_delivery import TimerDelivery
+from skyrocket.broker.delay.timer_metrics import TimerMetrics
+from skyrocket.broker.delay.timers import TIMER_PROPERTIES, TIMER_TOPIC, Timers
+from skyrocket.broker.load.counters import Counters
+from skyrocket.broker.load.flow_control import FlowControl
+from skyrocket.broker.load.slow_consumers import SlowConsumers, SlowConsumerWatch
+from skyrocket.broker.nameserver_registration import Registration
 from skyrocket.broker.persistence import Persistence
-from skyrocket.broker.progress_handlers import ProgressHandlers
-from skyrocket.broker.pull import PullHandler
-from skyrocket.broker.pull_checks import PullChecks
-from skyrocket.broker.query_handlers import QueryHandlers
-from skyrocket.broker.queue_locks import QueueLocks
-from skyrocket.broker.recall import RecallHandler
-from skyrocket.broker.registration import Registration
-from skyrocket.broker.relay_handlers import RelayHandlers
-from skyrocket.broker.replies import ReplyHandlers
-from skyrocket.broker.reset_handlers import ResetHandlers
+from skyrocket.broker.pull.checks import PullChecks
+from skyrocket.broker.pull.fast_path import OrdinaryPulls
+from skyrocket.broker.pull.filters import Filters
+from skyrocket.broker.pull.handler import PullHandler
+from skyrocket.broker.request_reply import ReplyHandlers
 from skyrocket.broker.retry import Retry
-from skyrocket.broker.schedule import Schedule
-from skyrocket.broker.send import SendHandler
+from skyrocket.broker.scheduler import Clockwork
+from skyrocket.broker.send.fast_path import OrdinarySends
+from skyrocket.broker.send.handler import SendHandler
+from skyrocket.broker.send.internal_writer import OwnMessages
+from skyrocket.broker.send.redirects import Detours
+from skyrocket.broker.send.validation import Intake
 from skyrocket.broker.settings import BrokerSettings
-from skyrocket.broker.slow_consumers import SlowConsumers, SlowConsumerWatch
-from skyrocket.broker.statistics_handlers import StatisticsHandlers
-from skyrocket.broker.subscription_groups import SubscriptionGroupTable
-from skyrocket.broker.timer_delivery import TimerDelivery
-from skyrocket.broker.timer_keeper import TimerKeeper
-from skyrocket.broker.timer_metrics import TimerMetrics
-from skyrocket.broker.timers import TIMER_PROPERTIES, TIMER_TOPIC, Timers
-from skyrocket.broker.topic_handlers import TopicHandlers
-from skyrocket.broker.topics import RETRY_PREFIX, TopicTable
-from skyrocket.broker.transaction_checks import TransactionChecks
+from skyrocket.broker.tables.clients import ClientTable
+from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
+from skyrocket.broker.tables.queue_locks import QueueLocks
+from skyrocket.broker.tables.subscription_groups import SubscriptionGroupTable
+from skyrocket.broker.tables.topics import RETRY_PREFIX, TopicTable
+from skyrocket.broker.transactions.checker import TransactionChecks
+from skyrocket.broker.transactions.end_handler import EndTransactionHandler
+from skyrocket.broker.transactions.records import half_detour, half_short_cut
 from skyrocket.net.connection import Connection
 from skyrocket.net.dialer import Dialer
 from skyrocket.net.limits import NetLimits
@@ -66,7 +66,7 @@ from skyrocket.net.server import Server, monotonic_ms
 from skyrocket.net.tls import server_context
 from skyrocket.protocol.bodies import DataVersion, TopicConfig
 from skyrocket.protocol.hosts import pack_host
-from skyrocket.protocol.properties import DELAY_LEVEL, TRANSACTION_PREPARED
+from skyrocket.protocol.message.properties import DELAY_LEVEL, TRANSACTION_PREPARED
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.settings.live import LiveSettings
 from skyrocket.store.config import delay_levels_ms
@@ -76,8 +76,8 @@ from skyrocket.store.files import Disk, Files
 from skyrocket.store.flusher import Flusher
 from skyrocket.store.message import SCHEDULE_TOPIC
 from skyrocket.store.message_store import MessageStore
-from skyrocket.store.recovery import Recovered
-from skyrocket.store.timer_index import TimerIndex, TimerSizes
+from skyrocket.store.recovery.recovery import Recovered
+from skyrocket.store.timers.timer_index import TimerIndex, TimerSizes
 
 log = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from skyrocket.broker.consumer_offsets import ConsumerOffsets
-from skyrocket.broker.subscription_groups import SubscriptionGroupTable
-from skyrocket.broker.topics import TopicTable
+from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
+from skyrocket.broker.tables.subscription_groups import SubscriptionGroupTable
+from skyrocket.broker.tables.topics import TopicTable
 from skyrocket.protocol.bodies import Body
 from skyrocket.store.config_files import CONSUMER_OFFSETS, SUBSCRIPTION_GROUPS, TOPICS, ConfigFile, ConfigFiles
 from skyrocket.store.errors import StoreError

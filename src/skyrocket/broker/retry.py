@@ -17,18 +17,18 @@ from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from skyrocket.broker.own_messages import OwnMessages
-from skyrocket.broker.queue_locks import QueueLocks
+from skyrocket.broker.send.internal_writer import OwnMessages
 from skyrocket.broker.settings import BrokerSettings
-from skyrocket.broker.topics import RETRY_PREFIX, dead_letter_topic, retry_topic
+from skyrocket.broker.tables.queue_locks import QueueLocks
+from skyrocket.broker.tables.topics import RETRY_PREFIX, dead_letter_topic, retry_topic
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.bodies import SubscriptionGroupConfig, TopicConfig
 from skyrocket.protocol.command import Command, encode_command
 from skyrocket.protocol.errors import ProtocolError
 from skyrocket.protocol.headers import ConsumerSendMsgBackRequestHeader, SendMessageRequestHeaderV2
-from skyrocket.protocol.message_id import encode_offset_id
-from skyrocket.protocol.properties import (
+from skyrocket.protocol.message.message_id import encode_offset_id
+from skyrocket.protocol.message.properties import (
     DELAY_LEVEL,
     ORIGIN_MESSAGE_ID,
     RETRY_TOPIC,
@@ -36,7 +36,7 @@ from skyrocket.protocol.properties import (
     decode_properties,
     encode_properties,
 )
-from skyrocket.protocol.record import Record, magic_for
+from skyrocket.protocol.message.record import Record, magic_for
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PERM_WRITE, TOPIC_UNIT_SUB

@@ -21,7 +21,7 @@ import typer
 from skyrocket.cli.printing import Answer, as_json
 from skyrocket.client import Admin, ClientError, Credentials
 from skyrocket.client.admin import AdminOptions
-from skyrocket.client.start_position import Start
+from skyrocket.client.consumer.offsets.start_position import Start
 from skyrocket.protocol.errors import ProtocolError
 
 FAILED: Final = 1  # the cluster did not do it

@@ -13,13 +13,13 @@ import msgspec
 import typer
 
 from skyrocket.protocol.crc import crc32
-from skyrocket.protocol.properties import KEY_SEPARATOR, KEYS, TAGS
+from skyrocket.protocol.message.properties import KEY_SEPARATOR, KEYS, TAGS
 from skyrocket.store.errors import StoreError
-from skyrocket.store.offline import OfflineStore, message_id, properties_of
-from skyrocket.store.offline_index import IndexSizes
-from skyrocket.store.scan import Damaged, Found
-from skyrocket.store.verify import Verified
-from skyrocket.store.verify import verify as findings_of
+from skyrocket.store.log.scan import Damaged, Found
+from skyrocket.store.offline.offline_index import IndexSizes
+from skyrocket.store.offline.offline_store import OfflineStore, message_id, properties_of
+from skyrocket.store.offline.verify import Verified
+from skyrocket.store.offline.verify import verify as findings_of
 
 app = typer.Typer(help="Look into a store directory, ours or Apache's, without a broker and without changing it.")
 

@@ -4,12 +4,12 @@ What a user needs is importable from here. Inside: `session` holds connections, 
 `producer` and `transactions` send through `delivery`.
 """
 
-from skyrocket.client.acl import Credentials
 from skyrocket.client.admin import Admin
-from skyrocket.client.consumer import Consumer
-from skyrocket.client.consumer_limits import ConsumerLimits
-from skyrocket.client.dedup import Deduplicator, InProgressError
-from skyrocket.client.dedup_memory import MemoryClaims
+from skyrocket.client.consumer.consumer import Consumer
+from skyrocket.client.consumer.handlers import RetryLater, Verdict
+from skyrocket.client.consumer.limits import ConsumerLimits
+from skyrocket.client.consumer.pull_consumer import PullConsumer
+from skyrocket.client.consumer.subscription import Sql, sql
 from skyrocket.client.errors import (
     Attempt,
     BrokerError,
@@ -29,18 +29,18 @@ from skyrocket.client.errors import (
     TimedOutError,
     UnreachableError,
 )
-from skyrocket.client.handlers import RetryLater, Verdict
+from skyrocket.client.helpers.deduplication import Deduplicator, InProgressError
+from skyrocket.client.helpers.deduplication_memory import MemoryClaims
+from skyrocket.client.helpers.loss_detection import LossDetector, LossReport, StreamReport
+from skyrocket.client.helpers.versions import VersionCheck
 from skyrocket.client.limits import ClientLimits
-from skyrocket.client.loss import LossDetector, LossReport, StreamReport
 from skyrocket.client.message import Message
-from skyrocket.client.producer import Producer
-from skyrocket.client.pull_consumer import PullConsumer
+from skyrocket.client.producer.producer import Producer
+from skyrocket.client.producer.transactions import Outcome, TransactionProducer, TransactionReceipt
 from skyrocket.client.queues import Queue
 from skyrocket.client.receipt import Receipt, SendStatus
 from skyrocket.client.received import Received
-from skyrocket.client.subscription import Sql, sql
-from skyrocket.client.transactions import Outcome, TransactionProducer, TransactionReceipt
-from skyrocket.client.versions import VersionCheck
+from skyrocket.client.session.credentials import Credentials
 
 __all__ = [
     "Admin",

@@ -10,10 +10,10 @@ from typing import Final, NoReturn
 import msgspec
 
 from skyrocket.client.errors import InvalidMessageError
-from skyrocket.client.names import check_topic
-from skyrocket.protocol import properties as p
+from skyrocket.client.session.names import check_topic
 from skyrocket.protocol.limits import BODY_BYTES_MAX, PROPERTIES_BYTES_MAX
-from skyrocket.protocol.properties import NAME_END, UNIQUE_KEY, VALUE_END
+from skyrocket.protocol.message import properties as p
+from skyrocket.protocol.message.properties import NAME_END, UNIQUE_KEY, VALUE_END
 
 _RESERVED: Final = frozenset(
     {

@@ -15,7 +15,7 @@ from skyrocket.client.errors import ConfigurationError
 from skyrocket.client.limits import ClientLimits
 
 if TYPE_CHECKING:
-    from skyrocket.client.acl import Credentials
+    from skyrocket.client.session.credentials import Credentials
 
 NAMESERVERS_VARIABLE: Final = "NAMESRV_ADDR"
 

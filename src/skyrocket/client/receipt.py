@@ -8,8 +8,8 @@ from typing import Final
 import msgspec
 
 from skyrocket.client.errors import BrokerError
+from skyrocket.client.producer.send_response import SendAnswer
 from skyrocket.client.queues import Queue
-from skyrocket.client.send_answer import SendAnswer
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.responses import ResponseCode
 

@@ -1,12 +1,17 @@
-"""A message as a consumer gets it. Properties and body are unpacked when they are first looked at."""
+"""A message as a consumer gets it. Properties and body are unpacked when they are first looked at.
+
+A message as it came with a pull: sound, its body at hand, and the rest of its record decoded when it is first asked for.
+
+Most handlers want the body and a property or two; decoding every field of every record would cost them as much as all the rest.
+"""
 
 from __future__ import annotations
 
 from skyrocket.client.queues import Queue
-from skyrocket.protocol.compression import plain_body
 from skyrocket.protocol.hosts import host_text
-from skyrocket.protocol.message_id import encode_offset_id
-from skyrocket.protocol.properties import (
+from skyrocket.protocol.message.compression import plain_body
+from skyrocket.protocol.message.message_id import encode_offset_id
+from skyrocket.protocol.message.properties import (
     KEY_SEPARATOR,
     KEYS,
     SHARDING_KEY,
@@ -14,7 +19,7 @@ from skyrocket.protocol.properties import (
     UNIQUE_KEY,
     decode_properties,
 )
-from skyrocket.protocol.record import Record
+from skyrocket.protocol.message.record import PlainParts, Record, decode_record
 
 
 class Received:
@@ -135,3 +140,25 @@ class Received:
     def __repr__(self) -> str:
         where = f"{self.topic}/{self.broker_name or '?'}/{self.queue_id}@{self.queue_offset}"
         return f"<Received {self.message_id} {where} tag={self.tag!r} {len(self.record.body)} bytes>"
+
+
+class Pulled(Received):
+    __slots__ = ("_parts", "_record", "queue_offset", "size_bytes")
+
+    def __init__(self, parts: PlainParts, broker_name: str, topic: str, arrived_ms: int) -> None:
+        self._parts = parts
+        self._record: Record | None = None
+        self._properties = None
+        self.queue_offset, is_compressed, _, body, _ = parts  # type: ignore[misc]
+        self._body = None if is_compressed else body
+        self.size_bytes = len(body)  # type: ignore[misc]
+        self.broker_name = broker_name
+        self.topic = topic
+        self.arrived_ms = arrived_ms
+
+    @property
+    def record(self) -> Record:  # type: ignore[override]
+        if self._record is None:
+            _, _, head, body, tail = self._parts
+            self._record = decode_record(head + body + tail, check_crc=False)  # it was
+        return self._record

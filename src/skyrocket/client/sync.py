@@ -20,25 +20,25 @@ from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar, Unpack
 
 from skyrocket.client import admin as aio_admin
-from skyrocket.client import consumer as aio_consumer
-from skyrocket.client import producer as aio
-from skyrocket.client import pull_consumer as aio_pull_consumer
-from skyrocket.client import transactions as aio_transactions
-from skyrocket.client.admin import waited
-from skyrocket.client.consumer_options import ConsumerOptions
+from skyrocket.client.admin import sync_admin
+from skyrocket.client.consumer import consumer as aio_consumer
+from skyrocket.client.consumer import pull_consumer as aio_pull_consumer
+from skyrocket.client.consumer.handlers import Handle, RetryLater, Verdict
+from skyrocket.client.consumer.offsets.start_position import Start
+from skyrocket.client.consumer.options import ConsumerOptions
+from skyrocket.client.consumer.pull_consumer import POLL_MESSAGES, PullConsumerOptions
+from skyrocket.client.consumer.subscription import Expression, Topics, sql
 from skyrocket.client.errors import ClientClosedError, ClientError
-from skyrocket.client.handlers import Handle, RetryLater, Verdict
 from skyrocket.client.message import Message
 from skyrocket.client.options import Nameservers
-from skyrocket.client.producer import ProducerOptions
-from skyrocket.client.pull_consumer import POLL_MESSAGES, PullConsumerOptions
-from skyrocket.client.queue_choice import QueueSelector
+from skyrocket.client.producer import producer as aio
+from skyrocket.client.producer import transactions as aio_transactions
+from skyrocket.client.producer.producer import ProducerOptions
+from skyrocket.client.producer.queue_selection import QueueSelector
+from skyrocket.client.producer.transactions import Check, Execute, Outcome, TransactionReceipt
 from skyrocket.client.queues import Queue
 from skyrocket.client.receipt import Receipt
 from skyrocket.client.received import Received
-from skyrocket.client.start_position import Start
-from skyrocket.client.subscription import Expression, Topics, sql
-from skyrocket.client.transactions import Check, Execute, Outcome, TransactionReceipt
 
 __all__ = [
     "Admin",
@@ -444,8 +444,8 @@ class Admin(Facade[aio_admin.Admin]):
 
     def __init__(self, nameservers: Nameservers = None, **options: Unpack[aio_admin.AdminOptions]) -> None:
         super().__init__(lambda: aio_admin.Admin(nameservers, **options))
-        self.topics = waited.Topics(lambda: self._started().topics, run)
-        self.groups = waited.Groups(lambda: self._started().groups, run)
-        self.offsets = waited.Offsets(lambda: self._started().offsets, run)
-        self.messages = waited.Messages(lambda: self._started().messages, run)
-        self.cluster = waited.Cluster(lambda: self._started().cluster, run)
+        self.topics = sync_admin.Topics(lambda: self._started().topics, run)
+        self.groups = sync_admin.Groups(lambda: self._started().groups, run)
+        self.offsets = sync_admin.Offsets(lambda: self._started().offsets, run)
+        self.messages = sync_admin.Messages(lambda: self._started().messages, run)
+        self.cluster = sync_admin.Cluster(lambda: self._started().cluster, run)

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The twin of `spark/fetch/ordinary.py`: answers to pulls that are as they should be."""
+"""The twin of `spark/fetch/fast_path.py`: answers to pulls that are as they should be."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The twin of `protocol/batch.py`: messages put together as the body of one request."""
+"""The twin of `protocol/message/batch.py`: messages put together as the body of one request."""
 
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint32_t

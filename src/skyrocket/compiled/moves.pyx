@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The twins of `store/moves.py` and `protocol/waiting_record.py`: records on their way from one queue to another.
+"""The twins of `store/log/readdress.py` and `protocol/message/waiting_record.py`: records on their way from one queue to another.
 
 Lengths that do not fit together send a move the general way, and are no record that waits.
 """
@@ -107,7 +107,7 @@ def waiting_records(records, str topic):
     cdef Py_buffer view
     cdef list found = []
     if short_field is None:  # the reference knows what to say about such a topic
-        from skyrocket.protocol.waiting_record import _waiting_records
+        from skyrocket.protocol.message.waiting_record import _waiting_records
         return _waiting_records(records, topic)
     for record in records:
         if record is None:

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The twin of `protocol/alike_pulls.py`: the shape that the headers of several pulls have in common, and their numbers."""
+"""The twin of `protocol/fast_path/pull_requests.py`: the shape that the headers of several pulls have in common, and their numbers."""
 
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
 from libc.stdint cimport INT32_MAX, int64_t

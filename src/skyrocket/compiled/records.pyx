@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The twin of `protocol/record.py`: neighbouring records of one topic, checked and taken apart."""
+"""The twin of `protocol/message/record.py`: neighbouring records of one topic, checked and taken apart."""
 
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint32_t

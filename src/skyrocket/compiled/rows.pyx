@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The twins of what takes a step for each record in `store/arrow_rows.py`, `arrow_ranges.py`, `arrow_checks.py` and
+"""The twins of what takes a step for each record in `columnar/rows.py`, `arrow_ranges.py`, `arrow_checks.py` and
 `arrow_properties.py`. Starts and ends of ranges are arrays of int64."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The twins of `store/queue_run.py`, for pulls, and of `store/framed_runs.py`: the records of runs of queue entries, checked, and
+"""The twins of `store/read/queue_run.py`, for pulls, and of `broker/pull/frames.py`: the records of runs of queue entries, checked, and
 copied one behind the other."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The twins of `broker/gathering.py` and `broker/responses.py`: ordinary sends, from their frames to records, and their answers.
+"""The twins of `broker/send/fast_loop.py` and `broker/send/responses.py`: ordinary sends, from their frames to records, and their answers.
 Plain ends of transactions come between them (`ended.pxi`).
 
 A header that `send_header.h` cannot read ends the loop, and the reference goes on from there. So what is not known here costs

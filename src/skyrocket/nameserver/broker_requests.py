@@ -15,7 +15,7 @@ from skyrocket.protocol.bodies import DataVersion, GetBrokerMemberGroupResponseB
 from skyrocket.protocol.broker_registration import decode_registration
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.crc import crc32
-from skyrocket.protocol.fastjson import decode, encode
+from skyrocket.protocol.fastjson.codec import decode, encode
 from skyrocket.protocol.headers import (
     AddWritePermOfBrokerRequestHeader,
     AddWritePermOfBrokerResponseHeader,

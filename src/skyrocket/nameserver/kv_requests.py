@@ -14,7 +14,7 @@ from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.bodies import KVTable
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.errors import ProtocolError
-from skyrocket.protocol.fastjson import encode
+from skyrocket.protocol.fastjson.codec import encode
 from skyrocket.protocol.headers import (
     DeleteKVConfigRequestHeader,
     GetKVConfigRequestHeader,

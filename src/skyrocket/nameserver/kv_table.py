@@ -12,7 +12,7 @@ from typing import Final
 from skyrocket.nameserver.errors import FullError
 from skyrocket.nameserver.limits import KV_TEXT_MAX
 from skyrocket.protocol.bodies import KVConfigSerializeWrapper
-from skyrocket.protocol.fastjson import decode, encode
+from skyrocket.protocol.fastjson.codec import decode, encode
 
 ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 

@@ -14,7 +14,7 @@ from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.bodies import TopicList, TopicRouteData
 from skyrocket.protocol.command import Command
-from skyrocket.protocol.fastjson import decode, encode, route_dialect
+from skyrocket.protocol.fastjson.codec import decode, encode, route_dialect
 from skyrocket.protocol.headers import (
     DeleteTopicFromNamesrvRequestHeader,
     GetRouteInfoRequestHeader,

@@ -21,7 +21,7 @@ from typing import Final
 from skyrocket.protocol import limits
 from skyrocket.protocol.bodies import DataVersion, RegisterBrokerBody, TopicConfig, TopicFilterType, TopicQueueMappingInfo
 from skyrocket.protocol.errors import BodyError
-from skyrocket.protocol.fastjson import decode, encode
+from skyrocket.protocol.fastjson.codec import decode, encode
 
 _COUNT = struct.Struct(">i")
 _LEVEL: Final = 9  # Java's choice; a registration is sent rarely and to every nameserver

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from skyrocket.protocol.batch import decode_batch
 from skyrocket.protocol.broker_registration import decode_registration
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.config_text import decode_config
 from skyrocket.protocol.errors import BodyError
-from skyrocket.protocol.fastjson import decode
+from skyrocket.protocol.fastjson.codec import decode
 from skyrocket.protocol.headers import RegisterBrokerRequestHeader
-from skyrocket.protocol.record import decode_record, iterate_records
+from skyrocket.protocol.message.batch import decode_batch
+from skyrocket.protocol.message.record import decode_record, iterate_records
 from skyrocket.protocol.requests import Raw, Request, RequestCode
 from skyrocket.protocol.responses import ResponseCode
 

@@ -2,13 +2,13 @@
 
     import skyrocket.spark
 
-    spark = skyrocket.spark.session()                  # or register(spark) for one that is there already
+    spark = skyrocket.spark.session.builder()                  # or register(spark) for one that is there already
     orders = spark.read.format("rocketmq").option("nameserver", "127.0.0.1:9876").option("subscribe", "orders").load()
 
 docs/spark.md tells the options and columns.
 """
 
 from skyrocket.spark.registration import register
-from skyrocket.spark.session import session
+from skyrocket.spark.session.builder import session
 
 __all__ = ["register", "session"]

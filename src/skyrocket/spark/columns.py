@@ -1,4 +1,4 @@
-"""The columns that both sources give, as Spark and as Arrow know them. `store/arrow_columns.py` decodes most of them.
+"""The columns that both sources give, as Spark and as Arrow know them. `columnar/columns.py` decodes most of them.
 
 Spark checks a batch's Arrow schema against its own and takes these kinds only: no large ones, no dictionaries, no timestamps
 without a zone. Times are microseconds in UTC there, milliseconds in a record.

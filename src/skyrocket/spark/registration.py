@@ -18,8 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 
 import skyrocket
-from skyrocket.spark.data_source import RocketMQ
-from skyrocket.spark.store_source import RocketMQStore
+from skyrocket.spark.data_source import RocketMQ, RocketMQStore
 
 SOURCES: Final[tuple[type[DataSource], ...]] = (RocketMQ, RocketMQStore)
 

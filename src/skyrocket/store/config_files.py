@@ -26,7 +26,7 @@ from skyrocket.protocol.bodies import (
 )
 from skyrocket.protocol.bodies.body import Int32, Int64
 from skyrocket.protocol.errors import BodyError
-from skyrocket.protocol.fastjson import decode, encode, encode_pretty
+from skyrocket.protocol.fastjson.codec import decode, encode, encode_pretty
 from skyrocket.store.errors import ConfigFileError, store_error
 from skyrocket.store.files import Files
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from skyrocket.protocol.properties import DELAY_LEVEL, KEY_SEPARATOR, KEYS, TAGS, UNIQUE_KEY, decode_properties
-from skyrocket.protocol.record import Record, encode_record
+from skyrocket.protocol.message.properties import DELAY_LEVEL, KEY_SEPARATOR, KEYS, TAGS, UNIQUE_KEY, decode_properties
+from skyrocket.protocol.message.record import Record, encode_record
+from skyrocket.protocol.message.tags import tags_code
 from skyrocket.protocol.sysflag import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
-from skyrocket.protocol.tags import tags_code
 
 UNQUEUED = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
 TAG_MARK = "T#"  # before a tag in the index, so that it is no key

@@ -18,12 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from skyrocket.protocol.sysflag import TRANSACTION_MASK
-from skyrocket.store.checkpoint import Checkpoint, CheckpointFile
-from skyrocket.store.checksums import Checksums
-from skyrocket.store.commit_log import CommitLog, Written
 from skyrocket.store.config import StoreConfig, delay_levels_ms
-from skyrocket.store.consume_queues import ConsumeQueues, QueueKey
-from skyrocket.store.damage import is_filler
 from skyrocket.store.errors import (
     DiskFullError,
     StoreClosedError,
@@ -35,14 +30,19 @@ from skyrocket.store.errors import (
 )
 from skyrocket.store.files import Disk, Files, OpenFiles
 from skyrocket.store.horizon import Horizon
-from skyrocket.store.index import Index
+from skyrocket.store.index.index import Index
+from skyrocket.store.log.checksums import Checksums
+from skyrocket.store.log.commit_log import CommitLog, Written
+from skyrocket.store.log.damage import is_filler
+from skyrocket.store.log.scan import Found, walk_segment
 from skyrocket.store.message import UNQUEUED, Dispatch, Dispatched, Opening, Placed, Unplaced, dispatch_of, entry_code
 from skyrocket.store.paths import StorePaths
-from skyrocket.store.reading import Reading
-from skyrocket.store.recovery import Recovered, Recovery
-from skyrocket.store.repair import QueueRepair
+from skyrocket.store.queues.consume_queues import ConsumeQueues, QueueKey
+from skyrocket.store.read.reading import Reading
+from skyrocket.store.recovery.checkpoint import Checkpoint, CheckpointFile
+from skyrocket.store.recovery.recovery import Recovered, Recovery
+from skyrocket.store.recovery.repair import QueueRepair
 from skyrocket.store.retention import Verdict, judge
-from skyrocket.store.scan import Found, walk_segment
 
 _OUR_ABORT = b"skyrocket\n"  # Apache's broker writes its process id there, and neither reads what it finds
 _LOG_FILES_MAX = 4096  # a log of 4 TiB; readers of older segments open them again

@@ -27,8 +27,8 @@ from skyrocket.client.received import Received
 from skyrocket.nameserver.nameserver import Nameserver
 from skyrocket.nameserver.settings import NameserverSettings
 from skyrocket.protocol.bodies import TopicConfig
-from skyrocket.protocol.properties import RETRY_TOPIC
-from skyrocket.protocol.record import decode_record
+from skyrocket.protocol.message.properties import RETRY_TOPIC
+from skyrocket.protocol.message.record import decode_record
 from skyrocket.testing.clock import Clock, duration_ms
 
 SMALL: Final = BrokerSettings(

@@ -9,27 +9,27 @@ import json
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
-from skyrocket.broker.client_handlers import ClientHandlers
-from skyrocket.broker.clients import ClientTable
-from skyrocket.broker.consumer_offsets import ConsumerOffsets
-from skyrocket.broker.filters import Filters
-from skyrocket.broker.group_handlers import GroupHandlers
-from skyrocket.broker.lock_handlers import LockHandlers
-from skyrocket.broker.offset_handlers import OffsetHandlers
-from skyrocket.broker.progress_handlers import ProgressHandlers
-from skyrocket.broker.queue_locks import QueueLocks
-from skyrocket.broker.relay_handlers import RelayHandlers
-from skyrocket.broker.reset_handlers import ResetHandlers
+from skyrocket.broker.admin.consume_progress import ProgressHandlers
+from skyrocket.broker.admin.reset_offsets import ResetHandlers
+from skyrocket.broker.admin.subscription_groups import GroupHandlers
+from skyrocket.broker.admin.topics import TopicHandlers
+from skyrocket.broker.clients.heartbeats import ClientHandlers
+from skyrocket.broker.clients.offsets import OffsetHandlers
+from skyrocket.broker.clients.queue_locking import LockHandlers
+from skyrocket.broker.clients.relay import RelayHandlers
+from skyrocket.broker.pull.filters import Filters
 from skyrocket.broker.settings import BrokerSettings
-from skyrocket.broker.subscription_groups import SubscriptionGroupTable
-from skyrocket.broker.topic_handlers import TopicHandlers
-from skyrocket.broker.topics import TopicTable
+from skyrocket.broker.tables.clients import ClientTable
+from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
+from skyrocket.broker.tables.queue_locks import QueueLocks
+from skyrocket.broker.tables.subscription_groups import SubscriptionGroupTable
+from skyrocket.broker.tables.topics import TopicTable
 from skyrocket.net.connection import Connection
 from skyrocket.net.errors import NetError
 from skyrocket.net.router import Router
 from skyrocket.protocol.bodies import TopicConfig
 from skyrocket.protocol.command import Command, decode_command, encode_command
-from skyrocket.protocol.fastjson import decode
+from skyrocket.protocol.fastjson.codec import decode
 from skyrocket.protocol.frame import FrameSplitter
 from skyrocket.protocol.language import Language
 from skyrocket.protocol.responses import ResponseCode

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from skyrocket.broker.broker import Broker
-from skyrocket.broker.registration import Registration
+from skyrocket.broker.nameserver_registration import Registration
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.nameserver.nameserver import Nameserver
 from skyrocket.nameserver.settings import NameserverSettings
@@ -19,7 +19,7 @@ from skyrocket.net.limits import NetLimits
 from skyrocket.protocol.bodies import BrokerStatsData, DataVersion, KVTable, TopicRouteData
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.config_text import decode_config
-from skyrocket.protocol.fastjson import decode
+from skyrocket.protocol.fastjson.codec import decode
 from skyrocket.protocol.headers import GetRouteInfoRequestHeader, PutKVConfigRequestHeader, ViewBrokerStatsDataRequestHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode

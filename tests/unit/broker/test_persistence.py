@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from skyrocket.broker.consumer_offsets import ConsumerOffsets
 from skyrocket.broker.persistence import Persistence
 from skyrocket.broker.settings import BrokerSettings
-from skyrocket.broker.subscription_groups import SubscriptionGroupTable
-from skyrocket.broker.topics import TopicTable
+from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
+from skyrocket.broker.tables.subscription_groups import SubscriptionGroupTable
+from skyrocket.broker.tables.topics import TopicTable
 from skyrocket.protocol.bodies import TopicConfig
 from skyrocket.store.config_files import ConfigFiles
 from skyrocket.store.errors import StoreError

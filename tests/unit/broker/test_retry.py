@@ -15,10 +15,10 @@ from skyrocket.broker.retry import is_dead_when_sent, judge_sent_back
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.protocol.bodies import LockBatchRequestBody, MessageQueue, SubscriptionGroupConfig
 from skyrocket.protocol.command import Command
-from skyrocket.protocol.fastjson import encode
+from skyrocket.protocol.fastjson.codec import encode
 from skyrocket.protocol.headers import ConsumerSendMsgBackRequestHeader
-from skyrocket.protocol.properties import decode_properties
-from skyrocket.protocol.record import Record, decode_record
+from skyrocket.protocol.message.properties import decode_properties
+from skyrocket.protocol.message.record import Record, decode_record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.running_broker import SMALL, RunningBroker

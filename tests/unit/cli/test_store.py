@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from skyrocket.cli.store import app
-from skyrocket.store.offline import OfflineStore
+from skyrocket.store.offline.offline_store import OfflineStore
 from tests.support.sample_stores import NOW_MS, fingerprint, golden_store, overwrite, sample_record, sample_store
 
 COUNT = 60

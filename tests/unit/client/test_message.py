@@ -9,8 +9,8 @@ import pytest
 
 from skyrocket.client.errors import ConfigurationError, InvalidMessageError
 from skyrocket.client.message import Message, check_size, properties_text
-from skyrocket.client.names import check_group
-from skyrocket.protocol.properties import decode_properties
+from skyrocket.client.session.names import check_group
+from skyrocket.protocol.message.properties import decode_properties
 
 
 @pytest.mark.parametrize(

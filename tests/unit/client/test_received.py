@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from skyrocket.client.queues import Queue
 from skyrocket.client.received import Received
-from skyrocket.protocol.compression import compress
 from skyrocket.protocol.hosts import pack_host
-from skyrocket.protocol.properties import encode_properties
-from skyrocket.protocol.record import Record
+from skyrocket.protocol.message.compression import compress
+from skyrocket.protocol.message.properties import encode_properties
+from skyrocket.protocol.message.record import Record
 from skyrocket.protocol.sysflag import COMPRESSED, COMPRESSION_LZ4
 
 HOST = pack_host("127.0.0.1", 10911)

@@ -12,7 +12,7 @@ import msgspec
 from skyrocket.protocol.bodies import TopicList
 from skyrocket.protocol.command import Command, CommandDecoder
 from skyrocket.protocol.config_text import decode_config
-from skyrocket.protocol.fastjson import decode
+from skyrocket.protocol.fastjson.codec import decode
 from skyrocket.protocol.frame import Serialization
 from skyrocket.protocol.payload import read_body
 from skyrocket.protocol.requests import REQUESTS, RequestCode

@@ -15,7 +15,7 @@ from skyrocket.protocol.bodies import (
     TopicRouteData,
 )
 from skyrocket.protocol.command import Command
-from skyrocket.protocol.fastjson import decode, encode
+from skyrocket.protocol.fastjson.codec import decode, encode
 from skyrocket.protocol.frame import Serialization
 from skyrocket.protocol.headers import (
     BrokerHeartbeatRequestHeader,

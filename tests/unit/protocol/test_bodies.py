@@ -26,7 +26,7 @@ from skyrocket.protocol.bodies import (
 from skyrocket.protocol.broker_registration import decode_registration, encode_registration
 from skyrocket.protocol.config_text import decode_config, encode_config
 from skyrocket.protocol.errors import BodyError
-from skyrocket.protocol.fastjson import decode, encode
+from skyrocket.protocol.fastjson.codec import decode, encode
 from tests.support.body_values import body_types
 
 

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from skyrocket.protocol.record import Record
+from skyrocket.protocol.message.record import Record
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.errors import StoreClosedError, WritesStoppedError
 from skyrocket.store.files import Disk, DiskFile, File

@@ -6,11 +6,11 @@ from itertools import product
 
 import pytest
 
-from skyrocket.protocol.properties import decode_properties, encode_properties
-from skyrocket.protocol.record import Record
-from skyrocket.protocol.tags import java_hash
-from skyrocket.store.index import hash_of, keys_hashed
-from skyrocket.store.index_file import KEY, key_hash
+from skyrocket.protocol.message.properties import decode_properties, encode_properties
+from skyrocket.protocol.message.record import Record
+from skyrocket.protocol.message.tags import java_hash
+from skyrocket.store.index.index import hash_of, keys_hashed
+from skyrocket.store.index.index_file import KEY, key_hash
 from skyrocket.store.message import SCHEDULE_TOPIC, Dispatch, delay_level, dispatch_of, index_keys
 
 

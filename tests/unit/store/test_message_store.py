@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from skyrocket.protocol.record import decode_record
+from skyrocket.protocol.message.record import decode_record
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from skyrocket.store.config import StoreConfig
-from skyrocket.store.consume_queue import QueueEntry
-from skyrocket.store.consume_queues import QueueKey
 from skyrocket.store.errors import (
     DiskFullError,
     QueueNameError,
@@ -24,6 +22,8 @@ from skyrocket.store.errors import (
 )
 from skyrocket.store.message import SCHEDULE_TOPIC
 from skyrocket.store.message_store import MessageStore
+from skyrocket.store.queues.consume_queue import QueueEntry
+from skyrocket.store.queues.consume_queues import QueueKey
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.store_messages import (
     FOREVER_MS,

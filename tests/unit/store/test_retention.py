@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skyrocket.protocol.record import Record
+from skyrocket.protocol.message.record import Record
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.errors import DiskFullError
 from skyrocket.store.files import Disk

@@ -20,10 +20,10 @@ from skyrocket.client.admin.topics import Topics
 from skyrocket.client.errors import ClientClosedError
 from skyrocket.client.limits import ClientLimits
 from skyrocket.client.options import Nameservers, client_options
-from skyrocket.client.session import Session
+from skyrocket.client.session.session import Session
 
 if TYPE_CHECKING:
-    from skyrocket.client.acl import Credentials
+    from skyrocket.client.session.credentials import Credentials
 
 
 class AdminOptions(TypedDict, total=False):

@@ -8,14 +8,14 @@ from typing import TypeVar
 
 from skyrocket.client.admin.results import Broker
 from skyrocket.client.errors import BrokerError, NoRouteError, NotFoundError, UnreachableError
-from skyrocket.client.namespaces import is_system, with_namespace, without_namespace
 from skyrocket.client.queues import Queue
-from skyrocket.client.routes import Route
-from skyrocket.client.session import Session
+from skyrocket.client.session.namespaces import is_system, with_namespace, without_namespace
+from skyrocket.client.session.routes import Route
+from skyrocket.client.session.session import Session
 from skyrocket.protocol.bodies import ClusterInfo
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.errors import BodyError
-from skyrocket.protocol.fastjson import decode
+from skyrocket.protocol.fastjson.codec import decode
 from skyrocket.protocol.header import Header
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode

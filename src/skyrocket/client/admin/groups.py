@@ -15,8 +15,8 @@ from skyrocket.client.admin.results import (
     QueueProgress,
 )
 from skyrocket.client.errors import BrokerError, NotFoundError
-from skyrocket.client.names import check_group
-from skyrocket.client.namespaces import dead_letter_topic, is_system, retry_topic
+from skyrocket.client.session.names import check_group
+from skyrocket.client.session.namespaces import dead_letter_topic, is_system, retry_topic
 from skyrocket.protocol.bodies import (
     Connection,
     ConsumerConnection,
@@ -29,7 +29,7 @@ from skyrocket.protocol.bodies import (
     TopicList,
 )
 from skyrocket.protocol.command import Command
-from skyrocket.protocol.fastjson import encode
+from skyrocket.protocol.fastjson.codec import encode
 from skyrocket.protocol.header import Header
 from skyrocket.protocol.headers import (
     DeleteSubscriptionGroupRequestHeader,

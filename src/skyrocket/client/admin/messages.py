@@ -8,25 +8,25 @@ from typing import Final
 
 from skyrocket.client.admin.brokers import Brokers
 from skyrocket.client.admin.offsets import Offsets
-from skyrocket.client.consumer_limits import ConsumerLimits
+from skyrocket.client.consumer.limits import ConsumerLimits
+from skyrocket.client.consumer.offsets.start_position import Start, moment_ms
+from skyrocket.client.consumer.pull.pull_policy import Outcome
+from skyrocket.client.consumer.pull.pull_request import PullAnswer, pull_answer
+from skyrocket.client.consumer.subscription import TAG, Expression, Subscription, subscription
 from skyrocket.client.errors import BrokerError, ConfigurationError, NotFoundError
-from skyrocket.client.flow import Outcome
-from skyrocket.client.pull_request import PullAnswer, pull_answer
 from skyrocket.client.queues import Queue
 from skyrocket.client.received import Received
-from skyrocket.client.start_position import Start, moment_ms
-from skyrocket.client.subscription import TAG, Expression, Subscription, subscription
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.errors import IdError, RecordError
 from skyrocket.protocol.headers import PullMessageRequestHeader, QueryMessageRequestHeader, ViewMessageRequestHeader
 from skyrocket.protocol.hosts import host_text
-from skyrocket.protocol.message_id import OffsetId, decode_offset_id
-from skyrocket.protocol.properties import RETRY_TOPIC
-from skyrocket.protocol.record import Record, iterate_records
+from skyrocket.protocol.message.message_id import OffsetId, decode_offset_id
+from skyrocket.protocol.message.properties import RETRY_TOPIC
+from skyrocket.protocol.message.record import Record, iterate_records
+from skyrocket.protocol.message.tags import EVERY_TAG
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PULL_SUBSCRIPTION
-from skyrocket.protocol.tags import EVERY_TAG
 
 READERS: Final = "TOOLS_CONSUMER"  # a group that every broker has, for tools that read
 FOUND_MAX: Final = 64  # of one query; brokers do not give more

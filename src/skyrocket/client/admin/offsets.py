@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 from skyrocket.client.admin.brokers import Brokers
 from skyrocket.client.admin.results import QueueOffset
+from skyrocket.client.consumer.offsets.queue_offsets import QueueOffsets
+from skyrocket.client.consumer.offsets.start_position import Start, moment_ms
 from skyrocket.client.errors import BrokerError, ConfigurationError
-from skyrocket.client.names import check_group
-from skyrocket.client.queue_offsets import QueueOffsets
 from skyrocket.client.queues import Queue
-from skyrocket.client.start_position import Start, moment_ms
+from skyrocket.client.session.names import check_group
 from skyrocket.protocol.bodies import ResetOffsetBody
 from skyrocket.protocol.headers import CloneGroupOffsetRequestHeader, ResetOffsetRequestHeader
 from skyrocket.protocol.requests import RequestCode

@@ -17,8 +17,8 @@ from skyrocket.client.admin.results import (
     permission_text,
 )
 from skyrocket.client.errors import BrokerError, ConfigurationError, NoRouteError, TimedOutError
-from skyrocket.client.names import DEFAULT_TOPIC, REPLY_SUFFIX, check_topic
-from skyrocket.client.namespaces import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system
+from skyrocket.client.session.names import DEFAULT_TOPIC, REPLY_SUFFIX, check_topic
+from skyrocket.client.session.namespaces import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system
 from skyrocket.protocol.bodies import GroupList, TopicConfig, TopicList, TopicRouteData, TopicStatsTable
 from skyrocket.protocol.headers import (
     CreateTopicRequestHeader,

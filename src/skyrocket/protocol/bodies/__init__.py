@@ -9,7 +9,7 @@ from skyrocket.protocol.bodies.assignment import (
     SetMessageRequestModeRequestBody,
 )
 from skyrocket.protocol.bodies.auth import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
-from skyrocket.protocol.bodies.body import Body
+from skyrocket.protocol.bodies.body import Body, DataVersion
 from skyrocket.protocol.bodies.broker_stats import (
     BrokerStatsData,
     BrokerStatsItem,
@@ -18,11 +18,20 @@ from skyrocket.protocol.bodies.broker_stats import (
     HAClientRuntimeInfo,
     HAConnectionRuntimeInfo,
     HARuntimeInfo,
+    KVConfigSerializeWrapper,
+    KVTable,
     Metric,
     TimerMetricsSerializeWrapper,
     TransactionMetricsSerializeWrapper,
 )
-from skyrocket.protocol.bodies.cluster import BrokerMemberGroup, BrokerSyncInfo, ClusterInfo, GetBrokerMemberGroupResponseBody
+from skyrocket.protocol.bodies.cluster import (
+    BrokerMemberGroup,
+    BrokerSyncInfo,
+    ClusterInfo,
+    GetBrokerMemberGroupResponseBody,
+    RegisterBrokerBody,
+    RegisterBrokerResult,
+)
 from skyrocket.protocol.bodies.connections import (
     Connection,
     ConsumerConnection,
@@ -72,7 +81,6 @@ from skyrocket.protocol.bodies.heartbeat import (
     ProducerData,
     SubscriptionData,
 )
-from skyrocket.protocol.bodies.kv import KVConfigSerializeWrapper, KVTable
 from skyrocket.protocol.bodies.lite import (
     ClientGroup,
     GetBrokerLiteInfoResponseBody,
@@ -87,8 +95,9 @@ from skyrocket.protocol.bodies.lite import (
     OffsetOption,
     OffsetOptionType,
 )
-from skyrocket.protocol.bodies.locks import LockBatchRequestBody, LockBatchResponseBody, UnlockBatchRequestBody
 from skyrocket.protocol.bodies.message_queues import (
+    LockBatchRequestBody,
+    LockBatchResponseBody,
     MessageQueue,
     MessageQueueAssignment,
     MessageQueueForC,
@@ -96,9 +105,9 @@ from skyrocket.protocol.bodies.message_queues import (
     OffsetMovedEvent,
     ResetOffsetBody,
     ResetOffsetBodyForC,
+    UnlockBatchRequestBody,
 )
 from skyrocket.protocol.bodies.pop import BatchAck, BatchAckMessageRequestBody, bits_of
-from skyrocket.protocol.bodies.registration import RegisterBrokerBody, RegisterBrokerResult
 from skyrocket.protocol.bodies.routes import BrokerData, QueueData, TopicRouteData
 from skyrocket.protocol.bodies.running_info import (
     CMResult,
@@ -136,7 +145,6 @@ from skyrocket.protocol.bodies.topics import (
     TopicList,
     TopicRemappingDetailWrapper,
 )
-from skyrocket.protocol.bodies.versions import DataVersion
 
 __all__ = [
     "AclInfo",

@@ -1,11 +1,13 @@
-"""Figures of a broker: rates, delayed and timed messages, replication, background checks."""
+"""Figures of a broker: rates, delayed and timed messages, replication, background checks.
+
+Plain tables of text.
+"""
 
 from __future__ import annotations
 
 from msgspec import field
 
-from skyrocket.protocol.bodies.body import Body, Int32, Int64
-from skyrocket.protocol.bodies.versions import DataVersion
+from skyrocket.protocol.bodies.body import Body, DataVersion, Int32, Int64
 
 
 class BrokerStatsItem(Body):
@@ -74,3 +76,13 @@ class CheckRocksdbCqWriteResult(Body):
     check_result: str | None = None
     check_status: Int32 = 0
     """0 fine, 1 not fine, 2 in progress, 3 failed."""
+
+
+class KVTable(Body):
+    table: dict[str, str] = field(default_factory=dict)
+
+
+class KVConfigSerializeWrapper(Body):
+    """The nameserver's key-value file: namespace -> key -> value."""
+
+    config_table: dict[str, dict[str, str]] | None = None

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from msgspec import field
 
-from skyrocket.protocol.bodies.body import Body, Int32, Int64
+from skyrocket.protocol.bodies.body import Body, DataVersion, Int32, Int64
 from skyrocket.protocol.bodies.heartbeat import SubscriptionData
 from skyrocket.protocol.bodies.message_queues import MessageQueue
-from skyrocket.protocol.bodies.versions import DataVersion
 
 
 class OffsetWrapper(Body):

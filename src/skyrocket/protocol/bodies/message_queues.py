@@ -1,4 +1,7 @@
-"""Queues as bodies name them: in lists, and as keys of maps."""
+"""Queues as bodies name them: in lists, and as keys of maps.
+
+Queue locks of orderly consumers.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 import msgspec
+from msgspec import field
 
 from skyrocket.protocol.bodies.body import Body, Int32, Int64
 
@@ -89,3 +93,21 @@ class OffsetMovedEvent(Body):
     message_queue: MessageQueue | None = None
     offset_request: Int64 = 0
     offset_new: Int64 = 0
+
+
+class LockBatchRequestBody(Body):
+    consumer_group: str = ""
+    client_id: str = ""
+    only_this_broker: bool = False
+    mq_set: list[MessageQueue] = field(default_factory=list)
+
+
+class LockBatchResponseBody(Body):
+    lock_ok_mq_set: list[MessageQueue] = field(name="lockOKMQSet", default_factory=list)
+
+
+class UnlockBatchRequestBody(Body):
+    consumer_group: str = ""
+    client_id: str = ""
+    only_this_broker: bool = False
+    mq_set: list[MessageQueue] = field(default_factory=list)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from msgspec import field
 
-from skyrocket.protocol.bodies.body import Body, Int32, Int64
-from skyrocket.protocol.bodies.versions import DataVersion
+from skyrocket.protocol.bodies.body import Body, DataVersion, Int32, Int64
 
 
 class LogicQueueMappingItem(Body):

@@ -6,8 +6,7 @@ from enum import StrEnum
 
 from msgspec import field
 
-from skyrocket.protocol.bodies.body import Body, Int32, Int64
-from skyrocket.protocol.bodies.versions import DataVersion
+from skyrocket.protocol.bodies.body import Body, DataVersion, Int32, Int64
 
 
 class GroupRetryPolicyType(StrEnum):

@@ -6,9 +6,8 @@ from enum import StrEnum
 
 from msgspec import field
 
-from skyrocket.protocol.bodies.body import Body, Int32, Int64
+from skyrocket.protocol.bodies.body import Body, DataVersion, Int32, Int64
 from skyrocket.protocol.bodies.static_topics import TopicQueueMappingDetail, TopicQueueMappingInfo
-from skyrocket.protocol.bodies.versions import DataVersion
 
 
 class TopicFilterType(StrEnum):

@@ -152,9 +152,6 @@ from skyrocket.protocol.headers.registration import (
     WipeWritePermOfBrokerRequestHeader,
     WipeWritePermOfBrokerResponseHeader,
 )
-from skyrocket.protocol.headers.routes import (
-    GetRouteInfoRequestHeader,
-)
 from skyrocket.protocol.headers.send import (
     ConsumerSendMsgBackRequestHeader,
     RecallMessageRequestHeader,
@@ -180,6 +177,7 @@ from skyrocket.protocol.headers.topics import (
     DeleteTopicRequestHeader,
     GetAllTopicConfigRequestHeader,
     GetAllTopicConfigResponseHeader,
+    GetRouteInfoRequestHeader,
     GetTopicConfigRequestHeader,
     GetTopicsByClusterRequestHeader,
     GetTopicStatsInfoRequestHeader,

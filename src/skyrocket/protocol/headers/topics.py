@@ -1,9 +1,19 @@
-"""Topics: made, listed, described and deleted, at brokers and at the name server."""
+"""Routes: the question that every client begins with.
+
+Topics: made, listed, described and deleted, at brokers and at the name server.
+"""
 
 from __future__ import annotations
 
 from skyrocket.protocol.header import Header, Int32, RpcHeader, TopicHeader
 from skyrocket.protocol.permissions import ClusterName, TopicName
+
+
+class GetRouteInfoRequestHeader(TopicHeader, kw_only=True):
+    """105: which brokers have a topic."""
+
+    topic: TopicName
+    accept_standard_json_only: bool | None = None
 
 
 class CreateTopicRequestHeader(TopicHeader, kw_only=True):

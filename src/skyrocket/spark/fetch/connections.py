@@ -14,7 +14,7 @@ import time
 from functools import lru_cache
 from typing import Final
 
-from skyrocket.spark.cluster_options import ClusterOptions
+from skyrocket.spark.options.cluster_options import ClusterOptions
 
 IDLE_MAX: Final = 16  # connections that wait for the next task
 IDLE_S_MAX: Final = 60.0  # brokers close after two minutes

@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
-from skyrocket.client.acl import Credentials, signed_fields
+from skyrocket.client.consumer.subscription import Subscription
 from skyrocket.client.queues import Queue
-from skyrocket.client.subscription import Subscription
+from skyrocket.client.session.credentials import Credentials, signed_fields
 from skyrocket.protocol import versions
 from skyrocket.protocol.command import Command, encode_command
 from skyrocket.protocol.frame import PREFIX
@@ -20,7 +20,7 @@ from skyrocket.protocol.headers import PullMessageRequestHeader
 from skyrocket.protocol.language import Language
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.sysflag import PULL_SUBSCRIPTION
-from skyrocket.spark.fetch.pull_ahead import Ask
+from skyrocket.spark.fetch.pull_window import Ask
 
 _CODE: Final = int(RequestCode.PULL_MESSAGE)
 _LENGTH_BYTES: Final = 4

@@ -18,24 +18,24 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from skyrocket.client.errors import BrokerError
-from skyrocket.client.routes import MASTER_ID
+from skyrocket.client.session.routes import MASTER_ID
+from skyrocket.columnar.columns import Columns
+from skyrocket.columnar.ranges import Ints
+from skyrocket.columnar.rows import Rows, Summed, chain
 from skyrocket.protocol.errors import CompressionError, FrameError, RecordError
-from skyrocket.protocol.record import PHYSICAL_OFFSET_AT, QUEUE_OFFSET_AT, SYS_FLAG_AT, decode_record
+from skyrocket.protocol.message.record import PHYSICAL_OFFSET_AT, QUEUE_OFFSET_AT, SYS_FLAG_AT, decode_record
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import INNER_BATCH
-from skyrocket.spark.cluster import Cluster
+from skyrocket.spark.cluster.cluster import Cluster
 from skyrocket.spark.errors import DataLossError, RefusedError
 from skyrocket.spark.fetch.connections import BrokerConnection, connections
-from skyrocket.spark.fetch.intake import Answer, Intake
-from skyrocket.spark.fetch.pull_ahead import Part, PullAhead
 from skyrocket.spark.fetch.pull_frames import PullFrames
-from skyrocket.spark.planning import QueueRange
-from skyrocket.spark.record_batches import BatchMaker, with_sound_bodies, with_unpackable_bodies
-from skyrocket.spark.source_options import SourceOptions
-from skyrocket.spark.worker_memory import set_modules_aside
-from skyrocket.store.arrow_columns import Columns
-from skyrocket.store.arrow_ranges import Ints
-from skyrocket.store.arrow_rows import Rows, Summed, chain
+from skyrocket.spark.fetch.pull_window import Part, PullAhead
+from skyrocket.spark.fetch.receive_buffer import Answer, Intake
+from skyrocket.spark.fetch.record_batches import BatchMaker, with_sound_bodies, with_unpackable_bodies
+from skyrocket.spark.fetch.worker_memory import set_modules_aside
+from skyrocket.spark.options.source_options import SourceOptions
+from skyrocket.spark.source.partitions import QueueRange
 
 log = logging.getLogger(__name__)
 

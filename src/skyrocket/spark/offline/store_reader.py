@@ -11,19 +11,19 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from skyrocket.columnar.queue import queue_rows
+from skyrocket.columnar.ranges import Bools
+from skyrocket.columnar.rows import Rows
+from skyrocket.columnar.scan import Split, regrouped, scan_rows
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
 from skyrocket.spark.columns import columns_of
 from skyrocket.spark.errors import ColumnError
-from skyrocket.spark.offline.parts import LogPart, QueuePart, parts_of
-from skyrocket.spark.offline.store_options import DAMAGE, DAMAGE_SCHEMA, StoreOptions, store_options
-from skyrocket.spark.record_batches import BatchMaker
-from skyrocket.spark.worker_memory import set_modules_aside
-from skyrocket.store.arrow import Split, regrouped, scan_rows
-from skyrocket.store.arrow_queue import queue_rows
-from skyrocket.store.arrow_ranges import Bools
-from skyrocket.store.arrow_rows import Rows
-from skyrocket.store.offline import OfflineStore
-from skyrocket.store.scan import Damaged
+from skyrocket.spark.fetch.record_batches import BatchMaker
+from skyrocket.spark.fetch.worker_memory import set_modules_aside
+from skyrocket.spark.offline.partitions import LogPart, QueuePart, parts_of
+from skyrocket.spark.options.store_options import DAMAGE, DAMAGE_SCHEMA, StoreOptions, store_options
+from skyrocket.store.log.scan import Damaged
+from skyrocket.store.offline.offline_store import OfflineStore
 
 BATCH_ROWS: Final = 2_000  # not a power of two: the lines of a batch's table would share one set of the processor's cache
 _LOG = logging.getLogger(__name__)

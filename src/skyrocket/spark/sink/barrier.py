@@ -9,19 +9,19 @@ import logging
 import time
 from typing import Final
 
+from skyrocket.client.consumer.offsets.queue_offsets import QueueOffsets
 from skyrocket.client.errors import BrokerError, ClientError, TimedOutError
-from skyrocket.client.identity import new_id_factory
-from skyrocket.client.outgoing import Outgoing
-from skyrocket.client.queue_offsets import QueueOffsets
+from skyrocket.client.producer.request_frames import Outgoing
 from skyrocket.client.queues import Queue
-from skyrocket.client.session import Session
-from skyrocket.protocol import properties as p
-from skyrocket.protocol.properties import encode_properties
+from skyrocket.client.session.identity import new_id_factory
+from skyrocket.client.session.session import Session
+from skyrocket.protocol.message import properties as p
+from skyrocket.protocol.message.properties import encode_properties
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.sysflag import TRANSACTION_PREPARED
+from skyrocket.spark.options.sink_options import SinkOptions
 from skyrocket.spark.sink.queue_scan import READER
 from skyrocket.spark.sink.sending import delivery_of
-from skyrocket.spark.sink_options import SinkOptions
 
 log = logging.getLogger(__name__)
 

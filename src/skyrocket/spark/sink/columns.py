@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from pyspark.sql.types import StructType
 
 from skyrocket.spark.errors import ColumnError
-from skyrocket.spark.sink_options import EXACTLY_ONCE
+from skyrocket.spark.options.sink_options import EXACTLY_ONCE
 
 
 class SinkColumn(NamedTuple):

@@ -14,19 +14,20 @@ from typing import Final
 
 from skyrocket.client.admin.brokers import Brokers
 from skyrocket.client.admin.topics import Topics
-from skyrocket.client.delivery import Delivery
+from skyrocket.client.consumer.offsets.queue_offsets import QueueOffsets
 from skyrocket.client.errors import NotFoundError, UnreachableError
-from skyrocket.client.identity import new_id_factory
-from skyrocket.client.outgoing import Outgoing
-from skyrocket.client.queue_choice import by_hash
-from skyrocket.client.queue_offsets import QueueOffsets
+from skyrocket.client.producer.delivery import Delivery
+from skyrocket.client.producer.queue_selection import by_hash
+from skyrocket.client.producer.request_frames import Outgoing
 from skyrocket.client.queues import Queue, queue_order
-from skyrocket.client.session import Session
+from skyrocket.client.session.identity import new_id_factory
+from skyrocket.client.session.session import Session
 from skyrocket.protocol.errors import RecordError
-from skyrocket.protocol.properties import decode_properties, encode_properties
-from skyrocket.protocol.record import decode_record
+from skyrocket.protocol.message.properties import decode_properties, encode_properties
+from skyrocket.protocol.message.record import decode_record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.spark.errors import OptionError, RefusedError
+from skyrocket.spark.options.sink_options import SinkOptions
 from skyrocket.spark.sink.barrier import Barrier
 from skyrocket.spark.sink.handles import Handles
 from skyrocket.spark.sink.ledger_entry import (
@@ -41,10 +42,9 @@ from skyrocket.spark.sink.ledger_entry import (
     parsed_entry,
     standing,
 )
-from skyrocket.spark.sink.patience import until_answered
 from skyrocket.spark.sink.queue_scan import READER, records_in
+from skyrocket.spark.sink.retry_until import until_answered
 from skyrocket.spark.sink.sending import delivery_of
-from skyrocket.spark.sink_options import SinkOptions
 
 FIRST_WINDOW: Final = 64  # entries before the end that are looked at first; then eight times as many, and so on
 WINDOW_GROWTH: Final = 8

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from skyrocket.client.queues import Queue
-from skyrocket.protocol.properties import KEYS, TAGS, UNIQUE_KEY, WAIT
+from skyrocket.protocol.message.properties import KEYS, TAGS, UNIQUE_KEY, WAIT
 from skyrocket.spark.errors import SparkSourceError
 from skyrocket.spark.sink.handles import Handles, PackedHandles, unpacked
 

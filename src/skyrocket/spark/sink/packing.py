@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-from skyrocket.client.compression import Compression
-from skyrocket.client.namespaces import RETRY_PREFIX
-from skyrocket.client.outgoing import Outgoing
-from skyrocket.client.queue_choice import by_hash
+from skyrocket.client.producer.compression import Compression
+from skyrocket.client.producer.queue_selection import by_hash
+from skyrocket.client.producer.request_frames import Outgoing
 from skyrocket.client.queues import Queue
-from skyrocket.protocol.batch import ENTRY_BYTES_MIN, encode_batch
+from skyrocket.client.session.namespaces import RETRY_PREFIX
+from skyrocket.protocol.message.batch import ENTRY_BYTES_MIN, encode_batch
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.spark.sink.rows import Rows
 

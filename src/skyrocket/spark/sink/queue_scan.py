@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Final
 
+from skyrocket.client.consumer.pull.pull_policy import Outcome
+from skyrocket.client.consumer.pull.pull_request import pull_answer
+from skyrocket.client.consumer.subscription import TAG
 from skyrocket.client.errors import ClientError, UnreachableError
-from skyrocket.client.flow import Outcome
-from skyrocket.client.pull_request import pull_answer
 from skyrocket.client.queues import Queue
-from skyrocket.client.session import Session
-from skyrocket.client.subscription import TAG
+from skyrocket.client.session.session import Session
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.errors import RecordError
 from skyrocket.protocol.headers import PullMessageRequestHeader
-from skyrocket.protocol.record import RecordParts, split_records
+from skyrocket.protocol.message.record import RecordParts, split_records
+from skyrocket.protocol.message.tags import EVERY_TAG
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.sysflag import PULL_SUBSCRIPTION
-from skyrocket.protocol.tags import EVERY_TAG
 
 READER: Final = "TOOLS_CONSUMER"  # a group that every broker has, for tools
 _MESSAGES = 1_024

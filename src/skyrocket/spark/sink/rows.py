@@ -17,13 +17,13 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from skyrocket.client.errors import InvalidMessageError
 from skyrocket.client.message import is_reserved
-from skyrocket.client.names import check_topic
-from skyrocket.client.namespaces import with_namespace
-from skyrocket.protocol import properties as p
+from skyrocket.client.session.names import check_topic
+from skyrocket.client.session.namespaces import with_namespace
 from skyrocket.protocol.limits import PROPERTIES_BYTES_MAX
+from skyrocket.protocol.message import properties as p
 from skyrocket.spark.errors import ColumnError
+from skyrocket.spark.options.sink_options import SinkOptions
 from skyrocket.spark.sink.columns import DELAYS
-from skyrocket.spark.sink_options import SinkOptions
 
 _SEPARATORS: Final = f"[{p.NAME_END}{p.VALUE_END}]"
 _SHOWN_CHARACTERS = 60

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import asyncio
 
-from skyrocket.client.delivery import Delivery, DeliverySettings
 from skyrocket.client.errors import BrokerError, ClientError
-from skyrocket.client.gate import Gate
+from skyrocket.client.producer.delivery import Delivery, DeliverySettings
+from skyrocket.client.producer.in_flight_limit import Gate
 from skyrocket.client.queues import Queue
-from skyrocket.client.session import Session
+from skyrocket.client.session.session import Session
 from skyrocket.spark.errors import RefusedError, SparkSourceError, UnreachableClusterError
+from skyrocket.spark.options.sink_options import SinkOptions
 from skyrocket.spark.sink.packing import Request
-from skyrocket.spark.sink.patience import until_answered
-from skyrocket.spark.sink_options import SinkOptions
+from skyrocket.spark.sink.retry_until import until_answered
 
 IN_FLIGHT_BYTES_MAX = 16 * 1024 * 1024  # of one task
 _SHOWN = 600

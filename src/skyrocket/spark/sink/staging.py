@@ -12,21 +12,21 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from skyrocket.client.errors import BrokerError, ClientError
-from skyrocket.client.outgoing import Outgoing
-from skyrocket.client.queue_choice import by_hash
+from skyrocket.client.producer.queue_selection import by_hash
+from skyrocket.client.producer.request_frames import Outgoing
+from skyrocket.client.producer.send_response import SendAnswer
 from skyrocket.client.queues import Queue
 from skyrocket.client.receipt import Receipt, receipt_from
-from skyrocket.client.send_answer import SendAnswer
-from skyrocket.client.session import Session
+from skyrocket.client.session.session import Session
 from skyrocket.net.errors import NetError
 from skyrocket.protocol.command import Command
-from skyrocket.protocol.message_id import decode_offset_id
+from skyrocket.protocol.message.message_id import decode_offset_id
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.sysflag import TRANSACTION_PREPARED
+from skyrocket.spark.options.sink_options import SinkOptions
 from skyrocket.spark.sink.handles import HandleList, PackedHandles
 from skyrocket.spark.sink.rows import Rows
 from skyrocket.spark.sink.sending import IN_FLIGHT_BYTES_MAX, delivery_of, queues_of, send_error
-from skyrocket.spark.sink_options import SinkOptions
 
 _SEND: Final = int(RequestCode.SEND_MESSAGE_V2)
 _AT_ONCE: Final = 64  # those that failed, tried again side by side

@@ -1,29 +1,47 @@
-"""What a Spark task does with its rows, and what the driver does when all tasks are done."""
+"""What a task tells the driver when its rows are sent, or staged.
+
+What a Spark task does with its rows, and what the driver does when all tasks are done.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from skyrocket.client.identity import new_id_factory
 from skyrocket.client.queues import Queue
+from skyrocket.client.session.identity import new_id_factory
 from skyrocket.spark.errors import OptionError
-from skyrocket.spark.sink.commit_message import SinkCommit, staged_by
-from skyrocket.spark.sink.committing import Commit
-from skyrocket.spark.sink.halves import ClusterHalves
+from skyrocket.spark.options.sink_options import EXACTLY_ONCE, SinkOptions
+from skyrocket.spark.sink.commit import Commit
+from skyrocket.spark.sink.event_loop import arrow_batches, opened_session, run
+from skyrocket.spark.sink.half_messages import ClusterHalves
+from skyrocket.spark.sink.handles import Handles, PackedHandles, unpacked
 from skyrocket.spark.sink.ledger import Ledger
 from skyrocket.spark.sink.packing import Packing
 from skyrocket.spark.sink.row_ids import check_rows, id_prefix, row_ids
 from skyrocket.spark.sink.rows import RowReader
-from skyrocket.spark.sink.running import arrow_batches, opened_session, run
 from skyrocket.spark.sink.sending import Sending
 from skyrocket.spark.sink.staging import Staging
-from skyrocket.spark.sink_options import EXACTLY_ONCE, SinkOptions
+
+
+@dataclass
+class SinkCommit(WriterCommitMessage):
+    query_id: str  # Spark tells it to tasks only, so they tell the driver's commit
+    batch_id: int
+    rows: int
+    staged: list[PackedHandles] = field(default_factory=list)
+
+
+def staged_by(messages: Iterable[WriterCommitMessage | None]) -> list[Handles]:
+    """By all tasks; one that failed has no message."""
+    return [unpacked(packed) for message in messages if isinstance(message, SinkCommit) for packed in message.staged]
+
 
 _QUERY_PROPERTY = "sql.streaming.queryId"
 _BATCH_PROPERTY = "streaming.sql.batchId"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from skyrocket.spark.offline.store_options import STORE_OPTIONS
+from skyrocket.spark.options.store_options import STORE_OPTIONS
 
 DOCUMENT = (Path(__file__).resolve().parents[4] / "docs" / "spark.md").read_text()
 SECTION = DOCUMENT[DOCUMENT.index("\n## Offline\n") :].split("\n## ")[1]

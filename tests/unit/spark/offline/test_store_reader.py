@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from skyrocket.protocol.compression import compress
+from skyrocket.protocol.message.compression import compress
 from skyrocket.protocol.sysflag import COMPRESSED, COMPRESSION_ZSTD, TRANSACTION_MASK
 from skyrocket.spark.errors import ColumnError, OptionError
-from skyrocket.spark.offline.parts import LogPart, QueuePart
-from skyrocket.spark.offline.store_options import store_options
+from skyrocket.spark.offline.partitions import LogPart, QueuePart
 from skyrocket.spark.offline.store_reader import StoreReader
+from skyrocket.spark.options.store_options import store_options
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.message import unplaced
-from skyrocket.store.offline import OfflineStore
+from skyrocket.store.offline.offline_store import OfflineStore
 from tests.support.sample_stores import NOW_MS, flip, golden_store, sample_record, sample_store, write_store
 
 COUNT = 400

@@ -1,0 +1,159 @@
+"""A broker looked after: its settings (25, 26), how it is (28), and its oldest files (329)."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Callable, Sequence
+
+from skyrocket.broker.load.counters import Counters, Rate
+from skyrocket.broker.load.flow_control import FlowControl
+from skyrocket.broker.settings import BrokerSettings
+from skyrocket.net.connection import Connection
+from skyrocket.net.router import Router
+from skyrocket.protocol.bodies import DataVersion, KVTable
+from skyrocket.protocol.command import Command
+from skyrocket.protocol.config_text import encode_config
+from skyrocket.protocol.fastjson.codec import encode
+from skyrocket.protocol.headers import GetBrokerConfigResponseHeader
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.responses import ResponseCode
+from skyrocket.settings.live import LiveSettings
+from skyrocket.settings.requests import change_settings
+from skyrocket.store.message_store import MessageStore
+
+_RATE_STRETCHES_MS = (10_000, 60_000, 600_000)
+
+# Rows about what we do not have (thread pools, a pool of buffers, timers where nobody uses them) or do not measure; tools look.
+_POOLS = ("send", "pull", "litePull", "ack", "query")
+_NOT_MEASURED = {
+    **{f"{pool}ThreadPoolQueue{what}": "0" for pool in _POOLS for what in ("Size", "Capacity", "HeadWaitTimeMills")},
+    "EndTransactionQueueSize": "0",
+    "EndTransactionThreadPoolQueueCapacity": "0",
+    "pageCacheLockTimeMills": "0",
+    "dispatchMaxBuffer": "0",
+    "remainTransientStoreBufferNumbs": str(2**31 - 1),  # what Apache says where there is no such pool
+    "putMessageDistributeTime": "null",
+    "putMessageFailedTimes": "0",
+    "putLatency99": "0.00",
+    "putLatency999": "0.00",
+    "getMessageEntireTimeMax": "0",
+    "timerReadBehind": "0",
+    "timerOffsetBehind": "0",
+    "timerCongestNum": "0",
+    "timerEnqueueTps": "0.0",
+    "timerDequeueTps": "0.0",
+}
+
+
+class BrokerHandlers:
+    def __init__(
+        self,
+        store: MessageStore,
+        settings: LiveSettings[BrokerSettings],
+        counters: Counters,
+        flow_control: FlowControl,
+        wall_ms: Callable[[], int],
+        retain: Callable[[], None],
+        figures: Sequence[Callable[[], dict[str, str]]] = (),
+    ) -> None:
+        """`retain` lets go of files that may go; `figures` are what other parts tell of themselves."""
+        self._store = store
+        self._settings = settings
+        self._counters = counters
+        self._flow_control = flow_control
+        self._wall_ms = wall_ms
+        self._retain = retain
+        self._started_ms = wall_ms()
+        self._version = DataVersion(timestamp=wall_ms())
+        self._figures = figures
+
+    def register(self, router: Router) -> None:
+        router.add(RequestCode.UPDATE_BROKER_CONFIG, self.update_config)
+        router.add(RequestCode.GET_BROKER_CONFIG, self.get_config)
+        router.add(RequestCode.GET_BROKER_RUNTIME_INFO, self.runtime_info)
+        router.add(RequestCode.DELETE_EXPIRED_COMMITLOG, self.delete_expired)
+
+    async def update_config(self, command: Command, connection: Connection) -> Command:
+        await change_settings(self._settings, command, connection)
+        self._version = self._version.next(0, self._wall_ms())
+        return command.response(ResponseCode.SUCCESS)
+
+    def get_config(self, command: Command, _connection: Connection) -> Command:
+        version = encode(self._version).decode()
+        header = GetBrokerConfigResponseHeader(version=version)
+        return command.response(ResponseCode.SUCCESS, header, body=encode_config(self._settings().to_texts()))
+
+    def delete_expired(self, command: Command, _connection: Connection) -> Command:
+        self._retain()
+        return command.response(ResponseCode.SUCCESS)
+
+    def runtime_info(self, command: Command, _connection: Connection) -> Command:
+        return command.response(ResponseCode.SUCCESS, body=encode(KVTable(self.runtime())))
+
+    def runtime(self) -> dict[str, str]:
+        """Under Apache's names, which mqadmin and dashboards look for."""
+        store, horizon, now_ms = self._store, self._store.horizon, self._wall_ms()
+        put, get, mornings = self._counters.put, self._counters.get, self._counters.mornings
+        disk_ratio = f"{math.ceil(store.used_percent()) / 100:.2f}"
+        log_path = store.paths.commit_log
+        rows = _NOT_MEASURED | {
+            "brokerVersionDesc": "V5_5_0",
+            "brokerActive": "true",
+            "bootTimestamp": str(self._started_ms),
+            "startAcceptSendRequestTimeStamp": "0",
+            "runtime": _elapsed(now_ms - self._started_ms),
+            "msgPutTotalYesterdayMorning": str(mornings.put_yesterday),
+            "msgPutTotalTodayMorning": str(mornings.put_today),
+            "msgPutTotalTodayNow": str(put.messages),
+            "msgGetTotalYesterdayMorning": str(mornings.get_yesterday),
+            "msgGetTotalTodayMorning": str(mornings.get_today),
+            "msgGetTotalTodayNow": str(get.messages),
+            "putMessageTimesTotal": str(put.messages),
+            "putMessageSizeTotal": str(put.size_bytes),
+            "putMessageAverageSize": str(put.size_bytes / max(1, put.messages)),
+            "putMessageEntireTimeMax": str(self._flow_control.longest_send_ms),
+            "sendThreadPoolQueueHeadWaitTimeMills": str(self._flow_control.waited_ms),
+            "pullThreadPoolQueueHeadWaitTimeMills": str(self._flow_control.waited_ms),
+            "putTps": _rates(put.rate, now_ms),
+            "getTotalTps": _rates(get.rate, now_ms),
+            "getFoundTps": _rates(get.rate, now_ms),
+            "getTransferredTps": _rates(get.rate, now_ms),
+            "getMissTps": "0.0 0.0 0.0",
+            "commitLogMinOffset": str(store.log.start),
+            "commitLogMaxOffset": str(store.log.end),
+            "dispatchBehindBytes": str(horizon.appended - horizon.confirmed),
+            "remainHowManyDataToFlush": _binary(horizon.appended - horizon.flushed),
+            "earliestMessageTimeStamp": str(store.earliest_timestamp()),
+            "commitLogDiskRatio": disk_ratio,
+            f"commitLogDiskRatio_{log_path}": disk_ratio,
+            "consumeQueueDiskRatio": disk_ratio,
+            "commitLogDirCapacity": _capacity(log_path),
+        }
+        for figures in self._figures:
+            rows |= figures()
+        return rows
+
+
+def _rates(rate: Callable[[int, int], Rate], now_ms: int) -> str:
+    """Of the last ten seconds, minute and ten minutes."""
+    return " ".join(f"{rate(now_ms, stretch_ms).per_second}" for stretch_ms in _RATE_STRETCHES_MS)
+
+
+def _capacity(path: str) -> str:
+    try:
+        space = shutil.disk_usage(path)
+    except OSError as error:
+        return f"unknown: {error.strerror}"
+    return f"Total : {_binary(space.total)}, Free : {_binary(space.free)}."
+
+
+def _binary(size_bytes: int) -> str:
+    """As Apache writes sizes: 1536 is 1.5 KiB."""
+    power = max(0, (size_bytes.bit_length() - 1) // 10)
+    return f"{size_bytes / 1024**power:.1f} {'KMGTPE'[power - 1]}iB" if power else f"{size_bytes} B"
+
+
+def _elapsed(span_ms: int) -> str:
+    seconds = span_ms // 1000
+    return f"[ {seconds // 86400} days, {seconds // 3600 % 24} hours, {seconds // 60 % 60} minutes, {seconds % 60} seconds ]"

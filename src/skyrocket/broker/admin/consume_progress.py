@@ -1,0 +1,189 @@
+"""How far groups are: 208 for one, 317 for all; the times of what they consume (303); and a queue's entries as they lie (321)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from skyrocket.broker.admin.queue_facts import bounds, stored_at, time_text
+from skyrocket.broker.limits import QUEUE_ENTRIES_SHOWN_MAX
+from skyrocket.broker.load.counters import NoRates, Rates
+from skyrocket.broker.settings import BrokerSettings
+from skyrocket.broker.tables.clients import ClientTable
+from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
+from skyrocket.broker.tables.subscription_groups import SubscriptionGroupTable
+from skyrocket.broker.tables.topics import TopicTable
+from skyrocket.net.connection import Connection
+from skyrocket.net.router import RefusedError, Router
+from skyrocket.protocol.bodies import (
+    ConsumeQueueData,
+    ConsumeStats,
+    ConsumeStatsList,
+    MessageQueue,
+    OffsetWrapper,
+    QueryConsumeQueueResponseBody,
+    QueryConsumeTimeSpanBody,
+    QueueTimeSpan,
+)
+from skyrocket.protocol.command import Command
+from skyrocket.protocol.fastjson.codec import encode
+from skyrocket.protocol.headers import (
+    GetConsumeStatsInBrokerHeader,
+    GetConsumeStatsRequestHeader,
+    QueryConsumeQueueRequestHeader,
+    QueryConsumeTimeSpanRequestHeader,
+)
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.responses import ResponseCode
+from skyrocket.store.message_store import MessageStore
+from skyrocket.store.queues.consume_queue import ENTRY, ConsumeQueue
+
+
+class ProgressHandlers:
+    def __init__(
+        self,
+        offsets: ConsumerOffsets,
+        topics: TopicTable,
+        groups: SubscriptionGroupTable,
+        clients: ClientTable[Connection],
+        store: MessageStore,
+        settings: Callable[[], BrokerSettings],
+        wall_ms: Callable[[], int],
+        rates: Rates | None = None,
+    ) -> None:
+        self._offsets = offsets
+        self._topics = topics
+        self._groups = groups
+        self._clients = clients
+        self._store = store
+        self._settings = settings
+        self._wall_ms = wall_ms
+        self._rates = rates or NoRates()
+
+    def register(self, router: Router) -> None:
+        router.add(RequestCode.GET_CONSUME_STATS, self.consume_stats)
+        router.add(RequestCode.GET_BROKER_CONSUME_STATS, self.all_consume_stats)
+        router.add(RequestCode.QUERY_CONSUME_TIME_SPAN, self.time_span)
+        router.add(RequestCode.QUERY_CONSUME_QUEUE, self.queue_entries)
+
+    # --- offsets
+
+    def consume_stats(self, command: Command, _connection: Connection) -> Command:
+        header = command.header(GetConsumeStatsRequestHeader)
+        stats = ConsumeStats()
+        for topic in self._asked(header):
+            config = self._topics.get(topic)
+            if config is None:
+                continue
+            for queue_id in range(config.read_queue_nums):
+                wrapper = self._progress(header.consumer_group, topic, queue_id)
+                pulled = self._offsets.pull_offset(header.consumer_group, topic, queue_id)
+                wrapper.pull_offset = max(wrapper.consumer_offset, pulled)
+                stats.offset_table[self._queue(topic, queue_id)] = wrapper
+            stats.consume_tps += self._rates.group_get(header.consumer_group, topic)
+        return command.response(ResponseCode.SUCCESS, body=encode(stats))
+
+    def _asked(self, header: GetConsumeStatsRequestHeader) -> list[str]:
+        """A list is taken as it is; else what the group is here for and has no subscription to is left out."""
+        listed = [topic for topic in (header.topic_list or "").split(";") if topic.strip()]
+        if listed:
+            return list(dict.fromkeys(listed))
+        group = header.consumer_group
+        topics = [header.topic] if header.topic and header.topic.strip() else self._offsets.topics_of(group)
+        return [topic for topic in topics if not self._clients.leaves_out(group, topic)]
+
+    def all_consume_stats(self, command: Command, _connection: Connection) -> Command:
+        """As in Apache's answer, how far pulls have come is not told here."""
+        header = command.header(GetConsumeStatsInBrokerHeader)
+        answer = ConsumeStatsList(broker_addr=self._settings().address)
+        topics_of = self._offsets.topics_by_group()
+        for group in self._groups:
+            found = [self._of_topic(group, topic) for topic in topics_of.get(group, ()) if self._counts(group, topic, header)]
+            answer.consume_stats_list.append({group: found})
+            for stats in found:
+                for wrapper in stats.offset_table.values():
+                    answer.total_diff += wrapper.broker_offset - wrapper.consumer_offset
+                    answer.total_inflight_diff += wrapper.pull_offset - wrapper.consumer_offset
+        return command.response(ResponseCode.SUCCESS, body=encode(answer))
+
+    def _counts(self, group: str, topic: str, header: GetConsumeStatsInBrokerHeader) -> bool:
+        config = self._topics.get(topic)
+        return config is not None and (config.order or not header.is_order) and not self._clients.leaves_out(group, topic)
+
+    def _of_topic(self, group: str, topic: str) -> ConsumeStats:
+        config = self._topics.get(topic)
+        assert config is not None
+        table = {self._queue(topic, i): self._progress(group, topic, i) for i in range(config.write_queue_nums)}
+        return ConsumeStats(offset_table=table, consume_tps=self._rates.group_get(group, topic))
+
+    def _progress(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
+        consumed = max(0, self._offsets.query(group, topic, queue_id))
+        last = stored_at(self._store, topic, queue_id, consumed - 1) if consumed else 0
+        return OffsetWrapper(
+            broker_offset=bounds(self._store, topic, queue_id).most, consumer_offset=consumed, last_timestamp=max(0, last)
+        )
+
+    def _queue(self, topic: str, queue_id: int) -> MessageQueue:
+        return MessageQueue(topic, self._settings().broker_name, queue_id)
+
+    # --- times
+
+    def time_span(self, command: Command, _connection: Connection) -> Command:
+        header = command.header(QueryConsumeTimeSpanRequestHeader)
+        config = self._topics.get(header.topic)
+        if config is None:
+            raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, f"Topic '{header.topic[:160]}' does not exist.")
+        now_ms = self._wall_ms()
+        spans = [self._span(header, queue_id, now_ms) for queue_id in range(config.write_queue_nums)]
+        return command.response(ResponseCode.SUCCESS, body=encode(QueryConsumeTimeSpanBody(consume_time_span_set=spans)))
+
+    def _span(self, header: QueryConsumeTimeSpanRequestHeader, queue_id: int, now_ms: int) -> QueueTimeSpan:
+        topic = header.topic
+        least, most = bounds(self._store, topic, queue_id)
+        consumed = max(0, self._offsets.query(header.group, topic, queue_id))
+        first = stored_at(self._store, topic, queue_id, least)
+        last = stored_at(self._store, topic, queue_id, most - 1)
+        at = stored_at(self._store, topic, queue_id, consumed - 1) if consumed else first
+        behind = now_ms - stored_at(self._store, topic, queue_id, max(consumed, least)) if consumed < most else 0
+        return QueueTimeSpan(
+            message_queue=self._queue(topic, queue_id),
+            min_time_stamp=first,
+            min_time_stamp_str=time_text(first),
+            max_time_stamp=last,
+            max_time_stamp_str=time_text(last),
+            consume_time_stamp=at,
+            consume_time_stamp_str=time_text(at),
+            delay_time=behind,
+        )
+
+    # --- entries
+
+    def queue_entries(self, command: Command, _connection: Connection) -> Command:
+        header = command.header(QueryConsumeQueueRequestHeader)
+        topic = header.topic or ""
+        queue = self._store.queues.get(topic, header.queue_id)
+        if queue is None:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"There is no queue {header.queue_id} of '{topic[:160]}'.")
+        if not queue.min_offset <= header.index < queue.max_offset:
+            remark = f"Queue {header.queue_id} of '{topic[:160]}' has no offset {header.index}."
+            return command.response(ResponseCode.SUCCESS, remark=remark)
+        body = QueryConsumeQueueResponseBody(
+            queue_data=_entries(queue, header.index, min(header.count, QUEUE_ENTRIES_SHOWN_MAX)),
+            max_queue_index=queue.max_offset,
+            min_queue_index=queue.min_offset,
+        )
+        if header.consumer_group is not None:
+            body.subscription_data = self._clients.subscription(header.consumer_group, topic)
+            body.filter_data = "null"  # only subscriptions by SQL have any
+            if body.subscription_data is None:
+                body.filter_data = f"Group '{header.consumer_group[:160]}' has no consumer of '{topic}' here."
+        return command.response(ResponseCode.SUCCESS, body=encode(body))
+
+
+def _entries(queue: ConsumeQueue, offset: int, count: int) -> list[ConsumeQueueData]:
+    found: list[ConsumeQueueData] = []
+    while len(found) < count and (packed := queue.read(offset + len(found), count - len(found))):
+        found += [
+            ConsumeQueueData(physic_offset=physical_offset, physic_size=size, tags_code=code)
+            for physical_offset, size, code in ENTRY.iter_unpack(packed)
+        ]
+    return found

@@ -1,0 +1,197 @@
+"""Topics: made and changed (17, 18), deleted (215), listed (21, 305) and described (202, 351), who consumes them (300), and
+what is left of those that are gone (306, 316)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from skyrocket.broker.admin.pages import page
+from skyrocket.broker.admin.queue_facts import bounds, stored_at
+from skyrocket.broker.load.counters import NoRates, Rates
+from skyrocket.broker.names import name_problem
+from skyrocket.broker.settings import BrokerSettings
+from skyrocket.broker.tables.attributes import parse_changes
+from skyrocket.broker.tables.clients import ClientTable
+from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
+from skyrocket.broker.tables.topics import TopicTable
+from skyrocket.net.connection import Connection
+from skyrocket.net.router import RefusedError, Router
+from skyrocket.protocol.bodies import (
+    CreateTopicListRequestBody,
+    DataVersion,
+    GroupList,
+    MessageQueue,
+    TopicConfig,
+    TopicConfigAndMappingSerializeWrapper,
+    TopicConfigAndQueueMapping,
+    TopicFilterType,
+    TopicList,
+    TopicOffset,
+    TopicStatsTable,
+)
+from skyrocket.protocol.command import Command
+from skyrocket.protocol.errors import BodyError
+from skyrocket.protocol.fastjson.codec import decode, encode
+from skyrocket.protocol.headers import (
+    CreateTopicRequestHeader,
+    DeleteTopicRequestHeader,
+    GetAllTopicConfigRequestHeader,
+    GetAllTopicConfigResponseHeader,
+    GetTopicConfigRequestHeader,
+    GetTopicStatsInfoRequestHeader,
+    QueryTopicConsumeByWhoRequestHeader,
+)
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.responses import ResponseCode
+from skyrocket.store.errors import store_error
+from skyrocket.store.message_store import MessageStore
+
+
+class TopicHandlers:
+    def __init__(
+        self,
+        topics: TopicTable,
+        offsets: ConsumerOffsets,
+        clients: ClientTable[Connection],
+        store: MessageStore,
+        settings: Callable[[], BrokerSettings],
+        rates: Rates | None = None,
+    ) -> None:
+        self._topics = topics
+        self._offsets = offsets
+        self._clients = clients
+        self._store = store
+        self._settings = settings
+        self._rates = rates or NoRates()
+        self._mapping_version = DataVersion(timestamp=topics.version.timestamp)  # there are no static topics: it never changes
+
+    def register(self, router: Router) -> None:
+        router.add(RequestCode.UPDATE_AND_CREATE_TOPIC, self.put)
+        router.add(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, self.put_list)
+        router.add(RequestCode.DELETE_TOPIC_IN_BROKER, self.delete)
+        router.add(RequestCode.GET_ALL_TOPIC_CONFIG, self.all_configs)
+        router.add(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, self.system_topics)
+        router.add(RequestCode.GET_TOPIC_STATS_INFO, self.stats)
+        router.add(RequestCode.GET_TOPIC_CONFIG, self.config)
+        router.add(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, self.consumed_by)
+        router.add(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, self.clean_queues)
+        router.add(RequestCode.CLEAN_UNUSED_TOPIC, self.clean_topics)
+
+    # --- changing
+
+    def put(self, command: Command, _connection: Connection) -> Command:
+        header = command.header(CreateTopicRequestHeader)
+        if header.topic_filter_type not in TopicFilterType.__members__:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"There is no filter type '{header.topic_filter_type[:64]}'.")
+        self._topics.put(
+            TopicConfig(
+                topic_name=header.topic,
+                read_queue_nums=header.read_queue_nums,
+                write_queue_nums=header.write_queue_nums,
+                perm=header.perm,
+                topic_filter_type=TopicFilterType[header.topic_filter_type],
+                topic_sys_flag=header.topic_sys_flag or 0,
+                order=header.order,
+                attributes=parse_changes(header.attributes),
+            )
+        )
+        return command.response(ResponseCode.SUCCESS)
+
+    def put_list(self, command: Command, _connection: Connection) -> Command:
+        """All of them or none. Where one is there already and the same, Apache makes none; here the others are made."""
+        wanted = decode(command.body, CreateTopicListRequestBody).topic_config_list if command.body else None
+        if wanted is None:
+            raise BodyError("A request to make topics has no list of them.")
+        self._topics.put_all(wanted)
+        return command.response(ResponseCode.SUCCESS)
+
+    def delete(self, command: Command, _connection: Connection) -> Command:
+        topic = command.header(DeleteTopicRequestHeader).topic
+        if not topic.strip():
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, "The topic's name is empty.")
+        is_known = self._topics.delete(topic)
+        self._offsets.remove_topic(topic)
+        if is_known or name_problem(topic) is None:  # other names never became a path
+            self._remove_queues(topic)
+        return command.response(ResponseCode.SUCCESS)
+
+    # --- cleaning
+
+    def clean_queues(self, command: Command, _connection: Connection) -> Command:
+        """Queues keep nothing of messages that are gone from the log."""
+        try:
+            self._store.queues.expire(self._store.log.start)
+        except OSError as error:
+            raise store_error("cleaning the consume queues", error) from error
+        return command.response(ResponseCode.SUCCESS)
+
+    def clean_topics(self, command: Command, _connection: Connection) -> Command:
+        """The queues of topics that are not in the table go."""
+        for topic in {key.topic for key, _ in self._store.queues}:
+            if topic not in self._topics and not self._topics.is_system(topic):
+                self._remove_queues(topic)
+        return command.response(ResponseCode.SUCCESS)
+
+    def _remove_queues(self, topic: str) -> None:
+        try:
+            self._store.queues.remove_topic(topic)
+        except OSError as error:
+            raise store_error(f"removing the queues of {topic}", error) from error
+
+    # --- asking
+
+    def all_configs(self, command: Command, _connection: Connection) -> Command:
+        header = command.header(GetAllTopicConfigRequestHeader)
+        body = TopicConfigAndMappingSerializeWrapper(
+            topic_config_table=dict(self._topics.configs),
+            data_version=self._topics.version,
+            mapping_data_version=self._mapping_version,
+        )
+        if (header.data_version, header.topic_seq, header.max_topic_num) != (None, None, None):
+            names = page(self._topics, self._topics.version, header.data_version, header.topic_seq, header.max_topic_num)
+            body.topic_config_table = {name: self._topics.configs[name] for name in names}
+        count = GetAllTopicConfigResponseHeader(total_topic_num=len(self._topics))
+        return command.response(ResponseCode.SUCCESS, count, body=encode(body))
+
+    def config(self, command: Command, _connection: Connection) -> Command:
+        config = self._known(command.header(GetTopicConfigRequestHeader).topic)
+        return command.response(ResponseCode.SUCCESS, body=encode(_without_mapping(config)))
+
+    def system_topics(self, command: Command, _connection: Connection) -> Command:
+        return command.response(ResponseCode.SUCCESS, body=encode(TopicList(topic_list=sorted(self._topics.system_names))))
+
+    def stats(self, command: Command, _connection: Connection) -> Command:
+        config = self._known(command.header(GetTopicStatsInfoRequestHeader).topic)
+        topic = config.topic_name
+        table = TopicStatsTable(topic_put_tps=self._rates.topic_put(topic))
+        for queue_id in range(max(config.read_queue_nums, config.write_queue_nums)):
+            least, most = bounds(self._store, topic, queue_id)
+            last = stored_at(self._store, topic, queue_id, most - 1) if most else 0
+            queue = MessageQueue(topic, self._settings().broker_name, queue_id)
+            table.offset_table[queue] = TopicOffset(min_offset=least, max_offset=most, last_update_timestamp=last)
+        return command.response(ResponseCode.SUCCESS, body=encode(table))
+
+    def consumed_by(self, command: Command, _connection: Connection) -> Command:
+        topic = command.header(QueryTopicConsumeByWhoRequestHeader).topic
+        groups = dict.fromkeys([*self._clients.subscribers_of(topic), *self._offsets.groups_of(topic)])
+        return command.response(ResponseCode.SUCCESS, body=encode(GroupList(group_list=list(groups))))
+
+    def _known(self, topic: str) -> TopicConfig:
+        config = self._topics.get(topic)
+        if config is None:
+            raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, f"Topic '{topic[:160]}' does not exist.")
+        return config
+
+
+def _without_mapping(config: TopicConfig) -> TopicConfigAndQueueMapping:
+    """A topic's settings as 351 answers them, where static topics would have more."""
+    return TopicConfigAndQueueMapping(
+        topic_name=config.topic_name,
+        read_queue_nums=config.read_queue_nums,
+        write_queue_nums=config.write_queue_nums,
+        perm=config.perm,
+        topic_filter_type=config.topic_filter_type,
+        topic_sys_flag=config.topic_sys_flag,
+        order=config.order,
+        attributes=config.attributes,
+    )

@@ -1,0 +1,209 @@
+"""Clients: heartbeats (34), goodbyes (35), members of groups (38, 203, 204, 328), checks of a subscription (46), and the notice
+to a group's members that the group changed (40)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+from skyrocket.broker.pull.filters import Filters
+from skyrocket.broker.tables.clients import ClientTable, Member
+from skyrocket.broker.tables.subscription_groups import SubscriptionGroupTable
+from skyrocket.broker.tables.topics import TopicTable, retry_topic
+from skyrocket.net.connection import Connection
+from skyrocket.net.router import RefusedError, Router
+from skyrocket.protocol.bodies import (
+    CheckClientRequestBody,
+    ConsumerConnection,
+    ConsumerData,
+    GetConsumerListByGroupResponseBody,
+    HeartbeatData,
+    LanguageCode,
+    ProducerConnection,
+    ProducerInfo,
+    ProducerTableInfo,
+)
+from skyrocket.protocol.bodies import Connection as ClientConnection
+from skyrocket.protocol.command import Command
+from skyrocket.protocol.errors import BodyError
+from skyrocket.protocol.fastjson.codec import decode, encode
+from skyrocket.protocol.headers import (
+    GetConsumerConnectionListRequestHeader,
+    GetConsumerListByGroupRequestHeader,
+    GetProducerConnectionListRequestHeader,
+    HeartbeatResponseHeader,
+    NotifyConsumerIdsChangedRequestHeader,
+    UnregisterClientRequestHeader,
+)
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.responses import ResponseCode
+from skyrocket.protocol.sysflag import TOPIC_UNIT_SUB
+
+log = logging.getLogger(__name__)
+
+
+class ClientHandlers:
+    def __init__(
+        self,
+        clients: ClientTable[Connection],
+        groups: SubscriptionGroupTable,
+        topics: TopicTable,
+        now_ms: Callable[[], int],
+        wall_ms: Callable[[], int],
+        filters: Filters,
+    ) -> None:
+        self._filters = filters
+        self._clients = clients
+        self._groups = groups
+        self._topics = topics
+        self._now_ms = now_ms
+        self._wall_ms = wall_ms
+
+    def register(self, router: Router) -> None:
+        router.add(RequestCode.HEART_BEAT, self.heartbeat)
+        router.add(RequestCode.UNREGISTER_CLIENT, self.unregister)
+        router.add(RequestCode.GET_CONSUMER_LIST_BY_GROUP, self.consumer_list)
+        router.add(RequestCode.CHECK_CLIENT_CONFIG, self.check_config)
+        router.add(RequestCode.GET_CONSUMER_CONNECTION_LIST, self.consumer_connections)
+        router.add(RequestCode.GET_PRODUCER_CONNECTION_LIST, self.producer_connections)
+        router.add(RequestCode.GET_ALL_PRODUCER_INFO, self.all_producers)
+
+    # --- what the server and a timer tell
+
+    def disconnected(self, connection: Connection) -> None:
+        self._tell(self._clients.disconnected(connection))
+
+    def check_time(self) -> None:
+        """To be called every few seconds: who fell silent is forgotten, and its connection closed."""
+        connections, groups = self._clients.silent(self._now_ms())
+        for connection in connections:
+            connection.close("it sent no heartbeat")
+        self._tell(groups)
+
+    def _tell(self, groups: Iterable[str]) -> None:
+        """Each member, that its group changed: it shares the queues out anew."""
+        for group in groups:
+            config = self._groups.get(group)
+            if config is not None and not config.notify_consumer_ids_changed_enable:
+                continue
+            fields = NotifyConsumerIdsChangedRequestHeader(consumer_group=group).to_fields()
+            for connection in self._clients.to_tell(group):
+                connection.oneway(Command(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, fields=fields))
+
+    # --- heartbeats
+
+    def heartbeat(self, command: Command, connection: Connection) -> Command:
+        if not command.body:
+            raise BodyError("A heartbeat has no body.")
+        data = decode(command.body, HeartbeatData)
+        now_ms = self._now_ms()
+        changed: list[str] = []
+        resend = not data.heartbeat_fingerprint
+        for consumer in data.consumer_data_set:
+            if not self._prepare(consumer):
+                continue
+            # One object for each group: a group is left, and falls silent, by itself.
+            member = Member(connection, data.client_id, command.language, command.version)
+            is_short = bool(data.heartbeat_fingerprint) and data.without_sub
+            if self._clients.consumes(member, consumer, now_ms, with_subscriptions=not is_short):
+                changed.append(consumer.group_name)
+            resend |= self._clients.fingerprint(consumer.group_name, data.heartbeat_fingerprint)
+            resend |= is_short and self._lacks_subscriptions(consumer.group_name)
+        for producer in data.producer_data_set:
+            member = Member(connection, data.client_id, command.language, command.version)
+            self._clients.produces(producer.group_name, member, now_ms)
+        self._tell(changed)
+        return command.response(
+            ResponseCode.SUCCESS, HeartbeatResponseHeader(is_support_heart_beat_v2=True, is_sub_change=resend)
+        )
+
+    def _prepare(self, consumer: ConsumerData) -> bool:
+        """Make the group and its retry topic. False when the group may not be: the rest of the heartbeat counts all the same."""
+        config = self._groups.for_consumer(consumer.group_name)
+        if config is None:
+            log.info("A consumer of group '%s' is not let in: there is no such group.", consumer.group_name[:160])
+            return False
+        order = any(self._topics.is_order(data.topic) for data in consumer.subscription_data_set)
+        sys_flag = TOPIC_UNIT_SUB if consumer.unit_mode else 0
+        self._topics.create_for_group(retry_topic(consumer.group_name), config.retry_queue_nums, order=order, sys_flag=sys_flag)
+        return True
+
+    def _lacks_subscriptions(self, group: str) -> bool:
+        """We were started anew: the client must send again what it takes for known."""
+        found = self._clients.group(group)
+        return found is not None and not found.subscriptions
+
+    def unregister(self, command: Command, connection: Connection) -> Command:
+        header = command.header(UnregisterClientRequestHeader)
+        if header.producer_group is not None:
+            self._clients.leaves_producers(header.producer_group, connection)
+        if header.consumer_group is not None and self._clients.leaves_consumers(header.consumer_group, connection):
+            self._tell([header.consumer_group])
+        return command.response(ResponseCode.SUCCESS)
+
+    def check_config(self, command: Command, _connection: Connection) -> Command:
+        """Whether a consumer may subscribe like this."""
+        wanted = decode(command.body, CheckClientRequestBody).subscription_data if command.body else None
+        if wanted is not None:
+            self._filters.check(wanted)
+        return command.response(ResponseCode.SUCCESS)
+
+    # --- who is there
+
+    def consumer_list(self, command: Command, _connection: Connection) -> Command:
+        name = command.header(GetConsumerListByGroupRequestHeader).consumer_group
+        group = self._clients.group(name)
+        if group is None:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"Group '{name[:160]}' has no consumer here.")
+        body = GetConsumerListByGroupResponseBody(consumer_id_list=group.client_ids)
+        return command.response(ResponseCode.SUCCESS, body=encode(body))
+
+    def consumer_connections(self, command: Command, _connection: Connection) -> Command:
+        name = command.header(GetConsumerConnectionListRequestHeader).consumer_group
+        group = self._clients.group(name)
+        if group is None:
+            raise RefusedError(ResponseCode.CONSUMER_NOT_ONLINE, f"Group '{name[:160]}' has no consumer here.")
+        body = ConsumerConnection(
+            connection_set=[_connection_of(member) for member in group.members.values()],
+            subscription_table=group.subscriptions,
+            consume_type=group.consume_type,
+            message_model=group.message_model,
+            consume_from_where=group.consume_from_where,
+        )
+        return command.response(ResponseCode.SUCCESS, body=encode(body))
+
+    def producer_connections(self, command: Command, _connection: Connection) -> Command:
+        name = command.header(GetProducerConnectionListRequestHeader).producer_group
+        members = self._clients.producers(name)
+        if members is None:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"Group '{name[:160]}' has no producer here.")
+        body = ProducerConnection(connection_set=[_connection_of(member) for member in members])
+        return command.response(ResponseCode.SUCCESS, body=encode(body))
+
+    def all_producers(self, command: Command, _connection: Connection) -> Command:
+        ahead_ms = self._wall_ms() - self._now_ms()  # heartbeats are noted by a clock that never jumps
+        body = ProducerTableInfo(
+            data={
+                group: [
+                    ProducerInfo(
+                        client_id=member.client_id,
+                        remote_ip=f"/{member.connection.peer_text}",  # as Java writes an address
+                        language=LanguageCode[member.language.name],
+                        version=member.version,
+                        last_update_timestamp=member.heard_ms + ahead_ms,
+                    )
+                    for member in members
+                ]
+                for group, members in self._clients.all_producers.items()
+            }
+        )
+        return command.response(ResponseCode.SUCCESS, body=encode(body))
+
+
+def _connection_of(member: Member[Connection]) -> ClientConnection:
+    return ClientConnection(
+        client_id=member.client_id,
+        client_addr=member.connection.peer_text,
+        language=LanguageCode[member.language.name],
+        version=member.version,
+    )

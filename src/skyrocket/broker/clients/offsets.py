@@ -1,0 +1,130 @@
+"""Offsets: of a group in a queue (14, 15, all of them 43, given to another group 314), and of a queue itself (29 to 32)."""
+
+from __future__ import annotations
+
+from skyrocket.broker.admin.queue_facts import bounds, stored_at
+from skyrocket.broker.limits import QUEUES_PER_TOPIC_MAX
+from skyrocket.broker.tables.clients import ClientTable
+from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
+from skyrocket.broker.tables.subscription_groups import SubscriptionGroupTable, group_problem
+from skyrocket.broker.tables.topics import TopicTable
+from skyrocket.net.connection import Connection
+from skyrocket.net.router import RefusedError, Router
+from skyrocket.protocol.command import Command
+from skyrocket.protocol.fastjson.codec import encode
+from skyrocket.protocol.headers import (
+    BoundaryType,
+    CloneGroupOffsetRequestHeader,
+    GetEarliestMsgStoretimeRequestHeader,
+    GetEarliestMsgStoretimeResponseHeader,
+    GetMaxOffsetRequestHeader,
+    GetMaxOffsetResponseHeader,
+    GetMinOffsetRequestHeader,
+    GetMinOffsetResponseHeader,
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader,
+    SearchOffsetRequestHeader,
+    SearchOffsetResponseHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.responses import ResponseCode
+from skyrocket.store.message_store import MessageStore
+
+
+class OffsetHandlers:
+    def __init__(
+        self,
+        offsets: ConsumerOffsets,
+        topics: TopicTable,
+        groups: SubscriptionGroupTable,
+        clients: ClientTable[Connection],
+        store: MessageStore,
+    ) -> None:
+        self._offsets = offsets
+        self._topics = topics
+        self._groups = groups
+        self._clients = clients
+        self._store = store
+
+    def register(self, router: Router) -> None:
+        router.add(RequestCode.QUERY_CONSUMER_OFFSET, self.query)
+        router.add(RequestCode.UPDATE_CONSUMER_OFFSET, self.update)
+        router.add(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, self.by_time)
+        router.add(RequestCode.GET_MAX_OFFSET, self.most)
+        router.add(RequestCode.GET_MIN_OFFSET, self.least)
+        router.add(RequestCode.GET_EARLIEST_MSG_STORETIME, self.earliest_time)
+        router.add(RequestCode.GET_ALL_CONSUMER_OFFSET, self.all_offsets)
+        router.add(RequestCode.CLONE_GROUP_OFFSET, self.clone)
+
+    # --- of a group
+
+    def query(self, command: Command, _connection: Connection) -> Command:
+        """A group that is new starts at 0 where all of the queue is still there; else its members decide where."""
+        header = command.header(QueryConsumerOffsetRequestHeader)
+        offset = self._offsets.query(header.consumer_group, header.topic, header.queue_id)
+        if offset < 0:
+            if header.set_zero_if_not_found is False or not self._starts_at_zero(header.topic, header.queue_id):
+                raise RefusedError(
+                    ResponseCode.QUERY_NOT_FOUND, f"Group '{header.consumer_group[:160]}' has no offset in this queue yet."
+                )
+            offset = 0
+        return command.response(ResponseCode.SUCCESS, QueryConsumerOffsetResponseHeader(offset=offset))
+
+    def _starts_at_zero(self, topic: str, queue_id: int) -> bool:
+        queue = self._store.queues.get(topic, queue_id)
+        entry = None if queue is None or queue.min_offset > 0 else queue.entry(0)
+        return entry is not None and self._store.log.view(entry.physical_offset, entry.size) is not None
+
+    def update(self, command: Command, connection: Connection) -> Command:
+        header = command.header(UpdateConsumerOffsetRequestHeader)
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        if group not in self._groups:
+            raise RefusedError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"There is no group '{group[:160]}'.")
+        if topic not in self._topics:
+            raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, f"Topic '{topic[:160]}' does not exist.")
+        if not 0 <= queue_id < QUEUES_PER_TOPIC_MAX:  # one that the topic no longer has may still be consumed to its end
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, f"There is no queue {queue_id}.")
+        if self._offsets.has_reset(group, topic, queue_id):
+            return command.response(ResponseCode.SUCCESS, remark="The offset was reset meanwhile: this one is not kept.")
+        self._offsets.commit(group, topic, queue_id, header.commit_offset, connection.peer_text)
+        return command.response(ResponseCode.SUCCESS)
+
+    def all_offsets(self, command: Command, _connection: Connection) -> Command:
+        return command.response(ResponseCode.SUCCESS, body=encode(self._offsets.for_slaves()))
+
+    def clone(self, command: Command, _connection: Connection) -> Command:
+        """In one topic or, when none is named, in all that the source has offsets in."""
+        header = command.header(CloneGroupOffsetRequestHeader)
+        if problem := group_problem(header.dest_group):
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, f"The group's name {problem}: '{header.dest_group[:160]}'.")
+        source = header.src_group
+        topics = [header.topic] if header.topic else self._offsets.topics_of(source)
+        for topic in topics:
+            if topic in self._topics and (header.offline or not self._clients.leaves_out(source, topic)):
+                self._offsets.clone(source, header.dest_group, topic)
+        return command.response(ResponseCode.SUCCESS)
+
+    # --- of a queue
+
+    def by_time(self, command: Command, _connection: Connection) -> Command:
+        header = command.header(SearchOffsetRequestHeader)
+        upper = header.boundary_type is BoundaryType.UPPER
+        offset = self._store.reading.offset_by_time(header.topic, header.queue_id, header.timestamp, upper=upper)
+        return command.response(ResponseCode.SUCCESS, SearchOffsetResponseHeader(offset=offset))
+
+    def most(self, command: Command, _connection: Connection) -> Command:
+        header = command.header(GetMaxOffsetRequestHeader)
+        offset = bounds(self._store, header.topic, header.queue_id).most
+        return command.response(ResponseCode.SUCCESS, GetMaxOffsetResponseHeader(offset=offset))
+
+    def least(self, command: Command, _connection: Connection) -> Command:
+        header = command.header(GetMinOffsetRequestHeader)
+        offset = bounds(self._store, header.topic, header.queue_id).least
+        return command.response(ResponseCode.SUCCESS, GetMinOffsetResponseHeader(offset=offset))
+
+    def earliest_time(self, command: Command, _connection: Connection) -> Command:
+        header = command.header(GetEarliestMsgStoretimeRequestHeader)
+        least = bounds(self._store, header.topic, header.queue_id).least
+        timestamp = stored_at(self._store, header.topic, header.queue_id, least)
+        return command.response(ResponseCode.SUCCESS, GetEarliestMsgStoretimeResponseHeader(timestamp=timestamp))

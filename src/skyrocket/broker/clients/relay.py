@@ -1,0 +1,116 @@
+"""Questions that only a consumer can answer: the broker asks it over its own connection, and passes the answer on.
+
+307     what a consumer says about itself
+309     let a consumer handle one message now
+223     offsets as the consumers themselves see them (asked with 221)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from skyrocket.broker.settings import BrokerSettings
+from skyrocket.broker.tables.clients import ClientTable, Member
+from skyrocket.broker.tables.subscription_groups import SubscriptionGroupTable
+from skyrocket.broker.tables.topics import TopicTable
+from skyrocket.net.connection import Connection
+from skyrocket.net.errors import NetError, RequestTimeoutError
+from skyrocket.net.router import RefusedError, Router
+from skyrocket.protocol.bodies import GetConsumerStatusBody, MessageQueue
+from skyrocket.protocol.command import Command
+from skyrocket.protocol.errors import BodyError
+from skyrocket.protocol.fastjson.codec import decode, encode
+from skyrocket.protocol.headers import (
+    ConsumeMessageDirectlyResultRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    GetConsumerStatusRequestHeader,
+)
+from skyrocket.protocol.message.message_id import decode_offset_id
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.responses import ResponseCode
+from skyrocket.store.message_store import MessageStore
+
+ASK_MS: Final = 10_000
+ASK_EACH_MS: Final = 5_000  # where a whole group is asked
+
+
+class RelayHandlers:
+    def __init__(
+        self,
+        clients: ClientTable[Connection],
+        groups: SubscriptionGroupTable,
+        topics: TopicTable,
+        store: MessageStore,
+        settings: Callable[[], BrokerSettings],
+    ) -> None:
+        self._clients = clients
+        self._groups = groups
+        self._topics = topics
+        self._store = store
+        self._settings = settings
+
+    def register(self, router: Router) -> None:
+        router.add(RequestCode.GET_CONSUMER_RUNNING_INFO, self.running_info)
+        router.add(RequestCode.CONSUME_MESSAGE_DIRECTLY, self.consume_directly)
+        router.add(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, self.consumer_status)
+
+    async def running_info(self, command: Command, _connection: Connection) -> Command:
+        header = command.header(GetConsumerRunningInfoRequestHeader)
+        member = self._member(header.consumer_group, header.client_id)
+        return await self._ask(command, member, Command(command.code, fields=dict(command.fields)))
+
+    async def consume_directly(self, command: Command, _connection: Connection) -> Command:
+        header = command.header(ConsumeMessageDirectlyResultRequestHeader)
+        member = self._member(header.consumer_group, header.client_id or "")
+        offset = decode_offset_id(header.msg_id or "").physical_offset
+        message = self._store.reading.bytes_at(offset)
+        if message is None:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"There is no message at {offset} in the log.")
+        fields = {**command.fields, "brokerName": self._settings().broker_name}
+        topic = self._topics.get(header.topic or "")
+        if topic is not None:
+            fields["topicSysFlag"] = str(topic.topic_sys_flag)
+        group = self._groups.get(header.consumer_group)
+        if group is not None:
+            fields["groupSysFlag"] = str(group.group_sys_flag)
+        return await self._ask(command, member, Command(command.code, fields=fields, body=bytes(message)))
+
+    def _member(self, group: str, client_id: str) -> Member[Connection]:
+        member = self._clients.member(group, client_id)
+        if member is None:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"Consumer '{client_id[:160]}' of group '{group[:160]}' is not here.")
+        return member
+
+    async def _ask(self, command: Command, member: Member[Connection], question: Command) -> Command:
+        try:
+            answer = await member.connection.request(question, ASK_MS)
+        except RequestTimeoutError as error:
+            raise RefusedError(ResponseCode.CONSUME_MSG_TIMEOUT, f"Consumer '{member.client_id}': {error}") from error
+        response = command.response(answer.code, body=answer.body, remark=answer.remark)
+        response.fields = answer.fields
+        return response
+
+    async def consumer_status(self, command: Command, _connection: Connection) -> Command:
+        """Of one client or, when none is named, of all; one that does not answer is left out."""
+        header = command.header(GetConsumerStatusRequestHeader)
+        group = self._clients.group(header.group)
+        if group is None:
+            raise RefusedError(ResponseCode.CONSUMER_NOT_ONLINE, f"Group '{header.group[:160]}' has no consumer here.")
+        asked = [member for member in group.members.values() if not header.client_addr or member.client_id == header.client_addr]
+        question = GetConsumerStatusRequestHeader(topic=header.topic, group=header.group).to_fields()
+        answers = await asyncio.gather(*(_offsets_of(member, dict(question)) for member in asked))
+        table = {member.client_id: offsets for member, offsets in zip(asked, answers, strict=True) if offsets is not None}
+        return command.response(ResponseCode.SUCCESS, body=encode(GetConsumerStatusBody(consumer_table=table)))
+
+
+async def _offsets_of(member: Member[Connection], fields: dict[str, str]) -> dict[MessageQueue, int] | None:
+    question = Command(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, fields=fields)
+    try:
+        answer = await member.connection.request(question, ASK_EACH_MS)
+        if answer.code != ResponseCode.SUCCESS or not answer.body:
+            return None
+        return decode(answer.body, GetConsumerStatusBody).message_queue_table
+    except (NetError, BodyError):
+        return None

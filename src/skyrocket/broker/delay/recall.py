@@ -1,0 +1,127 @@
+"""370: a producer takes a timed message back, by the handle that it got with the answer to its send.
+
+The broker stores a message that names the other one (TIMER_DEL_UNIQKEY), in the same slot of time. When the slot's time has come,
+those are looked at first. So a recall that was answered holds across restarts, also under Apache's broker; nothing is searched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from skyrocket.broker.delay.timers import Timers
+from skyrocket.broker.send.handler import SendHandler
+from skyrocket.broker.send.internal_writer import OwnMessages
+from skyrocket.broker.settings import BrokerSettings
+from skyrocket.broker.tables.topics import TopicTable
+from skyrocket.net.connection import Connection
+from skyrocket.net.router import RefusedError, Router
+from skyrocket.protocol.command import Command, encode_command
+from skyrocket.protocol.errors import ProtocolError
+from skyrocket.protocol.headers import RecallMessageRequestHeader, RecallMessageResponseHeader
+from skyrocket.protocol.hosts import pack_host
+from skyrocket.protocol.message.properties import (
+    BORN_TIMESTAMP,
+    PRODUCER_GROUP,
+    TAGS,
+    TIMER_DELETE_UNIQUE_KEY,
+    TIMER_DELIVER_MS,
+    UNIQUE_KEY,
+    encode_properties,
+)
+from skyrocket.protocol.message.recall_handle import RecallHandle, RecallHandleError, decode_recall_handle
+from skyrocket.protocol.message.record import Record
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.responses import ResponseCode
+from skyrocket.protocol.sysflag import PERM_WRITE
+from skyrocket.store.errors import StoreError
+from skyrocket.store.message import unplaced
+
+_TAG = "_RECALL_TAG_"
+_BODY = b"0"
+
+
+class RecallHandler:
+    def __init__(
+        self,
+        timers: Timers,
+        topics: TopicTable,
+        own_messages: OwnMessages,
+        answers: SendHandler,
+        settings: Callable[[], BrokerSettings],
+        store_host: bytes,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        """`answers` has them wait for the disk, where a send would."""
+        self._timers = timers
+        self._topics = topics
+        self._own_messages = own_messages
+        self._answers = answers
+        self._settings = settings
+        self._store_host = store_host
+        self._wall_ms = wall_ms
+        self._router: Router | None = None
+
+    def register(self, router: Router) -> None:
+        self._router = router
+        router.add_group((RequestCode.RECALL_MESSAGE,), self.handle)
+
+    def handle(self, commands: list[Command], connection: Connection) -> None:
+        assert self._router is not None
+        for command in commands:
+            try:
+                self._recall(command, connection)
+            except (RefusedError, ProtocolError, StoreError) as error:
+                connection.send_command(self._router.error_response(command, error))
+
+    def _recall(self, command: Command, connection: Connection) -> None:
+        header = command.header(RecallMessageRequestHeader)
+        handle = self._checked(header)
+        [place] = self._own_messages.put_encoded([unplaced(self._record(header, handle, connection))])
+        answer = command.response(ResponseCode.SUCCESS, RecallMessageResponseHeader(msg_id=handle.unique_key))
+        self._answers.answer_when_confirmed(place.physical_offset + place.size, connection, command, encode_command(answer))
+
+    def _checked(self, header: RecallMessageRequestHeader) -> RecallHandle:
+        settings = self._settings()
+        if not settings.recall_enabled:
+            raise RefusedError(ResponseCode.NO_PERMISSION, "This broker takes no messages back: recallMessageEnable is false.")
+        if not settings.permission & PERM_WRITE and not settings.recall_when_not_writable:
+            raise RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, f"Broker {settings.broker_name} takes no messages.")
+        if self._topics.get(header.topic) is None:
+            raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, f"Topic '{header.topic}' does not exist.")
+        try:
+            handle = decode_recall_handle(header.recall_handle)
+        except RecallHandleError as error:
+            raise _illegal(str(error)) from error
+        if handle.topic != header.topic:
+            raise _illegal(f"The recall handle is of topic '{handle.topic[:160]}', not of '{header.topic}'.")
+        if handle.broker_name != settings.broker_name:
+            raise _illegal(f"The recall handle is of broker '{handle.broker_name[:160]}', not of {settings.broker_name}.")
+        left_ms = handle.time_ms - self._wall_ms()
+        if not 0 < left_ms < settings.timer_delay_sec_max * 1000:
+            raise _illegal("The message's time has come already, or is further away than a message may wait.")
+        return handle
+
+    def _record(self, header: RecallMessageRequestHeader, handle: RecallHandle, connection: Connection) -> Record:
+        now_ms = self._wall_ms()
+        key = f"{handle.topic}+{handle.unique_key}" if self._settings().timer_delete_key_has_topic else handle.unique_key
+        properties = {
+            TAGS: _TAG,
+            TIMER_DELETE_UNIQUE_KEY: key,
+            UNIQUE_KEY: handle.unique_key,
+            TIMER_DELIVER_MS: str(handle.time_ms),
+            BORN_TIMESTAMP: str(now_ms),
+        }
+        if header.producer_group:
+            properties[PRODUCER_GROUP] = header.producer_group
+        born_host = pack_host(*connection.peer)
+        record = Record(handle.topic, _BODY, born_timestamp=now_ms, born_host=born_host, store_host=self._store_host)
+        waiting = self._timers.timed(record, properties)
+        if waiting is None:  # between two looks at the clock
+            raise _illegal("The message's time has come already.")
+        return replace(waiting, properties=encode_properties(properties))
+
+
+def _illegal(sentence: str) -> RefusedError:
+    return RefusedError(ResponseCode.ILLEGAL_OPERATION, sentence)

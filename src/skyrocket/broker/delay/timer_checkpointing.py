@@ -1,0 +1,86 @@
+"""Keeps the timers' progress on disk at an interval (timerFlushIntervalMs), and tells it to whoever asks (60, 61)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from skyrocket.broker.delay.timer_delivery import TimerDelivery
+from skyrocket.broker.delay.timer_metrics import TimerMetrics
+from skyrocket.net.connection import Connection
+from skyrocket.net.router import Router
+from skyrocket.protocol.command import Command
+from skyrocket.protocol.fastjson.codec import encode
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.responses import ResponseCode
+from skyrocket.store.errors import StoreError
+from skyrocket.store.timers.timer_index import TimerIndex
+
+log = logging.getLogger(__name__)
+
+
+class TimerKeeper:
+    def __init__(
+        self,
+        delivery: TimerDelivery,
+        index: TimerIndex,
+        metrics: TimerMetrics,
+        wall_ms: Callable[[], int],
+        every_ms: Callable[[], int],
+        flushed: Callable[[int], Awaitable[None]],
+    ) -> None:
+        """`flushed` returns when the commit log is on disk that far."""
+        self._delivery = delivery
+        self._index = index
+        self._metrics = metrics
+        self._wall_ms = wall_ms
+        self._every_ms = every_ms
+        self._flushed = flushed
+        self._task: asyncio.Task[None] | None = None
+
+    def register(self, router: Router) -> None:
+        router.add(RequestCode.GET_TIMER_CHECK_POINT, self.checkpoint)
+        router.add(RequestCode.GET_TIMER_METRICS, self.counts)
+
+    def checkpoint(self, command: Command, _connection: Connection) -> Command:
+        return command.response(ResponseCode.SUCCESS, body=self._index.now(self._wall_ms()).apache_bytes())
+
+    def counts(self, command: Command, _connection: Connection) -> Command:
+        return command.response(ResponseCode.SUCCESS, body=encode(self._metrics.snapshot()))
+
+    # --- in the event loop
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._keep())
+
+    async def close(self) -> None:
+        """No more jobs: one that is under way ends first. What is left to keep is for `TimerDelivery.close`."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _keep(self) -> None:
+        while True:
+            await asyncio.sleep(self._every_ms() / 1000)
+            try:
+                position = self._delivery.plan_checkpoint(self._wall_ms())
+                if position is None:
+                    continue
+                await self._flushed(position)
+            except StoreError as error:
+                log.warning("The timers' progress was not kept: %s", error)
+                continue
+            job = self._delivery.begin_checkpoint()
+            if job is None:
+                continue
+            writing = asyncio.ensure_future(asyncio.get_running_loop().run_in_executor(None, job.run))
+            try:
+                await asyncio.shield(writing)
+            except OSError as error:
+                log.error("The timers' progress could not be kept (%s): they are found again from their topic.", error)
+                self._delivery.failed_checkpoint()
+            except asyncio.CancelledError:
+                await asyncio.gather(writing, return_exceptions=True)
+                raise

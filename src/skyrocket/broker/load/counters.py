@@ -1,0 +1,240 @@
+"""How fast messages come and go, as the handlers of statistics ask for it.
+
+What was sent and fetched: totals that handlers add to once a turn, and rates that are worked out when someone asks.
+
+Samples of the totals are taken every ten seconds; a rate is the difference of a sample and now. Nothing is done per message. Of
+the broker every sample of a day is kept; of each topic and group those of the last minute, one of ten minutes, one of each hour.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from skyrocket.compiled import twin
+from skyrocket.store.message import Dispatched, Unplaced
+
+
+class Rates(Protocol):
+    """Messages a second, over the last minute or so."""
+
+    def topic_put(self, topic: str) -> float: ...
+
+    def group_get(self, group: str, topic: str) -> float: ...
+
+
+class NoRates:
+    """Where nobody counts."""
+
+    def topic_put(self, topic: str) -> float:  # noqa: ARG002
+        return 0.0
+
+    def group_get(self, group: str, topic: str) -> float:  # noqa: ARG002
+        return 0.0
+
+
+PUT: Final = "put"  # kinds of counters by key: of a topic
+GET: Final = "get"  # of topic@group
+SEND_BACK: Final = "send back"  # of topic@group: what its consumers could not handle
+
+SAMPLE_MS: Final = 10_000
+KEYS_MAX: Final = 20_000
+MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
+
+# (how far apart, how many) of each row of samples: both ends of the stretch that they are for.
+Rows = tuple[tuple[int, int], ...]
+_EVERY_SAMPLE: Final[Rows] = ((SAMPLE_MS, DAY_MS // SAMPLE_MS + 1),)
+_THINNING_OUT: Final[Rows] = ((SAMPLE_MS, 7), (10 * MINUTE_MS, 7), (HOUR_MS, 25))
+
+
+def _put_by_topic(dispatches: Sequence[Dispatched]) -> dict[str, tuple[int, int]]:
+    """How many messages, and how many bytes."""
+    found: dict[str, tuple[int, int]] = {}
+    for topic, _, _, _, size, _, _, _, _ in dispatches:
+        messages, size_bytes = found.get(topic, (0, 0))
+        found[topic] = (messages + 1, size_bytes + size)
+    return found
+
+
+put_by_topic = twin("entries", _put_by_topic)
+
+
+class Total(NamedTuple):
+    messages: int = 0
+    size_bytes: int = 0
+    times: int = 0  # how often something was added: requests, mostly
+    took_ms: int = 0
+
+
+class Sample(NamedTuple):
+    at_ms: int
+    total: Total
+
+
+class Rate(NamedTuple):
+    """What came over a stretch of time."""
+
+    messages: int = 0
+    size_bytes: int = 0
+    times: int = 0
+    took_ms: int = 0
+    span_ms: int = 1
+
+    @property
+    def per_second(self) -> float:
+        return self.messages * 1000 / self.span_ms
+
+
+class Counter:
+    """One total and its samples."""
+
+    __slots__ = ("_rows", "_samples", "messages", "size_bytes", "times", "took_ms")
+
+    def __init__(self, rows: Rows = _THINNING_OUT) -> None:
+        self.messages = self.size_bytes = self.times = self.took_ms = 0
+        self._rows = rows
+        self._samples: list[deque[Sample]] = [deque(maxlen=count) for _, count in rows]
+
+    def add(self, messages: int, size_bytes: int, times: int = 1, took_ms: int = 0) -> None:
+        self.messages += messages
+        self.size_bytes += size_bytes
+        self.times += times
+        self.took_ms += took_ms
+
+    @property
+    def total(self) -> Total:
+        return Total(self.messages, self.size_bytes, self.times, self.took_ms)
+
+    def sample(self, now_ms: int) -> None:
+        sample = Sample(now_ms, self.total)
+        for (apart_ms, _), samples in zip(self._rows, self._samples, strict=True):
+            if not samples or now_ms - samples[-1].at_ms >= apart_ms:
+                samples.append(sample)
+
+    def rate(self, now_ms: int, over_ms: int) -> Rate:
+        """Of about the last `over_ms`; of what there is when that is less."""
+        starts = [_first_since(samples, now_ms - over_ms) for samples in self._samples if samples]
+        if not starts:
+            return Rate()
+        at_ms, then = min(starts)
+        return Rate(
+            self.messages - then.messages,
+            self.size_bytes - then.size_bytes,
+            self.times - then.times,
+            self.took_ms - then.took_ms,
+            max(1, now_ms - at_ms),
+        )
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing came for as long as is remembered."""
+        return all(not samples or samples[0].total == self.total for samples in self._samples)
+
+
+def _first_since(samples: deque[Sample], start_ms: int) -> Sample:
+    return samples[min(bisect_left(samples, start_ms, key=_at_ms), len(samples) - 1)]
+
+
+def _at_ms(sample: Sample) -> int:
+    return sample.at_ms
+
+
+class Mornings(NamedTuple):
+    """The broker's totals of messages when today and yesterday began; 0 where it did not run yet."""
+
+    put_today: int = 0
+    get_today: int = 0
+    put_yesterday: int = 0
+    get_yesterday: int = 0
+
+
+class Counters:
+    """Of a whole broker, by kind (`put`, `get`) and by kind and key (a topic, `topic@group`)."""
+
+    def __init__(self, now_ms: Callable[[], int], day_of: Callable[[int], int] | None = None) -> None:
+        """`day_of` numbers the day that a time falls on."""
+        self._now_ms = now_ms
+        self._day_of = day_of or _local_day
+        self.put = Counter(_EVERY_SAMPLE)
+        self.get = Counter(_EVERY_SAMPLE)
+        self.mornings = Mornings()
+        self._keyed: dict[tuple[str, str], Counter] = {}
+        self._last_sample_ms = 0
+        self._day = self._day_of(now_ms())
+        self.check_time(now_ms())
+
+    # --- adding, once a turn
+
+    def added(self, kind: str, key: str, messages: int, size_bytes: int, times: int = 1, took_ms: int = 0) -> None:
+        counter = self._keyed.get((kind, key))
+        if counter is None:
+            if len(self._keyed) >= KEYS_MAX:
+                return
+            counter = self._keyed[kind, key] = Counter()
+            counter.sample(self._now_ms())
+        counter.add(messages, size_bytes, times, took_ms)
+
+    def count_put(self, messages: Sequence[Unplaced]) -> None:
+        """Messages that were appended together."""
+        sizes: dict[str, list[int]] = {}
+        for message in messages:
+            sizes.setdefault(message.topic, []).append(len(message.record))
+        for topic, of_topic in sizes.items():
+            self.count_put_of(topic, len(of_topic), sum(of_topic))
+
+    def count_dispatched(self, dispatches: Sequence[Dispatched]) -> None:
+        """The same, of messages that were placed before."""
+        for topic, (messages, size_bytes) in put_by_topic(dispatches).items():
+            self.count_put_of(topic, messages, size_bytes)
+
+    def count_put_of(self, topic: str, messages: int, size_bytes: int) -> None:
+        self.put.add(messages, size_bytes, messages)
+        self.added(PUT, topic, messages, size_bytes, messages)
+
+    def count_get(self, group: str, topic: str, messages: int, size_bytes: int, took_ms: int, pulls: int = 1) -> None:
+        """Messages that pulls found."""
+        self.get.add(messages, size_bytes, pulls, took_ms)
+        self.added(GET, f"{topic}@{group}", messages, size_bytes, pulls, took_ms)
+
+    def count_send_back(self, group: str, topic: str, messages: int = 1) -> None:
+        """Messages that a consumer of the group gave back."""
+        self.added(SEND_BACK, f"{topic}@{group}", messages, 0, messages)
+
+    def check_time(self, now_ms: int) -> None:
+        if now_ms - self._last_sample_ms < SAMPLE_MS:
+            return
+        self._last_sample_ms = now_ms
+        if self._day_of(now_ms) != self._day:
+            self._day = self._day_of(now_ms)
+            before = self.mornings
+            self.mornings = Mornings(self.put.messages, self.get.messages, before.put_today, before.get_today)
+        for counter in (self.put, self.get, *self._keyed.values()):
+            counter.sample(now_ms)
+        if len(self._keyed) >= KEYS_MAX:
+            self._keyed = {key: counter for key, counter in self._keyed.items() if not counter.is_idle}
+
+    # --- asking
+
+    def keyed(self, kind: str, key: str) -> Counter | None:
+        return self._keyed.get((kind, key))
+
+    def of_kind(self, kind: str) -> Iterable[tuple[str, Counter]]:
+        return [(key, counter) for (of, key), counter in self._keyed.items() if of == kind]
+
+    def topic_put(self, topic: str) -> float:
+        return self._per_second(PUT, topic)
+
+    def group_get(self, group: str, topic: str) -> float:
+        return self._per_second(GET, f"{topic}@{group}")
+
+    def _per_second(self, kind: str, key: str) -> float:
+        counter = self._keyed.get((kind, key))
+        return 0.0 if counter is None else counter.rate(self._now_ms(), MINUTE_MS).per_second
+
+
+def _local_day(time_ms: int) -> int:
+    moment = time.localtime(time_ms / 1000)
+    return moment.tm_year * 366 + moment.tm_yday

@@ -1,0 +1,73 @@
+"""Groups that read so far behind the end of the log that they read from the disk: they may be stopped, for the others' sake.
+
+    read(group, topic, queue, behind_bytes)     a pull found messages, so far before the end
+    at_end(group, topic, queue)                 a pull found that it has read everything
+    slow(limit_bytes)                           who is further behind than that?
+
+Settings are Apache's: `disableConsumeIfConsumerReadSlowly` (off unless set), `consumerFallbehindThreshold` (16 GiB).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from skyrocket.broker.limits import OFFSETS_MAX
+from skyrocket.broker.settings import BrokerSettings
+
+CHECK_MS: Final = 180_000  # as often as Apache looks
+
+
+class _Reader(NamedTuple):
+    group: str
+    topic: str
+    queue_id: int
+
+
+class SlowConsumers:
+    def __init__(self) -> None:
+        self._behind_bytes: dict[_Reader, int] = {}
+
+    def read(self, group: str, topic: str, queue_id: int, behind_bytes: int) -> None:
+        reader = _Reader(group, topic, queue_id)
+        if reader in self._behind_bytes or len(self._behind_bytes) < OFFSETS_MAX:
+            self._behind_bytes[reader] = behind_bytes
+
+    def at_end(self, group: str, topic: str, queue_id: int) -> None:
+        self._behind_bytes.pop(_Reader(group, topic, queue_id), None)
+
+    def slow(self, limit_bytes: int) -> dict[str, int]:
+        """Group -> how many bytes it is behind, in the queue where it is furthest."""
+        found: dict[str, int] = {}
+        for reader, behind_bytes in self._behind_bytes.items():
+            if behind_bytes > max(limit_bytes, found.get(reader.group, 0)):
+                found[reader.group] = behind_bytes
+        return found
+
+    def forget(self, group: str) -> None:
+        self._behind_bytes = {reader: behind for reader, behind in self._behind_bytes.items() if reader.group != group}
+
+
+class SlowConsumerWatch:
+    """Looks every few minutes, and stops who is too slow until an administrator allows it again."""
+
+    def __init__(
+        self, slow_consumers: SlowConsumers, settings: Callable[[], BrokerSettings], stop: Callable[[str, int], None]
+    ) -> None:
+        """`stop` is told the group, and how many bytes it is behind."""
+        self._slow_consumers = slow_consumers
+        self._settings = settings
+        self._stop = stop
+        self._next_ms: int | None = None
+
+    def check(self, now_ms: int) -> int:
+        if self._next_ms is None:
+            self._next_ms = now_ms + CHECK_MS
+        if now_ms >= self._next_ms:
+            self._next_ms = now_ms + CHECK_MS
+            settings = self._settings()
+            if settings.stop_slow_consumers:
+                for group, behind_bytes in self._slow_consumers.slow(settings.slow_consumer_bytes).items():
+                    self._slow_consumers.forget(group)  # allowed again, it is judged by what it reads then
+                    self._stop(group, behind_bytes)
+        return self._next_ms

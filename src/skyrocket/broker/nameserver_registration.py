@@ -1,0 +1,141 @@
+"""Telling the nameservers: who we are, and which topics we have. All of them at once; a dead one delays nobody.
+
+At start, every so often, and when a topic changed: changes that come together are told together. A nameserver answers with its
+order configuration: the topics that are to be consumed in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from zlib import crc32
+
+from skyrocket.broker.settings import BrokerSettings
+from skyrocket.net.dialer import Dialer
+from skyrocket.net.errors import NetError
+from skyrocket.protocol.bodies import (
+    DataVersion,
+    KVTable,
+    RegisterBrokerBody,
+    TopicConfig,
+    TopicConfigAndMappingSerializeWrapper,
+)
+from skyrocket.protocol.broker_registration import encode_registration
+from skyrocket.protocol.command import Command
+from skyrocket.protocol.errors import BodyError
+from skyrocket.protocol.fastjson.codec import decode
+from skyrocket.protocol.headers import RegisterBrokerRequestHeader, UnRegisterBrokerRequestHeader
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.responses import ResponseCode
+
+log = logging.getLogger(__name__)
+
+TopicsNow = Callable[[], tuple[dict[str, TopicConfig], DataVersion]]
+
+
+class Registration:
+    def __init__(
+        self,
+        dialer: Dialer,
+        settings: Callable[[], BrokerSettings],
+        topics: TopicsNow,
+        set_ordered: Callable[[Iterable[str]], object],
+    ) -> None:
+        """`set_ordered` is told the topics that a nameserver's order configuration names."""
+        self._dialer = dialer
+        self._settings = settings
+        self._topics = topics
+        self._set_ordered = set_ordered
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._silent: set[str] = set()  # nameservers that did not answer last time: told once, not every time
+
+    async def start(self) -> None:
+        """Register for the first time, and keep doing it."""
+        await self.register()
+        self._task = asyncio.get_running_loop().create_task(self._keep_registering())
+
+    def topics_changed(self) -> None:
+        self._changed.set()
+
+    async def close(self) -> None:
+        """Take our leave, so that clients stop coming before we stop answering."""
+        if self._task is not None:
+            self._task.cancel()
+        settings = self._settings()
+        header = UnRegisterBrokerRequestHeader(
+            broker_name=settings.broker_name,
+            broker_addr=settings.address,
+            cluster_name=settings.cluster_name,
+            broker_id=settings.broker_id,
+        )
+        await self._tell_all(lambda: Command(RequestCode.UNREGISTER_BROKER, fields=header.to_fields()), timeout_ms=1_000)
+
+    async def register(self) -> int:
+        """How many nameservers know us now."""
+        command = self._command()
+        settings = self._settings()
+        return await self._tell_all(
+            lambda: Command(command.code, fields=command.fields, body=command.body), timeout_ms=settings.register_timeout_ms
+        )
+
+    async def _keep_registering(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(self._settings().register_interval_ms / 1000):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+            self._changed.clear()
+            await self.register()
+
+    async def _tell_all(self, make: Callable[[], Command], timeout_ms: int) -> int:
+        answers = await asyncio.gather(*(self._tell(address, make(), timeout_ms) for address in self._settings().nameservers))
+        return sum(answers)
+
+    async def _tell(self, address: str, command: Command, timeout_ms: int) -> bool:
+        try:
+            response = await self._dialer.request(address, command, timeout_ms)
+        except NetError as error:
+            if address not in self._silent:
+                log.warning("Nameserver %s was not told: %s", address, error)
+                self._silent.add(address)
+            return False
+        self._silent.discard(address)
+        if response.code != ResponseCode.SUCCESS:
+            log.warning("Nameserver %s refused: %s", address, response.remark)
+            return False
+        if command.code == RequestCode.REGISTER_BROKER and response.body:
+            self._take_order(address, response.body)
+        return True
+
+    def _take_order(self, address: str, body: bytes) -> None:
+        try:
+            self._set_ordered(decode(body, KVTable).table or ())
+        except BodyError as error:
+            log.warning("The order configuration of nameserver %s cannot be read: %s", address, error)
+
+    def _command(self) -> Command:
+        settings = self._settings()
+        topics, version = self._topics()
+        body = encode_registration(
+            RegisterBrokerBody(
+                topic_config_serialize_wrapper=TopicConfigAndMappingSerializeWrapper(
+                    topic_config_table=topics, data_version=version, mapping_data_version=DataVersion(0, 0, 0)
+                )
+            ),
+            compressed=False,
+        )
+        host, _, port = settings.address.rpartition(":")
+        header = RegisterBrokerRequestHeader(
+            broker_name=settings.broker_name,
+            broker_addr=settings.address,
+            cluster_name=settings.cluster_name,
+            ha_server_addr=f"{host}:{int(port) + 1}",
+            broker_id=settings.broker_id,
+            compressed=False,
+            enable_acting_master=False,
+            body_crc32=crc32(body) & 0x7FFF_FFFF,
+        )
+        return Command(RequestCode.REGISTER_BROKER, fields=header.to_fields(), body=body)

@@ -1,0 +1,113 @@
+"""What a subscription wants of a topic: tags, by their hashes, or an SQL92 expression over properties.
+
+An expression is refused where it is first heard of, with the place and the reason:
+
+    46, checking a subscription             SUBSCRIPTION_PARSE_FAILED
+    a pull that brings its expression       SUBSCRIPTION_PARSE_FAILED (Apache's broker gives it every message instead)
+    a pull by its group's heartbeat         FILTER_DATA_NOT_EXIST
+    any of them while filters are off       SYSTEM_ERROR
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from skyrocket.broker.pull.sql.errors import ExpressionError
+from skyrocket.broker.pull.sql.filter import SqlFilter
+from skyrocket.broker.pull.sql.limits import EXPRESSION_LENGTH_MAX, FILTERS_KEPT_LENGTH_MAX, FILTERS_KEPT_MAX
+from skyrocket.broker.settings import BrokerSettings
+from skyrocket.net.router import RefusedError
+from skyrocket.protocol.bodies import SubscriptionData
+from skyrocket.protocol.errors import SubscriptionError
+from skyrocket.protocol.headers import PullMessageRequestHeader
+from skyrocket.protocol.message.tags import subscription_codes
+from skyrocket.protocol.responses import ResponseCode
+
+TAG: Final = "TAG"
+SQL92: Final = "SQL92"
+
+
+class Wanted(NamedTuple):
+    codes: frozenset[int] | None = None  # hashes of tags; None: every message
+    sql: SqlFilter | None = None
+
+
+class Filters:
+    def __init__(self, settings: Callable[[], BrokerSettings]) -> None:
+        self._settings = settings
+        self._kept: dict[str, SqlFilter | ExpressionError] = {}  # the one that was used last is the last
+        self._kept_length = 0
+
+    # --- whoever asks
+
+    def check(self, subscription: SubscriptionData) -> None:
+        """Whether a consumer may subscribe like this; RefusedError when it may not."""
+        if not _is_by_tags(subscription.expression_type):
+            self._check_on(subscription.expression_type)
+            self._filter(subscription.expression_type, subscription.sub_string, ResponseCode.SUBSCRIPTION_PARSE_FAILED)
+
+    def of_pull(self, header: PullMessageRequestHeader) -> Wanted:
+        """What a pull itself asks for."""
+        if _is_by_tags(header.expression_type):
+            try:
+                return Wanted(subscription_codes(header.subscription))
+            except SubscriptionError as error:
+                raise RefusedError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
+        if header.subscription:
+            self._check_on(header.expression_type)
+        return Wanted(sql=self._filter(header.expression_type, header.subscription, ResponseCode.SUBSCRIPTION_PARSE_FAILED))
+
+    def of_subscription(self, subscription: SubscriptionData) -> Wanted:
+        """What the heartbeats of a group ask for."""
+        if _is_by_tags(subscription.expression_type):
+            return Wanted(frozenset(subscription.code_set) if subscription.code_set else None)
+        sql = self._filter(subscription.expression_type, subscription.sub_string, ResponseCode.FILTER_DATA_NOT_EXIST)
+        self._check_on(subscription.expression_type)
+        return Wanted(sql=sql)
+
+    def _check_on(self, kind: str | None) -> None:
+        if not self._settings().property_filter:
+            raise RefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                f"This broker does not filter by {_shown(kind)}: its setting enablePropertyFilter is false.",
+            )
+
+    # --- expressions
+
+    def _filter(self, kind: str | None, expression: str | None, refusal: ResponseCode) -> SqlFilter:
+        if kind != SQL92:
+            raise RefusedError(refusal, f"There are no filters of type {_shown(kind)}; there are {TAG} and {SQL92}.")
+        found = self._compiled(expression or "")
+        if isinstance(found, ExpressionError):
+            raise RefusedError(refusal, str(found))
+        return found
+
+    def _compiled(self, expression: str) -> SqlFilter | ExpressionError:
+        """Wrong ones are remembered too: their clients ask over and over."""
+        found = self._kept.pop(expression, None)
+        if found is None:
+            try:
+                found = SqlFilter(expression)
+            except ExpressionError as error:
+                found = error.with_traceback(None)
+            if len(expression) > EXPRESSION_LENGTH_MAX:
+                return found  # which is no work to find out again
+            self._make_room(len(expression))
+        self._kept[expression] = found
+        return found
+
+    def _make_room(self, length: int) -> None:
+        self._kept_length += length
+        while len(self._kept) >= FILTERS_KEPT_MAX or self._kept_length > FILTERS_KEPT_LENGTH_MAX:
+            oldest = next(iter(self._kept))
+            del self._kept[oldest]
+            self._kept_length -= len(oldest)
+
+
+def _is_by_tags(kind: str | None) -> bool:
+    return kind in (None, "", TAG)
+
+
+def _shown(kind: str | None) -> str:
+    return f"'{(kind or '')[:32]}'"

@@ -1,0 +1,97 @@
+"""The runs that several pulls of one queue ask for, each behind the header of its answer: read, checked and put together at once.
+
+    +--------+----------------------------------------------+---------+--------+---
+    | prefix | before  next offset  between  opaque  behind | records | prefix | …
+    +--------+----------------------------------------------+---------+--------+---
+
+What a header says stays the same for all of them, but for two numbers. The first pull that does not find what it asks for, or
+needs a closer look, or another segment of the log than the first, ends it: that one is for who calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from skyrocket.compiled import twin
+from skyrocket.protocol.fast_path.pull_requests import Numbers
+from skyrocket.protocol.frame import PREFIX
+from skyrocket.store.log.checksums import Checksums
+from skyrocket.store.log.commit_log import CommitLog
+from skyrocket.store.queues.consume_queue import ENTRY, ENTRY_BYTES, ConsumeQueue
+from skyrocket.store.read.queue_run import RECORDS_PER_READ_MAX, Wanted, ends_early, pull_run
+from skyrocket.store.read.reading import Reading
+
+_LENGTH_BYTES = 4
+
+
+class Words(NamedTuple):
+    """Of a header, around its two numbers."""
+
+    before: bytes
+    between: bytes
+    behind: bytes
+
+
+class FramedRuns(NamedTuple):
+    pieces: list[bytes] | list[bytes | memoryview]  # frames, one behind the other
+    pulls: int  # that these answer
+    messages: int
+    size_bytes: int  # of the messages
+    last_place: int  # of the last of them, in the log
+
+
+def _framed_runs(
+    log: CommitLog,
+    checksums: Checksums,
+    hot_from: int,
+    packed: bytes,
+    wanted: Wanted,
+    asks: Sequence[Numbers],
+    words: Words,
+    max_offset: int,
+    bytes_max: int,
+) -> tuple[list[bytes | memoryview], int, int, int, int]:
+    """In the order of `FramedRuns`. `packed` are entries from the wanted offset on; with `bytes_max` there, no pull is begun."""
+    pieces: list[bytes | memoryview] = []
+    pulls = messages = size_bytes = last_place = 0
+    for opaque, offset, count, _ in asks:
+        first, records_max = offset - wanted.offset, max(1, min(count, wanted.records_max))
+        if size_bytes >= bytes_max or first < 0:
+            break
+        entries = packed[first * ENTRY_BYTES : (first + min(2 * records_max, RECORDS_PER_READ_MAX)) * ENTRY_BYTES]
+        if not entries or _segment(log, entries) != _segment(log, packed):
+            break
+        asked = wanted._replace(offset=offset, records_max=records_max)
+        run = pull_run(log, checksums, hot_from, entries, asked)
+        if run is None:
+            break
+        records, found, found_bytes, next_offset, place = run
+        if not found or ends_early(found, next_offset, entries, asked, max_offset):
+            break
+        header = b"%b%d%b%d%b" % (words.before, next_offset, words.between, opaque, words.behind)
+        pieces += [PREFIX.pack(_LENGTH_BYTES + len(header) + found_bytes, len(header)) + header, *records]
+        pulls, messages, size_bytes, last_place = pulls + 1, messages + found, size_bytes + found_bytes, place
+    return pieces, pulls, messages, size_bytes, last_place
+
+
+def _segment(log: CommitLog, entries: bytes) -> int:
+    """Where the segment starts that the first of them points to."""
+    return log.segment_view(ENTRY.unpack_from(entries)[0])[0]
+
+
+framed_runs = twin("runs", _framed_runs)
+
+
+def read_frames(
+    reading: Reading, queue: ConsumeQueue, wanted: Wanted, asks: Sequence[Numbers], words: Words, bytes_max: int
+) -> FramedRuns:
+    """Read what several pulls of one queue ask for, as frames ready to be sent.
+
+    `wanted.offset` is the first pull's offset.
+    """
+    _, last, count, _ = asks[-1]  # the furthest pull, if they go forward; otherwise they may find too little here
+    per_record = 1 if wanted.codes is None else 2
+    entries = max(0, last - wanted.offset) + per_record * max(1, min(count, wanted.records_max))
+    packed = queue.read(wanted.offset, min(entries, RECORDS_PER_READ_MAX))
+    return FramedRuns._make(framed_runs(*reading.run_sources(), packed, wanted, asks, words, queue.max_offset, bytes_max))

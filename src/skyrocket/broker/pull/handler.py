@@ -1,0 +1,250 @@
+"""Pulls: 11 and 361. An answer is byte ranges of the log behind a header; a pull that finds nothing waits for a message.
+
+What a pull finds, and what it is told:
+
+    found                                   SUCCESS, and the records
+    at the end of the queue                 PULL_NOT_FOUND, after waiting
+    only messages that it does not want     PULL_RETRY_IMMEDIATELY, and where to go on
+    before the first, behind the last       PULL_OFFSET_MOVED, and where to go on
+    a queue without messages                PULL_NOT_FOUND at offset 0, PULL_OFFSET_MOVED elsewhere
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from skyrocket.broker.load.counters import Counters
+from skyrocket.broker.load.slow_consumers import SlowConsumers
+from skyrocket.broker.pull.checks import Groups, PullChecks, PullTerms, Subscriptions
+from skyrocket.broker.pull.filters import Wanted
+from skyrocket.broker.pull.long_polling import WaitingPull, WaitingPulls
+from skyrocket.broker.send.responses import pull_response
+from skyrocket.broker.settings import BrokerSettings
+from skyrocket.net.connection import Connection, Sendable
+from skyrocket.net.router import Router
+from skyrocket.protocol.command import Command, encode_command
+from skyrocket.protocol.frame import Serialization
+from skyrocket.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.responses import ResponseCode
+from skyrocket.protocol.sysflag import PULL_COMMIT_OFFSET, PULL_SUSPEND
+from skyrocket.store.message_store import MessageStore
+from skyrocket.store.queues.consume_queue import ConsumeQueue
+from skyrocket.store.read.queue_run import Pulled
+from skyrocket.store.read.queue_run import Wanted as RunWanted
+from skyrocket.store.read.reading import pulled_of
+
+RECHECK_MS = 5_000  # every waiting pull is looked at again this often, whatever was or was not told
+HOLD_MAX_MS = 600_000  # the longest that a client may ask us to hold a pull
+
+
+class Offsets(Protocol):
+    def commit(self, group: str, topic: str, queue_id: int, offset: int, peer: str) -> None: ...
+
+    def pulled(self, group: str, topic: str, queue_id: int, offset: int) -> None: ...
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Where an administrator wants the group to go on; once."""
+
+
+class _Outcome(NamedTuple):
+    code: ResponseCode
+    remark: str
+    next_offset: int
+    least: int
+    most: int
+    pieces: list[bytes] | list[memoryview]  # of the records
+    size_bytes: int = 0
+
+
+@dataclass(slots=True)
+class _Pull:
+    """A request that passed its checks."""
+
+    command: Command
+    header: PullMessageRequestHeader
+    connection: Connection
+    terms: PullTerms
+
+
+def bytes_max_of(header: PullMessageRequestHeader, settings: BrokerSettings) -> int:
+    """What the answer to a pull may have."""
+    return min(header.max_msg_bytes or settings.pull_bytes_max, settings.pull_bytes_max)
+
+
+class PullHandler:
+    def __init__(
+        self,
+        store: MessageStore,
+        checks: PullChecks,
+        groups: Groups,
+        subscriptions: Subscriptions,
+        offsets: Offsets,
+        settings: Callable[[], BrokerSettings],
+        now_ms: Callable[[], int],
+        counters: Counters,
+        slow_consumers: SlowConsumers,
+    ) -> None:
+        self._counters = counters
+        self._slow_consumers = slow_consumers
+        self._store = store
+        self._checks = checks
+        self._groups = groups
+        self._subscriptions = subscriptions
+        self._offsets = offsets
+        self._settings = settings
+        self._now_ms = now_ms
+        self._waiting: WaitingPulls[_Pull] = WaitingPulls()
+        self._last_recheck_ms = now_ms()
+
+    def register(self, router: Router) -> None:
+        router.add(RequestCode.PULL_MESSAGE, self.handle)
+        router.add(RequestCode.LITE_PULL_MESSAGE, self.handle)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    # --- a pull comes
+
+    def handle(self, command: Command, connection: Connection) -> Sendable | None:
+        header = command.header(PullMessageRequestHeader)
+        pull = _Pull(command, header, connection, self._checks.terms(header))
+        if header.sys_flag & PULL_COMMIT_OFFSET:
+            self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset, connection.peer_text)
+        self._offsets.pulled(header.consumer_group, header.topic, header.queue_id, header.queue_offset)
+        outcome = self._reset(header) or self._look(pull, header.queue_offset)
+        if outcome.code == ResponseCode.PULL_NOT_FOUND and self._hold(pull, outcome):
+            return None
+        return self._answer(pull, outcome)
+
+    def _reset(self, header: PullMessageRequestHeader) -> _Outcome | None:
+        """An administrator moved the group: whatever it asked for, it goes on there."""
+        offset = self._offsets.take_reset(header.consumer_group, header.topic, header.queue_id)
+        if offset is None:
+            return None
+        least, most = self._bounds(header)
+        return _Outcome(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", offset, least, most, [])
+
+    def _bounds(self, header: PullMessageRequestHeader) -> tuple[int, int]:
+        queue = self._store.queues.get(header.topic, header.queue_id)
+        return (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
+
+    def _hold(self, pull: _Pull, outcome: _Outcome) -> bool:
+        header = pull.header
+        if not header.sys_flag & PULL_SUSPEND or pull.command.is_oneway:
+            return False
+        settings = self._settings()
+        hold_ms = min(header.suspend_timeout_millis, HOLD_MAX_MS) if settings.long_polling else settings.short_polling_ms
+        return self._waiting.park(
+            WaitingPull(pull, pull.connection, header.topic, header.queue_id, outcome.next_offset, self._now_ms() + hold_ms)
+        )
+
+    # --- something happened
+
+    def grew(self, topic: str, queue_id: int) -> None:
+        """A queue has new messages: answer the pulls that they are for."""
+        queue = self._store.queues.get(topic, queue_id)
+        if queue is not None:
+            self._look_again(self._waiting.grew(topic, queue_id, queue.max_offset))
+
+    def check_time(self, now_ms: int) -> None:
+        for waiting in self._waiting.due(now_ms):
+            pull = waiting.request
+            pull.connection.send(self._answer(pull, self._look_on(waiting)))
+        if now_ms - self._last_recheck_ms >= RECHECK_MS:
+            self._last_recheck_ms = now_ms
+            self._look_again(self._waiting.take_all())
+
+    def disconnected(self, connection: Connection) -> None:
+        self._waiting.dropped(connection)
+
+    def _look_again(self, pulls: list[WaitingPull[_Pull]]) -> None:
+        for waiting in pulls:
+            pull = waiting.request
+            outcome = self._look_on(waiting)
+            is_nothing = outcome.code in (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
+            if is_nothing and outcome.next_offset >= outcome.most:  # where there is more to look at, it comes again for that
+                waiting.scanned_to = outcome.next_offset
+                if self._waiting.park(waiting):
+                    continue
+            pull.connection.send(self._answer(pull, outcome))
+
+    def _look_on(self, waiting: WaitingPull[_Pull]) -> _Outcome:
+        """A group that was stopped meanwhile gets nothing more. Where it wants other tags by now, the pull is sent back to where
+        it was: the client, too, passes over messages that were not wanted when it asked."""
+        pull = waiting.request
+        header = pull.header
+        group = self._groups.for_consumer(header.consumer_group)
+        if group is not None and not group.consume_enable:
+            code, (least, most) = ResponseCode.NO_PERMISSION, self._bounds(header)
+            return _Outcome(code, "GROUP_STOPPED", header.queue_offset, least, most, [])
+        asked_for = pull.terms.subscription
+        if asked_for is not None:
+            now = self._subscriptions.subscription(header.consumer_group, header.topic)
+            if now is not None and now is not asked_for:
+                least, most = self._bounds(header)
+                return _Outcome(ResponseCode.PULL_RETRY_IMMEDIATELY, "SUBSCRIPTION_CHANGED", header.queue_offset, least, most, [])
+        return self._look(pull, waiting.scanned_to)
+
+    # --- looking
+
+    def _look(self, pull: _Pull, offset: int) -> _Outcome:
+        header = pull.header
+        queue = self._store.queues.get(header.topic, header.queue_id)
+        if queue is None or queue.max_offset == 0:
+            code = ResponseCode.PULL_NOT_FOUND if offset == 0 else ResponseCode.PULL_OFFSET_MOVED
+            return _Outcome(code, "NO_MESSAGE_IN_QUEUE", 0, 0, 0, [])
+        least, most = queue.min_offset, queue.max_offset
+        if offset < least:
+            return _Outcome(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_TOO_SMALL", least, least, most, [])
+        if offset == most:
+            self._slow_consumers.at_end(header.consumer_group, header.topic, header.queue_id)
+            return _Outcome(ResponseCode.PULL_NOT_FOUND, "OFFSET_OVERFLOW_ONE", offset, least, most, [])
+        if offset > most:
+            return _Outcome(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_OVERFLOW_BADLY", most, least, most, [])
+        settings = self._settings()
+        count = max(1, min(header.max_msg_nums, settings.pull_messages_max))
+        bytes_max = bytes_max_of(header, settings)
+        began_ms = self._now_ms()
+        run = RunWanted(header.topic, header.queue_id, offset, count, bytes_max, pull.terms.wanted.codes)
+        found = self._read(queue, run, pull.terms.wanted)
+        if found.messages:
+            self.count(header, found.messages, found.size_bytes, found.last_place, self._now_ms() - began_ms)
+            return _Outcome(ResponseCode.SUCCESS, "FOUND", found.next_offset, least, most, found.pieces, found.size_bytes)
+        return _Outcome(ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE", found.next_offset, least, most, [])
+
+    def _read(self, queue: ConsumeQueue, run: RunWanted, wanted: Wanted) -> Pulled:
+        reading = self._store.reading
+        if wanted.sql is None:
+            return reading.pulled(queue, run)
+        topic, queue_id, offset, count, bytes_max, _ = run
+        passes, looked_at_max = wanted.sql.passes, wanted.sql.messages_per_read_max
+        return pulled_of(reading.messages(topic, queue_id, offset, count, bytes_max, None, passes, looked_at_max))
+
+    def count(
+        self, header: PullMessageRequestHeader, messages: int, size_bytes: int, last_place: int, took_ms: int, pulls: int = 1
+    ) -> None:
+        """What pulls like this found."""
+        group, topic = header.consumer_group, header.topic
+        self._counters.count_get(group, topic, messages, size_bytes, took_ms, pulls)
+        self._slow_consumers.read(group, topic, header.queue_id, self._store.horizon.appended - last_place)
+
+    def _answer(self, pull: _Pull, outcome: _Outcome) -> Sendable:
+        command, offsets = pull.command, (outcome.next_offset, outcome.least, outcome.most)
+        suggested = 0  # this broker: there are no slaves to read from
+        if command.serialization is Serialization.JSON:
+            remark, size = outcome.remark.encode(), outcome.size_bytes
+            start = pull_response(command.opaque, outcome.code, offsets, suggested, pull.terms.topic_sys_flag, remark, size)
+            return [start, *outcome.pieces]
+        header = PullMessageResponseHeader(
+            suggest_which_broker_id=suggested,
+            next_begin_offset=outcome.next_offset,
+            min_offset=outcome.least,
+            max_offset=outcome.most,
+            topic_sys_flag=pull.terms.topic_sys_flag,
+            group_sys_flag=0,
+        )
+        return encode_command(command.response(outcome.code, header, body=b"".join(outcome.pieces), remark=outcome.remark))

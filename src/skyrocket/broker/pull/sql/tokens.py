@@ -1,0 +1,112 @@
+"""The words of an expression.
+
+Read one after another, and only as far as somebody asks: what follows a whole expression is never looked at (see `parser`).
+At each place the longest word counts: `--` begins a comment if its line ends, and is two signs if it does not.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import NamedTuple
+
+from skyrocket.broker.pull.sql.errors import ExpressionError
+
+
+class Kind(Enum):
+    """What a word is; the value is how people are told."""
+
+    NOT = "NOT"
+    AND = "AND"
+    OR = "OR"
+    BETWEEN = "BETWEEN"
+    IN = "IN"
+    TRUE = "TRUE"
+    FALSE = "FALSE"
+    NULL = "NULL"
+    IS = "IS"
+    CONTAINS = "CONTAINS"
+    STARTSWITH = "STARTSWITH"
+    ENDSWITH = "ENDSWITH"
+    EQUAL = "="
+    UNEQUAL = "<>"
+    LESS = "<"
+    LESS_OR_EQUAL = "<="
+    GREATER = ">"
+    GREATER_OR_EQUAL = ">="
+    OPEN = "("
+    CLOSE = ")"
+    COMMA = ","
+    PLUS = "+"
+    MINUS = "-"
+    STRING = "a string in single quotes"
+    INTEGER = "a whole number"
+    FLOAT = "a number"
+    NAME = "a property"
+    END = "the end"
+
+
+class Token(NamedTuple):
+    kind: Kind
+    text: str  # as it stands in the expression
+    at: int  # from 0
+
+    @property
+    def shown(self) -> str:
+        return "the end" if self.kind is Kind.END else f"'{self.text[:32]}'"
+
+
+_NAMES = {kind.value: kind for kind in Kind if kind.value.isupper()}
+_SIGNS = {kind.value: kind for kind in Kind if not kind.value[0].isalpha()}
+
+_SKIPPED = re.compile(r"(?: |[\t\n\r\f]|--[^\n\r]*[\n\r]|/\*[^*]*\*+(?:[^*/][^*]*\*+)*/)*")
+
+# Only ASCII: a letter or digit of another script is no word. Floats stand before whole numbers because they are longer. A zero
+# is a whole number of its own, so that 007 is three of them.
+_TOKEN = re.compile(
+    r"(?P<FLOAT>[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+)"
+    r"|(?P<INTEGER>0|[1-9][0-9]*[lL]?)"
+    r"|(?P<NAME>[A-Za-z_$][A-Za-z0-9_$]*)"
+    r"|(?P<STRING>'(?:''|[^'])*')"
+    r"|(?P<SIGN><>|<=|>=|[=<>(),+-])"
+)
+
+
+class Tokens:
+    """The words of a text, one of them in view."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self.next = self._read()
+
+    def take(self) -> Token:
+        taken, self.next = self.next, self._read()
+        return taken
+
+    def _read(self) -> Token:
+        skipped = _SKIPPED.match(self._text, self._at)
+        assert skipped is not None, "it matches nothing too"
+        at = skipped.end()
+        found = _TOKEN.match(self._text, at)
+        if found is None:
+            if at == len(self._text):
+                return Token(Kind.END, "", at)
+            raise ExpressionError(at + 1, _unreadable(self._text, at))
+        self._at = found.end()
+        text = found.group()
+        return Token(_kind(found.lastgroup or "", text), text, at)
+
+
+def _kind(group: str, text: str) -> Kind:
+    if group == "NAME":
+        return _NAMES.get(text.upper(), Kind.NAME)
+    return _SIGNS[text] if group == "SIGN" else Kind[group]
+
+
+def _unreadable(text: str, at: int) -> str:
+    if text[at] == "'":
+        return "the string has no end"
+    if text.startswith("/*", at):
+        return "the comment has no end"
+    return f"{text[at]!r} means nothing here"

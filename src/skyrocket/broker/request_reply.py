@@ -1,0 +1,150 @@
+"""Replies: 324 and 325. A reply is passed on (326) to the client that waits for it, over the connection that it opened, and
+kept in the cluster's reply topic.
+
+    replier ──324/325──▶ broker ──326──▶ requester, known by the property REPLY_TO_CLIENT
+       ◀── how that went ──┘└─▶ {cluster}_REPLY_TOPIC, whether or not the requester is there
+
+A requester that is gone, does not answer or refuses is a SYSTEM_ERROR for the replier; its reply is kept all the same.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from skyrocket.broker.send.internal_writer import OwnMessages
+from skyrocket.broker.send.validation import Intake
+from skyrocket.broker.settings import BrokerSettings
+from skyrocket.broker.tables.clients import ClientTable
+from skyrocket.net.connection import Connection
+from skyrocket.net.errors import NetError
+from skyrocket.net.router import Router
+from skyrocket.protocol.command import Command
+from skyrocket.protocol.errors import RecordError
+from skyrocket.protocol.headers import (
+    ReplyMessageRequestHeader,
+    SendMessageRequestHeader,
+    SendMessageRequestHeaderV2,
+    SendMessageResponseHeader,
+)
+from skyrocket.protocol.hosts import pack_host
+from skyrocket.protocol.message.properties import PUSH_REPLY_TIME, REPLY_TO_CLIENT, decode_properties, encode_properties
+from skyrocket.protocol.message.record import Record, magic_for
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.responses import ResponseCode
+from skyrocket.store.errors import StoreError
+from skyrocket.store.message import Placed
+
+log = logging.getLogger(__name__)
+
+PUSH_MS = 10_000  # for the requester to take its reply
+
+
+class ReplyHandlers:
+    def __init__(
+        self,
+        clients: ClientTable[Connection],
+        intake: Intake,
+        own_messages: OwnMessages,
+        settings: Callable[[], BrokerSettings],
+        store_host: bytes,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self._clients = clients
+        self._intake = intake
+        self._own_messages = own_messages
+        self._settings = settings
+        self._store_host = store_host
+        self._wall_ms = wall_ms
+
+    def register(self, router: Router) -> None:
+        router.add(RequestCode.SEND_REPLY_MESSAGE, self.reply)
+        router.add(RequestCode.SEND_REPLY_MESSAGE_V2, self.reply)
+
+    async def reply(self, command: Command, connection: Connection) -> Command:
+        header = _header_of(command)
+        queue_id = self._intake.destination(header, connection)
+        problem = await self._push(command, header, connection)
+        settings = self._settings()
+        placed = self._keep(command, header, queue_id, connection) if settings.store_replies else None
+        answer = SendMessageResponseHeader(
+            msg_id="0" if placed is None else f"{self._store_host.hex().upper()}{placed.physical_offset:016X}",
+            queue_id=queue_id,
+            queue_offset=0 if placed is None else placed.queue_offset,
+            region_id=settings.region_id,
+            trace_on=settings.trace_on,
+        )
+        code = ResponseCode.SUCCESS if problem is None else ResponseCode.SYSTEM_ERROR
+        return command.response(code, answer, remark=problem)
+
+    # --- to the requester
+
+    async def _push(self, command: Command, header: SendMessageRequestHeaderV2, replier: Connection) -> str | None:
+        """What kept the reply from its requester; None when it has it."""
+        properties = decode_properties(header.properties or "")
+        client_id = properties.get(REPLY_TO_CLIENT)
+        if client_id is None:
+            return f"The reply does not say whom it is for: it has no property {REPLY_TO_CLIENT}."
+        requester = self._clients.producer_connection(client_id)
+        if requester is None:
+            return f"The client '{client_id[:160]}', whom the reply is for, is not connected to this broker."
+        properties[PUSH_REPLY_TIME] = str(self._wall_ms())
+        fields = self._notice(header, properties, replier).to_fields()
+        push = Command(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, fields=fields, body=command.body)
+        try:
+            answer = await requester.request(push, PUSH_MS)
+        except NetError as error:
+            return f"The client '{client_id[:160]}' did not take its reply: {error}"
+        if answer.code != ResponseCode.SUCCESS:
+            return f"The client '{client_id[:160]}' refused its reply: {answer.remark}"
+        return None
+
+    def _notice(
+        self, header: SendMessageRequestHeaderV2, properties: dict[str, str], replier: Connection
+    ) -> ReplyMessageRequestHeader:
+        return ReplyMessageRequestHeader(
+            producer_group=header.producer_group,
+            topic=header.topic,
+            default_topic=header.default_topic,
+            default_topic_queue_nums=header.default_topic_queue_nums,
+            queue_id=header.queue_id,
+            sys_flag=header.sys_flag,
+            born_timestamp=header.born_timestamp,
+            flag=header.flag,
+            properties=encode_properties(properties).decode(),
+            reconsume_times=header.reconsume_times,
+            unit_mode=header.unit_mode or False,
+            born_host=replier.peer_text,
+            store_host=self._settings().address,
+            store_timestamp=self._wall_ms(),
+        )
+
+    # --- to the reply topic
+
+    def _keep(self, command: Command, header: SendMessageRequestHeaderV2, queue_id: int, replier: Connection) -> Placed | None:
+        """Apache leaves out the system flag, and with it that a body is compressed; here whoever reads the topic can read it."""
+        record = Record(
+            header.topic,
+            command.body,
+            (header.properties or "").encode(),
+            queue_id,
+            flag=header.flag,
+            sys_flag=header.sys_flag,
+            born_timestamp=header.born_timestamp,
+            born_host=pack_host(*replier.peer),
+            store_host=self._store_host,
+            reconsume_times=header.reconsume_times or 0,
+            magic=magic_for(header.topic),
+        )
+        try:
+            (placed,) = self._own_messages.put([record])
+        except (StoreError, RecordError) as error:
+            log.warning("A reply was not kept: %s", error)
+            return None
+        return placed
+
+
+def _header_of(command: Command) -> SendMessageRequestHeaderV2:
+    if command.code == RequestCode.SEND_REPLY_MESSAGE:
+        return command.header(SendMessageRequestHeader).to_v2()
+    return command.header(SendMessageRequestHeaderV2)

@@ -1,0 +1,220 @@
+"""From a send request to the records that it asks to store: what is checked, and what the broker adds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from skyrocket.broker.delay.timers import TIMER_TOPIC, recall_handle
+from skyrocket.broker.names import NO_SENDING, name_problem
+from skyrocket.broker.send.redirects import Detours
+from skyrocket.broker.settings import BrokerSettings
+from skyrocket.broker.tables.topics import RETRY_PREFIX
+from skyrocket.net.connection import Connection
+from skyrocket.net.router import RefusedError
+from skyrocket.protocol.bodies import TopicConfig
+from skyrocket.protocol.command import Command
+from skyrocket.protocol.headers import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from skyrocket.protocol.hosts import pack_host
+from skyrocket.protocol.limits import PROPERTIES_BYTES_MAX
+from skyrocket.protocol.message.batch import decode_batch, encode_batch_records
+from skyrocket.protocol.message.properties import (
+    CLUSTER,
+    DELAY_LEVEL,
+    MESSAGE_REGION,
+    TAGS,
+    TRACE_ON,
+    UNIQUE_KEY,
+    VALUE_END,
+    WAIT,
+    decode_properties,
+    encode_properties,
+)
+from skyrocket.protocol.message.record import Record, encode_record, magic_for
+from skyrocket.protocol.message.tags import tags_code
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.responses import ResponseCode
+from skyrocket.protocol.sysflag import PERM_WRITE, TRANSACTION_MASK
+from skyrocket.store.message import Unplaced, delay_level, index_keys
+
+
+class Topics(Protocol):
+    """What a send needs of the topic table."""
+
+    def get(self, topic: str) -> TopicConfig | None: ...
+
+    def create_on_send(self, topic: str, default_topic: str, queues: int, peer: str) -> TopicConfig | None:
+        """The topic, made after the default one if that is allowed; None when it is not."""
+
+    def create_for_group(self, topic: str, queues: int) -> TopicConfig: ...
+
+
+class Sent(NamedTuple):
+    """A request that was accepted, and its messages."""
+
+    command: Command
+    queue_id: int
+    unique_key: str
+    messages: list[Unplaced]
+    waits: bool  # for the flush, where there is a flush to wait for
+    recall_handle: str | None = None
+
+
+class Intake:
+    def __init__(self, topics: Topics, settings: Callable[[], BrokerSettings], store_host: bytes, detours: Detours) -> None:
+        self._topics = topics
+        self._detours = detours
+        self._settings = settings
+        self._store_host = store_host
+        self._turn = 0  # gives queues to sends that leave the choice to us
+        self._added_for: BrokerSettings | None = None
+        self._added = b""  # properties that the broker adds, with these settings
+
+    def accept(self, command: Command, connection: Connection) -> Sent:
+        """RefusedError, or a ProtocolError, says why not."""
+        header = _header_of(command)
+        settings = self._settings()
+        queue_id = self.destination(header, connection)
+        text = header.properties or ""
+        if len(command.body) > settings.max_message_bytes:
+            raise _illegal(f"A body of {len(command.body)} bytes is larger than the {settings.max_message_bytes} allowed.")
+        properties = decode_properties(text)
+        _check_properties(text)
+        batch = command.code == RequestCode.SEND_BATCH_MESSAGE or bool(header.batch)
+        goes_straight = self._detours.names.isdisjoint(properties) and not header.topic.startswith(self._detours.prefixes)
+        record = Record(
+            header.topic,
+            command.body,
+            self._stored_properties(text, properties, settings) if goes_straight and not batch else b"",
+            queue_id,
+            flag=header.flag,
+            sys_flag=header.sys_flag,
+            born_timestamp=header.born_timestamp,
+            born_host=pack_host(*connection.peer),
+            store_host=self._store_host,
+            reconsume_times=header.reconsume_times or 0,
+            magic=magic_for(header.topic),
+        )
+        handle = None
+        if batch:
+            _check_batch(header.topic, properties)
+            messages = _batch(record)
+        elif goes_straight:
+            messages = [_single(record, properties)]
+        else:
+            stored = properties | added_properties(settings)
+            messages = [self._led(header, record, stored)]
+            handle = recall_handle(stored, settings.broker_name) if messages[0].topic == TIMER_TOPIC else None
+        return Sent(command, queue_id, properties.get(UNIQUE_KEY, ""), messages, properties.get(WAIT) != "false", handle)
+
+    def destination(self, header: SendMessageRequestHeaderV2, connection: Connection) -> int:
+        """The queue that a message goes to, in a topic that there is by now and that takes messages."""
+        config = self._topics.get(header.topic)
+        if config is None or header.topic in NO_SENDING:
+            config = self._new_topic(header, connection)
+        _check_permission(self._settings(), config)
+        return self._queue(header, config)
+
+    def _led(self, header: SendMessageRequestHeaderV2, record: Record, properties: dict[str, str]) -> Unplaced:
+        """The message as it is stored where it goes instead."""
+        elsewhere = self._detours.lead(header, record, properties)
+        elsewhere.properties, elsewhere.magic = encode_properties(properties), magic_for(elsewhere.topic)
+        return _single(elsewhere, properties)
+
+    def _new_topic(self, header: SendMessageRequestHeaderV2, connection: Connection) -> TopicConfig:
+        topic = header.topic
+        if problem := name_problem(topic):
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, f"The topic's name {problem}.")
+        if topic in NO_SENDING:
+            raise RefusedError(ResponseCode.NO_PERMISSION, f"Topic '{topic}' is the broker's own.")
+        config = self._topics.create_on_send(topic, header.default_topic, header.default_topic_queue_nums, connection.peer_text)
+        if config is None and topic.startswith(RETRY_PREFIX):
+            return self._topics.create_for_group(topic, 1)
+        if config is None:
+            raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, f"Topic '{topic}' does not exist, and is not made by sending to it.")
+        return config
+
+    def _queue(self, header: SendMessageRequestHeaderV2, config: TopicConfig) -> int:
+        if 0 <= header.queue_id < max(config.write_queue_nums, config.read_queue_nums):
+            return header.queue_id
+        if header.queue_id < 0 < config.write_queue_nums:
+            self._turn += 1
+            return self._turn % config.write_queue_nums
+        raise RefusedError(
+            ResponseCode.INVALID_PARAMETER,
+            f"Topic '{header.topic}' has {config.write_queue_nums} queues; there is no queue {header.queue_id}.",
+        )
+
+    def _stored_properties(self, text: str, properties: dict[str, str], settings: BrokerSettings) -> bytes:
+        """What the producer said, and what Apache's broker adds to it."""
+        if self._added_for is not settings:
+            self._added_for, self._added = settings, encode_properties(added_properties(settings))
+        plain = text.endswith(VALUE_END) and MESSAGE_REGION not in properties and CLUSTER not in properties
+        if not plain or TRACE_ON in properties:
+            return encode_properties(properties | added_properties(settings))
+        try:
+            stored = text.encode() + self._added
+        except UnicodeEncodeError as error:
+            raise _illegal(f"Properties have text that is not Unicode: {error}.") from error
+        if len(stored) > PROPERTIES_BYTES_MAX:
+            raise _illegal(f"Properties of {len(stored)} bytes are more than the {PROPERTIES_BYTES_MAX} allowed.")
+        return stored
+
+
+def _header_of(command: Command) -> SendMessageRequestHeaderV2:
+    if command.code == RequestCode.SEND_MESSAGE:
+        return command.header(SendMessageRequestHeader).to_v2()
+    return command.header(SendMessageRequestHeaderV2)
+
+
+def _illegal(sentence: str) -> RefusedError:
+    return RefusedError(ResponseCode.MESSAGE_ILLEGAL, sentence)
+
+
+def _check_permission(settings: BrokerSettings, config: TopicConfig) -> None:
+    if not settings.permission & PERM_WRITE:
+        raise RefusedError(ResponseCode.NO_PERMISSION, f"Broker {settings.broker_name} takes no messages.")
+    if not config.perm & PERM_WRITE:
+        raise RefusedError(ResponseCode.NO_PERMISSION, f"Topic '{config.topic_name}' takes no messages.")
+
+
+def _check_properties(text: str) -> None:
+    if len(text) > PROPERTIES_BYTES_MAX:
+        raise _illegal(f"Properties of {len(text)} characters are more than the {PROPERTIES_BYTES_MAX} bytes allowed.")
+
+
+def added_properties(settings: BrokerSettings) -> dict[str, str]:
+    return {
+        MESSAGE_REGION: settings.region_id,
+        TRACE_ON: "true" if settings.trace_on else "false",
+        CLUSTER: settings.cluster_name,
+    }
+
+
+def _single(record: Record, properties: dict[str, str]) -> Unplaced:
+    code, level = tags_code(properties.get(TAGS)), delay_level(record.topic, properties)
+    return Unplaced(record.topic, record.queue_id, encode_record(record), code, index_keys(properties), record.sys_flag, level)
+
+
+def _check_batch(topic: str, properties: dict[str, str]) -> None:
+    """What Apache's clients do not send. Its broker takes a batch with a delay, and then loses it: its messages do not say where
+    they go."""
+    if topic.startswith(RETRY_PREFIX):
+        raise _illegal(f"A batch cannot go to a retry topic such as '{topic}'.")
+    if properties.get(DELAY_LEVEL, "0").strip("+-0"):
+        raise _illegal("The messages of a batch cannot be delayed.")
+
+
+def _batch(like: Record) -> list[Unplaced]:
+    """The messages of a batch. What the request's own properties say is for the batch as a whole, and is not stored."""
+    if like.sys_flag & TRANSACTION_MASK:
+        raise _illegal("A batch cannot be part of a transaction.")
+    entries = decode_batch(like.body)
+    if not entries:
+        raise _illegal("The batch has no messages.")
+    messages = []
+    for entry, record in zip(entries, encode_batch_records(entries, like), strict=True):
+        properties = decode_properties(entry.properties)
+        code = tags_code(properties.get(TAGS))
+        messages.append(Unplaced(like.topic, like.queue_id, record, code, index_keys(properties), like.sys_flag))
+    return messages

@@ -1,0 +1,171 @@
+"""How far each group has consumed each queue.
+
+    commit(group, topic, queue, offset)         a group is done with everything before `offset`
+    query(group, topic, queue)                  that offset; NOT_FOUND when the group never committed one
+    pulled(…), pull_offset(…)                   how far it has read, committed or not
+    reset(…)                                    an administrator moves a group (222)
+    take_reset(group, topic, queue)             the group's next pull is told where to, once
+
+A reset counts until the group's next pull took it: what members still commit from before it is not kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from skyrocket.broker.limits import OFFSETS_MAX
+from skyrocket.net.router import RefusedError
+from skyrocket.protocol.bodies import ConsumerOffsetManager, ConsumerOffsetSerializeWrapper, DataVersion
+from skyrocket.protocol.responses import ResponseCode
+
+NOT_FOUND: Final = -1
+_SEPARATOR = "@"
+_COMMITS_PER_VERSION = 500  # Apache's consumerOffsetUpdateVersionStep
+
+Table = dict[str, dict[int, int]]  # topic@group -> queue -> offset
+
+
+class ConsumerOffsets:
+    def __init__(self, wall_ms: Callable[[], int]) -> None:
+        self._wall_ms = wall_ms
+        self._committed: Table = {}
+        self._pulled: Table = {}
+        self._resets: Table = {}
+        self._count = 0  # offsets in `_committed`
+        self._commits = 0
+        self.version = DataVersion(timestamp=wall_ms())
+        self.changes = 0  # how often something changed that the file should have
+
+    # --- looking
+
+    def query(self, group: str, topic: str, queue_id: int) -> int:
+        key = _key(topic, group)
+        if self._resets and (reset := self._resets.get(key)) is not None and queue_id in reset:
+            return reset[queue_id]
+        queues = self._committed.get(key)
+        return NOT_FOUND if queues is None else queues.get(queue_id, NOT_FOUND)
+
+    def query_all(self, group: str, topic: str) -> dict[int, int]:
+        """Queue -> offset."""
+        return dict(self._committed.get(_key(topic, group), {}))
+
+    def pull_offset(self, group: str, topic: str, queue_id: int) -> int:
+        """Where the group's next pull starts, as far as its pulls have told; else what it committed."""
+        queues = self._pulled.get(_key(topic, group))
+        found = None if queues is None else queues.get(queue_id)
+        return self.query(group, topic, queue_id) if found is None else found
+
+    def topics_by_group(self) -> dict[str, list[str]]:
+        topics: dict[str, list[str]] = {}
+        for topic, group in self._pairs():
+            topics.setdefault(group, []).append(topic)
+        return topics
+
+    def topics_of(self, group: str) -> list[str]:
+        """The topics that a group has offsets in."""
+        return [topic for topic, of in self._pairs() if of == group]
+
+    def groups_of(self, topic: str) -> list[str]:
+        """The groups that have offsets in a topic."""
+        return [group for of, group in self._pairs() if of == topic]
+
+    def _pairs(self) -> list[tuple[str, str]]:
+        """(topic, group). Keys of three parts are Apache's offsets of broadcasting consumers: kept, not shown."""
+        return [(parts[0], parts[1]) for key in self._committed if len(parts := key.split(_SEPARATOR)) == 2]
+
+    # --- by consumers
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int, peer: str = "") -> None:  # noqa: ARG002
+        """Backwards too: a consumer may start over."""
+        self._put(_key(topic, group), queue_id, offset)
+        self._commits += 1
+        if self._commits % _COMMITS_PER_VERSION == 0:
+            self.version = self.version.next(0, self._wall_ms())
+
+    def _put(self, key: str, queue_id: int, offset: int) -> None:
+        queues = self._committed.get(key)
+        if queues is None or queue_id not in queues:
+            if self._count >= OFFSETS_MAX:
+                raise RefusedError(ResponseCode.SYSTEM_ERROR, f"There are {self._count} offsets of groups; no more are kept.")
+            queues = self._committed.setdefault(key, {})
+            self._count += 1
+        elif queues[queue_id] == offset:
+            return
+        queues[queue_id] = offset
+        self.changes += 1
+
+    def pulled(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        self._pulled.setdefault(_key(topic, group), {})[queue_id] = offset
+
+    # --- by an administrator
+
+    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        key = _key(topic, group)
+        self._put(key, queue_id, offset)
+        self._resets.setdefault(key, {})[queue_id] = offset
+
+    def has_reset(self, group: str, topic: str, queue_id: int) -> bool:
+        return bool(self._resets) and queue_id in self._resets.get(_key(topic, group), {})
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Where the group's pull of this queue must go on instead; None when it need not."""
+        if not self._resets:
+            return None
+        key = _key(topic, group)
+        queues = self._resets.get(key)
+        offset = None if queues is None else queues.pop(queue_id, None)
+        if queues is not None and not queues:
+            del self._resets[key]
+        return offset
+
+    def clone(self, source_group: str, group: str, topic: str) -> bool:
+        """Give a group the offsets of another in a topic; False when the other has none."""
+        source = self._committed.get(_key(topic, source_group))
+        if source is None:
+            return False
+        key = _key(topic, group)
+        self._count += len(source) - len(self._committed.get(key, {}))
+        self._committed[key] = dict(source)
+        self.changes += 1
+        return True
+
+    def remove_group(self, group: str) -> None:
+        self._remove(lambda _, of: of == group)
+
+    def remove_topic(self, topic: str) -> None:
+        self._remove(lambda of, _: of == topic)
+
+    def _remove(self, wanted: Callable[[str, str], bool]) -> None:
+        for table in (self._committed, self._pulled, self._resets):
+            for key in [key for key in table if len(parts := key.split(_SEPARATOR)) == 2 and wanted(parts[0], parts[1])]:
+                gone = table.pop(key)
+                if table is self._committed:
+                    self._count -= len(gone)
+                    self.changes += 1
+
+    # --- as a whole
+
+    def snapshot(self) -> ConsumerOffsetManager:
+        """A copy, for the file: it may be written elsewhere while the table goes on."""
+        return ConsumerOffsetManager(
+            offset_table={key: dict(queues) for key, queues in self._committed.items()},
+            pull_offset_table={key: dict(queues) for key, queues in self._pulled.items()},
+            group_topic_map=self.topics_by_group(),
+            data_version=self.version,
+        )
+
+    def for_slaves(self) -> ConsumerOffsetSerializeWrapper:
+        """Without what an Apache slave fails to read."""
+        return ConsumerOffsetSerializeWrapper(offset_table=self._committed, data_version=self.version)
+
+    def load(self, saved: ConsumerOffsetManager) -> None:
+        """Apache too forgets how far pulls had come: they start from what was committed."""
+        self._committed = {key: dict(queues) for key, queues in saved.offset_table.items()}
+        self._count = sum(map(len, self._committed.values()))
+        if saved.data_version is not None:
+            self.version = saved.data_version
+
+
+def _key(topic: str, group: str) -> str:
+    return f"{topic}{_SEPARATOR}{group}"

@@ -1,0 +1,256 @@
+"""The topics of a broker: which there are, how they may be made and changed, and which version of the table that is.
+
+    get(topic)                          its settings
+    put(config), put_all(configs)       an administrator makes or changes them (17, 18)
+    create_on_send(topic, …)            a producer names one that is not there: it is made after the default topic
+    create_for_group(topic, …)          a group needs its retry topic, or one for its dead letters
+    delete(topic)                       (215)
+
+Every change gives the table a new version, and is told to `on_change`: the table is saved, and the nameservers hear of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from msgspec.structs import replace
+
+from skyrocket.broker.limits import QUEUES_PER_TOPIC_MAX, TOPICS_MAX
+from skyrocket.broker.names import name_problem
+from skyrocket.broker.settings import BrokerSettings
+from skyrocket.broker.tables.attributes import TOPIC_ATTRIBUTES, changed
+from skyrocket.net.router import RefusedError
+from skyrocket.protocol.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from skyrocket.protocol.responses import ResponseCode
+from skyrocket.protocol.sysflag import PERM_INHERIT, PERM_READ, PERM_WRITE
+
+DEFAULT_TOPIC: Final = "TBW102"
+TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+RETRY_PREFIX: Final = "%RETRY%"
+DEAD_LETTER_PREFIX: Final = "%DLQ%"
+SYSTEM_PREFIX: Final = "rmq_sys_"
+_READ_WRITE = PERM_READ | PERM_WRITE
+_ALL = PERM_INHERIT | _READ_WRITE
+_SCHEDULE_QUEUES = 18
+_REVIVE_QUEUES = 8
+
+# Names that are the system's, whether there is such a topic or not.
+_RESERVED: Final = frozenset(
+    {
+        DEFAULT_TOPIC,
+        "SCHEDULE_TOPIC_XXXX",
+        "BenchmarkTest",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        TRACE_TOPIC,
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+        "CHECKPOINT_TOPIC",
+    }
+)
+
+
+def system_topics(settings: BrokerSettings) -> list[TopicConfig]:
+    """What Apache 5.5.0 makes at its start; its brokers expect to find them in a directory that they take over."""
+    rows = [
+        ("SELF_TEST_TOPIC", 1, _READ_WRITE),
+        ("BenchmarkTest", 1024, _READ_WRITE),
+        (settings.cluster_name, 16, _ALL),
+        (settings.broker_name, 1, _ALL),
+        ("OFFSET_MOVED_EVENT", 1, _READ_WRITE),
+        ("SCHEDULE_TOPIC_XXXX", _SCHEDULE_QUEUES, _READ_WRITE),
+        (f"{settings.cluster_name}_REPLY_TOPIC", 1, _READ_WRITE),
+        (f"rmq_sys_REVIVE_LOG_{settings.cluster_name}", _REVIVE_QUEUES, _READ_WRITE),
+        (f"rmq_sys_SYNC_BROKER_MEMBER_{settings.broker_name}", 1, PERM_INHERIT),
+        ("RMQ_SYS_TRANS_HALF_TOPIC", 1, _READ_WRITE),
+        ("RMQ_SYS_TRANS_OP_HALF_TOPIC", 1, _READ_WRITE),
+        ("RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", 1, _READ_WRITE),
+        ("RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC", 1, _READ_WRITE),
+        ("rmq_sys_wheel_timer", 1, _READ_WRITE),
+    ]
+    if settings.trace_topic:
+        rows.append((TRACE_TOPIC, 1, _READ_WRITE))
+    if settings.auto_create_topic:
+        rows.append((DEFAULT_TOPIC, settings.default_topic_queues, _ALL))
+    return [_config(name, queues, perm) for name, queues, perm in rows]
+
+
+class TopicTable:
+    def __init__(self, settings: Callable[[], BrokerSettings], wall_ms: Callable[[], int]) -> None:
+        self._settings = settings
+        self._wall_ms = wall_ms
+        made = {config.topic_name: config for config in system_topics(settings())}
+        self._configs: dict[str, TopicConfig] = made
+        self._system = _RESERVED | made.keys()
+        self.version = DataVersion(timestamp=wall_ms())
+        self.on_change: list[Callable[[], None]] = []
+
+    # --- looking
+
+    def get(self, topic: str) -> TopicConfig | None:
+        return self._configs.get(topic)
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._configs
+
+    def __len__(self) -> int:
+        return len(self._configs)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._configs)
+
+    @property
+    def configs(self) -> Mapping[str, TopicConfig]:
+        return MappingProxyType(self._configs)
+
+    @property
+    def system_names(self) -> frozenset[str]:
+        return self._system
+
+    def is_system(self, topic: str) -> bool:
+        return topic in self._system or topic.startswith(SYSTEM_PREFIX)
+
+    def is_order(self, topic: str) -> bool:
+        config = self._configs.get(topic)
+        return config is not None and config.order
+
+    def snapshot(self) -> TopicConfigSerializeWrapper:
+        """For the file, and for whoever asks for all."""
+        return TopicConfigSerializeWrapper(topic_config_table=dict(self._configs), data_version=self.version)
+
+    # --- by an administrator
+
+    def put(self, config: TopicConfig) -> bool:
+        """Make a topic or change it; `attributes` are changes to the attributes. False when it is like that already."""
+        return self.put_all([config])
+
+    def put_all(self, configs: Iterable[TopicConfig]) -> bool:
+        """All of them or, when one is refused, none."""
+        wanted: dict[str, TopicConfig] = {}
+        for config in configs:
+            self._check(config)
+            known = self._configs.get(config.topic_name)
+            attributes = changed(TOPIC_ATTRIBUTES, None if known is None else known.attributes, config.attributes)
+            after = replace(config, attributes=attributes)
+            if after != known:
+                wanted[config.topic_name] = after
+        self._check_room(len(wanted.keys() - self._configs.keys()))
+        if not wanted:
+            return False
+        self._configs.update(wanted)
+        self._changed()
+        return True
+
+    def delete(self, topic: str) -> bool:
+        """False when there is no such topic. RefusedError for the system's."""
+        self.check_not_system(topic)
+        if self._configs.pop(topic, None) is None:
+            return False
+        self._changed()
+        return True
+
+    def _check(self, config: TopicConfig) -> None:
+        name = config.topic_name
+        if problem := name_problem(name):
+            raise _refused(f"The topic's name {problem}: '{name[:160]}'.")
+        self.check_not_system(name)
+        for queues in (config.read_queue_nums, config.write_queue_nums):
+            if not 0 <= queues <= QUEUES_PER_TOPIC_MAX:
+                raise _refused(f"Topic '{name}' cannot have {queues} queues, only 0 to {QUEUES_PER_TOPIC_MAX}.")
+        if not 0 <= config.perm <= _ALL:
+            raise _refused(
+                f"Topic '{name}' cannot have permission {config.perm}: it is a sum of 4 (read), 2 (write), 1 (inherit)."
+            )
+
+    def check_not_system(self, topic: str) -> None:
+        if self.is_system(topic):
+            raise _refused(f"Topic '{topic}' is the system's: it cannot be changed.")
+
+    # --- by clients
+
+    def create_on_send(self, topic: str, default_topic: str, queues: int, peer: str, sys_flag: int = 0) -> TopicConfig | None:  # noqa: ARG002
+        """The topic, made after the default one if that is allowed; None when it is not."""
+        known = self._configs.get(topic)
+        if known is not None:
+            return known
+        model = self._configs.get(default_topic)
+        if model is None or not model.perm & PERM_INHERIT or name_problem(topic) or len(self._configs) >= TOPICS_MAX:
+            return None
+        if default_topic == DEFAULT_TOPIC and not self._settings().auto_create_topic:
+            return None
+        made = _config(topic, max(0, min(queues, model.write_queue_nums)), model.perm & ~PERM_INHERIT)
+        made.topic_sys_flag = sys_flag
+        made.topic_filter_type = model.topic_filter_type
+        return self._add(made)
+
+    def create_for_group(self, topic: str, queues: int, *, order: bool = False, sys_flag: int = 0) -> TopicConfig:
+        """A group's own topic, such as its retry topic. One that is there only learns whether it is in order."""
+        known = self._configs.get(topic)
+        if known is not None:
+            if known.order == order:
+                return known
+            return self._add(replace(known, order=order))
+        if problem := name_problem(topic):
+            raise _refused(f"The topic's name {problem}: '{topic[:160]}'.")
+        self._check_room(1)
+        made = _config(topic, max(0, min(queues, QUEUES_PER_TOPIC_MAX)), _READ_WRITE)
+        made.topic_sys_flag = sys_flag
+        made.order = order
+        return self._add(made)
+
+    def set_ordered(self, topics: Iterable[str]) -> bool:
+        """The nameserver's order configuration names these: they are in order from now on."""
+        found = [config for topic in topics if (config := self._configs.get(topic)) is not None and not config.order]
+        for config in found:
+            self._configs[config.topic_name] = replace(config, order=True)
+        if found:
+            self._changed()
+        return bool(found)
+
+    # --- as a whole
+
+    def load(self, saved: TopicConfigSerializeWrapper) -> None:
+        """What the file says counts, also about the system's topics; nobody is told.
+
+        Apache's names may be longer than those that are made here. Only one that would lead out of its directory is left out.
+        """
+        for name, config in saved.topic_config_table.items():
+            if "/" not in name and name not in ("", ".", ".."):
+                self._configs[name] = replace(config, topic_name=name)
+        default = self._configs.get(DEFAULT_TOPIC)
+        if default is not None and not self._settings().auto_create_topic:
+            self._configs[DEFAULT_TOPIC] = replace(default, perm=default.perm & ~PERM_INHERIT)
+        self.version = saved.data_version
+
+    def _check_room(self, more: int) -> None:
+        if len(self._configs) + more > TOPICS_MAX:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"There are {len(self._configs)} topics; {TOPICS_MAX} are allowed.")
+
+    def _add(self, config: TopicConfig) -> TopicConfig:
+        self._configs[config.topic_name] = config
+        self._changed()
+        return config
+
+    def _changed(self) -> None:
+        self.version = self.version.next(0, self._wall_ms())
+        for tell in self.on_change:
+            tell()
+
+
+def retry_topic(group: str) -> str:
+    return RETRY_PREFIX + group
+
+
+def dead_letter_topic(group: str) -> str:
+    return DEAD_LETTER_PREFIX + group
+
+
+def _config(name: str, queues: int, perm: int) -> TopicConfig:
+    return TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
+
+
+def _refused(sentence: str) -> RefusedError:
+    return RefusedError(ResponseCode.INVALID_PARAMETER, sentence)

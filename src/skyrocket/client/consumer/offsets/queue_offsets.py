@@ -1,0 +1,83 @@
+"""What brokers know of a queue's offsets: its first and last, those of a moment, and how far a group is."""
+
+from __future__ import annotations
+
+from skyrocket.client.errors import BrokerError, UnreachableError
+from skyrocket.client.queues import Queue
+from skyrocket.client.session.session import Session
+from skyrocket.protocol.command import Command
+from skyrocket.protocol.header import Header
+from skyrocket.protocol.headers import (
+    GetMaxOffsetRequestHeader,
+    GetMinOffsetRequestHeader,
+    QueryConsumerOffsetRequestHeader,
+    SearchOffsetRequestHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.responses import ResponseCode
+
+_OFFSET = "offset"
+
+
+class QueueOffsets:
+    """For one group. Queues are those on the wire."""
+
+    def __init__(self, session: Session, group: str) -> None:
+        self._session = session
+        self._group = group
+
+    async def first(self, queue: Queue) -> int:
+        header = GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id, rpc_broker_name=queue.broker_name)
+        return await self._offset(queue, RequestCode.GET_MIN_OFFSET, header)
+
+    async def last(self, queue: Queue) -> int:
+        """One past the last message."""
+        header = GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id, rpc_broker_name=queue.broker_name)
+        return await self._offset(queue, RequestCode.GET_MAX_OFFSET, header)
+
+    async def at(self, queue: Queue, moment_ms: int) -> int:
+        """Of the first message that was stored then or later."""
+        header = SearchOffsetRequestHeader(
+            topic=queue.topic, queue_id=queue.queue_id, timestamp=moment_ms, rpc_broker_name=queue.broker_name
+        )
+        return await self._offset(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+
+    async def committed(self, queue: Queue) -> int | None:
+        """None: the broker has none for this group."""
+        header = QueryConsumerOffsetRequestHeader(
+            consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id, rpc_broker_name=queue.broker_name
+        )
+        try:
+            return await self._offset(queue, RequestCode.QUERY_CONSUMER_OFFSET, header)
+        except BrokerError as error:
+            if error.code == ResponseCode.QUERY_NOT_FOUND:
+                return None
+            raise
+
+    async def commit(self, queue: Queue, offset: int) -> None:
+        header = UpdateConsumerOffsetRequestHeader(
+            consumer_group=self._group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            commit_offset=offset,
+            rpc_broker_name=queue.broker_name,
+        )
+        await self._session.ask_for(await self._address(queue), RequestCode.UPDATE_CONSUMER_OFFSET, header)
+
+    async def _offset(self, queue: Queue, code: int, header: Header) -> int:
+        address = await self._address(queue)
+        answer: Command = await self._session.ask_for(address, code, header)
+        try:
+            return int(answer.fields[_OFFSET])
+        except (KeyError, ValueError) as error:
+            raise BrokerError(answer.code, f"it says no offset of {queue}.", address) from error
+
+    async def _address(self, queue: Queue) -> str:
+        address = self._session.routes.any_address(queue.broker_name)
+        if address is None:
+            await self._session.route(queue.topic)
+            address = self._session.routes.any_address(queue.broker_name)
+        if address is None:
+            raise UnreachableError(f"The nameservers know no address of broker {queue.broker_name}, which has {queue}.")
+        return address

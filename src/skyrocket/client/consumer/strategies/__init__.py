@@ -1,0 +1,23 @@
+"""Who of a group consumes which queue: the six strategies of Apache's client, each a pure function of members and queues."""
+
+from __future__ import annotations
+
+from skyrocket.client.consumer.strategies.averagely import Averagely
+from skyrocket.client.consumer.strategies.circle import Circle
+from skyrocket.client.consumer.strategies.configured import Configured
+from skyrocket.client.consumer.strategies.consistent_hash import ConsistentHash
+from skyrocket.client.consumer.strategies.machine_room import MachineRoom
+from skyrocket.client.consumer.strategies.machine_room_nearby import MachineRoomNearby
+from skyrocket.client.consumer.strategies.strategy import RebalanceError, Strategy, share
+
+__all__ = [
+    "Averagely",
+    "Circle",
+    "Configured",
+    "ConsistentHash",
+    "MachineRoom",
+    "MachineRoomNearby",
+    "RebalanceError",
+    "Strategy",
+    "share",
+]

@@ -1,0 +1,34 @@
+"""Versions in a SQLite file: for the processes of one machine, and across restarts. One row for each key there ever was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from skyrocket.client.helpers.sqlite_file import SqliteFile
+
+_SCHEMA: Final = "CREATE TABLE IF NOT EXISTS versions (key TEXT PRIMARY KEY, version INTEGER NOT NULL) WITHOUT ROWID"
+_LOOK: Final = "SELECT version FROM versions WHERE key = ?"
+_SAW: Final = """
+INSERT INTO versions VALUES (?, ?)
+ON CONFLICT (key) DO UPDATE SET version = excluded.version WHERE excluded.version > versions.version
+"""
+
+
+class SqliteVersions:
+    blocks = True
+
+    def __init__(self, path: str | Path) -> None:
+        self._file = SqliteFile(path, _SCHEMA)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def newest(self, key: str) -> int | None:
+        with self._file.transaction() as connection:
+            found = connection.execute(_LOOK, (key,)).fetchone()
+        return None if found is None else int(found[0])
+
+    def saw(self, key: str, version: int) -> None:
+        with self._file.transaction() as connection:
+            connection.execute(_SAW, (key, version))

@@ -1,0 +1,126 @@
+"""Members: the producers and consumers of one session, as brokers hear of them, and whom a broker's question is for.
+
+A broker asks over the connection that the client opened. Each question names a group; the member of that group answers it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from skyrocket.client.errors import ConfigurationError
+from skyrocket.net.connection import Connection
+from skyrocket.net.router import Answer, Handler, RefusedError, Router
+from skyrocket.protocol.bodies import ConsumerData, HeartbeatData, ProducerData
+from skyrocket.protocol.command import Command
+from skyrocket.protocol.headers import (
+    ConsumeMessageDirectlyResultRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    GetConsumerStatusRequestHeader,
+    NotifyConsumerIdsChangedRequestHeader,
+    ResetOffsetRequestHeader,
+)
+from skyrocket.protocol.message.properties import PRODUCER_GROUP, decode_properties
+from skyrocket.protocol.message.record import decode_record
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.responses import ResponseCode
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Member:
+    """A producer, or a consumer: then `consumer_data` says what it subscribes to, anew for each heartbeat.
+
+    `group` and `topics` are names on the wire. `handlers` answer what brokers ask this group (the codes of `GROUP_OF`); a
+    oneway request needs no answer.
+    """
+
+    group: str
+    consumer_data: Callable[[], ConsumerData] | None = None
+    topics: Callable[[], Iterable[str]] = tuple  # whose routes it needs, beside those that it looks up itself
+    handlers: Mapping[int, Handler] = field(default_factory=dict)
+    route_changed: Callable[[str], None] | None = None
+    connected: Callable[[str], None] | None = None  # a broker's address, each time that a connection to it was made
+
+
+def _half_messages_group(command: Command) -> str:
+    return decode_properties(decode_record(command.body).properties).get(PRODUCER_GROUP, "")
+
+
+GROUP_OF: Final[Mapping[int, Callable[[Command], str]]] = {
+    RequestCode.CHECK_TRANSACTION_STATE: _half_messages_group,
+    RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: lambda command: command.header(NotifyConsumerIdsChangedRequestHeader).consumer_group,
+    RequestCode.RESET_CONSUMER_CLIENT_OFFSET: lambda command: command.header(ResetOffsetRequestHeader).group,
+    RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: lambda command: command.header(GetConsumerStatusRequestHeader).group,
+    RequestCode.GET_CONSUMER_RUNNING_INFO: lambda command: command.header(GetConsumerRunningInfoRequestHeader).consumer_group,
+    RequestCode.CONSUME_MESSAGE_DIRECTLY: lambda command: (
+        command.header(ConsumeMessageDirectlyResultRequestHeader).consumer_group
+    ),
+}
+
+
+class Members:
+    """Any number of producers may share a group; a consumer group has one member in a session."""
+
+    def __init__(self, client_id: str, router: Router) -> None:
+        self._client_id = client_id
+        self._members: list[Member] = []
+        for code in GROUP_OF:
+            router.add(code, self._asked)
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(list(self._members))
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def add(self, member: Member) -> None:
+        if member.consumer_data is not None and self.has_consumer(member.group):
+            raise ConfigurationError(f"Group '{member.group}' has a consumer in this session already.")
+        self._members.append(member)
+
+    def remove(self, member: Member) -> bool:
+        """True when brokers should hear that the group's last member of its kind here has left."""
+        self._members.remove(member)
+        kind = member.consumer_data is None
+        return not any(other.group == member.group and (other.consumer_data is None) == kind for other in self._members)
+
+    def has_consumer(self, group: str) -> bool:
+        return any(member.group == group and member.consumer_data is not None for member in self._members)
+
+    @property
+    def have_consumers(self) -> bool:
+        return any(member.consumer_data is not None for member in self._members)
+
+    def heartbeat(self) -> HeartbeatData:
+        producers = dict.fromkeys(member.group for member in self._members if member.consumer_data is None)
+        return HeartbeatData(
+            client_id=self._client_id,
+            producer_data_set=[ProducerData(group_name=group) for group in producers],
+            consumer_data_set=[member.consumer_data() for member in self._members if member.consumer_data is not None],
+        )
+
+    def topics(self) -> set[str]:
+        return {topic for member in self._members for topic in member.topics()}
+
+    def route_changed(self, topic: str) -> None:
+        for member in list(self._members):
+            if member.route_changed is not None:
+                member.route_changed(topic)
+
+    def connected(self, address: str) -> None:
+        for member in list(self._members):
+            if member.connected is not None:
+                member.connected(address)
+
+    def _asked(self, command: Command, connection: Connection) -> Answer | Coroutine[Any, Any, Answer]:
+        group = GROUP_OF[command.code](command)
+        for member in self._members:
+            handler = member.handlers.get(command.code) if member.group == group else None
+            if handler is not None:
+                return handler(command, connection)
+        log.info("%s asked group '%s' (code %d), which has no member here.", connection.peer_text, group, command.code)
+        raise RefusedError(ResponseCode.SYSTEM_ERROR, f"Group '{group}' has no member in this client.")

@@ -1,0 +1,58 @@
+"""Whether records are what was written: by the checksum over the record, or by the body's where there is none."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from skyrocket.columnar.ranges import Bools, Ints
+from skyrocket.columnar.rows import Rows, Summed, sums
+from skyrocket.store.offline.offline_log import OfflineLog
+
+_JAVA_INT: Final = 0x7FFF_FFFF  # a body's CRC is kept without its top bit
+
+
+class RowChecks:
+    def __init__(self, log: OfflineLog) -> None:
+        self._log = log
+        self._sums: tuple[int, Ints, Ints] = (-1, np.zeros(0, np.int64), np.zeros(0, np.int64))  # of one segment
+
+    def summed(self, segment_start: int) -> Summed:
+        """What to compute of this segment's records."""
+        return Summed.RECORD if len(self._sums_of(segment_start)[0]) else Summed.BODY
+
+    def whole(self, rows: Rows, view: memoryview, segment_start: int) -> Bools:
+        """For each row of a segment whose bytes are `view`."""
+        ends, kept = self._sums_of(segment_start)
+        fits: Bools
+        if not len(ends) and rows.summed == Summed.BODY:
+            fits = (rows.sum & _JAVA_INT) == rows.crc
+            return fits
+        place = _entries(ends, rows.end)
+        known = ends[place] == rows.end if len(ends) else np.zeros(len(rows), np.bool_)
+        if rows.summed == Summed.RECORD and known.all():
+            fits = rows.sum == kept[place]
+            return fits
+        expected = np.where(known, kept[place], rows.crc) if len(ends) else rows.crc
+        found = np.frombuffer(
+            sums(view, np.where(known, rows.start, rows.body), np.where(known, rows.end, rows.body_end)), np.int64
+        )
+        fits = (found & np.where(known, 0xFFFF_FFFF, _JAVA_INT)) == expected
+        return fits
+
+    def _sums_of(self, segment_start: int) -> tuple[Ints, Ints]:
+        if self._sums[0] != segment_start:
+            packed = b"" if self._log.checksums is None else self._log.checksums.entries(segment_start)
+            pairs = np.frombuffer(packed, ">u4").reshape(-1, 2)
+            self._sums = (segment_start, pairs[:, 0].astype(np.int64), pairs[:, 1])  # converted where they are looked at
+        return self._sums[1:]
+
+
+def _entries(ends: Ints, wanted: Ints) -> slice | Ints:
+    """Where these ends are among all, or would be: as a rule one behind the other."""
+    first = int(np.searchsorted(ends, wanted[0])) if len(wanted) else 0
+    following = slice(first, first + len(wanted))
+    if np.array_equal(ends[following], wanted):
+        return following
+    return np.minimum(np.searchsorted(ends, wanted), len(ends) - 1)

@@ -1,0 +1,249 @@
+"""Records of one log segment, or of pulls' answers, some thousand at once: where each of their parts lies, as a table of numbers.
+
+The fixed fields of a record come in groups that lie together; how far apart they are depends on the two hosts:
+
+     0             48             48+H            56+H            56+H+G         72+H+G
+     +-------------+--------------+---------------+---------------+--------------+----------
+     | head        | born host, H | store time, 8 | store host, G | tail, 16     | body, …        H and G are 8 or 20
+     +-------------+--------------+---------------+---------------+--------------+----------
+
+`places` checks records as `decode_record` does, each length before it is used, and stops before the first bad one.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from skyrocket.columnar.ranges import Bools, Bytes, Ints, distinct
+from skyrocket.compiled import twin
+from skyrocket.protocol.crc import crc32
+from skyrocket.protocol.hosts import V4_BYTES, V6_BYTES
+from skyrocket.protocol.message.record import FIXED_BYTES_MIN, MAGIC, MAGIC_V2, TOPIC_BYTES_MAX_V2, topic_bytes_max
+from skyrocket.protocol.sysflag import BORN_HOST_V6, STORE_HOST_V6
+
+_HEAD: Final = np.dtype(
+    [
+        ("size", ">i4"),
+        ("magic", ">i4"),
+        ("crc", ">i4"),
+        ("queue_id", ">i4"),
+        ("flag", ">i4"),
+        ("queue_offset", ">i8"),
+        ("physical_offset", ">i8"),
+        ("sys_flag", ">i4"),
+        ("born_timestamp", ">i8"),
+    ]
+)
+_TAIL: Final = np.dtype([("reconsume_times", ">i4"), ("prepared_transaction_offset", ">i8"), ("body_bytes", ">i4")])
+_STORE_TIME: Final = np.dtype(">i8")
+_INT16: Final = np.dtype(">i2")
+_SIZE_AND_MAGIC: Final = struct.Struct(">ii")
+START_BYTES: Final = 8  # of where a record starts, in a chain
+
+FIELDS: Final = (  # lines of the table; what is a place is one in the bytes that the records lie in
+    "start",
+    "end",
+    "magic",
+    "crc",
+    "queue_id",
+    "queue_offset",
+    "physical_offset",
+    "sys_flag",
+    "born_timestamp",
+    "born_host",
+    "store_timestamp",
+    "store_host",
+    "reconsume_times",
+    "body",
+    "body_end",
+    "topic",
+    "topic_end",
+    "properties",  # up to the record's end
+    "sum",  # the CRC-32 of what was asked for
+)
+
+
+class Summed(IntEnum):
+    """What the CRC is computed of while a record is looked at, and its bytes are at hand."""
+
+    NOTHING = 0
+    BODY = 1
+    RECORD = 2
+
+
+def _chain(view: memoryview, at: int, stop: int, count: int) -> tuple[bytes, int]:
+    """Where up to `count` records start, from `at` up to `stop`, as packed int64, and where the last of them ends: as long as
+    there is a size and a magic."""
+    unpack = _SIZE_AND_MAGIC.unpack_from
+    starts: list[int] = []
+    add = starts.append
+    length = len(view)
+    last = min(stop, length - FIXED_BYTES_MIN + 1)
+    while 0 <= at < last and count > 0:
+        size, magic = unpack(view, at)
+        if size < FIXED_BYTES_MIN or (magic != MAGIC and magic != MAGIC_V2):  # noqa: PLR1714  # twice as fast
+            break
+        add(at)
+        at += size
+        count -= 1
+    if starts and at > length:
+        at = starts.pop()
+    return struct.pack(f"={len(starts)}q", *starts), at
+
+
+def _sums(view: memoryview, first: Ints, last: Ints) -> bytes:
+    """The CRC-32 of each range, as packed int64."""
+    return np.array([crc32(view[a:b]) for a, b in zip(first.tolist(), last.tolist(), strict=True)], np.int64).tobytes()
+
+
+def _places(data: Bytes, segment_start: int | None, starts: Ints, summed: int) -> bytes:
+    """The table of the records that start there, line by line, packed. Without a segment's start, of records that came together
+    from different places of a log: a pull's answer."""
+    if len(starts) and (starts.min() < 0 or starts.max() + FIXED_BYTES_MIN > len(data)):
+        raise ValueError("a record lies outside the bytes")
+    found: dict[str, Ints] = {"start": starts}
+    head = window(data, starts, _HEAD.itemsize).view(_HEAD)
+    found |= {name: head[name].astype(np.int64) for name in FIELDS if name in (_HEAD.names or ())}
+    found["end"] = starts + head["size"]
+    found["born_host"] = starts + _HEAD.itemsize
+    store_time: Ints = found["born_host"] + np.where(found["sys_flag"] & BORN_HOST_V6, V6_BYTES, V4_BYTES)
+    found["store_host"] = store_time + _STORE_TIME.itemsize
+    tail_at: Ints = found["store_host"] + np.where(found["sys_flag"] & STORE_HOST_V6, V6_BYTES, V4_BYTES)
+    found["body"] = tail_at + _TAIL.itemsize
+    in_place = True if segment_start is None else found["physical_offset"] == starts + segment_start
+    fits = (head["size"] >= FIXED_BYTES_MIN) & (found["end"] <= len(data)) & (found["body"] <= found["end"])
+    _cut(found, leading(fits & in_place))
+    _read_tail(data, found, tail_at, store_time)
+    _read_lengths(data, found)
+    found["sum"] = _summed(data, found, summed)
+    return b"".join([found[name].tobytes() for name in FIELDS])
+
+
+def _summed(data: Bytes, found: dict[str, Ints], summed: int) -> Ints:
+    if summed == Summed.NOTHING:
+        return np.zeros(len(found["start"]), np.int64)
+    first, last = ("body", "body_end") if summed == Summed.BODY else ("start", "end")
+    return np.frombuffer(_sums(data.data, found[first], found[last]), np.int64)
+
+
+def _cut(found: dict[str, Ints], count: int) -> None:
+    for name, values in found.items():
+        found[name] = values[:count]
+
+
+def _read_tail(data: Bytes, found: dict[str, Ints], tail_at: Ints, store_time: Ints) -> None:
+    count = len(found["start"])
+    tail = window(data, tail_at[:count], _TAIL.itemsize).view(_TAIL)
+    found["reconsume_times"] = tail["reconsume_times"].astype(np.int64)
+    found["store_timestamp"] = window(data, store_time[:count], 8).view(_STORE_TIME).astype(np.int64)
+    body_bytes: Ints = tail["body_bytes"].astype(np.int64)
+    found["body_end"] = found["body"] + body_bytes
+    found["topic"] = found["body_end"] + np.where(found["magic"] == MAGIC, 1, 2)
+    _cut(found, leading((body_bytes >= 0) & (found["topic"] <= found["end"])))
+
+
+def _read_lengths(data: Bytes, found: dict[str, Ints]) -> None:
+    """Of topic and properties, which lie behind what they describe the start of."""
+    topic_bytes: Ints = data[found["body_end"]].astype(np.int64)
+    most = np.full(len(topic_bytes), topic_bytes_max(MAGIC))
+    is_v2 = np.flatnonzero(found["magic"] != MAGIC)
+    topic_bytes[is_v2] = window(data, found["body_end"][is_v2], 2).view(_INT16)
+    most[is_v2] = TOPIC_BYTES_MAX_V2
+    found["topic_end"] = found["topic"] + topic_bytes
+    found["properties"] = found["topic_end"] + _INT16.itemsize
+    _cut(found, leading((topic_bytes > 0) & (topic_bytes <= most) & (found["properties"] <= found["end"])))
+    properties_bytes = window(data, found["topic_end"], 2).view(_INT16).astype(np.int64)
+    _cut(found, leading((properties_bytes >= 0) & (found["properties"] + properties_bytes == found["end"])))
+
+
+chain = twin("rows", _chain)
+sums = twin("rows", _sums)
+places = twin("rows", _places)
+
+
+def window(data: Bytes, at: Ints, width: int) -> npt.NDArray[np.void]:
+    """`width` bytes from each place; the places are inside."""
+    windows = np.ndarray((max(0, len(data) - width + 1),), dtype=f"V{width}", buffer=data, strides=(1,))
+    return windows[at]
+
+
+def leading(good: Bools) -> int:
+    """How many are good before the first that is not."""
+    return len(good) if good.all() else int(good.argmin())
+
+
+class _Line:
+    """A line of the table, by its name."""
+
+    def __set_name__(self, _owner: type, name: str) -> None:
+        self._number = FIELDS.index(name)
+
+    def __get__(self, rows: Rows, _owner: type) -> Ints:
+        line: Ints = rows.table[self._number]
+        return line
+
+
+class Rows:
+    def __init__(self, data: Bytes, segment_start: int | None, starts: Ints, summed: Summed = Summed.NOTHING) -> None:
+        self.data = data
+        self.summed = summed
+        packed = places(data, segment_start, starts, summed)
+        self.table: npt.NDArray[np.int64] = np.frombuffer(packed, np.int64).reshape(len(FIELDS), -1)
+
+    start = _Line()
+    end = _Line()
+    magic = _Line()
+    crc = _Line()
+    queue_id = _Line()
+    queue_offset = _Line()
+    physical_offset = _Line()
+    sys_flag = _Line()
+    born_timestamp = _Line()
+    born_host = _Line()
+    store_timestamp = _Line()
+    store_host = _Line()
+    reconsume_times = _Line()
+    body = _Line()
+    body_end = _Line()
+    topic = _Line()
+    topic_end = _Line()
+    properties = _Line()
+    sum = _Line()
+
+    def __len__(self) -> int:
+        return int(self.table.shape[1])
+
+    def cut(self, count: int) -> None:
+        """Keep the first `count`."""
+        if count < len(self):
+            self._hold(self.table[:, :count])
+
+    def keep(self, chosen: Bools) -> None:
+        if not chosen.all():
+            self._hold(np.compress(chosen, self.table, axis=1))
+
+    def _hold(self, table: npt.NDArray[np.int64]) -> None:
+        self.table = table
+        self.__dict__.pop("topics", None)
+
+    @cached_property
+    def topics(self) -> tuple[npt.NDArray[np.int32], list[bytes]]:
+        """Which of the different topics each has, and those."""
+        numbers, topics = distinct(self.data, self.topic, self.topic_end)
+        return np.frombuffer(numbers, np.int32), topics
+
+    def of_topics(self, chosen: npt.NDArray[np.bool_]) -> Bools:
+        """Which rows have one of the topics that are `chosen` of the different ones."""
+        if chosen.all():
+            return np.ones(len(self), np.bool_)
+        found: Bools = chosen[self.topics[0]]
+        return found
+
+    def has_topic(self, topic: bytes) -> Bools:
+        return self.of_topics(np.array([each == topic for each in self.topics[1]], np.bool_))

@@ -1,0 +1,216 @@
+"""The commit log as Arrow record batches, through numpy: no Python object for a message on the way.
+
+    for batch in scan(store, columns=("topic", "storeTimestamp", "body"), topic="orders"):
+        ...
+
+Sizes form a chain, so where records start is found one by one; everything else is done for some thousand records at once
+(`arrow_rows`: where their parts lie; `arrow_columns`: the parts as columns). A record counts under the same conditions as in
+`scan.record_at`, and a batch ends before one that does not. From there `OfflineLog.walk` finds the next one that does: damage,
+borders of segments and the tail are dealt with there, slowly and seldom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from skyrocket.columnar.checks import RowChecks
+from skyrocket.columnar.columns import ALL_COLUMNS, COLUMNS, FAST_COLUMNS, Columns
+from skyrocket.columnar.ranges import Bools
+from skyrocket.columnar.rows import Rows, Summed, chain, leading
+from skyrocket.protocol.sysflag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from skyrocket.store.log.damage import FILLER_TOPIC
+from skyrocket.store.log.scan import Damaged, End
+from skyrocket.store.offline.offline_log import OfflineLog
+from skyrocket.store.offline.offline_store import EVER_MS, OfflineStore, OnDamage
+
+__all__ = ["ALL_COLUMNS", "FAST_COLUMNS", "Split", "regrouped", "scan", "scan_rows", "schema", "splits"]
+
+BATCH_ROWS = 4096
+BATCH_BYTES = 16 * 1024 * 1024  # of log: large bodies make batches of fewer rows
+_FILLER = FILLER_TOPIC.encode()
+
+
+class Split(NamedTuple):
+    """A part of the log that can be scanned by itself: the messages that start from `start` up to and without `stop`."""
+
+    start: int
+    stop: int
+
+
+def splits(store: OfflineStore) -> list[Split]:
+    """One for each segment. The last goes on for ever: its segment may still grow, and others follow."""
+    starts = store.log.starts
+    return [Split(start, stop) for start, stop in zip(starts, [*starts[1:], EVER_MS], strict=False)]
+
+
+def schema(columns: Sequence[str] = FAST_COLUMNS) -> Any:
+    unknown = [name for name in columns if name not in COLUMNS]
+    if unknown:
+        raise ValueError(f"There is no column called {', '.join(unknown)}; there are: {', '.join(COLUMNS)}.")
+    return pa.schema([(name, COLUMNS[name].kind) for name in columns])
+
+
+def scan(
+    store: OfflineStore,
+    *,
+    columns: Sequence[str] = FAST_COLUMNS,
+    topic: str | None = None,
+    begin_ms: int = 0,
+    end_ms: int = EVER_MS,
+    split: Split | None = None,
+    batch_rows: int = BATCH_ROWS,
+    check: bool = True,
+    on_damage: OnDamage | None = None,
+) -> Iterator[Any]:
+    """Record batches of the messages of a topic stored from `begin_ms` up to and without `end_ms`, in order of arrival.
+
+    Without `check` a body is taken as it is; with it, CRCs are computed, and what does not fit is told to `on_damage`.
+    """
+    wanted = schema(columns)
+    encoded = b"" if topic is None else topic.encode(errors="replace")
+    rows = scan_rows(
+        store,
+        keep=None if topic is None else lambda found: found.has_topic(encoded),
+        begin_ms=begin_ms,
+        end_ms=end_ms,
+        split=split,
+        batch_rows=batch_rows,
+        check=check,
+        on_damage=on_damage,
+    )
+    return regrouped((_batch(found, wanted) for found in rows), batch_rows)
+
+
+def _batch(rows: Rows, wanted: Any) -> Any:
+    made = Columns(rows)
+    return pa.record_batch([COLUMNS[name].make(made) for name in wanted.names], schema=wanted)
+
+
+def scan_rows(
+    store: OfflineStore,
+    *,
+    keep: Callable[[Rows], Bools] | None = None,
+    begin_ms: int = 0,
+    end_ms: int = EVER_MS,
+    split: Split | None = None,
+    batch_rows: int = BATCH_ROWS,
+    check: bool = True,
+    on_damage: OnDamage | None = None,
+) -> Iterator[Rows]:
+    """The same before it is made into columns, as it lies together in the log; only the rows that `keep` keeps, never none."""
+    parts = _Parts(store.log, split or Split(0, EVER_MS), batch_rows, check, on_damage)
+    first = store.log.first_since(begin_ms) if begin_ms > 0 else 0
+    for rows in parts.rows(first):
+        if len(rows) and rows.start[0] == 0 and rows.store_timestamp[0] >= end_ms:
+            return  # store times do not go back: neither this segment nor a later one has any
+        if keep is not None:
+            rows.keep(keep(rows))
+        if begin_ms > 0 or end_ms != EVER_MS:
+            rows.keep((rows.store_timestamp >= begin_ms) & (rows.store_timestamp < end_ms))
+        if len(rows):
+            yield rows
+
+
+def regrouped(batches: Iterator[Any], batch_rows: int) -> Iterator[Any]:
+    """Small batches in a row, which a filter leaves, put together to those of a useful size."""
+    small: list[Any] = []
+    count = 0
+    for batch in batches:
+        if 2 * batch.num_rows >= batch_rows:
+            yield from _together(small)
+            small, count = [], 0
+            yield batch
+            continue
+        small.append(batch)
+        count += batch.num_rows
+        if count >= batch_rows:
+            (merged,) = _together(small)
+            yield merged.slice(0, batch_rows)
+            count -= batch_rows
+            small = [merged.slice(batch_rows)] if count else []
+    yield from _together(small)
+
+
+def _together(batches: list[Any]) -> list[Any]:
+    """One batch of all, or none of none."""
+    return pa.Table.from_batches(batches).combine_chunks().to_batches() if batches else []
+
+
+class _Parts:
+    """The log as rows that are sound, some thousand at once."""
+
+    def __init__(self, log: OfflineLog, split: Split, batch_rows: int, check: bool, on_damage: OnDamage | None) -> None:
+        self._log = log
+        self._split = split
+        self._batch_rows = batch_rows
+        self._check = check
+        self._on_damage = on_damage
+        self._checks = RowChecks(log)
+
+    def rows(self, first: int) -> Iterator[Rows]:
+        at: int | None = self._log.boundary(max(self._split.start, first))
+        stuck_at = -1
+        while at is not None and at < self._split.stop:
+            rows = self._rows_at(at)
+            if rows is not None and len(rows):
+                following = at + int(rows.end[-1] - rows.start[0])
+                yield rows
+                at = following
+                continue
+            assert at != stuck_at, f"the record at {at} is sound for one reader and not for the other"
+            at = self._walk_on(at)
+            stuck_at = -1 if at is None else at
+
+    def _walk_on(self, at: int) -> int | None:
+        """Where the next sound record starts; None at the end."""
+        for item in self._log.walk(at, check=self._check):
+            if isinstance(item, End):
+                break
+            if not isinstance(item, Damaged):
+                return item.offset
+            if self._on_damage is not None and item.offset < self._split.stop:
+                self._on_damage(item)
+        return None
+
+    def _rows_at(self, at: int) -> Rows | None:
+        segment_start = self._log.start_of(at)
+        view = None if segment_start is None else self._log.segment(segment_start)
+        if segment_start is None or view is None:
+            return None
+        stop = min(self._split.stop, at + BATCH_BYTES)
+        starts, _ = chain(view, at - segment_start, stop - segment_start, self._batch_rows)
+        if not starts:
+            return None
+        summed = self._checks.summed(segment_start) if self._check else Summed.NOTHING
+        rows = Rows(np.frombuffer(view, np.uint8), segment_start, np.frombuffer(starts, np.int64), summed)
+        rows.cut(_before_filler(rows))
+        rows.cut(_texts_sound(rows))
+        if self._check:
+            rows.cut(leading(self._checks.whole(rows, view, segment_start)))
+        return rows
+
+
+def _before_filler(rows: Rows) -> int:
+    """Fillers stand where damage was."""
+    for row in np.flatnonzero((rows.sys_flag & TRANSACTION_MASK) == TRANSACTION_ROLLBACK).tolist():
+        topic = rows.data[rows.topic[row] : rows.topic_end[row]].tobytes()
+        if topic == _FILLER[: len(topic)]:
+            return int(row)
+    return len(rows)
+
+
+def _texts_sound(rows: Rows) -> int:
+    """How many rows before the first whose topic is not UTF-8."""
+    return leading(rows.of_topics(np.array([_is_utf8(topic) for topic in rows.topics[1]], np.bool_)))
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,57 @@
+"""Records of the broker's own topics that wait to go elsewhere, and what is looked at before they do.
+
+Their properties are taken apart into shape and key (`unique_key`); nothing else is decoded. Anything may be asked for here, also
+what a peer only claims to be such a record, so every length is checked.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+from skyrocket.compiled import twin
+from skyrocket.protocol.hosts import V4_BYTES, V6_BYTES
+from skyrocket.protocol.message.record import MAGIC, MAGIC_V2, SYS_FLAG_AT, topic_field
+from skyrocket.protocol.message.unique_key import shape_of
+
+_HOST_BITS_AT, _HOST_BITS_SHIFT = SYS_FLAG_AT + 3, 4
+_LENGTH_BYTES = 2
+_SMALLEST = 88
+
+# Size, magic, queue offset, physical offset, birth, store time, length of the body; by the kinds of the two hosts.
+_LAYOUTS: Final = tuple(
+    struct.Struct(f">ii12xqq4xq{born_bytes}xq{store_bytes}x12xi")
+    for store_bytes in (V4_BYTES, V6_BYTES)
+    for born_bytes in (V4_BYTES, V6_BYTES)
+)
+
+# The record, the shape of its properties and the key that is marked there (if any is), queue offset, physical offset, time of
+# birth, time of storing.
+WaitingRecord = tuple[memoryview, bytes, bytes | None, int, int, int, int]
+
+
+def _waiting_records(records: Sequence[memoryview | None], topic: str) -> list[WaitingRecord | None]:
+    """Of each record what is said above; None where there is none of this topic."""
+    topics = {magic: topic_field(topic, magic) for magic in (MAGIC, MAGIC_V2)}
+    return [None if record is None else _waiting(record, topics) for record in records]
+
+
+waiting_records = twin("moves", _waiting_records)
+
+
+def _waiting(record: memoryview, topics: dict[int, bytes]) -> WaitingRecord | None:
+    layout = _LAYOUTS[record[_HOST_BITS_AT] >> _HOST_BITS_SHIFT & 3] if len(record) >= _SMALLEST else None
+    if layout is None or len(record) < layout.size:
+        return None
+    size, magic, queue_offset, place, born_ms, stored_ms, body_bytes = layout.unpack_from(record)
+    topic_bytes = topics.get(magic)
+    if size != len(record) or topic_bytes is None or not 0 <= body_bytes <= size:
+        return None
+    topic_at = layout.size + body_bytes
+    properties_at = topic_at + len(topic_bytes) + _LENGTH_BYTES
+    properties = bytes(record[properties_at:])
+    length_at = properties_at - _LENGTH_BYTES
+    if record[topic_at:length_at] != topic_bytes or int.from_bytes(record[length_at:properties_at]) != len(properties):
+        return None
+    return (record, *shape_of(properties), queue_offset, place, born_ms, stored_ms)

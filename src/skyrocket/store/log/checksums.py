@@ -1,0 +1,244 @@
+"""A CRC over each whole record, beside the log: one file a segment, of the same name, in `checksums/`.
+
+     0        4        8
+     +--------+--------+
+     | end    | CRC-32 |      end: where the record ends in its segment (so never 0); entries in order, zeros behind the last
+     +--------+--------+
+      uint32   uint32
+
+Apache's record has a CRC over the body alone, so a flipped bit in a tag, a key or a timestamp would go unseen. These files are
+ours; Apache's broker neither reads nor minds them. A record without an entry (Apache wrote it, or a crash came before the entry)
+is checked by its body's CRC alone.
+"""
+
+from __future__ import annotations
+
+import struct
+from itertools import pairwise
+
+from skyrocket.compiled import twin
+from skyrocket.protocol.crc import crc32
+from skyrocket.store.errors import store_error
+from skyrocket.store.files import File, Files, OpenFiles
+from skyrocket.store.log.segments import segment_path
+
+ENTRY = struct.Struct(">II")
+_SMALLEST_RECORD = 92  # so many bytes of log need at most one entry
+
+
+def _checksum_entries(data: bytes | bytearray, start: int, bounds: list[int], segment_start: int) -> bytes:
+    """Packed entries of the records between the `bounds`; `data` begins at `start`. All of these are offsets in the log."""
+    view = memoryview(data)
+    return b"".join([ENTRY.pack(end - segment_start, crc32(view[at - start : end - start])) for at, end in pairwise(bounds)])
+
+
+def _first_at_or_behind(view: memoryview, count: int, end: int, hint: int) -> int:
+    """The first of `count` entries whose end is not before `end`. Quick behind `hint`."""
+    low, high = 0, count
+    if hint < high and ENTRY.unpack_from(view, hint * ENTRY.size)[0] < end:
+        low, step = hint + 1, 1
+        while low + step < high and ENTRY.unpack_from(view, (low + step) * ENTRY.size)[0] < end:
+            low, step = low + step + 1, step * 2
+        high = min(high, low + step + 1)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if ENTRY.unpack_from(view, middle * ENTRY.size)[0] < end else (low, middle)
+    return low
+
+
+checksum_entries = twin("entries", _checksum_entries)
+first_at_or_behind = twin("entries", _first_at_or_behind)
+
+
+class Checksums:
+    def __init__(self, files: Files, opened: OpenFiles, directory: str, log_segment_bytes: int) -> None:
+        self._files = files
+        self._opened = opened
+        self._directory = directory
+        self._segment_bytes = log_segment_bytes
+        self._file_bytes = (log_segment_bytes // _SMALLEST_RECORD + 1) * ENTRY.size
+        self._counts: dict[int, int] = {}  # entries in each segment's file
+        self._dirty: set[int] = set()  # segments written since the last sync
+        self._hint = (0, 0)  # (segment, entry) found last: readers go forward
+        self._stale: set[int] = set()  # segments whose file may have entries behind the last one
+        self._beyond: dict[int, int] = {}  # end of a record in the log → CRC: what recovery may still compare with
+
+    def load(self, trusted_end: int, *, crashed: bool = True, remember_beyond: bool = False) -> None:
+        """Look at what is there. After a crash, entries behind `trusted_end` may belong to records that are no more: they go.
+
+        With `remember_beyond` they are compared with until `cut`: no other than this store wrote since they were made.
+        """
+        for name in self._files.names(self._directory):
+            path = f"{self._directory}/{name}"
+            start = int(name) if name.isdigit() and len(name) == 20 else -1
+            if start < 0 or self._files.size(path) != self._file_bytes:
+                self._files.remove(path)
+                continue
+            # Not "the first that was not written": a power cut leaves holes behind the trusted end.
+            end = min(trusted_end - start, self._segment_bytes)
+            self._counts[start] = self._written_up_to(start, end) if end > 0 else 0
+            if end == self._segment_bytes or (end > 0 and not crashed):
+                continue  # there is nothing behind it
+            if remember_beyond:
+                self._remember(start)
+            if end > 0:
+                self._truncate(start, end)
+            else:
+                del self._counts[start]
+                self._opened.forget(path)
+                self._files.remove(path)
+
+    def _remember(self, start: int) -> None:
+        packed = bytes(self._file(start).view()[self._counts[start] * ENTRY.size :])
+        self._beyond.update((start + end, crc) for end, crc in ENTRY.iter_unpack(packed) if end)
+
+    def cut(self, log_end: int) -> None:
+        """Recovery found the end of the log: nothing is known of what lay behind it."""
+        self._beyond.clear()
+        for start in list(self._counts):
+            if log_end < start + self._segment_bytes:
+                self._truncate(start, max(0, log_end - start))
+
+    def look(self, trusted_end: int) -> None:
+        """As `load`, for a reader that changes nothing: files that cannot be trusted are left, and passed over."""
+        for name in self._files.names(self._directory):
+            path = f"{self._directory}/{name}"
+            start = int(name) if name.isdigit() and len(name) == 20 else -1
+            if 0 <= start < trusted_end and self._files.size(path) == self._file_bytes:
+                end = min(trusted_end - start, self._segment_bytes)
+                self._counts[start] = self._written_up_to(start, end)
+
+    def append(self, offset: int, data: bytes | bytearray, bounds: list[int]) -> None:
+        """Entries for records of one segment. `data` lies in the log from `offset` on; each record of it ends where the next one
+        begins: at the `bounds`, which are offsets too."""
+        start = offset - offset % self._segment_bytes
+        self._write(start, checksum_entries(data, offset, bounds, start))
+
+    def _write(self, start: int, packed: bytes) -> None:
+        if not packed:
+            return
+        count = self._counts.get(start, 0)
+        try:
+            if start in self._stale:
+                self._scrub(start, count)
+            self._file(start).write(count * ENTRY.size, packed)
+        except OSError as error:
+            self._stale.add(start)
+            raise store_error("writing checksums", error) from error
+        self._counts[start] = count + len(packed) // ENTRY.size
+        self._dirty.add(start)
+
+    def take_back(self, log_end: int) -> None:
+        """The records from `log_end` on were taken back: forget their entries."""
+        for start in self._counts:
+            if log_end < start + self._segment_bytes:
+                self._counts[start] = self._count_up_to(start, max(0, log_end - start))
+                self._stale.add(start)
+
+    def _scrub(self, start: int, count: int) -> None:
+        """Zero what failed appends left, on disk too: recovery compares with every entry that it finds."""
+        file = self._file(start)
+        file.write(count * ENTRY.size, bytes(self._file_bytes - count * ENTRY.size))
+        file.sync()
+        self._stale.discard(start)
+
+    def complete(self, start: int, segment: memoryview, records: list[tuple[int, int]]) -> None:
+        """Add entries of records, as (place in the segment, size), that recovery walked over and that have none yet."""
+        count = self._counts.get(start, 0)
+        known = ENTRY.unpack_from(self._file(start).view(), (count - 1) * ENTRY.size)[0] if count else 0
+        packed = [ENTRY.pack(at + size, crc32(segment[at : at + size])) for at, size in records if at + size > known]
+        self._write(start, b"".join(packed))
+
+    def fits(self, offset: int, data: memoryview) -> bool | None:
+        """Whether the record at `offset` is what was written; None when there is no checksum for it.
+
+        One flipped bit in a record changes more than one bit of its CRC; so where only one differs, it flipped here.
+        """
+        known = self._find(offset, len(data))
+        if known is None:
+            return None
+        crc = crc32(data)
+        if self._beyond and any(known == crc >> torn << torn for torn in (8, 16, 24, 32)):
+            return None  # the power went in the middle of this entry
+        return (known ^ crc).bit_count() <= 1
+
+    def between(self, start: int, first_end: int, last_end: int, most: int) -> bytes:
+        """The packed entries of the records of a segment that end from `first_end` to `last_end`. None when there are more than
+        `most`, or recovery is not done with them: `fits` knows about one record."""
+        count = self._counts.get(start)
+        if not count or self._beyond:
+            return b""
+        view, hint = self._file(start).view(), self._hint[1] if self._hint[0] == start else 0
+        first = first_at_or_behind(view, count, first_end, hint)
+        last = first_at_or_behind(view, count, last_end, first)
+        if last - first >= most:
+            return b""
+        self._hint = (start, min(last, count - 1))
+        return bytes(view[first * ENTRY.size : min(last + 1, count) * ENTRY.size])
+
+    def entries(self, start: int) -> bytes:
+        """The packed entries of one segment, copied."""
+        count = self._counts.get(start, 0)
+        return bytes(self._file(start).view()[: count * ENTRY.size]) if count else b""
+
+    def _find(self, offset: int, size: int) -> int | None:
+        start = offset - offset % self._segment_bytes
+        count = self._counts.get(start)
+        end = offset - start + size
+        if self._beyond and start + end in self._beyond:
+            return self._beyond[start + end]
+        if not count:
+            return None
+        view = self._file(start).view()
+        index = first_at_or_behind(view, count, end, self._hint[1] if self._hint[0] == start else 0)
+        if index >= count:
+            return None
+        found, crc = ENTRY.unpack_from(view, index * ENTRY.size)
+        if found != end:
+            return None
+        self._hint = (start, index)
+        return int(crc)
+
+    def _written_up_to(self, start: int, end: int) -> int:
+        """How many entries there are before the first whose end is behind `end`; one that was not written is behind every end."""
+        view = self._file(start).view()
+        low, high = 0, self._file_bytes // ENTRY.size
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if 0 < ENTRY.unpack_from(view, middle * ENTRY.size)[0] <= end else (low, middle)
+        return low
+
+    def _count_up_to(self, start: int, end: int) -> int:
+        """Of the entries that are known."""
+        count = self._counts[start]
+        return first_at_or_behind(self._file(start).view(), count, end + 1, count)
+
+    def _truncate(self, start: int, end: int) -> None:
+        """Keep the entries of records that end at or before `end`."""
+        kept = self._count_up_to(start, end)
+        view = self._file(start).view()
+        stale = bytes(view[kept * ENTRY.size :]).rstrip(b"\0")
+        if stale:
+            self._file(start).write(kept * ENTRY.size, bytes(len(stale)))
+            self._dirty.add(start)
+        self._counts[start] = kept
+
+    def _file(self, start: int) -> File:
+        path = segment_path(self._directory, start)
+        if start not in self._counts and not self._files.exists(path):
+            return self._opened.create(path, self._file_bytes, 0)
+        return self._opened.get(path)
+
+    def take_dirty(self) -> list[str]:
+        """The files written since this was last called: the caller syncs them."""
+        paths = [segment_path(self._directory, start) for start in sorted(self._dirty)]
+        self._dirty.clear()
+        return paths
+
+    def expire(self, log_start: int) -> None:
+        for start in [start for start in self._counts if start < log_start]:
+            del self._counts[start]
+            self._dirty.discard(start)
+            path = segment_path(self._directory, start)
+            self._opened.forget(path)
+            self._files.remove(path)

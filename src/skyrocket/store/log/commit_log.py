@@ -1,0 +1,252 @@
+"""The commit log: every message of every topic, in order of arrival.
+
+    segment 0                                   segment 1
+    +--------+--------+-----+--------+-------+  +--------+--------+---
+    | record | record | ... | record | blank |  | record | record | …
+    +--------+--------+-----+--------+-------+  +--------+--------+---
+
+A record never crosses the border of a segment. What is left before the border is one blank: its size, and the BLANK magic.
+
+     0        4        8
+     +--------+--------+----- - - -+
+     | size   | magic  | anything  |      size: up to the border, at least 8
+     +--------+--------+----- - - -+
+
+One call appends everything of a read event: records are put together, told their places, and written with one call a segment.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from skyrocket.protocol.message.record import BLANK_MAGIC, PHYSICAL_OFFSET_AT, QUEUE_OFFSET_AT, SYS_FLAG_AT
+from skyrocket.protocol.sysflag import BORN_HOST_V6
+from skyrocket.store.errors import TooLargeError, WritesStoppedError, store_error
+from skyrocket.store.files import File, Files, OpenFiles
+from skyrocket.store.log.segments import Segments
+
+BLANK = struct.Struct(">ii")  # size, magic
+_PLACE = struct.Struct(">qq")  # queue offset, physical offset: neighbours in a record
+_STORE_TIME = struct.Struct(">q")
+_STORE_TIME_AT = 56  # behind an IPv4 born host
+_STORE_TIME_AT_V6 = 68
+_SYS_FLAG_LOW_AT = SYS_FLAG_AT + 3  # the byte with the bits that tell the kinds of the hosts
+
+PREFETCH_BYTES = 16 * 1024 * 1024  # pages asked for ahead of the writes
+ALLOCATE_AHEAD_AT = 0.5  # of a segment written: the next one is made
+
+assert PHYSICAL_OFFSET_AT == QUEUE_OFFSET_AT + 8
+
+
+@dataclass(slots=True)
+class _Run:
+    """Records that go into one segment with one write."""
+
+    start: int  # absolute
+    first: int  # which record is the first
+    last: int  # and which comes after the last
+    parts: list[bytes]  # the records, then perhaps a blank
+
+
+class Written(NamedTuple):
+    """What one write put into the log."""
+
+    start: int  # absolute
+    data: bytes | bytearray  # the records, then perhaps a blank
+    offsets: list[int]  # of the records
+    end: int  # where they end, and the blank begins
+
+    def bounds(self) -> list[int]:
+        """Where the records begin, and where the last one ends."""
+        return [*self.offsets, self.end]
+
+
+class CommitLog:
+    def __init__(
+        self, files: Files, opened: OpenFiles, directory: str, segment_bytes: int, background: Executor | None = None
+    ) -> None:
+        self._files = files
+        self.segments = Segments(files, opened, directory, segment_bytes, allocate=True)
+        self._background = background
+        self._ahead: tuple[int, Future[File]] | None = None  # the segment being made before it is needed
+        self._scrub: list[tuple[int, int]] = []  # (offset, size) that a failed append may have left behind the end
+        self.end = 0  # where the next record goes
+
+    @property
+    def start(self) -> int:
+        return self.segments.start
+
+    def load(self) -> None:
+        self.segments.load()
+        self.end = self.segments.start
+
+    # --- writing
+
+    def append(self, records: Sequence[bytes], queue_offsets: Sequence[int], store_timestamp: int) -> list[Written]:
+        """Write encoded records at the end, each told its places and the time.
+
+        All or nothing: after an error the log ends where it did, and nothing of this call will ever be read.
+        """
+        runs = self._plan(records)
+        written = [_placed(run, records, queue_offsets, store_timestamp) for run in runs]
+        self._write(written, len(records))
+        return written
+
+    @property
+    def room_bytes(self) -> int:
+        """What fits into the segment that the end is in: behind its last record there is always a blank."""
+        return self.segments.segment_bytes - self.end % self.segments.segment_bytes - BLANK.size
+
+    def append_placed(self, data: bytes, offsets: list[int]) -> Written:
+        """Write records that know their places already, and fit. All or nothing, as `append`."""
+        assert len(data) <= self.room_bytes
+        written = Written(self.end, data, offsets, self.end + len(data))
+        self._write([written], len(offsets))
+        return written
+
+    def _write(self, written: Sequence[Written], count: int) -> None:
+        try:
+            self.scrub()
+            for run in written:
+                file = self._file_for(run.start)
+                self._scrub.append((run.start, len(run.data)))
+                file.write(run.start % self.segments.segment_bytes, run.data)
+        except OSError as error:
+            raise store_error(f"appending {count} messages to the commit log", error) from error
+        self._scrub.clear()
+        self.end = written[-1].start + len(written[-1].data)
+        self._make_next_ahead()
+
+    def _plan(self, records: Sequence[bytes]) -> list[_Run]:
+        """Which records go into this segment, and which into the next."""
+        segment_bytes = self.segments.segment_bytes
+        at = self.end
+        room = segment_bytes - at % segment_bytes
+        run = _Run(at, 0, 0, [])
+        runs = [run]
+        for index, record in enumerate(records):
+            size = len(record)
+            if size + BLANK.size > room:
+                if size + BLANK.size > segment_bytes:
+                    raise TooLargeError(f"A record of {size} bytes does not fit in a segment of {segment_bytes} bytes.")
+                run.parts.append(BLANK.pack(room, BLANK_MAGIC))
+                at, room = at + room, segment_bytes
+                run = _Run(at, index, index, [])
+                runs.append(run)
+            run.parts.append(record)
+            run.last = index + 1
+            at, room = at + size, room - size
+        return runs
+
+    def _file_for(self, offset: int) -> File:
+        """The file that `offset` is in; made when it is the next one."""
+        start = self.segments.start_of(offset)
+        if start is not None:
+            return self.segments.file(start)
+        start = offset - offset % self.segments.segment_bytes
+        ready = None
+        if self._ahead is not None and self._ahead[0] == start:
+            future = self._ahead[1]
+            self._ahead = None
+            ready = future.result()
+        return self.segments.add(start, ready)
+
+    def _make_next_ahead(self) -> None:
+        within = self.end % self.segments.segment_bytes
+        if self._background is None or self._ahead is not None or within < self.segments.segment_bytes * ALLOCATE_AHEAD_AT:
+            return
+        start = self.segments.stop
+        self._ahead = (start, self._background.submit(self._make, start))
+
+    def _make(self, start: int) -> File:
+        segment_bytes = self.segments.segment_bytes
+        file = self._files.create(self.segments.path(start), segment_bytes, segment_bytes)
+        file.prefetch(0, min(PREFETCH_BYTES, segment_bytes))
+        return file
+
+    def take_back(self, end: int, written: list[Written]) -> None:
+        """Undo the last append, because something that belongs to it could not be stored."""
+        self._scrub = [(run.start, len(run.data)) for run in written]
+        self.end = end
+
+    def scrub(self) -> None:
+        """Zero what a failed append wrote: a later, shorter append must not be followed by records that nobody stored.
+
+        On disk too: after a power cut, a sector of it must not come back under a record that was put in its place.
+        """
+        while self._scrub:
+            offset, size = self._scrub[-1]
+            start = self.segments.start_of(offset)
+            if start is not None:
+                file = self.segments.file(start)
+                file.write(offset - start, bytes(size))
+                try:
+                    file.sync()
+                except OSError as error:
+                    raise WritesStoppedError(f"A flush failed ({error.strerror}); the store takes no more messages.") from error
+            self._scrub.pop()
+
+    # --- reading
+
+    def view(self, offset: int, size: int) -> memoryview | None:
+        """These bytes of the log, without a copy; None where the log does not have them (all)."""
+        start = self.segments.start_of(offset)
+        if start is None or size < 0 or offset + size > min(self.end, start + self.segments.segment_bytes):
+            return None
+        at = offset - start
+        return self.segments.file(start).view()[at : at + size]
+
+    def segment_view(self, offset: int) -> tuple[int, memoryview]:
+        """The segment that has `offset`, as far as the log goes, and where it starts; an empty one where the log has none."""
+        start = self.segments.start_of(offset)
+        if start is None or offset >= self.end:
+            return offset, memoryview(b"")
+        return start, self.segments.file(start).view()[: self.end - start]
+
+    def is_blank(self, offset: int) -> bool:
+        """Whether the rest of the segment that has `offset` is its blank."""
+        head = self.view(offset, BLANK.size)
+        return head is not None and BLANK.unpack(head)[1] == BLANK_MAGIC
+
+    # --- flushing, shrinking, closing
+
+    def files_between(self, start: int, stop: int) -> list[File]:
+        """The files that hold [start, stop), to be synced."""
+        segment_bytes = self.segments.segment_bytes
+        first = start - start % segment_bytes
+        return [self.segments.file(s) for s in range(first, stop, segment_bytes) if self.segments.start_of(s) is not None]
+
+    def set_end(self, offset: int) -> None:
+        """Recovery found the end. Files behind it have nothing, and go."""
+        self.end = offset
+        while self.segments.starts and self.segments.starts[-1] > offset:
+            self.segments.drop_last()
+        if self.segments.starts and self.segments.starts[-1] == offset and len(self.segments.starts) > 1:
+            self.segments.drop_last()  # empty: made ahead, never written
+
+    def close(self) -> None:
+        if self._ahead is not None:
+            start, future = self._ahead
+            self._ahead = None
+            if future.exception() is None:
+                future.result().close()
+            self._files.remove(self.segments.path(start))
+
+
+def _placed(run: _Run, records: Sequence[bytes], queue_offsets: Sequence[int], store_timestamp: int) -> Written:
+    """The bytes of a run, each record told where it is and when it was stored."""
+    data = bytearray(b"".join(run.parts))
+    offsets: list[int] = []
+    at, offset = 0, run.start
+    place, stamp = _PLACE.pack_into, _STORE_TIME.pack_into
+    for record, queue_offset in zip(records[run.first : run.last], queue_offsets[run.first : run.last], strict=True):
+        place(data, at + QUEUE_OFFSET_AT, queue_offset, offset)
+        stamp(data, at + (_STORE_TIME_AT_V6 if record[_SYS_FLAG_LOW_AT] & BORN_HOST_V6 else _STORE_TIME_AT), store_timestamp)
+        offsets.append(offset)
+        size = len(record)
+        at, offset = at + size, offset + size
+    return Written(run.start, data, offsets, offset)

@@ -1,0 +1,60 @@
+"""Damage in the middle of the log: set aside, and replaced by fillers that every reader can walk over.
+
+Apache's recovery stops at the first record that it cannot read and cuts off everything behind it. So that neither it nor we ever
+do, the damaged bytes are copied to `damaged/`, and their place in the log is taken by filler records: sound ones, of a topic that
+nobody has, marked as rolled back so that no queue and no index takes them up, ours or Apache's.
+"""
+
+from __future__ import annotations
+
+from skyrocket.protocol.message.record import BLANK_MAGIC, FIXED_BYTES_MIN, Record, encode_record
+from skyrocket.protocol.sysflag import TRANSACTION_ROLLBACK
+from skyrocket.store.files import File, Files
+from skyrocket.store.log.commit_log import BLANK
+
+FILLER_TOPIC = "rmq_sys_damaged"
+FILLER_BYTES_MAX = 1024 * 1024
+_FILLER_BYTES_MIN = FIXED_BYTES_MIN + 1
+
+
+def is_filler(record: Record) -> bool:
+    return record.topic == FILLER_TOPIC[: len(record.topic)] and record.sys_flag & TRANSACTION_ROLLBACK == TRANSACTION_ROLLBACK
+
+
+def fillers(offset: int, size: int, store_timestamp: int) -> bytes:
+    """Records that together take exactly `size` bytes at `offset`."""
+    assert size >= _FILLER_BYTES_MIN, f"{size} bytes are too few for a filler: two records lie closer than any two can"
+    parts = []
+    while size:
+        piece = size if size <= FILLER_BYTES_MAX else min(FILLER_BYTES_MAX, size - _FILLER_BYTES_MIN)
+        parts.append(_filler(offset, piece, store_timestamp))
+        offset, size = offset + piece, size - piece
+    return b"".join(parts)
+
+
+def _filler(offset: int, size: int, store_timestamp: int) -> bytes:
+    topic = FILLER_TOPIC[: size - FIXED_BYTES_MIN]
+    return encode_record(
+        Record(
+            topic=topic,
+            body=bytes(size - FIXED_BYTES_MIN - len(topic)),
+            physical_offset=offset,
+            sys_flag=TRANSACTION_ROLLBACK,
+            born_timestamp=store_timestamp,
+            store_timestamp=store_timestamp,
+        )
+    )
+
+
+def set_aside(files: Files, directory: str, file: File, offset: int, size: int, store_timestamp: int) -> str:
+    """Copy the damaged range to its own file, then fill its place. Repeating it after a crash in between comes to the same."""
+    at = offset % file.size
+    kept = f"{directory}/{offset:020d}-{size}"
+    if not files.exists(kept):
+        files.replace(kept, file.read(at, size))
+    if at + size == file.size:
+        file.write(at, BLANK.pack(size, BLANK_MAGIC))
+    else:
+        file.write(at, fillers(offset, size, store_timestamp))
+    file.sync()
+    return kept

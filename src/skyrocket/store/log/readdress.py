@@ -1,0 +1,128 @@
+"""Records on their way from one queue to another of the same log: what was delayed, timed or half a transaction comes to its own.
+
+Body, CRC, hosts, flag and times are copied as they lie in the record; only what tells its place is written anew. A turn's moves
+become the bytes of one append. The general way (`unplaced_move`, and `MessageStore.append`) stores the same: it is for those that
+come to lie at the end of a segment.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from skyrocket.compiled import twin
+from skyrocket.protocol.hosts import V4_BYTES, V6_BYTES
+from skyrocket.protocol.limits import PROPERTIES_BYTES_MAX
+from skyrocket.protocol.message.record import PHYSICAL_OFFSET_AT, SYS_FLAG_AT, magic_for, readdressed, topic_field
+from skyrocket.protocol.message.unique_key import MARK
+from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_PREPARED
+from skyrocket.store.message import Dispatched, Opening, Unplaced
+
+_LENGTH = struct.Struct(">h")
+_SYS_FLAG = struct.Struct(">i")
+_MAGIC_LAST_AT, _MAGIC_V1_LAST = 7, 0xA7  # the two magics differ in their last byte
+_HOST_BITS_AT, _HOST_BITS_SHIFT = SYS_FLAG_AT + 3, 4
+_UNQUEUED_BIT: Final = TRANSACTION_PREPARED  # which rollbacks have too
+
+# By the kinds of the two hosts: what is read of a record (CRC, flag, place, sys flag, birth, store host and times tried, length
+# of the body), what is written before its body, and how long that is.
+_LAYOUTS: Final = tuple(
+    (
+        struct.Struct(f">8x4s4x4s8xqi{8 + born_bytes}s8x{store_bytes + 4}s8xi").unpack_from,
+        struct.Struct(f">ii4si4sqqi{8 + born_bytes}sq{store_bytes + 4}sqi").pack,
+        72 + born_bytes + store_bytes,
+    )
+    for store_bytes in (V4_BYTES, V6_BYTES)
+    for born_bytes in (V4_BYTES, V6_BYTES)
+)
+
+
+class Address(NamedTuple):
+    """Where records go, and how they are found there: the same for all whose properties say the same."""
+
+    topic: str
+    queue_id: int
+    magic: int
+    topic_bytes: bytes  # as they lie in a record
+    tags_code: int
+    keys: tuple[str, ...]  # the unique key first, perhaps marked
+    properties: bytes | None = None  # instead of their own, the unique key perhaps marked
+    commits: bool = False  # half a transaction becomes a whole message
+
+    @classmethod
+    def of(
+        cls, topic: str, queue_id: int, code: int, keys: tuple[str, ...], properties: bytes | None = None, commits: bool = False
+    ) -> Address:
+        magic = magic_for(topic)
+        return cls(topic, queue_id, magic, topic_field(topic, magic), code, keys, properties, commits)
+
+
+# A whole, sound record, where it goes, the key that is marked there (if any is), and what is added to its properties.
+Move = tuple[memoryview, Address, bytes | None, bytes]
+
+
+# What `append_placed` wants: the records, what queues and index need of each, and where the queues go on.
+PlacedMoves = tuple[bytes, list[Dispatched], dict[tuple[str, int], int]]
+
+
+def _placed(moves: Sequence[Move], opening: Opening, next_offset: Callable[[tuple[str, int]], int]) -> PlacedMoves | None:
+    """The moves as they will lie in the log. None when they are for the general way."""
+    position, room_bytes, timestamp = opening
+    stop = position + room_bytes
+    parts: list[bytes | memoryview] = []
+    dispatches: list[Dispatched] = []
+    taken: dict[tuple[str, int], int] = {}
+    for record, (topic, queue_id, magic, topic_bytes, code, keys, properties, commits), key, more in moves:
+        unpack, pack, fixed_bytes = _LAYOUTS[record[_HOST_BITS_AT] >> _HOST_BITS_SHIFT & 3]
+        crc, flag, place, sys_flag, birth, host, body_bytes = unpack(record)
+        body_end = fixed_bytes + body_bytes
+        kept = record[_properties_at(record, body_end) :] if properties is None else properties
+        if key is not None:
+            keys = (key.decode(), *keys[1:])  # noqa: PLW2901
+            kept = kept if properties is None else properties.replace(MARK, key)
+        properties_bytes = len(kept) + len(more)
+        size = body_end + len(topic_bytes) + _LENGTH.size + properties_bytes
+        if commits:
+            sys_flag = sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT
+        if position + size > stop or sys_flag & _UNQUEUED_BIT or properties_bytes > PROPERTIES_BYTES_MAX:
+            return None
+        queue = (topic, queue_id)
+        queue_offset = taken.get(queue)
+        if queue_offset is None:
+            queue_offset = next_offset(queue)
+        taken[queue] = queue_offset + 1
+        before = place if commits else 0
+        head = pack(
+            size, magic, crc, queue_id, flag, queue_offset, position, sys_flag, birth, timestamp, host, before, body_bytes
+        )
+        parts += (head, record[fixed_bytes:body_end], topic_bytes, _LENGTH.pack(properties_bytes), kept, more)
+        dispatches.append((topic, queue_id, queue_offset, position, size, code, timestamp, keys, sys_flag))
+        position += size
+    return b"".join(parts), dispatches, taken
+
+
+placed = twin("moves", _placed)
+
+
+def _properties_at(record: memoryview, body_end: int) -> int:
+    """Behind their length."""
+    if record[_MAGIC_LAST_AT] == _MAGIC_V1_LAST:
+        return body_end + 1 + record[body_end] + _LENGTH.size
+    return body_end + 2 + record[body_end] * 256 + record[body_end + 1] + _LENGTH.size
+
+
+def unplaced_move(move: Move) -> Unplaced:
+    """The same record, for who has it placed by the store."""
+    record, address, key, more = move
+    topic, queue_id, _, _, code, keys, properties, commits = address
+    (sys_flag,) = _SYS_FLAG.unpack_from(record, SYS_FLAG_AT)
+    transaction = bytes(8)
+    if commits:
+        sys_flag = sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT
+        transaction = bytes(record[PHYSICAL_OFFSET_AT:SYS_FLAG_AT])
+    if key is not None:
+        keys = (key.decode(), *keys[1:])
+        properties = None if properties is None else properties.replace(MARK, key)
+    encoded = readdressed(record, topic, queue_id, properties=properties, more=more, sys_flag=sys_flag, transaction=transaction)
+    return Unplaced(topic, queue_id, encoded, code, keys, sys_flag)

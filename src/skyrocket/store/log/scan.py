@@ -1,0 +1,134 @@
+"""Walking the bytes of a log segment: what is a record, what is a blank, what is neither.
+
+Pure over a view of the bytes. A record counts as one only if it decodes, its CRC fits, and the place it says it has is the place
+where it lies; so bytes that merely look like a record (inside a body, or left over) are not taken for one.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from skyrocket.protocol.errors import RecordError
+from skyrocket.protocol.message.record import BLANK_MAGIC, MAGIC, MAGIC_V2, Record, decode_record
+
+_MAGICS = re.compile(b"|".join(re.escape(struct.pack(">i", magic)) for magic in (MAGIC, MAGIC_V2)))
+_BLANK_MAGIC = re.compile(re.escape(struct.pack(">i", BLANK_MAGIC)))
+_SIZE_AND_MAGIC = struct.Struct(">ii")
+_ZEROS = bytes(1024 * 1024)
+SECTOR_BYTES = 512  # the least that a disk writes as a whole
+
+
+class Found(NamedTuple):
+    """A record at an absolute offset."""
+
+    offset: int
+    size: int
+    record: Record
+
+
+class Blank(NamedTuple):
+    """The filler up to the segment's border."""
+
+    offset: int
+    size: int
+
+
+class Damaged(NamedTuple):
+    """Bytes between sound ones that are no record."""
+
+    offset: int
+    size: int
+
+
+class End(NamedTuple):
+    """Nothing sound from here to the segment's border: the end of the log, or a torn or damaged tail."""
+
+    offset: int
+
+
+Item = Found | Blank | Damaged | End
+
+
+def walk_segment(view: memoryview, segment_start: int, at: int = 0, *, check_crc: bool = True) -> Iterator[Item]:
+    """What lies in a segment's bytes from `at` on. The last item is a Blank, or an End, unless the segment ends with a record."""
+    stop = len(view)
+    while at < stop:
+        found = record_at(view, segment_start, at, check_crc=check_crc)
+        if found is not None:
+            yield found
+            at += found.size
+            continue
+        if is_blank(view, at):
+            yield Blank(segment_start + at, stop - at)
+            return
+        following = next_sound(view, segment_start, at + 1)
+        if following is None:
+            yield End(segment_start + at)
+            return
+        yield Damaged(segment_start + at, following - at)
+        at = following
+
+
+def record_at(view: memoryview, segment_start: int, at: int, *, check_crc: bool = True) -> Found | None:
+    if len(view) - at < _SIZE_AND_MAGIC.size:
+        return None
+    size, magic = _SIZE_AND_MAGIC.unpack_from(view, at)
+    if magic not in (MAGIC, MAGIC_V2):
+        return None
+    try:
+        record = decode_record(view, at, check_crc=check_crc)
+    except RecordError:
+        return None
+    if record.physical_offset != segment_start + at:
+        return None
+    return Found(segment_start + at, size, record)
+
+
+def looks_torn(view: memoryview, at: int, size: int, record: Record) -> bool:
+    """Whether a power cut left zeros in the topic or the properties, which the body's CRC does not cover.
+
+    Properties end with a separator or a value's last letter, and no name or value is a sector full of zeros.
+    """
+    if "\0" in record.topic:
+        return True
+    if not record.properties:
+        return False
+    end = at + size
+    properties_at = end - len(record.properties)
+    if not view[end - 1]:
+        return True
+    first_sector = properties_at + -properties_at % SECTOR_BYTES
+    return any(not any(view[sector : min(sector + SECTOR_BYTES, end)]) for sector in range(first_sector, end, SECTOR_BYTES))
+
+
+def is_blank(view: memoryview, at: int) -> bool:
+    if len(view) - at < _SIZE_AND_MAGIC.size:
+        return False
+    size, magic = _SIZE_AND_MAGIC.unpack_from(view, at)
+    return bool(magic == BLANK_MAGIC and size == len(view) - at)
+
+
+def next_sound(view: memoryview, segment_start: int, at: int) -> int | None:
+    """The first place from `at` on where a record or the blank starts."""
+    stop = last_byte_set(view, at)  # most of a last segment is zero, and is passed over quickly
+    places = (match.start() - 4 for match in _BLANK_MAGIC.finditer(view, at + 4, stop))
+    blank = next((place for place in places if is_blank(view, place)), None)
+    for match in _MAGICS.finditer(view, at + 4, stop if blank is None else blank):
+        if record_at(view, segment_start, match.start() - 4) is not None:
+            return match.start() - 4
+    return blank
+
+
+def last_byte_set(view: memoryview, at: int) -> int:
+    """The position behind the last byte from `at` on that is not zero; `at` when there is none."""
+    stop = len(view)
+    while stop > at:
+        start = max(at, stop - len(_ZEROS))
+        chunk = bytes(view[start:stop])
+        if chunk != _ZEROS[: stop - start]:
+            return start + len(chunk.rstrip(b"\0"))
+        stop = start
+    return at

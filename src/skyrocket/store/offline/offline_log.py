@@ -1,0 +1,232 @@
+"""The commit log of a store directory, read while its broker runs or long after.
+
+Nothing is written, locked or created. Where the log ends is told by its bytes alone:
+
+    | record | record | damaged | record | zeros, or a record that is being written ...
+                      ^ reported         ^ the End: nothing sound follows in any segment
+
+What cannot be read but has something sound behind it is damaged; what has nothing sound behind it is the tail, and no fault.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from skyrocket.store.errors import store_error
+from skyrocket.store.files import Files, OpenFiles
+from skyrocket.store.log.checksums import Checksums
+from skyrocket.store.log.damage import is_filler
+from skyrocket.store.log.scan import Blank, Damaged, End, Found, is_blank, next_sound, record_at
+from skyrocket.store.log.segments import segment_name
+
+OPEN_SEGMENTS_MAX = 64  # mapped at once; a view that a caller holds keeps its own mapping
+_PAGE_BYTES = 4096
+
+
+class OfflineLog:
+    def __init__(self, files: Files, directory: str) -> None:
+        self._files = files
+        self._opened = OpenFiles(files, OPEN_SEGMENTS_MAX, writable=False)
+        self._checksums: Checksums | None = None
+        self.directory = directory
+        self.starts: list[int] = []
+        self.refresh()
+        sizes = (self._size(start) for start in self.starts)
+        self.segment_bytes = next((size for size in sizes if size), 0)
+
+    def refresh(self) -> None:
+        """Look again at which segments there are: a broker adds some and removes others."""
+        names = self._files.names(self.directory)
+        self.starts = [int(name) for name in names if len(name) == 20 and name.isascii() and name.isdigit()]
+
+    def trust(self, checksums_directory: str, safe_end: int) -> None:
+        """Before `safe_end` records have checksums that this store's own software wrote."""
+        self._checksums = Checksums(self._files, self._opened, checksums_directory, self.segment_bytes)
+        self._checksums.look(safe_end)
+
+    @property
+    def start(self) -> int:
+        return self.starts[0] if self.starts else 0
+
+    @property
+    def checksums(self) -> Checksums | None:
+        return self._checksums
+
+    def path(self, start: int) -> str:
+        return f"{self.directory}/{segment_name(start)}"
+
+    def start_of(self, offset: int) -> int | None:
+        """The start of the segment that has `offset`."""
+        index = bisect_right(self.starts, offset) - 1
+        if index < 0 or offset >= self.starts[index] + self.segment_bytes:
+            return None
+        return self.starts[index]
+
+    def after(self, offset: int) -> int | None:
+        """The first segment that starts behind `offset`."""
+        self.refresh()
+        return next((start for start in self.starts if start > offset), None)
+
+    # --- bytes
+
+    def segment(self, start: int) -> memoryview | None:
+        """A segment's bytes; None when the file has expired meanwhile, or is being made."""
+        if not self._size(start):
+            return None
+        try:
+            return self._opened.get(self.path(start)).view()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise store_error(f"reading {self.path(start)}", error) from error
+
+    def view(self, offset: int, size: int) -> memoryview | None:
+        """These bytes of the log; None where it does not have them (all)."""
+        start = self.start_of(offset)
+        segment = None if start is None else self.segment(start)
+        if start is None or segment is None or size < 0 or offset - start + size > len(segment):
+            return None
+        return segment[offset - start : offset - start + size]
+
+    def _size(self, start: int) -> int:
+        try:
+            return self._files.size(self.path(start))
+        except FileNotFoundError:
+            return 0
+
+    # --- records
+
+    def record_at(self, offset: int, *, check: bool = True) -> Found | None:
+        """The record that starts at `offset`; None when there is none, or it is not what was written."""
+        start = self.start_of(offset)
+        segment = None if start is None else self.segment(start)
+        if start is None or segment is None:
+            return None
+        item = self._record(segment, start, offset - start, check)
+        return item if isinstance(item, Found) else None
+
+    def walk(self, offset: int = 0, *, check: bool = True) -> Iterator[Found | Damaged | End]:
+        """Everything from `offset` on, which is where a record starts. The last item, and only that, is the End."""
+        unread: list[Damaged] = []  # ends of segments: damage only if something sound follows
+        end = offset
+        start = self.start_of(offset)
+        if start is None:
+            start = self.after(offset)
+            end = start or end
+        while start is not None:
+            if start > end:
+                unread.append(Damaged(end, start - end))  # a file is missing
+            border = start + self.segment_bytes
+            for item in self._walk_segment(start, max(0, end - start), check):
+                if isinstance(item, End):
+                    unread.append(Damaged(item.offset, border - item.offset))
+                elif not isinstance(item, Blank):
+                    if unread and self._is_written(unread[0].offset):  # by now: it was the tail when it was looked at
+                        yield from self.walk(unread[0].offset, check=check)
+                        return
+                    yield from (lost for lost in unread if lost.offset >= self.start)  # what expired meanwhile is no loss
+                    unread.clear()
+                    yield item
+            end = border
+            start = self.after(start)
+        yield End(unread[0].offset if unread else end)
+
+    def _walk_segment(self, start: int, at: int, check: bool) -> Iterator[Found | Blank | Damaged | End]:
+        segment = self.segment(start)
+        if segment is None:
+            yield End(start + at)
+            return
+        while at < len(segment):
+            item: Found | Blank | Damaged | End | None = self._record(segment, start, at, check)
+            if item is None:
+                item = self._other(segment, start, at, check)
+                if item is None:
+                    continue  # it was being written when it was first looked at
+            yield item
+            if isinstance(item, Blank | End):
+                return
+            at += item.size
+        if at < self.segment_bytes:
+            yield End(start + at)  # the file is shorter than it should be
+
+    def _record(self, segment: memoryview, start: int, at: int, check: bool) -> Found | Damaged | None:
+        """A record, a record that is not what was written or that stands for damage, or no record."""
+        found = record_at(segment, start, at, check_crc=check)
+        if found is None:
+            return None
+        is_whole = not check or self._checksums is None or self._checksums.fits(found.offset, segment[at : at + found.size])
+        if is_whole is False or is_filler(found.record):
+            return Damaged(found.offset, found.size)
+        return found
+
+    def _other(self, segment: memoryview, start: int, at: int, check: bool) -> Blank | Damaged | End | None:
+        """What lies where no record does; None if by now one does."""
+        if is_blank(segment, at):
+            return Blank(start + at, len(segment) - at)
+        if self._is_unwritten(segment, start, at):
+            return End(start + at)
+        following = next_sound(segment, start, at + 1)
+        if following is None:
+            return End(start + at)
+        if record_at(segment, start, at, check_crc=check) is not None:
+            return None
+        return Damaged(start + at, following - at)
+
+    def _is_written(self, offset: int) -> bool:
+        """Whether a record or the blank starts here."""
+        start = self.start_of(offset)
+        segment = None if start is None else self.segment(start)
+        if start is None or segment is None:
+            return False
+        return record_at(segment, start, offset - start, check_crc=False) is not None or is_blank(segment, offset - start)
+
+    def _is_unwritten(self, segment: memoryview, start: int, at: int) -> bool:
+        """Whether the file system never saw a write from `at` on, so that a gigabyte of zeros need not be looked through."""
+        page_end = at - at % _PAGE_BYTES + _PAGE_BYTES
+        return not any(segment[at:page_end]) and _is_hole(self.path(start), page_end)
+
+    def boundary(self, offset: int) -> int:
+        """`offset` where a record starts there; otherwise where the first one behind it does."""
+        start = self.start_of(offset)
+        segment = None if start is None else self.segment(start)
+        if start is None or segment is None or offset == start:
+            return offset
+        at = offset - start
+        if record_at(segment, start, at, check_crc=False) is not None or is_blank(segment, at):
+            return offset
+        for item in self._walk_segment(start, 0, check=False):
+            if item.offset >= offset:
+                return item.offset
+            if not isinstance(item, End) and item.offset + item.size >= offset:
+                return item.offset + item.size
+        return offset
+
+    def first_since(self, timestamp: int) -> int:
+        """Where to begin for messages stored at or after `timestamp`: a segment's start. Store times do not go back."""
+        low, high = 0, len(self.starts)
+        while low < high:
+            middle = (low + high) // 2
+            first = self.record_at(self.starts[middle], check=False)
+            is_before = first is not None and first.record.store_timestamp < timestamp
+            low, high = (middle + 1, high) if is_before else (low, middle)
+        return self.starts[low - 1] if low else self.start
+
+    def close(self) -> None:
+        self._opened.close()
+
+
+def _is_hole(path: str, at: int) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        os.lseek(descriptor, at, os.SEEK_DATA)
+    except OSError as error:
+        return error.errno == errno.ENXIO
+    finally:
+        os.close(descriptor)
+    return False

@@ -1,0 +1,195 @@
+"""A store directory, opened to be read and nothing else: ours or Apache's, closed or being written this moment.
+
+    records(offset)                     all messages, in order of arrival
+    records_since(timestamp)            the same, from a time on
+    queue_records(topic, queue, n)      one queue's messages, from a queue offset on
+    query(topic, key)                   messages by key, newest first
+    queues()                            which queues there are, and from where to where
+
+What is served is what was written. What cannot be read is told to `on_damage`, once for each range, and passed over. A message
+that is being written while one looks is not there yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from skyrocket.protocol.message.message_id import encode_offset_id
+from skyrocket.protocol.message.properties import UNIQUE_KEY, decode_properties
+from skyrocket.protocol.message.record import Record
+from skyrocket.store.errors import StoreFormatError, store_error
+from skyrocket.store.files import Disk, OpenFiles
+from skyrocket.store.log.scan import Damaged, End, Found
+from skyrocket.store.message import index_keys
+from skyrocket.store.offline.offline_index import IndexSizes, OfflineIndex
+from skyrocket.store.offline.offline_log import OfflineLog
+from skyrocket.store.offline.offline_queue import OfflineQueue
+from skyrocket.store.paths import StorePaths
+from skyrocket.store.queues.consume_queues import QueueKey
+from skyrocket.store.recovery.checkpoint import Checkpoint, CheckpointFile
+
+OPEN_QUEUE_FILES_MAX = 256
+EVER_MS = 2**63 - 1
+
+OnDamage = Callable[[Damaged], None]
+
+
+class QueueRange(NamedTuple):
+    """A queue, and the offsets of its messages: from `min_offset` up to and without `max_offset`."""
+
+    topic: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+
+
+class OfflineStore:
+    def __init__(self, path: Path | str, *, index_sizes: IndexSizes | None = None) -> None:
+        """`index_sizes` are only needed where they cannot be told from the files."""
+        self.paths = StorePaths(path)
+        self._files = Disk()
+        try:
+            if not (self._files.exists(self.paths.commit_log) or self._files.exists(self.paths.checkpoint)):
+                raise StoreFormatError(f"{self.paths.root} is no store: it has neither 'commitlog' nor 'checkpoint'.")
+            self.is_open = self._files.exists(self.paths.abort)  # or was when its broker died
+            self.checkpoint: Checkpoint = CheckpointFile(self._files, self.paths.checkpoint).read()
+            self.log = OfflineLog(self._files, self.paths.commit_log)
+            if self.checkpoint.safe_end:
+                self.log.trust(self.paths.checksums, self.checkpoint.safe_end)
+        except OSError as error:
+            raise store_error(f"opening the store in {self.paths.root}", error) from error
+        self.index = OfflineIndex(self._files, self.paths.index, index_sizes)
+        self._queue_files = OpenFiles(self._files, OPEN_QUEUE_FILES_MAX, writable=False)
+
+    def __enter__(self) -> OfflineStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.log.close()
+        self._queue_files.close()
+
+    # --- by place in the log
+
+    def items(self, offset: int = 0, *, check: bool = True) -> Iterator[Found | Damaged | End]:
+        """Messages and damaged ranges from a physical offset on, or from the first message behind it; the End comes last."""
+        return self.log.walk(self.log.boundary(offset), check=check)
+
+    def records(self, offset: int = 0, *, on_damage: OnDamage | None = None, check: bool = True) -> Iterator[Found]:
+        for item in self.items(offset, check=check):
+            if isinstance(item, Found):
+                yield item
+            elif isinstance(item, Damaged) and on_damage is not None:
+                on_damage(item)
+
+    def records_since(self, timestamp: int, *, on_damage: OnDamage | None = None, check: bool = True) -> Iterator[Found]:
+        """Messages stored at or after `timestamp`, in milliseconds."""
+        for found in self.records(self.log.first_since(timestamp), on_damage=on_damage, check=check):
+            if found.record.store_timestamp >= timestamp:
+                yield found
+
+    # --- by queue
+
+    def queues(self) -> list[QueueRange]:
+        return [
+            QueueRange(key.topic, key.queue_id, queue.min_offset(self.log.start), queue.max_offset)
+            for key in self.queue_keys()
+            if (queue := self.queue(*key)) is not None
+        ]
+
+    def topics(self) -> list[str]:
+        """Those that have a queue."""
+        return sorted({key.topic for key in self.queue_keys()})
+
+    def queue_keys(self) -> list[QueueKey]:
+        directory = self.paths.consume_queues
+        return sorted(
+            QueueKey(topic, int(name))
+            for topic in self._names(directory)
+            for name in self._names(f"{directory}/{topic}")
+            if name.isascii() and name.isdigit()
+        )
+
+    def queue(self, topic: str, queue_id: int) -> OfflineQueue | None:
+        if "/" in topic or topic in ("", ".", ".."):
+            return None  # it would name another directory
+        directory = f"{self.paths.consume_queues}/{topic}/{queue_id}"
+        if not self._files.exists(directory):
+            return None
+        return OfflineQueue(self._files, self._queue_files, directory)
+
+    def queue_records(
+        self, topic: str, queue_id: int, offset: int = 0, *, on_damage: OnDamage | None = None, check: bool = True
+    ) -> Iterator[Found]:
+        """Messages of one queue from a queue offset on. A queue entry that the log does not bear out counts as damage."""
+        queue = self.queue(topic, queue_id)
+        if queue is None:
+            return
+        for queue_offset, entry in queue.entries(max(offset, queue.min_offset(self.log.start))):
+            found = self.log.record_at(entry.physical_offset, check=check)
+            if found is not None and is_named_by(found, topic, queue_id, queue_offset, entry.size):
+                yield found
+            elif on_damage is not None:
+                on_damage(Damaged(entry.physical_offset, entry.size))
+
+    def queue_offset_since(self, topic: str, queue_id: int, timestamp: int) -> int:
+        """The offset of the first message stored at or after `timestamp`; the maximum when there is none."""
+        queue = self.queue(topic, queue_id)
+        if queue is None:
+            return 0
+        low, high = queue.min_offset(self.log.start), queue.max_offset
+        while low < high:
+            middle = (low + high) // 2
+            is_before = self._stored_at(queue, middle) < timestamp
+            low, high = (middle + 1, high) if is_before else (low, middle)
+        return low
+
+    def _stored_at(self, queue: OfflineQueue, queue_offset: int) -> int:
+        """A message that cannot be read has the time of the next one, so that a search goes on."""
+        for _, entry in queue.entries(queue_offset):
+            found = self.log.record_at(entry.physical_offset, check=False)
+            if found is not None:
+                return found.record.store_timestamp
+        return EVER_MS
+
+    # --- by key
+
+    def query(self, topic: str, key: str, begin_ms: int = 0, end_ms: int = EVER_MS) -> Iterator[Found]:
+        """Messages of a topic that carry a key (or have it as unique key), stored in this time, newest first."""
+        seen: set[int] = set()
+        for offset in self.index.find(topic, key, begin_ms, end_ms):
+            if offset in seen:
+                continue
+            seen.add(offset)
+            found = self.log.record_at(offset)
+            if found is None or found.record.topic != topic or not begin_ms <= found.record.store_timestamp <= end_ms:
+                continue
+            if key in index_keys(properties_of(found.record)):
+                yield found
+
+    def _names(self, directory: str) -> list[str]:
+        try:
+            return self._files.names(directory)
+        except NotADirectoryError:
+            return []
+        except OSError as error:
+            raise store_error(f"reading {directory}", error) from error
+
+
+def is_named_by(found: Found, topic: str, queue_id: int, queue_offset: int, size: int) -> bool:
+    """Whether this is the message that a queue's entry means."""
+    record = found.record
+    return (record.topic, record.queue_id, record.queue_offset, found.size) == (topic, queue_id, queue_offset, size)
+
+
+def properties_of(record: Record) -> dict[str, str]:
+    return decode_properties(record.properties)
+
+
+def message_id(record: Record, properties: dict[str, str]) -> str:
+    """The id that people see: the producer's unique one, or the place of the record where it has none."""
+    return properties.get(UNIQUE_KEY) or encode_offset_id(record.store_host, record.physical_offset)

@@ -1,0 +1,289 @@
+"""Whether everything in a store directory fits together: the log in itself, queues and index with the log, the checkpoint.
+
+Each finding names a file and a place in it. A store in a perfect state has none. Of a store that is open, and of one whose broker
+died, nothing is said about what may still have been on its way: a record being written, a message that is not in its queue yet.
+What the checkpoint calls safe is held to it all the same.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from skyrocket.protocol.errors import RecordError
+from skyrocket.protocol.message.properties import TAGS
+from skyrocket.protocol.message.record import Record, decode_record
+from skyrocket.protocol.message.tags import tags_code
+from skyrocket.protocol.sysflag import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from skyrocket.store.log.damage import is_filler
+from skyrocket.store.log.scan import Damaged, Found
+from skyrocket.store.log.segments import segment_name
+from skyrocket.store.message import delay_level
+from skyrocket.store.offline.offline_index import IndexSizes
+from skyrocket.store.offline.offline_queue import OfflineQueue
+from skyrocket.store.offline.offline_store import EVER_MS, OfflineStore, is_named_by, properties_of
+from skyrocket.store.offline.verify_index import Finding, index_findings
+from skyrocket.store.queues.consume_queue import QueueEntry
+from skyrocket.store.queues.consume_queues import QueueKey
+from skyrocket.store.recovery.checkpoint import Checkpoint
+
+_TOPIC_NAME = re.compile(r'"topicName"\s*:\s*"([^"]*)"')
+_NOT_QUEUED = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
+
+
+@dataclass(slots=True)
+class Verified:
+    """How much was looked at: what a summary tells."""
+
+    messages: int = 0
+    queues: int = 0
+    index_entries: int = 0
+
+
+def verify(path: Path | str, *, index_sizes: IndexSizes | None = None, verified: Verified | None = None) -> Iterator[Finding]:
+    """Every finding, as it is found. `verified` is counted up on the way."""
+    with OfflineStore(path, index_sizes=index_sizes) as store:
+        yield from _Verification(store, verified or Verified()).findings()
+
+
+@dataclass(slots=True)
+class _Queue:
+    """A queue beside what the log has for it."""
+
+    files: OfflineQueue | None
+    fitting: int = 0  # entries that a message of the log bears out
+    last: int = -1  # queue offset of the last message in the log
+    missing: tuple[int, int, int] | None = None  # (physical offset, first, last queue offset): a run that has no entries
+
+
+class _Verification:
+    def __init__(self, store: OfflineStore, verified: Verified) -> None:
+        self._store = store
+        self._log = store.log
+        self._verified = verified
+        self._queues: dict[QueueKey, _Queue] = {}
+        self._damaged: list[Damaged] = []
+        self._end = 0
+        self._queued_before = _queued_before(store.checkpoint) if store.is_open else EVER_MS
+        self._topics = _topics(store)
+
+    def findings(self) -> Iterator[Finding]:
+        yield from self._log_files()
+        for item in self._log.walk(self._log.start):
+            if isinstance(item, Found):
+                self._verified.messages += 1
+                if item.record.sys_flag & TRANSACTION_MASK not in _NOT_QUEUED:
+                    yield from self._queued(item)
+            elif isinstance(item, Damaged):
+                self._damaged.append(item)
+                yield self._at(item.offset, self._why(item))
+            else:
+                self._end = item.offset
+        for key, queue in sorted(self._queues.items()):
+            yield from self._missing(key, queue)
+        for key in self._store.queue_keys():
+            yield from self._queue(key)
+        yield from index_findings(self._store, self._end, self._is_damaged, self._verified_entries)
+        yield from self._checkpoint()
+
+    def _verified_entries(self, count: int) -> None:
+        self._verified.index_entries += count
+
+    def _at(self, offset: int, problem: str) -> Finding:
+        """At a place in the log."""
+        segment_bytes = self._log.segment_bytes
+        start = self._log.start_of(offset)
+        if start is None:
+            start = offset - offset % segment_bytes if segment_bytes else 0
+        return Finding(f"commitlog/{segment_name(start)}", offset - start, problem)
+
+    # --- the log
+
+    def _log_files(self) -> Iterator[Finding]:
+        for start in self._log.starts:
+            segment = self._log.segment(start)
+            is_last = start == self._log.starts[-1]
+            if segment is None:
+                if not is_last and start in self._now():
+                    yield Finding(f"commitlog/{segment_name(start)}", 0, "The file is empty.")
+            elif len(segment) != self._log.segment_bytes:
+                yield Finding(
+                    f"commitlog/{segment_name(start)}",
+                    len(segment),
+                    f"The file has {len(segment)} bytes; the first one has {self._log.segment_bytes}.",
+                )
+
+    def _now(self) -> list[int]:
+        self._log.refresh()
+        return self._log.starts
+
+    def _why(self, damaged: Damaged) -> str:
+        """What is wrong with bytes that are no message."""
+        where = f"{damaged.size} bytes of the log at {damaged.offset} cannot be read"
+        start = self._log.start_of(damaged.offset)
+        segment = None if start is None else self._log.segment(start)
+        if start is None or segment is None:
+            return f"{where}: the file is missing."
+        at = damaged.offset - start
+        try:
+            record = decode_record(segment, at)
+        except RecordError as error:
+            return f"{where}: {error}"
+        if is_filler(record):
+            return f"{where}: they were damaged, were set aside in 'damaged', and a filler stands in their place."
+        if record.physical_offset != damaged.offset:
+            return f"{where}: the record there says that it lies at {record.physical_offset}."
+        return f"{where}: the checksum over the whole record does not fit, so it is not what was written."
+
+    def _is_damaged(self, offset: int) -> bool:
+        index = bisect_right(self._damaged, (offset, EVER_MS)) - 1
+        return index >= 0 and offset < self._damaged[index].offset + self._damaged[index].size
+
+    # --- messages in their queues
+
+    def _queued(self, found: Found) -> Iterator[Finding]:
+        """A message of the log beside its queue's entry for it."""
+        record = found.record
+        key = QueueKey(record.topic, record.queue_id)
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues[key] = _Queue(self._store.queue(*key))
+        offset = record.queue_offset
+        if offset <= queue.last:
+            yield self._at(found.offset, f"A message of {_shown(key)} has queue offset {offset} behind one with {queue.last}.")
+        queue.last = max(offset, queue.last)
+        entry = self._entry(key, queue, offset)
+        if entry is None:
+            if found.offset < self._queued_before and not self._is_deleted(key):
+                if queue.missing is None or queue.missing[2] != offset - 1:
+                    yield from self._missing(key, queue)
+                    queue.missing = (found.offset, offset, offset)
+                queue.missing = (*queue.missing[:2], offset)
+        elif entry[:2] == (found.offset, found.size) and _code_fits(entry, record):
+            queue.fitting += 1
+        elif entry.physical_offset != found.offset and self._borne_out(key, offset, entry):
+            other = entry.physical_offset
+            yield self._at(found.offset, f"A message of {_shown(key)} has queue offset {offset}, as the one at {other}.")
+
+    def _entry(self, key: QueueKey, queue: _Queue, offset: int) -> QueueEntry | None:
+        entry = None if queue.files is None else queue.files.entry(offset)
+        if entry is None and self._store.is_open:  # by now it may be there
+            if queue.files is None:
+                queue.files = self._store.queue(*key)
+            else:
+                queue.files.refresh()
+            entry = None if queue.files is None else queue.files.entry(offset)
+        return entry
+
+    def _missing(self, key: QueueKey, queue: _Queue) -> Iterator[Finding]:
+        if queue.missing is not None:
+            physical_offset, first, last = queue.missing
+            queue.missing = None
+            which = f"queue offset {first} is" if first == last else f"queue offsets {first} to {last} are"
+            yield self._at(physical_offset, f"The queue {_shown(key)} has no entry for messages of the log: {which} missing.")
+
+    def _is_deleted(self, key: QueueKey) -> bool:
+        """A topic that was deleted has no queues and is not among the topics; its messages stay until they expire."""
+        return self._topics is not None and key.topic not in self._topics and self._store.queue(*key) is None
+
+    # --- queues in themselves
+
+    def _queue(self, key: QueueKey) -> Iterator[Finding]:
+        """Each entry beside the log; needless where as many messages as it has entries bore them out."""
+        files = self._store.queue(*key)
+        if files is None:
+            return
+        self._verified.queues += 1
+        yield from self._queue_files(key, files)
+        log_start = self._log.start
+        first = files.min_offset(log_start)
+        known = self._queues.get(key)
+        if known is not None and known.fitting == files.max_offset - first:
+            return
+        ahead: list[Finding] = []  # of an open store: written since the log was read, unless something older follows
+        for offset, entry in files.entries(first):
+            if self._borne_out(key, offset, entry) or entry.physical_offset < self._now_start():
+                continue
+            path, at = files.path_of(offset)
+            finding = Finding(self._relative(path), at, self._entry_problem(key, offset, entry))
+            if self._store.is_open and entry.physical_offset >= self._end:
+                ahead.append(finding)
+            else:
+                yield from ahead
+                ahead.clear()
+                yield finding
+
+    def _now_start(self) -> int:
+        return next(iter(self._now()), 0)
+
+    def _queue_files(self, key: QueueKey, files: OfflineQueue) -> Iterator[Finding]:
+        for before, start in zip(files.starts, files.starts[1:], strict=False):
+            if start - before != files.file_bytes:
+                path = f"consumequeue/{key.topic}/{key.queue_id}/{segment_name(before)}"
+                yield Finding(path, files.file_bytes, f"The next file starts at {start}, not at {before + files.file_bytes}.")
+
+    def _borne_out(self, key: QueueKey, offset: int, entry: QueueEntry) -> bool:
+        found = self._log.record_at(entry.physical_offset)
+        return found is not None and is_named_by(found, *key, offset, entry.size) and _code_fits(entry, found.record)
+
+    def _entry_problem(self, key: QueueKey, offset: int, entry: QueueEntry) -> str:
+        which = f"The entry for queue offset {offset} of {_shown(key)}"
+        found = self._log.record_at(entry.physical_offset)
+        if found is None:
+            return f"{which} names {entry.size} bytes at {entry.physical_offset} of the log, where no sound message lies."
+        record = found.record
+        if (record.topic, record.queue_id) != key:
+            return f"{which} names a message of {record.topic}/{record.queue_id}, at {found.offset} of the log."
+        if record.queue_offset != offset:
+            return f"{which} names the message with queue offset {record.queue_offset}, at {found.offset} of the log."
+        if found.size != entry.size:
+            return f"{which} says {entry.size} bytes; the message at {found.offset} of the log has {found.size}."
+        return f"{which} has the tag code {entry.tags_code}, which does not fit the message at {found.offset} of the log."
+
+    def _relative(self, path: str) -> str:
+        return path.removeprefix(f"{self._store.paths.root}/")
+
+    # --- the checkpoint
+
+    def _checkpoint(self) -> Iterator[Finding]:
+        checkpoint = self._store.checkpoint
+        said = {
+            32: ("confirmed", checkpoint.confirmed_offset),
+            40: ("in the queues", checkpoint.queue_physical_offset),
+            76: ("safe on disk", checkpoint.safe_end or 0),
+            84: ("dispatched", checkpoint.dispatch_end or 0),
+        }
+        for at, (what, position) in said.items():
+            if position > self._end:
+                yield Finding(
+                    "checkpoint", at, f"It calls the log {what} up to {position}; the log can be read up to {self._end}."
+                )
+
+
+def _queued_before(checkpoint: Checkpoint) -> int:
+    """Messages before this offset are in their queues for sure."""
+    if checkpoint.dispatch_end is not None:
+        return checkpoint.dispatch_end
+    return checkpoint.queue_physical_offset
+
+
+def _topics(store: OfflineStore) -> set[str] | None:
+    """The topics that the broker knows; None where it left no list."""
+    try:
+        return set(_TOPIC_NAME.findall(Path(store.paths.config, "topics.json").read_text(errors="replace")))
+    except OSError:
+        return None
+
+
+def _code_fits(entry: QueueEntry, record: Record) -> bool:
+    properties = properties_of(record)
+    if delay_level(record.topic, properties) > 0:
+        return entry.tags_code >= record.store_timestamp  # when it is due; how long a level waits is the broker's to choose
+    return entry.tags_code == tags_code(properties.get(TAGS))
+
+
+def _shown(key: QueueKey) -> str:
+    return f"{key.topic}/{key.queue_id}"

@@ -1,0 +1,208 @@
+"""A consume queue: where one queue of a topic has its messages in the commit log.
+
+     0                8        12               20
+     +----------------+--------+----------------+
+     | physical       | size   | hash of the    |     one entry a message; the entry's number is the queue offset
+     | offset         |        | tag            |
+     +----------------+--------+----------------+
+      int64            int32    int64
+
+Entries lie in files of `queue_entries_per_file`, without a map each: there may be thousands of queues. Behind the last entry
+everything is zero; a size of zero means that nothing was written there.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import NamedTuple
+
+from skyrocket.store.errors import store_error
+from skyrocket.store.files import Files, OpenFiles
+from skyrocket.store.log.segments import Segments
+
+ENTRY = struct.Struct(">qiq")
+ENTRY_BYTES = ENTRY.size
+PRE_BLANK = ENTRY.pack(0, 0x7FFF_FFFF, 0)  # before the first entry of a queue that does not start at 0; Apache writes the same
+
+
+class QueueEntry(NamedTuple):
+    physical_offset: int
+    size: int
+    tags_code: int
+
+
+class ConsumeQueue:
+    def __init__(self, files: Files, opened: OpenFiles, directory: str, entries_per_file: int) -> None:
+        self._segments = Segments(files, opened, directory, entries_per_file * ENTRY_BYTES, allocate=False)
+        self.min_offset = 0
+        self.max_offset = 0  # the queue offset that the next message gets here
+        self._dirty_from: int | None = None  # bytes from here on were written since the last sync
+
+    @property
+    def directory(self) -> str:
+        return self._segments.directory
+
+    def load(self, is_sound: Callable[[int, QueueEntry], bool] | None = None) -> None:
+        """Find the last entry. After a crash `is_sound(queue_offset, entry)` says which entries can be believed."""
+        self._segments.load()
+        while self._segments.starts:
+            start = self._segments.starts[-1]
+            count = self._count(start) if is_sound is None else self._count_sound(start, is_sound)
+            if count or len(self._segments.starts) == 1:
+                self.max_offset = start // ENTRY_BYTES + count
+                break
+            self._segments.drop_last()
+        self.min_offset = self._segments.start // ENTRY_BYTES
+
+    def _count(self, start: int) -> int:
+        """How many entries of this file are written: they are a prefix of it, and one flipped bit does not change that."""
+        entries = self._segments.segment_bytes // ENTRY_BYTES
+
+        def is_written(index: int) -> bool:
+            return any(self._entry(start, index)) and (index == 0 or any(self._entry(start, index - 1)))
+
+        return bisect_left(range(entries), True, key=lambda index: not is_written(index))
+
+    def _count_sound(self, start: int, is_sound: Callable[[int, QueueEntry], bool]) -> int:
+        """How many entries of this file can be believed. What lies behind them may have holes; one bad entry between good
+        ones is a flipped bit, and does not end a queue."""
+        entries = self._segments.segment_bytes // ENTRY_BYTES
+
+        def can_follow(index: int, before: int) -> bool:
+            entry = self._entry(start, index)
+            if entry.size <= 0 or not is_sound(start // ENTRY_BYTES + index, entry):
+                return False
+            return before < 0 or self._entry(start, before).physical_offset <= entry.physical_offset
+
+        count = 0
+        while True:
+            count = bisect_left(range(entries), True, lo=count, key=lambda index: not can_follow(index, index - 1))
+            if 0 < count < entries and can_follow(count, count - 2):
+                count += 1  # the one before it is bad
+            elif count + 1 < entries and can_follow(count + 1, count - 1):
+                count += 2  # this one is
+            else:
+                return count
+
+    def _entry(self, start: int, index: int) -> QueueEntry:
+        return QueueEntry(*ENTRY.unpack(self._segments.file(start).read(index * ENTRY_BYTES, ENTRY_BYTES)))
+
+    # --- reading
+
+    def read(self, queue_offset: int, count: int) -> bytes:
+        """Up to `count` packed entries from `queue_offset` on; fewer at the end of the queue or of a file."""
+        count = min(count, self.max_offset - queue_offset)
+        at = queue_offset * ENTRY_BYTES
+        start = self._segments.start_of(at)
+        if count <= 0 or start is None:
+            return b""
+        size = min(count * ENTRY_BYTES, start + self._segments.segment_bytes - at)
+        try:
+            return self._segments.file(start).read(at - start, size)
+        except OSError as error:
+            raise store_error(f"reading {self.directory}", error) from error
+
+    def entry(self, queue_offset: int) -> QueueEntry | None:
+        packed = self.read(queue_offset, 1)
+        return QueueEntry(*ENTRY.unpack(packed)) if packed else None
+
+    # --- writing
+
+    def append(self, queue_offset: int, entries: bytes) -> None:
+        """Packed entries from `queue_offset` on. What the queue already has is left; a gap is filled with the entry behind it.
+
+        A gap is a message that damage took from the log. Its entry then points at the next message: a reader that
+        checks the record's own queue offset passes over it, Apache's delivers that one twice.
+        """
+        if self.max_offset == 0 and queue_offset > 0 and (not self._segments.starts or self._segments.start > 0):
+            self._begin_at(queue_offset)
+        known, count = self.max_offset - queue_offset, len(entries) // ENTRY_BYTES
+        if known >= count:
+            return
+        packed = entries[known * ENTRY_BYTES :] if known >= 0 else entries[:ENTRY_BYTES] * -known + entries
+        try:
+            self._write(self.max_offset * ENTRY_BYTES, packed)
+        except OSError as error:
+            raise store_error(f"writing {self.directory}", error) from error
+        self.max_offset = queue_offset + count
+
+    def replace(self, queue_offset: int, packed: bytes) -> None:
+        """One entry, which was wrong."""
+        assert self.min_offset <= queue_offset < self.max_offset
+        try:
+            self._write(queue_offset * ENTRY_BYTES, packed)
+        except OSError as error:
+            raise store_error(f"mending {self.directory}", error) from error
+
+    def _begin_at(self, queue_offset: int) -> None:
+        """A queue whose first messages are gone from the log starts later, as in Apache's."""
+        segment_bytes = self._segments.segment_bytes
+        at = queue_offset * ENTRY_BYTES
+        start = at - at % segment_bytes
+        try:
+            if not self._segments.starts:  # it is there when the disk was full the last time
+                self._segments.add(start)
+            self._write(start, PRE_BLANK * ((at - start) // ENTRY_BYTES))
+        except OSError as error:
+            raise store_error(f"starting {self.directory}", error) from error
+        self.min_offset = self.max_offset = queue_offset
+
+    def _write(self, at: int, packed: bytes) -> None:
+        self._touch(at)
+        segment_bytes = self._segments.segment_bytes
+        while packed:
+            start = at - at % segment_bytes
+            file = self._segments.file(start) if self._segments.start_of(at) is not None else self._segments.add(start)
+            room = start + segment_bytes - at
+            file.write(at - start, packed[:room])
+            at, packed = at + room, packed[room:]
+
+    # --- shrinking
+
+    def truncate(self, queue_offset: int) -> None:
+        """Forget the entries from `queue_offset` on, and leave zeros there."""
+        at = queue_offset * ENTRY_BYTES
+        while self._segments.starts and self._segments.starts[-1] >= at and len(self._segments.starts) > 1:
+            self._segments.drop_last()
+        start = self._segments.start_of(at)
+        if start is not None:
+            file = self._segments.file(start)
+            tail = file.read(at - start, start + self._segments.segment_bytes - at).rstrip(b"\0")
+            if tail:
+                file.write(at - start, bytes(len(tail)))
+                self._touch(at)
+        self.max_offset = min(self.max_offset, queue_offset)
+        self.min_offset = min(self.min_offset, self.max_offset)
+
+    def expire(self, log_start: int) -> None:
+        """Messages before `log_start` are gone from the log: move the minimum, and drop files that have nothing else."""
+        first = max(self.min_offset, self._segments.start // ENTRY_BYTES)
+
+        def lies_before(queue_offset: int) -> bool:
+            entry = self.entry(queue_offset)
+            return entry is not None and entry.physical_offset < log_start
+
+        def is_gone(queue_offset: int) -> bool:
+            """One entry alone, between later ones, is a flipped bit."""
+            return lies_before(queue_offset) and (queue_offset == first or lies_before(queue_offset - 1))
+
+        low = bisect_left(range(self.max_offset), True, lo=min(first, self.max_offset), key=lambda offset: not is_gone(offset))
+        self.min_offset = low
+        while len(self._segments.starts) > 1 and self._segments.starts[1] <= low * ENTRY_BYTES:
+            self._segments.drop_first()
+
+    def take_dirty(self) -> list[str]:
+        """The files written since this was last called: the caller syncs them."""
+        if self._dirty_from is None:
+            return []
+        first, self._dirty_from = self._dirty_from, None
+        return [self._segments.path(start) for start in self._segments.starts if start + self._segments.segment_bytes > first]
+
+    def _touch(self, at: int) -> None:
+        self._dirty_from = at if self._dirty_from is None else min(at, self._dirty_from)
+
+    def remove(self) -> None:
+        self._segments.drop_all()
+        self.min_offset = self.max_offset = 0

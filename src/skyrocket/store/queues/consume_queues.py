@@ -1,0 +1,158 @@
+"""All consume queues of a store, by topic and queue id. Thousands of them cost thousands of small objects, not open files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from skyrocket.compiled import twin
+from skyrocket.protocol.sysflag import TRANSACTION_MASK
+from skyrocket.store.errors import QueueNameError, StoreFormatError
+from skyrocket.store.files import Files, OpenFiles
+from skyrocket.store.message import UNQUEUED, Dispatched
+from skyrocket.store.queues.consume_queue import ENTRY, ConsumeQueue, QueueEntry
+
+_NAME_BYTES_MAX = 255  # of a directory
+
+
+class QueueKey(NamedTuple):
+    topic: str
+    queue_id: int
+
+
+def _queue_entries(dispatches: Sequence[Dispatched]) -> list[tuple[tuple[str, int], int, bytes]]:
+    """Runs of packed entries, as (queue, queue offset of the first, entries), in the order in which they begin. A queue has two
+    of them where there is a hole between: recovery walked over damage."""
+    runs: list[tuple[tuple[str, int], int, list[bytes]]] = []
+    last: dict[tuple[str, int], tuple[int, list[bytes]]] = {}
+    pack = ENTRY.pack
+    for topic, queue_id, queue_offset, physical_offset, size, code, _, _, sys_flag in dispatches:
+        if sys_flag and sys_flag & TRANSACTION_MASK in UNQUEUED:
+            continue
+        key = (topic, queue_id)
+        run = last.get(key)
+        if run is None or queue_offset != run[0] + len(run[1]):
+            last[key] = run = (queue_offset, [])
+            runs.append((key, *run))
+        run[1].append(pack(physical_offset, size, code))
+    return [(key, queue_offset, b"".join(packed)) for key, queue_offset, packed in runs]
+
+
+queue_entries = twin("entries", _queue_entries)
+
+
+class ConsumeQueues:
+    def __init__(self, files: Files, opened: OpenFiles, directory: str, entries_per_file: int) -> None:
+        self._files = files
+        self._opened = opened
+        self._directory = directory
+        self._entries_per_file = entries_per_file
+        # Keyed by QueueKey or a plain tuple of the same: they are equal, and a tuple is cheaper to make.
+        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self._next: dict[tuple[str, int], int] = {}  # the queue offset that the next appended message gets: ahead of the entries
+
+    def load(self, is_sound: Callable[[QueueKey, int, QueueEntry], bool] | None = None) -> bool:
+        """Open what is on disk. After a crash `is_sound` says which entries can be believed.
+
+        False when files of a queue cannot be its files (one is missing, or has a wrong size): they were thrown away.
+        """
+        all_fit = True
+        for topic in self._files.names(self._directory):
+            for name in self._files.names(f"{self._directory}/{topic}"):
+                if name.isdigit():
+                    key = QueueKey(topic, int(name))
+                    try:
+                        self._load(key, is_sound)
+                    except StoreFormatError:
+                        self._queues.pop(key).remove()
+                        all_fit = False
+        return all_fit
+
+    def _load(self, key: QueueKey, is_sound: Callable[[QueueKey, int, QueueEntry], bool] | None) -> None:
+        queue = self._make(key)
+        if is_sound is None:
+            queue.load()
+        else:
+            queue.load(lambda offset, entry: is_sound(key, offset, entry))
+            queue.truncate(queue.max_offset)
+            if not queue.max_offset:
+                self._queues.pop(key).remove()
+
+    def __len__(self) -> int:
+        """How many have ever had an entry."""
+        return sum(queue.max_offset > 0 for queue in self._queues.values())
+
+    @property
+    def entry_count(self) -> int:
+        """The sum of the queues' ends."""
+        return sum(queue.max_offset for queue in self._queues.values())
+
+    def __iter__(self) -> Iterator[tuple[QueueKey, ConsumeQueue]]:
+        return ((QueueKey(*key), queue) for key, queue in self._queues.items())
+
+    def get(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        return self._queues.get((topic, queue_id))
+
+    def next_offset(self, key: tuple[str, int]) -> int:
+        found = self._next.get(key)
+        if found is None:
+            queue = self._queues.get(key)
+            if queue is None and not can_be_directory(key):
+                raise QueueNameError(f"A queue of topic {key[0]!r} with id {key[1]} cannot be a directory.")
+            found = 0 if queue is None else queue.max_offset
+        return found
+
+    def took(self, offsets: dict[tuple[str, int], int]) -> None:
+        """These queues gave out offsets up to (not including) these."""
+        self._next.update(offsets)
+
+    def put(self, dispatches: Sequence[Dispatched]) -> list[QueueKey]:
+        """Entries for confirmed messages; the queues that grew."""
+        runs = queue_entries(dispatches)
+        for key, queue_offset, packed in runs:
+            self._append(key, queue_offset, packed)
+        return [QueueKey(*key) for key in dict.fromkeys([key for key, _, _ in runs])]
+
+    def _append(self, key: tuple[str, int], queue_offset: int, packed: bytes) -> None:
+        queue = self._queues.get(key)
+        if queue is None and not can_be_directory(key):
+            return  # a damaged record that nothing gave away: its name leads nowhere
+        queue = queue or self._make(key)
+        queue.append(queue_offset, packed)
+        if self._next.get(key, 0) < queue.max_offset:
+            self._next[key] = queue.max_offset
+
+    def truncate(self, key: tuple[str, int], queue_offset: int) -> None:
+        """Recovery knows better what follows in this queue."""
+        queue = self._queues.get(key)
+        if queue is not None and queue.max_offset > queue_offset:
+            queue.truncate(queue_offset)
+        self._next.pop(key, None)
+
+    def expire(self, log_start: int) -> None:
+        for queue in self._queues.values():
+            queue.expire(log_start)
+
+    def take_dirty(self) -> list[str]:
+        """The files written since this was last called: the caller syncs them."""
+        return [path for queue in self._queues.values() for path in queue.take_dirty()]
+
+    def remove_topic(self, topic: str) -> None:
+        """The topic was deleted: its queues go, whatever is in the log."""
+        for key in [key for key in self._queues if key[0] == topic]:
+            self._queues.pop(key).remove()
+            self._next.pop(key, None)
+        self._files.remove(f"{self._directory}/{topic}")
+
+    def _make(self, key: tuple[str, int]) -> ConsumeQueue:
+        directory = f"{self._directory}/{key[0]}/{key[1]}"
+        queue = ConsumeQueue(self._files, self._opened, directory, self._entries_per_file)
+        self._queues[key] = queue
+        return queue
+
+
+def can_be_directory(key: tuple[str, int]) -> bool:
+    """Names become paths. The broker checks its topics; what a log says is checked here."""
+    topic, queue_id = key
+    is_name = topic not in ("", ".", "..") and "/" not in topic and "\0" not in topic
+    return is_name and len(topic.encode(errors="replace")) <= _NAME_BYTES_MAX and queue_id >= 0

@@ -1,0 +1,128 @@
+"""A run of a queue's records, looked at together: what a pull mostly asks for.
+
+Each record must bear out its queue entry: size, queue offset and place. One that this process wrote lately never left memory, and
+neither did its entry, so that is enough. Of an older one queue, topic and checksum are looked at too; the checksums of the whole
+run are fetched at once. Where a record is not what its entry says, or has no checksum, or lies in another segment than
+the first, there is no run, and the general way (`reading`) looks at the records one by one.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from skyrocket.compiled import twin
+from skyrocket.protocol.crc import crc32
+from skyrocket.protocol.message.record import MAGIC, PHYSICAL_OFFSET_AT, SYS_FLAG_AT, magic_for, topic_field
+from skyrocket.protocol.sysflag import BORN_HOST_V6, STORE_HOST_V6
+from skyrocket.store.log.checksums import ENTRY as CHECKSUM
+from skyrocket.store.log.checksums import Checksums
+from skyrocket.store.log.commit_log import CommitLog
+from skyrocket.store.queues.consume_queue import ENTRY, ENTRY_BYTES
+
+_PLACE = struct.Struct(">i16xqq")  # of a record: size, queue offset, physical offset
+_HEAD = struct.Struct(">4xi4xi20xi44xi")  # of one with two IPv4 hosts: magic, queue id, sys flag, body length
+_HOST_V6 = BORN_HOST_V6 | STORE_HOST_V6
+RECORDS_PER_READ_MAX = 1024  # entries that one read looks at
+_CHECKSUMS_MAX = 16_384  # of other queues' records too, where those lie between: 1,024 messages of one of 16 queues
+
+
+class Run(NamedTuple):
+    records: list[memoryview]
+    next_offset: int  # where to read on
+
+
+class RunSources(NamedTuple):
+    """What a run is read from."""
+
+    log: CommitLog
+    checksums: Checksums
+    hot_from: int  # the log offset from which on this process wrote the records itself
+
+
+class Wanted(NamedTuple):
+    """What a pull asks of a queue."""
+
+    topic: str
+    queue_id: int
+    offset: int
+    records_max: int
+    bytes_max: int  # but at least one record
+    codes: frozenset[int] | None  # hashes of tags; None: all
+
+
+def queue_run(log: CommitLog, checksums: Checksums, hot_from: int, packed: bytes, wanted: Wanted) -> Run | None:
+    """The records of these packed entries, which begin at the wanted offset; None when they need a closer look."""
+    topic, queue_id, offset, records_max, bytes_max, codes = wanted
+    start, segment = log.segment_view(ENTRY.unpack_from(packed)[0])
+    end_at = len(segment)
+    known: dict[int, int] = {}  # end → checksum
+    known_to = 0
+    place, topic_bytes = _PLACE.unpack_from, topic_field(topic, magic_for(topic))
+    records: list[memoryview] = []
+    for physical_offset, size, code in ENTRY.iter_unpack(packed):
+        if codes is None or code in codes:
+            bytes_max -= size
+            if len(records) >= records_max or (bytes_max < 0 and records):
+                break
+            at = physical_offset - start
+            stop = at + size
+            if at < 0 or size < _PLACE.size or stop > end_at or place(segment, at) != (size, offset, physical_offset):
+                return None
+            view = segment[at:stop]
+            if physical_offset < hot_from:
+                if stop > known_to:
+                    known_to = max(stop, _end_of(packed, offset - wanted.offset + records_max - 1) - start)
+                    known = dict(CHECKSUM.iter_unpack(checksums.between(start, stop, known_to, _CHECKSUMS_MAX)))
+                if known.get(stop) != crc32(view) or not _is_of(view, topic_bytes, queue_id):
+                    return None
+            records.append(view)
+        offset += 1
+    return Run(records, offset)
+
+
+class Pulled(NamedTuple):
+    """Records for the answer to a pull."""
+
+    pieces: list[bytes] | list[memoryview]  # in which they lie, one behind the other
+    messages: int  # how many they are
+    size_bytes: int
+    next_offset: int  # where to read on
+    last_place: int  # of the last of them, in the log
+
+
+def _pull_run(
+    log: CommitLog, checksums: Checksums, hot_from: int, packed: bytes, wanted: Wanted
+) -> tuple[list[memoryview], int, int, int, int] | None:
+    """A run as a pull wants it, in the order of `Pulled`. The reference has a piece for each record; the twin copies them into
+    one, which is sooner done than to make a view for each."""
+    run = queue_run(log, checksums, hot_from, packed, wanted)
+    if run is None:
+        return None
+    last_place = int.from_bytes(run.records[-1][PHYSICAL_OFFSET_AT:SYS_FLAG_AT]) if run.records else 0
+    return run.records, len(run.records), sum(map(len, run.records)), run.next_offset, last_place
+
+
+pull_run = twin("runs", _pull_run)
+
+
+def ends_early(found: int, next_offset: int, packed: bytes, wanted: Wanted, max_offset: int) -> bool:
+    """Whether a run used up its entries before it found enough records, though the queue goes on: the caller must read on."""
+    is_used_up = next_offset == wanted.offset + len(packed) // ENTRY_BYTES
+    return is_used_up and found < wanted.records_max and next_offset < max_offset
+
+
+def _end_of(packed: bytes, number: int) -> int:
+    """Where the record of an entry ends in the log; of the last entry, where there are fewer."""
+    last = min(number, len(packed) // ENTRY_BYTES - 1)
+    physical_offset, size, _ = ENTRY.unpack_from(packed, last * ENTRY_BYTES)
+    return int(physical_offset + size)
+
+
+def _is_of(record: memoryview, topic: bytes, queue_id: int) -> bool:
+    """Whether a sound record is of this queue; False also for those with a long topic or IPv6 hosts, which are few."""
+    magic, said_queue, sys_flag, body_bytes = _HEAD.unpack_from(record)
+    if magic != MAGIC or said_queue != queue_id or sys_flag & _HOST_V6:
+        return False
+    topic_at = _HEAD.size + body_bytes
+    return record[topic_at : topic_at + len(topic)].tobytes() == topic

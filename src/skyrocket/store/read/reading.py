@@ -1,0 +1,331 @@
+"""Reading messages: by queue, by time, by key, by place in the log. What is returned is what was written, or nothing.
+
+Queue and index entries have no checksum of their own, so each is checked against the record that it names: place, size, queue,
+queue offset, topic. Records are checked by their CRC, unless this process wrote them a moment ago: those never left memory.
+An entry that the log does not bear out is passed over and counted; it never hides the messages behind it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from skyrocket.compiled import twin
+from skyrocket.protocol.errors import RecordError
+from skyrocket.protocol.message.properties import decode_properties
+from skyrocket.protocol.message.record import MAGIC, MAGIC_V2, PHYSICAL_OFFSET_AT, Record, body_crc32, decode_record
+from skyrocket.protocol.sysflag import BORN_HOST_V6, STORE_HOST_V6
+from skyrocket.store.index.index import Index
+from skyrocket.store.log.checksums import Checksums
+from skyrocket.store.log.commit_log import CommitLog
+from skyrocket.store.log.damage import is_filler
+from skyrocket.store.message import index_keys
+from skyrocket.store.queues.consume_queue import ENTRY, ENTRY_BYTES, ConsumeQueue
+from skyrocket.store.queues.consume_queues import ConsumeQueues
+from skyrocket.store.read.queue_run import RECORDS_PER_READ_MAX, Pulled, Run, RunSources, Wanted, ends_early, pull_run, queue_run
+from skyrocket.store.recovery.repair import QueueRepair
+
+HOT_BYTES = 256 * 1024 * 1024  # behind the end of the log: written lately, still in memory
+CANDIDATES_PER_QUERY_MAX = 100_000  # index entries looked at for one query: a hostile key must not hold the broker
+
+_HEAD = struct.Struct(">iiiiiqqi")  # size, magic, CRC, queue id, flag, queue offset, physical offset, sys flag
+_BODY_LENGTH_AT = 84  # with two IPv4 hosts; each IPv6 one moves it by 12
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+
+
+class Messages(NamedTuple):
+    """Records of a queue, as byte ranges of the log: no copies."""
+
+    records: list[memoryview]
+    next_offset: int  # where to read on
+    min_offset: int
+    max_offset: int
+
+
+class Lately(NamedTuple):
+    """What was written lately, in the last segment of the log: records there never left memory."""
+
+    segment: memoryview
+    start: int  # of the segment, in the log
+    first: int  # the record there that never did
+    end: int  # from here on records do not exist yet for those outside
+
+
+def _record_views(segment: memoryview, start: int, first: int, end: int, offsets: Sequence[int]) -> list[memoryview | None]:
+    """What lies at offsets of the log in one of its segments, which starts at `start`. None where nothing begins as a record does
+    that knows its place, and for those before `first` and behind `end`."""
+    head, end_at = _HEAD.unpack_from, min(len(segment), end - start)
+    found: list[memoryview | None] = []
+    for offset in offsets:
+        at, view = offset - start, None
+        if offset >= first and 0 <= at <= end_at - _HEAD.size:
+            size, magic, _, _, _, _, place, _ = head(segment, at)
+            if place == offset and magic in (MAGIC, MAGIC_V2) and _HEAD.size <= size <= end_at - at:
+                view = segment[at : at + size]
+        found.append(view)
+    return found
+
+
+record_views = twin("moves", _record_views)
+
+
+def pulled_of(found: Messages) -> Pulled:
+    """The same for who looked at the records one by one."""
+    records = found.records
+    last_place = _INT64.unpack_from(records[-1], PHYSICAL_OFFSET_AT)[0] if records else 0
+    return Pulled(records, len(records), sum(map(len, records)), found.next_offset, last_place)
+
+
+class Reading:
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: ConsumeQueues,
+        index: Index | None,
+        checksums: Checksums,
+        repair: QueueRepair,
+        confirmed: Callable[[], int],
+    ) -> None:
+        """`confirmed` says how far messages exist for those outside."""
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._checksums = checksums
+        self._repair = repair
+        self._confirmed = confirmed
+        self._opened_at = 0
+        self.damaged_reads = 0  # records or entries that were passed over because they are not what was written
+
+    def opened_at(self, end: int) -> None:
+        """Records before this were written by another process, or this one in another life."""
+        self._opened_at = end
+
+    # --- by queue
+
+    def messages(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        count: int,
+        bytes_max: int = 4 * 1024 * 1024,
+        wanted: frozenset[int] | None = None,
+        passes: Callable[[memoryview], bool] | None = None,
+        looked_at_max: int = RECORDS_PER_READ_MAX,
+    ) -> Messages:
+        """Up to `count` messages of a queue from `offset` on, with one of the `wanted` tag hashes, whose records pass; at least
+        one if any is among the first `looked_at_max`."""
+        queue = self._queues.get(topic, queue_id)
+        if queue is None:
+            return Messages([], offset, 0, 0)
+        offset = max(offset, queue.min_offset)
+        if passes is None:
+            run = self._run(queue, Wanted(topic, queue_id, offset, count, bytes_max, wanted))
+            if run is not None:
+                return Messages(run.records, run.next_offset, queue.min_offset, queue.max_offset)
+        topic_bytes = topic.encode()
+        records: list[memoryview] = []
+        size_sum = 0
+        looked_at = 0
+        looked_at_max = min(looked_at_max, RECORDS_PER_READ_MAX)
+        while len(records) < count and looked_at < looked_at_max:
+            packed = queue.read(offset, min(count * 2, looked_at_max))
+            if not packed:
+                break
+            for physical_offset, size, code in ENTRY.iter_unpack(packed):
+                if wanted is None or code in wanted:
+                    if records and (size_sum + size > bytes_max or len(records) == count):
+                        return Messages(records, offset, queue.min_offset, queue.max_offset)
+                    view = self._checked(physical_offset, size, queue_id, offset, topic_bytes)
+                    if view is None:
+                        view = self._mended(queue, topic, queue_id, offset)
+                    if view is not None and (passes is None or passes(view)):
+                        records.append(view)
+                        size_sum += size
+                offset += 1
+                looked_at += 1
+        return Messages(records, offset, queue.min_offset, queue.max_offset)
+
+    def _run(self, queue: ConsumeQueue, wanted: Wanted) -> Run | None:
+        """All that is asked for, if it can be looked at together."""
+        packed = queue.read(wanted.offset, min(wanted.records_max * 2, RECORDS_PER_READ_MAX))
+        run = queue_run(self._log, self._checksums, self._hot_from(), packed, wanted) if packed else None
+        if run is None:
+            return None
+        return None if ends_early(len(run.records), run.next_offset, packed, wanted, queue.max_offset) else run
+
+    def pulled(self, queue: ConsumeQueue, wanted: Wanted) -> Pulled:
+        """What a pull asks for, from an offset on that the queue has."""
+        packed = queue.read(wanted.offset, min(wanted.records_max * 2, RECORDS_PER_READ_MAX))
+        run = pull_run(self._log, self._checksums, self._hot_from(), packed, wanted) if packed else None
+        if run is not None and not ends_early(run[1], run[3], packed, wanted, queue.max_offset):
+            return Pulled._make(run)
+        topic, queue_id, offset, count, bytes_max, codes = wanted
+        return pulled_of(self.messages(topic, queue_id, offset, count, bytes_max, codes))
+
+    def run_sources(self) -> RunSources:
+        """What `queue_run` and `pull_run` read from: the log, its checksums, and where the records of this process begin."""
+        return RunSources(self._log, self._checksums, self._hot_from())
+
+    def _mended(self, queue: ConsumeQueue, topic: str, queue_id: int, offset: int) -> memoryview | None:
+        """The entry was not what it should be; perhaps the message is."""
+        entry = self._repair.mend(queue, topic, queue_id, offset)
+        if entry is None:
+            return None
+        return self._checked(entry.physical_offset, entry.size, queue_id, offset, topic.encode())
+
+    def _checked(self, physical_offset: int, size: int, queue_id: int, queue_offset: int, topic: bytes) -> memoryview | None:
+        """The record that a queue entry names, if it is that record."""
+        view = self._log.view(physical_offset, size) if size >= _BODY_LENGTH_AT + 4 else None
+        if view is not None:
+            said_size, magic, crc, said_queue, _, said_offset, place, sys_flag = _HEAD.unpack_from(view)
+            is_the_one = (
+                (said_size, said_queue, said_offset, place) == (size, queue_id, queue_offset, physical_offset)
+                and magic in (MAGIC, MAGIC_V2)
+                and _has_topic(view, magic, sys_flag, topic)
+            )
+            if is_the_one and (self._is_hot(physical_offset) or self._is_sound(physical_offset, view, crc, sys_flag)):
+                return view
+        self.damaged_reads += 1
+        return None
+
+    def _hot_from(self) -> int:
+        return max(self._opened_at, self._log.end - HOT_BYTES + 1)
+
+    def _is_hot(self, offset: int) -> bool:
+        return offset >= self._hot_from()
+
+    def _is_sound(self, offset: int, view: memoryview, crc: int, sys_flag: int) -> bool:
+        """By the checksum over the whole record; by the body's CRC where there is none."""
+        fits = self._checksums.fits(offset, view)
+        if fits is not None:
+            return fits
+        body_at = _body_length_at(sys_flag) + _INT32.size
+        (body_bytes,) = _INT32.unpack_from(view, body_at - _INT32.size)
+        return bool(crc == body_crc32(view[body_at : body_at + body_bytes]))
+
+    # --- by time
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp: int, *, upper: bool = False) -> int:
+        """The first message stored at or after `timestamp`; with `upper`, the last one stored at or before it.
+
+        Outside of what the queue has: its minimum, or one behind its last message (lower) or that message itself (upper).
+        """
+        queue = self._queues.get(topic, queue_id)
+        if queue is None:
+            return 0
+        low, high = queue.min_offset, queue.max_offset
+        while low < high:
+            middle = (low + high) // 2
+            stored = self._stored_at(queue, middle)
+            before = stored <= timestamp if upper else stored < timestamp
+            low, high = (middle + 1, high) if before else (low, middle)
+        return max(low - 1, queue.min_offset) if upper else low
+
+    def stored_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """The store time of a message in a queue; -1 when it is not there."""
+        queue = self._queues.get(topic, queue_id)
+        if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
+            return -1
+        return self._stored_at(queue, queue_offset)
+
+    def _stored_at(self, queue: ConsumeQueue, queue_offset: int) -> int:
+        """A damaged entry has the time of the next sound one, so that a search goes on."""
+        while queue_offset < queue.max_offset:
+            packed = queue.read(queue_offset, 1)
+            physical_offset, size, _ = ENTRY.unpack(packed) if len(packed) == ENTRY_BYTES else (0, 0, 0)
+            view = self._log.view(physical_offset, size) if size >= _BODY_LENGTH_AT else None
+            if view is not None and _INT64.unpack_from(view, 28)[0] == physical_offset:
+                v6 = _INT32.unpack_from(view, 36)[0] & BORN_HOST_V6
+                return int(_INT64.unpack_from(view, 68 if v6 else 56)[0])
+            queue_offset += 1
+        return 2**63 - 1
+
+    # --- by place
+
+    def record_at(self, offset: int) -> Record | None:
+        """The message at a physical offset, checked; None when there is none."""
+        found = self._found_at(offset)
+        return None if found is None else found[1]
+
+    def lately(self) -> Lately:
+        start, segment = self._log.segment_view(max(self._log.end - 1, 0))
+        return Lately(segment, start, self._hot_from(), self._confirmed())
+
+    def bytes_unseen(self, offsets: Sequence[int]) -> list[memoryview | None]:
+        """The same of many, for who looks through the records: what was written lately is only looked at where it begins."""
+        start, segment = self._log.segment_view(max(offsets, default=0))  # most are in the last one
+        views = record_views(segment, start, self._hot_from(), self._confirmed(), offsets)
+        return [self.bytes_at(offset) if view is None else view for offset, view in zip(offsets, views, strict=True)]
+
+    def bytes_at(self, offset: int) -> memoryview | None:
+        found = self._found_at(offset)
+        return None if found is None else found[0]
+
+    def _found_at(self, offset: int) -> tuple[memoryview, Record] | None:
+        head = self._log.view(offset, _HEAD.size)
+        if head is None or offset >= self._confirmed():
+            return None
+        size, magic, crc, _, _, _, place, sys_flag = _HEAD.unpack_from(head)
+        view = self._log.view(offset, size) if magic in (MAGIC, MAGIC_V2) and place == offset else None
+        if view is None:
+            return None
+        try:
+            record = decode_record(view)
+        except RecordError:
+            self.damaged_reads += 1
+            return None
+        if is_filler(record):
+            return None
+        if not self._is_hot(offset) and not self._is_sound(offset, view, crc, sys_flag):
+            self.damaged_reads += 1
+            return None
+        return view, record
+
+    # --- by key
+
+    def query(self, topic: str, key: str, begin_ms: int, end_ms: int, count: int) -> list[memoryview]:
+        """Messages of a topic that carry a key (or have it as unique key), stored in this time, newest first."""
+        return [view for view, _ in _take(self._matching(topic, key, begin_ms, end_ms), count)]
+
+    def _matching(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[tuple[memoryview, Record]]:
+        if self._index is None:
+            return
+        seen: set[int] = set()
+        for looked_at, offset in enumerate(self._index.find(topic, key, begin_ms, end_ms)):
+            if looked_at == CANDIDATES_PER_QUERY_MAX:
+                return
+            if offset in seen:
+                continue
+            seen.add(offset)
+            view = self.bytes_at(offset)
+            if view is None:
+                continue
+            record = decode_record(view, check_crc=False)
+            if record.topic != topic or not begin_ms <= record.store_timestamp <= end_ms:
+                continue
+            if key in index_keys(decode_properties(str(record.properties, "utf-8", "replace"))):
+                yield view, record
+
+
+def _take(items: Iterator[tuple[memoryview, Record]], count: int) -> Iterator[tuple[memoryview, Record]]:
+    for _, item in zip(range(count), items, strict=False):
+        yield item
+
+
+def _body_length_at(sys_flag: int) -> int:
+    return _BODY_LENGTH_AT + (12 if sys_flag & BORN_HOST_V6 else 0) + (12 if sys_flag & STORE_HOST_V6 else 0)
+
+
+def _has_topic(view: memoryview, magic: int, sys_flag: int, topic: bytes) -> bool:
+    """Whether the record is of this topic, and its body's length leaves room to say so."""
+    at = _body_length_at(sys_flag)
+    if at + 4 > len(view):
+        return False
+    length_at = at + 4 + _INT32.unpack_from(view, at)[0]
+    topic_at = length_at + (1 if magic == MAGIC else 2)
+    if not at + 4 <= length_at <= len(view) - (topic_at - length_at) - len(topic):
+        return False
+    return int.from_bytes(view[length_at:topic_at]) == len(topic) and view[topic_at : topic_at + len(topic)] == topic

@@ -1,0 +1,246 @@
+"""The timer log: one unit for each message in the timer topic that waits for its time, in the order in which they were taken in.
+
+     0        4             12       16            24       28            36       40       44            52
+     +--------+-------------+--------+-------------+--------+-------------+--------+--------+-------------+
+     | size:  | position of | magic  | when it was | delay, | message:    | its    | hash   | nothing     |
+     | 52     | the unit    |        | taken in,   | ms     | physical    | size   | of its | yet         |
+     |        | before      |        | ms          |        | offset      |        | topic  |             |
+     +--------+-------------+--------+-------------+--------+-------------+--------+--------+-------------+
+
+"Before" is the unit that was put into the same slot of the wheel before this one; -1 where this is the slot's first. So a slot's
+units are a chain through the log, and the wheel needs to know its last link only. The magic is 1; with 2 added the message is
+not due yet in that slot but rolled (stored anew, and taken in again), with 4 it takes back another message.
+
+Time of taking in plus delay is a time within the slot. Apache writes the slot's own time there; ours is one millisecond before
+the message is due, which the slot's border never parts from it: Apache reads it alike, and we know the due time to the
+millisecond without a look at the message.
+
+Units never cross the border of a file. What is left before it is a blank, from where there is no room for a unit and a blank:
+
+     0        4             12       16
+     +--------+-------------+--------+
+     | size   | 0           | magic  |       size: up to the border
+     +--------+-------------+--------+
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from skyrocket.store.errors import store_error
+from skyrocket.store.files import Files, OpenFiles
+from skyrocket.store.log.segments import Segments
+
+UNIT: Final = struct.Struct(">iqiqiqiiq")
+BLANK: Final = struct.Struct(">iqi")
+BLANK_MAGIC: Final = -875_286_124  # 0xCBD43194, as in the commit log
+NO_POSITION: Final = -1
+
+WAITS: Final = 1
+ROLLS: Final = 2
+DELETES: Final = 4
+_MAGIC_MASK = 0xF
+
+_OPEN_FILES_MAX = 64
+_ZEROS_BYTES = 1024 * 1024
+
+
+# What a Unit has, in its order, as a plain tuple: for loops over many.
+UnitFields = tuple[int, int, int, int, int, int, int, int, int]
+
+
+class Unit(NamedTuple):
+    unit_bytes: int
+    before: int
+    magic: int
+    taken_in_ms: int
+    delay_ms: int
+    physical_offset: int
+    size: int  # of the message
+    topic_hash: int
+    unused: int
+
+    @property
+    def time_ms(self) -> int:
+        return self.taken_in_ms + self.delay_ms
+
+
+class TimerLog:
+    def __init__(self, files: Files, directory: str, segment_bytes: int) -> None:
+        self._files = files
+        self._opened = OpenFiles(files, _OPEN_FILES_MAX)
+        self.segments = Segments(files, self._opened, directory, segment_bytes, allocate=False)
+        self._segment: tuple[int, memoryview] = (0, memoryview(b""))  # the one that was read last, and where it starts
+        self._unsynced: dict[int, None] = {}  # starts of segments
+        self.end = 0
+
+    def load(self) -> None:
+        """Look at what is on disk; how far it goes is for `truncate` to say."""
+        self.segments.load()
+        self.end = self.segments.stop
+
+    @property
+    def start(self) -> int:
+        return self.segments.start
+
+    # --- writing
+
+    def places(self, count: int) -> list[int]:
+        """Where the next units will lie."""
+        segment_bytes = self.segments.segment_bytes
+        at = self.end
+        places: list[int] = []
+        while len(places) < count:
+            room = segment_bytes - at % segment_bytes
+            fitting = min((room - BLANK.size) // UNIT.size, count - len(places))
+            places += range(at, at + fitting * UNIT.size, UNIT.size)
+            at += room
+        return places
+
+    def append(self, places: Sequence[int], units: Sequence[bytes]) -> None:
+        """Packed units, at the places that were told for them. After an error the log ends where it did."""
+        segment_bytes = self.segments.segment_bytes
+        first = 0
+        at = self.end
+        try:
+            while first < len(places):
+                start = places[first] - places[first] % segment_bytes
+                if places[first] > at:  # not where the last one ended: the rest of that segment is blank
+                    blank_bytes = places[first] - at
+                    self._write(at, BLANK.pack(blank_bytes, 0, BLANK_MAGIC))
+                last = first + 1
+                while last < len(places) and places[last] < start + segment_bytes:
+                    last += 1
+                self._write(places[first], b"".join(units[first:last]))
+                at = places[last - 1] + UNIT.size
+                first = last
+        except OSError as error:
+            raise store_error(f"appending {len(units)} units to the timer log", error) from error
+        self.end = at
+
+    def _write(self, position: int, data: bytes) -> None:
+        start = position - position % self.segments.segment_bytes
+        file = self.segments.file(start) if self.segments.start_of(position) is not None else self.segments.add(start)
+        file.write(position - start, data)
+        self._unsynced[start] = None
+
+    def truncate(self, end: int) -> None:
+        """The log ends here; what lies behind is not to be found again. OSError when that cannot be written."""
+        while self.segments.starts and self.segments.starts[-1] >= max(end, 1):
+            self.segments.drop_last()
+        self._segment = (0, memoryview(b""))
+        self.end = end
+        start = self.segments.start_of(end)
+        if start is None:
+            return
+        file = self.segments.file(start)
+        view = file.view()
+        for at in range(end - start, self.segments.segment_bytes, _ZEROS_BYTES):
+            stretch = view[at : at + _ZEROS_BYTES]
+            if stretch.tobytes().count(0) < len(stretch):
+                file.write(at, bytes(len(stretch)))
+                self._unsynced[start] = None
+
+    # --- reading
+
+    def unit(self, position: int) -> Unit | None:
+        """None where there is none."""
+        start, segment = self._segment
+        at = position - start
+        if not 0 <= at <= len(segment) - UNIT.size:
+            found = self.segments.start_of(position) if position >= 0 else None
+            if found is None:
+                return None
+            start, segment = self._segment = (found, self.segments.file(found).view())
+            at = position - start
+            if at > len(segment) - UNIT.size:
+                return None
+        if position + UNIT.size > self.end:
+            return None
+        unit = Unit._make(UNIT.unpack_from(segment, at))
+        return unit if unit.unit_bytes == UNIT.size and not unit.magic & ~_MAGIC_MASK and unit.before < position else None
+
+    def units_at(self, positions: Sequence[int]) -> list[UnitFields | None]:
+        """As `unit`, of many."""
+        found: list[UnitFields | None] = []
+        self.unit(positions[0] if positions else NO_POSITION)  # most of them are in one segment
+        start, segment = self._segment
+        last, unpack = min(len(segment), self.end - start) - UNIT.size, UNIT.unpack_from
+        for position in positions:
+            at = position - start
+            unit = unpack(segment, at) if 0 <= at <= last else self.unit(position)
+            is_sound = unit is not None and unit[0] == UNIT.size and not unit[2] & ~_MAGIC_MASK and unit[1] < position
+            found.append(unit if is_sound else None)
+        return found
+
+    def chain(self, position: int, most: int) -> list[tuple[int, UnitFields]]:
+        """The unit at a position, the one before it in its slot and so on, with their positions; fewer than `most` at the end of
+        the chain, where it leads behind the start of the log, and where it is not sound."""
+        found: list[tuple[int, UnitFields]] = []
+        log_start, unpack = self.start, UNIT.unpack_from
+        self.unit(position)
+        start, segment = self._segment
+        last = min(len(segment), self.end - start) - UNIT.size
+        while position >= log_start and len(found) < most:
+            at = position - start
+            unit = unpack(segment, at) if 0 <= at <= last else self.unit(position)
+            if unit is None or unit[0] != UNIT.size or unit[2] & ~_MAGIC_MASK or unit[1] >= position:
+                break
+            found.append((position, unit))
+            position = unit[1]
+        return found
+
+    def units(self, position: int) -> Iterator[tuple[int, Unit]]:
+        """From here on, with their positions, as long as they are sound."""
+        while position < self.end:
+            start = self.segments.start_of(position)
+            if start is None:
+                return
+            stop = min(self.end - start, self._units_per_segment * UNIT.size)
+            count = max(0, start + stop - position) // UNIT.size
+            view = self.segments.file(start).view()[position - start : position - start + count * UNIT.size]
+            for unit in map(Unit._make, UNIT.iter_unpack(view)):
+                if unit.unit_bytes != UNIT.size or unit.magic & ~_MAGIC_MASK or unit.before >= position:
+                    return
+                yield position, unit
+                position += UNIT.size
+            position = start + self.segments.segment_bytes
+
+    def last_in(self, start: int) -> Unit | None:
+        """The last unit of a whole segment."""
+        return self.unit(start + (self._units_per_segment - 1) * UNIT.size)
+
+    @property
+    def _units_per_segment(self) -> int:
+        return (self.segments.segment_bytes - BLANK.size) // UNIT.size
+
+    # --- keeping and letting go
+
+    def take_unsynced(self) -> list[str]:
+        """The files that were written to since this was last called: to be synced, by any thread."""
+        paths = [self.segments.path(start) for start in self._unsynced if self.segments.start_of(start) is not None]
+        self._unsynced.clear()
+        return paths
+
+    def expire(self, log_start: int) -> None:
+        """Files whose messages are all gone from the commit log go too."""
+        while len(self.segments.starts) > 1:
+            last = self.last_in(self.segments.start)
+            if last is None or last.physical_offset >= log_start:
+                return
+            self._segment = (0, memoryview(b""))
+            self.segments.drop_first()
+
+    def drop(self) -> None:
+        """Everything."""
+        self.close()
+        self._files.remove(self.segments.directory)
+        self.segments.starts = []
+        self._unsynced.clear()
+        self.end = 0
+
+    def close(self) -> None:
+        self._segment = (0, memoryview(b""))
+        self._opened.close()

@@ -1,0 +1,95 @@
+"""The timer wheel: for each stretch of time (a second, unless set otherwise) where its units begin and end in the timer log.
+
+    slot 0        slot 1        …        slot 2·N-1        N: seven days of seconds in Apache's; time goes round and round
+    +------+------+------+------+--------+------+
+    |      |      |      |      |        |      |
+    +------+------+------+------+--------+------+
+
+     0             8             16            24       28       32
+     +-------------+-------------+-------------+--------+--------+
+     | time, in    | first unit  | last unit   | how    | unused |
+     | stretches   | in the log  | in the log  | many   |        |
+     +-------------+-------------+-------------+--------+--------+
+
+A slot of another time than the one asked for is a slot of an earlier round, and empty. `how many` is less by one for each unit
+that takes a message back.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from skyrocket.store.errors import store_error
+from skyrocket.store.files import File, Files
+from skyrocket.store.timers.timer_log import NO_POSITION
+
+SLOT: Final = struct.Struct(">qqqii")
+ROUNDS: Final = 2  # a file has room for twice the time that may lie ahead, so that what is overdue is not overwritten
+
+
+class Slot(NamedTuple):
+    first: int
+    last: int
+    units: int
+
+
+EMPTY: Final = Slot(NO_POSITION, NO_POSITION, 0)
+
+
+class TimerWheel:
+    def __init__(self, files: Files, path: str, slots: int, precision_ms: int) -> None:
+        self._files = files
+        self._path = path
+        self._slots = slots * ROUNDS
+        self._precision_ms = precision_ms
+        self._file: File | None = None
+        self._window = memoryview(b"")
+
+    @property
+    def size_bytes(self) -> int:
+        return self._slots * SLOT.size
+
+    def is_there(self) -> bool:
+        return self._files.exists(self._path) and self._files.size(self._path) == self.size_bytes
+
+    def open(self) -> None:
+        """One that we made: all of it has its room on disk."""
+        self._use(self._files.open(self._path, writable=True))
+
+    def create(self) -> None:
+        """A new one, instead of any that is there."""
+        self.close()
+        try:
+            self._files.remove(self._path)
+            self._use(self._files.create(self._path, self.size_bytes, self.size_bytes))
+        except OSError as error:
+            raise store_error(f"making {self._path}", error) from error
+
+    def _use(self, file: File) -> None:
+        self._file = file
+        self._window = file.window(self.size_bytes)
+
+    def slot(self, time_ms: int) -> Slot:
+        stretch = time_ms // self._precision_ms
+        said, first, last, units, _ = SLOT.unpack_from(self._window, stretch % self._slots * SLOT.size)
+        return Slot(first, last, units) if said == stretch else EMPTY
+
+    def link(self, time_ms: int, first: int, last: int, units: int) -> None:
+        """More units of a slot, chained to each other and to the slot's last one."""
+        stretch = time_ms // self._precision_ms
+        at = stretch % self._slots * SLOT.size
+        said, first_of_all, _, units_before, unused = SLOT.unpack_from(self._window, at)
+        if said == stretch:
+            first, units = first_of_all, units_before + units
+        SLOT.pack_into(self._window, at, stretch, first, last, units, unused)
+
+    def sync(self) -> None:
+        if self._file is not None:
+            self._file.sync()
+
+    def close(self) -> None:
+        self._window = memoryview(b"")
+        if self._file is not None:
+            self._file.close()
+            self._file = None

@@ -1,0 +1,124 @@
+"""Messages looked up by key, unique key, tag and place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skyrocket.broker.admin import messages
+from skyrocket.protocol.command import Command
+from skyrocket.protocol.headers import QueryMessageRequestHeader, QueryMessageResponseHeader, ViewMessageRequestHeader
+from skyrocket.protocol.message.message_id import decode_offset_id
+from skyrocket.protocol.message.properties import KEYS, TAGS, UNIQUE_KEY
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.responses import ResponseCode
+from tests.support.running_broker import RunningBroker, play, records
+
+
+async def query(served: RunningBroker, key: str, topic: str = "orders", **given: Any) -> Command:
+    values = {"max_num": 32, "begin_timestamp": 0, "end_timestamp": 2**62, **given}
+    return await served.ask(RequestCode.QUERY_MESSAGE, QueryMessageRequestHeader(topic=topic, key=key, **values))
+
+
+async def sent(served: RunningBroker, body: bytes, topic: str = "orders", **properties: str) -> int:
+    """A message's place in the log."""
+    answer = await served.send(topic, body, properties=properties)
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    return decode_offset_id(answer.fields["msgId"]).physical_offset
+
+
+def bodies(answer: Command) -> list[bytes]:
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    return [record.body for record in records(answer)]
+
+
+def test_a_message_is_found_by_each_key_its_unique_key_and_its_tag(tmp_path: Path):
+    async def acts(served: RunningBroker) -> None:
+        await sent(served, b"one", **{KEYS: "red blue", UNIQUE_KEY: "ID-1", TAGS: "paid"})
+        await sent(served, b"two", **{KEYS: "blue", UNIQUE_KEY: "ID-2", TAGS: "open"})
+        await sent(served, b"elsewhere", "bills", **{KEYS: "blue", UNIQUE_KEY: "ID-1", TAGS: "paid"})
+        assert bodies(await query(served, "blue")) == [b"one", b"two"], "oldest first"
+        assert bodies(await query(served, "red")) == [b"one"]
+        assert bodies(await query(served, "ID-2")) == [b"two"]
+        assert bodies(await query(served, "ID-1", unique_key_query=True)) == [b"one"]
+        assert bodies(await query(served, "paid", index_type="T")) == [b"one"]
+        assert (await query(served, "paid")).code == ResponseCode.QUERY_NOT_FOUND, "a tag is no key"
+
+    play(tmp_path, acts)
+
+
+def test_the_answer_tells_how_far_the_index_has_come(tmp_path: Path):
+    async def acts(served: RunningBroker) -> None:
+        await sent(served, b"one", **{KEYS: "red"})
+        place = await sent(served, b"two", **{KEYS: "blue"})
+        header = (await query(served, "red")).header(QueryMessageResponseHeader)
+        assert header.index_last_update_phyoffset == place
+        assert header.index_last_update_timestamp > 0
+        nothing = await query(served, "green")
+        assert nothing.code == ResponseCode.QUERY_NOT_FOUND
+        assert nothing.header(QueryMessageResponseHeader).index_last_update_phyoffset == 0
+
+    play(tmp_path, acts)
+
+
+def test_of_many_the_newest_are_found_and_there_is_a_bound(tmp_path: Path):
+    async def acts(served: RunningBroker) -> None:
+        for number in range(12):
+            await sent(served, b"%d" % number, **{KEYS: "same"})
+        assert bodies(await query(served, "same", max_num=3)) == [b"9", b"10", b"11"]
+        assert len(bodies(await query(served, "same", max_num=2**31 - 1))) == 8
+        assert len(bodies(await query(served, "same", unique_key_query=True, max_num=1))) == 5
+        for none in (0, -1):
+            assert (await query(served, "same", max_num=none)).code == ResponseCode.QUERY_NOT_FOUND
+
+    play(tmp_path, acts, query_max=8, query_default_max=5)
+
+
+def test_messages_of_another_time_are_not_found(tmp_path: Path):
+    async def acts(served: RunningBroker) -> None:
+        place = await sent(served, b"one", **{KEYS: "red"})
+        record = served.broker.store.reading.record_at(place)
+        assert record is not None
+        at_ms = record.store_timestamp
+        assert bodies(await query(served, "red", begin_timestamp=at_ms, end_timestamp=at_ms)) == [b"one"]
+        assert (await query(served, "red", begin_timestamp=at_ms + 1)).code == ResponseCode.QUERY_NOT_FOUND
+        assert (await query(served, "red", end_timestamp=at_ms - 1)).code == ResponseCode.QUERY_NOT_FOUND
+
+    play(tmp_path, acts)
+
+
+def test_an_answer_is_never_larger_than_a_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(messages, "ANSWER_BYTES_MAX", 2_500)
+
+    async def acts(served: RunningBroker) -> None:
+        for number in range(4):
+            await sent(served, b"%d" % number * 1_000, **{KEYS: "same"})
+        assert [body[:1] for body in bodies(await query(served, "same"))] == [b"2", b"3"]
+
+    play(tmp_path, acts)
+
+
+def test_without_an_index_nothing_is_found(tmp_path: Path):
+    async def acts(served: RunningBroker) -> None:
+        await sent(served, b"one", **{KEYS: "red"})
+        assert (await query(served, "red")).code == ResponseCode.QUERY_NOT_FOUND
+
+    play(tmp_path, acts, index_enabled=False)
+
+
+def test_a_message_is_seen_by_its_place_and_nothing_else_is(tmp_path: Path):
+    async def acts(served: RunningBroker) -> None:
+        place = await sent(served, b"here")
+
+        async def view(offset: int) -> Command:
+            return await served.ask(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader(offset=offset))
+
+        assert bodies(await view(place)) == [b"here"]
+        for nowhere in (place + 1, place + 4, 2**40, 2**62, -1):
+            answer = await view(nowhere)
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert str(nowhere) in (answer.remark or "")
+
+    play(tmp_path, acts)

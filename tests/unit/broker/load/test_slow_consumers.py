@@ -1,0 +1,77 @@
+"""A group that reads far behind is stopped, where that is wanted; one that caught up, or is allowed again, is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from skyrocket.broker.load.slow_consumers import CHECK_MS, SlowConsumers, SlowConsumerWatch
+from skyrocket.broker.settings import BrokerSettings
+from skyrocket.protocol.responses import ResponseCode
+from tests.support.running_broker import RunningBroker, play
+
+START_MS = 1_700_000_000_000
+
+
+class Watched:
+    def __init__(self, **settings: object) -> None:
+        self.slow_consumers = SlowConsumers()
+        now = replace(BrokerSettings(stop_slow_consumers=True, slow_consumer_bytes=1_000), **settings)
+        self.stopped: list[tuple[str, int]] = []
+        self.watch = SlowConsumerWatch(self.slow_consumers, lambda: now, lambda *told: self.stopped.append(told))
+        assert self.watch.check(START_MS) == START_MS + CHECK_MS
+
+    def later(self, checks: int = 1) -> list[tuple[str, int]]:
+        self.watch.check(START_MS + checks * CHECK_MS)
+        return self.stopped
+
+
+def test_who_is_further_behind_than_allowed_is_stopped_by_the_queue_where_it_is_furthest():
+    watched = Watched()
+    watched.slow_consumers.read("slow", "orders", 0, 1_001)
+    watched.slow_consumers.read("slow", "orders", 1, 5_000)
+    watched.slow_consumers.read("quick", "orders", 0, 1_000)
+    assert watched.watch.check(START_MS + CHECK_MS - 1) == START_MS + CHECK_MS
+    assert watched.stopped == [], "not before its time"
+    assert watched.later() == [("slow", 5_000)]
+
+
+def test_who_has_caught_up_is_not():
+    watched = Watched()
+    watched.slow_consumers.read("group", "orders", 0, 5_000)
+    watched.slow_consumers.read("group", "orders", 0, 500)
+    watched.slow_consumers.read("group", "bills", 0, 5_000)
+    watched.slow_consumers.at_end("group", "bills", 0)
+    assert watched.later() == []
+
+
+def test_one_who_is_allowed_again_is_judged_by_what_it_reads_then():
+    watched = Watched()
+    watched.slow_consumers.read("group", "orders", 0, 5_000)
+    assert watched.later() == [("group", 5_000)]
+    assert watched.later(2) == [("group", 5_000)], "it read nothing since"
+    watched.slow_consumers.read("group", "orders", 0, 6_000)
+    assert watched.later(3) == [("group", 5_000), ("group", 6_000)]
+
+
+def test_unless_it_is_wanted_nobody_is_stopped():
+    watched = Watched(stop_slow_consumers=False)
+    watched.slow_consumers.read("group", "orders", 0, 5_000)
+    assert watched.later() == []
+
+
+@pytest.mark.parametrize("limit_bytes", [1_000, 100_000])
+def test_a_pull_far_behind_the_end_of_the_log_stops_its_group(tmp_path: Path, limit_bytes: int):
+    async def acts(served: RunningBroker) -> None:
+        for number in range(10):
+            await served.send("orders", b"%d" % number * 500)
+        assert (await served.pull("orders", 0, max_msg_nums=1)).code == ResponseCode.SUCCESS
+        watch = SlowConsumerWatch(served.broker.slow_consumers, served.broker.settings, served.broker._stop_group)
+        watch.check(0)
+        watch.check(CHECK_MS)
+        answer = await served.pull("orders", 1)
+        assert answer.code == (ResponseCode.NO_PERMISSION if limit_bytes < 5_000 else ResponseCode.SUCCESS)
+
+    play(tmp_path, acts, stop_slow_consumers=True, slow_consumer_bytes=limit_bytes)

@@ -1,0 +1,228 @@
+"""Pulls that find what they ask for are answered together, on the short way; the first that does not goes the general way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from skyrocket.broker.pull.fast_path import SHAPES_MAX
+from skyrocket.net.limits import NetLimits
+from skyrocket.protocol.command import ONEWAY_FLAG, Command, decode_command
+from skyrocket.protocol.frame import FrameSplitter
+from skyrocket.protocol.headers import PullMessageResponseHeader
+from skyrocket.protocol.message.record import iterate_records
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.responses import ResponseCode
+from skyrocket.protocol.sysflag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
+from tests.support.pull_parts import PullParts, a_filled_disk, a_pull
+from tests.support.twins import KINDS, using
+
+
+@pytest.fixture(autouse=True, params=KINDS)
+def _kind(request: pytest.FixtureRequest) -> Iterator[None]:
+    with using(request.param):
+        yield
+
+
+def parts_with_messages(**given: Any) -> PullParts:
+    return PullParts(express=True, disk=a_filled_disk(), **given)
+
+
+def general_pulls(parts: PullParts, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of those that go the general way from now on."""
+    seen: list[int] = []
+    handle = parts.general.handle
+
+    def noting(command: Command, connection: Any) -> Any:
+        seen.append(command.opaque)
+        return handle(command, connection)
+
+    for code in (11, 361):
+        monkeypatch.setitem(parts.server.router._handlers, code, noting)
+    return seen
+
+
+def answers(parts: PullParts) -> list[Command]:
+    return [decode_command(frame) for frame in FrameSplitter().feed(parts.transport.written)]
+
+
+def found(answer: Command) -> tuple[int, list[int], int]:
+    """Its number, the offsets of its messages, and where to go on."""
+    offsets = [record.queue_offset for record in iterate_records(answer.body)]
+    return answer.opaque, offsets, answer.header(PullMessageResponseHeader).next_begin_offset
+
+
+def test_pulls_of_a_queue_are_answered_together_and_each_with_its_own(monkeypatch: pytest.MonkeyPatch):
+    parts = parts_with_messages()
+    general = general_pulls(parts, monkeypatch)
+    parts.connection.data_received(b"".join(a_pull(7 + at, 5 * at, max_msg_nums=5) for at in range(4)))
+    assert general == []
+    assert [found(answer) for answer in answers(parts)] == [
+        (7 + at, list(range(5 * at, 5 * at + 5)), 5 * at + 5) for at in range(4)
+    ]
+    assert {(answer.code, answer.remark) for answer in answers(parts)} == {(0, "FOUND")}
+
+
+def test_what_was_pulled_and_committed_is_kept(monkeypatch: pytest.MonkeyPatch):
+    parts = parts_with_messages()
+    general = general_pulls(parts, monkeypatch)
+    flags = PULL_SUBSCRIPTION | PULL_COMMIT_OFFSET
+    parts.connection.data_received(b"".join(a_pull(at, 5 * at, sys_flag=flags, commit_offset=3 * at) for at in range(1, 4)))
+    assert general == []
+    assert parts.offsets.query("consumers", "orders", 0) == 9
+    assert parts.offsets.pull_offset("consumers", "orders", 0) == 15
+    get = parts.counters.get
+    assert (get.messages, get.times) == (sum(len(found(answer)[1]) for answer in answers(parts)), 3)
+    assert parts.slow_consumers.slow(0).keys() == {"consumers"}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"offset": 100_000},
+        {"topic": "closed"},
+        {"topic": "nowhere"},
+        {"queue_id": 99},
+        {"queue_id": 2},
+        {"consumer_group": "idle"},
+        {"consumer_group": "unknown"},
+        {"tags": "green"},
+        {"tags": "colour = 'red'", "expression_type": "SQL92"},
+        {"sys_flag": 0},
+        {"flag": ONEWAY_FLAG},
+        {"code": 361},
+        {"max_msg_nums": -1},
+        {"commit_offset": -1},
+    ],
+    ids=str,
+)
+def test_the_first_that_is_not_ordinary_goes_the_general_way_with_all_behind_it(
+    given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+):
+    parts, other = parts_with_messages(), PullParts(express=False, disk=a_filled_disk())
+    general = general_pulls(parts, monkeypatch)
+    odd = a_pull(2, **{"offset": 0, **given})
+    event = a_pull(1, 0) + odd + a_pull(3, 5)
+    parts.connection.data_received(event)
+    other.connection.data_received(event)
+    assert general == [2, 3]
+    assert parts.state() == other.state()
+
+
+def test_flow_control_hears_that_they_were_pulls():
+    """A read from a slow disk must not stop those who send."""
+    parts, told = parts_with_messages(), []
+
+    class Gate:
+        is_calm = staticmethod(lambda waited_ms, now_ms: True)
+        refusal = staticmethod(lambda code, waited_ms, now_ms: None)
+        served = staticmethod(lambda code, took_ms, now_ms: told.append(code))
+
+    async def acts() -> None:  # the server's watch of its own lateness needs a loop
+        parts.server.gate = Gate()
+        parts.connection.data_received(a_pull(1, 0))
+
+    asyncio.run(acts())
+    assert told == [RequestCode.PULL_MESSAGE]
+
+
+def test_those_of_another_queue_follow_in_the_same_event(monkeypatch: pytest.MonkeyPatch):
+    parts = parts_with_messages()
+    general = general_pulls(parts, monkeypatch)
+    asked = [(1, 0, 0), (2, 0, 1), (3, 5, 1), (4, 7, 0)]
+    parts.connection.data_received(b"".join(a_pull(number, at, queue_id=of, max_msg_nums=2) for number, at, of in asked))
+    assert general == []
+    assert [(answer.opaque, found(answer)[1][0]) for answer in answers(parts)] == [(1, 0), (2, 0), (3, 5), (4, 7)]
+
+
+def test_pulls_may_go_back_and_overlap(monkeypatch: pytest.MonkeyPatch):
+    parts = parts_with_messages()
+    general = general_pulls(parts, monkeypatch)
+    parts.connection.data_received(b"".join(a_pull(offset, offset, max_msg_nums=8) for offset in (40, 2, 41, 3)))
+    assert general == []
+    assert [found(answer)[1] for answer in answers(parts)] == [list(range(at, at + 8)) for at in (40, 2, 41, 3)]
+
+
+def test_tags_are_chosen_by_and_what_was_not_looked_at_yet_is_left_to_the_general_way(monkeypatch: pytest.MonkeyPatch):
+    parts, other = parts_with_messages(), PullParts(express=False, disk=a_filled_disk())
+    event = b"".join(a_pull(at, 10 * at, tags="red || blue", max_msg_nums=6) for at in range(5))
+    event += a_pull(9, 0, tags="red", max_msg_nums=32)
+    parts.connection.data_received(event)
+    other.connection.data_received(event)
+    assert parts.state() == other.state()
+
+
+def test_a_group_that_an_administrator_moved_is_told_where_to(monkeypatch: pytest.MonkeyPatch):
+    parts = parts_with_messages()
+    parts.offsets.reset("consumers", "orders", 0, 3)
+    general = general_pulls(parts, monkeypatch)
+    parts.connection.data_received(a_pull(1, 0) + a_pull(2, 5))
+    assert general == [1, 2]
+    assert [answer.code for answer in answers(parts)] == [ResponseCode.PULL_OFFSET_MOVED, 0]
+
+
+def test_one_at_the_end_of_the_queue_waits_there():
+    parts = parts_with_messages()
+    queue = parts.store.queues.get("orders", 0)
+    assert queue is not None
+    flags = PULL_SUBSCRIPTION | PULL_SUSPEND
+    last = queue.max_offset - 2
+    pulls = [a_pull(number, offset, sys_flag=flags, hold_ms=60_000) for number, offset in ((1, last), (2, last + 2))]
+    parts.connection.data_received(b"".join(pulls))
+    assert [found(answer)[:2] for answer in answers(parts)] == [(1, [last, last + 1])]
+    assert parts.general.waiting == 1
+
+
+def test_limits_of_the_broker_count():
+    parts = parts_with_messages(pull_messages_max=4, pull_bytes_max=2_000)
+    parts.connection.data_received(
+        a_pull(1, 0, max_msg_nums=1_000) + a_pull(2, 0, max_msg_nums=0) + a_pull(3, 9, max_msg_bytes=1)
+    )
+    first, second, third = [found(answer)[1] for answer in answers(parts)]
+    assert 1 <= len(first) <= 4
+    assert (second, third) == ([0], [9])
+
+
+def test_a_peer_that_does_not_read_is_not_answered_further():
+    """What is made at once has a bound; the rest waits until there is room."""
+    parts = PullParts(express=True, disk=a_filled_disk())
+    parts.connection._limits = NetLimits(unwritten_high_bytes=10_000)
+    parts.transport.get_write_buffer_size = lambda: len(parts.transport.written)  # type: ignore[method-assign]
+    parts.connection.data_received(b"".join(a_pull(at, at % 40) + a_pull(at + 1, at % 40, queue_id=1) for at in range(0, 80, 2)))
+    assert len(parts.transport.written) < 80_000
+    assert parts.connection._left
+
+
+def test_a_log_that_cannot_be_read_is_told_by_the_general_way(monkeypatch: pytest.MonkeyPatch):
+    disk = a_filled_disk()
+    for path in [path for path in disk.nodes if "consumequeue/orders/0/" in path]:
+        content = disk.nodes[path].content
+        content[20 * 7 + 10] ^= 1  # the size of an entry
+    parts, other = PullParts(express=True, disk=disk.copy()), PullParts(express=False, disk=disk.copy())
+    event = a_pull(1, 0, max_msg_nums=4) + a_pull(2, 4, max_msg_nums=4) + a_pull(3, 8, max_msg_nums=4)
+    parts.connection.data_received(event)
+    other.connection.data_received(event)
+    assert parts.state() == other.state()
+    assert [found(answer)[1] for answer in answers(parts)] == [list(range(at, at + 4)) for at in (0, 4, 8)], "it was mended"
+
+
+def test_shapes_of_headers_are_not_kept_for_ever():
+    parts = parts_with_messages()
+    for number in range(SHAPES_MAX + 10):
+        parts.connection.data_received(a_pull(number, 0, max_msg_nums=1, proxy_forward_client_id=f"client-{number}"))
+    assert 0 < len(parts.ordinary._headers) <= SHAPES_MAX
+
+
+def test_settings_topics_and_groups_that_change_count_at_once():
+    parts = parts_with_messages()
+    parts.connection.data_received(a_pull(1, 0))
+    config = parts.topics.get("orders")
+    assert config is not None
+    config.perm = 2
+    parts.connection.data_received(a_pull(2, 0))
+    config.perm = 6
+    parts.connection.data_received(a_pull(3, 0))
+    assert [answer.code for answer in answers(parts)] == [0, ResponseCode.NO_PERMISSION, 0]

@@ -1,0 +1,247 @@
+"""Filters by SQL92: which messages a pull gets, what is refused, and what is remembered."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from skyrocket.broker.pull.filters import SQL92, Filters
+from skyrocket.broker.pull.sql.errors import ExpressionError
+from skyrocket.broker.pull.sql.limits import EXPRESSION_LENGTH_MAX, FILTERS_KEPT_LENGTH_MAX, FILTERS_KEPT_MAX
+from skyrocket.broker.settings import BrokerSettings
+from skyrocket.protocol.bodies import ConsumerData, HeartbeatData, SubscriptionData
+from skyrocket.protocol.command import Command
+from skyrocket.protocol.fastjson.codec import encode
+from skyrocket.protocol.headers import PullMessageResponseHeader
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.responses import ResponseCode
+from skyrocket.protocol.sysflag import PULL_SUSPEND
+from skyrocket.store.read.queue_run import RECORDS_PER_READ_MAX
+from tests.support.running_broker import RunningBroker, play, records
+
+BIG_IN_EU = "a > 5 AND region = 'eu'"
+
+
+async def sales(served: RunningBroker) -> None:
+    """Messages 0 to 9 in queue 0: the number is in a, regions eu and us in turn."""
+    for number in range(10):
+        properties = {"a": str(number), "region": "us" if number % 2 else "eu", "TAGS": "red"}
+        await served.send("orders", b"%d" % number, properties=properties)
+
+
+async def pull(served: RunningBroker, offset: int, expression: str, **given: object) -> Command:
+    return await served.pull("orders", offset, tags=expression, **{"expression_type": SQL92, **given})
+
+
+async def heartbeat(served: RunningBroker, expression: str | None, version: int = 1, kind: str = SQL92) -> None:
+    wanted = SubscriptionData(topic="orders", sub_string=expression, sub_version=version, expression_type=kind)
+    data = ConsumerData(group_name="consumers", subscription_data_set=[wanted])
+    body = encode(HeartbeatData(client_id="client-1", consumer_data_set=[data]))
+    assert (await served.ask(RequestCode.HEART_BEAT, body=body)).code == ResponseCode.SUCCESS
+
+
+def bodies(response: Command) -> list[bytes]:
+    assert response.code == ResponseCode.SUCCESS, response.remark
+    return [record.body for record in records(response)]
+
+
+def test_a_pull_gets_the_messages_that_its_expression_lets_through(tmp_path: Path):
+    async def acts(served: RunningBroker) -> None:
+        await sales(served)
+        found = await pull(served, 0, BIG_IN_EU)
+        assert bodies(found) == [b"6", b"8"]
+        assert found.header(PullMessageResponseHeader).next_begin_offset == 10
+        assert bodies(await pull(served, 7, BIG_IN_EU)) == [b"8"]
+        first = await pull(served, 0, BIG_IN_EU, max_msg_nums=1)
+        assert (bodies(first), first.header(PullMessageResponseHeader).next_begin_offset) == ([b"6"], 7)
+
+    play(tmp_path, acts, property_filter=True)
+
+
+def test_a_pull_for_which_there_is_nothing_is_told_where_to_go_on(tmp_path: Path):
+    async def acts(served: RunningBroker) -> None:
+        await sales(served)
+        for expression in ("a > 99", "missing = 'x'", "region > 5"):  # false, null, undecided
+            nothing = await pull(served, 0, expression, hold_ms=0)
+            assert nothing.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+            assert nothing.header(PullMessageResponseHeader).next_begin_offset == 10
+
+    play(tmp_path, acts, property_filter=True)
+
+
+def test_a_pull_without_its_own_expression_uses_the_groups_heartbeat(tmp_path: Path):
+    async def acts(served: RunningBroker) -> None:
+        await sales(served)
+        await heartbeat(served, BIG_IN_EU)
+        assert bodies(await served.pull("orders", 0, sys_flag=0)) == [b"6", b"8"]
+        await heartbeat(served, "a = '7'", version=2)
+        assert bodies(await served.pull("orders", 0, sys_flag=0, sub_version=2)) == [b"7"]
+        await heartbeat(served, "red", version=3, kind="TAG")
+        assert len(bodies(await served.pull("orders", 0, sys_flag=0))) == 10
+
+    play(tmp_path, acts, property_filter=True)
+
+
+def test_a_waiting_pull_is_answered_by_a_message_that_matches_and_by_no_other(tmp_path: Path):
+    async def acts(served: RunningBroker) -> None:
+        await sales(served)
+        await heartbeat(served, BIG_IN_EU)
+        own = asyncio.ensure_future(pull(served, 10, BIG_IN_EU, hold_ms=60_000))
+        groups = asyncio.ensure_future(served.pull("orders", 10, hold_ms=60_000, sys_flag=PULL_SUSPEND))
+        await asyncio.sleep(0.05)
+        for a, region in (("7", "us"), ("5", "eu"), ("x", "eu")):
+            await served.send("orders", b"no", properties={"a": a, "region": region})
+        await asyncio.sleep(0.05)
+        assert not own.done()
+        assert not groups.done()
+        await served.send("orders", b"yes", properties={"a": "7", "region": "eu"})
+        assert bodies(await own) == bodies(await groups) == [b"yes"]
+
+    play(tmp_path, acts, property_filter=True)
+
+
+def test_a_waiting_pull_is_sent_back_when_its_group_has_another_expression(tmp_path: Path):
+    async def acts(served: RunningBroker) -> None:
+        await sales(served)
+        await heartbeat(served, "a > 99")
+        waiting = asyncio.ensure_future(served.pull("orders", 10, hold_ms=60_000, sys_flag=PULL_SUSPEND))
+        await asyncio.sleep(0.05)
+        await heartbeat(served, "a > 50", version=2)
+        await served.send("orders", b"x", properties={"a": "60"})
+        answer = await waiting
+        assert (answer.code, answer.header(PullMessageResponseHeader).next_begin_offset) == (20, 10)
+
+    play(tmp_path, acts, property_filter=True)
+
+
+def test_a_needle_behind_more_messages_than_one_read_looks_at_is_found(tmp_path: Path):
+    async def acts(served: RunningBroker) -> None:
+        for _ in range(2):
+            hay = [served.send("orders", b"hay", properties={"a": "1"}) for _ in range(RECORDS_PER_READ_MAX // 3)]
+            await asyncio.gather(*hay)
+        await served.send("orders", b"needle", properties={"a": "2"})
+        wanted, offset, pulls = "a = 2" + " OR a = 2" * 900, 0, 1
+        answer = await pull(served, 0, wanted)
+        while answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY:
+            assert answer.header(PullMessageResponseHeader).next_begin_offset > offset
+            offset, pulls = answer.header(PullMessageResponseHeader).next_begin_offset, pulls + 1
+            answer = await pull(served, offset, wanted)
+        assert bodies(answer) == [b"needle"]
+        assert pulls >= 5, "a long expression gets fewer messages a turn"
+
+    play(tmp_path, acts, property_filter=True)
+
+
+# --- refusals
+
+
+@pytest.mark.parametrize(
+    ("given", "on", "code"),
+    [
+        ({"expression": "a > 5"}, False, ResponseCode.SYSTEM_ERROR),
+        ({"expression": "a >"}, False, ResponseCode.SYSTEM_ERROR),
+        ({"expression": ""}, False, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
+        ({"expression": "a >"}, True, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
+        ({"expression": ""}, True, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
+        ({"expression": "a > 5", "expression_type": "XPATH"}, True, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
+        ({"expression": "a > 5", "expression_type": "XPATH"}, False, ResponseCode.SYSTEM_ERROR),
+    ],
+)
+def test_a_pull_with_a_wrong_expression_is_refused(tmp_path: Path, given: dict, on: bool, code: ResponseCode):
+    async def acts(served: RunningBroker) -> None:
+        await sales(served)
+        assert (await pull(served, 0, **given)).code == code
+
+    play(tmp_path, acts, property_filter=on)
+
+
+@pytest.mark.parametrize(
+    ("expression", "kind", "on", "code"),
+    [
+        ("a > 5", SQL92, False, ResponseCode.SYSTEM_ERROR),
+        ("a >", SQL92, False, ResponseCode.FILTER_DATA_NOT_EXIST),
+        ("a >", SQL92, True, ResponseCode.FILTER_DATA_NOT_EXIST),
+        ("", SQL92, True, ResponseCode.FILTER_DATA_NOT_EXIST),
+        (None, SQL92, True, ResponseCode.FILTER_DATA_NOT_EXIST),
+        ("a > 5", "XPATH", True, ResponseCode.FILTER_DATA_NOT_EXIST),
+    ],
+)
+def test_a_group_with_a_wrong_expression_gets_no_messages(
+    tmp_path: Path, expression: str | None, kind: str, on: bool, code: ResponseCode
+):
+    async def acts(served: RunningBroker) -> None:
+        await sales(served)
+        await heartbeat(served, expression, kind=kind)
+        assert (await served.pull("orders", 0, sys_flag=0)).code == code
+
+    play(tmp_path, acts, property_filter=on)
+
+
+def test_an_administrator_turns_filters_on_and_off_while_the_broker_runs(tmp_path: Path):
+    async def acts(served: RunningBroker) -> None:
+        await sales(served)
+        assert (await pull(served, 0, BIG_IN_EU)).code == ResponseCode.SYSTEM_ERROR
+        for value, code in (("true", ResponseCode.SUCCESS), ("false", ResponseCode.SYSTEM_ERROR)):
+            changed = await served.ask(RequestCode.UPDATE_BROKER_CONFIG, body=f"enablePropertyFilter={value}\n".encode())
+            assert changed.code == ResponseCode.SUCCESS
+            assert (await pull(served, 0, BIG_IN_EU)).code == code
+
+    play(tmp_path, acts)
+
+
+def test_apaches_file_of_filters_stays_as_it_is(tmp_path: Path):
+    file = tmp_path / "store" / "config" / "consumerFilter.json"
+    file.parent.mkdir(parents=True)
+    file.write_text('{"filterDataByTopic":{"orders":{"groupFilterData":{},"topic":"orders"}}}')
+    before = file.read_bytes()
+
+    async def acts(served: RunningBroker) -> None:
+        await sales(served)
+        await heartbeat(served, BIG_IN_EU)
+        assert bodies(await served.pull("orders", 0, sys_flag=0)) == [b"6", b"8"]
+
+    play(tmp_path, acts, property_filter=True)
+    assert file.read_bytes() == before
+    assert [path.name for path in file.parent.glob("consumerFilter*")] == [file.name]
+
+
+# --- what is remembered
+
+
+def filters() -> Filters:
+    settings = replace(BrokerSettings(), property_filter=True)
+    return Filters(lambda: settings)
+
+
+def subscription(expression: str) -> SubscriptionData:
+    return SubscriptionData(topic="orders", sub_string=expression, expression_type=SQL92)
+
+
+def test_an_expression_is_read_once_whether_sound_or_wrong():
+    some = filters()
+    assert some.of_subscription(subscription("a > 5")).sql is some.of_subscription(subscription("a > 5")).sql
+    assert isinstance(some._compiled("a >"), ExpressionError)
+    assert some._compiled("a >") is some._compiled("a >")
+
+
+def test_the_expressions_that_were_used_last_are_kept_and_not_too_many():
+    some = filters()
+    used = some._compiled("a > 5")
+    for number in range(3 * FILTERS_KEPT_MAX):
+        some._compiled(f"a = {number}")
+        assert some._compiled("a > 5") is used
+        assert len(some._kept) <= FILTERS_KEPT_MAX
+    assert some._kept_length == sum(map(len, some._kept))
+
+
+def test_long_expressions_are_kept_while_there_is_room():
+    some = filters()
+    for number in range(200):
+        some._compiled(f"a = {number}".ljust(16_000))
+        assert sum(map(len, some._kept)) <= FILTERS_KEPT_LENGTH_MAX
+    before = dict(some._kept)
+    assert isinstance(some._compiled("a" * (EXPRESSION_LENGTH_MAX + 1)), ExpressionError)
+    assert some._kept == before

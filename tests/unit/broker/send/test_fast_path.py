@@ -1,0 +1,368 @@
+"""Ordinary sends go the short way, all of a read event with one append, and what is not ordinary leaves it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from skyrocket.broker.transactions.records import OP_TOPIC
+from skyrocket.protocol.command import ONEWAY_FLAG, Command, decode_command, encode_command
+from skyrocket.protocol.frame import FrameSplitter
+from skyrocket.protocol.headers import EndTransactionRequestHeader, SendMessageResponseHeader
+from skyrocket.protocol.message.message_id import decode_offset_id
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.responses import ResponseCode
+from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
+from tests.support.running_broker import send_header
+from tests.support.send_parts import SendParts
+from tests.support.simulated_disk import SimulatedDisk
+from tests.support.store_messages import bodies, read_queue
+from tests.support.twins import KINDS, using
+
+
+@pytest.fixture(params=KINDS, autouse=True)
+def _kind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Each test runs with the loop in Python, and with its compiled twin."""
+    with using(request.param):
+        yield
+
+
+def a_frame(number: int, body: bytes = b"hello", *, unique: str | None = None, flag: int = 0, **given: Any) -> bytes:
+    properties = {"UNIQ_KEY": unique or f"7F000001A1B218B4AAC2{number:012X}", "TAGS": "red"} | given.pop("properties", {})
+    fields = send_header(given.pop("topic", "orders"), given.pop("queue_id", 0), properties, **given).to_fields()
+    return encode_command(Command(RequestCode.SEND_MESSAGE_V2, fields=fields, body=body, opaque=number, flag=flag))
+
+
+def answers(parts: SendParts) -> list[Command]:
+    return [decode_command(frame) for frame in FrameSplitter().feed(parts.transport.written)]
+
+
+def play(acts: Callable[[SendParts], Awaitable[None]], **given: Any) -> None:
+    async def main() -> None:
+        await acts(SendParts(express=True, **given))
+
+    asyncio.run(main())
+
+
+def none_may_go_the_general_way(parts: SendParts, monkeypatch: pytest.MonkeyPatch) -> None:
+    def accept(*_: object) -> None:
+        raise AssertionError("a send went the general way")
+
+    monkeypatch.setattr(parts.intake, "accept", accept)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"properties": {"KEYS": "a b"}},
+        {"properties": {"colour": "green", "WAIT": "true"}},
+        {"sys_flag": 1},
+        {"reconsume_times": 2, "unit_mode": True},
+    ],
+)
+def test_ordinary_sends_of_a_read_event_are_one_append(given: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
+    async def acts(parts: SendParts) -> None:
+        none_may_go_the_general_way(parts, monkeypatch)
+        await parts.read(b"".join(a_frame(n, b"%d" % n, queue_id=n % 2, **given) for n in range(20)))
+        assert parts.appends == 1
+        assert bodies(parts.store, queue_id=1) == [b"%d" % n for n in range(1, 20, 2)]
+        headers = [answer.header(SendMessageResponseHeader) for answer in answers(parts)]
+        assert [(answer.opaque, answer.code) for answer in answers(parts)] == [(n, 0) for n in range(20)]
+        assert [(header.queue_id, header.queue_offset) for header in headers] == [(n % 2, n // 2) for n in range(20)]
+
+    play(acts)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"properties": {"DELAY": "99"}},
+        {"properties": {"DELAY": "3", "TIMER_DELAY_SEC": "9"}},
+        {"properties": {"DELAY": "3", "REAL_TOPIC": "mine"}},
+        {"properties": {"DELAY": "3"}, "sys_flag": 4},
+        {"properties": {"TIMER_DELAY_MS": "0"}},
+        {"properties": {"TRAN_MSG": "false"}},
+        {"topic": "%RETRY%shop"},
+        {"queue_id": -1},
+        {"topic": "unknown"},
+        {"unique": 'not "plain"'},
+        {"flag": 2},
+        {"properties": {"WAIT": "false"}},
+    ],
+)
+def test_one_that_is_not_ordinary_and_those_behind_it_go_the_general_way(given: dict[str, Any]):
+    async def acts(parts: SendParts) -> None:
+        await parts.read(a_frame(1) + a_frame(2, **given) + a_frame(3))
+        assert parts.appends == 2
+        assert parts.counters.put.messages == 3
+        assert bodies(parts.store)[0] == b"hello"
+
+    play(acts)
+
+
+@pytest.mark.parametrize(
+    ("properties", "sys_flag", "topic", "queue_id"),
+    [
+        ({"DELAY": "3"}, 0, "SCHEDULE_TOPIC_XXXX", 2),
+        ({"TIMER_DELAY_MS": "5000"}, 0, "rmq_sys_wheel_timer", 0),
+        ({"TIMER_DELIVER_MS": "1700000009500"}, 0, "rmq_sys_wheel_timer", 0),
+        ({"TRAN_MSG": "true", "PGROUP": "shop"}, 4, "RMQ_SYS_TRANS_HALF_TOPIC", 0),
+    ],
+)
+def test_those_with_one_plain_detour_go_the_short_way_too(
+    properties: dict[str, str], sys_flag: int, topic: str, queue_id: int, monkeypatch: pytest.MonkeyPatch
+):
+    async def acts(parts: SendParts) -> None:
+        none_may_go_the_general_way(parts, monkeypatch)
+        led = {"properties": properties, "sys_flag": sys_flag}
+        await parts.read(a_frame(0) + b"".join(a_frame(n, b"%d" % n, queue_id=n, **led) for n in (1, 2)) + a_frame(3))
+        assert parts.appends == 1
+        assert bodies(parts.store) == [b"hello", b"hello"]
+        assert bodies(parts.store, topic=topic, queue_id=queue_id) == [b"1", b"2"]
+
+    play(acts)
+
+
+def test_nobody_sends_to_a_topic_because_others_were_led_there():
+    async def acts(parts: SendParts) -> None:
+        await parts.read(a_frame(1, properties={"DELAY": "1"}) + a_frame(2, topic="SCHEDULE_TOPIC_XXXX"))
+        assert [answer.code for answer in answers(parts)] == [0, ResponseCode.NO_PERMISSION]
+
+    play(acts)
+
+
+def test_a_broker_that_takes_no_more_transactions_takes_none_by_a_short_cut():
+    async def acts(parts: SendParts) -> None:
+        await parts.read(a_frame(1, properties={"TRAN_MSG": "true"}))
+        parts.settings = replace(parts.settings, reject_transactions=True)
+        await parts.read(a_frame(2, properties={"TRAN_MSG": "true"}))
+        assert [answer.code for answer in answers(parts)] == [0, ResponseCode.NO_PERMISSION]
+
+    play(acts)
+
+
+# --- transactions
+
+
+def a_half(number: int, body: bytes = b"half", **given: Any) -> bytes:
+    return a_frame(number, body, properties={"TRAN_MSG": "true", "PGROUP": "shop"} | given.pop("properties", {}), **given)
+
+
+def an_end(half: Command, *, outcome: int = TRANSACTION_COMMIT, flag: int = ONEWAY_FLAG, **given: Any) -> bytes:
+    """Of the half message that this answer is about."""
+    sent = half.header(SendMessageResponseHeader)
+    place = decode_offset_id(sent.msg_id).physical_offset
+    known = {"producer_group": "shop", "tran_state_table_offset": sent.queue_offset, "commit_log_offset": place}
+    header = EndTransactionRequestHeader(**known | {"commit_or_rollback": outcome, "msg_id": "id"} | given)
+    return encode_command(Command(RequestCode.END_TRANSACTION, fields=header.to_fields(), flag=flag, opaque=half.opaque))
+
+
+async def halves(parts: SendParts, count: int, padding: bytes = b"", **given: Any) -> list[Command]:
+    """Answers to half messages of a kind that was committed before."""
+    await parts.read(a_half(0, b"first", **given))
+    await parts.read(an_end(answers(parts)[0]))
+    await parts.read(b"".join([a_half(number, b"half %d" % number + padding, **given) for number in range(1, count + 1)]))
+    return answers(parts)[1:]
+
+
+def test_ends_of_transactions_among_sends_are_one_append_with_them(monkeypatch: pytest.MonkeyPatch):
+    async def acts(parts: SendParts) -> None:
+        one, two, three = await halves(parts, 3)
+        none_may_go_the_general_way(parts, monkeypatch)
+        parts.appends = 0
+        rollback = an_end(two, outcome=TRANSACTION_ROLLBACK)
+        await parts.read(an_end(one) + a_frame(8, b"8") + rollback + a_frame(9, b"9") + an_end(three))
+        assert parts.appends == 1
+        assert bodies(parts.store) == [b"first", b"half 1", b"8", b"9", b"half 3"]
+        assert parts.checks.ops.waiting() == [0, 1, 2, 3]
+
+    play(acts)
+
+
+def test_the_op_message_that_ends_fill_is_in_the_same_append_behind_what_they_commit():
+    async def acts(parts: SendParts) -> None:
+        several = await halves(parts, 3)
+        parts.appends = 0
+        parts.settings = replace(parts.settings, transaction_op_bytes_max=6)
+        await parts.read(b"".join(map(an_end, several)) + a_frame(9, b"9"))
+        assert parts.appends == 1
+        assert parts.checks.ops.waiting() == []
+        (op,) = read_queue(parts.store, OP_TOPIC)
+        assert op.body == b"0,1,2,3,"
+        assert op.physical_offset > read_queue(parts.store)[-1].physical_offset
+
+    play(acts)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"producer_group": "other"},
+        {"tran_state_table_offset": 99},
+        {"commit_log_offset": 1 << 40},
+        {"commit_log_offset": -1},
+        {"commit_log_offset": 5},
+        {"outcome": 4},
+    ],
+)
+def test_an_end_that_does_not_fit_its_half_message_ends_nothing(given: dict[str, Any], caplog: pytest.LogCaptureFixture):
+    async def acts(parts: SendParts) -> None:
+        (one,) = await halves(parts, 1)
+        await parts.read(an_end(one, **given) + a_frame(9, b"9"))
+        assert bodies(parts.store) == [b"first", b"9"]
+        assert parts.checks.ops.waiting() == [0]
+        assert "not accepted" in caplog.text
+
+    play(acts)
+
+
+def test_a_half_message_that_was_stored_again_is_looked_at_more_closely():
+    async def acts(parts: SendParts) -> None:
+        one, two = await halves(parts, 2)
+        parts.checks.copies.copied(1, 2)  # as if the second were a copy of the first
+        await parts.read(an_end(two))
+        await parts.read(an_end(one))
+        assert bodies(parts.store) == [b"first", b"half 2"], "one message, with one end"
+
+    play(acts)
+
+
+def test_an_end_with_nothing_else_stores_what_it_commits():
+    async def acts(parts: SendParts) -> None:
+        (one,) = await halves(parts, 1)
+        await parts.read(an_end(one))
+        assert bodies(parts.store) == [b"first", b"half 1"]
+
+    play(acts)
+
+
+def test_sends_and_what_is_committed_to_one_queue_share_its_offsets():
+    async def acts(parts: SendParts) -> None:
+        one, two = await halves(parts, 2, queue_id=3)
+        sent = [a_frame(number, b"%d" % number, queue_id=3) for number in (7, 8)]
+        await parts.read(an_end(one) + sent[0] + an_end(two) + sent[1])
+        assert [(record.queue_offset, record.body) for record in read_queue(parts.store, queue_id=3)] == [
+            (0, b"first"),
+            (1, b"half 1"),
+            (2, b"7"),
+            (3, b"half 2"),
+            (4, b"8"),
+        ]
+
+    play(acts)
+
+
+def test_what_does_not_fit_into_the_segment_any_more_is_committed_behind_it():
+    async def acts(parts: SendParts) -> None:
+        (one,) = await halves(parts, 1, padding=bytes(3000))
+        while parts.store.log.room_bytes > 2000:
+            await parts.read(a_frame(9, bytes(min(parts.store.log.room_bytes - 1000, 3000))))
+        segments = len(parts.store.log.segments.starts)
+        await parts.read(an_end(one))
+        assert len(parts.store.log.segments.starts) == segments + 1
+        assert bodies(parts.store)[-1] == b"half 1" + bytes(3000)
+
+    play(acts)
+
+
+def test_a_full_disk_ends_no_transaction(caplog: pytest.LogCaptureFixture):
+    disk = SimulatedDisk()
+
+    async def acts(parts: SendParts) -> None:
+        one, two = await halves(parts, 2)
+        disk.fail("write", lasting=True)
+        parts.connection.data_received(an_end(one) + an_end(two, outcome=TRANSACTION_ROLLBACK))
+        disk.heal()
+        assert "not accepted" in caplog.text
+        assert bodies(parts.store) == [b"first"]
+        await parts.read(an_end(one))
+        assert bodies(parts.store) == [b"first", b"half 1"]
+
+    play(acts, disk=disk)
+
+
+def test_an_end_that_wants_an_answer_goes_the_general_way():
+    async def acts(parts: SendParts) -> None:
+        one, two = await halves(parts, 2)
+        before = len(answers(parts))
+        await parts.read(a_frame(5) + an_end(one, flag=0) + an_end(two))
+        assert [(answer.opaque, answer.code) for answer in answers(parts)[before:]] == [(5, 0), (one.opaque, 0)]
+        assert bodies(parts.store) == [b"first", b"hello", b"half 1", b"half 2"]
+
+    play(acts)
+
+
+# --- answers that wait
+
+
+def test_with_sync_flush_the_answers_wait_for_the_disk_together():
+    async def acts(parts: SendParts) -> None:
+        parts.connection.data_received(a_frame(1) + a_frame(2))
+        assert parts.transport.written == b""
+        parts.store.flush()
+        parts.general.confirmed()
+        await asyncio.sleep(0)
+        assert [(answer.opaque, answer.code) for answer in answers(parts)] == [(1, 0), (2, 0)]
+
+    play(acts, sync_flush=True)
+
+
+def test_a_flush_that_takes_too_long_is_told_to_each():
+    async def acts(parts: SendParts) -> None:
+        parts.connection.data_received(a_frame(1) + a_frame(2))
+        parts.general.check_time(parts.now_ms + 60_000)
+        await asyncio.sleep(0)
+        late = ResponseCode.FLUSH_DISK_TIMEOUT
+        assert [(answer.opaque, answer.code) for answer in answers(parts)] == [(1, late), (2, late)]
+
+    play(acts, sync_flush=True)
+
+
+def test_a_full_disk_is_told_to_each_and_nothing_is_stored():
+    disk = SimulatedDisk()
+
+    async def acts(parts: SendParts) -> None:
+        await parts.read(a_frame(0))
+        disk.fail("write", lasting=True)
+        parts.connection.data_received(a_frame(1) + a_frame(2))
+        disk.heal()
+        await parts.read(a_frame(3, b"after"))
+        assert [answer.code == 0 for answer in answers(parts)] == [True, False, False, True]
+        assert bodies(parts.store) == [b"hello", b"after"]
+
+    play(acts, disk=disk)
+
+
+def test_settings_and_topics_that_change_count_at_once():
+    async def acts(parts: SendParts) -> None:
+        await parts.read(a_frame(1))
+        parts.topics.delete("orders")
+        parts.settings = replace(parts.settings, auto_create_topic=False)
+        await parts.read(a_frame(2))
+        assert [answer.code for answer in answers(parts)] == [0, ResponseCode.TOPIC_NOT_EXIST]
+
+    play(acts)
+
+
+def test_properties_that_change_with_each_message_are_not_kept_for_ever():
+    async def acts(parts: SendParts) -> None:
+        for n in range(2000):
+            parts.connection.data_received(a_frame(n, b"", properties={"number": str(n)}))
+        assert len(parts.ordinary._surroundings) <= 1024
+
+    play(acts, segment_bytes=1024 * 1024)
+
+
+def test_frames_that_arrive_in_pieces_are_stored_once_and_in_order():
+    async def acts(parts: SendParts) -> None:
+        stream = b"".join(a_frame(n, b"%d" % n) for n in range(30))
+        for at in range(0, len(stream), 997):
+            await parts.read(stream[at : at + 997])
+        assert bodies(parts.store) == [b"%d" % n for n in range(30)]
+
+    play(acts)

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+
+from skyrocket.broker.tables.attributes import GROUP_ATTRIBUTES, TOPIC_ATTRIBUTES, changed, parse_changes
+from skyrocket.net.router import RefusedError
+
+
+def test_changes_are_written_with_plus_and_minus():
+    assert parse_changes("+message.type=FIFO,-reserve.time") == {"+message.type": "FIFO", "-reserve.time": ""}
+    assert parse_changes("") == parse_changes(None) == {}
+
+
+@pytest.mark.parametrize("text", ["message.type=FIFO", "+message.type", "-a=1", "+", ",", "+a=1,+a=2", "+a=" + "1" * 9_000])
+def test_other_writing_is_refused(text: str):
+    with pytest.raises(RefusedError):
+        parse_changes(text)
+
+
+def test_an_attribute_is_set_changed_and_taken_away():
+    made = changed(TOPIC_ATTRIBUTES, None, {"+message.type": "FIFO", "+reserve.time": "5"})
+    assert made == {"message.type": "FIFO", "reserve.time": "5"}
+    assert changed(TOPIC_ATTRIBUTES, made, {"+message.type": "NORMAL", "-reserve.time": ""}) == {"message.type": "NORMAL"}
+    assert changed(GROUP_ATTRIBUTES, None, {"+priority.factor": "100", "+lite.bind.topic": "anything"})
+
+
+@pytest.mark.parametrize(
+    ("current", "change", "says"),
+    [
+        (None, {"+nope": "1"}, "no attribute"),
+        (None, {"message.type": "FIFO"}, "before its name"),
+        (None, {"+message.type": "ODD"}, "must be one of"),
+        (None, {"+message.type": "MIXED"}, "with this broker"),
+        (None, {"+cleanup.policy": "COMPACTION"}, "with this broker"),
+        (None, {"+queue.type": "BatchCQ"}, "with this broker"),
+        (None, {"+reserve.time": "-2"}, "must be a number"),
+        (None, {"+reserve.time": "9" * 30}, "must be a number"),
+        (None, {"-message.type": ""}, "is not set"),
+        ({}, {"+queue.type": "SimpleCQ"}, "cannot be changed"),
+        ({}, {"-message.type": ""}, "is not set"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_named(current: dict[str, str] | None, change: dict[str, str], says: str):
+    with pytest.raises(RefusedError, match=says):
+        changed(TOPIC_ATTRIBUTES, current, change)

@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import tarfile
+
+import pytest
+
+from skyrocket.broker.limits import QUEUES_PER_TOPIC_MAX
+from skyrocket.broker.settings import BrokerSettings
+from skyrocket.broker.tables.topics import DEFAULT_TOPIC, TopicTable, system_topics
+from skyrocket.net.router import RefusedError
+from skyrocket.protocol.bodies import TopicConfig, TopicConfigSerializeWrapper
+from skyrocket.protocol.responses import ResponseCode
+from skyrocket.store.config_files import TOPICS
+from tests.support.golden import GOLDEN
+
+LAB = BrokerSettings(cluster_name="Lab", broker_name="broker-a", default_topic_queues=4)
+
+
+def a_table(settings: BrokerSettings = LAB) -> TopicTable:
+    return TopicTable(lambda: settings, lambda: 5_000)
+
+
+def orders(**more: object) -> TopicConfig:
+    return TopicConfig(topic_name="orders", read_queue_nums=2, write_queue_nums=2, **more)  # type: ignore[arg-type]
+
+
+def golden_topics() -> TopicConfigSerializeWrapper:
+    with tarfile.open(GOLDEN / "store.tar.xz") as archive:
+        member = next(member for member in archive if member.name.endswith("config/topics.json"))
+        file = archive.extractfile(member)
+        assert file is not None
+        return TOPICS.decode(file.read())
+
+
+def test_a_new_table_has_the_topics_that_apaches_broker_makes_at_its_start():
+    theirs = golden_topics().topic_config_table
+    table = a_table()
+    for name in table:
+        assert table.get(name) == theirs[name], name
+    others = {name for name in theirs if not name.startswith(("Golden", "%"))}
+    assert set(table) == others
+
+
+def test_without_auto_creation_there_is_no_default_topic():
+    assert DEFAULT_TOPIC not in {config.topic_name for config in system_topics(BrokerSettings(auto_create_topic=False))}
+
+
+def test_the_topic_of_traces_is_made_at_the_start_where_that_is_wanted():
+    made = {config.topic_name: config for config in system_topics(BrokerSettings(trace_topic=True))}
+    assert made["RMQ_SYS_TRACE_TOPIC"].write_queue_nums == 1
+    assert "RMQ_SYS_TRACE_TOPIC" not in {config.topic_name for config in system_topics(BrokerSettings())}
+
+
+def test_every_change_gives_the_table_a_new_version_and_is_told():
+    table, told = a_table(), []
+    table.on_change.append(lambda: told.append(table.version.counter))
+    assert (table.version.counter, table.version.timestamp) == (0, 5_000)
+    assert table.put(orders())
+    assert table.delete("orders")
+    assert told == [1, 2]
+
+
+def test_a_topic_that_is_like_that_already_changes_nothing():
+    table = a_table()
+    table.put(orders())
+    assert not table.put(orders())
+    assert table.version.counter == 1
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        TopicConfig(topic_name=""),
+        TopicConfig(topic_name=".."),
+        TopicConfig(topic_name="a/b"),
+        TopicConfig(topic_name="x" * 128),
+        TopicConfig(topic_name="TBW102"),
+        TopicConfig(topic_name="Lab"),
+        TopicConfig(topic_name="broker-a"),
+        TopicConfig(topic_name="rmq_sys_anything"),
+        TopicConfig(topic_name="TRANS_CHECK_MAX_TIME_TOPIC"),
+        orders(perm=8),
+        orders(perm=-1),
+        TopicConfig(topic_name="orders", read_queue_nums=-1),
+        TopicConfig(topic_name="orders", write_queue_nums=QUEUES_PER_TOPIC_MAX + 1),
+    ],
+    ids=lambda config: f"{config.topic_name[:12]}-{config.perm}-{config.read_queue_nums}-{config.write_queue_nums}",
+)
+def test_a_bad_name_a_system_topic_or_a_bad_number_is_refused(config: TopicConfig):
+    with pytest.raises(RefusedError) as refused:
+        a_table().put(config)
+    assert refused.value.code == ResponseCode.INVALID_PARAMETER
+
+
+def test_of_several_topics_all_are_made_or_none():
+    table = a_table()
+    with pytest.raises(RefusedError):
+        table.put_all([orders(), TopicConfig(topic_name="TBW102")])
+    assert "orders" not in table
+    assert table.version.counter == 0
+
+
+def test_attributes_are_changed_one_by_one():
+    table = a_table()
+    table.put(orders(attributes={"+message.type": "FIFO"}))
+    table.put(orders(perm=4))
+    assert table.configs["orders"].attributes == {"message.type": "FIFO"}
+    table.put(orders(attributes={"-message.type": ""}))
+    assert table.configs["orders"].attributes == {}
+
+
+def test_a_send_to_an_unknown_topic_makes_it_after_the_default_topic():
+    table = a_table()
+    made = table.create_on_send("orders", DEFAULT_TOPIC, 3, "10.0.0.7:1")
+    assert made is not None
+    assert (made.read_queue_nums, made.write_queue_nums, made.perm) == (3, 3, 6)
+    assert table.get("orders") == made
+    wide = table.create_on_send("wide", DEFAULT_TOPIC, 99, "10.0.0.7:1")
+    assert wide is not None
+    assert wide.write_queue_nums == 4, "never more than the default topic has"
+    none = table.create_on_send("none", DEFAULT_TOPIC, -3, "10.0.0.7:1")
+    assert none is not None
+    assert none.write_queue_nums == 0
+
+
+def test_a_send_makes_no_topic_where_that_is_off_or_the_model_does_not_allow_it():
+    off = a_table(BrokerSettings(auto_create_topic=False))
+    assert off.create_on_send("orders", DEFAULT_TOPIC, 3, "") is None
+    assert a_table().create_on_send("orders", "SELF_TEST_TOPIC", 3, "") is None, "it passes nothing on"
+    assert a_table().create_on_send("orders", "nowhere", 3, "") is None
+    assert a_table().create_on_send("a/b", DEFAULT_TOPIC, 3, "") is None
+
+
+def test_auto_creation_that_is_off_now_stays_off_over_a_file_from_when_it_was_on():
+    saved = a_table().snapshot()
+    table = a_table(BrokerSettings(auto_create_topic=False))
+    table.load(saved)
+    assert table.create_on_send("orders", DEFAULT_TOPIC, 3, "") is None
+    assert table.configs[DEFAULT_TOPIC].perm == 6
+
+
+def test_a_groups_topic_is_made_once_and_learns_whether_it_is_in_order():
+    table = a_table()
+    assert table.create_for_group("%RETRY%billing", 1).write_queue_nums == 1
+    assert table.version.counter == 1
+    table.create_for_group("%RETRY%billing", 5)
+    assert table.version.counter == 1
+    assert table.create_for_group("%RETRY%billing", 5, order=True).order
+    assert (table.configs["%RETRY%billing"].write_queue_nums, table.version.counter) == (1, 2)
+
+
+def test_topics_that_the_nameserver_calls_ordered_are_so_from_then_on():
+    table = a_table()
+    table.put(orders())
+    assert table.set_ordered(["orders", "unknown"])
+    assert table.is_order("orders")
+    assert not table.set_ordered(["orders"])
+
+
+def test_a_system_topic_cannot_be_deleted_and_an_unknown_one_need_not():
+    with pytest.raises(RefusedError):
+        a_table().delete("SCHEDULE_TOPIC_XXXX")
+    table = a_table()
+    assert not table.delete("unknown")
+    assert table.version.counter == 0
+
+
+def test_what_apaches_broker_saved_is_taken_over_whole():
+    saved = golden_topics()
+    table = a_table()
+    table.load(saved)
+    assert table.snapshot() == saved
+
+
+def test_a_name_in_a_file_that_leads_out_of_its_directory_is_left_out():
+    table = a_table()
+    table.load(TopicConfigSerializeWrapper(topic_config_table={"../x": orders(), "..": orders(), "y" * 200: orders()}))
+    assert "../x" not in table
+    assert ".." not in table
+    assert table.configs["y" * 200].topic_name == "y" * 200

@@ -1,0 +1,271 @@
+"""37: what is stored and answered when a producer says how a transaction ended. Expectations are what Apache 5.5.0 did."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from skyrocket.broker.settings import BrokerSettings
+from skyrocket.broker.transactions.records import HALF_TOPIC, HalfFacts, half_detour, op_offsets
+from skyrocket.net.router import RefusedError
+from skyrocket.protocol.message.properties import decode_properties, encode_properties
+from skyrocket.protocol.message.record import Record, decode_record, encode_record
+from skyrocket.protocol.responses import ResponseCode
+from skyrocket.protocol.sysflag import (
+    COMPRESSED,
+    TRANSACTION_COMMIT,
+    TRANSACTION_NONE,
+    TRANSACTION_PREPARED,
+    TRANSACTION_ROLLBACK,
+)
+from skyrocket.store.errors import DiskFullError
+from skyrocket.store.log.readdress import unplaced_move
+from skyrocket.store.message import Placed
+from tests.support.running_broker import send_header
+from tests.support.simulated_disk import SimulatedDisk
+from tests.support.transaction_parts import GROUP, TOPIC, Producer, Transacting
+
+COMMIT, ROLLBACK = TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
+
+
+# --- the half message
+
+
+def led(properties: dict[str, str], settings: BrokerSettings | None = None, **header: int) -> Record | None:
+    detour = half_detour(lambda: settings or BrokerSettings())
+    record = Record(TOPIC, b"x", queue_id=3, sys_flag=TRANSACTION_PREPARED | COMPRESSED)
+    return detour(send_header(TOPIC, 3, **header), record, properties)
+
+
+def test_a_message_of_a_transaction_waits_under_the_topic_of_halves_and_knows_where_it_belongs():
+    properties = {"UNIQ_KEY": "U1", "TRAN_MSG": "true", "PGROUP": GROUP}
+    half = led(properties)
+    assert half is not None
+    assert (half.topic, half.queue_id, half.sys_flag) == (HALF_TOPIC, 0, COMPRESSED)
+    assert properties == {
+        "UNIQ_KEY": "U1",
+        "TRAN_MSG": "true",
+        "PGROUP": GROUP,
+        "__transactionId__": "U1",
+        "REAL_TOPIC": TOPIC,
+        "REAL_QID": "3",
+    }
+
+
+@pytest.mark.parametrize("text", ["false", "1", "", "yes"])
+def test_a_message_that_does_not_say_true_is_an_ordinary_one(text: str):
+    assert led({"TRAN_MSG": text}) is None
+
+
+def test_true_may_be_written_in_any_case():
+    assert led({"TRAN_MSG": "TRUE"}) is not None
+
+
+@pytest.mark.parametrize("delay", ["DELAY", "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "TIMER_DELIVER_MS"])
+def test_a_delayed_transaction_is_refused(delay: str):
+    with pytest.raises(RefusedError, match="cannot be delayed") as refused:
+        led({"TRAN_MSG": "true", delay: "3"})
+    assert refused.value.code == ResponseCode.MESSAGE_ILLEGAL
+
+
+def test_what_an_old_client_sends_back_is_a_retry_and_no_transaction():
+    assert led({"TRAN_MSG": "true", "DELAY": "3"}, reconsume_times=1) is None
+
+
+def test_delay_level_0_is_none():
+    assert led({"TRAN_MSG": "true", "DELAY": "0"}) is not None
+
+
+def test_a_broker_can_refuse_transactions():
+    with pytest.raises(RefusedError, match="takes no transactions") as refused:
+        led({"TRAN_MSG": "true"}, BrokerSettings(reject_transactions=True))
+    assert refused.value.code == ResponseCode.NO_PERMISSION
+
+
+# --- commit and rollback
+
+
+def test_a_committed_message_is_the_one_that_was_sent():
+    broker = Transacting()
+    half = broker.half("one", queue_id=2, TAGS="red", KEYS="k1 k2")
+    answer = broker.end(half, COMMIT)
+    assert answer is not None
+    assert (answer.code, answer.opaque) == (ResponseCode.SUCCESS, 7)
+    (record,) = broker.records(TOPIC, queue_id=2)
+    (waiting,) = broker.records(HALF_TOPIC)
+    assert (record.topic, record.queue_id, record.queue_offset) == (TOPIC, 2, 0)
+    assert record.prepared_transaction_offset == half.physical_offset
+    assert record.sys_flag == TRANSACTION_COMMIT
+    same = ("body", "flag", "born_timestamp", "born_host", "store_host", "reconsume_times", "body_crc", "magic")
+    assert [getattr(record, name) for name in same] == [getattr(waiting, name) for name in same]
+    assert decode_properties(record.properties) == {
+        "UNIQ_KEY": "one",
+        "TRAN_MSG": "true",
+        "PGROUP": GROUP,
+        "TAGS": "red",
+        "KEYS": "k1 k2",
+        "__transactionId__": "one",
+    }
+
+
+def test_a_committed_message_is_found_by_its_tag_and_key():
+    broker = Transacting()
+    broker.end(broker.half("one", TAGS="red", KEYS="k1"), COMMIT)
+    assert len(broker.store.reading.query(TOPIC, "k1", 0, 2**60, 10)) == 1
+    assert len(broker.store.reading.query(TOPIC, "one", 0, 2**60, 10)) == 1
+
+
+def test_a_rolled_back_message_is_never_seen():
+    broker = Transacting()
+    answer = broker.end(broker.half("one"), ROLLBACK)
+    assert answer is not None
+    assert answer.code == ResponseCode.SUCCESS
+    assert broker.delivered() == []
+
+
+def test_properties_that_are_odd_go_through_as_they_came():
+    record = Record(HALF_TOPIC, b"x", b"a\x01b\x01c\x02REAL_TOPIC\x01t\x02REAL_QID\x010\x02")
+    facts = HalfFacts.of(decode_properties(record.properties))
+    assert facts.address is not None
+    message = unplaced_move((memoryview(encode_record(record)), facts.address, None, b""))
+    assert decode_record(message.record).properties == b"a\x01b\x01c\x02"
+
+
+def test_a_producer_that_does_not_know_leaves_the_transaction_open():
+    """Apache does not answer this; whoever waits for an answer gets one here."""
+    broker = Transacting()
+    half = broker.half("one")
+    answer = broker.end(half, TRANSACTION_NONE)
+    assert answer is not None
+    assert answer.code == ResponseCode.SUCCESS
+    assert broker.delivered() == []
+    assert broker.end(half, COMMIT) is not None
+    assert broker.delivered() == ["one"]
+
+
+def test_clients_send_ends_oneway():
+    broker = Transacting()
+    assert broker.end(broker.half("one"), COMMIT, oneway=True) is None
+    assert broker.delivered() == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"producer_group": "other"}, "producer group 'other'"),
+        ({"tran_state_table_offset": 9}, "not 9"),
+        ({"commit_log_offset": 1 << 40}, "no half message at"),
+        ({"commit_log_offset": -1}, "no half message at"),
+        ({"commit_log_offset": 5}, "no half message at"),
+        ({"commit_or_rollback": 4}, "not 4"),
+    ],
+)
+def test_an_end_that_does_not_fit_its_half_message_is_refused(given: dict[str, object], sentence: str):
+    broker = Transacting()
+    half = broker.half("one")
+    answer = broker.end(half, **{"outcome": COMMIT} if "commit_or_rollback" not in given else {"outcome": 4}, **_without(given))
+    assert answer is not None
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert sentence in (answer.remark or "")
+    assert broker.delivered() == []
+    assert not broker.checks.ops
+
+
+def _without(given: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in given.items() if name != "commit_or_rollback"}
+
+
+def test_a_message_that_is_no_half_cannot_be_committed():
+    broker = Transacting()
+    properties = encode_properties({"PGROUP": GROUP, "REAL_TOPIC": "stolen", "REAL_QID": "0"})
+    (placed,) = broker.own_messages.put([Record(TOPIC, b"plain", properties)])
+    answer = broker.end(placed, COMMIT)
+    assert answer is not None
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert broker.records("stolen") == []
+
+
+def test_a_refused_oneway_is_at_least_told_in_the_log(caplog: pytest.LogCaptureFixture):
+    broker = Transacting()
+    with caplog.at_level(logging.WARNING):
+        broker.end(broker.half("one"), COMMIT, oneway=True, producer_group="other")
+    assert "not accepted" in caplog.text
+
+
+def test_an_end_after_the_immunity_waits_for_the_question():
+    broker = Transacting()
+    half = broker.half("one", CHECK_IMMUNITY_TIME_IN_SECONDS="10")
+    broker.now_ms += 10_001
+    answer = broker.end(half, COMMIT)
+    assert answer is not None
+    assert answer.code == ResponseCode.ILLEGAL_OPERATION
+    assert broker.delivered() == []
+    assert broker.end(half, COMMIT, from_transaction_check=True) is not None
+    assert broker.delivered() == ["one"]
+
+
+def test_a_half_message_that_expired_cannot_end():
+    broker = Transacting()
+    answer = broker.end(Placed(0, 0, 0), COMMIT)
+    assert answer is not None
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+
+
+# --- noting it
+
+
+def test_all_ends_of_a_read_event_are_one_append():
+    broker = Transacting(transaction_op_bytes_max=6)
+    halves = [broker.half(f"m{number}") for number in range(3)]
+    peer = Producer()
+    appends: list[int] = []
+    append = broker.store.append_placed
+    broker.store.append_placed = lambda *given: appends.append(len(given[2])) or append(*given)  # type: ignore[method-assign]
+    commands = []
+    for half in halves:
+        broker.router.handle = lambda _, found: commands.extend(found)  # type: ignore[method-assign, assignment]
+        broker.end(half, COMMIT)
+    broker.ends.handle(commands, peer.connection)
+    assert appends == [4], "three messages and the op message that they fill"
+    assert broker.delivered() == ["m0", "m1", "m2"]
+    assert broker.noted() == ["0,1,2,"]
+    assert len(peer.sent) == 3
+
+
+def test_ends_are_noted_together_after_the_interval():
+    broker = Transacting()
+    halves = [broker.half(f"m{number}") for number in range(3)]
+    for half in halves:
+        broker.end(half, ROLLBACK)
+    assert broker.woken == 1, "once, for the first"
+    broker.passes(2_999)
+    assert broker.noted() == []
+    broker.passes(1)
+    assert broker.noted() == ["0,1,2,"]
+
+
+def test_op_messages_are_read_in_the_format_of_5_and_of_4():
+    properties = encode_properties({"TAGS": "d"})
+    assert op_offsets(Record("op", b"17,19,20,", properties)) == [17, 19, 20]
+    assert op_offsets(Record("op", b"17", properties)) == [17]
+    assert op_offsets(Record("op", b"17,x,\xff,-3,20", properties)) == [17, 20]
+    assert op_offsets(Record("op", b"17", encode_properties({"TAGS": "other"}))) == []
+
+
+def test_a_full_disk_refuses_the_end_and_forgets_it():
+    broker = Transacting(SimulatedDisk(), transaction_op_bytes_max=1)
+    half = broker.half("one")
+
+    def full(*_: object) -> None:
+        raise DiskFullError("The disk is full.")
+
+    opening, broker.store.opening = broker.store.opening, full  # type: ignore[method-assign, assignment]
+    for outcome in (COMMIT, ROLLBACK):
+        answer = broker.end(half, outcome)
+        assert answer is not None
+        assert answer.code != ResponseCode.SUCCESS
+    assert not broker.checks.ops
+    broker.store.opening = opening  # type: ignore[method-assign]
+    broker.end(half, COMMIT)
+    assert broker.delivered() == ["one"]

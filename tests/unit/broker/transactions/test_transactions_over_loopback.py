@@ -1,0 +1,100 @@
+"""Transactions with a whole broker, over its connections: what a producer is answered, and what is there after a restart."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from skyrocket.broker.transactions.records import CHECKER, HALF_TOPIC, OP_TOPIC
+from skyrocket.protocol.command import Command
+from skyrocket.protocol.headers import EndTransactionRequestHeader, SendMessageResponseHeader
+from skyrocket.protocol.message.batch import BatchEntry, encode_batch
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.responses import ResponseCode
+from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_PREPARED
+from tests.support.running_broker import RunningBroker, play, records
+
+HALF = {"UNIQ_KEY": "U1", "TRAN_MSG": "true", "PGROUP": "shop"}
+
+
+async def send_half(served: RunningBroker, **given: object) -> Command:
+    born_ms = time.time_ns() // 1_000_000
+    return await served.send(
+        "orders", b"one", queue_id=2, properties=HALF, sys_flag=TRANSACTION_PREPARED, born_timestamp=born_ms, **given
+    )
+
+
+async def commit(served: RunningBroker, half: SendMessageResponseHeader) -> Command:
+    header = EndTransactionRequestHeader(
+        topic="orders",
+        producer_group="shop",
+        tran_state_table_offset=half.queue_offset,
+        commit_log_offset=int(half.msg_id[16:], 16),
+        commit_or_rollback=TRANSACTION_COMMIT,
+        msg_id="U1",
+    )
+    return await served.ask(RequestCode.END_TRANSACTION, header)
+
+
+def test_a_producer_is_answered_with_its_own_queue_and_the_half_messages_offset(tmp_path: Path):
+    async def acts(served: RunningBroker) -> None:
+        for offset in range(2):
+            answer = await send_half(served)
+            header = answer.header(SendMessageResponseHeader)
+            assert (answer.code, header.queue_id, header.queue_offset) == (ResponseCode.SUCCESS, 2, offset)
+            assert header.transaction_id == "U1"
+        assert (await served.pull("orders", 0, queue_id=2)).code == ResponseCode.PULL_NOT_FOUND
+        assert (await commit(served, header)).code == ResponseCode.SUCCESS
+        (record,) = records(await served.pull("orders", 0, queue_id=2))
+        assert record.body == b"one"
+
+    play(tmp_path, acts)
+
+
+def test_what_ended_before_a_clean_stop_is_noted_and_what_is_open_stays_so(tmp_path: Path):
+    async def first(served: RunningBroker) -> None:
+        half = (await send_half(served)).header(SendMessageResponseHeader)
+        await commit(served, half)
+        await send_half(served)
+
+    async def second(served: RunningBroker) -> None:
+        (op,) = records(await served.pull(OP_TOPIC, 0))
+        assert op.body == b"0,"
+        assert len(records(await served.pull(HALF_TOPIC, 0))) == 2
+        assert served.broker.offsets.query(CHECKER, HALF_TOPIC, 0) <= 1, "the open one is not passed"
+
+    play(tmp_path, first)
+    play(tmp_path, second)
+
+
+def test_a_broker_that_takes_no_transactions_says_so(tmp_path: Path):
+    async def acts(served: RunningBroker) -> None:
+        answer = await send_half(served)
+        assert answer.code == ResponseCode.NO_PERMISSION
+        assert "takes no transactions" in (answer.remark or "")
+
+    play(tmp_path, acts, reject_transactions=True)
+
+
+def test_a_delayed_transaction_is_refused(tmp_path: Path):
+    async def acts(served: RunningBroker) -> None:
+        for delay in ({"DELAY": "1"}, {"TIMER_DELAY_MS": "1000"}):
+            answer = await served.send("orders", b"one", properties=HALF | delay)
+            assert answer.code == ResponseCode.MESSAGE_ILLEGAL, delay
+            assert "delayed" in (answer.remark or "")
+
+    play(tmp_path, acts)
+
+
+def test_a_batch_is_no_transaction(tmp_path: Path):
+    """Apache's broker looks at the sys flag of a batch, and not at the property."""
+
+    async def acts(served: RunningBroker) -> None:
+        body = encode_batch([BatchEntry(b"a"), BatchEntry(b"b")])
+        given = {"code": RequestCode.SEND_BATCH_MESSAGE, "properties": HALF, "batch": True}
+        assert (await served.send("orders", body, sys_flag=TRANSACTION_PREPARED, **given)).code == ResponseCode.MESSAGE_ILLEGAL
+        answer = await served.send("orders", body, **given)
+        assert answer.code == ResponseCode.SUCCESS
+        assert [record.body for record in records(await served.pull("orders", 0))] == [b"a", b"b"]
+
+    play(tmp_path, acts)

@@ -1,0 +1,87 @@
+"""Claims in a real Redis, whose clock decides: so times are short, and waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from skyrocket.client.helpers.deduplication import Deduplicator, InProgressError
+from skyrocket.client.helpers.deduplication_redis import AsyncRedisClaims, RedisClaims
+from tests.support.dedup_scenes import fail, first, race
+from tests.support.redis_server import AwaitedClient, PlainClient, redis_server
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    with redis_server(tmp_path_factory.mktemp("redis")) as port:
+        yield port
+
+
+def test_a_key_goes_its_whole_way(port: int):
+    dedup = Deduplicator(RedisClaims(PlainClient(port)), scope="way")
+    fail(dedup)
+    with dedup.once("k") as answer:
+        assert answer
+        with pytest.raises(InProgressError):
+            first(dedup)
+    assert not first(dedup)
+
+
+def test_it_can_be_awaited_and_both_clients_share_the_keys(port: int):
+    awaited = Deduplicator(AsyncRedisClaims(AwaitedClient(port)), scope="awaited")
+    plain = Deduplicator(RedisClaims(PlainClient(port)), scope="awaited")
+
+    async def scene() -> None:
+        with pytest.raises(ZeroDivisionError):
+            async with awaited.once("k"):
+                _ = 1 / 0
+        async with awaited.once("k") as answer:
+            assert answer
+            with pytest.raises(InProgressError):
+                async with plain.once("k"):
+                    pass
+        async with plain.once("k") as answer:
+            assert not answer
+
+    asyncio.run(scene())
+
+
+def test_claims_and_windows_run_out_by_themselves(port: int):
+    dedup = Deduplicator(RedisClaims(PlainClient(port)), scope="time", window_ms=300, claim_ms=150)
+    dedup.once("died").__enter__()
+    assert first(dedup, "done")
+    deadline = time.monotonic() + 20
+    for key in ("died", "done"):
+        while not is_first(dedup, key):
+            assert time.monotonic() < deadline, f"{key} never runs out"
+            time.sleep(0.05)
+
+
+def is_first(dedup: Deduplicator, key: str) -> bool:
+    try:
+        return first(dedup, key)
+    except InProgressError:
+        return False
+
+
+def test_one_who_is_slower_than_his_claim_does_not_take_the_key_from_the_next(port: int):
+    slow_claims, claims = (Deduplicator(RedisClaims(PlainClient(port)), scope="slow", claim_ms=ms) for ms in (1, 60_000))
+    slow, next_one = slow_claims.once("k"), claims.once("k")
+    assert slow.__enter__()
+    time.sleep(0.05)
+    assert next_one.__enter__()
+    slow.__exit__(None, None, None)
+    slow.__exit__(RuntimeError, RuntimeError(), None)
+    with pytest.raises(InProgressError):
+        first(claims)
+
+
+def test_of_many_threads_one_is_first(port: int):
+    dedup = Deduplicator(RedisClaims(PlainClient(port)), scope="race")
+    for key in map(str, range(10)):
+        told = race(lambda key=key: first(dedup, key))
+        assert told.count(True) == 1
+        assert len(told) == 8

@@ -1,0 +1,29 @@
+"""The request that ends a half message, written in two ways: as bytes at once, and as a command for who has to sign it."""
+
+from __future__ import annotations
+
+import pytest
+
+from skyrocket.client.producer.transactions import Outcome
+from skyrocket.client.queues import Queue
+from skyrocket.protocol.command import CommandDecoder
+from skyrocket.protocol.headers import EndTransactionRequestHeader
+from skyrocket.spark.sink.half_messages import _EndFrame
+from skyrocket.spark.sink.handles import HandleList
+from skyrocket.spark.sink.row_ids import id_prefix, row_id
+
+PREFIX = id_prefix("q", 0, 0)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.COMMIT, Outcome.ROLLBACK])
+def test_a_frame_says_what_the_command_says(outcome: Outcome):
+    frames = _EndFrame("group", HandleList().handles(Queue("t", "a", 1), PREFIX), outcome)
+    (from_bytes,) = CommandDecoder().feed(frames.frame(77, 70_000, 123_456_789_012, 42))
+    command = frames.command(70_000, 123_456_789_012, 42)
+    assert from_bytes.opaque == 77
+    assert (from_bytes.code, dict(from_bytes.fields)) == (command.code, dict(command.fields))
+    header = from_bytes.header(EndTransactionRequestHeader)
+    assert (header.commit_log_offset, header.tran_state_table_offset) == (123_456_789_012, 42)
+    assert (header.msg_id, header.topic, header.producer_group) == (row_id(PREFIX, 70_000), "t", "group")
+    assert header.commit_or_rollback == outcome.value
+    assert not header.from_transaction_check

@@ -1,0 +1,183 @@
+"""The index finds messages by key: all of them, newest first, and never one that does not carry the key."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+
+import pytest
+
+from skyrocket.protocol.message.record import decode_record
+from skyrocket.protocol.message.tags import java_hash
+from skyrocket.store.errors import DiskFullError, StoreFormatError
+from skyrocket.store.index.index import Index, hash_of
+from skyrocket.store.index.index_file import KEY, IndexFile, index_bytes, key_hash
+from skyrocket.store.message import Dispatch
+from tests.support.simulated_disk import SimulatedDisk
+from tests.support.store_messages import FOREVER_MS, SMALL, START_MS, a_message, an_open_store
+
+
+def an_index(disk: SimulatedDisk, slots: int = 7, entries: int = 10) -> Index:
+    index = Index(disk, "index", slots, entries)
+    index.load()
+    return index
+
+
+def a_dispatch(offset: int, *keys: str, at_ms: int = START_MS, topic: str = "t", sys_flag: int = 0) -> Dispatch:
+    return Dispatch(topic, 0, 0, offset, 100, 0, at_ms, keys, sys_flag)
+
+
+def find(index: Index, key: str, begin_ms: int = 0, end_ms: int = FOREVER_MS) -> list[int]:
+    return list(index.find("t", key, begin_ms, end_ms))
+
+
+def test_a_key_finds_its_messages_newest_first():
+    index = an_index(SimulatedDisk())
+    index.put([a_dispatch(100, "a", "b"), a_dispatch(200, "b"), a_dispatch(300, "a")])
+    assert find(index, "a") == [300, 100]
+    assert find(index, "b") == [200, 100]
+    assert find(index, "c") == []
+
+
+def test_a_chain_goes_over_several_files():
+    index = an_index(disk := SimulatedDisk(), slots=1, entries=4)
+    index.put([a_dispatch(n * 100, "a") for n in range(1, 9)])
+    assert find(index, "a") == [n * 100 for n in range(8, 0, -1)]
+    assert len(disk.names("index")) == 3
+
+
+def test_files_of_the_same_millisecond_have_different_names_in_order():
+    index = an_index(disk := SimulatedDisk(), entries=2)
+    for n in range(1, 5):
+        index.put([a_dispatch(n * 100, "a")])
+    names = disk.names("index")
+    assert len(names) == 4
+    assert all(len(name) == 17 for name in names)
+    again = an_index(disk.kill(), entries=2)
+    assert [file.first_offset for file in again.files()] == [0, 0, 0, 0], "headers are written when the rest is safe"
+
+
+def test_what_was_synced_is_found_again():
+    index = an_index(disk := SimulatedDisk(), entries=4)
+    index.put([a_dispatch(n * 100, "a", f"k{n}") for n in range(1, 6)])
+    for sync in index.begin_sync():
+        sync()
+    again = an_index(disk, entries=4)
+    assert find(again, "a") == [500, 400, 300, 200, 100]
+    assert find(again, "k3") == [300]
+    assert again.last_offset == 500
+
+
+def test_a_message_that_is_indexed_already_is_passed_over():
+    index = an_index(SimulatedDisk())
+    index.put([a_dispatch(100, "a"), a_dispatch(200, "a")])
+    index.put([a_dispatch(100, "a"), a_dispatch(200, "a"), a_dispatch(300, "a")])
+    assert find(index, "a") == [300, 200, 100]
+
+
+def test_rolled_back_messages_are_not_indexed():
+    index = an_index(SimulatedDisk())
+    index.put([a_dispatch(100, "a", sys_flag=0xC), a_dispatch(200, "a", sys_flag=0x4)])
+    assert find(index, "a") == [200]
+
+
+def test_a_time_range_keeps_what_may_be_inside_to_the_second():
+    index = an_index(SimulatedDisk(), entries=20)
+    index.put([a_dispatch(n, "a", at_ms=START_MS + n * 1000) for n in range(1, 10)])
+    found = find(index, "a", START_MS + 3000, START_MS + 5000)
+    assert set(found) >= {3, 4, 5}
+    assert set(found) <= {2, 3, 4, 5, 6}
+    assert find(index, "a", START_MS + 60_000, FOREVER_MS) == []
+
+
+@pytest.mark.parametrize(("nth", "kind"), [(1, "write"), (2, "write"), (1, "create"), (2, "create"), (3, "create")])
+def test_a_full_disk_loses_no_key_and_doubles_none(nth: int, kind: str):
+    disk = SimulatedDisk()
+    index = an_index(disk, slots=2, entries=4)
+    index.put([a_dispatch(50, "a")])
+    turn = [a_dispatch(n * 100, "a", "b") for n in range(1, 6)]
+    disk.fail(kind, nth, errno.ENOSPC, short=True)
+    with pytest.raises(DiskFullError):
+        index.put(turn)
+    index.put([*turn, a_dispatch(600, "a")])
+    assert find(index, "a") == [600, 500, 400, 300, 200, 100, 50]
+    assert find(index, "b") == [500, 400, 300, 200, 100]
+
+
+def test_rebuilding_forgets_what_lies_behind_and_makes_the_slots_again():
+    index = an_index(disk := SimulatedDisk(), slots=3, entries=6)
+    index.put([a_dispatch(n * 100, "a", "b") for n in range(1, 8)])
+    for sync in index.begin_sync():
+        sync()
+    for path in [path for path in disk.nodes if path.startswith("index/")]:
+        disk.nodes[path].content[40:52] = bytes(12)  # a power cut lost the slots
+    again = an_index(disk, slots=3, entries=6)
+    again.rebuild(300)
+    assert again.last_offset == 200
+    again.put([a_dispatch(n * 100, "a", "b") for n in range(3, 8)])
+    for key in ("a", "b"):
+        newest_file = [700, 600, 500, 400, 300]
+        assert find(again, key)[: len(newest_file)] == newest_file
+
+
+def test_a_file_that_only_knows_expired_messages_goes():
+    index = an_index(disk := SimulatedDisk(), entries=3)
+    index.put([a_dispatch(n * 100, "a") for n in range(1, 8)])
+    index.expire(450)
+    assert find(index, "a") == [700, 600, 500]
+    assert len(disk.names("index")) == 2
+    index.expire(99_999)
+    assert len(disk.names("index")) == 1, "the newest stays"
+
+
+def test_a_file_of_another_size_is_refused():
+    disk = SimulatedDisk()
+    disk.write_file("index/20230101000000000", bytes(index_bytes(7, 11)))
+    with pytest.raises(StoreFormatError, match="7 slots and 10 entries"):
+        an_index(disk)
+
+
+def test_a_chain_that_damage_bent_into_a_circle_ends():
+    disk = SimulatedDisk()
+    index = an_index(disk, slots=1, entries=10)
+    index.put([a_dispatch(n * 100, "a") for n in range(1, 5)])
+    (path,) = [path for path in disk.nodes if path.startswith("index/")]
+    content = disk.nodes[path].content
+    content[44 + 2 * 20 + 16 : 44 + 2 * 20 + 20] = (4).to_bytes(4)  # entry 2 names entry 4 as the one before it
+    assert find(index, "a") == [400, 300, 200]
+
+
+def test_the_hash_is_javas():
+    for topic, key in [
+        ("t", "a"),
+        ("orders", "x" * 30),
+        ("orders", "7F00000100002A9F18B4"),
+        ("t", "schlüssel"),
+        ("t", "k" * 400),
+    ]:
+        assert hash_of(topic, key) == key_hash(java_hash(f"{topic}#{key}"))
+    assert key_hash(-(2**31)) == 0
+
+
+def test_a_hash_collision_never_returns_the_wrong_message():
+    assert hash_of("orders", "Aa") == hash_of("orders", "BB")
+    store = an_open_store(SimulatedDisk(), replace(SMALL, index_slots=1))
+    store.append([a_message(body=b"one", keys="Aa"), a_message(body=b"two", keys="BB")], START_MS)
+    assert [decode_record(view).body for view in store.reading.query("orders", "Aa", 0, FOREVER_MS, 10)] == [b"one"]
+    assert [decode_record(view).body for view in store.reading.query("orders", "BB", 0, FOREVER_MS, 10)] == [b"two"]
+
+
+def test_a_query_takes_no_more_than_it_is_asked_for():
+    store = an_open_store(SimulatedDisk())
+    store.append([a_message(body=b"%d" % n, keys="a") for n in range(9)], START_MS)
+    assert [decode_record(view).body for view in store.reading.query("orders", "a", 0, FOREVER_MS, 2)] == [b"8", b"7"]
+    assert store.reading.query("orders", "a", 0, FOREVER_MS, 0) == []
+
+
+def test_an_index_file_says_what_room_it_has():
+    file = IndexFile.create(SimulatedDisk(), "index/x", 3, 5)
+    assert (file.room, file.is_empty) == (4, True)
+    file.put(KEY.pack(1, 100, START_MS) + KEY.pack(2, 200, START_MS))
+    assert (file.room, file.is_empty) == (2, False)
+    with pytest.raises(AssertionError):
+        file.put(KEY.pack(1, 100, START_MS) * 3)

@@ -1,0 +1,174 @@
+"""Checksums: one for each whole record, found again by where the record ends."""
+
+from __future__ import annotations
+
+import errno
+from itertools import accumulate
+from random import Random
+
+import pytest
+
+from skyrocket.store.errors import DiskFullError
+from skyrocket.store.files import OpenFiles
+from skyrocket.store.log.checksums import ENTRY, Checksums
+from tests.support.simulated_disk import SimulatedDisk
+
+SEGMENT = 4096
+SIZES = [100, 250, 92, 400, 1000]
+DATA = Random(1).randbytes(sum(SIZES))
+ENDS = [sum(SIZES[: n + 1]) for n in range(len(SIZES))]
+
+
+def put(checksums: Checksums, at: int, data: bytes, sizes: list[int]) -> None:
+    """Records of these sizes, one behind the other."""
+    checksums.append(at, data, list(accumulate(sizes, initial=at)))
+
+
+def checksums_on(disk: SimulatedDisk) -> Checksums:
+    return Checksums(disk, OpenFiles(disk, 10), "checksums", SEGMENT)
+
+
+def filled(disk: SimulatedDisk, segment: int = 0) -> Checksums:
+    checksums = checksums_on(disk)
+    put(checksums, segment, DATA, SIZES)
+    return checksums
+
+
+def record(number: int) -> memoryview:
+    return memoryview(DATA)[ENDS[number] - SIZES[number] : ENDS[number]]
+
+
+def fit(checksums: Checksums, segment: int = 0) -> list[bool | None]:
+    return [checksums.fits(segment + ENDS[n] - SIZES[n], record(n)) for n in range(len(SIZES))]
+
+
+def test_every_record_fits_its_checksum():
+    assert fit(filled(SimulatedDisk())) == [True] * 5
+    assert fit(filled(SimulatedDisk(), SEGMENT), SEGMENT) == [True] * 5
+
+
+def test_a_record_with_one_flipped_bit_does_not_fit():
+    checksums = filled(SimulatedDisk())
+    for at in range(SIZES[0]):
+        for bit in range(8):
+            flipped = bytearray(record(0))
+            flipped[at] ^= 1 << bit
+            assert checksums.fits(0, memoryview(flipped)) is False, f"bit {bit} of byte {at}"
+
+
+def test_a_flipped_bit_in_a_checksum_accuses_no_record():
+    for at in range(5 * ENTRY.size):
+        for bit in range(8):
+            disk = SimulatedDisk()
+            checksums = filled(disk)
+            disk.nodes["checksums/00000000000000000000"].content[at] ^= 1 << bit
+            assert False not in fit(checksums), f"bit {bit} of byte {at}"
+
+
+def test_a_record_without_a_checksum_is_neither_right_nor_wrong():
+    checksums = filled(SimulatedDisk())
+    assert checksums.fits(ENDS[-1], memoryview(b"x" * 100)) is None
+    assert checksums.fits(5 * SEGMENT, memoryview(b"x" * 100)) is None
+    assert checksums.fits(0, record(0)[:-1]) is None
+
+
+def test_records_can_be_asked_for_in_any_order():
+    checksums = filled(SimulatedDisk())
+    for number in (4, 0, 3, 1, 2, 2, 4, 0):
+        assert checksums.fits(ENDS[number] - SIZES[number], record(number))
+
+
+def test_entries_behind_the_trusted_end_are_dropped():
+    disk = SimulatedDisk()
+    filled(disk)
+    again = checksums_on(disk)
+    again.load(ENDS[2])
+    assert fit(again) == [True, True, True, None, None]
+    put(again, ENDS[2], DATA[ENDS[2] :], SIZES[3:])
+    assert fit(again) == [True] * 5
+
+
+def test_after_a_crash_of_ours_they_are_compared_with_until_the_end_is_found():
+    disk = SimulatedDisk()
+    filled(disk)
+    again = checksums_on(disk)
+    again.load(ENDS[2], remember_beyond=True)
+    assert fit(again) == [True] * 5
+    again.cut(ENDS[2])
+    assert fit(again) == [True, True, True, None, None]
+
+
+def test_a_hole_that_a_power_cut_left_hides_nothing_before_the_trusted_end():
+    disk = SimulatedDisk()
+    filled(disk)
+    disk.nodes["checksums/00000000000000000000"].content[3 * 8 : 4 * 8] = bytes(8)
+    again = checksums_on(disk)
+    again.load(ENDS[2], remember_beyond=True)
+    assert fit(again) == [True, True, True, None, True]
+
+
+def test_nothing_is_trusted_when_someone_else_wrote_the_log():
+    disk = SimulatedDisk()
+    filled(disk)
+    again = checksums_on(disk)
+    again.load(0)
+    assert fit(again) == [None] * 5
+    assert disk.names("checksums") == []
+
+
+def test_a_file_of_another_size_is_thrown_away():
+    disk = SimulatedDisk()
+    disk.write_file("checksums/00000000000000000000", b"\1" * 99)
+    checksums_on(disk).load(SEGMENT)
+    assert disk.names("checksums") == []
+
+
+def test_entries_of_records_that_were_taken_back_leave_nothing_behind():
+    disk = SimulatedDisk()
+    checksums = filled(disk)
+    checksums.take_back(ENDS[1])
+    assert fit(checksums) == [True, True, None, None, None]
+    put(checksums, ENDS[1], b"z" * 95, [95])
+    again = checksums_on(disk.kill())
+    again.load(0, remember_beyond=True)
+    assert again.fits(ENDS[1], memoryview(b"z" * 95))
+    assert fit(again)[2:] == [None, None, None]
+
+
+def test_a_full_disk_is_a_typed_error_and_nothing_is_half_there():
+    disk = SimulatedDisk()
+    checksums = checksums_on(disk)
+    for kind in ("create", "write"):
+        disk.fail(kind, 1, errno.ENOSPC, short=True)
+        with pytest.raises(DiskFullError):
+            put(checksums, 0, DATA, SIZES)
+    put(checksums, 0, DATA[:100], [100])
+    assert fit(checksums) == [True, None, None, None, None]
+
+
+def test_recovery_completes_what_is_missing():
+    disk = SimulatedDisk()
+    checksums = checksums_on(disk)
+    put(checksums, 0, DATA[: ENDS[1]], SIZES[:2])
+    checksums.complete(0, memoryview(DATA), [(end - size, size) for end, size in zip(ENDS, SIZES, strict=True)])
+    assert fit(checksums) == [True] * 5
+
+
+def test_files_go_with_their_segments():
+    disk = SimulatedDisk()
+    checksums = filled(disk)
+    put(checksums, SEGMENT, DATA, SIZES)
+    checksums.expire(SEGMENT)
+    assert disk.names("checksums") == ["00000000000000004096"]
+    assert checksums.take_dirty() == ["checksums/00000000000000004096"]
+    assert checksums.take_dirty() == []
+
+
+@pytest.mark.parametrize("written", [4, 5, 6, 7])
+def test_an_entry_that_the_power_cut_in_the_middle_accuses_no_record(written: int):
+    disk = SimulatedDisk()
+    filled(disk)
+    disk.nodes["checksums/00000000000000000000"].content[4 * 8 + written : 5 * 8] = bytes(8 - written)
+    again = checksums_on(disk)
+    again.load(ENDS[2], remember_beyond=True)
+    assert fit(again) == [True, True, True, True, None]

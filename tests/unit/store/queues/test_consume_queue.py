@@ -1,0 +1,182 @@
+"""A consume queue: entries by number, found again after a clean stop and after a crash."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from skyrocket.store.errors import DiskFullError, QueueNameError, StoreIOError
+from skyrocket.store.files import OpenFiles
+from skyrocket.store.queues.consume_queue import ENTRY, PRE_BLANK, ConsumeQueue, QueueEntry
+from skyrocket.store.queues.consume_queues import ConsumeQueues, QueueKey, can_be_directory
+from tests.support.simulated_disk import SimulatedDisk
+
+PER_FILE = 5
+
+
+def a_queue(disk: SimulatedDisk) -> ConsumeQueue:
+    return ConsumeQueue(disk, OpenFiles(disk, 10), "cq/t/0", PER_FILE)
+
+
+def entry(number: int) -> bytes:
+    return ENTRY.pack(1000 + number * 100, 100, number)
+
+
+def filled(disk: SimulatedDisk, count: int, first: int = 0) -> ConsumeQueue:
+    queue = a_queue(disk)
+    queue.append(first, b"".join(entry(number) for number in range(first, first + count)))
+    return queue
+
+
+def offsets(queue: ConsumeQueue) -> list[int]:
+    found = [queue.entry(number) for number in range(queue.min_offset, queue.max_offset)]
+    return [e.physical_offset for e in found if e is not None]
+
+
+def believed(end: int):
+    return lambda _offset, e: e.physical_offset < end
+
+
+def test_entries_come_back_by_number_across_files():
+    queue = filled(SimulatedDisk(), 12)
+    assert queue.entry(7) == QueueEntry(1700, 100, 7)
+    assert (queue.min_offset, queue.max_offset) == (0, 12)
+
+
+def test_a_read_ends_with_the_file_and_with_the_queue():
+    queue = filled(SimulatedDisk(), 12)
+    assert [len(queue.read(at, 100)) // 20 for at in (0, 3, 5, 11, 12, 99)] == [5, 2, 5, 1, 0, 0]
+
+
+@pytest.mark.parametrize("count", [0, 1, 4, 5, 6, 10, 11])
+def test_a_queue_is_found_again_after_a_clean_stop(count: int):
+    disk = SimulatedDisk()
+    if count:
+        filled(disk, count)
+    queue = a_queue(disk)
+    queue.load()
+    assert offsets(queue) == [1000 + 100 * number for number in range(count)]
+
+
+@pytest.mark.parametrize("known", range(12))
+def test_after_a_crash_only_believed_entries_count_whatever_lies_behind(known: int):
+    disk = SimulatedDisk()
+    filled(disk, 11)
+    content = disk.nodes["cq/t/0/00000000000000000100"].content
+    content[20:40] = bytes(20)  # a hole that a power cut left
+    queue = a_queue(disk)
+    queue.load(believed(1000 + 100 * min(known, 6)))
+    assert queue.max_offset == min(known, 6)
+
+
+def test_a_flipped_bit_in_the_middle_does_not_end_a_queue():
+    for at in range(11 * 20):
+        for bit in range(8):
+            disk = SimulatedDisk()
+            filled(disk, 11)
+            start, within = at // 100 * 100, at % 100
+            disk.nodes[f"cq/t/0/{start:020d}"].content[within] ^= 1 << bit
+            clean, crashed = a_queue(disk), a_queue(disk.copy())
+            clean.load()
+            assert clean.max_offset == 11, f"bit {bit} of byte {at}, clean"
+            crashed.load(believed(9000))
+            assert crashed.max_offset in ((10, 11) if at >= 200 else (11,)), f"bit {bit} of byte {at}, crashed"
+
+
+def test_a_gap_is_filled_with_the_entry_behind_it():
+    queue = filled(SimulatedDisk(), 3)
+    queue.append(6, entry(6))
+    assert offsets(queue) == [1000, 1100, 1200, 1600, 1600, 1600, 1600]
+
+
+def test_what_the_queue_has_already_is_left():
+    queue = filled(SimulatedDisk(), 5)
+    queue.append(3, ENTRY.pack(9, 9, 9) * 2 + entry(5))
+    assert offsets(queue) == [1000, 1100, 1200, 1300, 1400, 1500]
+    queue.append(0, ENTRY.pack(9, 9, 9))
+    assert queue.max_offset == 6
+
+
+def test_a_queue_whose_first_messages_are_gone_begins_later():
+    disk = SimulatedDisk()
+    queue = filled(disk, 3, first=12)
+    assert (queue.min_offset, queue.max_offset) == (12, 15)
+    assert disk.names("cq/t/0") == ["00000000000000000200"]
+    assert bytes(disk.nodes["cq/t/0/00000000000000000200"].content[:40]) == PRE_BLANK * 2
+    again = a_queue(disk)
+    again.load()
+    assert again.max_offset == 15
+
+
+def test_a_queue_that_could_not_begin_begins_when_there_is_room():
+    disk = SimulatedDisk()
+    queue = a_queue(disk)
+    disk.fail("write", 1, errno.ENOSPC)
+    with pytest.raises(DiskFullError):
+        queue.append(12, entry(12))
+    queue.append(12, entry(12))
+    assert offsets(queue) == [2200]
+
+
+def test_a_failed_append_changes_nothing_and_can_be_repeated():
+    disk = SimulatedDisk()
+    queue = filled(disk, 3)
+    disk.fail("write", 2, short=True)
+    with pytest.raises(StoreIOError):
+        queue.append(3, b"".join(entry(number) for number in range(3, 12)))
+    assert queue.max_offset == 3
+    queue.append(3, b"".join(entry(number) for number in range(3, 12)))
+    assert offsets(queue) == [1000 + 100 * number for number in range(12)]
+
+
+def test_truncating_leaves_zeros():
+    disk = SimulatedDisk()
+    queue = filled(disk, 12)
+    queue.truncate(6)
+    assert queue.max_offset == 6
+    assert disk.names("cq/t/0") == ["00000000000000000000", "00000000000000000100"]
+    assert not any(disk.nodes["cq/t/0/00000000000000000100"].content[20:])
+    queue.append(6, entry(6))
+    assert len(offsets(queue)) == 7
+
+
+def test_expired_entries_go_with_their_files_and_the_minimum_moves():
+    disk = SimulatedDisk()
+    queue = filled(disk, 12)
+    queue.expire(1750)
+    assert (queue.min_offset, queue.max_offset) == (8, 12)
+    assert disk.names("cq/t/0") == ["00000000000000000100", "00000000000000000200"]
+    queue.expire(99_999)
+    assert (queue.min_offset, queue.max_offset) == (12, 12)
+    queue.append(12, entry(12))
+    assert offsets(queue) == [2200]
+
+
+def test_dirty_files_are_told_once():
+    queue = filled(SimulatedDisk(), 7)
+    assert len(queue.take_dirty()) == 2
+    assert queue.take_dirty() == []
+    queue.append(7, entry(7))
+    assert queue.take_dirty() == ["cq/t/0/00000000000000000100"]
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/etc", "a\0b", "x" * 256])
+def test_a_name_that_leads_elsewhere_is_no_queue(name: str):
+    queues = ConsumeQueues(disk := SimulatedDisk(), OpenFiles(disk, 10), "cq", PER_FILE)
+    assert not can_be_directory((name, 0))
+    with pytest.raises(QueueNameError):
+        queues.next_offset(QueueKey(name, 0))
+    with pytest.raises(QueueNameError):
+        queues.next_offset(QueueKey("t", -1))
+
+
+def test_a_removed_topic_takes_its_queues_along():
+    disk = SimulatedDisk()
+    queues = ConsumeQueues(disk, OpenFiles(disk, 10), "cq", PER_FILE)
+    filled(disk, 3)
+    queues.load()
+    assert len(queues) == 1
+    queues.remove_topic("t")
+    assert (len(queues), disk.names("cq")) == (0, [])
+    assert queues.next_offset(QueueKey("t", 0)) == 0

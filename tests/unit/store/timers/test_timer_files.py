@@ -1,0 +1,146 @@
+"""The timer log, the timer wheel and the timers' checkpoint, as bytes and as files."""
+
+from __future__ import annotations
+
+import pytest
+
+from skyrocket.store.timers.timer_checkpoint import PAGE_BYTES, TimerCheckpoint, decode_timer_checkpoint, encode_timer_checkpoint
+from skyrocket.store.timers.timer_log import BLANK, BLANK_MAGIC, NO_POSITION, UNIT, TimerLog
+from skyrocket.store.timers.timer_wheel import EMPTY, SLOT, Slot, TimerWheel
+from tests.support.simulated_disk import SimulatedDisk
+
+SEGMENT_BYTES = 4096
+PER_SEGMENT = (SEGMENT_BYTES - 16) // 52
+
+
+def a_log(disk: SimulatedDisk) -> TimerLog:
+    log = TimerLog(disk, "/store/timerlog", SEGMENT_BYTES)
+    log.load()
+    return log
+
+
+def units(log: TimerLog, count: int, first: int = 0) -> list[int]:
+    """Whose message is at 1000 times their number."""
+    places = log.places(count)
+    log.append(places, [UNIT.pack(52, NO_POSITION, 1, 7_000, 50, (first + i) * 1000, 99, 5, 0) for i in range(count)])
+    return places
+
+
+def test_sizes_are_apaches():
+    assert (UNIT.size, BLANK.size, SLOT.size) == (52, 16, 32)
+    assert BLANK_MAGIC == -875_286_124
+
+
+def test_units_never_cross_a_file_and_what_is_left_is_a_blank():
+    disk = SimulatedDisk()
+    log = a_log(disk)
+    places = units(log, PER_SEGMENT + 2)
+    assert places[PER_SEGMENT - 1] == (PER_SEGMENT - 1) * 52
+    assert places[PER_SEGMENT:] == [SEGMENT_BYTES, SEGMENT_BYTES + 52]
+    first_file = disk.nodes["/store/timerlog/" + "0" * 20].content
+    assert BLANK.unpack_from(first_file, PER_SEGMENT * 52) == (SEGMENT_BYTES - PER_SEGMENT * 52, 0, BLANK_MAGIC)
+    assert [unit.physical_offset for _, unit in log.units(0)] == [i * 1000 for i in range(PER_SEGMENT + 2)]
+    assert [position for position, _ in log.units(0)] == places
+
+
+@pytest.mark.parametrize("steps", [1, 7, PER_SEGMENT, PER_SEGMENT - 1, 200])
+def test_units_lie_the_same_however_many_come_at_once(steps: int):
+    log = a_log(SimulatedDisk())
+    for first in range(0, 400, steps):
+        units(log, min(steps, 400 - first), first)
+    assert [unit.physical_offset for _, unit in log.units(0)] == [i * 1000 for i in range(400)]
+    assert log.unit(log.end) is None
+    assert log.unit(-1) is None
+
+
+def test_many_units_are_the_same_as_each_alone():
+    log = a_log(SimulatedDisk())
+    places = units(log, 2 * PER_SEGMENT + 5)
+    wanted = [places[-1], places[0], places[PER_SEGMENT], -1, 7, log.end, places[3], SEGMENT_BYTES - 20]
+    assert log.units_at(wanted) == [log.unit(position) for position in wanted]
+    assert log.units_at([]) == []
+
+
+def chained(log: TimerLog, count: int) -> list[int]:
+    """Each unit with the one before it."""
+    places = log.places(count)
+    befores = [NO_POSITION, *places]
+    log.append(places, [UNIT.pack(52, befores[i], 1, 7_000, 50, i * 1000, 99, 5, 0) for i in range(count)])
+    return places
+
+
+def test_a_chain_is_followed_to_its_first_unit_through_all_files():
+    log = a_log(SimulatedDisk())
+    places = chained(log, 2 * PER_SEGMENT + 5)
+    assert [position for position, _ in log.chain(places[-1], 1000)] == places[::-1]
+    assert [position for position, _ in log.chain(places[-1], 3)] == places[:-4:-1]
+    assert log.chain(NO_POSITION, 10) == []
+
+
+def test_a_chain_ends_where_it_is_damaged():
+    disk = SimulatedDisk()
+    log = a_log(disk)
+    places = chained(log, 10)
+    disk.nodes["/store/timerlog/" + "0" * 20].content[places[4] : places[4] + 4] = bytes(4)
+    assert [position for position, _ in log.chain(places[-1], 100)] == places[:4:-1]
+
+
+def test_what_is_cut_off_is_not_found_again():
+    disk = SimulatedDisk()
+    log = a_log(disk)
+    places = units(log, 3 * PER_SEGMENT)
+    end = places[PER_SEGMENT + 3]
+    log.truncate(end)
+    again = a_log(disk)
+    assert [position for position, _ in again.units(0)] == places[: PER_SEGMENT + 3]
+    again.truncate(end)
+    assert units(again, 1, first=9_999) == [end]
+    assert [unit.physical_offset for _, unit in again.units(0)][-1] == 9_999_000
+
+
+def test_files_go_when_all_their_messages_have_gone():
+    log = a_log(SimulatedDisk())
+    units(log, 3 * PER_SEGMENT)
+    log.expire(PER_SEGMENT * 1000 - 1)
+    assert log.start == SEGMENT_BYTES
+    log.expire(10**12)
+    assert log.start == 2 * SEGMENT_BYTES, "the last one is in use"
+
+
+def test_a_slot_has_its_own_time_and_no_other_round():
+    wheel = TimerWheel(SimulatedDisk(), "/store/timerwheel", 10, 1_000)
+    wheel.create()
+    wheel.link(5_400, 52, 104, 2)
+    wheel.link(5_999, 156, 156, 1)
+    assert wheel.slot(5_000) == Slot(52, 156, 3)
+    assert wheel.slot(5_000 + 20_000) == EMPTY
+    wheel.link(25_000, 208, 208, 1)
+    assert wheel.slot(25_500) == Slot(208, 208, 1)
+    assert wheel.slot(5_000) == EMPTY
+
+
+def test_a_wheel_is_what_apache_expects():
+    disk = SimulatedDisk()
+    wheel = TimerWheel(disk, "/store/timerwheel", 7 * 24 * 3600, 1_000)
+    wheel.create()
+    wheel.link(3_500, 52, 104, 2)
+    content = disk.nodes["/store/timerwheel"].content
+    assert len(content) == 38_707_200
+    assert SLOT.unpack_from(content, 3 * 32) == (3, 52, 104, 2, 0)
+
+
+OURS = TimerCheckpoint(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1, 11, 12)
+
+
+def test_a_checkpoint_comes_back():
+    page = encode_timer_checkpoint(OURS)
+    assert len(page) == PAGE_BYTES
+    assert page[:56] == b"".join(number.to_bytes(8) for number in range(1, 8))
+    assert decode_timer_checkpoint(page) == OURS
+
+
+def test_a_checkpoint_that_another_broker_wrote_since_is_only_what_that_one_says():
+    page = bytearray(encode_timer_checkpoint(OURS))
+    page[7] = 99
+    assert decode_timer_checkpoint(bytes(page)) == TimerCheckpoint(99, 2, 3, 4, 5, 6, 7)
+    assert not decode_timer_checkpoint(b"").is_ours
