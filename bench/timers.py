@@ -13,12 +13,13 @@ from random import Random
 from bench import Figure
 from skyrocket.broker.delay.timer_delivery import PACE_MS, TimerDelivery
 from skyrocket.broker.delay.timer_metrics import TimerMetrics
-from skyrocket.broker.delay.timers import TIMER_TOPIC, slot_start_ms
+from skyrocket.broker.delay.timers import slot_start_ms
 from skyrocket.broker.load.counters import Counters
 from skyrocket.broker.send.internal_writer import OwnMessages
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.protocol.message.properties import encode_properties
 from skyrocket.protocol.message.record import Record
+from skyrocket.protocol.system_names import TIMER_TOPIC
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.files import Disk
 from skyrocket.store.message_store import MessageStore

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from skyrocket.client import Consumer, ConsumerLimits, Message, Producer, Received
-from skyrocket.client.session.names import DEFAULT_TOPIC
 from skyrocket.protocol.headers import CreateTopicRequestHeader
 from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.system_names import DEFAULT_TOPIC
 from tests.client.servers import WAIT_S_MAX, Reader, Servers, reader
 
 QUICK = ConsumerLimits(

@@ -11,7 +11,6 @@ from random import Random
 from typing import Any
 
 from skyrocket.broker.send.fast_loop import Group, Terms
-from skyrocket.broker.transactions.records import HALF_TOPIC
 from skyrocket.compiled import TWINS
 from skyrocket.protocol.command import ONEWAY_FLAG
 from skyrocket.protocol.frame import Frame, join_frame
@@ -19,6 +18,7 @@ from skyrocket.protocol.hosts import pack_host
 from skyrocket.protocol.message.properties import UNIQUE_KEY, encode_properties
 from skyrocket.protocol.message.record import Record
 from skyrocket.protocol.message.unique_key import shape_of
+from skyrocket.protocol.system_names import HALF_TOPIC
 from tests.support.send_parts import BEGIN_MS, SendParts
 from tests.support.twins import needs_twins
 

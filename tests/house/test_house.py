@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from skyrocket.protocol import system_names
+
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "skyrocket"
 
 # A package imports only from packages named in its row. Growing a row is a decision about the design: docs/architecture.md.
@@ -29,6 +31,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": {"compiled", "protocol", "store", "columnar", "net", "settings", "nameserver", "broker", "client", "spark"}
     | {"pipelines", "console", "testing"},
 }
+
+RESERVED_NAMES = {value for value in vars(system_names).values() if isinstance(value, str) and ("_" in value or "%" in value)}
+RESERVED_NAMES |= {system_names.DEFAULT_TOPIC, system_names.BENCHMARK_TOPIC, *system_names.SYSTEM_GROUPS}
 
 PURE = ["protocol", "raft"]  # values in, values out
 IMPURE_MODULES = {"asyncio", "socket", "ssl", "select", "selectors", "time", "random", "secrets", "threading", "multiprocessing"}
@@ -61,6 +66,7 @@ SHORT_FOR_A_REASON = {
     "an entry point or a public name": {"__main__.py", "testing/sync.py", "testing/pytest_plugin.py", "testing/clock.py"},
     "a single decision that several modules share": {
         "broker/admin/pages.py",
+        "broker/names.py",
         "nameserver/config_requests.py",
         "spark/fetch/worker_memory.py",
         "store/paths.py",
@@ -151,6 +157,14 @@ def test_short_modules_have_a_reason():
 @pytest.mark.parametrize("path", sorted((SOURCE / "compiled").glob("*.pyx")), ids=lambda path: path.name)
 def test_twins_are_small_too(path: Path):
     assert path.read_text().count("\n") <= SOURCE_LINES_MAX, f"{path.name} is too long: two nouns?"
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_reserved_names_stand_in_one_module(path: Path):
+    if path == SOURCE / "protocol" / "system_names.py":
+        return
+    texts = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
+    assert not texts & RESERVED_NAMES, "take these names from skyrocket.protocol.system_names"
 
 
 @pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(SOURCE)))

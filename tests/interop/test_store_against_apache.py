@@ -34,11 +34,12 @@ from skyrocket.protocol.message.properties import (
     encode_properties,
 )
 from skyrocket.protocol.message.record import Record, decode_record
+from skyrocket.protocol.system_names import SCHEDULE_TOPIC
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.config_files import TOPICS, ConfigFiles
 from skyrocket.store.errors import StoreLockedError
 from skyrocket.store.files import Disk
-from skyrocket.store.message import SCHEDULE_TOPIC, unplaced
+from skyrocket.store.message import unplaced
 from skyrocket.store.message_store import MessageStore
 from tests.support import kill9_writer
 from tests.support.apache_cluster import ApacheCluster, JavaProcess, NotStartedError

@@ -13,13 +13,14 @@ from skyrocket.broker.send.fast_loop import Group, Terms
 from skyrocket.broker.send.property_shapes import PropertyShapes
 from skyrocket.broker.transactions.check_round import Copies
 from skyrocket.broker.transactions.end_fast_path import Halves
-from skyrocket.broker.transactions.records import HALF_TOPIC, HalfFacts
+from skyrocket.broker.transactions.records import HalfFacts
 from skyrocket.compiled import TWINS
 from skyrocket.protocol.frame import Frame, Serialization
 from skyrocket.protocol.hosts import pack_host
 from skyrocket.protocol.message.properties import encode_properties
 from skyrocket.protocol.message.record import MAGIC, MAGIC_V2, Record, encode_record
 from skyrocket.protocol.message.waiting_record import waiting_records
+from skyrocket.protocol.system_names import HALF_TOPIC
 from skyrocket.store.read import reading
 from skyrocket.store.read.reading import Lately
 from tests.support.twins import needs_twins

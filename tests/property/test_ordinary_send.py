@@ -10,8 +10,9 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from skyrocket.broker.transactions.records import HALF_TOPIC, HalfFacts
+from skyrocket.broker.transactions.records import HalfFacts
 from skyrocket.protocol.frame import join_frame
+from skyrocket.protocol.system_names import HALF_TOPIC
 from tests.support.send_parts import SendParts
 from tests.support.store_messages import read_queue
 from tests.support.twins import KINDS, using

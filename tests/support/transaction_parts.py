@@ -17,7 +17,7 @@ from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
 from skyrocket.broker.tables.topics import TopicTable
 from skyrocket.broker.transactions.checker import TransactionChecks
 from skyrocket.broker.transactions.end_handler import EndTransactionHandler
-from skyrocket.broker.transactions.records import CHECKER, GIVEN_UP_TOPIC, HALF_TOPIC, OP_TOPIC, half_detour
+from skyrocket.broker.transactions.records import half_detour
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import Router
 from skyrocket.protocol.command import ONEWAY_FLAG, Command
@@ -28,6 +28,7 @@ from skyrocket.protocol.message.properties import PRODUCER_GROUP, TRANSACTION_PR
 from skyrocket.protocol.message.record import Record, decode_record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.sysflag import TRANSACTION_PREPARED as PREPARED
+from skyrocket.protocol.system_names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_TOPIC, TRANSACTION_GROUP
 from skyrocket.store.config_files import CONSUMER_OFFSETS, ConfigFiles
 from skyrocket.store.message import Placed
 from skyrocket.store.message_store import MessageStore
@@ -178,11 +179,11 @@ class Transacting:
         return [record.body.decode() for record in self.records(TOPIC)]
 
     def given_up(self) -> list[str]:
-        return [record.body.decode() for record in self.records(GIVEN_UP_TOPIC)]
+        return [record.body.decode() for record in self.records(CHECK_MAX_TIME_TOPIC)]
 
     def noted(self) -> list[str]:
         """The bodies of op messages."""
         return [record.body.decode() for record in self.records(OP_TOPIC)]
 
     def progress(self) -> tuple[int, int]:
-        return tuple(self.offsets.query(CHECKER, topic, 0) for topic in (HALF_TOPIC, OP_TOPIC))  # type: ignore[return-value]
+        return tuple(self.offsets.query(TRANSACTION_GROUP, topic, 0) for topic in (HALF_TOPIC, OP_TOPIC))  # type: ignore[return-value]

@@ -31,7 +31,7 @@ from skyrocket.broker.delay.recall import RecallHandler
 from skyrocket.broker.delay.timer_checkpointing import TimerKeeper
 from skyrocket.broker.delay.timer_delivery import TimerDelivery
 from skyrocket.broker.delay.timer_metrics import TimerMetrics
-from skyrocket.broker.delay.timers import TIMER_PROPERTIES, TIMER_TOPIC, Timers
+from skyrocket.broker.delay.timers import TIMER_PROPERTIES, Timers
 from skyrocket.broker.load.counters import Counters
 from skyrocket.broker.load.flow_control import FlowControl
 from skyrocket.broker.load.slow_consumers import SlowConsumers, SlowConsumerWatch
@@ -54,7 +54,7 @@ from skyrocket.broker.tables.clients import ClientTable
 from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
 from skyrocket.broker.tables.queue_locks import QueueLocks
 from skyrocket.broker.tables.subscription_groups import SubscriptionGroupTable
-from skyrocket.broker.tables.topics import RETRY_PREFIX, TopicTable
+from skyrocket.broker.tables.topics import TopicTable
 from skyrocket.broker.transactions.checker import TransactionChecks
 from skyrocket.broker.transactions.end_handler import EndTransactionHandler
 from skyrocket.broker.transactions.records import half_detour, half_short_cut
@@ -68,13 +68,13 @@ from skyrocket.protocol.bodies import DataVersion, TopicConfig
 from skyrocket.protocol.hosts import pack_host
 from skyrocket.protocol.message.properties import DELAY_LEVEL, TRANSACTION_PREPARED
 from skyrocket.protocol.responses import ResponseCode
+from skyrocket.protocol.system_names import RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 from skyrocket.settings.live import LiveSettings
 from skyrocket.store.config import delay_levels_ms
 from skyrocket.store.config_files import DELAY_OFFSETS, TIMER_METRICS, ConfigFiles
 from skyrocket.store.errors import DiskFullError, StoreError, TooLargeError, WritesStoppedError
 from skyrocket.store.files import Disk, Files
 from skyrocket.store.flusher import Flusher
-from skyrocket.store.message import SCHEDULE_TOPIC
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.recovery.recovery import Recovered
 from skyrocket.store.timers.timer_index import TimerIndex, TimerSizes

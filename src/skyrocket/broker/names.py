@@ -8,19 +8,6 @@ from typing import Final
 NAME_LENGTH_MAX: Final = 127
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 
-# Topics that only the broker itself writes to.
-NO_SENDING: Final = frozenset(
-    {
-        "SCHEDULE_TOPIC_XXXX",
-        "rmq_sys_wheel_timer",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
-    }
-)
-
 
 def name_problem(name: str) -> str | None:
     """What is wrong with a topic's or group's name; None when it may be used."""

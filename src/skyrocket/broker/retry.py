@@ -20,7 +20,6 @@ from msgspec.structs import replace
 from skyrocket.broker.send.internal_writer import OwnMessages
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.broker.tables.queue_locks import QueueLocks
-from skyrocket.broker.tables.topics import RETRY_PREFIX, dead_letter_topic, retry_topic
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.bodies import SubscriptionGroupConfig, TopicConfig
@@ -40,6 +39,7 @@ from skyrocket.protocol.message.record import Record, magic_for
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PERM_WRITE, TOPIC_UNIT_SUB
+from skyrocket.protocol.system_names import RETRY_PREFIX, dead_letter_topic, retry_topic
 from skyrocket.store.errors import StoreError
 from skyrocket.store.message_store import MessageStore
 

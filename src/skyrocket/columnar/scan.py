@@ -22,7 +22,7 @@ from skyrocket.columnar.columns import ALL_COLUMNS, COLUMNS, FAST_COLUMNS, Colum
 from skyrocket.columnar.ranges import Bools
 from skyrocket.columnar.rows import Rows, Summed, chain, leading
 from skyrocket.protocol.sysflag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
-from skyrocket.store.log.damage import FILLER_TOPIC
+from skyrocket.protocol.system_names import FILLER_TOPIC
 from skyrocket.store.log.scan import Damaged, End
 from skyrocket.store.offline.offline_log import OfflineLog
 from skyrocket.store.offline.offline_store import EVER_MS, OfflineStore, OnDamage

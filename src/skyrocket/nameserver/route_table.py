@@ -34,12 +34,12 @@ from skyrocket.protocol.bodies import (
     TopicRouteData,
 )
 from skyrocket.protocol.sysflag import PERM_WRITE
+from skyrocket.protocol.system_names import MEMBER_SYNC_PREFIX
 
 log = logging.getLogger(__name__)
 
 MASTER_ID: Final = 0
 SILENT_MS: Final = 120_000  # where a broker does not say after how long it is to be taken for dead
-_MEMBER_SYNC_TOPIC_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"  # brokers look each other up by it: routes as they are
 
 
 class BrokerKey(NamedTuple):
@@ -250,7 +250,7 @@ class RouteTable:
         brokers = [_copied(self._groups[row.broker_name]) for row in queues if row.broker_name in self._groups]
         if not brokers:
             return None
-        if acting_masters and not topic.startswith(_MEMBER_SYNC_TOPIC_PREFIX):
+        if acting_masters and not topic.startswith(MEMBER_SYNC_PREFIX):
             writable = {row.broker_name for row in queues if row.perm & PERM_WRITE}
             for broker in brokers:
                 if broker.enable_acting_master and broker.broker_name not in writable:

@@ -8,10 +8,10 @@ from skyrocket.protocol.message.properties import DELAY_LEVEL, KEY_SEPARATOR, KE
 from skyrocket.protocol.message.record import Record, encode_record
 from skyrocket.protocol.message.tags import tags_code
 from skyrocket.protocol.sysflag import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from skyrocket.protocol.system_names import SCHEDULE_TOPIC
 
 UNQUEUED = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
 TAG_MARK = "T#"  # before a tag in the index, so that it is no key
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 
 
 class Unplaced(NamedTuple):

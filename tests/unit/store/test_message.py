@@ -9,9 +9,10 @@ import pytest
 from skyrocket.protocol.message.properties import decode_properties, encode_properties
 from skyrocket.protocol.message.record import Record
 from skyrocket.protocol.message.tags import java_hash
+from skyrocket.protocol.system_names import SCHEDULE_TOPIC
 from skyrocket.store.index.index import hash_of, keys_hashed
 from skyrocket.store.index.index_file import KEY, key_hash
-from skyrocket.store.message import SCHEDULE_TOPIC, Dispatch, delay_level, dispatch_of, index_keys
+from skyrocket.store.message import Dispatch, delay_level, dispatch_of, index_keys
 
 
 def test_a_message_is_found_by_its_unique_key_its_keys_and_its_tag():

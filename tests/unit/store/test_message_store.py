@@ -10,6 +10,7 @@ import pytest
 
 from skyrocket.protocol.message.record import decode_record
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from skyrocket.protocol.system_names import SCHEDULE_TOPIC
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.errors import (
     DiskFullError,
@@ -20,7 +21,6 @@ from skyrocket.store.errors import (
     TooLargeError,
     WritesStoppedError,
 )
-from skyrocket.store.message import SCHEDULE_TOPIC
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.queues.consume_queue import QueueEntry
 from skyrocket.store.queues.consume_queues import QueueKey

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from skyrocket.broker.pull.filters import Filters
 from skyrocket.broker.tables.clients import ClientTable, Member
 from skyrocket.broker.tables.subscription_groups import SubscriptionGroupTable
-from skyrocket.broker.tables.topics import TopicTable, retry_topic
+from skyrocket.broker.tables.topics import TopicTable
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.bodies import (
@@ -38,6 +38,7 @@ from skyrocket.protocol.headers import (
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import TOPIC_UNIT_SUB
+from skyrocket.protocol.system_names import retry_topic
 
 log = logging.getLogger(__name__)
 

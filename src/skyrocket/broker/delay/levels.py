@@ -44,9 +44,10 @@ from skyrocket.protocol.message.waiting_record import waiting_records
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import TRANSACTION_MASK
+from skyrocket.protocol.system_names import HALF_TOPIC, SCHEDULE_TOPIC
 from skyrocket.store.errors import StoreError
 from skyrocket.store.log.readdress import Address, Move
-from skyrocket.store.message import SCHEDULE_TOPIC, UNQUEUED, index_keys
+from skyrocket.store.message import UNQUEUED, index_keys
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.queues.consume_queue import ENTRY
 from skyrocket.store.queues.consume_queues import can_be_directory
@@ -96,7 +97,6 @@ PACE_MS: Final = 20
 
 _LEVEL = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)  # as Java reads a number
 _LEVEL_MAX = 2**31 - 1
-_NEVER_DELIVERED_TO = "RMQ_SYS_TRANS_HALF_TOPIC"
 
 
 @dataclass(slots=True)
@@ -291,6 +291,6 @@ def level_of(text: str) -> int:
 def _queue_id(topic: str, text: str) -> int | None:
     """None when there can be no such queue, or nothing is ever delivered there."""
     queue_id = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
-    if topic in ("", _NEVER_DELIVERED_TO, SCHEDULE_TOPIC) or not can_be_directory((topic, queue_id)):
+    if topic in ("", HALF_TOPIC, SCHEDULE_TOPIC) or not can_be_directory((topic, queue_id)):
         return None
     return queue_id

@@ -21,13 +21,14 @@ from typing import Final
 from skyrocket.broker.delay.timer_message import Timing, delivered, out_times, rolled
 from skyrocket.broker.delay.timer_metrics import TimerMetrics
 from skyrocket.broker.delay.timer_slot import DueSlot, position_of
-from skyrocket.broker.delay.timers import BLANK_SLOTS, TIMER_TOPIC, rolled_to_ms, rolls_from_ms
+from skyrocket.broker.delay.timers import BLANK_SLOTS, rolled_to_ms, rolls_from_ms
 from skyrocket.broker.load.counters import Counters
 from skyrocket.broker.send.internal_writer import OwnMessages
 from skyrocket.broker.send.property_shapes import PropertyShapes
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.protocol.message.record import store_timestamp_of
 from skyrocket.protocol.message.waiting_record import waiting_records
+from skyrocket.protocol.system_names import TIMER_TOPIC
 from skyrocket.store.errors import StoreError
 from skyrocket.store.log.readdress import Move
 from skyrocket.store.message_store import MessageStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import NamedTuple
 
-from skyrocket.broker.delay.timers import TIMER_TOPIC, asked_for_ms, number
+from skyrocket.broker.delay.timers import asked_for_ms, number
 from skyrocket.protocol.limits import PROPERTIES_BYTES_MAX
 from skyrocket.protocol.message.properties import (
     NAME_END,
@@ -27,6 +27,7 @@ from skyrocket.protocol.message.properties import (
 )
 from skyrocket.protocol.message.record import properties_of
 from skyrocket.protocol.message.tags import tags_code
+from skyrocket.protocol.system_names import TIMER_TOPIC
 from skyrocket.store.log.readdress import Address, Move
 from skyrocket.store.message import index_keys
 from skyrocket.store.queues.consume_queues import can_be_directory

@@ -37,15 +37,14 @@ from skyrocket.protocol.message.record import Record
 from skyrocket.protocol.message.unique_key import MARK
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import TRANSACTION_MASK
+from skyrocket.protocol.system_names import RETRY_PREFIX, TIMER_TOPIC
 from skyrocket.store.message import UNQUEUED
 
-TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 TIMER_PROPERTIES: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)  # the first that is there counts
 BLANK_SLOTS: Final = 60  # of the wheel, that stay free between what lies ahead and what lies behind
 
 _DIGITS_MAX = 19
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
-_RETRY_PREFIX = "%RETRY%"
 _OUT = f"{TIMER_OUT_MS}{NAME_END}%d{VALUE_END}".encode()
 
 
@@ -164,6 +163,6 @@ def rolls_from_ms(now_ms: int, window_slots: int, precision_ms: int) -> int:
 def recall_handle(properties: Mapping[str, str], broker_name: str) -> str | None:
     """What takes a message back that waits with these properties; None for one that does not wait, or has no key."""
     out_ms, topic, unique_key = (properties.get(name) for name in (TIMER_OUT_MS, REAL_TOPIC, UNIQUE_KEY))
-    if out_ms is None or topic is None or unique_key is None or topic.startswith(_RETRY_PREFIX):
+    if out_ms is None or topic is None or unique_key is None or topic.startswith(RETRY_PREFIX):
         return None
     return RecallHandle(topic, broker_name, int(out_ms) + 1, unique_key).encode()

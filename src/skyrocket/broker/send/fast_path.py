@@ -17,7 +17,6 @@ from collections.abc import Callable
 from typing import Final
 
 from skyrocket.broker.load.counters import Counters
-from skyrocket.broker.names import NO_SENDING
 from skyrocket.broker.send.fast_loop import Group, Surroundings, Target, Terms, Way, gather
 from skyrocket.broker.send.handler import SendHandler
 from skyrocket.broker.send.redirects import Detours, ShortCut
@@ -54,6 +53,7 @@ from skyrocket.protocol.message.record import magic_for, topic_field
 from skyrocket.protocol.message.tags import tags_code
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.sysflag import PERM_WRITE
+from skyrocket.protocol.system_names import NOT_FOR_PRODUCERS
 from skyrocket.store.errors import StoreError
 from skyrocket.store.message import Opening, index_keys
 from skyrocket.store.message_store import MessageStore
@@ -160,7 +160,7 @@ class OrdinarySends:
         config, settings = self._topics.get(topic), self._settings()
         if config is None or not settings.permission & config.perm & PERM_WRITE:
             return None
-        if topic in NO_SENDING or topic.startswith(self._detours.prefixes):
+        if topic in NOT_FOR_PRODUCERS or topic.startswith(self._detours.prefixes):
             return None
         group.targets[topic] = found = _target(topic, max(config.write_queue_nums, config.read_queue_nums), group)
         return found

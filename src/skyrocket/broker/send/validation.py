@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from skyrocket.broker.delay.timers import TIMER_TOPIC, recall_handle
-from skyrocket.broker.names import NO_SENDING, name_problem
+from skyrocket.broker.delay.timers import recall_handle
+from skyrocket.broker.names import name_problem
 from skyrocket.broker.send.redirects import Detours
 from skyrocket.broker.settings import BrokerSettings
-from skyrocket.broker.tables.topics import RETRY_PREFIX
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError
 from skyrocket.protocol.bodies import TopicConfig
@@ -35,6 +34,7 @@ from skyrocket.protocol.message.tags import tags_code
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PERM_WRITE, TRANSACTION_MASK
+from skyrocket.protocol.system_names import NOT_FOR_PRODUCERS, RETRY_PREFIX, TIMER_TOPIC
 from skyrocket.store.message import Unplaced, delay_level, index_keys
 
 
@@ -110,7 +110,7 @@ class Intake:
     def destination(self, header: SendMessageRequestHeaderV2, connection: Connection) -> int:
         """The queue that a message goes to, in a topic that there is by now and that takes messages."""
         config = self._topics.get(header.topic)
-        if config is None or header.topic in NO_SENDING:
+        if config is None or header.topic in NOT_FOR_PRODUCERS:
             config = self._new_topic(header, connection)
         _check_permission(self._settings(), config)
         return self._queue(header, config)
@@ -125,7 +125,7 @@ class Intake:
         topic = header.topic
         if problem := name_problem(topic):
             raise RefusedError(ResponseCode.INVALID_PARAMETER, f"The topic's name {problem}.")
-        if topic in NO_SENDING:
+        if topic in NOT_FOR_PRODUCERS:
             raise RefusedError(ResponseCode.NO_PERMISSION, f"Topic '{topic}' is the broker's own.")
         config = self._topics.create_on_send(topic, header.default_topic, header.default_topic_queue_nums, connection.peer_text)
         if config is None and topic.startswith(RETRY_PREFIX):

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Final
 
 from msgspec.structs import replace
 
@@ -24,20 +23,7 @@ from skyrocket.broker.tables.attributes import GROUP_ATTRIBUTES, changed
 from skyrocket.net.router import RefusedError
 from skyrocket.protocol.bodies import DataVersion, SubscriptionGroupConfig, SubscriptionGroupWrapper
 from skyrocket.protocol.responses import ResponseCode
-
-SYSTEM_PREFIX: Final = "CID_RMQ_SYS_"
-"""Groups that Apache's own services consume with: made when they come, also where others are not."""
-
-SYSTEM_GROUPS: Final = (
-    "TOOLS_CONSUMER",
-    "FILTERSRV_CONSUMER",
-    "SELF_TEST_C_GROUP",
-    "CID_ONS-HTTP-PROXY",
-    "CID_ONSAPI_PULL",
-    "CID_ONSAPI_PERMISSION",
-    "CID_ONSAPI_OWNER",
-    "CID_RMQ_SYS_TRANS",
-)
+from skyrocket.protocol.system_names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS
 
 _READ_FORBIDDEN = 1 << 2  # the bit of a topic's read permission, and the only one that is used
 
@@ -81,7 +67,7 @@ class SubscriptionGroupTable:
         known = self._configs.get(group)
         if known is not None:
             return known
-        is_system = group in SYSTEM_GROUPS or group.startswith(SYSTEM_PREFIX)
+        is_system = group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)
         if not is_system and not self._settings().auto_create_group:
             return None
         if group_problem(group) or len(self._configs) >= GROUPS_MAX:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Final
 
 from msgspec.structs import replace
 
@@ -25,51 +24,48 @@ from skyrocket.net.router import RefusedError
 from skyrocket.protocol.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PERM_INHERIT, PERM_READ, PERM_WRITE
+from skyrocket.protocol.system_names import (
+    BENCHMARK_TOPIC,
+    DEFAULT_TOPIC,
+    HALF_TOPIC,
+    MEMBER_SYNC_PREFIX,
+    OFFSET_MOVED_TOPIC,
+    OP_TOPIC,
+    REPLY_SUFFIX,
+    REVIVE_PREFIX,
+    ROCKSDB_HALF_TOPIC,
+    ROCKSDB_OP_TOPIC,
+    SCHEDULE_TOPIC,
+    SELF_TEST_TOPIC,
+    SYSTEM_TOPIC_PREFIX,
+    SYSTEM_TOPICS,
+    TIMER_TOPIC,
+    TRACE_TOPIC,
+)
 
-DEFAULT_TOPIC: Final = "TBW102"
-TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
-RETRY_PREFIX: Final = "%RETRY%"
-DEAD_LETTER_PREFIX: Final = "%DLQ%"
-SYSTEM_PREFIX: Final = "rmq_sys_"
 _READ_WRITE = PERM_READ | PERM_WRITE
 _ALL = PERM_INHERIT | _READ_WRITE
 _SCHEDULE_QUEUES = 18
 _REVIVE_QUEUES = 8
 
-# Names that are the system's, whether there is such a topic or not.
-_RESERVED: Final = frozenset(
-    {
-        DEFAULT_TOPIC,
-        "SCHEDULE_TOPIC_XXXX",
-        "BenchmarkTest",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        TRACE_TOPIC,
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
-        "CHECKPOINT_TOPIC",
-    }
-)
-
 
 def system_topics(settings: BrokerSettings) -> list[TopicConfig]:
     """What Apache 5.5.0 makes at its start; its brokers expect to find them in a directory that they take over."""
     rows = [
-        ("SELF_TEST_TOPIC", 1, _READ_WRITE),
-        ("BenchmarkTest", 1024, _READ_WRITE),
+        (SELF_TEST_TOPIC, 1, _READ_WRITE),
+        (BENCHMARK_TOPIC, 1024, _READ_WRITE),
         (settings.cluster_name, 16, _ALL),
         (settings.broker_name, 1, _ALL),
-        ("OFFSET_MOVED_EVENT", 1, _READ_WRITE),
-        ("SCHEDULE_TOPIC_XXXX", _SCHEDULE_QUEUES, _READ_WRITE),
-        (f"{settings.cluster_name}_REPLY_TOPIC", 1, _READ_WRITE),
-        (f"rmq_sys_REVIVE_LOG_{settings.cluster_name}", _REVIVE_QUEUES, _READ_WRITE),
-        (f"rmq_sys_SYNC_BROKER_MEMBER_{settings.broker_name}", 1, PERM_INHERIT),
-        ("RMQ_SYS_TRANS_HALF_TOPIC", 1, _READ_WRITE),
-        ("RMQ_SYS_TRANS_OP_HALF_TOPIC", 1, _READ_WRITE),
-        ("RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", 1, _READ_WRITE),
-        ("RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC", 1, _READ_WRITE),
-        ("rmq_sys_wheel_timer", 1, _READ_WRITE),
+        (OFFSET_MOVED_TOPIC, 1, _READ_WRITE),
+        (SCHEDULE_TOPIC, _SCHEDULE_QUEUES, _READ_WRITE),
+        (settings.cluster_name + REPLY_SUFFIX, 1, _READ_WRITE),
+        (REVIVE_PREFIX + settings.cluster_name, _REVIVE_QUEUES, _READ_WRITE),
+        (MEMBER_SYNC_PREFIX + settings.broker_name, 1, PERM_INHERIT),
+        (HALF_TOPIC, 1, _READ_WRITE),
+        (OP_TOPIC, 1, _READ_WRITE),
+        (ROCKSDB_HALF_TOPIC, 1, _READ_WRITE),
+        (ROCKSDB_OP_TOPIC, 1, _READ_WRITE),
+        (TIMER_TOPIC, 1, _READ_WRITE),
     ]
     if settings.trace_topic:
         rows.append((TRACE_TOPIC, 1, _READ_WRITE))
@@ -84,7 +80,7 @@ class TopicTable:
         self._wall_ms = wall_ms
         made = {config.topic_name: config for config in system_topics(settings())}
         self._configs: dict[str, TopicConfig] = made
-        self._system = _RESERVED | made.keys()
+        self._system = SYSTEM_TOPICS | made.keys()
         self.version = DataVersion(timestamp=wall_ms())
         self.on_change: list[Callable[[], None]] = []
 
@@ -111,7 +107,7 @@ class TopicTable:
         return self._system
 
     def is_system(self, topic: str) -> bool:
-        return topic in self._system or topic.startswith(SYSTEM_PREFIX)
+        return topic in self._system or topic.startswith(SYSTEM_TOPIC_PREFIX)
 
     def is_order(self, topic: str) -> bool:
         config = self._configs.get(topic)
@@ -238,14 +234,6 @@ class TopicTable:
         self.version = self.version.next(0, self._wall_ms())
         for tell in self.on_change:
             tell()
-
-
-def retry_topic(group: str) -> str:
-    return RETRY_PREFIX + group
-
-
-def dead_letter_topic(group: str) -> str:
-    return DEAD_LETTER_PREFIX + group
 
 
 def _config(name: str, queues: int, perm: int) -> TopicConfig:

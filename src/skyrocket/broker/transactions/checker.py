@@ -19,10 +19,6 @@ from skyrocket.broker.tables.consumer_offsets import NOT_FOUND, ConsumerOffsets
 from skyrocket.broker.tables.topics import TopicTable
 from skyrocket.broker.transactions.check_round import CheckRound, Copies, PendingOps, Progress, Rules, Verdict
 from skyrocket.broker.transactions.records import (
-    CHECKER,
-    GIVEN_UP_TOPIC,
-    HALF_TOPIC,
-    OP_TOPIC,
     QUEUE,
     Half,
     copy_for_question,
@@ -36,6 +32,7 @@ from skyrocket.net.connection import Connection
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.limits import PROPERTIES_BYTES_MAX
 from skyrocket.protocol.message.record import Record, decode_record
+from skyrocket.protocol.system_names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_TOPIC, TRANSACTION_GROUP
 from skyrocket.store.errors import StoreError
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.read.reading import Messages
@@ -137,8 +134,8 @@ class TransactionChecks:
         """Say how far the checks have come, if that is safe by now."""
         if self._unpublished is not None and self._store.horizon.flushed >= self._unpublished.needs_flushed:
             progress, self._unpublished = self._unpublished.progress, None
-            self._offsets.commit(CHECKER, HALF_TOPIC, QUEUE, progress.half)
-            self._offsets.commit(CHECKER, OP_TOPIC, QUEUE, progress.op)
+            self._offsets.commit(TRANSACTION_GROUP, HALF_TOPIC, QUEUE, progress.half)
+            self._offsets.commit(TRANSACTION_GROUP, OP_TOPIC, QUEUE, progress.op)
 
     def close(self, now_ms: int) -> None:
         """Nothing ends any more. What the disk does not take now is found out again after the next start."""
@@ -175,7 +172,7 @@ class TransactionChecks:
 
     def _offset_in(self, topic: str) -> int:
         """Where the checks go on in a queue."""
-        offset = self._offsets.query(CHECKER, topic, QUEUE)
+        offset = self._offsets.query(TRANSACTION_GROUP, topic, QUEUE)
         least = self._bounds(topic).min_offset
         return least if offset == NOT_FOUND else max(least, offset)
 
@@ -230,8 +227,8 @@ class TransactionChecks:
         if not stored:
             return
         gone = sum(copy is None for _, copy, _ in stored)
-        if gone and GIVEN_UP_TOPIC not in self._topics:
-            self._topics.create_for_group(GIVEN_UP_TOPIC, 1)
+        if gone and CHECK_MAX_TIME_TOPIC not in self._topics:
+            self._topics.create_for_group(CHECK_MAX_TIME_TOPIC, 1)
         placed = self._own_messages.put([record for _, _, record in stored])
         self._given_up += gone
         self._confirmed_at = self._store.horizon.appended
@@ -248,7 +245,9 @@ class TransactionChecks:
             self._unpublished = _Unpublished(progress, self._store.horizon.appended)
         if self._given_up:
             log.warning(
-                "%d half messages were asked about too often, or are too old: they are in %s now.", self._given_up, GIVEN_UP_TOPIC
+                "%d half messages were asked about too often, or are too old: they are in %s now.",
+                self._given_up,
+                CHECK_MAX_TIME_TOPIC,
             )
         self._round = None
         self._next_round_ms = now_ms + settings.transaction_check_interval_ms

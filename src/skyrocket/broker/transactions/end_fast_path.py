@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from skyrocket.broker.transactions.check_round import Copies
-from skyrocket.broker.transactions.records import HALF_TOPIC, HalfFacts
+from skyrocket.broker.transactions.records import HalfFacts
 from skyrocket.protocol.fast_path.end_transaction import TransactionEnd
 from skyrocket.protocol.message.waiting_record import WaitingRecord, waiting_records
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
+from skyrocket.protocol.system_names import HALF_TOPIC
 from skyrocket.store.log.readdress import Move
 from skyrocket.store.read.reading import Lately, record_views
 

@@ -20,14 +20,7 @@ from skyrocket.broker.settings import BrokerSettings
 from skyrocket.broker.transactions.check_round import end_is_too_late
 from skyrocket.broker.transactions.checker import TransactionChecks
 from skyrocket.broker.transactions.end_fast_path import Ended, Halves
-from skyrocket.broker.transactions.records import (
-    GIVEN_UP_TOPIC,
-    HALF_TOPIC,
-    Half,
-    HalfFacts,
-    op_move,
-    resumed,
-)
+from skyrocket.broker.transactions.records import Half, HalfFacts, op_move, resumed
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.command import Command
@@ -39,6 +32,7 @@ from skyrocket.protocol.message.waiting_record import WaitingRecord, waiting_rec
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_NONE, TRANSACTION_ROLLBACK
+from skyrocket.protocol.system_names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC
 from skyrocket.store.errors import StoreError
 from skyrocket.store.log.readdress import Move
 from skyrocket.store.message_store import MessageStore
@@ -162,7 +156,7 @@ class EndTransactionHandler:
         """By the id that says where the message lies, in either topic."""
         offset = decode_offset_id(command.header(ResumeCheckHalfMessageRequestHeader).msg_id or "").physical_offset
         record = self._store.reading.record_at(offset)
-        if record is None or record.topic not in (HALF_TOPIC, GIVEN_UP_TOPIC):
+        if record is None or record.topic not in (HALF_TOPIC, CHECK_MAX_TIME_TOPIC):
             raise _wrong(f"There is no half message at {offset} in the log, and none that was given up.")
         self._own_messages.put([resumed(Half.of(record))])
         return command.response(ResponseCode.SUCCESS)

@@ -47,13 +47,10 @@ from skyrocket.protocol.message.unique_key import MARK
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import TRANSACTION_MASK
+from skyrocket.protocol.system_names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_TOPIC
 from skyrocket.store.log.readdress import Address, Move
 from skyrocket.store.message import Placed, index_keys
 
-HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
-OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
-GIVEN_UP_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
-CHECKER: Final = "CID_RMQ_SYS_TRANS"  # the group whose offsets in both topics say how far the checks have come
 QUEUE: Final = 0  # both have one queue
 
 PREPARED_QUEUE_OFFSET: Final = "TRAN_PREPARED_QUEUE_OFFSET"  # on a copy: where the half message was that its producer knows of
@@ -227,7 +224,7 @@ def _copied(half: Half, changes: dict[str, str]) -> Half:
 
 
 def given_up(half: Half) -> Record:
-    return replace(half.record, topic=GIVEN_UP_TOPIC, queue_id=QUEUE)
+    return replace(half.record, topic=CHECK_MAX_TIME_TOPIC, queue_id=QUEUE)
 
 
 def resumed(half: Half) -> Record:

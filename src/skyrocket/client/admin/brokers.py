@@ -9,7 +9,7 @@ from typing import TypeVar
 from skyrocket.client.admin.results import Broker
 from skyrocket.client.errors import BrokerError, NoRouteError, NotFoundError, UnreachableError
 from skyrocket.client.queues import Queue
-from skyrocket.client.session.namespaces import is_system, with_namespace, without_namespace
+from skyrocket.client.session.namespaces import with_namespace, without_namespace
 from skyrocket.client.session.routes import Route
 from skyrocket.client.session.session import Session
 from skyrocket.protocol.bodies import ClusterInfo
@@ -19,6 +19,7 @@ from skyrocket.protocol.fastjson.codec import decode
 from skyrocket.protocol.header import Header
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
+from skyrocket.protocol.system_names import is_system_name
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -40,7 +41,7 @@ class Brokers:
 
     def is_ours(self, name: str) -> bool:
         """In the namespace, where there is one."""
-        return not self.session.options.namespace or self.user(name) != name or is_system(name)
+        return not self.session.options.namespace or self.user(name) != name or is_system_name(name)
 
     # --- who there is
 

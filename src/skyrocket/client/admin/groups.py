@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 from skyrocket.client.admin.brokers import Brokers
 from skyrocket.client.admin.results import (
@@ -16,7 +15,6 @@ from skyrocket.client.admin.results import (
 )
 from skyrocket.client.errors import BrokerError, NotFoundError
 from skyrocket.client.session.names import check_group
-from skyrocket.client.session.namespaces import dead_letter_topic, is_system, retry_topic
 from skyrocket.protocol.bodies import (
     Connection,
     ConsumerConnection,
@@ -42,19 +40,8 @@ from skyrocket.protocol.headers import (
 )
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
+from skyrocket.protocol.system_names import SYSTEM_GROUPS, dead_letter_topic, is_system_name, retry_topic
 from skyrocket.protocol.versions import version_text
-
-_INTERNAL: Final = frozenset(
-    {
-        "TOOLS_CONSUMER",
-        "FILTERSRV_CONSUMER",
-        "SELF_TEST_C_GROUP",
-        "CID_ONS-HTTP-PROXY",
-        "CID_ONSAPI_PULL",
-        "CID_ONSAPI_PERMISSION",
-        "CID_ONSAPI_OWNER",
-    }
-)
 
 
 class Groups:
@@ -131,7 +118,7 @@ class Groups:
         tables = await self._brokers.each(list(masters.values()), self._configs)
         found = {name for table in tables for name in table if self._brokers.is_ours(name)}
         if not internal:
-            found = {name for name in found if name not in _INTERNAL and not is_system(name)}
+            found = {name for name in found if name not in SYSTEM_GROUPS and not is_system_name(name)}
         return sorted(self._brokers.user(name) for name in found)
 
     async def get(self, group: str) -> list[GroupSettings]:

@@ -27,8 +27,8 @@ from skyrocket.protocol.message.tags import EVERY_TAG
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PULL_SUBSCRIPTION
+from skyrocket.protocol.system_names import TOOLS_GROUP
 
-READERS: Final = "TOOLS_CONSUMER"  # a group that every broker has, for tools that read
 FOUND_MAX: Final = 64  # of one query; brokers do not give more
 _ENDS_MS: Final = (0, 2**63 - 1)
 _LIMITS: Final = ConsumerLimits()
@@ -146,7 +146,7 @@ class Messages:
         if wanted.kind != TAG:
             raise ConfigurationError("A tool can only choose by tags: brokers filter by SQL92 for members of a group.")
         header = PullMessageRequestHeader(
-            consumer_group=READERS,
+            consumer_group=TOOLS_GROUP,
             topic=self._brokers.wire(queue.topic),
             queue_id=queue.queue_id,
             queue_offset=offset,

@@ -17,8 +17,7 @@ from skyrocket.client.admin.results import (
     permission_text,
 )
 from skyrocket.client.errors import BrokerError, ConfigurationError, NoRouteError, TimedOutError
-from skyrocket.client.session.names import DEFAULT_TOPIC, REPLY_SUFFIX, check_topic
-from skyrocket.client.session.namespaces import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system
+from skyrocket.client.session.names import check_topic
 from skyrocket.protocol.bodies import GroupList, TopicConfig, TopicList, TopicRouteData, TopicStatsTable
 from skyrocket.protocol.headers import (
     CreateTopicRequestHeader,
@@ -35,6 +34,7 @@ from skyrocket.protocol.headers import (
 )
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
+from skyrocket.protocol.system_names import DEAD_LETTER_PREFIX, DEFAULT_TOPIC, REPLY_SUFFIX, RETRY_PREFIX, is_system_name
 
 QUEUES_DEFAULT: Final = 8
 QUEUES_MAX: Final = 65_536
@@ -278,4 +278,4 @@ def _settings(topic: str, broker_name: str, config: TopicConfig) -> TopicSetting
 
 
 def _is_internal(topic: str, named: set[str]) -> bool:
-    return topic in named or is_system(topic) or topic.startswith(_INTERNAL_PREFIXES) or topic.endswith(REPLY_SUFFIX)
+    return topic in named or is_system_name(topic) or topic.startswith(_INTERNAL_PREFIXES) or topic.endswith(REPLY_SUFFIX)

@@ -11,7 +11,7 @@ from skyrocket.client.consumer.process_queue import ConsumerQueue
 from skyrocket.client.consumer.subscription import Subscription
 from skyrocket.client.queues import Queue
 from skyrocket.client.received import Received
-from skyrocket.client.session.namespaces import RETRY_PREFIX
+from skyrocket.protocol.system_names import RETRY_PREFIX
 
 _LOOK_MS = 10
 _offset_of = attrgetter("queue_offset")

@@ -17,8 +17,8 @@ from skyrocket.client.consumer.pull.puller import Pulling
 from skyrocket.client.consumer.subscription import Subscription
 from skyrocket.client.errors import ClientError
 from skyrocket.client.queues import Queue
-from skyrocket.client.session.namespaces import RETRY_PREFIX
 from skyrocket.client.session.session import Session
+from skyrocket.protocol.system_names import RETRY_PREFIX
 
 log = logging.getLogger(__name__)
 

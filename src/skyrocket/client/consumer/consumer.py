@@ -40,9 +40,10 @@ from skyrocket.client.options import Nameservers, client_options
 from skyrocket.client.queues import Queue
 from skyrocket.client.received import Received
 from skyrocket.client.session.names import check_group
-from skyrocket.client.session.namespaces import retry_topic, with_namespace, without_namespace
+from skyrocket.client.session.namespaces import with_namespace, without_namespace
 from skyrocket.client.session.session import Session
 from skyrocket.protocol.message.tags import EVERY_TAG
+from skyrocket.protocol.system_names import retry_topic
 
 if TYPE_CHECKING:
     from skyrocket.client.helpers.tracing import Tracing

@@ -29,13 +29,13 @@ from skyrocket.client.consumer.subscription import SQL92, Subscription, subscrip
 from skyrocket.client.errors import BrokerError, ClientError, UnreachableError
 from skyrocket.client.queues import Queue
 from skyrocket.client.session.members import Member
-from skyrocket.client.session.namespaces import RETRY_PREFIX, retry_topic
 from skyrocket.client.session.session import Session
 from skyrocket.protocol.bodies import CheckClientRequestBody, ConsumerData, ConsumeType, MessageModel
 from skyrocket.protocol.fastjson.codec import encode
 from skyrocket.protocol.message.tags import EVERY_TAG
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
+from skyrocket.protocol.system_names import RETRY_PREFIX, retry_topic
 
 log = logging.getLogger(__name__)
 

@@ -17,13 +17,13 @@ from skyrocket.client.consumer.strategies import RebalanceError, Strategy, share
 from skyrocket.client.consumer.subscription import Subscription
 from skyrocket.client.errors import BrokerError, ClientError
 from skyrocket.client.queues import Queue
-from skyrocket.client.session.namespaces import RETRY_PREFIX
 from skyrocket.client.session.session import Session
 from skyrocket.protocol.bodies import GetConsumerListByGroupResponseBody
 from skyrocket.protocol.fastjson.codec import decode
 from skyrocket.protocol.headers import GetConsumerListByGroupRequestHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
+from skyrocket.protocol.system_names import RETRY_PREFIX
 
 log = logging.getLogger(__name__)
 

@@ -44,8 +44,8 @@ from skyrocket.client.receipt import Receipt
 from skyrocket.client.received import Received
 from skyrocket.client.session.identity import new_id_factory
 from skyrocket.client.session.members import Member
-from skyrocket.client.session.names import REPLY_SUFFIX, check_group, check_topic
-from skyrocket.client.session.namespaces import RETRY_PREFIX, with_namespace, without_namespace
+from skyrocket.client.session.names import check_group, check_topic
+from skyrocket.client.session.namespaces import with_namespace, without_namespace
 from skyrocket.client.session.session import Session
 from skyrocket.net.router import Handler
 from skyrocket.protocol.headers import RecallMessageRequestHeader, RecallMessageResponseHeader
@@ -54,6 +54,7 @@ from skyrocket.protocol.message import properties as p
 from skyrocket.protocol.message.compression import LEVEL_DEFAULT
 from skyrocket.protocol.message.message_id import UniqueIdFactory
 from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.system_names import REPLY_SUFFIX, RETRY_PREFIX
 
 if TYPE_CHECKING:
     from skyrocket.client.helpers.tracing import Tracing

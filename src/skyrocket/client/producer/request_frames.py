@@ -16,7 +16,6 @@ from skyrocket.client.errors import InvalidMessageError
 from skyrocket.client.message import Message, plain_properties, properties_but_id
 from skyrocket.client.producer.sequence import Sequences
 from skyrocket.client.queues import Queue
-from skyrocket.client.session.names import DEFAULT_TOPIC
 from skyrocket.net.connection import JOINED_BYTES_MAX
 from skyrocket.protocol import versions
 from skyrocket.protocol.command import ONEWAY_FLAG, Command
@@ -27,6 +26,7 @@ from skyrocket.protocol.language import Language
 from skyrocket.protocol.message.batch import batch_of_messages
 from skyrocket.protocol.message.message_id import ID_SEPARATOR
 from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.system_names import DEFAULT_TOPIC
 
 _JSON: Final = int(Serialization.JSON)  # a plain number: enumerations are slow to count with
 SEND_CODE: Final = int(RequestCode.SEND_MESSAGE_V2)

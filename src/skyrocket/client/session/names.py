@@ -7,25 +7,12 @@ from functools import lru_cache
 from typing import Final
 
 from skyrocket.client.errors import ConfigurationError, InvalidMessageError
+from skyrocket.protocol.system_names import NOT_FOR_PRODUCERS
 
-DEFAULT_TOPIC: Final = "TBW102"
-"""Its route names the brokers that create topics by themselves."""
-
-REPLY_SUFFIX: Final = "_REPLY_TOPIC"  # behind a cluster's name: where its replies are sent
 TOPIC_CHARACTERS_MAX: Final = 127
 GROUP_CHARACTERS_MAX: Final = 120  # %RETRY% and a topic's name have to fit beside it
 
 _ALLOWED = re.compile(r"[%|a-zA-Z0-9_-]+")
-_NOT_FOR_SENDERS: Final = frozenset(
-    {
-        "SCHEDULE_TOPIC_XXXX",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
-    }
-)
 
 
 @lru_cache(maxsize=4096)  # a producer sends to few topics, over and over; an error is not remembered
@@ -37,7 +24,7 @@ def check_topic(topic: str) -> str:
         raise InvalidMessageError(f"A topic's name has {len(topic)} characters; {TOPIC_CHARACTERS_MAX} are allowed.")
     if not _ALLOWED.fullmatch(topic):
         raise InvalidMessageError(f"A topic cannot be called {topic!r}: letters, digits, _, -, % and | are allowed.")
-    if topic in _NOT_FOR_SENDERS:
+    if topic in NOT_FOR_PRODUCERS:
         raise InvalidMessageError(f"Topic '{topic}' belongs to the system: nobody sends to it.")
     return topic
 

@@ -35,7 +35,6 @@ from skyrocket.client.producer.in_flight_limit import Gate
 from skyrocket.client.session.credentials import signed_fields
 from skyrocket.client.session.identity import local_address, new_client_id
 from skyrocket.client.session.members import Member, Members
-from skyrocket.client.session.names import DEFAULT_TOPIC
 from skyrocket.client.session.nameservers import NameserverChoice, ask_address_server
 from skyrocket.client.session.pending_replies import Replies
 from skyrocket.client.session.reconnects import Reconnects
@@ -52,6 +51,7 @@ from skyrocket.protocol.header import Header
 from skyrocket.protocol.headers import GetRouteInfoRequestHeader, UnregisterClientRequestHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
+from skyrocket.protocol.system_names import DEFAULT_TOPIC
 
 log = logging.getLogger(__name__)
 

@@ -41,6 +41,7 @@ from skyrocket.protocol.message.tags import EVERY_TAG
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PULL_SUBSCRIPTION
+from skyrocket.protocol.system_names import is_internal_topic
 from skyrocket.spark.cluster.cluster_sessions import session_with
 from skyrocket.spark.errors import RefusedError, UnreachableClusterError
 from skyrocket.spark.options.cluster_options import ClusterOptions
@@ -52,7 +53,6 @@ ASKED_AT_ONCE_MAX: Final = 64  # queues, of one question
 _AGAIN_FIRST_S: Final = 0.1  # after the first failure; doubled with each further one
 _AGAIN_MOST_S: Final = 2.0
 
-_SYSTEM_PREFIX: Final = "RMQ_SYS_"  # of topics that brokers make for themselves, more of them with each version
 _NO_ANSWER: Final = (NoNameserverError, UnreachableError, DisconnectedError, TimedOutError, OverloadedError)
 _BUSY: Final = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL})
 
@@ -66,7 +66,7 @@ class Cluster:
     def topics(self) -> list[str]:
         """All but the system's own, retry and dead-letter topics."""
         found = self._asked(lambda session: Topics(Brokers(session)).names())
-        return [topic for topic in found if not topic.upper().startswith(_SYSTEM_PREFIX)]
+        return [topic for topic in found if not is_internal_topic(topic)]
 
     def queues(self, topics: Iterable[str]) -> dict[str, tuple[Queue, ...]]:
         """Those that can be read, as the nameservers say it now; none where they know no such topic."""

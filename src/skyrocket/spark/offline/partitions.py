@@ -20,6 +20,7 @@ from skyrocket.columnar.rows import START_BYTES, chain
 from skyrocket.protocol.bodies import TopicConfigSerializeWrapper
 from skyrocket.protocol.errors import BodyError
 from skyrocket.protocol.fastjson.codec import decode
+from skyrocket.protocol.system_names import MEMBER_SYNC_PREFIX
 from skyrocket.spark.errors import OptionError
 from skyrocket.spark.options.store_options import DAMAGE, StoreOptions
 from skyrocket.store.errors import StoreFormatError
@@ -33,7 +34,6 @@ QUEUES_LOOKED_AT_MAX: Final = 1024  # for which are the longest
 SAMPLES: Final = 16  # entries of a queue, for the size of its messages
 _CHAIN_MAX: Final = 65_536  # records passed over at once
 _PAGE_BYTES: Final = 4096  # what a single message costs to read beyond its own size
-_MEMBER_TOPIC: Final = "rmq_sys_SYNC_BROKER_MEMBER_"  # and the broker's name: each broker has such a topic, ours and Apache's
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def broker_name(store: OfflineStore) -> str:
             topics = decode(file.read(), TopicConfigSerializeWrapper).topic_config_table or {}
     except (OSError, BodyError):
         return root.name  # without settings, or with damaged ones, messages are read all the same
-    names = [topic.removeprefix(_MEMBER_TOPIC) for topic in topics if topic.startswith(_MEMBER_TOPIC)]
+    names = [topic.removeprefix(MEMBER_SYNC_PREFIX) for topic in topics if topic.startswith(MEMBER_SYNC_PREFIX)]
     return names[0] if len(names) == 1 else root.name
 
 

@@ -16,6 +16,7 @@ from skyrocket.columnar.ranges import Bools
 from skyrocket.columnar.rows import Rows
 from skyrocket.columnar.scan import Split, regrouped, scan_rows
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
+from skyrocket.protocol.system_names import is_internal_topic
 from skyrocket.spark.columns import columns_of
 from skyrocket.spark.errors import ColumnError
 from skyrocket.spark.fetch.record_batches import BatchMaker
@@ -28,11 +29,6 @@ from skyrocket.store.offline.offline_store import OfflineStore
 BATCH_ROWS: Final = 2_000  # not a power of two: the lines of a batch's table would share one set of the processor's cache
 _LOG = logging.getLogger(__name__)
 _DAMAGE_ARROW: Final = pa.schema([("broker", pa.string()), ("path", pa.string()), ("offset", pa.int64()), ("size", pa.int64())])
-
-# Brokers' own, but for those that begin with RMQ_SYS_ or rmq_sys_.
-_SYSTEM_TOPICS: Final = frozenset(
-    {"SCHEDULE_TOPIC_XXXX", "TRANS_CHECK_MAX_TIME_TOPIC", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT", "TBW102", "BenchmarkTest"}
-)
 
 
 class StoreReader(DataSourceReader):
@@ -95,17 +91,13 @@ def _in_a_queue(rows: Rows) -> Bools:
     return found
 
 
-def is_system_topic(topic: str) -> bool:
-    return topic in _SYSTEM_TOPICS or topic[:8].upper() == "RMQ_SYS_"
-
-
 def _topic_filter(options: StoreOptions) -> Callable[[Rows], Bools] | None:
     if len(options.topics) == 1:
         topic = options.topics[0].encode()
         return lambda rows: rows.has_topic(topic)
     if options.topics:
         return lambda rows: _of_topics(rows, lambda topic: topic in options.topics)
-    return None if options.system_topics else lambda rows: _of_topics(rows, lambda topic: not is_system_topic(topic))
+    return None if options.system_topics else lambda rows: _of_topics(rows, lambda topic: not is_internal_topic(topic))
 
 
 def _of_topics(rows: Rows, is_wanted: Callable[[str], bool]) -> Bools:

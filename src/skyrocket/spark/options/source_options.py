@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 from skyrocket.client.consumer.subscription import Sql, Subscription, subscription
 from skyrocket.client.errors import ConfigurationError
 from skyrocket.client.session.names import check_group, check_topic
-from skyrocket.client.session.namespaces import is_system
+from skyrocket.protocol.system_names import is_system_name
 from skyrocket.spark.columns import chosen_columns
 from skyrocket.spark.errors import OptionError
 from skyrocket.spark.options.cluster_options import CLUSTER_OPTIONS, ClusterOptions, cluster_options
@@ -199,7 +199,7 @@ def _check_selection(values: Mapping[str, Any]) -> None:
     topics = values["subscribe"] or tuple(topic for topic, _ in values["assign"] or ())
     for topic in topics:
         try:
-            if not is_system(topic):  # nobody sends to those, but one may look
+            if not is_system_name(topic):  # nobody sends to those, but one may look
                 check_topic(topic)
         except ValueError as error:
             raise OptionError(f"Option '{given[0]}': nobody can read topic '{topic}': {error}") from error

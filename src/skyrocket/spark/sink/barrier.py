@@ -19,13 +19,12 @@ from skyrocket.protocol.message import properties as p
 from skyrocket.protocol.message.properties import encode_properties
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.sysflag import TRANSACTION_PREPARED
+from skyrocket.protocol.system_names import HALF_TOPIC, TOOLS_GROUP
 from skyrocket.spark.options.sink_options import SinkOptions
-from skyrocket.spark.sink.queue_scan import READER
 from skyrocket.spark.sink.sending import delivery_of
 
 log = logging.getLogger(__name__)
 
-HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 _LOOK_AGAIN_S: Final = 0.02
 
 
@@ -34,7 +33,7 @@ class Barrier:
         self._session = session
         self._options = options
         self._delivery = delivery_of(session, options)
-        self._offsets = QueueOffsets(session, READER)
+        self._offsets = QueueOffsets(session, TOOLS_GROUP)
         self._ids = new_id_factory(session.address)
 
     async def passed(self, queue: Queue, half_offset: int | None = None) -> None:

@@ -9,7 +9,8 @@ from typing import Final
 from skyrocket.client.consumer.offsets.queue_offsets import QueueOffsets
 from skyrocket.client.queues import Queue
 from skyrocket.client.session.session import Session
-from skyrocket.spark.sink.queue_scan import READER, records_in
+from skyrocket.protocol.system_names import TOOLS_GROUP
+from skyrocket.spark.sink.queue_scan import records_in
 from skyrocket.spark.sink.row_ids import ID_CHARACTERS, PREFIX_CHARACTERS, row_of
 
 _ID_MARK: Final = b"UNIQ_KEY\x01"
@@ -20,7 +21,7 @@ async def last_offsets(session: Session, queues: list[Queue]) -> dict[Queue, int
     """One past the last message of each."""
     for topic in {queue.topic for queue in queues}:
         await session.route(topic)
-    offsets, gate = QueueOffsets(session, READER), asyncio.Semaphore(_QUEUES_AT_ONCE)
+    offsets, gate = QueueOffsets(session, TOOLS_GROUP), asyncio.Semaphore(_QUEUES_AT_ONCE)
 
     async def one(queue: Queue) -> int:
         async with gate:

@@ -26,6 +26,7 @@ from skyrocket.protocol.errors import RecordError
 from skyrocket.protocol.message.properties import decode_properties, encode_properties
 from skyrocket.protocol.message.record import decode_record
 from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.system_names import TOOLS_GROUP
 from skyrocket.spark.errors import OptionError, RefusedError
 from skyrocket.spark.options.sink_options import SinkOptions
 from skyrocket.spark.sink.barrier import Barrier
@@ -42,7 +43,7 @@ from skyrocket.spark.sink.ledger_entry import (
     parsed_entry,
     standing,
 )
-from skyrocket.spark.sink.queue_scan import READER, records_in
+from skyrocket.spark.sink.queue_scan import records_in
 from skyrocket.spark.sink.retry_until import until_answered
 from skyrocket.spark.sink.sending import delivery_of
 
@@ -94,7 +95,7 @@ class Ledger:
 
     async def _backwards(self, queue: Queue, query_id: str) -> AsyncIterator[tuple[list[Entry], bool]]:
         """The query's entries, window by window from the end of the queue; with each, whether it is the last."""
-        offsets = QueueOffsets(self._session, READER)
+        offsets = QueueOffsets(self._session, TOOLS_GROUP)
         first, end = max(0, await offsets.first(queue)), await offsets.last(queue)
         window = FIRST_WINDOW
         while end > first:

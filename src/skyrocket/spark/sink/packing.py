@@ -17,9 +17,9 @@ from skyrocket.client.producer.compression import Compression
 from skyrocket.client.producer.queue_selection import by_hash
 from skyrocket.client.producer.request_frames import Outgoing
 from skyrocket.client.queues import Queue
-from skyrocket.client.session.namespaces import RETRY_PREFIX
 from skyrocket.protocol.message.batch import ENTRY_BYTES_MIN, encode_batch
 from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.system_names import RETRY_PREFIX
 from skyrocket.spark.sink.rows import Rows
 
 OPEN_BYTES_MAX: Final = 16 * 1024 * 1024  # of all batches that are not full yet; then the largest go as they are

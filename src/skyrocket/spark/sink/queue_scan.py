@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Final
 
 from skyrocket.client.consumer.pull.pull_policy import Outcome
 from skyrocket.client.consumer.pull.pull_request import pull_answer
@@ -18,8 +17,8 @@ from skyrocket.protocol.message.record import RecordParts, split_records
 from skyrocket.protocol.message.tags import EVERY_TAG
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.sysflag import PULL_SUBSCRIPTION
+from skyrocket.protocol.system_names import TOOLS_GROUP
 
-READER: Final = "TOOLS_CONSUMER"  # a group that every broker has, for tools
 _MESSAGES = 1_024
 _BYTES = 4 * 1024 * 1024
 
@@ -42,7 +41,7 @@ async def records_in(
     at = start
     while at < end:
         header = PullMessageRequestHeader(
-            consumer_group=READER,
+            consumer_group=TOOLS_GROUP,
             topic=queue.topic,
             queue_id=queue.queue_id,
             queue_offset=at,

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from skyrocket.protocol.message.record import BLANK_MAGIC, FIXED_BYTES_MIN, Record, encode_record
 from skyrocket.protocol.sysflag import TRANSACTION_ROLLBACK
+from skyrocket.protocol.system_names import FILLER_TOPIC
 from skyrocket.store.files import File, Files
 from skyrocket.store.log.commit_log import BLANK
 
-FILLER_TOPIC = "rmq_sys_damaged"
 FILLER_BYTES_MAX = 1024 * 1024
 _FILLER_BYTES_MIN = FIXED_BYTES_MIN + 1
 

@@ -11,10 +11,10 @@ from skyrocket.net.router import RefusedError
 from skyrocket.protocol.bodies import DelayOffsetSerializeWrapper
 from skyrocket.protocol.message.properties import decode_properties, encode_properties
 from skyrocket.protocol.message.record import Record
+from skyrocket.protocol.system_names import SCHEDULE_TOPIC
 from skyrocket.store.config import DELAY_LEVELS, delay_levels_ms
 from skyrocket.store.config_files import DELAY_OFFSETS
 from skyrocket.store.errors import StoreError
-from skyrocket.store.message import SCHEDULE_TOPIC
 from tests.support.delays import BEGIN_MS, Delays
 
 LEVELS_MS = list(enumerate(delay_levels_ms(DELAY_LEVELS), 1))

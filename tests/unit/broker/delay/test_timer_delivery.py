@@ -5,11 +5,11 @@ from random import Random
 import pytest
 
 from skyrocket.broker.delay.timer_delivery import PACE_MS
-from skyrocket.broker.delay.timers import TIMER_TOPIC
 from skyrocket.net.router import RefusedError
 from skyrocket.protocol.message.properties import decode_properties
 from skyrocket.protocol.message.record import Record
 from skyrocket.protocol.responses import ResponseCode
+from skyrocket.protocol.system_names import TIMER_TOPIC
 from tests.support.timer_world import BEGIN_MS, ROLL_WINDOW_SLOTS, SLOTS, TimerWorld
 
 DAY_MS = 86_400_000

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from skyrocket.broker.transactions.records import OP_TOPIC
 from skyrocket.protocol.command import ONEWAY_FLAG, Command, decode_command, encode_command
 from skyrocket.protocol.frame import FrameSplitter
 from skyrocket.protocol.headers import EndTransactionRequestHeader, SendMessageResponseHeader
@@ -17,6 +16,7 @@ from skyrocket.protocol.message.message_id import decode_offset_id
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
+from skyrocket.protocol.system_names import OP_TOPIC
 from tests.support.running_broker import send_header
 from tests.support.send_parts import SendParts
 from tests.support.simulated_disk import SimulatedDisk

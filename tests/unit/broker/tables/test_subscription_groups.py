@@ -3,10 +3,11 @@ from __future__ import annotations
 import pytest
 
 from skyrocket.broker.settings import BrokerSettings
-from skyrocket.broker.tables.subscription_groups import SYSTEM_GROUPS, SubscriptionGroupTable
+from skyrocket.broker.tables.subscription_groups import SubscriptionGroupTable
 from skyrocket.net.router import RefusedError
 from skyrocket.protocol.bodies import SubscriptionGroupConfig
 from skyrocket.protocol.responses import ResponseCode
+from skyrocket.protocol.system_names import SYSTEM_GROUPS
 
 
 def a_table(**settings: bool) -> SubscriptionGroupTable:

@@ -6,10 +6,11 @@ import pytest
 
 from skyrocket.broker.limits import QUEUES_PER_TOPIC_MAX
 from skyrocket.broker.settings import BrokerSettings
-from skyrocket.broker.tables.topics import DEFAULT_TOPIC, TopicTable, system_topics
+from skyrocket.broker.tables.topics import TopicTable, system_topics
 from skyrocket.net.router import RefusedError
 from skyrocket.protocol.bodies import TopicConfig, TopicConfigSerializeWrapper
 from skyrocket.protocol.responses import ResponseCode
+from skyrocket.protocol.system_names import DEFAULT_TOPIC
 from skyrocket.store.config_files import TOPICS
 from tests.support.golden import GOLDEN
 

@@ -7,7 +7,6 @@ from random import Random
 import pytest
 
 from skyrocket.broker.transactions.checker import HALVES_PER_TURN
-from skyrocket.broker.transactions.records import CHECKER, GIVEN_UP_TOPIC, HALF_TOPIC, OP_TOPIC
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.headers import CheckTransactionStateRequestHeader
 from skyrocket.protocol.message.message_id import encode_offset_id
@@ -16,6 +15,7 @@ from skyrocket.protocol.message.record import decode_record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
+from skyrocket.protocol.system_names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_TOPIC, TRANSACTION_GROUP
 from skyrocket.store.message import Placed
 from tests.support.transaction_parts import TOPIC, Producer, Transacting
 
@@ -203,11 +203,11 @@ def test_a_message_is_given_up_after_the_last_question_was_not_answered():
     assert broker.given_up() == [], "the last question may still be answered"
     broker.passes(ROUND_MS)
     assert broker.asked() == []
-    (record,) = broker.records(GIVEN_UP_TOPIC)
+    (record,) = broker.records(CHECK_MAX_TIME_TOPIC)
     assert (record.body, record.flag, record.queue_id, record.sys_flag) == (b"one", 7, 0, 0)
     properties = decode_properties(record.properties)
     assert (properties["REAL_TOPIC"], properties["TRANSACTION_CHECK_TIMES"], properties["TAGS"]) == (TOPIC, "3", "red")
-    assert GIVEN_UP_TOPIC in broker.topics
+    assert CHECK_MAX_TIME_TOPIC in broker.topics
     broker.passes(3 * ROUND_MS)
     assert broker.given_up() == ["one"]
     assert broker.delivered() == []
@@ -218,7 +218,7 @@ def test_an_administrator_has_a_message_asked_about_again():
     broker.joins()
     broker.half("one")
     broker.passes(2 * ROUND_MS)
-    (record,) = broker.records(GIVEN_UP_TOPIC)
+    (record,) = broker.records(CHECK_MAX_TIME_TOPIC)
     broker.asked()
     fields = {"msgId": encode_offset_id(record.store_host, record.physical_offset), "topic": TOPIC}
     peer = Producer()
@@ -395,8 +395,8 @@ def test_after_a_power_cut_no_copy_is_lost_that_progress_has_passed():
 def test_offsets_beyond_the_queues_are_brought_back():
     broker = Transacting()
     broker.half("one")
-    broker.offsets.commit(CHECKER, HALF_TOPIC, 0, 50)
-    broker.offsets.commit(CHECKER, OP_TOPIC, 0, 50)
+    broker.offsets.commit(TRANSACTION_GROUP, HALF_TOPIC, 0, 50)
+    broker.offsets.commit(TRANSACTION_GROUP, OP_TOPIC, 0, 50)
     broker.saves()
     broker = broker.killed()
     broker.joins()

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from skyrocket.broker.settings import BrokerSettings
-from skyrocket.broker.transactions.records import HALF_TOPIC, HalfFacts, half_detour, op_offsets
+from skyrocket.broker.transactions.records import HalfFacts, half_detour, op_offsets
 from skyrocket.net.router import RefusedError
 from skyrocket.protocol.message.properties import decode_properties, encode_properties
 from skyrocket.protocol.message.record import Record, decode_record, encode_record
@@ -19,6 +19,7 @@ from skyrocket.protocol.sysflag import (
     TRANSACTION_PREPARED,
     TRANSACTION_ROLLBACK,
 )
+from skyrocket.protocol.system_names import HALF_TOPIC
 from skyrocket.store.errors import DiskFullError
 from skyrocket.store.log.readdress import unplaced_move
 from skyrocket.store.message import Placed

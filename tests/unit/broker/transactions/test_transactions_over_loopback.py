@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from skyrocket.broker.transactions.records import CHECKER, HALF_TOPIC, OP_TOPIC
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.headers import EndTransactionRequestHeader, SendMessageResponseHeader
 from skyrocket.protocol.message.batch import BatchEntry, encode_batch
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_PREPARED
+from skyrocket.protocol.system_names import HALF_TOPIC, OP_TOPIC, TRANSACTION_GROUP
 from tests.support.running_broker import RunningBroker, play, records
 
 HALF = {"UNIQ_KEY": "U1", "TRAN_MSG": "true", "PGROUP": "shop"}
@@ -61,7 +61,7 @@ def test_what_ended_before_a_clean_stop_is_noted_and_what_is_open_stays_so(tmp_p
         (op,) = records(await served.pull(OP_TOPIC, 0))
         assert op.body == b"0,"
         assert len(records(await served.pull(HALF_TOPIC, 0))) == 2
-        assert served.broker.offsets.query(CHECKER, HALF_TOPIC, 0) <= 1, "the open one is not passed"
+        assert served.broker.offsets.query(TRANSACTION_GROUP, HALF_TOPIC, 0) <= 1, "the open one is not passed"
 
     play(tmp_path, first)
     play(tmp_path, second)

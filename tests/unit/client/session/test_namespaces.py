@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from skyrocket.client.session.namespaces import dead_letter_topic, retry_topic, with_namespace, without_namespace
+from skyrocket.client.session.namespaces import with_namespace, without_namespace
+from skyrocket.protocol.system_names import dead_letter_topic, retry_topic
 
 NAMES = {
     "orders": "shop%orders",

@@ -14,20 +14,19 @@ from typing import Final
 from skyrocket.client.errors import ClientClosedError, ClientError, UnreachableError
 from skyrocket.client.queues import Queue
 from skyrocket.client.received import Received
-from skyrocket.client.session.names import DEFAULT_TOPIC
-from skyrocket.client.session.namespaces import retry_topic, with_namespace
+from skyrocket.client.session.namespaces import with_namespace
 from skyrocket.client.session.session import DEFAULT_TOPIC_QUEUES, Session
 from skyrocket.protocol.headers import ConsumerSendMsgBackRequestHeader, SendMessageRequestHeaderV2
 from skyrocket.protocol.message import properties as p
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.sysflag import TRANSACTION_MASK
+from skyrocket.protocol.system_names import DEFAULT_TOPIC, INNER_PRODUCER_GROUP, retry_topic
 
 log = logging.getLogger(__name__)
 
 SEND_BACK_MS: Final = 5_000
 FIRST_RETRY_LEVEL: Final = 3  # the delay level of the first retry; each further one is a level higher
 DEAD_LETTER_LEVEL: Final = -1  # asked for instead of a delay: no more retries
-_PRODUCER_GROUP: Final = "CLIENT_INNER_PRODUCER"
 _DROPPED: Final = (p.TRANSACTION_PREPARED, p.RECONSUME_TIME, p.MAX_RECONSUME_TIMES, p.MIN_OFFSET, p.MAX_OFFSET)
 
 
@@ -88,7 +87,7 @@ class SendingBack:
         properties[p.RETRY_TOPIC] = with_namespace(self._session.options.namespace, message.topic)
         properties[p.DELAY_LEVEL] = str(FIRST_RETRY_LEVEL + record.reconsume_times)
         return SendMessageRequestHeaderV2(
-            producer_group=_PRODUCER_GROUP,
+            producer_group=INNER_PRODUCER_GROUP,
             topic=queue.topic,
             default_topic=DEFAULT_TOPIC,
             default_topic_queue_nums=DEFAULT_TOPIC_QUEUES,
