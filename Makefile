@@ -1,10 +1,16 @@
-# Every verb does its own set-up: a virtual environment in .venv with locked packages, made once and again when the lock changes.
+# Every verb prepares what it needs in .venv, from the locked versions in requirements/: `make run` what a broker needs, all other
+# verbs the tools for tests, checks and Spark too. A stamp file for each step says that it is done; make repeats a step when a file
+# that the step depends on is newer than the stamp.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+UV     := $(VENV)/.uv
+BUILT  := $(VENV)/.built
 READY  := $(VENV)/.ready
-LOCK   := requirements/dev.txt
 TWINS  := hatch_build.py $(wildcard src/skyrocket/compiled/*.pyx src/skyrocket/compiled/*.pxi src/skyrocket/compiled/*.h)
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# uv takes a quarter of pip's time. Where uv is missing or fails, as behind a mirror that only pip is configured for, pip does it.
+install = $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python $(1) || $(PIP) $(1)
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 \
   --custom-compile-command "make lock"
 
@@ -14,16 +20,25 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit
 help:            ## this list
 	@grep -E '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 
-$(READY): $(LOCK) pyproject.toml $(TWINS)
+$(UV): requirements/uv.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "skyrocket needs Python 3.11 or later; say make PYTHON=python3.x")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(LOCK)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	-$(PIP) --only-binary :all: --require-hashes -r $<
 	@touch $@
 
-setup: $(READY)  ## only the set-up that every other verb does by itself
+$(BUILT): $(UV) requirements/run.txt pyproject.toml $(TWINS)
+	$(call install,--require-hashes -r requirements/run.txt)
+	$(call install,--no-deps --no-build-isolation -e .)
+	$(BIN)/python -m compileall -q -j 0 src
+	@touch $@
 
-run: $(READY)    ## the main job: a nameserver and a broker on loopback, until Ctrl-C
+$(READY): requirements/dev.txt $(UV) | $(BUILT)
+	$(call install,--require-hashes -r $<)
+	@touch $@
+
+setup: $(READY)  ## only the preparation that the other verbs do first
+
+run: $(BUILT)    ## the main job: a nameserver and a broker on loopback, until Ctrl-C
 	@exec $(BIN)/skyrocket run $(ARGS)
 
 test: $(READY)   ## every test, those that run Apache RocketMQ included where there is a Java
@@ -64,10 +79,11 @@ bench: $(READY)  ## the figures in docs/
 reference: $(READY)  ## write docs/client-reference.md anew from the source
 	$(BIN)/python -m tools.client_reference
 
-lock: $(READY)   ## resolve the versions of requirements/ anew
-	$(BIN)/python -m pip install --quiet uv
-	$(COMPILE) --group dev --output-file $(LOCK) pyproject.toml
-	$(COMPILE) --group bench --constraints $(LOCK) --output-file requirements/bench.txt
+lock: $(BUILT)   ## resolve the versions of requirements/ anew
+	$(COMPILE) --group uv --output-file requirements/uv.txt
+	$(COMPILE) --extra fast --group run --output-file requirements/run.txt pyproject.toml
+	$(COMPILE) --extra fast --group dev --constraints requirements/run.txt --output-file requirements/dev.txt pyproject.toml
+	$(COMPILE) --group bench --constraints requirements/dev.txt --output-file requirements/bench.txt
 	$(COMPILE) --group bench-connector --output-file requirements/bench-connector.txt
 
 clean:           ## remove the virtual environment and caches

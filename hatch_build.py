@@ -10,6 +10,7 @@ import os
 import shlex
 import sys
 import sysconfig
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,11 @@ def tag() -> str:
 
 
 def build(more_flags: list[str] | None = None) -> list[Path]:
-    """Make the extension modules beside their sources; their paths, from here. With flags, anew."""
+    """Build the extension modules beside their sources, and return their paths relative to the root.
+
+    Only modules whose sources changed are compiled. With a list of flags for the C compiler and the linker, even an empty one,
+    all of them are.
+    """
     if os.environ.get("SKYROCKET_PURE", "") not in ("", "0"):
         raise CannotBuildError("SKYROCKET_PURE is set.")
     if sys.implementation.name != "cpython":
@@ -63,28 +68,39 @@ def build(more_flags: list[str] | None = None) -> list[Path]:
         from setuptools.errors import BaseError, CompileError, LinkError
     except ImportError as error:
         raise CannotBuildError(f"There is no {error.name} here.") from error
-    os.chdir(ROOT)
-    extensions = [
-        Extension(
-            f"skyrocket.compiled.{path.stem}",
-            [str(path)],
+
+    def translate(source: Path) -> Any:
+        """Translate one module to C, and return the setuptools command that compiles it."""
+        extension = Extension(
+            f"skyrocket.compiled.{source.stem}",
+            [str(source)],
             include_dirs=[str(SOURCES)],
             depends=[str(header) for header in sorted(SOURCES.glob("*.h"))],
             extra_compile_args=[*FLAGS, *(more_flags or [])],
             extra_link_args=more_flags or [],
         )
-        for path in sorted(SOURCES.glob("*.pyx"))
-    ]
-    try:
-        made = cythonize(extensions, build_dir="build/cython", language_level=3, quiet=True, include_path=["src"])
-        distribution = Distribution({"name": "skyrocketmq", "ext_modules": made, "package_dir": {"": "src"}})
+        translated = cythonize([extension], build_dir="build/cython", language_level=3, quiet=True, include_path=["src"])
+        distribution = Distribution({"name": "skyrocketmq", "ext_modules": translated, "package_dir": {"": "src"}})
         command = distribution.get_command_obj("build_ext")
         command.inplace, command.force, command.build_temp = True, more_flags is not None, "build/compiled"
         command.ensure_finalized()
-        command.run()
+        return command
+
+    os.chdir(ROOT)
+    largest_first = sorted(SOURCES.glob("*.pyx"), key=lambda source: source.stat().st_size, reverse=True)
+    try:
+        # The C compiler takes most of the time. It runs as a process for each module, while Cython translates the next one here.
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            commands = []
+            jobs = []
+            for source in largest_first:
+                commands.append(translate(source))
+                jobs.append(pool.submit(commands[-1].run))
+        for job in jobs:
+            job.result()
     except (CythonError, BaseError, CompileError, LinkError, OSError) as error:
         raise CannotBuildError(f"The compiled twins could not be built: {error}.") from error
-    return [Path(command.get_ext_fullpath(extension.name)).resolve().relative_to(ROOT) for extension in made]
+    return [Path(command.get_ext_fullpath(command.extensions[0].name)).resolve().relative_to(ROOT) for command in commands]
 
 
 if __name__ == "__main__":
