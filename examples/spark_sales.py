@@ -1,7 +1,8 @@
 """Orders go through Spark: read from one topic as they come, added up, and written to another, each result exactly once.
 
     make run                                             # in one terminal
-    .venv/bin/python examples/spark_sales.py             # in another
+    make setup                                           # in another, once: installs Spark
+    .venv/bin/python examples/spark_sales.py
 
 A stream reads the topic `sales` from where its checkpoint says, groups a micro-batch by shop, and writes a message for each shop
 to `sales-by-shop`. Rows are staged as half messages and committed with their batch, so that a crash anywhere neither loses nor

@@ -1,7 +1,7 @@
 """A web application with FastAPI: a request sends a message, and a consumer in the same process works on what was sent.
 
     make run                                             # in one terminal
-    .venv/bin/python examples/web_app.py                 # in another; needs fastapi and uvicorn
+    .venv/bin/python examples/web_app.py                 # in another; make setup installs fastapi and uvicorn
     curl -X POST 'http://127.0.0.1:8000/orders?item=tea' # in a third: the answer has the order's number
     curl http://127.0.0.1:8000/orders/NUMBER             # and how far it is
 
