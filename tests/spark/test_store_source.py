@@ -45,7 +45,7 @@ def test_apaches_store(spark: Any, tmp_path: Path):
     frame = load(spark, golden, columns="topic,broker,body")
     counts = {row["topic"]: row["count"] for row in frame.groupBy("topic").count().collect()}
     with OfflineStore(golden) as offline:
-        queued = dict.fromkeys(offline.topics(), 0)
+        queued = dict.fromkeys([queue.topic for queue in offline.queues()], 0)
         for queue in offline.queues():
             queued[queue.topic] += queue.max_offset - queue.min_offset
     assert counts == {topic: count for topic, count in queued.items() if not topic.upper().startswith(("RMQ_SYS_", "SCHEDULE_"))}

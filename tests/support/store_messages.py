@@ -10,6 +10,7 @@ from typing import NamedTuple
 from skyrocket.protocol.hosts import pack_host
 from skyrocket.protocol.message.properties import KEYS, TAGS, UNIQUE_KEY, decode_properties, encode_properties
 from skyrocket.protocol.message.record import Record, decode_record
+from skyrocket.protocol.message.tags import java_hash
 from skyrocket.protocol.sysflag import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.files import Files
@@ -70,6 +71,13 @@ def _random_message(rng: Random, number: int, topic: str, queue_id: int) -> Unpl
         v6=rng.random() < 0.2,
         note="x" * rng.choice((0, 1, 100, 600)),
     )
+
+
+def index_hash(topic: str, key: str) -> int:
+    """The hash that the index keeps of `topic#key`, computed in the plain way: the absolute value of Java's String.hashCode, or 0
+    for the one int that has no absolute value."""
+    hashed = java_hash(f"{topic}#{key}")
+    return 0 if hashed == -(2**31) else abs(hashed)
 
 
 def an_open_store(files: Files, config: StoreConfig = SMALL) -> MessageStore:

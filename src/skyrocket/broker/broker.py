@@ -381,9 +381,9 @@ class Broker:
     def _retain(self) -> None:
         self.store.config = self.settings().store_config()  # an administrator may have changed how long files are kept
         try:
-            verdict = self.store.retain(self._wall_ms(), datetime.now(UTC).astimezone().hour)
+            plan = self.store.retain(self._wall_ms(), datetime.now(UTC).astimezone().hour)
         except StoreError as error:
             log.error("Old files could not be removed: %s", error)
             return
-        if verdict.remove:
-            log.info("%d of the oldest log files are gone: %s.", verdict.remove, verdict.reason)
+        if plan.remove:
+            log.info("%d of the oldest log files are gone: %s.", plan.remove, plan.reason)

@@ -27,7 +27,7 @@ from skyrocket.store.log.scan import Damaged, End
 from skyrocket.store.offline.offline_log import OfflineLog
 from skyrocket.store.offline.offline_store import EVER_MS, OfflineStore, OnDamage
 
-__all__ = ["ALL_COLUMNS", "FAST_COLUMNS", "Split", "regrouped", "scan", "scan_rows", "schema", "splits"]
+__all__ = ["ALL_COLUMNS", "FAST_COLUMNS", "Split", "regrouped", "scan", "scan_rows", "schema"]
 
 BATCH_ROWS = 4096
 BATCH_BYTES = 16 * 1024 * 1024  # of log: large bodies make batches of fewer rows
@@ -39,12 +39,6 @@ class Split(NamedTuple):
 
     start: int
     stop: int
-
-
-def splits(store: OfflineStore) -> list[Split]:
-    """One for each segment. The last goes on for ever: its segment may still grow, and others follow."""
-    starts = store.log.starts
-    return [Split(start, stop) for start, stop in zip(starts, [*starts[1:], EVER_MS], strict=False)]
 
 
 def schema(columns: Sequence[str] = FAST_COLUMNS) -> Any:

@@ -241,12 +241,19 @@ cdef bytes framed(_Reader reader, Answer *answers, Py_ssize_t count, words):
     return data
 
 
+cdef inline bint ends_early(
+    int64_t found, int64_t next_offset, int64_t offset, int64_t entries, int64_t records_max, int64_t max_offset
+) noexcept nogil:
+    """`ends_early` of `store/read/queue_run.py`."""
+    return next_offset == offset + entries and found < records_max and next_offset < max_offset
+
+
 def framed_runs(log, checksums, int64_t hot_from, bytes packed, wanted, asks, words, int64_t max_offset, int64_t bytes_max):
     cdef _Reader reader
     cdef Answer *answers
     cdef Py_ssize_t answered = 0, first, entries, last = 0, before, room = 0
     cdef int64_t opaque, offset, count, size_before, last_place
-    cdef bint is_run, is_used_up
+    cdef bint is_run, is_short
     if len(packed) < ENTRY_BYTES or not asks:
         return [], 0, 0, 0, 0
     reader = _Reader(log, checksums, hot_from, packed, wanted)
@@ -271,8 +278,8 @@ def framed_runs(log, checksums, int64_t hot_from, bytes packed, wanted, asks, wo
             entries = min(2 * count, RECORDS_PER_READ_MAX, reader.count - first)
             last_place = reader.last_place
             is_run = reader.read(first, entries, count, last) or reader.read_again(first, entries, count, before, size_before)
-            is_used_up = reader.next_offset == offset + entries and reader.next_offset < max_offset
-            if not is_run or reader.taken == before or (is_used_up and reader.taken - before < count):
+            is_short = ends_early(reader.taken - before, reader.next_offset, offset, entries, count, max_offset)
+            if not is_run or reader.taken == before or is_short:
                 reader.taken, reader.size_bytes, reader.last_place = before, size_before, last_place
                 break
             answers[answered].opaque, answers[answered].next_offset = opaque, reader.next_offset

@@ -50,7 +50,3 @@ class StoreConfig:
         if self.segment_bytes < 4096 or self.queue_entries_per_file < 1 or self.index_slots < 1 or self.index_entries < 2:
             raise ValueError("A segment has at least 4096 bytes, a queue file 1 entry, an index 1 slot and 2 entries.")
         delay_levels_ms(self.delay_levels)
-
-    @property
-    def queue_file_bytes(self) -> int:
-        return self.queue_entries_per_file * 20

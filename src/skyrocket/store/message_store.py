@@ -1,14 +1,13 @@
-"""The store: everything that a broker keeps of messages, behind one object.
-
-It belongs to one thread. Work that waits for the disk is handed out as jobs (`begin_flush`, `begin_checkpoint`), whose `run`
-may happen in any thread, and whose result comes back through `finish_flush` and `finish_checkpoint`.
+"""The message store: commit log, consume queues, index and checksums of a broker, behind one object.
 
     append → [flush, replicas] → confirmed → queues, index → readable
+
+A store belongs to one thread. Work that waits for the disk comes as a job (`begin_flush`, `begin_checkpoint`). Any thread may
+call the job's `run`; the store's thread then reports the result with `finish_flush` or `finish_checkpoint`.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -19,11 +18,11 @@ from typing import NamedTuple
 
 from skyrocket.protocol.sysflag import TRANSACTION_MASK
 from skyrocket.store.config import StoreConfig, delay_levels_ms
+from skyrocket.store.dispatch import CommitLogDispatcher
 from skyrocket.store.errors import (
     DiskFullError,
     StoreClosedError,
     StoreError,
-    StoreIOError,
     StoreLockedError,
     WritesStoppedError,
     store_error,
@@ -33,32 +32,30 @@ from skyrocket.store.horizon import Horizon
 from skyrocket.store.index.index import Index
 from skyrocket.store.log.checksums import Checksums
 from skyrocket.store.log.commit_log import CommitLog, Written
-from skyrocket.store.log.damage import is_filler
-from skyrocket.store.log.scan import Found, walk_segment
-from skyrocket.store.message import UNQUEUED, Dispatch, Dispatched, Opening, Placed, Unplaced, dispatch_of, entry_code
+from skyrocket.store.message import UNQUEUED, Dispatched, Opening, Placed, Unplaced, entry_code
 from skyrocket.store.paths import StorePaths
 from skyrocket.store.queues.consume_queues import ConsumeQueues, QueueKey
 from skyrocket.store.read.reading import Reading
 from skyrocket.store.recovery.checkpoint import Checkpoint, CheckpointFile
 from skyrocket.store.recovery.recovery import Recovered, Recovery
 from skyrocket.store.recovery.repair import QueueRepair
-from skyrocket.store.retention import Verdict, judge
+from skyrocket.store.retention import RetentionPlan, plan_retention
 
-_OUR_ABORT = b"skyrocket\n"  # Apache's broker writes its process id there, and neither reads what it finds
-_LOG_FILES_MAX = 4096  # a log of 4 TiB; readers of older segments open them again
+_OUR_ABORT = b"skyrocket\n"  # Apache's broker writes its process id into this file; it never reads the content
+_LOG_FILES_MAX = 4096  # a log of 4 TiB; older segments are opened again when they are read
 
 
 class FlushJob(NamedTuple):
-    """Makes the log safe on disk up to `position`."""
+    """Syncs the log to disk up to `position`."""
 
     position: int
-    timestamp: int  # store time of the last message before it
+    timestamp: int  # store time of the last message before `position`
     run: Callable[[], None]
 
 
 @dataclass(slots=True)
 class CheckpointJob:
-    """Makes queues, index and checksums safe on disk, and then says so in the checkpoint."""
+    """Syncs queues, index and checksums to disk, then writes the checkpoint that says so."""
 
     checkpoint: Checkpoint
     _sync: Callable[[], None]
@@ -80,7 +77,7 @@ class MessageStore:
         files: Files | None = None,
         background: Executor | None = None,
     ) -> None:
-        """`background` makes log segments ahead of need; without it they are made when they are needed."""
+        """`background` creates log segments ahead of time; without it a segment is created when the log needs it."""
         self.config = config or StoreConfig()
         self.paths = StorePaths(root)
         self._files = files or Disk()
@@ -98,22 +95,18 @@ class MessageStore:
         repair = QueueRepair(self.log, self._delays_ms)
         self.reading = Reading(self.log, self.queues, self.index, self._checksums, repair, lambda: self.horizon.confirmed)
         self.horizon = Horizon(0)
-        self._undispatched: deque[Dispatch] = deque()
-        self._grown: dict[QueueKey, None] = {}  # in order
-        self._remembered = 0  # up to here in the log, `_undispatched` has what is not dispatched
-        self._dispatched = 0  # everything in the log before this is in queues and index
-        self._last_dispatch: tuple[int, int] = (0, 0)  # (physical offset, store time) of the last message there
+        self._dispatcher = CommitLogDispatcher(self.log, self.queues, self.index, self._delays_ms, config.undispatched_max)
         self._last_append_timestamp = 0
         self._flushed_timestamp = 0
-        self._flushing = False  # a flush job is under way
-        self._stopped: str | None = None  # why there are no more writes
-        self._too_full: str | None = None  # why there are none for now
-        self._release: Callable[[], None] | None = None  # of the lock; None while the store is closed
+        self._is_flushing = False  # a flush job is under way
+        self._stopped: str | None = None  # why the store refuses writes until it is opened again
+        self._too_full: str | None = None  # why the store refuses writes until the disk has space again
+        self._release: Callable[[], None] | None = None  # releases the lock; None while the store is closed
 
     # --- opening and closing
 
     def open(self) -> Recovered:
-        """Lock the directory, recover, and be ready. What recovery found is returned; `sentences()` tells it."""
+        """Lock the directory and recover the store. The result says what recovery found, `sentences()` in words."""
         try:
             self._release = self._files.lock(self.paths.lock)
             if self._release is None:
@@ -134,7 +127,7 @@ class MessageStore:
 
         def begin(until_done: Checkpoint) -> None:
             for path in self._checksums.take_dirty():
-                self._files.sync(path)  # once the abort file is ours, all of them are believed
+                self._files.sync(path)  # once the abort file is ours, recovery trusts all of them
             if until_done != checkpoint:
                 self._checkpoint_file.write(until_done)
             self._files.replace(self.paths.abort, _OUR_ABORT)
@@ -143,10 +136,9 @@ class MessageStore:
             self._files, self.log, self.queues, self.index, self._checksums, self.paths.damaged, self._delays_ms, begin
         ).run(checkpoint, crashed=crashed, is_ours=is_ours)
         self.horizon = Horizon(self.log.end, ("flushed",) if self.config.sync_flush else ())
-        self._dispatched = self._remembered = self.log.end
         offset = done.last_offset if done.messages else checkpoint.queue_physical_offset
         timestamp = done.last_timestamp if done.messages else checkpoint.queue_timestamp
-        self._last_dispatch = (offset, timestamp)
+        self._dispatcher.start_at(self.log.end, offset, timestamp)
         self._last_append_timestamp = self._flushed_timestamp = timestamp
         self.reading.opened_at(self.log.end)
         for file in self.log.files_between(done.walked_from, self.log.end):
@@ -155,7 +147,7 @@ class MessageStore:
         return done
 
     def close(self) -> None:
-        """Flush, write the checkpoint, and leave the directory as a clean stop leaves it. After a failed flush, as a crash."""
+        """Flush, write the checkpoint and remove the abort file. After a failed flush, leave the directory as after a crash."""
         if self._release is None:
             return
         try:
@@ -183,7 +175,7 @@ class MessageStore:
     # --- writing
 
     def append(self, messages: Sequence[Unplaced], now_ms: int) -> list[Placed]:
-        """Put messages into the log, all of them or none. They are promised to nobody before `horizon.confirmed` passes them."""
+        """Append messages to the log, all or none. They must not be acknowledged before `horizon.confirmed` has passed them."""
         log_end_before, _, timestamp = self.opening(now_ms)
         if not messages:
             return []
@@ -201,20 +193,23 @@ class MessageStore:
         return placed
 
     def opening(self, now_ms: int) -> Opening:
-        """Where the next record goes. An error says why there are no appends now."""
+        """Return where the next record goes. Raise an error when the store cannot append now."""
         self._check_writable()
         self._check_room()
-        if self._dispatched < self.horizon.confirmed:
-            self.dispatch()  # if queues cannot grow, say so before anything is stored
-        timestamp = max(now_ms, self._last_append_timestamp)  # the log's times never go back: searches by time rely on it
+        if self._dispatcher.end < self.horizon.confirmed:
+            self.dispatch()  # if a queue cannot grow, fail before anything is stored
+        timestamp = max(now_ms, self._last_append_timestamp)  # store times never go back: searches by time rely on it
         return Opening(self.log.end, self.log.room_bytes, timestamp)
 
     def append_placed(
         self, opening: Opening, data: bytes, dispatches: Sequence[Dispatched], taken: dict[tuple[str, int], int]
     ) -> None:
-        """As `append`, for who has put the records together with their places in them: `data` has them from the opening on, one
-        behind the other. `dispatches` has what queues and index need of each; `taken` says where the queues go on."""
-        assert opening.position == self.log.end, "something was appended since the opening"
+        """Append records that the caller has already encoded with their offsets, all or none.
+
+        `data` holds the records one after another, from `opening` on. `dispatches` has what queues and index need of each record;
+        `taken` has the next free offset of each queue.
+        """
+        assert opening.position == self.log.end, "something was appended since opening() was called"
         try:
             written = self.log.append_placed(data, [one[3] for one in dispatches])
         except WritesStoppedError as error:
@@ -224,7 +219,7 @@ class MessageStore:
         self._appended(dispatches, taken, opening.timestamp, opening.position)
 
     def _add_checksums(self, written: list[Written]) -> None:
-        """For what was written just now; without them, it is taken back."""
+        """Write checksums for what was just written. If that fails, take the append back."""
         try:
             for run in written:
                 if run.offsets:
@@ -237,23 +232,13 @@ class MessageStore:
     def _appended(
         self, dispatches: Sequence[Dispatched], taken: dict[tuple[str, int], int], timestamp: int, log_end_before: int
     ) -> None:
-        """These are in the log now. What is confirmed at once goes straight into queues and index."""
+        """Account for records that are in the log now, and dispatch those that are confirmed."""
         self.queues.took(taken)
         self._last_append_timestamp = timestamp
-        is_next = self._remembered == log_end_before and not self._undispatched
-        if self.horizon.append(self.log.end) == self.log.end and is_next:
-            try:
-                self._put(dispatches)
-            except (DiskFullError, StoreIOError):
-                self._remember(dispatches, log_end_before)
-            else:
-                self._dispatched = self._remembered = self.log.end
-        else:
-            self._remember(dispatches, log_end_before)
-            self._dispatch_or_leave()
+        self._dispatcher.add(dispatches, log_end_before, self.horizon.append(self.log.end))
 
     def _take_offsets(self, messages: Sequence[Unplaced]) -> tuple[list[int], dict[tuple[str, int], int]]:
-        """The queue offset of each message, and where their queues go on."""
+        """Assign a queue offset to each message. Also return the next free offset of each queue."""
         taken: dict[tuple[str, int], int] = {}
         offsets: list[int] = []
         for topic, queue_id, _, _, _, sys_flag, _ in messages:
@@ -286,13 +271,6 @@ class MessageStore:
             )
         ]
 
-    def _remember(self, dispatches: Sequence[Dispatched], log_end_before: int) -> None:
-        """Keep what queues and index will need, so that the log is not read again for it; within a bound, and without gaps."""
-        if self._remembered != log_end_before or len(self._undispatched) + len(dispatches) > self.config.undispatched_max:
-            return
-        self._undispatched.extend(map(Dispatch._make, dispatches))
-        self._remembered = self.log.end
-
     def _check_writable(self) -> None:
         if self._release is None:
             raise StoreClosedError(f"The store in {self.paths.root} is closed.")
@@ -306,13 +284,13 @@ class MessageStore:
     # --- flushing
 
     def begin_flush(self) -> FlushJob | None:
-        """A job that makes everything appended so far safe on disk; None when it is."""
+        """Return a job that syncs everything appended so far; None when all of it is on disk."""
         self._check_writable()
         position = self.horizon.appended
         if position <= self.horizon.flushed:
             return None
         files = self.log.files_between(self.horizon.flushed, position)
-        self._flushing = True
+        self._is_flushing = True
 
         def run() -> None:
             for file in files:
@@ -321,17 +299,19 @@ class MessageStore:
         return FlushJob(position, self._last_append_timestamp, run)
 
     def finish_flush(self, job: FlushJob, error: OSError | None = None) -> None:
-        """The job ran. A flush that failed is never tried again: what it left on disk is unknown, and the kernel forgets."""
-        self._flushing = False
+        """Report that the job has run. After an error the store takes no more writes.
+
+        A failed fsync is never retried: nobody knows what reached the disk, and the kernel may drop the dirty pages.
+        """
+        self._is_flushing = False
         if error is not None:
             self._stopped = f"{error.strerror or error}."
             raise WritesStoppedError(f"A flush failed ({error.strerror or error}); the store takes no more messages.") from error
         self._flushed_timestamp = max(job.timestamp, self._flushed_timestamp)
-        self.horizon.flush(job.position)
-        self._dispatch_or_leave()
+        self._dispatcher.dispatch_or_postpone(self.horizon.flush(job.position))
 
     def flush(self) -> None:
-        """Make everything appended safe on disk, here and now."""
+        """Sync everything appended so far, in this thread."""
         job = self.begin_flush()
         if job is None:
             return
@@ -344,75 +324,26 @@ class MessageStore:
     # --- queues and index
 
     def dispatch(self) -> None:
-        """Put what is confirmed into queues and index. A full disk leaves it for the next call."""
-        confirmed = self.horizon.confirmed
-        while self._dispatched < confirmed:
-            turn = self._next_dispatches(confirmed)
-            if not turn:
-                break
-            self._put(turn)
-            self._dispatched = turn[-1].end
-            if len(turn) >= len(self._undispatched):
-                self._undispatched.clear()
-            else:
-                for _ in turn:
-                    self._undispatched.popleft()
-        if confirmed == self.log.end:  # what is left, if anything, is a blank
-            self._dispatched = self._remembered = confirmed
-
-    def _put(self, turn: Sequence[Dispatched]) -> None:
-        self._grown.update(dict.fromkeys(self.queues.put(turn)))
-        if self.index is not None:
-            self.index.put(turn)
-        _, _, _, physical_offset, _, _, timestamp, _, _ = turn[-1]
-        self._last_dispatch = (physical_offset, timestamp)
-
-    def _dispatch_or_leave(self) -> None:
-        """What is stored stays stored when its queue cannot grow: it waits for the next dispatch, and appends wait for that."""
-        with suppress(DiskFullError, StoreIOError):
-            self.dispatch()
+        """Put confirmed messages into queues and index. An error leaves the rest for the next call."""
+        self._dispatcher.dispatch(self.horizon.confirmed)
 
     def take_grown(self) -> list[QueueKey]:
-        """The queues that got messages since this was last called: whoever waits for those can read on."""
-        grown = list(self._grown)
-        self._grown.clear()
-        return grown
-
-    def _next_dispatches(self, confirmed: int) -> list[Dispatch]:
-        remembered = self._undispatched
-        if not remembered:
-            return self._reread(self._dispatched, confirmed)
-        if remembered[-1].end <= confirmed:
-            return list(remembered)
-        return [dispatch for dispatch in remembered if dispatch.end <= confirmed]
-
-    def _past_blank(self, offset: int) -> int:
-        """Where the next record is when `offset` is at a blank: the start of the next segment."""
-        segment_bytes = self.config.segment_bytes
-        return offset - offset % segment_bytes + segment_bytes if self.log.is_blank(offset) else offset
-
-    def _reread(self, start: int, stop: int) -> list[Dispatch]:
-        """From the log, what was too much to remember; one segment at the most."""
-        start = max(self._past_blank(start), self.log.start)  # what was there may have expired
-        segment_start = self.log.segments.start_of(start)
-        if segment_start is None or start >= stop:
-            return []
-        view = self.log.segments.file(segment_start).view()[: stop - segment_start]
-        found = [item for item in walk_segment(view, segment_start, start - segment_start) if isinstance(item, Found)]
-        return [dispatch_of(item.record, item.size, self._delays_ms) for item in found if not is_filler(item.record)]
+        """Return the queues that got messages since the last call: pulls that wait for them can be answered."""
+        return self._dispatcher.take_grown()
 
     # --- the checkpoint
 
     def begin_checkpoint(self) -> CheckpointJob:
+        """Return a job that syncs queues, index and checksums and then writes the checkpoint."""
         self._check_writable()
         checkpoint = Checkpoint(
             log_timestamp=self._flushed_timestamp,
-            queue_timestamp=min(self._last_dispatch[1], self._flushed_timestamp),
+            queue_timestamp=min(self._dispatcher.last_timestamp, self._flushed_timestamp),
             index_timestamp=self.index.last_timestamp if self.index is not None else 0,
             confirmed_offset=0,
-            queue_physical_offset=min(self._last_dispatch[0], self.horizon.flushed),
+            queue_physical_offset=min(self._dispatcher.last_offset, self.horizon.flushed),
             safe_end=self.horizon.flushed,
-            dispatch_end=min(self._dispatched, self.horizon.flushed),
+            dispatch_end=min(self._dispatcher.end, self.horizon.flushed),
             queue_count=len(self.queues),
             entry_count=self.queues.entry_count,
         )
@@ -421,7 +352,7 @@ class MessageStore:
 
         def sync_all() -> None:
             for path in paths:
-                with suppress(FileNotFoundError):  # it may have expired meanwhile
+                with suppress(FileNotFoundError):  # it may have expired in the meantime
                     self._files.sync(path)
             for sync in syncs:
                 sync()
@@ -429,7 +360,7 @@ class MessageStore:
         return CheckpointJob(checkpoint, sync_all, self._checkpoint_file.write)
 
     def finish_checkpoint(self, job: CheckpointJob, error: OSError | None = None) -> None:
-        """The job ran. A failed sync stops writes; a page that could not be written is written the next time."""
+        """Report that the job has run. A failed sync stops writes; a page that could not be written is written next time."""
         if error is not None and job.is_synced:
             raise store_error("writing the checkpoint", error) from error
         if error is not None:
@@ -437,6 +368,7 @@ class MessageStore:
             raise WritesStoppedError(f"A checkpoint of {job.checkpoint.safe_end} failed ({error.strerror or error}).") from error
 
     def checkpoint(self) -> None:
+        """Write a checkpoint, in this thread."""
         job = self.begin_checkpoint()
         try:
             job.run()
@@ -444,33 +376,33 @@ class MessageStore:
             self.finish_checkpoint(job, error)
         self.finish_checkpoint(job)
 
-    # --- how it is
+    # --- state
 
     def earliest_timestamp(self) -> int:
-        """When the oldest message was stored; -1 when there is none."""
+        """Return the store time of the oldest message; -1 when the log is empty."""
         first = self.reading.record_at(self.log.start)
         return -1 if first is None else first.store_timestamp
 
     def used_percent(self) -> float:
-        """How full the disk is."""
+        """Return how full the disk is, as `df` counts."""
         try:
             return self._files.used_percent(self.paths.root)
         except OSError as error:
-            raise store_error("asking how full the disk is", error) from error
+            raise store_error("measuring the used disk space", error) from error
 
     # --- retention
 
-    def retain(self, now_ms: int, hour: int) -> Verdict:
-        """Let go what may go, and refuse writes while the disk is too full. To be called every few seconds."""
+    def retain(self, now_ms: int, hour: int) -> RetentionPlan:
+        """Delete segments that may go, and refuse writes while the disk is too full. Call this every few seconds."""
         used_percent = self.used_percent()
-        verdict = judge(self.config, self._last_stored(), now_ms, hour, used_percent)
-        self._too_full = f"The disk is {used_percent:.0f} % full." if verdict.refuse_writes else None
-        for _ in range(verdict.remove):
+        plan = plan_retention(self.config, self._last_stored_ms(), now_ms, hour, used_percent)
+        self._too_full = f"The disk is {used_percent:.0f} % full." if plan.refuse_writes else None
+        for _ in range(plan.remove):
             self.expire_oldest()
-        return verdict
+        return plan
 
-    def _last_stored(self) -> list[int]:
-        """When each finished segment got its last message: not after the first one of the next segment."""
+    def _last_stored_ms(self) -> list[int]:
+        """Estimate when each finished segment got its last message: the store time of the next segment's first one."""
         times = []
         for start in self.log.segments.starts[1:]:
             first = self.reading.record_at(start)
@@ -480,11 +412,11 @@ class MessageStore:
         return times
 
     def expire_oldest(self) -> int:
-        """Remove the log's first segment, and what queues, index and checksums have of it. The log's new start."""
+        """Delete the log's first segment, and what queues, index and checksums have of it. Return the log's new start."""
         starts = self.log.segments.starts
         if len(starts) > 1 and starts[1] > self.horizon.flushed:
-            if self._flushing:
-                return self.log.start  # its file is being flushed: another time
+            if self._is_flushing:
+                return self.log.start  # its file is being flushed: the next round deletes it
             self.flush()
         if len(starts) > 1:
             try:

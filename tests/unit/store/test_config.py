@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from skyrocket.store.config import DELAY_LEVELS, StoreConfig, delay_levels_ms
+from skyrocket.store.queues.consume_queue import ENTRY_BYTES
 
 
 def test_the_defaults_are_apaches():
     config = StoreConfig()
-    assert (config.segment_bytes, config.queue_file_bytes) == (1_073_741_824, 6_000_000)
+    assert (config.segment_bytes, config.queue_entries_per_file * ENTRY_BYTES) == (1_073_741_824, 6_000_000)
     assert (config.index_slots, config.index_entries) == (5_000_000, 20_000_000)
     assert (config.reserved_hours, config.delete_at_hour) == (72, 4)
 

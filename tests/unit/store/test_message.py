@@ -11,8 +11,9 @@ from skyrocket.protocol.message.record import Record
 from skyrocket.protocol.message.tags import java_hash
 from skyrocket.protocol.system_names import SCHEDULE_TOPIC
 from skyrocket.store.index.index import hash_of, keys_hashed
-from skyrocket.store.index.index_file import KEY, key_hash
+from skyrocket.store.index.index_file import KEY
 from skyrocket.store.message import Dispatch, delay_level, dispatch_of, index_keys
+from tests.support.store_messages import index_hash
 
 
 def test_a_message_is_found_by_its_unique_key_its_keys_and_its_tag():
@@ -39,7 +40,7 @@ def test_a_message_is_found_by_its_unique_key_its_keys_and_its_tag():
     ],
 )
 def test_the_quick_hash_is_javas(key: str):
-    assert hash_of("orders", key) == key_hash(java_hash(f"orders#{key}"))
+    assert hash_of("orders", key) == index_hash("orders", key)
 
 
 def test_keys_of_neighbours_hash_as_they_do_alone():
@@ -59,8 +60,8 @@ def test_keys_of_neighbours_hash_as_they_do_alone():
 
 
 def test_the_one_hash_without_an_absolute_value_is_zero():
-    assert key_hash(-(2**31)) == 0
-    assert key_hash(-5) == key_hash(5) == 5
+    assert java_hash("t#vjnOgNk") == -(2**31)
+    assert hash_of("t", "vjnOgNk") == index_hash("t", "vjnOgNk") == 0
 
 
 @pytest.mark.parametrize(("text", "level"), [("3", 3), ("0", 0), ("-1", 0), ("x", 0), ("9" * 5_000, 0), ("", 0)])

@@ -10,7 +10,7 @@ from skyrocket.store.errors import DiskFullError
 from skyrocket.store.files import Disk
 from skyrocket.store.message import unplaced
 from skyrocket.store.message_store import MessageStore
-from skyrocket.store.retention import SEGMENTS_AT_ONCE, judge
+from skyrocket.store.retention import SEGMENTS_AT_ONCE, plan_retention
 
 CONFIG = StoreConfig(reserved_hours=72, delete_at_hour=4, segment_bytes=4096, queue_entries_per_file=10)
 HOUR_MS = 3_600_000
@@ -19,7 +19,7 @@ OLD, YOUNG = NOW_MS - 72 * HOUR_MS, NOW_MS - 72 * HOUR_MS + 1
 
 
 def removed(*stored: int, hour: int = 4, used: float = 50.0) -> int:
-    return judge(CONFIG, stored, NOW_MS, hour, used).remove
+    return plan_retention(CONFIG, stored, NOW_MS, hour, used).remove
 
 
 def test_expired_segments_go_at_their_hour_and_not_before():
@@ -46,7 +46,7 @@ def test_one_round_removes_only_so_many():
 
 @pytest.mark.parametrize(("used", "refused"), [(89.9, False), (90, True)])
 def test_above_the_warning_level_writes_are_refused(used: float, refused: bool):
-    assert judge(CONFIG, [], NOW_MS, 0, used).refuse_writes is refused
+    assert plan_retention(CONFIG, [], NOW_MS, 0, used).refuse_writes is refused
 
 
 def test_levels_outside_10_to_95_are_refused():

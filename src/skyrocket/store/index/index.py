@@ -111,9 +111,6 @@ class Index:
             if file.overlaps(begin_ms, end_ms):
                 yield from file.find(hashed, begin_ms, end_ms)
 
-    def files(self) -> Sequence[IndexFile]:
-        return self._open
-
     def close(self) -> None:
         while self._open:
             self._open.pop().close()

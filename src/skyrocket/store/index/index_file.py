@@ -50,11 +50,6 @@ def index_bytes(slots: int, entries: int) -> int:
     return HEADER.size + slots * SLOT.size + entries * ENTRY.size
 
 
-def key_hash(java_hash: int) -> int:
-    """What the file keeps of Java's String.hashCode: its absolute value; the one int without an absolute value becomes 0."""
-    return 0 if java_hash == -(2**31) else abs(java_hash)
-
-
 def _index_entries(table: memoryview, slots: int, first: int, first_timestamp: int, keys: bytes) -> tuple[bytes, bytes, int]:
     """Entries for keys, of which the first gets the number `first`; what slots are to point at behind them; and how many of those
     slots were not in use. All of them packed."""
@@ -149,9 +144,6 @@ class IndexFile:
         self.next_entry += count
         self._slots_used += new_slots
         _, self.last_offset, self.last_timestamp = KEY.unpack_from(keys, len(keys) - KEY.size)
-
-    def sync(self) -> None:
-        self.begin_sync()()
 
     def begin_sync(self) -> Callable[[], None]:
         """What makes the file, as it is now, safe on disk. It may run in another thread while keys are added."""

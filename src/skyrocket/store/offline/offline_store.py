@@ -101,10 +101,6 @@ class OfflineStore:
             if (queue := self.queue(*key)) is not None
         ]
 
-    def topics(self) -> list[str]:
-        """Those that have a queue."""
-        return sorted({key.topic for key in self.queue_keys()})
-
     def queue_keys(self) -> list[QueueKey]:
         directory = self.paths.consume_queues
         return sorted(

@@ -17,11 +17,11 @@ from skyrocket.protocol.errors import RecordError
 from skyrocket.protocol.message.properties import TAGS
 from skyrocket.protocol.message.record import Record, decode_record
 from skyrocket.protocol.message.tags import tags_code
-from skyrocket.protocol.sysflag import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from skyrocket.protocol.sysflag import TRANSACTION_MASK
 from skyrocket.store.log.damage import is_filler
 from skyrocket.store.log.scan import Damaged, Found
 from skyrocket.store.log.segments import segment_name
-from skyrocket.store.message import delay_level
+from skyrocket.store.message import UNQUEUED, delay_level
 from skyrocket.store.offline.offline_index import IndexSizes
 from skyrocket.store.offline.offline_queue import OfflineQueue
 from skyrocket.store.offline.offline_store import EVER_MS, OfflineStore, is_named_by, properties_of
@@ -31,7 +31,6 @@ from skyrocket.store.queues.consume_queues import QueueKey
 from skyrocket.store.recovery.checkpoint import Checkpoint
 
 _TOPIC_NAME = re.compile(r'"topicName"\s*:\s*"([^"]*)"')
-_NOT_QUEUED = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
 
 
 @dataclass(slots=True)
@@ -75,7 +74,7 @@ class _Verification:
         for item in self._log.walk(self._log.start):
             if isinstance(item, Found):
                 self._verified.messages += 1
-                if item.record.sys_flag & TRANSACTION_MASK not in _NOT_QUEUED:
+                if item.record.sys_flag & TRANSACTION_MASK not in UNQUEUED:
                     yield from self._queued(item)
             elif isinstance(item, Damaged):
                 self._damaged.append(item)

@@ -1,36 +1,32 @@
-"""Something that is wrong with a store directory.
-
-Whether the index fits the log, and each of its files itself.
-"""
+"""Verify the index of a store directory: each file in itself, and its entries against the commit log."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from skyrocket.protocol.message.properties import TAGS
 from skyrocket.store.errors import StoreFormatError
 from skyrocket.store.index.index import hash_of
 from skyrocket.store.index.index_file import ENTRY, HEADER, SLOT, IndexEntry
 from skyrocket.store.log.scan import Found
-from skyrocket.store.message import index_keys
+from skyrocket.store.message import TAG_MARK, index_keys
 from skyrocket.store.offline.offline_index import OpenIndex
 from skyrocket.store.offline.offline_store import OfflineStore, properties_of
 
+_INT32_MAX = 2**31 - 1
+
 
 class Finding(NamedTuple):
+    """One thing that is wrong with a store directory."""
+
     path: str  # of the file, within the store
     offset: int  # in the file
     problem: str  # one sentence
 
     def __str__(self) -> str:
         return f"{self.path} at {self.offset}: {self.problem}"
-
-
-_INT32_MAX = 2**31 - 1
-_TAG_KEY: Final = "T#"
-"""Apache 5.5 finds messages by tag too, under `topic#T#tag`."""
 
 
 def index_findings(
@@ -161,4 +157,4 @@ def _hashes(found: Found) -> set[int]:
     topic = found.record.topic
     properties = properties_of(found.record)
     keys = index_keys(properties)
-    return {hash_of(topic, key) for key in (*keys, f"{_TAG_KEY}{properties.get(TAGS, '')}")}
+    return {hash_of(topic, key) for key in (*keys, f"{TAG_MARK}{properties.get(TAGS, '')}")}

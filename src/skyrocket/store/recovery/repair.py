@@ -22,7 +22,6 @@ class QueueRepair:
         self._log = log
         self._delays_ms = delays_ms
         self._beyond_repair: set[tuple[str, int, int]] = set()
-        self.repaired = 0
 
     def mend(self, queue: ConsumeQueue, topic: str, queue_id: int, queue_offset: int) -> QueueEntry | None:
         """The entry as it should be, after it was written so; None when the log does not have its message."""
@@ -38,7 +37,6 @@ class QueueRepair:
         dispatch = dispatch_of(found.record, found.size, self._delays_ms)
         entry = QueueEntry(found.offset, found.size, dispatch.tags_code)
         queue.replace(queue_offset, ENTRY.pack(*entry))
-        self.repaired += 1
         return entry
 
     def _find(self, queue: ConsumeQueue, topic: str, queue_id: int, queue_offset: int) -> Found | None:

@@ -102,7 +102,7 @@ def test_a_time_begins_with_the_first_message_stored_then(store: OfflineStore):
 
 def test_queues_have_their_ranges_and_messages(store: OfflineStore):
     found = [each for each in store.records() if each.record.sys_flag & 0xC == 0]
-    assert store.topics() == ["topic-0", "topic-1", "topic-2"]
+    assert sorted({queue.topic for queue in store.queues()}) == ["topic-0", "topic-1", "topic-2"]
     for topic, queue, low, high in store.queues():
         expected = [each for each in found if (each.record.topic, each.record.queue_id) == (topic, queue)]
         assert (low, high) == (0, len(expected))
@@ -125,7 +125,7 @@ def test_a_queue_is_searched_by_time(store: OfflineStore):
 def test_a_key_finds_messages_that_really_carry_it(store: OfflineStore):
     found = list(store.records())
     for key in ("key-5", "shared-1", "7F000001" + f"{12:024X}", "key", "shared-9"):
-        for topic in store.topics():
+        for topic in ("topic-0", "topic-1", "topic-2"):
             expected = [each for each in found if each.record.topic == topic and carries(each, key)]
             assert list(store.query(topic, key)) == expected[::-1]
 
