@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 
+from tests.support.async_tests import pytest_pyfunc_call  # noqa: F401 — pytest finds the hook by its name
+
 # Machines are small and noisy: no test fails because it took long. In CI the examples are the same every time.
 settings.register_profile("skyrocket", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("skyrocket")

@@ -27,7 +27,6 @@ from skyrocket.client.admin import cluster, groups, messages, offsets, sync_admi
 from skyrocket.protocol.headers import GetKVConfigRequestHeader
 from skyrocket.protocol.requests import RequestCode
 from tests.client.consuming import QUICK, numbered, numbers, taken
-from tests.client.playing import play
 from tests.client.servers import BROKER, WAIT_S_MAX, Servers
 
 
@@ -59,281 +58,239 @@ async def order_of(admin: Admin, topic: str) -> str | None:
 # --- topics
 
 
-def test_a_topic_is_made_changed_shown_and_deleted(servers: Servers):
-    async def scene() -> None:
-        topic = servers.topic("made")
-        async with Admin(servers.nameserver) as admin:
-            (made,) = await admin.topics.create(topic, queues=3, attributes={"message.type": "NORMAL"})
-            assert (made.read_queues, made.write_queues, made.permission, made.broker_name) == (3, 3, "rw", BROKER)
-            assert topic in await admin.topics.names()
-            (row,) = (await admin.topics.route(topic)).brokers
-            assert (row.broker_name, row.read_queues, row.permission, list(row.addresses)) == (BROKER, 3, "rw", [0])
+async def test_a_topic_is_made_changed_shown_and_deleted(servers: Servers):
+    topic = servers.topic("made")
+    async with Admin(servers.nameserver) as admin:
+        (made,) = await admin.topics.create(topic, queues=3, attributes={"message.type": "NORMAL"})
+        assert (made.read_queues, made.write_queues, made.permission, made.broker_name) == (3, 3, "rw", BROKER)
+        assert topic in await admin.topics.names()
+        (row,) = (await admin.topics.route(topic)).brokers
+        assert (row.broker_name, row.read_queues, row.permission, list(row.addresses)) == (BROKER, 3, "rw", [0])
 
-            await admin.topics.create(topic, write_queues=2, permission="r")
-            (changed,) = await admin.topics.get(topic)
-            assert (changed.read_queues, changed.write_queues, changed.permission) == (3, 2, "r"), "what was not said stays"
-            assert changed.attributes == {"message.type": "NORMAL"}
+        await admin.topics.create(topic, write_queues=2, permission="r")
+        (changed,) = await admin.topics.get(topic)
+        assert (changed.read_queues, changed.write_queues, changed.permission) == (3, 2, "r"), "what was not said stays"
+        assert changed.attributes == {"message.type": "NORMAL"}
 
-            await admin.topics.create(topic, permission="rw", attributes={"message.type": None})
-            (changed,) = await admin.topics.get(topic)
-            assert (changed.permission, changed.attributes) == ("rw", {})
+        await admin.topics.create(topic, permission="rw", attributes={"message.type": None})
+        (changed,) = await admin.topics.get(topic)
+        assert (changed.permission, changed.attributes) == ("rw", {})
 
-            await admin.topics.delete(topic)
-            assert topic not in await admin.topics.names()
-            with pytest.raises(NoRouteError, match=topic):
-                await admin.topics.status(topic)
-
-    play(scene())
+        await admin.topics.delete(topic)
+        assert topic not in await admin.topics.names()
+        with pytest.raises(NoRouteError, match=topic):
+            await admin.topics.status(topic)
 
 
-def test_an_ordered_topic_is_known_as_one(servers: Servers):
-    async def scene() -> None:
-        topic = servers.topic("ordered")
-        async with Admin(servers.nameserver) as admin:
-            (made,) = await admin.topics.create(topic, queues=2, order=True)
-            assert made.is_ordered
-            assert (await admin.topics.get(topic))[0].is_ordered
-            assert await order_of(admin, topic) == f"{BROKER}:2"
-            await admin.topics.create(topic, queues=3)
-            assert await order_of(admin, topic) == f"{BROKER}:3", "what was not said stays"
-            (changed,) = await admin.topics.create(topic, order=False)
-            assert not changed.is_ordered
-            assert await order_of(admin, topic) is None
-            await admin.topics.delete(topic)
-
-    play(scene())
+async def test_an_ordered_topic_is_known_as_one(servers: Servers):
+    topic = servers.topic("ordered")
+    async with Admin(servers.nameserver) as admin:
+        (made,) = await admin.topics.create(topic, queues=2, order=True)
+        assert made.is_ordered
+        assert (await admin.topics.get(topic))[0].is_ordered
+        assert await order_of(admin, topic) == f"{BROKER}:2"
+        await admin.topics.create(topic, queues=3)
+        assert await order_of(admin, topic) == f"{BROKER}:3", "what was not said stays"
+        (changed,) = await admin.topics.create(topic, order=False)
+        assert not changed.is_ordered
+        assert await order_of(admin, topic) is None
+        await admin.topics.delete(topic)
 
 
-def test_the_status_of_a_topic_has_the_bounds_of_each_queue(servers: Servers):
-    async def scene() -> None:
-        topic = servers.topic("status")
-        before_ms = time.time_ns() // 1_000_000
-        await sent(servers, topic, 5, queues=2)
-        async with Admin(servers.nameserver) as admin:
-            status = await admin.topics.status(topic)
-            assert [(row.queue_id, row.first_offset, row.end_offset) for row in status.queues] == [(0, 0, 3), (1, 0, 2)]
-            assert status.messages == 5
-            assert all(row.updated_ms >= before_ms for row in status.queues)
-
-    play(scene())
+async def test_the_status_of_a_topic_has_the_bounds_of_each_queue(servers: Servers):
+    topic = servers.topic("status")
+    before_ms = time.time_ns() // 1_000_000
+    await sent(servers, topic, 5, queues=2)
+    async with Admin(servers.nameserver) as admin:
+        status = await admin.topics.status(topic)
+        assert [(row.queue_id, row.first_offset, row.end_offset) for row in status.queues] == [(0, 0, 3), (1, 0, 2)]
+        assert status.messages == 5
+        assert all(row.updated_ms >= before_ms for row in status.queues)
 
 
-def test_internal_topics_are_listed_when_asked_for(servers: Servers):
-    async def scene() -> None:
-        async with Admin(servers.nameserver) as admin:
-            assert "TBW102" not in await admin.topics.names()
-            assert {"TBW102", BROKER} <= set(await admin.topics.names(internal=True))
-            assert "TOOLS_CONSUMER" not in await admin.groups.names()
-            assert "TOOLS_CONSUMER" in await admin.groups.names(internal=True)
-
-    play(scene())
+async def test_internal_topics_are_listed_when_asked_for(servers: Servers):
+    async with Admin(servers.nameserver) as admin:
+        assert "TBW102" not in await admin.topics.names()
+        assert {"TBW102", BROKER} <= set(await admin.topics.names(internal=True))
+        assert "TOOLS_CONSUMER" not in await admin.groups.names()
+        assert "TOOLS_CONSUMER" in await admin.groups.names(internal=True)
 
 
 # --- groups
 
 
-def test_a_group_is_made_changed_shown_and_deleted(servers: Servers):
-    async def scene() -> None:
-        group = servers.topic("group")
-        async with Admin(servers.nameserver) as admin:
-            with pytest.raises(NotFoundError, match=group):
-                await admin.groups.get(group)
-            await admin.groups.create(group, retries_max=3)
-            assert group in await admin.groups.names()
-            await admin.groups.create(group, enabled=False)
-            (shown,) = await admin.groups.get(group)
-            assert (shown.retries_max, shown.is_enabled, shown.broker_name) == (3, False, BROKER)
-            await admin.groups.delete(group, topics=True)
-            assert group not in await admin.groups.names()
-            with pytest.raises(NotFoundError):
-                await admin.groups.delete(group)
-
-    play(scene())
+async def test_a_group_is_made_changed_shown_and_deleted(servers: Servers):
+    group = servers.topic("group")
+    async with Admin(servers.nameserver) as admin:
+        with pytest.raises(NotFoundError, match=group):
+            await admin.groups.get(group)
+        await admin.groups.create(group, retries_max=3)
+        assert group in await admin.groups.names()
+        await admin.groups.create(group, enabled=False)
+        (shown,) = await admin.groups.get(group)
+        assert (shown.retries_max, shown.is_enabled, shown.broker_name) == (3, False, BROKER)
+        await admin.groups.delete(group, topics=True)
+        assert group not in await admin.groups.names()
+        with pytest.raises(NotFoundError):
+            await admin.groups.delete(group)
 
 
-def test_who_is_in_a_group_and_how_far_it_is(servers: Servers):
-    async def scene() -> None:
-        topic, group = servers.topic("members"), servers.topic("members-of")
-        await sent(servers, topic, 6, queues=2)
-        async with Admin(servers.nameserver) as admin:
-            assert (await admin.groups.members(group)).members == []
-            consumer = Consumer(servers.nameserver, group=group, topics={topic: "*"}, start="first", consumer_limits=QUICK)
-            async with consumer:
-                assert len(await taken(consumer, 6)) == 6
-                found = await admin.groups.members(group)
-                assert [member.client_id for member in found.members] == [consumer.client_id]
-                assert (found.members[0].language, found.members[0].version) == ("PYTHON", "5.5.0")
-                assert found.subscriptions[topic] == "*"
-                assert found.is_broadcasting is False
-                await consumer.commit()
-            async with Producer(servers.nameserver) as producer:
-                await producer.send(Message(topic, b"late"), queue=Queue(topic, BROKER, 0))
-            async with asyncio.timeout(WAIT_S_MAX):
-                while (progress := await admin.groups.progress(group, topic)).lag != 1:  # noqa: ASYNC110
-                    await asyncio.sleep(0.02)
-            assert [(row.committed_offset, row.end_offset, row.lag) for row in progress.queues] == [(3, 4, 1), (3, 3, 0)]
-            assert progress.queues[0].consumed_ms > 0
-            assert topic in {row.topic for row in (await admin.groups.progress(group)).queues}
-            assert topic in await admin.groups.topics(group)
-            assert group in await admin.topics.groups(topic)
-
-    play(scene())
+async def test_who_is_in_a_group_and_how_far_it_is(servers: Servers):
+    topic, group = servers.topic("members"), servers.topic("members-of")
+    await sent(servers, topic, 6, queues=2)
+    async with Admin(servers.nameserver) as admin:
+        assert (await admin.groups.members(group)).members == []
+        consumer = Consumer(servers.nameserver, group=group, topics={topic: "*"}, start="first", consumer_limits=QUICK)
+        async with consumer:
+            assert len(await taken(consumer, 6)) == 6
+            found = await admin.groups.members(group)
+            assert [member.client_id for member in found.members] == [consumer.client_id]
+            assert (found.members[0].language, found.members[0].version) == ("PYTHON", "5.5.0")
+            assert found.subscriptions[topic] == "*"
+            assert found.is_broadcasting is False
+            await consumer.commit()
+        async with Producer(servers.nameserver) as producer:
+            await producer.send(Message(topic, b"late"), queue=Queue(topic, BROKER, 0))
+        async with asyncio.timeout(WAIT_S_MAX):
+            while (progress := await admin.groups.progress(group, topic)).lag != 1:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        assert [(row.committed_offset, row.end_offset, row.lag) for row in progress.queues] == [(3, 4, 1), (3, 3, 0)]
+        assert progress.queues[0].consumed_ms > 0
+        assert topic in {row.topic for row in (await admin.groups.progress(group)).queues}
+        assert topic in await admin.groups.topics(group)
+        assert group in await admin.topics.groups(topic)
 
 
-def test_producers_that_are_connected_are_shown(servers: Servers):
-    async def scene() -> None:
-        topic, group = servers.topic("producers"), servers.topic("producing")
-        await sent(servers, topic, 1)
-        async with Admin(servers.nameserver) as admin, Producer(servers.nameserver, group=group) as producer:
-            await producer.send(Message(topic, b"m"))
-            async with asyncio.timeout(WAIT_S_MAX):
-                while not (found := await admin.groups.producers(group)):  # noqa: ASYNC110 — the heartbeat is under way
-                    await asyncio.sleep(0.02)
-            assert [(one.group, one.client_id, one.language) for one in found] == [(group, producer.client_id, "PYTHON")]
-            assert group in {one.group for one in await admin.groups.producers()}
-            assert await admin.groups.producers("nobody-here") == []
-
-    play(scene())
+async def test_producers_that_are_connected_are_shown(servers: Servers):
+    topic, group = servers.topic("producers"), servers.topic("producing")
+    await sent(servers, topic, 1)
+    async with Admin(servers.nameserver) as admin, Producer(servers.nameserver, group=group) as producer:
+        await producer.send(Message(topic, b"m"))
+        async with asyncio.timeout(WAIT_S_MAX):
+            while not (found := await admin.groups.producers(group)):  # noqa: ASYNC110 — the heartbeat is under way
+                await asyncio.sleep(0.02)
+        assert [(one.group, one.client_id, one.language) for one in found] == [(group, producer.client_id, "PYTHON")]
+        assert group in {one.group for one in await admin.groups.producers()}
+        assert await admin.groups.producers("nobody-here") == []
 
 
 # --- offsets
 
 
-def test_offsets_are_read_reset_set_and_cloned(servers: Servers):
-    async def scene() -> None:
-        topic, group, other = servers.topic("offsets"), servers.topic("offsets-of"), servers.topic("clone")
-        await sent(servers, topic, 6, queues=2)
-        async with Admin(servers.nameserver) as admin:
-            await admin.groups.create(group)
-            assert [row.offset for row in await admin.offsets.reset(group, topic, "last")] == [3, 3]
-            assert [row.offset for row in await admin.offsets.get(group, topic)] == [3, 3]
-            assert [row.offset for row in await admin.offsets.reset(group, topic, "first")] == [0, 0]
-            soon = datetime.now(UTC) + timedelta(minutes=1)
-            assert [row.offset for row in await admin.offsets.reset(group, topic, soon)] == [3, 3]
-            await admin.offsets.set(group, {Queue(topic, BROKER, 1): 2})
-            assert [row.offset for row in await admin.offsets.get(group, topic)] == [3, 2]
+async def test_offsets_are_read_reset_set_and_cloned(servers: Servers):
+    topic, group, other = servers.topic("offsets"), servers.topic("offsets-of"), servers.topic("clone")
+    await sent(servers, topic, 6, queues=2)
+    async with Admin(servers.nameserver) as admin:
+        await admin.groups.create(group)
+        assert [row.offset for row in await admin.offsets.reset(group, topic, "last")] == [3, 3]
+        assert [row.offset for row in await admin.offsets.get(group, topic)] == [3, 3]
+        assert [row.offset for row in await admin.offsets.reset(group, topic, "first")] == [0, 0]
+        soon = datetime.now(UTC) + timedelta(minutes=1)
+        assert [row.offset for row in await admin.offsets.reset(group, topic, soon)] == [3, 3]
+        await admin.offsets.set(group, {Queue(topic, BROKER, 1): 2})
+        assert [row.offset for row in await admin.offsets.get(group, topic)] == [3, 2]
 
-            await admin.groups.create(other)
-            assert [row.offset for row in await admin.offsets.clone(group, other, topic)] == [3, 2]
-            assert await admin.offsets.at(topic, "last") == {Queue(topic, BROKER, 0): 3, Queue(topic, BROKER, 1): 3}
-            with pytest.raises(BrokerError, match="777"):
-                await admin.offsets.set(group, {Queue(topic, BROKER, 1): 777})
-
-    play(scene())
+        await admin.groups.create(other)
+        assert [row.offset for row in await admin.offsets.clone(group, other, topic)] == [3, 2]
+        assert await admin.offsets.at(topic, "last") == {Queue(topic, BROKER, 0): 3, Queue(topic, BROKER, 1): 3}
+        with pytest.raises(BrokerError, match="777"):
+            await admin.offsets.set(group, {Queue(topic, BROKER, 1): 777})
 
 
-def test_a_group_that_is_running_goes_where_it_is_reset_to(servers: Servers):
-    async def scene() -> None:
-        topic, group = servers.topic("running"), servers.topic("running-of")
-        await sent(servers, topic, 4)
-        consumer = Consumer(servers.nameserver, group=group, topics=topic, start="first", consumer_limits=QUICK)
-        async with Admin(servers.nameserver) as admin, consumer:
-            assert numbers(await taken(consumer, 4)) == [0, 1, 2, 3]
-            await consumer.commit()
-            await admin.offsets.reset(group, topic, "first")
-            assert numbers(await taken(consumer, 4)) == [0, 1, 2, 3]
-
-    play(scene())
+async def test_a_group_that_is_running_goes_where_it_is_reset_to(servers: Servers):
+    topic, group = servers.topic("running"), servers.topic("running-of")
+    await sent(servers, topic, 4)
+    consumer = Consumer(servers.nameserver, group=group, topics=topic, start="first", consumer_limits=QUICK)
+    async with Admin(servers.nameserver) as admin, consumer:
+        assert numbers(await taken(consumer, 4)) == [0, 1, 2, 3]
+        await consumer.commit()
+        await admin.offsets.reset(group, topic, "first")
+        assert numbers(await taken(consumer, 4)) == [0, 1, 2, 3]
 
 
 # --- messages
 
 
-def test_messages_are_found_by_key_id_and_place(servers: Servers):
-    async def scene() -> None:
-        topic = servers.topic("found")
-        ids = await sent(servers, topic, 6, queues=2)
-        async with Admin(servers.nameserver) as admin:
-            async with asyncio.timeout(WAIT_S_MAX):
-                while len(found := await admin.messages.by_key(topic, "k1")) < 2:  # noqa: ASYNC110 — the index comes later
-                    await asyncio.sleep(0.02)
-            assert numbers(found) == [1, 4]
-            assert await admin.messages.by_key(topic, "no-such-key") == []
-            (same,) = await admin.messages.by_unique_id(topic, found[0].message_id)
-            assert (same.body, same.topic, same.queue) == (b"1", topic, Queue(topic, BROKER, 1))
-            assert (await admin.messages.by_offset_id(ids[5])).body == b"5"
-            assert (await admin.messages.by_offset(Queue(topic, BROKER, 1), 2)).body == b"5"
-            for missing in (
-                admin.messages.by_unique_id(topic, "0" * 32),
-                admin.messages.by_offset_id(ids[5][:16] + "F".zfill(16)),
-                admin.messages.by_offset_id("7F000001" + "00000001" + "0" * 16),
-                admin.messages.by_offset(Queue(topic, BROKER, 1), 99),
-            ):
-                with pytest.raises(NotFoundError):
-                    await missing
-            with pytest.raises(ConfigurationError, match="An offset id"):
-                await admin.messages.by_offset_id("nonsense")
-
-    play(scene())
+async def test_messages_are_found_by_key_id_and_place(servers: Servers):
+    topic = servers.topic("found")
+    ids = await sent(servers, topic, 6, queues=2)
+    async with Admin(servers.nameserver) as admin:
+        async with asyncio.timeout(WAIT_S_MAX):
+            while len(found := await admin.messages.by_key(topic, "k1")) < 2:  # noqa: ASYNC110 — the index comes later
+                await asyncio.sleep(0.02)
+        assert numbers(found) == [1, 4]
+        assert await admin.messages.by_key(topic, "no-such-key") == []
+        (same,) = await admin.messages.by_unique_id(topic, found[0].message_id)
+        assert (same.body, same.topic, same.queue) == (b"1", topic, Queue(topic, BROKER, 1))
+        assert (await admin.messages.by_offset_id(ids[5])).body == b"5"
+        assert (await admin.messages.by_offset(Queue(topic, BROKER, 1), 2)).body == b"5"
+        for missing in (
+            admin.messages.by_unique_id(topic, "0" * 32),
+            admin.messages.by_offset_id(ids[5][:16] + "F".zfill(16)),
+            admin.messages.by_offset_id("7F000001" + "00000001" + "0" * 16),
+            admin.messages.by_offset(Queue(topic, BROKER, 1), 99),
+        ):
+            with pytest.raises(NotFoundError):
+                await missing
+        with pytest.raises(ConfigurationError, match="An offset id"):
+            await admin.messages.by_offset_id("nonsense")
 
 
-def test_a_topic_is_read_without_being_consumed(servers: Servers):
-    async def scene() -> None:
-        topic = servers.topic("read")
-        await sent(servers, topic, 70, queues=2)
-        async with Admin(servers.nameserver) as admin:
-            assert sorted(numbers([one async for one in admin.messages.read(topic)])) == list(range(70))
-            odd = [one async for one in admin.messages.read(topic, expression="odd")]
-            assert sorted(numbers(odd)) == list(range(1, 70, 2))
-            assert sorted(numbers(await admin.messages.peek(topic, most=4))) == [66, 67, 68, 69]
-            assert [one async for one in admin.messages.read(topic, start=datetime.now(UTC) + timedelta(hours=1))] == []
-            assert {row.offset for row in await admin.offsets.get("TOOLS_CONSUMER", topic)} <= {None, 0}
-
-    play(scene())
+async def test_a_topic_is_read_without_being_consumed(servers: Servers):
+    topic = servers.topic("read")
+    await sent(servers, topic, 70, queues=2)
+    async with Admin(servers.nameserver) as admin:
+        assert sorted(numbers([one async for one in admin.messages.read(topic)])) == list(range(70))
+        odd = [one async for one in admin.messages.read(topic, expression="odd")]
+        assert sorted(numbers(odd)) == list(range(1, 70, 2))
+        assert sorted(numbers(await admin.messages.peek(topic, most=4))) == [66, 67, 68, 69]
+        assert [one async for one in admin.messages.read(topic, start=datetime.now(UTC) + timedelta(hours=1))] == []
+        assert {row.offset for row in await admin.offsets.get("TOOLS_CONSUMER", topic)} <= {None, 0}
 
 
 # --- the cluster
 
 
-def test_the_cluster_is_shown_and_its_settings_change(servers: Servers):
-    async def scene() -> None:
-        async with Admin(servers.nameserver) as admin:
-            (state,) = await admin.cluster.states()
-            assert (state.broker_name, state.broker_id, state.version, state.error) == (BROKER, 0, "5.5.0", "")
-            assert state.is_master
-            assert (await admin.cluster.runtime(BROKER))["brokerVersionDesc"] == "V5_5_0"
-            assert (await admin.cluster.config(state.address))["brokerName"] == BROKER
-            await admin.cluster.update_config(BROKER, {"fileReservedTime": "71"})
-            assert (await admin.cluster.config(BROKER))["fileReservedTime"] == "71"
-            assert admin.cluster.nameservers == [servers.nameserver]
-            await admin.cluster.update_nameserver_config({"waitSecondsForService": "44"})
-            assert (await admin.cluster.nameserver_config())[servers.nameserver]["waitSecondsForService"] == "44"
-            with pytest.raises(NotFoundError, match="'nowhere'"):
-                await admin.cluster.config("nowhere")
-            with pytest.raises(NotFoundError, match="in cluster 'elsewhere'"):
-                await admin.topics.create(servers.topic("lost"), cluster="elsewhere")
-
-    play(scene())
+async def test_the_cluster_is_shown_and_its_settings_change(servers: Servers):
+    async with Admin(servers.nameserver) as admin:
+        (state,) = await admin.cluster.states()
+        assert (state.broker_name, state.broker_id, state.version, state.error) == (BROKER, 0, "5.5.0", "")
+        assert state.is_master
+        assert (await admin.cluster.runtime(BROKER))["brokerVersionDesc"] == "V5_5_0"
+        assert (await admin.cluster.config(state.address))["brokerName"] == BROKER
+        await admin.cluster.update_config(BROKER, {"fileReservedTime": "71"})
+        assert (await admin.cluster.config(BROKER))["fileReservedTime"] == "71"
+        assert admin.cluster.nameservers == [servers.nameserver]
+        await admin.cluster.update_nameserver_config({"waitSecondsForService": "44"})
+        assert (await admin.cluster.nameserver_config())[servers.nameserver]["waitSecondsForService"] == "44"
+        with pytest.raises(NotFoundError, match="'nowhere'"):
+            await admin.cluster.config("nowhere")
+        with pytest.raises(NotFoundError, match="in cluster 'elsewhere'"):
+            await admin.topics.create(servers.topic("lost"), cluster="elsewhere")
 
 
-def test_a_refused_setting_is_the_brokers_error(ours: Servers):
-    async def scene() -> None:
-        async with Admin(ours.nameserver) as admin:
-            with pytest.raises(BrokerError, match="storePathRootDir"):
-                await admin.cluster.update_config(BROKER, {"storePathRootDir": "/elsewhere"})
-
-    play(scene())
+async def test_a_refused_setting_is_the_brokers_error(ours: Servers):
+    async with Admin(ours.nameserver) as admin:
+        with pytest.raises(BrokerError, match="storePathRootDir"):
+            await admin.cluster.update_config(BROKER, {"storePathRootDir": "/elsewhere"})
 
 
 # --- around it
 
 
-def test_a_namespace_is_invisible(servers: Servers):
-    async def scene() -> None:
-        topic = servers.topic("spaced")
-        async with Admin(servers.nameserver, namespace="tenant") as admin, Admin(servers.nameserver) as whole:
-            await admin.topics.create(topic, queues=1)
-            assert topic in await admin.topics.names()
-            assert f"tenant%{topic}" in await whole.topics.names()
-            assert topic not in await whole.topics.names()
-            async with Producer(servers.nameserver, namespace="tenant") as producer:
-                await producer.send(Message(topic, b"m"))
-            async with asyncio.timeout(WAIT_S_MAX):
-                while not (found := await admin.messages.peek(topic)):  # noqa: ASYNC110
-                    await asyncio.sleep(0.02)
-            assert [message.topic for message in found] == [topic]
-
-    play(scene())
+async def test_a_namespace_is_invisible(servers: Servers):
+    topic = servers.topic("spaced")
+    async with Admin(servers.nameserver, namespace="tenant") as admin, Admin(servers.nameserver) as whole:
+        await admin.topics.create(topic, queues=1)
+        assert topic in await admin.topics.names()
+        assert f"tenant%{topic}" in await whole.topics.names()
+        assert topic not in await whole.topics.names()
+        async with Producer(servers.nameserver, namespace="tenant") as producer:
+            await producer.send(Message(topic, b"m"))
+        async with asyncio.timeout(WAIT_S_MAX):
+            while not (found := await admin.messages.peek(topic)):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        assert [message.topic for message in found] == [topic]
 
 
 @pytest.mark.parametrize(
@@ -347,24 +304,18 @@ def test_a_namespace_is_invisible(servers: Servers):
         lambda admin: admin.messages.by_key("fine", "key", most=1_000),
     ],
 )
-def test_what_cannot_be_meant_is_refused_before_anyone_is_asked(ours: Servers, wrong):
-    async def scene() -> None:
-        async with Admin(ours.nameserver) as admin:
-            with pytest.raises(ValueError, match=r"."):
-                await wrong(admin)
-
-    play(scene())
+async def test_what_cannot_be_meant_is_refused_before_anyone_is_asked(ours: Servers, wrong):
+    async with Admin(ours.nameserver) as admin:
+        with pytest.raises(ValueError, match=r"."):
+            await wrong(admin)
 
 
-def test_nobody_there_and_closed_are_clear_errors():
-    async def scene() -> None:
-        async with Admin("127.0.0.1:1") as admin:
-            with pytest.raises(NoNameserverError):
-                await admin.topics.names()
-        with pytest.raises(ClientClosedError):
-            await admin.cluster.brokers()
-
-    play(scene())
+async def test_nobody_there_and_closed_are_clear_errors():
+    async with Admin("127.0.0.1:1") as admin:
+        with pytest.raises(NoNameserverError):
+            await admin.topics.names()
+    with pytest.raises(ClientClosedError):
+        await admin.cluster.brokers()
 
 
 def test_the_same_without_await(servers: Servers):
@@ -400,14 +351,11 @@ def test_nothing_is_missing_without_await(awaited: type, plain: type):
     assert wanted == {name for name in vars(plain) if not name.startswith("_")}
 
 
-def test_a_pull_consumer_reads_where_it_was_set(servers: Servers):
-    async def scene() -> None:
-        topic, group = servers.topic("set"), servers.topic("set-of")
-        await sent(servers, topic, 5)
-        async with Admin(servers.nameserver) as admin:
-            await admin.groups.create(group)
-            await admin.offsets.set(group, {Queue(topic, BROKER, 0): 3})
-            async with PullConsumer(servers.nameserver, group=group) as consumer:
-                assert await consumer.committed(Queue(topic, BROKER, 0)) == 3
-
-    play(scene())
+async def test_a_pull_consumer_reads_where_it_was_set(servers: Servers):
+    topic, group = servers.topic("set"), servers.topic("set-of")
+    await sent(servers, topic, 5)
+    async with Admin(servers.nameserver) as admin:
+        await admin.groups.create(group)
+        await admin.offsets.set(group, {Queue(topic, BROKER, 0): 3})
+        async with PullConsumer(servers.nameserver, group=group) as consumer:
+            assert await consumer.committed(Queue(topic, BROKER, 0)) == 3

@@ -13,7 +13,6 @@ from skyrocket.broker.broker import Broker
 from skyrocket.client import Admin, ClientLimits, Message, NotFoundError, Producer, Queue, UnreachableError
 from skyrocket.nameserver.nameserver import Nameserver
 from skyrocket.nameserver.settings import NameserverSettings
-from tests.client.playing import play
 from tests.support.running_broker import SMALL
 
 NAMES = ("broker-a", "broker-b")
@@ -57,83 +56,70 @@ async def sent(there: Cluster, topic: str, queue: Queue, body: bytes) -> str:
         return (await producer.send(Message(topic, body, keys=["key"]), queue=queue)).offset_id
 
 
-def test_a_topic_is_made_at_every_broker_or_at_some(tmp_path: Path):
-    async def scene() -> None:
-        async with cluster(tmp_path) as there, Admin(there.nameserver) as admin:
-            both = await admin.topics.create("both", queues=2)
-            assert [one.broker_name for one in both] == ["broker-a", "broker-b"]
-            (one,) = await admin.topics.create("one", brokers=["broker-b"])
-            assert one.broker_name == "broker-b"
-            (other,) = await admin.topics.create("other", cluster="cluster-a")
-            assert other.broker_name == "broker-a"
-            assert "one" not in there.brokers["broker-a"].topics
+async def test_a_topic_is_made_at_every_broker_or_at_some(tmp_path: Path):
+    async with cluster(tmp_path) as there, Admin(there.nameserver) as admin:
+        both = await admin.topics.create("both", queues=2)
+        assert [one.broker_name for one in both] == ["broker-a", "broker-b"]
+        (one,) = await admin.topics.create("one", brokers=["broker-b"])
+        assert one.broker_name == "broker-b"
+        (other,) = await admin.topics.create("other", cluster="cluster-a")
+        assert other.broker_name == "broker-a"
+        assert "one" not in there.brokers["broker-a"].topics
 
-            await admin.topics.create("both", write_queues=1, brokers=["broker-a"])
-            assert [(row.broker_name, row.write_queues) for row in await admin.topics.get("both")] == [
-                ("broker-a", 1),
-                ("broker-b", 2),
-            ]
-            await admin.topics.delete("both")
-            assert not any("both" in broker.topics for broker in there.brokers.values())
-            with pytest.raises(NotFoundError, match="no master called 'broker-c'"):
-                await admin.topics.create("lost", brokers=["broker-a", "broker-c"])
-
-    play(scene())
+        await admin.topics.create("both", write_queues=1, brokers=["broker-a"])
+        assert [(row.broker_name, row.write_queues) for row in await admin.topics.get("both")] == [
+            ("broker-a", 1),
+            ("broker-b", 2),
+        ]
+        await admin.topics.delete("both")
+        assert not any("both" in broker.topics for broker in there.brokers.values())
+        with pytest.raises(NotFoundError, match="no master called 'broker-c'"):
+            await admin.topics.create("lost", brokers=["broker-a", "broker-c"])
 
 
-def test_what_is_told_is_of_all_brokers(tmp_path: Path):
-    async def scene() -> None:
-        async with cluster(tmp_path) as there, Admin(there.nameserver) as admin:
-            await admin.topics.create("orders", queues=1)
-            queues = [Queue("orders", name, 0) for name in NAMES]
-            ids = [await sent(there, "orders", queue, queue.broker_name.encode()) for queue in queues]
-            assert [(row.broker_name, row.end_offset) for row in (await admin.topics.status("orders")).queues] == [
-                ("broker-a", 1),
-                ("broker-b", 1),
-            ]
-            assert [message.broker_name for message in await admin.messages.by_key("orders", "key")] == list(NAMES)
-            assert [(await admin.messages.by_offset_id(one)).body for one in ids] == [b"broker-a", b"broker-b"]
-            assert [(await admin.messages.by_offset(queue, 0)).body for queue in queues] == [b"broker-a", b"broker-b"]
-            assert [one.body async for one in admin.messages.read("orders")] == [b"broker-a", b"broker-b"]
+async def test_what_is_told_is_of_all_brokers(tmp_path: Path):
+    async with cluster(tmp_path) as there, Admin(there.nameserver) as admin:
+        await admin.topics.create("orders", queues=1)
+        queues = [Queue("orders", name, 0) for name in NAMES]
+        ids = [await sent(there, "orders", queue, queue.broker_name.encode()) for queue in queues]
+        assert [(row.broker_name, row.end_offset) for row in (await admin.topics.status("orders")).queues] == [
+            ("broker-a", 1),
+            ("broker-b", 1),
+        ]
+        assert [message.broker_name for message in await admin.messages.by_key("orders", "key")] == list(NAMES)
+        assert [(await admin.messages.by_offset_id(one)).body for one in ids] == [b"broker-a", b"broker-b"]
+        assert [(await admin.messages.by_offset(queue, 0)).body for queue in queues] == [b"broker-a", b"broker-b"]
+        assert [one.body async for one in admin.messages.read("orders")] == [b"broker-a", b"broker-b"]
 
-            await admin.groups.create("coupons")
-            assert [row.offset for row in await admin.offsets.reset("coupons", "orders", "last")] == [1, 1]
-            assert (await admin.groups.progress("coupons")).lag == 0
-            await admin.offsets.set("coupons", {queues[1]: 0})
-            assert (await admin.groups.progress("coupons", "orders")).lag == 1
-
-    play(scene())
+        await admin.groups.create("coupons")
+        assert [row.offset for row in await admin.offsets.reset("coupons", "orders", "last")] == [1, 1]
+        assert (await admin.groups.progress("coupons")).lag == 0
+        await admin.offsets.set("coupons", {queues[1]: 0})
+        assert (await admin.groups.progress("coupons", "orders")).lag == 1
 
 
-def test_a_group_is_deleted_only_where_it_is(tmp_path: Path):
+async def test_a_group_is_deleted_only_where_it_is(tmp_path: Path):
     """Apache's brokers make a group that they are told to delete."""
-
-    async def scene() -> None:
-        async with cluster(tmp_path) as there, Admin(there.nameserver) as admin:
-            await admin.groups.create("here", brokers=["broker-a"])
-            assert [one.broker_name for one in await admin.groups.get("here")] == ["broker-a"]
-            asked: list[str] = []
-            for name, broker in there.brokers.items():
-                broker.groups.on_change.append(lambda name=name: asked.append(name))
-            await admin.groups.delete("here")
-            assert asked == ["broker-a"]
-
-    play(scene())
+    async with cluster(tmp_path) as there, Admin(there.nameserver) as admin:
+        await admin.groups.create("here", brokers=["broker-a"])
+        assert [one.broker_name for one in await admin.groups.get("here")] == ["broker-a"]
+        asked: list[str] = []
+        for name, broker in there.brokers.items():
+            broker.groups.on_change.append(lambda name=name: asked.append(name))
+        await admin.groups.delete("here")
+        assert asked == ["broker-a"]
 
 
-def test_a_broker_that_is_gone_is_told_as_such(tmp_path: Path):
-    async def scene() -> None:
-        limits = ClientLimits(request_ms=1_000, reconnect_first_ms=1)
-        async with cluster(tmp_path) as there, Admin(there.nameserver, limits=limits) as admin:
-            await admin.topics.create("orders", queues=1)
-            gone = there.brokers["broker-b"]
-            address = gone.settings().address
-            await gone.server.close()  # as if it had died: nobody has told the nameserver
-            states = {state.broker_name: state for state in await admin.cluster.states()}
-            assert states["broker-a"].error == ""
-            assert address in states["broker-b"].error
-            assert states["broker-b"].version == ""
-            with pytest.raises(UnreachableError, match=address):
-                await admin.topics.status("orders")
-
-    play(scene())
+async def test_a_broker_that_is_gone_is_told_as_such(tmp_path: Path):
+    limits = ClientLimits(request_ms=1_000, reconnect_first_ms=1)
+    async with cluster(tmp_path) as there, Admin(there.nameserver, limits=limits) as admin:
+        await admin.topics.create("orders", queues=1)
+        gone = there.brokers["broker-b"]
+        address = gone.settings().address
+        await gone.server.close()  # as if it had died: nobody has told the nameserver
+        states = {state.broker_name: state for state in await admin.cluster.states()}
+        assert states["broker-a"].error == ""
+        assert address in states["broker-b"].error
+        assert states["broker-b"].version == ""
+        with pytest.raises(UnreachableError, match=address):
+            await admin.topics.status("orders")

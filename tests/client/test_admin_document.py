@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from skyrocket.client.admin.admin import Cluster, Groups, Messages, Offsets, Topics
-from tests.client.playing import play
 from tests.client.servers import Servers
+from tests.support.async_tests import run_async
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "admin.md"
 TEXT = DOCUMENT.read_text()
@@ -30,7 +30,7 @@ def test_an_example_runs(ours: Servers, example: str, capsys: pytest.CaptureFixt
             async with asyncio.timeout(30):
                 await eval(code, {})
 
-        play(main())
+        run_async(main())
     else:
         exec(code, {})
     assert capsys.readouterr().out

@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 from skyrocket.client import Admin, ClientError, Consumer, Message, NoNameserverError, Producer, Queue, Received
 from tests.client.consuming import QUICK, make
-from tests.client.playing import play
 from tests.client.servers import Servers, until
 from tests.client.test_failures import mortal
 from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
@@ -108,28 +107,20 @@ class Chaos:
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < GROWTH_MAX_KIB
 
 
-def test_acknowledged_messages_arrive_in_order_whatever_dies(mortal: Servers):
+async def test_acknowledged_messages_arrive_in_order_whatever_dies(mortal: Servers):
     """Ours dies together with its nameserver."""
-
-    async def scene() -> None:
-        chaos = Chaos(mortal.nameserver, mortal.topic("chaos"), [Victim(mortal.kill_broker, mortal.start_broker)])
-        await make(mortal, chaos.topic, QUEUES)
-        await chaos.play()
-
-    play(scene())
+    chaos = Chaos(mortal.nameserver, mortal.topic("chaos"), [Victim(mortal.kill_broker, mortal.start_broker)])
+    await make(mortal, chaos.topic, QUEUES)
+    await chaos.play()
 
 
-def test_the_same_in_a_cluster_of_two_nameservers_and_two_brokers(tmp_path: Path):
+async def test_the_same_in_a_cluster_of_two_nameservers_and_two_brokers(tmp_path: Path):
     with SkyrocketNameserver(tmp_path / "one") as one, SkyrocketNameserver(tmp_path / "two") as two:
         names = f"{one.nameserver};{two.nameserver}"
         brokers = [SkyrocketBroker(tmp_path / name, names, {"brokerName": name}) for name in ("a", "b")]
         with brokers[0], brokers[1]:
-
-            async def scene() -> None:
-                chaos = Chaos(names, "chaos", [Victim(each.kill, each.start) for each in (one, two, *brokers)])
-                async with Admin(names) as admin:
-                    await admin.topics.create(chaos.topic, queues=QUEUES // 2)
-                await chaos.play()
-                assert {queue.broker_name for queue in chaos.acknowledged} == {"a", "b"}
-
-            play(scene())
+            chaos = Chaos(names, "chaos", [Victim(each.kill, each.start) for each in (one, two, *brokers)])
+            async with Admin(names) as admin:
+                await admin.topics.create(chaos.topic, queues=QUEUES // 2)
+            await chaos.play()
+            assert {queue.broker_name for queue in chaos.acknowledged} == {"a", "b"}

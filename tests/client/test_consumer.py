@@ -21,405 +21,341 @@ from skyrocket.client import (
     sql,
 )
 from tests.client.consuming import QUICK, make, numbered, send, taken
-from tests.client.playing import play
 from tests.client.servers import Servers, reader, until
 
 # --- a loop
 
 
-def test_a_loop_gets_every_message_once_and_the_next_member_goes_on_behind_them(servers: Servers):
+async def test_a_loop_gets_every_message_once_and_the_next_member_goes_on_behind_them(servers: Servers):
     topic = servers.topic("loop")
-
-    async def scene() -> None:
-        await make(servers, topic, 8)
-        await send(servers, topic, numbered(100))
-        async with Consumer(servers.nameserver, group=topic, topics=topic, start="first", consumer_limits=QUICK) as consumer:
-            first = await taken(consumer, 60)
-        async with Consumer(servers.nameserver, group=topic, topics=[topic], start="first", consumer_limits=QUICK) as consumer:
-            rest = await taken(consumer, 40)
-        assert sorted(int(message.body) for message in first + rest) == list(range(100))
-        assert {message.topic for message in first + rest} == {topic}
-
-    play(scene())
+    await make(servers, topic, 8)
+    await send(servers, topic, numbered(100))
+    async with Consumer(servers.nameserver, group=topic, topics=topic, start="first", consumer_limits=QUICK) as consumer:
+        first = await taken(consumer, 60)
+    async with Consumer(servers.nameserver, group=topic, topics=[topic], start="first", consumer_limits=QUICK) as consumer:
+        rest = await taken(consumer, 40)
+    assert sorted(int(message.body) for message in first + rest) == list(range(100))
+    assert {message.topic for message in first + rest} == {topic}
 
 
-def test_a_message_whose_body_raises_comes_again(servers: Servers):
+async def test_a_message_whose_body_raises_comes_again(servers: Servers):
     topic = servers.topic("raises")
+    await make(servers, topic, 1)
+    await send(servers, topic, numbered(3))
 
-    async def scene() -> None:
-        await make(servers, topic, 1)
-        await send(servers, topic, numbered(3))
-
-        async def on_a_bad_day() -> None:
-            async with Consumer(servers.nameserver, group=topic, topics=topic, start="first", consumer_limits=QUICK) as consumer:
-                async for message in consumer:
-                    if message.body == b"1":
-                        raise ValueError("bad day")
-
-        with pytest.raises(ValueError, match="bad day"):
-            await on_a_bad_day()
+    async def on_a_bad_day() -> None:
         async with Consumer(servers.nameserver, group=topic, topics=topic, start="first", consumer_limits=QUICK) as consumer:
-            found = await taken(consumer, 2)
-        assert sorted((message.body, message.reconsume_times, message.topic) for message in found) == [
-            (b"1", 1, topic),
-            (b"2", 0, topic),
-        ]
+            async for message in consumer:
+                if message.body == b"1":
+                    raise ValueError("bad day")
 
-    play(scene())
+    with pytest.raises(ValueError, match="bad day"):
+        await on_a_bad_day()
+    async with Consumer(servers.nameserver, group=topic, topics=topic, start="first", consumer_limits=QUICK) as consumer:
+        found = await taken(consumer, 2)
+    assert sorted((message.body, message.reconsume_times, message.topic) for message in found) == [
+        (b"1", 1, topic),
+        (b"2", 0, topic),
+    ]
 
 
-def test_a_cancelled_loop_leaves_its_message_unacknowledged_and_no_task_behind(servers: Servers):
+async def test_a_cancelled_loop_leaves_its_message_unacknowledged_and_no_task_behind(servers: Servers):
     topic = servers.topic("cancelled")
+    await make(servers, topic, 1)
+    await send(servers, topic, numbered(2))
+    started = asyncio.Event()
 
-    async def scene() -> None:
-        await make(servers, topic, 1)
-        await send(servers, topic, numbered(2))
-        started = asyncio.Event()
-
-        async def work() -> None:
-            async with Consumer(servers.nameserver, group=topic, topics=topic, start="first", consumer_limits=QUICK) as consumer:
-                async for _ in consumer:
-                    started.set()
-                    await asyncio.sleep(60)
-
-        task = asyncio.create_task(work())
-        await asyncio.wait_for(started.wait(), 20)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+    async def work() -> None:
         async with Consumer(servers.nameserver, group=topic, topics=topic, start="first", consumer_limits=QUICK) as consumer:
-            found = await taken(consumer, 2)
-        assert [(message.body, message.reconsume_times) for message in found] == [(b"0", 0), (b"1", 0)]
+            async for _ in consumer:
+                started.set()
+                await asyncio.sleep(60)
 
-    play(scene())
+    task = asyncio.create_task(work())
+    await asyncio.wait_for(started.wait(), 20)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    async with Consumer(servers.nameserver, group=topic, topics=topic, start="first", consumer_limits=QUICK) as consumer:
+        found = await taken(consumer, 2)
+    assert [(message.body, message.reconsume_times) for message in found] == [(b"0", 0), (b"1", 0)]
 
 
-def test_batches_are_given_to_who_asks_for_lists(servers: Servers):
+async def test_batches_are_given_to_who_asks_for_lists(servers: Servers):
     topic = servers.topic("lists")
-
-    async def scene() -> None:
-        await make(servers, topic, 1)
-        await send(servers, topic, numbered(50))
-        found: list[Received] = []
-        async with Consumer(servers.nameserver, group=topic, topics=topic, start="first", consumer_limits=QUICK) as consumer:
-            async with asyncio.timeout(20):
-                while len(found) < 50:
-                    batch = await consumer.messages(20)
-                    assert 0 < len(batch) <= 20
-                    found += batch
-        assert [int(message.body) for message in found] == list(range(50))
-
-    play(scene())
+    await make(servers, topic, 1)
+    await send(servers, topic, numbered(50))
+    found: list[Received] = []
+    async with Consumer(servers.nameserver, group=topic, topics=topic, start="first", consumer_limits=QUICK) as consumer:
+        async with asyncio.timeout(20):
+            while len(found) < 50:
+                batch = await consumer.messages(20)
+                assert 0 < len(batch) <= 20
+                found += batch
+    assert [int(message.body) for message in found] == list(range(50))
 
 
 # --- handlers
 
 
-def test_handlers_run_in_the_loop_or_in_threads_and_several_at_a_time(servers: Servers):
+async def test_handlers_run_in_the_loop_or_in_threads_and_several_at_a_time(servers: Servers):
     one, two = servers.topic("async"), servers.topic("plain")
+    await make(servers, one, 2)
+    await make(servers, two, 2)
+    consumer = Consumer(servers.nameserver, group=one, start="first", concurrency=8, consumer_limits=QUICK)
+    threads: set[str] = set()
+    got: list[bytes] = []
+    at_once = most = 0
 
-    async def scene() -> None:
-        await make(servers, one, 2)
-        await make(servers, two, 2)
-        consumer = Consumer(servers.nameserver, group=one, start="first", concurrency=8, consumer_limits=QUICK)
-        threads: set[str] = set()
-        got: list[bytes] = []
-        at_once = most = 0
+    @consumer.on(one)
+    async def here(message: Received) -> None:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        await asyncio.sleep(0.02)
+        at_once -= 1
+        got.append(message.body)
 
-        @consumer.on(one)
-        async def here(message: Received) -> None:
-            nonlocal at_once, most
-            at_once += 1
-            most = max(most, at_once)
-            await asyncio.sleep(0.02)
-            at_once -= 1
-            got.append(message.body)
+    @consumer.on(two)
+    def there(message: Received) -> None:
+        threads.add(threading.current_thread().name)
+        got.append(message.body)
 
-        @consumer.on(two)
-        def there(message: Received) -> None:
-            threads.add(threading.current_thread().name)
-            got.append(message.body)
-
-        await send(servers, one, numbered(40))
-        await send(servers, two, numbered(40))
-        async with consumer:
-            await until(lambda: len(got) >= 80, "80 messages")
-        assert Counter(got) == Counter(numbered(40) * 2)
-        assert most > 2
-        assert threads
-        assert all(name.startswith(f"skyrocket-{one}") for name in threads)
-
-    play(scene())
+    await send(servers, one, numbered(40))
+    await send(servers, two, numbered(40))
+    async with consumer:
+        await until(lambda: len(got) >= 80, "80 messages")
+    assert Counter(got) == Counter(numbered(40) * 2)
+    assert most > 2
+    assert threads
+    assert all(name.startswith(f"skyrocket-{one}") for name in threads)
 
 
-def test_a_handler_that_asks_for_batches_gets_lists(servers: Servers):
+async def test_a_handler_that_asks_for_batches_gets_lists(servers: Servers):
     topic = servers.topic("batches")
+    await make(servers, topic, 1)
+    await send(servers, topic, numbered(30))
+    consumer = Consumer(servers.nameserver, group=topic, start="first", concurrency=1, consumer_limits=QUICK)
+    sizes: list[int] = []
 
-    async def scene() -> None:
-        await make(servers, topic, 1)
-        await send(servers, topic, numbered(30))
-        consumer = Consumer(servers.nameserver, group=topic, start="first", concurrency=1, consumer_limits=QUICK)
-        sizes: list[int] = []
+    @consumer.on(topic, batch=10)
+    def together(messages: list[Received]) -> None:
+        sizes.append(len(messages))
 
-        @consumer.on(topic, batch=10)
-        def together(messages: list[Received]) -> None:
-            sizes.append(len(messages))
-
-        async with consumer:
-            await until(lambda: sum(sizes) >= 30, "30 messages")
-        assert sum(sizes) == 30
-        assert max(sizes) == 10
-
-    play(scene())
+    async with consumer:
+        await until(lambda: sum(sizes) >= 30, "30 messages")
+    assert sum(sizes) == 30
+    assert max(sizes) == 10
 
 
-def test_a_failing_message_is_retried_and_ends_among_the_dead_letters(servers: Servers):
+async def test_a_failing_message_is_retried_and_ends_among_the_dead_letters(servers: Servers):
     topic = servers.topic("dead")
+    await make(servers, topic, 1)
+    await send(servers, topic, [b"poison", b"good"])
+    consumer = Consumer(servers.nameserver, group=topic, start="first", retries_max=2, consumer_limits=QUICK)
+    tries: list[int] = []
+    good: list[bytes] = []
 
-    async def scene() -> None:
-        await make(servers, topic, 1)
-        await send(servers, topic, [b"poison", b"good"])
-        consumer = Consumer(servers.nameserver, group=topic, start="first", retries_max=2, consumer_limits=QUICK)
-        tries: list[int] = []
-        good: list[bytes] = []
+    @consumer.on(topic)
+    async def handle(message: Received) -> None:
+        if message.body == b"poison":
+            tries.append(message.reconsume_times)
+            raise ValueError("it is poison")
+        good.append(message.body)
 
-        @consumer.on(topic)
-        async def handle(message: Received) -> None:
-            if message.body == b"poison":
-                tries.append(message.reconsume_times)
-                raise ValueError("it is poison")
-            good.append(message.body)
-
-        async with consumer, reader(servers) as read:
-            (dead,) = await read.at_least(f"%DLQ%{topic}", 1)
-            await until(lambda: len(tries) >= 3, "three tries")
-        assert tries == [0, 1, 2]
-        assert good == [b"good"]
-        assert dead.body == b"poison"
-
-    play(scene())
+    async with consumer, reader(servers) as read:
+        (dead,) = await read.at_least(f"%DLQ%{topic}", 1)
+        await until(lambda: len(tries) >= 3, "three tries")
+    assert tries == [0, 1, 2]
+    assert good == [b"good"]
+    assert dead.body == b"poison"
 
 
-def test_a_handler_says_when_to_retry_or_gives_up_at_once(servers: Servers):
+async def test_a_handler_says_when_to_retry_or_gives_up_at_once(servers: Servers):
     topic = servers.topic("verdicts")
+    await make(servers, topic, 1)
+    await send(servers, topic, [b"again", b"never"])
+    consumer = Consumer(servers.nameserver, group=topic, start="first", consumer_limits=QUICK)
+    again: list[int] = []
 
-    async def scene() -> None:
-        await make(servers, topic, 1)
-        await send(servers, topic, [b"again", b"never"])
-        consumer = Consumer(servers.nameserver, group=topic, start="first", consumer_limits=QUICK)
-        again: list[int] = []
+    @consumer.on(topic)
+    async def handle(message: Received) -> None:
+        if message.body == b"never":
+            raise RetryLater("not at all", delay_level=-1)
+        again.append(message.reconsume_times)
+        if not message.reconsume_times:
+            raise RetryLater(delay_level=1)
 
-        @consumer.on(topic)
-        async def handle(message: Received) -> None:
-            if message.body == b"never":
-                raise RetryLater("not at all", delay_level=-1)
-            again.append(message.reconsume_times)
-            if not message.reconsume_times:
-                raise RetryLater(delay_level=1)
-
-        async with consumer, reader(servers) as read:
-            (dead,) = await read.at_least(f"%DLQ%{topic}", 1)
-            await until(lambda: again == [0, 1], "a second try")
-        assert dead.body == b"never"
-
-    play(scene())
+    async with consumer, reader(servers) as read:
+        (dead,) = await read.at_least(f"%DLQ%{topic}", 1)
+        await until(lambda: again == [0, 1], "a second try")
+    assert dead.body == b"never"
 
 
-def test_a_slow_message_holds_the_offset_and_nothing_else(servers: Servers):
+async def test_a_slow_message_holds_the_offset_and_nothing_else(servers: Servers):
     topic = servers.topic("slow")
+    await make(servers, topic, 1)
+    await send(servers, topic, numbered(100))
+    consumer = Consumer(servers.nameserver, group=topic, start="first", close_timeout_ms=100, consumer_limits=QUICK)
+    got: set[bytes] = set()
 
-    async def scene() -> None:
-        await make(servers, topic, 1)
-        await send(servers, topic, numbered(100))
-        consumer = Consumer(servers.nameserver, group=topic, start="first", close_timeout_ms=100, consumer_limits=QUICK)
-        got: set[bytes] = set()
+    @consumer.on(topic)
+    async def handle(message: Received) -> None:
+        if message.body == b"7":
+            await asyncio.sleep(60)
+        got.add(message.body)
 
-        @consumer.on(topic)
-        async def handle(message: Received) -> None:
-            if message.body == b"7":
-                await asyncio.sleep(60)
-            got.add(message.body)
-
-        async with consumer:
-            await until(lambda: len(got) == 99, "all but one")
-        async with Consumer(servers.nameserver, group=topic, topics=topic, start="last", consumer_limits=QUICK) as after:
-            found = await taken(after, 93)
-        assert [int(message.body) for message in found] == list(range(7, 100))
-
-    play(scene())
+    async with consumer:
+        await until(lambda: len(got) == 99, "all but one")
+    async with Consumer(servers.nameserver, group=topic, topics=topic, start="last", consumer_limits=QUICK) as after:
+        found = await taken(after, 93)
+    assert [int(message.body) for message in found] == list(range(7, 100))
 
 
 # --- filters
 
 
-def test_tags_and_sql_choose_messages(servers: Servers):
+async def test_tags_and_sql_choose_messages(servers: Servers):
     topic = servers.topic("chosen")
-
-    async def scene() -> None:
-        await make(servers, topic, 2)
-        async with Producer(servers.nameserver) as producer:
-            for number in range(12):
-                tag = ("web", "app", "tv")[number % 3]
-                await producer.send(Message(topic, b"%d" % number, tag=tag, properties={"n": str(number)}))
-        wanted = {"tags": {topic: "web || app"}, "sql": {topic: sql("n > 5 AND TAGS = 'tv'")}}
-        expected = {"tags": [0, 1, 3, 4, 6, 7, 9, 10], "sql": [8, 11]}
-        for kind, topics in wanted.items():
-            async with Consumer(
-                servers.nameserver, group=f"{topic}-{kind}", topics=topics, start="first", consumer_limits=QUICK
-            ) as consumer:
-                found = await taken(consumer, len(expected[kind]))
-            assert sorted(int(message.body) for message in found) == expected[kind], kind
-
-    play(scene())
+    await make(servers, topic, 2)
+    async with Producer(servers.nameserver) as producer:
+        for number in range(12):
+            tag = ("web", "app", "tv")[number % 3]
+            await producer.send(Message(topic, b"%d" % number, tag=tag, properties={"n": str(number)}))
+    wanted = {"tags": {topic: "web || app"}, "sql": {topic: sql("n > 5 AND TAGS = 'tv'")}}
+    expected = {"tags": [0, 1, 3, 4, 6, 7, 9, 10], "sql": [8, 11]}
+    for kind, topics in wanted.items():
+        async with Consumer(
+            servers.nameserver, group=f"{topic}-{kind}", topics=topics, start="first", consumer_limits=QUICK
+        ) as consumer:
+            found = await taken(consumer, len(expected[kind]))
+        assert sorted(int(message.body) for message in found) == expected[kind], kind
 
 
 # --- members
 
 
-def test_two_members_share_the_queues_and_one_takes_over_when_the_other_leaves(servers: Servers):
+async def test_two_members_share_the_queues_and_one_takes_over_when_the_other_leaves(servers: Servers):
     topic = servers.topic("shared")
+    await make(servers, topic, 8)
+    got: dict[str, list[bytes]] = {"one": [], "two": []}
 
-    async def scene() -> None:
-        await make(servers, topic, 8)
-        got: dict[str, list[bytes]] = {"one": [], "two": []}
-
-        def member(name: str) -> Consumer:
-            consumer = Consumer(servers.nameserver, group=topic, start="first", consumer_limits=QUICK)
-
-            @consumer.on(topic)
-            async def handle(message: Received) -> None:
-                got[name].append(message.body)
-
-            return consumer
-
-        async with member("one") as one:
-            await until(lambda: len(one.queues) == 8, "one has all")
-            async with member("two") as two:
-                await until(lambda: len(one.queues) == len(two.queues) == 4, "four each")
-                assert not set(one.queues) & set(two.queues)
-                await send(servers, topic, numbered(80))
-                await until(lambda: len(got["one"]) + len(got["two"]) >= 80, "80 messages")
-            await until(lambda: len(one.queues) == 8, "one has all again")
-            await send(servers, topic, numbered(40))
-            await until(lambda: len(got["one"]) + len(got["two"]) >= 120, "120 messages")
-        assert Counter(got["one"] + got["two"]) == Counter(numbered(80) + numbered(40))
-        assert got["one"]
-        assert got["two"]
-
-    play(scene())
-
-
-def test_pause_and_resume(servers: Servers):
-    topic = servers.topic("paused")
-
-    async def scene() -> None:
-        await make(servers, topic, 1)
+    def member(name: str) -> Consumer:
         consumer = Consumer(servers.nameserver, group=topic, start="first", consumer_limits=QUICK)
-        got: list[bytes] = []
 
         @consumer.on(topic)
         async def handle(message: Received) -> None:
-            got.append(message.body)
+            got[name].append(message.body)
 
-        async with consumer:
-            consumer.pause(topic)
-            await send(servers, topic, numbered(5))
-            await asyncio.sleep(0.5)
-            assert got == []
-            consumer.resume()
-            await until(lambda: len(got) == 5, "five messages")
+        return consumer
 
-    play(scene())
+    async with member("one") as one:
+        await until(lambda: len(one.queues) == 8, "one has all")
+        async with member("two") as two:
+            await until(lambda: len(one.queues) == len(two.queues) == 4, "four each")
+            assert not set(one.queues) & set(two.queues)
+            await send(servers, topic, numbered(80))
+            await until(lambda: len(got["one"]) + len(got["two"]) >= 80, "80 messages")
+        await until(lambda: len(one.queues) == 8, "one has all again")
+        await send(servers, topic, numbered(40))
+        await until(lambda: len(got["one"]) + len(got["two"]) >= 120, "120 messages")
+    assert Counter(got["one"] + got["two"]) == Counter(numbered(80) + numbered(40))
+    assert got["one"]
+    assert got["two"]
 
 
-def test_no_more_is_cached_than_allowed_and_a_full_queue_goes_on_as_soon_as_there_is_room(servers: Servers):
+async def test_pause_and_resume(servers: Servers):
+    topic = servers.topic("paused")
+    await make(servers, topic, 1)
+    consumer = Consumer(servers.nameserver, group=topic, start="first", consumer_limits=QUICK)
+    got: list[bytes] = []
+
+    @consumer.on(topic)
+    async def handle(message: Received) -> None:
+        got.append(message.body)
+
+    async with consumer:
+        consumer.pause(topic)
+        await send(servers, topic, numbered(5))
+        await asyncio.sleep(0.5)
+        assert got == []
+        consumer.resume()
+        await until(lambda: len(got) == 5, "five messages")
+
+
+async def test_no_more_is_cached_than_allowed_and_a_full_queue_goes_on_as_soon_as_there_is_room(servers: Servers):
     topic = servers.topic("full")
+    await make(servers, topic, 1)
+    await send(servers, topic, numbered(400))
+    limits = replace(QUICK, cached_messages_max=50, when_full_ms=60_000)
+    consumer = Consumer(servers.nameserver, group=topic, start="first", concurrency=2, consumer_limits=limits)
+    may_go_on = asyncio.Event()
+    got: list[bytes] = []
+    most = 0
 
-    async def scene() -> None:
-        await make(servers, topic, 1)
-        await send(servers, topic, numbered(400))
-        limits = replace(QUICK, cached_messages_max=50, when_full_ms=60_000)
-        consumer = Consumer(servers.nameserver, group=topic, start="first", concurrency=2, consumer_limits=limits)
-        may_go_on = asyncio.Event()
-        got: list[bytes] = []
-        most = 0
+    @consumer.on(topic)
+    async def handle(message: Received) -> None:
+        nonlocal most
+        await may_go_on.wait()
+        got.append(message.body)
+        most = max(most, state.cached_messages)
 
-        @consumer.on(topic)
-        async def handle(message: Received) -> None:
-            nonlocal most
-            await may_go_on.wait()
-            got.append(message.body)
-            most = max(most, state.cached_messages)
-
-        async with consumer:
-            state = consumer._running().holdings.queues[consumer.queues[0]].state
-            await until(lambda: state.full() is not None, "it is full")
-            await asyncio.sleep(0.3)
-            most = state.cached_messages
-            may_go_on.set()
-            await until(lambda: len(got) == 400, "all of it")
-        assert most <= 50 + QUICK.pull_messages
-
-    play(scene())
+    async with consumer:
+        state = consumer._running().holdings.queues[consumer.queues[0]].state
+        await until(lambda: state.full() is not None, "it is full")
+        await asyncio.sleep(0.3)
+        most = state.cached_messages
+        may_go_on.set()
+        await until(lambda: len(got) == 400, "all of it")
+    assert most <= 50 + QUICK.pull_messages
 
 
-def test_topics_come_and_go_while_it_runs_and_it_may_be_started_again(servers: Servers):
+async def test_topics_come_and_go_while_it_runs_and_it_may_be_started_again(servers: Servers):
     one, two = servers.topic("first"), servers.topic("second")
+    await make(servers, one, 1)
+    await make(servers, two, 1)
+    consumer = Consumer(servers.nameserver, group=one, topics=one, start="first", consumer_limits=QUICK)
+    got: list[tuple[str, bytes]] = []
 
-    async def scene() -> None:
-        await make(servers, one, 1)
-        await make(servers, two, 1)
-        consumer = Consumer(servers.nameserver, group=one, topics=one, start="first", consumer_limits=QUICK)
-        got: list[tuple[str, bytes]] = []
+    @consumer.on()
+    async def handle(message: Received) -> None:
+        got.append((message.topic, message.body))
 
-        @consumer.on()
-        async def handle(message: Received) -> None:
-            got.append((message.topic, message.body))
-
-        async with consumer:
-            consumer.subscribe(two)
-            await until(lambda: {queue.topic for queue in consumer.queues} == {one, two}, "both")
-            await send(servers, one, [b"1"])
-            await send(servers, two, [b"2"])
-            await until(lambda: len(got) == 2, "one of each")
-            consumer.unsubscribe(one)
-            await until(lambda: {queue.topic for queue in consumer.queues} == {two}, "the second alone")
-        assert consumer.topics == [two]
-        await send(servers, one, [b"3"])
-        await send(servers, two, [b"4"])
-        async with consumer:
-            await until(lambda: len(got) == 3, "the last")
-        assert got == [(one, b"1"), (two, b"2"), (two, b"4")]
-
-    play(scene())
+    async with consumer:
+        consumer.subscribe(two)
+        await until(lambda: {queue.topic for queue in consumer.queues} == {one, two}, "both")
+        await send(servers, one, [b"1"])
+        await send(servers, two, [b"2"])
+        await until(lambda: len(got) == 2, "one of each")
+        consumer.unsubscribe(one)
+        await until(lambda: {queue.topic for queue in consumer.queues} == {two}, "the second alone")
+    assert consumer.topics == [two]
+    await send(servers, one, [b"3"])
+    await send(servers, two, [b"4"])
+    async with consumer:
+        await until(lambda: len(got) == 3, "the last")
+    assert got == [(one, b"1"), (two, b"2"), (two, b"4")]
 
 
 # --- what goes wrong
 
 
-def test_errors_are_told_at_once_and_clearly(servers: Servers):
-    async def scene() -> None:
-        with pytest.raises(ConfigurationError, match="consumes no topic"):
-            await Consumer(servers.nameserver, group="g").start()
-        with pytest.raises(ConfigurationError, match="starts 'first'"):
-            Consumer(servers.nameserver, group="g", topics="t", start="yesterday")
-        with pytest.raises(NoNameserverError):
-            await Consumer("127.0.0.1:1", group="g", topics="t").start()
-        with pytest.raises(ClientClosedError):
-            await Consumer(servers.nameserver, group="g", topics="t").commit()
-
-    play(scene())
+async def test_errors_are_told_at_once_and_clearly(servers: Servers):
+    with pytest.raises(ConfigurationError, match="consumes no topic"):
+        await Consumer(servers.nameserver, group="g").start()
+    with pytest.raises(ConfigurationError, match="starts 'first'"):
+        Consumer(servers.nameserver, group="g", topics="t", start="yesterday")
+    with pytest.raises(NoNameserverError):
+        await Consumer("127.0.0.1:1", group="g", topics="t").start()
+    with pytest.raises(ClientClosedError):
+        await Consumer(servers.nameserver, group="g", topics="t").commit()
 
 
-def test_a_topic_that_comes_later_is_consumed_then(servers: Servers, caplog: pytest.LogCaptureFixture):
+async def test_a_topic_that_comes_later_is_consumed_then(servers: Servers, caplog: pytest.LogCaptureFixture):
     topic = servers.topic("later")
-
-    async def scene() -> None:
-        async with Consumer(servers.nameserver, group=topic, topics=topic, start="first", consumer_limits=QUICK) as consumer:
-            assert "does not exist yet" in caplog.text
-            await make(servers, topic, 1)
-            await send(servers, topic, numbered(3))
-            found = await taken(consumer, 3)
-        assert [message.body for message in found] == numbered(3)
-
-    play(scene())
+    async with Consumer(servers.nameserver, group=topic, topics=topic, start="first", consumer_limits=QUICK) as consumer:
+        assert "does not exist yet" in caplog.text
+        await make(servers, topic, 1)
+        await send(servers, topic, numbered(3))
+        found = await taken(consumer, 3)
+    assert [message.body for message in found] == numbered(3)

@@ -36,81 +36,71 @@ from skyrocket.protocol.headers import (
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from tests.client.consuming import QUICK, address_of, make, numbered, numbers, send, taken
-from tests.client.playing import play
 from tests.client.servers import Servers, reader, until
 from tests.client.test_failures import mortal
 
 __all__ = ["mortal"]
 
 
-def test_a_broker_that_dies_under_load_and_comes_back_loses_nothing_and_keeps_order(
+async def test_a_broker_that_dies_under_load_and_comes_back_loses_nothing_and_keeps_order(
     mortal: Servers, caplog: pytest.LogCaptureFixture
 ):
     topic = mortal.topic("dies")
+    await make(mortal, topic, 2)
+    got: dict[int, list[int]] = defaultdict(list)
+    acknowledged: list[int] = []
+    consumer = Consumer(mortal.nameserver, group=topic, start="first", orderly=True, consumer_limits=QUICK)
 
-    async def scene() -> None:
-        await make(mortal, topic, 2)
-        got: dict[int, list[int]] = defaultdict(list)
-        acknowledged: list[int] = []
-        consumer = Consumer(mortal.nameserver, group=topic, start="first", orderly=True, consumer_limits=QUICK)
+    @consumer.on(topic)
+    async def handle(message: Received) -> None:
+        got[message.queue_id].append(int(message.body))
 
-        @consumer.on(topic)
-        async def handle(message: Received) -> None:
-            got[message.queue_id].append(int(message.body))
+    async def produce(until_number: int) -> None:
+        async with Producer(mortal.nameserver, timeout_ms=60_000) as producer:
+            for number in range(len(acknowledged), until_number):
+                await producer.send(Message(topic, b"%d" % number, sharding_key=str(number % 2)))
+                acknowledged.append(number)
 
-        async def produce(until_number: int) -> None:
-            async with Producer(mortal.nameserver, timeout_ms=60_000) as producer:
-                for number in range(len(acknowledged), until_number):
-                    await producer.send(Message(topic, b"%d" % number, sharding_key=str(number % 2)))
-                    acknowledged.append(number)
-
-        async with consumer:
-            await produce(200)
-            await until(lambda: sum(map(len, got.values())) >= 150, "some")
-            mortal.kill_broker()
-            await asyncio.sleep(0.5)
-            await asyncio.to_thread(mortal.start_broker)
-            await produce(400)
-            await until(lambda: {number for numbers_ in got.values() for number in numbers_} >= set(acknowledged), "all of them")
-        for numbers_ in got.values():
-            first_seen = list(dict.fromkeys(numbers_))
-            assert first_seen == sorted(first_seen), "order per queue"
-        assert "cannot be pulled" in caplog.text
-
-    play(scene())
+    async with consumer:
+        await produce(200)
+        await until(lambda: sum(map(len, got.values())) >= 150, "some")
+        mortal.kill_broker()
+        await asyncio.sleep(0.5)
+        await asyncio.to_thread(mortal.start_broker)
+        await produce(400)
+        await until(lambda: {number for numbers_ in got.values() for number in numbers_} >= set(acknowledged), "all of them")
+    for numbers_ in got.values():
+        first_seen = list(dict.fromkeys(numbers_))
+        assert first_seen == sorted(first_seen), "order per queue"
+    assert "cannot be pulled" in caplog.text
 
 
-def test_a_handler_that_takes_too_long_has_its_message_given_back(servers: Servers, caplog: pytest.LogCaptureFixture):
+async def test_a_handler_that_takes_too_long_has_its_message_given_back(servers: Servers, caplog: pytest.LogCaptureFixture):
     topic = servers.topic("too-long")
+    await make(servers, topic, 1)
+    await send(servers, topic, numbered(3))
+    limits = replace(QUICK, handler_ms=300, tick_ms=100)
+    consumer = Consumer(servers.nameserver, group=topic, start="first", close_timeout_ms=100, consumer_limits=limits)
+    tries: Counter[bytes] = Counter()
 
-    async def scene() -> None:
-        await make(servers, topic, 1)
-        await send(servers, topic, numbered(3))
-        limits = replace(QUICK, handler_ms=300, tick_ms=100)
-        consumer = Consumer(servers.nameserver, group=topic, start="first", close_timeout_ms=100, consumer_limits=limits)
-        tries: Counter[bytes] = Counter()
+    @consumer.on(topic)
+    async def handle(message: Received) -> None:
+        tries[message.body] += 1
+        if message.body == b"1" and not message.reconsume_times:
+            await asyncio.sleep(60)
 
-        @consumer.on(topic)
-        async def handle(message: Received) -> None:
-            tries[message.body] += 1
-            if message.body == b"1" and not message.reconsume_times:
-                await asyncio.sleep(60)
-
-        async with consumer:
-            await until(lambda: tries[b"1"] == 2, "a second try")
-            await until(lambda: consumer._running().holdings.queues[consumer.queues[0]].state.commit_offset == 3, "all is done")
-        assert "for too long" in caplog.text
-
-    play(scene())
+    async with consumer:
+        await until(lambda: tries[b"1"] == 2, "a second try")
+        await until(lambda: consumer._running().holdings.queues[consumer.queues[0]].state.commit_offset == 3, "all is done")
+    assert "for too long" in caplog.text
 
 
-def test_a_handler_in_a_thread_that_never_ends_does_not_keep_the_consumer_from_closing(
+async def test_a_handler_in_a_thread_that_never_ends_does_not_keep_the_consumer_from_closing(
     servers: Servers, caplog: pytest.LogCaptureFixture
 ):
     topic = servers.topic("hangs")
     end = threading.Event()
-
-    async def scene() -> None:
+    try:
         await make(servers, topic, 1)
         await send(servers, topic, numbered(1))
         consumer = Consumer(servers.nameserver, group=topic, start="first", close_timeout_ms=200, consumer_limits=QUICK)
@@ -128,117 +118,96 @@ def test_a_handler_in_a_thread_that_never_ends_does_not_keep_the_consumer_from_c
         assert "did not end" in caplog.text
         async with Consumer(servers.nameserver, group=topic, topics=topic, start="last", consumer_limits=QUICK) as after:
             assert numbers(await taken(after, 1)) == [0]
-
-    try:
-        play(scene())
     finally:
         end.set()
 
 
-def test_a_namespace_is_nothing_that_a_user_sees(servers: Servers):
+async def test_a_namespace_is_nothing_that_a_user_sees(servers: Servers):
     topic = servers.topic("spaced")
+    await make(servers, f"shop%{topic}", 1)
+    consumer = Consumer(servers.nameserver, group=topic, start="first", namespace="shop", consumer_limits=QUICK)
+    got: list[tuple[str, int]] = []
 
-    async def scene() -> None:
-        await make(servers, f"shop%{topic}", 1)
-        consumer = Consumer(servers.nameserver, group=topic, start="first", namespace="shop", consumer_limits=QUICK)
-        got: list[tuple[str, int]] = []
+    @consumer.on(topic)
+    async def handle(message: Received) -> None:
+        got.append((message.topic, message.reconsume_times))
+        if not message.reconsume_times:
+            raise ValueError("once more")
 
-        @consumer.on(topic)
-        async def handle(message: Received) -> None:
-            got.append((message.topic, message.reconsume_times))
-            if not message.reconsume_times:
-                raise ValueError("once more")
-
-        async with consumer, Producer(servers.nameserver, namespace="shop") as producer:
-            await producer.send(Message(topic, b"m"))
-            await until(lambda: len(got) == 2, "a second try")
-            assert [queue.topic for queue in consumer.queues] == [topic]
-        assert got == [(topic, 0), (topic, 1)]
-        async with PullConsumer(servers.nameserver, group="g", start="first", namespace="shop") as pulling:
-            await pulling.assign(await pulling.queues(topic))
-            assert [message.topic for message in await pulling.poll(10_000)] == [topic]
-
-    play(scene())
+    async with consumer, Producer(servers.nameserver, namespace="shop") as producer:
+        await producer.send(Message(topic, b"m"))
+        await until(lambda: len(got) == 2, "a second try")
+        assert [queue.topic for queue in consumer.queues] == [topic]
+    assert got == [(topic, 0), (topic, 1)]
+    async with PullConsumer(servers.nameserver, group="g", start="first", namespace="shop") as pulling:
+        await pulling.assign(await pulling.queues(topic))
+        assert [message.topic for message in await pulling.poll(10_000)] == [topic]
 
 
-def test_many_consumers_may_start_at_once_in_one_loop(servers: Servers):
+async def test_many_consumers_may_start_at_once_in_one_loop(servers: Servers):
     topic = servers.topic("crowd")
-
-    async def scene() -> None:
-        await make(servers, topic, 4)
-        consumers = [
-            Consumer(servers.nameserver, group=topic, topics=topic, start="first", consumer_limits=QUICK) for _ in range(4)
-        ]
-        await asyncio.gather(*(consumer.start() for consumer in consumers))
-        try:
-            await until(lambda: all(len(consumer.queues) == 1 for consumer in consumers), "one queue each")
-            assert len({consumer.client_id for consumer in consumers}) == 4
-        finally:
-            await asyncio.gather(*(consumer.close() for consumer in consumers))
-
-    play(scene())
+    await make(servers, topic, 4)
+    consumers = [Consumer(servers.nameserver, group=topic, topics=topic, start="first", consumer_limits=QUICK) for _ in range(4)]
+    await asyncio.gather(*(consumer.start() for consumer in consumers))
+    try:
+        await until(lambda: all(len(consumer.queues) == 1 for consumer in consumers), "one queue each")
+        assert len({consumer.client_id for consumer in consumers}) == 4
+    finally:
+        await asyncio.gather(*(consumer.close() for consumer in consumers))
 
 
-def test_what_a_broker_says_to_a_wrong_expression_is_told_at_once(servers: Servers):
+async def test_what_a_broker_says_to_a_wrong_expression_is_told_at_once(servers: Servers):
     topic = servers.topic("wrong-sql")
-
-    async def scene() -> None:
-        await make(servers, topic, 1)
-        consumer = Consumer(servers.nameserver, group=topic, topics={topic: sql("n >")}, consumer_limits=QUICK)
-        with pytest.raises(BrokerError):
-            await consumer.start()
-
-    play(scene())
+    await make(servers, topic, 1)
+    consumer = Consumer(servers.nameserver, group=topic, topics={topic: sql("n >")}, consumer_limits=QUICK)
+    with pytest.raises(BrokerError):
+        await consumer.start()
 
 
 # --- what administrators ask, through the broker
 
 
-def test_administrators_see_what_a_consumer_does_and_may_let_it_handle_a_message(servers: Servers):
+async def test_administrators_see_what_a_consumer_does_and_may_let_it_handle_a_message(servers: Servers):
     topic = servers.topic("asked")
+    await make(servers, topic, 1)
+    await send(servers, topic, [b"one", b"bad"])
+    got: list[bytes] = []
+    consumer = Consumer(servers.nameserver, group=topic, start="first", consumer_limits=QUICK)
 
-    async def scene() -> None:
-        await make(servers, topic, 1)
-        await send(servers, topic, [b"one", b"bad"])
-        got: list[bytes] = []
-        consumer = Consumer(servers.nameserver, group=topic, start="first", consumer_limits=QUICK)
+    @consumer.on(topic)
+    async def handle(message: Received) -> None:
+        got.append(message.body)
+        if message.body == b"bad" and len(got) > 2:
+            raise ValueError("no")
 
-        @consumer.on(topic)
-        async def handle(message: Received) -> None:
-            got.append(message.body)
-            if message.body == b"bad" and len(got) > 2:
-                raise ValueError("no")
+    async with consumer, reader(servers) as read:
+        await until(lambda: len(got) == 2, "both")
+        address, ask = await address_of(read), read.session.ask_for
+        found: dict[bytes, Given] = {message.body: message for message in await read.all(topic)}
 
-        async with consumer, reader(servers) as read:
-            await until(lambda: len(got) == 2, "both")
-            address, ask = await address_of(read), read.session.ask_for
-            found: dict[bytes, Given] = {message.body: message for message in await read.all(topic)}
+        info = GetConsumerRunningInfoRequestHeader(consumer_group=topic, client_id=consumer.client_id, jstack_enable=True)
+        answer = await ask(address, RequestCode.GET_CONSUMER_RUNNING_INFO, info)
+        running = decode(answer.body, ConsumerRunningInfo)
+        assert running.properties["PROP_CONSUME_TYPE"] == "CONSUME_PASSIVELY"
+        assert {wanted.topic for wanted in running.subscription_set} == {topic, f"%RETRY%{topic}"}
+        assert [each.commit_offset for queue, each in running.mq_table.items() if queue.topic == topic] == [2]
+        assert "thread" in (running.jstack or "")
 
-            info = GetConsumerRunningInfoRequestHeader(consumer_group=topic, client_id=consumer.client_id, jstack_enable=True)
-            answer = await ask(address, RequestCode.GET_CONSUMER_RUNNING_INFO, info)
-            running = decode(answer.body, ConsumerRunningInfo)
-            assert running.properties["PROP_CONSUME_TYPE"] == "CONSUME_PASSIVELY"
-            assert {wanted.topic for wanted in running.subscription_set} == {topic, f"%RETRY%{topic}"}
-            assert [each.commit_offset for queue, each in running.mq_table.items() if queue.topic == topic] == [2]
-            assert "thread" in (running.jstack or "")
+        status = GetConsumerStatusRequestHeader(topic=topic, group=topic)
+        answer = await ask(address, RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, status)
+        table = decode(answer.body, GetConsumerStatusBody).consumer_table[consumer.client_id]
+        assert {Queue.of(queue).queue_id: offset for queue, offset in table.items()} == {0: 2}
 
-            status = GetConsumerStatusRequestHeader(topic=topic, group=topic)
-            answer = await ask(address, RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, status)
-            table = decode(answer.body, GetConsumerStatusBody).consumer_table[consumer.client_id]
-            assert {Queue.of(queue).queue_id: offset for queue, offset in table.items()} == {0: 2}
-
-            results = {}
-            for body, message in found.items():
-                header = ConsumeMessageDirectlyResultRequestHeader(
-                    consumer_group=topic, client_id=consumer.client_id, msg_id=message.offset_id, broker_name=message.broker_name
-                )
-                answer = await ask(address, RequestCode.CONSUME_MESSAGE_DIRECTLY, header)
-                results[body] = decode(answer.body, ConsumeMessageDirectlyResult)
-            assert results[b"one"].consume_result is CMResult.CR_SUCCESS
-            assert results[b"bad"].consume_result is CMResult.CR_THROW_EXCEPTION
-            assert "no" in (results[b"bad"].remark or "")
-
-    play(scene())
+        results = {}
+        for body, message in found.items():
+            header = ConsumeMessageDirectlyResultRequestHeader(
+                consumer_group=topic, client_id=consumer.client_id, msg_id=message.offset_id, broker_name=message.broker_name
+            )
+            answer = await ask(address, RequestCode.CONSUME_MESSAGE_DIRECTLY, header)
+            results[body] = decode(answer.body, ConsumeMessageDirectlyResult)
+        assert results[b"one"].consume_result is CMResult.CR_SUCCESS
+        assert results[b"bad"].consume_result is CMResult.CR_THROW_EXCEPTION
+        assert "no" in (results[b"bad"].remark or "")
 
 
 # --- a broker that is not as one would like
@@ -266,30 +235,23 @@ async def strange_broker(answers: dict[int, object]) -> AsyncIterator[str]:
         await asyncio.sleep(0)
 
 
-def test_a_refused_permission_is_told_from_start():
+async def test_a_refused_permission_is_told_from_start():
     def refuse(command, _connection):
         return command.response(ResponseCode.NO_PERMISSION, remark="the account may not read it")
 
-    async def scene() -> None:
-        async with strange_broker({RequestCode.GET_CONSUMER_LIST_BY_GROUP: refuse}) as address:
-            with pytest.raises(BrokerError, match="may not read it"):
-                await Consumer(address, group="g", topics="t").start()
-
-    play(scene())
+    async with strange_broker({RequestCode.GET_CONSUMER_LIST_BY_GROUP: refuse}) as address:
+        with pytest.raises(BrokerError, match="may not read it"):
+            await Consumer(address, group="g", topics="t").start()
 
 
-def test_a_handler_is_registered_for_every_topic_or_for_none():
+async def test_a_handler_is_registered_for_every_topic_or_for_none():
     consumer = Consumer("127.0.0.1:1", group="g", topics=["a", "b"])
     consumer.on("a")(print)
-
-    async def scene() -> None:
-        with pytest.raises(ConfigurationError, match="'b' has no handler"):
-            await consumer.start()
-
-    play(scene())
+    with pytest.raises(ConfigurationError, match="'b' has no handler"):
+        await consumer.start()
 
 
-def test_a_strategy_that_fails_is_told_and_tried_again(servers: Servers, caplog: pytest.LogCaptureFixture):
+async def test_a_strategy_that_fails_is_told_and_tried_again(servers: Servers, caplog: pytest.LogCaptureFixture):
     topic = servers.topic("strategy")
     calls: list[str] = []
 
@@ -300,10 +262,7 @@ def test_a_strategy_that_fails_is_told_and_tried_again(servers: Servers, caplog:
                 raise ValueError("not today")
             return super().allocate(group, client_id, queues, client_ids)
 
-    async def scene() -> None:
-        await make(servers, topic, 2)
-        async with Consumer(servers.nameserver, group=topic, topics=topic, strategy=Moody(), consumer_limits=QUICK) as consumer:
-            await until(lambda: len(consumer.queues) == 2, "it has recovered")
-        assert "AVG failed: ValueError('not today')" in caplog.text
-
-    play(scene())
+    await make(servers, topic, 2)
+    async with Consumer(servers.nameserver, group=topic, topics=topic, strategy=Moody(), consumer_limits=QUICK) as consumer:
+        await until(lambda: len(consumer.queues) == 2, "it has recovered")
+    assert "AVG failed: ValueError('not today')" in caplog.text

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from skyrocket.client import Message, Producer
-from tests.client.playing import play
 from tests.client.servers import Servers
+from tests.support.async_tests import run_async
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "consumers.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
@@ -52,7 +52,7 @@ def test_an_example_runs(
             except TimeoutError:
                 pass
 
-        play(main())
+        run_async(main())
     else:
         exec(code, names)
     assert not [record for record in caplog.records if record.levelname == "ERROR"]

@@ -32,7 +32,6 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from tests.client.conftest import EACH
 from tests.client.consuming import QUICK, make
-from tests.client.playing import play
 from tests.client.servers import Servers, apache_servers, our_servers, reader
 from tests.client.strange import Strange, strange
 
@@ -87,75 +86,57 @@ USES = [sending, consuming, pulling, administrating]
 
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "no-such-host.invalid:9876"])
-def test_nobody_at_the_address_is_told_with_the_address(use: Use, address: str):
-    async def scene() -> None:
-        async with asyncio.timeout(SOON_S):
-            with pytest.raises(NoNameserverError, match=address.replace(".", r"\.")):
-                await use(address)
-
-    play(scene())
+async def test_nobody_at_the_address_is_told_with_the_address(use: Use, address: str):
+    async with asyncio.timeout(SOON_S):
+        with pytest.raises(NoNameserverError, match=address.replace(".", r"\.")):
+            await use(address)
 
 
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("says", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"], ids=["nothing", "http"])
-def test_somebody_else_at_the_address_is_told_too(use: Use, says: bytes):
-    async def scene() -> None:
-        async with asyncio.timeout(SOON_S), listener(says) as address:
-            with pytest.raises((NoNameserverError, TimedOutError), match="nameserver"):
-                await use(address)
-
-    play(scene())
+async def test_somebody_else_at_the_address_is_told_too(use: Use, says: bytes):
+    async with asyncio.timeout(SOON_S), listener(says) as address:
+        with pytest.raises((NoNameserverError, TimedOutError), match="nameserver"):
+            await use(address)
 
 
 # --- a refused permission
 
 
-def test_a_topic_that_may_only_be_read_takes_no_message(servers: Servers):
+async def test_a_topic_that_may_only_be_read_takes_no_message(servers: Servers):
     topic = servers.topic("readonly")
-
-    async def scene() -> None:
-        await make(servers, topic, 1, perm=4)
-        async with Producer(servers.nameserver) as producer:
-            with pytest.raises(NoRouteError, match=f"'{topic}' has no queue that takes messages"):
-                await producer.send(Message(topic, b"m"))
-
-    play(scene())
+    await make(servers, topic, 1, perm=4)
+    async with Producer(servers.nameserver) as producer:
+        with pytest.raises(NoRouteError, match=f"'{topic}' has no queue that takes messages"):
+            await producer.send(Message(topic, b"m"))
 
 
-def test_a_permission_that_is_taken_away_is_the_brokers_answer_at_once(ours: Servers):
+async def test_a_permission_that_is_taken_away_is_the_brokers_answer_at_once(ours: Servers):
     """Apache's brokers look at a topic's permission only when they tell routes."""
     topic = ours.topic("closed")
-
-    async def scene() -> None:
-        await make(ours, topic, 1)
-        async with Producer(ours.nameserver) as producer:
+    await make(ours, topic, 1)
+    async with Producer(ours.nameserver) as producer:
+        await producer.send(Message(topic, b"m"))
+        await make(ours, topic, 1, perm=4)
+        with pytest.raises(BrokerError) as caught:
             await producer.send(Message(topic, b"m"))
-            await make(ours, topic, 1, perm=4)
-            with pytest.raises(BrokerError) as caught:
-                await producer.send(Message(topic, b"m"))
-        assert caught.value.code == ResponseCode.NO_PERMISSION
-        assert topic in caught.value.remark
-
-    play(scene())
+    assert caught.value.code == ResponseCode.NO_PERMISSION
+    assert topic in caught.value.remark
 
 
 # --- an unknown topic
 
 
 @pytest.mark.parametrize("kind", EACH)
-def test_where_topics_are_not_created_by_sending_an_unknown_one_is_told(kind: str, tmp_path: Path):
+async def test_where_topics_are_not_created_by_sending_an_unknown_one_is_told(kind: str, tmp_path: Path):
     run = our_servers if kind == "ours" else apache_servers
-
-    async def scene(servers: Servers) -> None:
+    with run(tmp_path, autoCreateTopicEnable="false") as servers:
         async with Producer(servers.nameserver) as producer, PullConsumer(servers.nameserver, group="g") as consumer:
             with pytest.raises(NoRouteError, match="no topic 'unknown', and no broker that would create it") as caught:
                 await producer.send(Message("unknown", b"m"), timeout_ms=30_000)
             assert caught.value.topic == "unknown"
             with pytest.raises(NoRouteError, match="no topic 'unknown'"):
                 await consumer.queues("unknown")
-
-    with run(tmp_path, autoCreateTopicEnable="false") as servers:
-        play(scene(servers))
 
 
 # --- full
@@ -169,54 +150,42 @@ def silent(broker: Strange) -> None:
     broker.router.add(RequestCode.SEND_MESSAGE_V2, lambda *_: None)
 
 
-def test_a_broker_that_stays_too_busy_is_a_timeout_that_says_so_once():
-    async def scene() -> None:
-        async with strange() as (broker,), Producer(broker.address) as producer:
-            refusing(broker, ResponseCode.SYSTEM_BUSY, "the queue is full")
-            with pytest.raises(SendTimedOutError) as caught:
-                await producer.send(Message("t", b"m"), timeout_ms=400)
-        assert len(caught.value.attempts) > 1
-        assert not caught.value.outcome_is_unknown
-        assert str(caught.value).count("the queue is full") == 1
-
-    play(scene())
+async def test_a_broker_that_stays_too_busy_is_a_timeout_that_says_so_once():
+    async with strange() as (broker,), Producer(broker.address) as producer:
+        refusing(broker, ResponseCode.SYSTEM_BUSY, "the queue is full")
+        with pytest.raises(SendTimedOutError) as caught:
+            await producer.send(Message("t", b"m"), timeout_ms=400)
+    assert len(caught.value.attempts) > 1
+    assert not caught.value.outcome_is_unknown
+    assert str(caught.value).count("the queue is full") == 1
 
 
-def test_a_broker_with_a_fault_is_tried_again_and_then_told():
-    async def scene() -> None:
-        async with strange() as (broker,), Producer(broker.address) as producer:
-            refusing(broker, ResponseCode.SYSTEM_ERROR, "the disk is full")
-            with pytest.raises(SendFailedError, match=r"after 3 attempts.*the disk is full"):
-                await producer.send(Message("t", b"m"))
-
-    play(scene())
+async def test_a_broker_with_a_fault_is_tried_again_and_then_told():
+    async with strange() as (broker,), Producer(broker.address) as producer:
+        refusing(broker, ResponseCode.SYSTEM_ERROR, "the disk is full")
+        with pytest.raises(SendFailedError, match=r"after 3 attempts.*the disk is full"):
+            await producer.send(Message("t", b"m"))
 
 
-def test_too_many_under_way_are_waited_for_as_long_as_there_is_time():
-    async def scene() -> None:
-        async with strange() as (broker,), Producer(broker.address, limits=ClientLimits(in_flight_max=1)) as producer:
-            silent(broker)
-            first = producer.send_soon(Message("t", b"m"), timeout_ms=1_000)
-            await asyncio.sleep(0.05)
-            with pytest.raises(TimedOutError, match=r"Too many messages were under way.*was not sent"):
-                await producer.send(Message("t", b"m"), timeout_ms=200)
-            with pytest.raises(SendTimedOutError):
-                await first
-
-    play(scene())
+async def test_too_many_under_way_are_waited_for_as_long_as_there_is_time():
+    async with strange() as (broker,), Producer(broker.address, limits=ClientLimits(in_flight_max=1)) as producer:
+        silent(broker)
+        first = producer.send_soon(Message("t", b"m"), timeout_ms=1_000)
+        await asyncio.sleep(0.05)
+        with pytest.raises(TimedOutError, match=r"Too many messages were under way.*was not sent"):
+            await producer.send(Message("t", b"m"), timeout_ms=200)
+        with pytest.raises(SendTimedOutError):
+            await first
 
 
-def test_what_a_producer_has_not_room_for_is_refused_at_once():
-    async def scene() -> None:
-        async with strange() as (broker,), Producer(broker.address, timeout_ms=300, limits=ClientLimits(soon_max=3)) as producer:
-            silent(broker)
-            futures = [producer.send_soon(Message("t", b"m")) for _ in range(3)]
-            with pytest.raises(OverloadedError, match="3 messages wait to be sent; this one was not taken"):
-                producer.send_soon(Message("t", b"m"))
-            ends = await asyncio.gather(*futures, return_exceptions=True)
-            assert all(isinstance(end, SendTimedOutError) for end in ends)
-
-    play(scene())
+async def test_what_a_producer_has_not_room_for_is_refused_at_once():
+    async with strange() as (broker,), Producer(broker.address, timeout_ms=300, limits=ClientLimits(soon_max=3)) as producer:
+        silent(broker)
+        futures = [producer.send_soon(Message("t", b"m")) for _ in range(3)]
+        with pytest.raises(OverloadedError, match="3 messages wait to be sent; this one was not taken"):
+            producer.send_soon(Message("t", b"m"))
+        ends = await asyncio.gather(*futures, return_exceptions=True)
+        assert all(isinstance(end, SendTimedOutError) for end in ends)
 
 
 # --- a cancelled task
@@ -237,51 +206,40 @@ async def loop_over(consumer: Consumer) -> None:
         raise AssertionError("there is nothing to get")
 
 
-def test_whoever_waits_may_be_cancelled(servers: Servers):
+async def test_whoever_waits_may_be_cancelled(servers: Servers):
     topic = servers.topic("awaited")
-
-    async def scene() -> None:
-        await make(servers, topic, 1)
-        name = servers.nameserver
-        async with asyncio.timeout(SOON_S), Producer(name) as producer, PullConsumer(name, group=f"{topic}-pull") as puller:
-            async with reader(servers) as read:
-                await cancelled(producer.request(Message(topic, b"?"), timeout_ms=60_000), once=read.at_least(topic, 1))
-            await puller.assign(await puller.queues(topic))
-            await puller.seek_to_end((await puller.queues(topic))[0])
-            await cancelled(puller.poll(timeout_ms=60_000))
-            async with Consumer(name, group=topic, topics="never-there", consumer_limits=QUICK) as consumer:
-                await cancelled(loop_over(consumer))
-                await cancelled(consumer.messages())
-            with_handler = Consumer(name, group=f"{topic}-run", consumer_limits=QUICK)
-            with_handler.on("never-there")(print)
-            await cancelled(with_handler.run())
-            async with reader(servers) as read:
-                assert [message.body for message in await read.at_least(topic, 1)] == [b"?"]
-
-    play(scene())
+    await make(servers, topic, 1)
+    name = servers.nameserver
+    async with asyncio.timeout(SOON_S), Producer(name) as producer, PullConsumer(name, group=f"{topic}-pull") as puller:
+        async with reader(servers) as read:
+            await cancelled(producer.request(Message(topic, b"?"), timeout_ms=60_000), once=read.at_least(topic, 1))
+        await puller.assign(await puller.queues(topic))
+        await puller.seek_to_end((await puller.queues(topic))[0])
+        await cancelled(puller.poll(timeout_ms=60_000))
+        async with Consumer(name, group=topic, topics="never-there", consumer_limits=QUICK) as consumer:
+            await cancelled(loop_over(consumer))
+            await cancelled(consumer.messages())
+        with_handler = Consumer(name, group=f"{topic}-run", consumer_limits=QUICK)
+        with_handler.on("never-there")(print)
+        await cancelled(with_handler.run())
+        async with reader(servers) as read:
+            assert [message.body for message in await read.at_least(topic, 1)] == [b"?"]
 
 
-def test_a_start_may_be_cancelled():
-    async def scene() -> None:
-        async with asyncio.timeout(SOON_S), listener(b"") as address:
-            await cancelled(Consumer(address, group="g", topics="t").start())
-            async with Producer(address) as producer:
-                await cancelled(producer.send(Message("t", b"m")))
-
-    play(scene())
+async def test_a_start_may_be_cancelled():
+    async with asyncio.timeout(SOON_S), listener(b"") as address:
+        await cancelled(Consumer(address, group="g", topics="t").start())
+        async with Producer(address) as producer:
+            await cancelled(producer.send(Message("t", b"m")))
 
 
 # --- an exception in a function that the client calls
 
 
-def test_what_a_selector_raises_reaches_who_gave_it(servers: Servers):
+async def test_what_a_selector_raises_reaches_who_gave_it(servers: Servers):
     topic = servers.topic("selected")
-
-    async def scene() -> None:
-        async with Producer(servers.nameserver, limits=ClientLimits(in_flight_max=1)) as producer:
-            for _ in range(3):
-                with pytest.raises(ZeroDivisionError):
-                    await producer.send(Message(topic, b"m"), selector=lambda queues, _: queues[1 // 0])
-            assert (await producer.send(Message(topic, b"m"))).is_safe, "what failed takes no room"
-
-    play(scene())
+    async with Producer(servers.nameserver, limits=ClientLimits(in_flight_max=1)) as producer:
+        for _ in range(3):
+            with pytest.raises(ZeroDivisionError):
+                await producer.send(Message(topic, b"m"), selector=lambda queues, _: queues[1 // 0])
+        assert (await producer.send(Message(topic, b"m"))).is_safe, "what failed takes no room"

@@ -24,7 +24,6 @@ from skyrocket.protocol.bodies import BrokerData, QueueData, TopicRouteData
 from skyrocket.protocol.fastjson.codec import encode
 from skyrocket.protocol.requests import RequestCode
 from tests.client.conftest import EACH
-from tests.client.playing import play
 from tests.client.servers import Servers, apache_servers, our_servers, reader, until
 from tests.support.apache_cluster import free_port
 from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
@@ -58,41 +57,37 @@ async def silent_broker() -> AsyncIterator[tuple[str, str]]:
         await asyncio.sleep(0)  # its own task hears that it is cancelled
 
 
-def test_nothing_acknowledged_is_lost_when_a_broker_is_killed_under_load(mortal: Servers):
+async def test_nothing_acknowledged_is_lost_when_a_broker_is_killed_under_load(mortal: Servers):
     topic = mortal.topic("killed")
+    acknowledged: set[str] = set()
+    failed: list[ClientError] = []
+    stop = asyncio.Event()
 
-    async def scene() -> None:
-        acknowledged: set[str] = set()
-        failed: list[ClientError] = []
-        stop = asyncio.Event()
+    async with Producer(mortal.nameserver, timeout_ms=60_000, stamp=True) as producer, reader(mortal) as read:
 
-        async with Producer(mortal.nameserver, timeout_ms=60_000, stamp=True) as producer, reader(mortal) as read:
+        async def sender() -> None:
+            while not stop.is_set():
+                try:
+                    acknowledged.add((await producer.send(Message(topic, b"x" * 200))).message_id)
+                except ClientError as error:
+                    failed.append(error)
 
-            async def sender() -> None:
-                while not stop.is_set():
-                    try:
-                        acknowledged.add((await producer.send(Message(topic, b"x" * 200))).message_id)
-                    except ClientError as error:
-                        failed.append(error)
-
-            senders = [asyncio.create_task(sender()) for _ in range(16)]
-            await until(lambda: len(acknowledged) >= 500, "500 are acknowledged")
-            mortal.kill_broker()
-            before = len(acknowledged)
-            await asyncio.to_thread(mortal.start_broker)
-            await until(lambda: len(acknowledged) >= before + 500, "500 more are acknowledged")
-            stop.set()
-            await asyncio.gather(*senders)
-            found = {message.message_id for message in await read.at_least(topic, len(acknowledged))}
-        missing = acknowledged - found
-        assert not missing, f"{len(missing)} of {len(acknowledged)} acknowledged messages are gone"
-        assert not failed, f"the broker came back in time, and still: {failed[0]}"
-
-    play(scene())
+        senders = [asyncio.create_task(sender()) for _ in range(16)]
+        await until(lambda: len(acknowledged) >= 500, "500 are acknowledged")
+        mortal.kill_broker()
+        before = len(acknowledged)
+        await asyncio.to_thread(mortal.start_broker)
+        await until(lambda: len(acknowledged) >= before + 500, "500 more are acknowledged")
+        stop.set()
+        await asyncio.gather(*senders)
+        found = {message.message_id for message in await read.at_least(topic, len(acknowledged))}
+    missing = acknowledged - found
+    assert not missing, f"{len(missing)} of {len(acknowledged)} acknowledged messages are gone"
+    assert not failed, f"the broker came back in time, and still: {failed[0]}"
 
 
-def test_a_send_to_a_dead_broker_ends_in_its_time_and_tells_what_was_tried(tmp_path: Path):
-    async def scene(servers: Servers) -> None:
+async def test_a_send_to_a_dead_broker_ends_in_its_time_and_tells_what_was_tried(tmp_path: Path):
+    with our_servers(tmp_path) as servers:
         async with Producer(servers.nameserver) as producer:
             topic = servers.topic("dead")
             await producer.send(Message(topic, b"m"))
@@ -105,111 +100,85 @@ def test_a_send_to_a_dead_broker_ends_in_its_time_and_tells_what_was_tried(tmp_p
         assert [type(attempt.error) for attempt in attempts][-1] is UnreachableError
         assert {attempt.broker for attempt in attempts} == {"broker-a"}
 
-    with our_servers(tmp_path) as servers:
-        play(scene(servers))
 
-
-def test_a_broker_that_never_answers_is_a_timeout_whose_outcome_is_unknown():
+async def test_a_broker_that_never_answers_is_a_timeout_whose_outcome_is_unknown():
     """It takes the message and says nothing: the message may well be stored."""
-
-    async def scene() -> None:
-        async with silent_broker() as (nameserver, topic), Producer(nameserver) as producer:
-            with pytest.raises(SendTimedOutError) as caught:
-                await producer.send(Message(topic, b"m"), timeout_ms=400)
-            assert caught.value.outcome_is_unknown
-            assert len(caught.value.attempts) == 1
-
-    play(scene())
+    async with silent_broker() as (nameserver, topic), Producer(nameserver) as producer:
+        with pytest.raises(SendTimedOutError) as caught:
+            await producer.send(Message(topic, b"m"), timeout_ms=400)
+        assert caught.value.outcome_is_unknown
+        assert len(caught.value.attempts) == 1
 
 
-def test_attempts_can_be_shorter_than_the_whole():
-    async def scene() -> None:
-        async with silent_broker() as (nameserver, topic), Producer(nameserver, attempt_timeout_ms=100) as producer:
-            with pytest.raises(SendFailedError) as caught:
-                await producer.send(Message(topic, b"m"), timeout_ms=1_000)
-            assert len(caught.value.attempts) == 3
-
-    play(scene())
+async def test_attempts_can_be_shorter_than_the_whole():
+    async with silent_broker() as (nameserver, topic), Producer(nameserver, attempt_timeout_ms=100) as producer:
+        with pytest.raises(SendFailedError) as caught:
+            await producer.send(Message(topic, b"m"), timeout_ms=1_000)
+        assert len(caught.value.attempts) == 3
 
 
-def test_sending_goes_on_while_the_nameservers_are_gone(tmp_path: Path):
+async def test_sending_goes_on_while_the_nameservers_are_gone(tmp_path: Path):
     with SkyrocketNameserver(tmp_path / "names") as names, SkyrocketBroker(tmp_path / "broker", names.nameserver) as broker:
-
-        async def scene() -> None:
-            limits = ClientLimits(routes_ms=100)
-            async with Producer(names.nameserver, limits=limits) as producer:
-                await producer.send(Message("known", b"m"))
-                names.kill()
-                await asyncio.sleep(0.5)  # some refreshes fail
-                assert (await producer.send(Message("known", b"m"))).is_safe
-                with pytest.raises(ClientError, match="No nameserver answers"):
-                    await producer.send(Message("unknown", b"m"), timeout_ms=500)
-                await asyncio.to_thread(names.start)
-                broker.stop()
-                await asyncio.to_thread(broker.start)  # it registers again
-                assert (await producer.send(Message("unknown", b"m"), timeout_ms=20_000)).is_safe
-
-        play(scene())
+        limits = ClientLimits(routes_ms=100)
+        async with Producer(names.nameserver, limits=limits) as producer:
+            await producer.send(Message("known", b"m"))
+            names.kill()
+            await asyncio.sleep(0.5)  # some refreshes fail
+            assert (await producer.send(Message("known", b"m"))).is_safe
+            with pytest.raises(ClientError, match="No nameserver answers"):
+                await producer.send(Message("unknown", b"m"), timeout_ms=500)
+            await asyncio.to_thread(names.start)
+            broker.stop()
+            await asyncio.to_thread(broker.start)  # it registers again
+            assert (await producer.send(Message("unknown", b"m"), timeout_ms=20_000)).is_safe
 
 
-def test_another_broker_takes_over_from_one_that_died(tmp_path: Path):
+async def test_another_broker_takes_over_from_one_that_died(tmp_path: Path):
     with SkyrocketNameserver(tmp_path / "names") as names:
         first = SkyrocketBroker(tmp_path / "a", names.nameserver, {"brokerName": "a"})
         second = SkyrocketBroker(tmp_path / "b", names.nameserver, {"brokerName": "b"})
         with first, second:
-
-            async def scene() -> None:
-                async with Producer(names.nameserver) as producer:
-                    receipts = [await producer.send(Message("both", b"m")) for _ in range(16)]
-                    assert {receipt.queue.broker_name for receipt in receipts} == {"a", "b"}
-                    first.kill()
-                    receipts = [await producer.send(Message("both", b"m")) for _ in range(16)]
-                    assert {receipt.queue.broker_name for receipt in receipts} == {"b"}
-                async with Producer(names.nameserver, avoid_slow_brokers=True, retries=0) as producer:
-                    failed = 0
-                    for _ in range(16):
-                        try:
-                            await producer.send(Message("both", b"m"))
-                        except ClientError:
-                            failed += 1
-                    assert failed <= 2, "after its first failure, it is left alone"
-
-            play(scene())
+            async with Producer(names.nameserver) as producer:
+                receipts = [await producer.send(Message("both", b"m")) for _ in range(16)]
+                assert {receipt.queue.broker_name for receipt in receipts} == {"a", "b"}
+                first.kill()
+                receipts = [await producer.send(Message("both", b"m")) for _ in range(16)]
+                assert {receipt.queue.broker_name for receipt in receipts} == {"b"}
+            async with Producer(names.nameserver, avoid_slow_brokers=True, retries=0) as producer:
+                failed = 0
+                for _ in range(16):
+                    try:
+                        await producer.send(Message("both", b"m"))
+                    except ClientError:
+                        failed += 1
+                assert failed <= 2, "after its first failure, it is left alone"
 
 
-def test_a_broker_that_moves_is_found_again(tmp_path: Path):
+async def test_a_broker_that_moves_is_found_again(tmp_path: Path):
     """It comes back at another address: the nameserver knows, and whoever fails asks it."""
     with SkyrocketNameserver(tmp_path / "names") as names:
         before = SkyrocketBroker(tmp_path / "before", names.nameserver, {"listenPort": free_port(-2)}, store=tmp_path / "store")
         with before:
-
-            async def scene() -> None:
-                async with Producer(names.nameserver) as producer:
-                    await producer.send(Message("moving", b"m"))
-                    await asyncio.to_thread(before.stop)
-                    after = await asyncio.to_thread(
-                        lambda: SkyrocketBroker(tmp_path / "after", names.nameserver, store=tmp_path / "store")
-                    )
-                    with after:
-                        assert (await producer.send(Message("moving", b"m"), timeout_ms=20_000)).is_safe
-
-            play(scene())
+            async with Producer(names.nameserver) as producer:
+                await producer.send(Message("moving", b"m"))
+                await asyncio.to_thread(before.stop)
+                after = await asyncio.to_thread(
+                    lambda: SkyrocketBroker(tmp_path / "after", names.nameserver, store=tmp_path / "store")
+                )
+                with after:
+                    assert (await producer.send(Message("moving", b"m"), timeout_ms=20_000)).is_safe
 
 
-def test_a_flood_is_held_back_instead_of_filling_the_memory(ours: Servers):
+async def test_a_flood_is_held_back_instead_of_filling_the_memory(ours: Servers):
     topic = ours.topic("flood")
+    limits = ClientLimits(in_flight_max=50, in_flight_max_bytes=200_000)
+    async with Producer(ours.nameserver, limits=limits, timeout_ms=30_000, compression=None) as producer:
+        most = 0
 
-    async def scene() -> None:
-        limits = ClientLimits(in_flight_max=50, in_flight_max_bytes=200_000)
-        async with Producer(ours.nameserver, limits=limits, timeout_ms=30_000, compression=None) as producer:
-            most = 0
+        async def send() -> None:
+            nonlocal most
+            await producer.send(Message(topic, b"x" * 10_000))
+            most = max(most, producer._session.gate._bytes)
 
-            async def send() -> None:
-                nonlocal most
-                await producer.send(Message(topic, b"x" * 10_000))
-                most = max(most, producer._session.gate._bytes)
-
-            await asyncio.gather(*(send() for _ in range(500)))
-        assert most <= 200_000
-
-    play(scene())
+        await asyncio.gather(*(send() for _ in range(500)))
+    assert most <= 200_000

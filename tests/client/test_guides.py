@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from skyrocket.client import Message, Producer
-from tests.client.playing import play
 from tests.client.servers import Servers, our_servers
+from tests.support.async_tests import run_async
 
 DOCUMENTS = Path(__file__).resolve().parents[2] / "docs"
 GUIDES = ("quick-start.md", "at-least-once.md", "tracing.md")
@@ -60,7 +60,7 @@ def test_an_example_runs(
             except TimeoutError:
                 pass
 
-        play(main())
+        run_async(main())
     else:
         exec(code, names)
     assert not [record for record in caplog.records if record.levelname == "ERROR"]

@@ -10,7 +10,6 @@ import pytest
 
 from skyrocket.client import Consumer, Message, Outcome, Producer, Received, TransactionProducer
 from tests.client.consuming import QUICK, make, numbered, numbers, send, taken
-from tests.client.playing import play
 from tests.client.servers import Servers, until
 from tests.support.java_scenes import Cluster, Out, Scenes
 from tests.support.skyrocket_process import registered
@@ -46,7 +45,7 @@ def scenes(servers: Servers, machines: dict[str, Scenes], tmp_path_factory: pyte
     return machines[servers.name]
 
 
-def test_java_sends_and_ours_consumes(servers: Servers, scenes: Scenes):
+async def test_java_sends_and_ours_consumes(servers: Servers, scenes: Scenes):
     topic = scenes.topic("to-python", 1)
     large = b"large enough " * 1_000
     squeezing = {kind: scenes.producer(compressOver=64, compressType=kind) for kind in ("ZLIB", "LZ4", "ZSTD")}
@@ -56,28 +55,24 @@ def test_java_sends_and_ours_consumes(servers: Servers, scenes: Scenes):
         scenes.send(topic, Out(large, keys=kind), by=producer)
     scenes.send(topic, Out(b"delayed", properties={"DELAY": "1"}))
     scenes.send(topic, *(Out(b"%d" % number) for number in range(10)), queue=0)
-
-    async def scene() -> None:
-        async with Consumer(servers.nameserver, group=topic, topics=topic, start="first", consumer_limits=QUICK) as consumer:
-            found = await taken(consumer, 18)
-        plain = found[0]
-        assert (plain.body, plain.tag, plain.keys, plain.flag, plain.properties["colour"]) == (
-            b"plain",
-            "web",
-            ["u-42"],
-            7,
-            "grün",
-        )
-        bodies = Counter(message.body for message in found)
-        assert bodies[large] == 3
-        assert {message.keys[0] for message in found if message.body == large} == {"ZLIB", "LZ4", "ZSTD"}
-        assert {b"delayed", b"in a batch 0", b"in a batch 1", b"in a batch 2"} <= bodies.keys()
-        assert numbers(message for message in found if message.body.isdigit()) == list(range(10))
-
-    play(scene())
+    async with Consumer(servers.nameserver, group=topic, topics=topic, start="first", consumer_limits=QUICK) as consumer:
+        found = await taken(consumer, 18)
+    plain = found[0]
+    assert (plain.body, plain.tag, plain.keys, plain.flag, plain.properties["colour"]) == (
+        b"plain",
+        "web",
+        ["u-42"],
+        7,
+        "grün",
+    )
+    bodies = Counter(message.body for message in found)
+    assert bodies[large] == 3
+    assert {message.keys[0] for message in found if message.body == large} == {"ZLIB", "LZ4", "ZSTD"}
+    assert {b"delayed", b"in a batch 0", b"in a batch 1", b"in a batch 2"} <= bodies.keys()
+    assert numbers(message for message in found if message.body.isdigit()) == list(range(10))
 
 
-def test_ours_sends_and_java_consumes(servers: Servers, scenes: Scenes):
+async def test_ours_sends_and_java_consumes(servers: Servers, scenes: Scenes):
     topic = scenes.topic("to-java", 1)
     large = b"large enough " * 1_000
 
@@ -90,21 +85,18 @@ def test_ours_sends_and_java_consumes(servers: Servers, scenes: Scenes):
     async def check(_message: Received) -> Outcome:
         return Outcome.UNKNOWN
 
-    async def scene() -> None:
-        async with Producer(servers.nameserver) as producer:
-            await producer.send(Message(topic, b"plain", tag="web", keys=["u-42"], flag=7, properties={"colour": "grün"}))
-            await producer.send_batch([Message(topic, b"in a batch %d" % number) for number in range(3)])
-            await producer.send(Message(topic, b"delayed", delay_level=1))
-            for number in range(10):
-                await producer.send(Message(topic, b"%d" % number, sharding_key="one"))
-        for kind in ("zlib", "lz4", "zstd"):
-            async with Producer(servers.nameserver, compression=kind) as producer:
-                await producer.send(Message(topic, large, keys=[kind]))
-        async with TransactionProducer(servers.nameserver, group=f"{topic}-t", check=check) as producer:
-            await producer.transaction(Message(topic, b"committed"), committed)
-            await producer.transaction(Message(topic, b"rolled back"), rolled_back)
-
-    play(scene())
+    async with Producer(servers.nameserver) as producer:
+        await producer.send(Message(topic, b"plain", tag="web", keys=["u-42"], flag=7, properties={"colour": "grün"}))
+        await producer.send_batch([Message(topic, b"in a batch %d" % number) for number in range(3)])
+        await producer.send(Message(topic, b"delayed", delay_level=1))
+        for number in range(10):
+            await producer.send(Message(topic, b"%d" % number, sharding_key="one"))
+    for kind in ("zlib", "lz4", "zstd"):
+        async with Producer(servers.nameserver, compression=kind) as producer:
+            await producer.send(Message(topic, large, keys=[kind]))
+    async with TransactionProducer(servers.nameserver, group=f"{topic}-t", check=check) as producer:
+        await producer.transaction(Message(topic, b"committed"), committed)
+        await producer.transaction(Message(topic, b"rolled back"), rolled_back)
     consumer = scenes.push(topic, topic, **{"from": "first"})
     heard = scenes.heard(consumer, 19)
     scenes.ask("stop", consumer)
@@ -124,46 +116,39 @@ def test_ours_sends_and_java_consumes(servers: Servers, scenes: Scenes):
     assert len(heard) == 19
 
 
-def test_ours_sees_what_java_commits(servers: Servers, tmp_path_factory: pytest.TempPathFactory):
+async def test_ours_sees_what_java_commits(servers: Servers, tmp_path_factory: pytest.TempPathFactory):
     topic = servers.topic("java-transactions")
-    asyncio.run(make(servers, topic, 1))
+    await make(servers, topic, 1)
     scenes = TransactionScenes(tmp_path_factory.mktemp("transactions") / "scenes", servers.nameserver, [])
-
-    async def scene() -> None:
-        async with Consumer(servers.nameserver, group=topic, topics=topic, start="first", consumer_limits=QUICK) as consumer:
-            assert numbers(await taken(consumer, 3)) == [1, 3, 5]
-
     try:
         producer = scenes.producer(f"{topic}-t")
         for number in range(6):
             scenes.transact(producer, COMMIT if number % 2 else ROLLBACK, topic, str(number))
-        play(scene())  # while Java is there: it tells the outcome without waiting for an answer
+        # while Java is there: it tells the outcome without waiting for an answer
+        async with Consumer(servers.nameserver, group=topic, topics=topic, start="first", consumer_limits=QUICK) as consumer:
+            assert numbers(await taken(consumer, 3)) == [1, 3, 5]
     finally:
         scenes.kill()
 
 
-def test_ours_sees_committed_transactions_only(servers: Servers):
+async def test_ours_sees_committed_transactions_only(servers: Servers):
     topic = servers.topic("transactional")
+    await make(servers, topic, 1)
 
-    async def scene() -> None:
-        await make(servers, topic, 1)
+    async def decide(message: Message, _transaction_id: str) -> Outcome:
+        return Outcome.COMMIT if int(message.body) % 2 else Outcome.ROLLBACK
 
-        async def decide(message: Message, _transaction_id: str) -> Outcome:
-            return Outcome.COMMIT if int(message.body) % 2 else Outcome.ROLLBACK
+    async def check(_message: Received) -> Outcome:
+        return Outcome.UNKNOWN
 
-        async def check(_message: Received) -> Outcome:
-            return Outcome.UNKNOWN
-
-        async with TransactionProducer(servers.nameserver, group=f"{topic}-t", check=check) as producer:
-            for body in numbered(10):
-                await producer.transaction(Message(topic, body), decide)
-        async with Consumer(servers.nameserver, group=topic, topics=topic, start="first", consumer_limits=QUICK) as consumer:
-            assert numbers(await taken(consumer, 5)) == [1, 3, 5, 7, 9]
-
-    play(scene())
+    async with TransactionProducer(servers.nameserver, group=f"{topic}-t", check=check) as producer:
+        for body in numbered(10):
+            await producer.transaction(Message(topic, body), decide)
+    async with Consumer(servers.nameserver, group=topic, topics=topic, start="first", consumer_limits=QUICK) as consumer:
+        assert numbers(await taken(consumer, 5)) == [1, 3, 5, 7, 9]
 
 
-def test_a_java_member_and_a_python_member_share_eight_queues_through_a_join_a_leave_and_a_crash(
+async def test_a_java_member_and_a_python_member_share_eight_queues_through_a_join_a_leave_and_a_crash(
     servers: Servers, scenes: Scenes, tmp_path_factory: pytest.TempPathFactory
 ):
     topic = scenes.topic("mixed", 8)
@@ -182,37 +167,34 @@ def test_a_java_member_and_a_python_member_share_eight_queues_through_a_join_a_l
                     return
                 await asyncio.sleep(0.1)
 
-    async def scene() -> None:
-        consumer = Consumer(servers.nameserver, group=group, start="first", consumer_limits=QUICK)
+    consumer = Consumer(servers.nameserver, group=group, start="first", consumer_limits=QUICK)
 
-        @consumer.on(topic)
-        async def handle(message: Received) -> None:
-            got.append(int(message.body))
+    @consumer.on(topic)
+    async def handle(message: Received) -> None:
+        got.append(int(message.body))
 
-        async with consumer:
-            await until(lambda: len(consumer.queues) == 8, "ours has all")
-            await send(servers, topic, numbered(40))
-            await until(lambda: len(got) >= 40, "40 at ours")
-            name = await asyncio.to_thread(lambda: scenes.push(group, topic, **{"from": "first"}))  # a join
-            await shared(scenes, name, consumer)
-            await send(servers, topic, numbered(120, since=40))
-            await until(lambda: len(got) >= 80, "ours has its half")
-            heard = await asyncio.to_thread(scenes.heard, name, 40)
-            await ask(scenes, "ask", "persist", name)
-            await ask(scenes, "ask", "stop", name)  # a leave
-            await until(lambda: len(consumer.queues) == 8, "ours has all again")
-            await send(servers, topic, numbered(160, since=120))
-            await until(lambda: len(got) >= 120, "all at ours")
-            crashing = await asyncio.to_thread(java, servers, "crashing", tmp_path_factory)
-            try:
-                name = await asyncio.to_thread(lambda: crashing.push(group, topic, **{"from": "first"}))
-                await shared(crashing, name, consumer)
-            finally:
-                crashing.kill()  # a crash
-            await until(lambda: len(consumer.queues) == 8, "ours has all once more")
-            await send(servers, topic, numbered(200, since=160))
-            await until(lambda: len(got) >= 160, "all at ours once more")
-        both = Counter([*got, *(int(each.body) for each in heard)])
-        assert both == Counter(range(200)), "each was consumed once"
-
-    play(scene())
+    async with consumer:
+        await until(lambda: len(consumer.queues) == 8, "ours has all")
+        await send(servers, topic, numbered(40))
+        await until(lambda: len(got) >= 40, "40 at ours")
+        name = await asyncio.to_thread(lambda: scenes.push(group, topic, **{"from": "first"}))  # a join
+        await shared(scenes, name, consumer)
+        await send(servers, topic, numbered(120, since=40))
+        await until(lambda: len(got) >= 80, "ours has its half")
+        heard = await asyncio.to_thread(scenes.heard, name, 40)
+        await ask(scenes, "ask", "persist", name)
+        await ask(scenes, "ask", "stop", name)  # a leave
+        await until(lambda: len(consumer.queues) == 8, "ours has all again")
+        await send(servers, topic, numbered(160, since=120))
+        await until(lambda: len(got) >= 120, "all at ours")
+        crashing = await asyncio.to_thread(java, servers, "crashing", tmp_path_factory)
+        try:
+            name = await asyncio.to_thread(lambda: crashing.push(group, topic, **{"from": "first"}))
+            await shared(crashing, name, consumer)
+        finally:
+            crashing.kill()  # a crash
+        await until(lambda: len(consumer.queues) == 8, "ours has all once more")
+        await send(servers, topic, numbered(200, since=160))
+        await until(lambda: len(got) >= 160, "all at ours once more")
+    both = Counter([*got, *(int(each.body) for each in heard)])
+    assert both == Counter(range(200)), "each was consumed once"

@@ -21,305 +21,227 @@ from skyrocket.client import (
     SendStatus,
 )
 from skyrocket.protocol.message.message_id import decode_offset_id, parse_unique_id
-from tests.client.playing import play
 from tests.client.servers import BROKER, Servers, reader
 
 
-def test_a_message_arrives_as_it_was_sent(servers: Servers):
+async def test_a_message_arrives_as_it_was_sent(servers: Servers):
     topic = servers.topic("plain")
-
-    async def scene() -> None:
-        message = Message(topic, b"hello", tag="web", keys=["u-42", "o-1"], properties={"colour": "grün"}, flag=7)
-        async with Producer(servers.nameserver, group="signup") as producer, reader(servers) as read:
-            receipt = await producer.send(message)
-            (found,) = await read.at_least(topic, 1)
-        assert receipt.status is SendStatus.OK
-        assert receipt.queue == found.queue == Queue(topic, found.broker_name, receipt.queue.queue_id)
-        assert (receipt.message_id, receipt.offset_id) == (found.message_id, found.offset_id)
-        assert receipt.queue_offset == found.queue_offset == 0
-        parse_unique_id(receipt.message_id)
-        decode_offset_id(receipt.offset_id)
-        assert (found.body, found.tag, found.keys, found.flag) == (b"hello", "web", ["u-42", "o-1"], 7)
-        assert found.properties["colour"] == "grün"
-
-    play(scene())
+    message = Message(topic, b"hello", tag="web", keys=["u-42", "o-1"], properties={"colour": "grün"}, flag=7)
+    async with Producer(servers.nameserver, group="signup") as producer, reader(servers) as read:
+        receipt = await producer.send(message)
+        (found,) = await read.at_least(topic, 1)
+    assert receipt.status is SendStatus.OK
+    assert receipt.queue == found.queue == Queue(topic, found.broker_name, receipt.queue.queue_id)
+    assert (receipt.message_id, receipt.offset_id) == (found.message_id, found.offset_id)
+    assert receipt.queue_offset == found.queue_offset == 0
+    parse_unique_id(receipt.message_id)
+    decode_offset_id(receipt.offset_id)
+    assert (found.body, found.tag, found.keys, found.flag) == (b"hello", "web", ["u-42", "o-1"], 7)
+    assert found.properties["colour"] == "grün"
 
 
-def test_queues_are_used_in_turn(servers: Servers):
+async def test_queues_are_used_in_turn(servers: Servers):
     topic = servers.topic("turns")
-
-    async def scene() -> None:
-        async with Producer(servers.nameserver) as producer:
-            queues = await producer.queues(topic)
-            receipts = [await producer.send(Message(topic, b"m")) for _ in range(2 * len(queues))]
-        assert Counter(receipt.queue for receipt in receipts) == dict.fromkeys(queues, 2)
-
-    play(scene())
+    async with Producer(servers.nameserver) as producer:
+        queues = await producer.queues(topic)
+        receipts = [await producer.send(Message(topic, b"m")) for _ in range(2 * len(queues))]
+    assert Counter(receipt.queue for receipt in receipts) == dict.fromkeys(queues, 2)
 
 
-def test_a_sharding_key_keeps_to_one_queue_and_its_order(servers: Servers):
+async def test_a_sharding_key_keeps_to_one_queue_and_its_order(servers: Servers):
     topic = servers.topic("sharded")
-
-    async def scene() -> None:
-        async with Producer(servers.nameserver) as producer, reader(servers) as read:
-            for number in range(30):
-                await producer.send(Message(topic, b"%d" % number, sharding_key=f"key-{number % 3}"))
-            found = await read.at_least(topic, 30)
-        for key in ("key-0", "key-1", "key-2"):
-            of_key = [message for message in found if message.sharding_key == key]
-            assert len({message.queue for message in of_key}) == 1
-            assert [int(message.body) for message in of_key] == sorted(int(message.body) for message in of_key)
-
-    play(scene())
+    async with Producer(servers.nameserver) as producer, reader(servers) as read:
+        for number in range(30):
+            await producer.send(Message(topic, b"%d" % number, sharding_key=f"key-{number % 3}"))
+        found = await read.at_least(topic, 30)
+    for key in ("key-0", "key-1", "key-2"):
+        of_key = [message for message in found if message.sharding_key == key]
+        assert len({message.queue for message in of_key}) == 1
+        assert [int(message.body) for message in of_key] == sorted(int(message.body) for message in of_key)
 
 
-def test_a_queue_or_a_selector_says_where_to(servers: Servers):
+async def test_a_queue_or_a_selector_says_where_to(servers: Servers):
     topic = servers.topic("chosen")
-
-    async def scene() -> None:
-        async with Producer(servers.nameserver) as producer:
-            queues = await producer.queues(topic)
-            here = await producer.send(Message(topic, b"m"), queue=queues[2])
-            there = await producer.send(Message(topic, b"m", tag="3"), selector=lambda each, message: each[int(message.tag)])
-        assert (here.queue, there.queue) == (queues[2], queues[3])
-
-    play(scene())
+    async with Producer(servers.nameserver) as producer:
+        queues = await producer.queues(topic)
+        here = await producer.send(Message(topic, b"m"), queue=queues[2])
+        there = await producer.send(Message(topic, b"m", tag="3"), selector=lambda each, message: each[int(message.tag)])
+    assert (here.queue, there.queue) == (queues[2], queues[3])
 
 
-def test_a_batch_lies_together_in_one_queue(servers: Servers):
+async def test_a_batch_lies_together_in_one_queue(servers: Servers):
     topic = servers.topic("batch")
-
-    async def scene() -> None:
-        async with Producer(servers.nameserver) as producer, reader(servers) as read:
-            receipt = await producer.send_batch([Message(topic, b"%d" % number, tag=f"t{number}") for number in range(5)])
-            found = await read.at_least(topic, 5)
-        assert [(message.body, message.tag, message.queue_offset) for message in found] == [
-            (b"%d" % number, f"t{number}", number) for number in range(5)
-        ]
-        assert receipt.message_id.split(",") == [message.message_id for message in found]
-        assert receipt.offset_id.split(",") == [message.offset_id for message in found]
-        with pytest.raises(ClientClosedError):
-            await producer.send_batch([Message(topic, b"m")])
-
-    play(scene())
+    async with Producer(servers.nameserver) as producer, reader(servers) as read:
+        receipt = await producer.send_batch([Message(topic, b"%d" % number, tag=f"t{number}") for number in range(5)])
+        found = await read.at_least(topic, 5)
+    assert [(message.body, message.tag, message.queue_offset) for message in found] == [
+        (b"%d" % number, f"t{number}", number) for number in range(5)
+    ]
+    assert receipt.message_id.split(",") == [message.message_id for message in found]
+    assert receipt.offset_id.split(",") == [message.offset_id for message in found]
+    with pytest.raises(ClientClosedError):
+        await producer.send_batch([Message(topic, b"m")])
 
 
-def test_messages_that_linger_travel_together_and_each_gets_its_receipt(servers: Servers):
+async def test_messages_that_linger_travel_together_and_each_gets_its_receipt(servers: Servers):
     topic = servers.topic("lingering")
-
-    async def scene() -> None:
-        async with Producer(servers.nameserver, linger_ms=5) as producer, reader(servers) as read:
-            receipts = await asyncio.gather(*(producer.send(Message(topic, b"%d" % number)) for number in range(200)))
-            found = {message.message_id: message for message in await read.at_least(topic, 200)}
-        assert len(found) == len(receipts) == 200
-        for number, receipt in enumerate(receipts):
-            message = found[receipt.message_id]
-            assert (message.body, message.queue, message.queue_offset) == (b"%d" % number, receipt.queue, receipt.queue_offset)
-            assert message.offset_id == receipt.offset_id
-
-    play(scene())
+    async with Producer(servers.nameserver, linger_ms=5) as producer, reader(servers) as read:
+        receipts = await asyncio.gather(*(producer.send(Message(topic, b"%d" % number)) for number in range(200)))
+        found = {message.message_id: message for message in await read.at_least(topic, 200)}
+    assert len(found) == len(receipts) == 200
+    for number, receipt in enumerate(receipts):
+        message = found[receipt.message_id]
+        assert (message.body, message.queue, message.queue_offset) == (b"%d" % number, receipt.queue, receipt.queue_offset)
+        assert message.offset_id == receipt.offset_id
 
 
 @pytest.mark.parametrize("kind", ["zlib", "lz4", "zstd"])
-def test_a_large_body_is_compressed_on_the_way(servers: Servers, kind: str):
+async def test_a_large_body_is_compressed_on_the_way(servers: Servers, kind: str):
     topic = servers.topic(kind)
     body = b"large enough " * 30_000
-
-    async def scene() -> None:
-        async with Producer(servers.nameserver, compression=kind) as producer, reader(servers) as read:
-            await producer.send(Message(topic, body))
-            (found,) = await read.at_least(topic, 1)
-        assert len(found.record.body) < len(body) // 10
-        assert found.body == body
-
-    play(scene())
+    async with Producer(servers.nameserver, compression=kind) as producer, reader(servers) as read:
+        await producer.send(Message(topic, body))
+        (found,) = await read.at_least(topic, 1)
+    assert len(found.record.body) < len(body) // 10
+    assert found.body == body
 
 
-def test_delayed_messages_are_put_aside(servers: Servers):
+async def test_delayed_messages_are_put_aside(servers: Servers):
     """When they come is the broker's business; here it is that they do not come at once, and that a level is kept."""
     topic = servers.topic("delayed")
-
-    async def scene() -> None:
-        async with Producer(servers.nameserver) as producer, reader(servers) as read:
-            await producer.send(Message(topic, b"by level", delay_level=1))
-            timed = await producer.send(Message(topic, b"timed", deliver_in=timedelta(seconds=1)))
-            assert timed.recall_handle
-            await producer.send(Message(topic, b"at once"))
-            assert b"at once" in {message.body for message in await read.at_least(topic, 1)}
-            (by_level,) = [m for m in await read.at_least(topic, 3) if m.body == b"by level"]
-        assert by_level.properties.get("DELAY") in (None, "1")
-
-    play(scene())
+    async with Producer(servers.nameserver) as producer, reader(servers) as read:
+        await producer.send(Message(topic, b"by level", delay_level=1))
+        timed = await producer.send(Message(topic, b"timed", deliver_in=timedelta(seconds=1)))
+        assert timed.recall_handle
+        await producer.send(Message(topic, b"at once"))
+        assert b"at once" in {message.body for message in await read.at_least(topic, 1)}
+        (by_level,) = [m for m in await read.at_least(topic, 3) if m.body == b"by level"]
+    assert by_level.properties.get("DELAY") in (None, "1")
 
 
-def test_a_timed_message_can_be_taken_back(servers: Servers):
+async def test_a_timed_message_can_be_taken_back(servers: Servers):
     topic = servers.topic("recalled")
-
-    async def scene() -> None:
-        async with Producer(servers.nameserver) as producer:
-            receipt = await producer.send(Message(topic, b"never mind", deliver_in=timedelta(seconds=30)))
-            assert await producer.recall(topic, receipt.recall_handle) == receipt.message_id
-            with pytest.raises(InvalidMessageError, match="not a handle"):
-                await producer.recall(topic, "nonsense")
-
-    play(scene())
+    async with Producer(servers.nameserver) as producer:
+        receipt = await producer.send(Message(topic, b"never mind", deliver_in=timedelta(seconds=30)))
+        assert await producer.recall(topic, receipt.recall_handle) == receipt.message_id
+        with pytest.raises(InvalidMessageError, match="not a handle"):
+            await producer.recall(topic, "nonsense")
 
 
-def test_oneway_messages_arrive_too(servers: Servers):
+async def test_oneway_messages_arrive_too(servers: Servers):
     topic = servers.topic("oneway")
-
-    async def scene() -> None:
-        async with Producer(servers.nameserver) as producer, reader(servers) as read:
-            ids = [await producer.send_oneway(Message(topic, b"m")) for _ in range(20)]
-            assert {message.message_id for message in await read.at_least(topic, 20)} == set(ids)
-
-    play(scene())
+    async with Producer(servers.nameserver) as producer, reader(servers) as read:
+        ids = [await producer.send_oneway(Message(topic, b"m")) for _ in range(20)]
+        assert {message.message_id for message in await read.at_least(topic, 20)} == set(ids)
 
 
-def test_send_soon_gives_a_future_and_calls_back(servers: Servers):
+async def test_send_soon_gives_a_future_and_calls_back(servers: Servers):
     topic = servers.topic("soon")
-
-    async def scene() -> None:
-        told: list[Receipt] = []
-        async with Producer(servers.nameserver) as producer:
-            futures = [producer.send_soon(Message(topic, b"m"), lambda done: told.append(done.result())) for _ in range(50)]
-            await producer.flush()
-            assert all(future.done() for future in futures)
-        assert {receipt.message_id for receipt in told} == {future.result().message_id for future in futures}
-
-    play(scene())
+    told: list[Receipt] = []
+    async with Producer(servers.nameserver) as producer:
+        futures = [producer.send_soon(Message(topic, b"m"), lambda done: told.append(done.result())) for _ in range(50)]
+        await producer.flush()
+        assert all(future.done() for future in futures)
+    assert {receipt.message_id for receipt in told} == {future.result().message_id for future in futures}
 
 
-def test_closing_sends_what_was_taken(servers: Servers):
+async def test_closing_sends_what_was_taken(servers: Servers):
     topic = servers.topic("closing")
-
-    async def scene() -> None:
-        async with Producer(servers.nameserver, linger_ms=10_000) as producer:
-            futures = [producer.send_soon(Message(topic, b"m")) for _ in range(10)]
-            await asyncio.sleep(0)
-        assert [future.result().status for future in futures] == [SendStatus.OK] * 10
-        with pytest.raises(ClientClosedError):
-            await producer.send(Message(topic, b"m"))
-
-    play(scene())
+    async with Producer(servers.nameserver, linger_ms=10_000) as producer:
+        futures = [producer.send_soon(Message(topic, b"m")) for _ in range(10)]
+        await asyncio.sleep(0)
+    assert [future.result().status for future in futures] == [SendStatus.OK] * 10
+    with pytest.raises(ClientClosedError):
+        await producer.send(Message(topic, b"m"))
 
 
-def test_stamped_messages_show_a_loss_audit_that_nothing_is_missing(servers: Servers):
+async def test_stamped_messages_show_a_loss_audit_that_nothing_is_missing(servers: Servers):
     topic = servers.topic("stamped")
-
-    async def scene() -> None:
-        async with Producer(servers.nameserver, stamp=True) as producer, reader(servers) as read:
-            for _ in range(40):
-                await producer.send(Message(topic, b"m"))
-            await producer.send_batch([Message(topic, b"m")] * 10)
-            found = await read.at_least(topic, 50)
-        by_queue = Counter((message.queue, message.properties["SR_SEQ"]) for message in found)
-        assert set(by_queue.values()) == {1}
-        for queue in {message.queue for message in found}:
-            numbers = [int(message.properties["SR_SEQ"]) for message in found if message.queue == queue]
-            assert numbers == list(range(1, len(numbers) + 1))
-        assert len({message.properties["SR_PID"] for message in found}) == 1
-
-    play(scene())
+    async with Producer(servers.nameserver, stamp=True) as producer, reader(servers) as read:
+        for _ in range(40):
+            await producer.send(Message(topic, b"m"))
+        await producer.send_batch([Message(topic, b"m")] * 10)
+        found = await read.at_least(topic, 50)
+    by_queue = Counter((message.queue, message.properties["SR_SEQ"]) for message in found)
+    assert set(by_queue.values()) == {1}
+    for queue in {message.queue for message in found}:
+        numbers = [int(message.properties["SR_SEQ"]) for message in found if message.queue == queue]
+        assert numbers == list(range(1, len(numbers) + 1))
+    assert len({message.properties["SR_PID"] for message in found}) == 1
 
 
-def test_a_namespace_is_put_before_the_topic_and_taken_away_again(servers: Servers):
+async def test_a_namespace_is_put_before_the_topic_and_taken_away_again(servers: Servers):
     topic = servers.topic("spaced")
-
-    async def scene() -> None:
-        async with Producer(servers.nameserver, namespace="shop") as producer, reader(servers) as read:
-            receipt = await producer.send(Message(topic, b"m"))
-            assert receipt.queue.topic == topic
-            assert {queue.topic for queue in await producer.queues(topic)} == {topic}
-            (found,) = await read.at_least(f"shop%{topic}", 1)
-        assert found.properties["INSTANCE_ID"] == "shop"
-
-    play(scene())
+    async with Producer(servers.nameserver, namespace="shop") as producer, reader(servers) as read:
+        receipt = await producer.send(Message(topic, b"m"))
+        assert receipt.queue.topic == topic
+        assert {queue.topic for queue in await producer.queues(topic)} == {topic}
+        (found,) = await read.at_least(f"shop%{topic}", 1)
+    assert found.properties["INSTANCE_ID"] == "shop"
 
 
-def test_producers_with_equal_options_share_their_connections(servers: Servers):
+async def test_producers_with_equal_options_share_their_connections(servers: Servers):
     topic = servers.topic("shared")
-
-    async def scene() -> None:
-        async with Producer(servers.nameserver, group="a") as one, Producer(servers.nameserver, group="b") as two:
-            await asyncio.gather(*(producer.send(Message(topic, b"m")) for producer in (one, two) for _ in range(10)))
-            assert one.client_id == two.client_id
-            async with Producer(servers.nameserver, group="a", instance="apart") as three:
-                assert three.client_id != one.client_id
-        async with Producer(servers.nameserver, group="a") as again:
-            await again.send(Message(topic, b"m"))
-
-    play(scene())
+    async with Producer(servers.nameserver, group="a") as one, Producer(servers.nameserver, group="b") as two:
+        await asyncio.gather(*(producer.send(Message(topic, b"m")) for producer in (one, two) for _ in range(10)))
+        assert one.client_id == two.client_id
+        async with Producer(servers.nameserver, group="a", instance="apart") as three:
+            assert three.client_id != one.client_id
+    async with Producer(servers.nameserver, group="a") as again:
+        await again.send(Message(topic, b"m"))
 
 
 # --- what goes wrong
 
 
-def test_a_broker_that_says_no_is_heard_with_its_reason(servers: Servers):
-    async def scene() -> None:
-        async with Producer(servers.nameserver) as producer:
-            with pytest.raises((BrokerError, SendFailedError)) as caught:
-                await producer.send(Message(servers.topic("refused"), b"m"), queue=Queue("", BROKER, 99), timeout_ms=2_000)
-        assert "99" in str(caught.value) or "queue" in str(caught.value).lower()
-
-    play(scene())
+async def test_a_broker_that_says_no_is_heard_with_its_reason(servers: Servers):
+    async with Producer(servers.nameserver) as producer:
+        with pytest.raises((BrokerError, SendFailedError)) as caught:
+            await producer.send(Message(servers.topic("refused"), b"m"), queue=Queue("", BROKER, 99), timeout_ms=2_000)
+    assert "99" in str(caught.value) or "queue" in str(caught.value).lower()
 
 
-def test_no_nameserver_is_one_clear_error_and_nothing_hangs():
-    async def scene() -> None:
-        async with Producer("127.0.0.1:1") as producer:
-            with pytest.raises(NoNameserverError, match=r"127\.0\.0\.1:1 cannot be reached"):
-                await producer.send(Message("t", b"m"), timeout_ms=500)
-
-    play(scene())
+async def test_no_nameserver_is_one_clear_error_and_nothing_hangs():
+    async with Producer("127.0.0.1:1") as producer:
+        with pytest.raises(NoNameserverError, match=r"127\.0\.0\.1:1 cannot be reached"):
+            await producer.send(Message("t", b"m"), timeout_ms=500)
 
 
-def test_a_cancelled_send_leaves_nothing_behind(servers: Servers):
+async def test_a_cancelled_send_leaves_nothing_behind(servers: Servers):
     topic = servers.topic("cancelled")
-
-    async def scene() -> None:
-        async with Producer(servers.nameserver) as producer:
-            await producer.send(Message(topic, b"m"))
-            task = producer.send_soon(Message(topic, b"m"))
-            await asyncio.sleep(0)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            await producer.send(Message(topic, b"m"))
-            assert producer._session.gate._count == 0
-
-    play(scene())
+    async with Producer(servers.nameserver) as producer:
+        await producer.send(Message(topic, b"m"))
+        task = producer.send_soon(Message(topic, b"m"))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await producer.send(Message(topic, b"m"))
+        assert producer._session.gate._count == 0
 
 
-def test_a_cancelled_send_that_lingers_is_sent_with_its_batch_and_takes_no_room_afterwards(servers: Servers):
+async def test_a_cancelled_send_that_lingers_is_sent_with_its_batch_and_takes_no_room_afterwards(servers: Servers):
     topic = servers.topic("lingering")
-
-    async def scene() -> None:
-        async with Producer(servers.nameserver, linger_ms=50) as producer, reader(servers) as read:
-            kept, given_up = producer.send_soon(Message(topic, b"kept")), producer.send_soon(Message(topic, b"given up"))
-            await asyncio.sleep(0)
-            given_up.cancel()
-            assert (await kept).is_safe
-            with pytest.raises(asyncio.CancelledError):
-                await given_up
-            await producer.flush()
-            assert (producer._session.gate._count, producer._session.gate._bytes) == (0, 0)
-            assert {message.body for message in await read.at_least(topic, 2)} == {b"kept", b"given up"}, "it was taken"
-
-    play(scene())
+    async with Producer(servers.nameserver, linger_ms=50) as producer, reader(servers) as read:
+        kept, given_up = producer.send_soon(Message(topic, b"kept")), producer.send_soon(Message(topic, b"given up"))
+        await asyncio.sleep(0)
+        given_up.cancel()
+        assert (await kept).is_safe
+        with pytest.raises(asyncio.CancelledError):
+            await given_up
+        await producer.flush()
+        assert (producer._session.gate._count, producer._session.gate._bytes) == (0, 0)
+        assert {message.body for message in await read.at_least(topic, 2)} == {b"kept", b"given up"}, "it was taken"
 
 
-def test_an_exception_in_a_callback_harms_nobody(servers: Servers):
+async def test_an_exception_in_a_callback_harms_nobody(servers: Servers):
     topic = servers.topic("raising")
 
     def bad(_: object) -> None:
         raise ValueError("in a callback")
 
-    async def scene() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda *_: None)  # the loop would log it
-        async with Producer(servers.nameserver) as producer:
-            receipt = await producer.send_soon(Message(topic, b"m"), bad)
-            assert receipt.is_safe
-            await producer.send(Message(topic, b"m"))
-
-    play(scene())
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)  # the loop would log it
+    async with Producer(servers.nameserver) as producer:
+        receipt = await producer.send_soon(Message(topic, b"m"), bad)
+        assert receipt.is_safe
+        await producer.send(Message(topic, b"m"))

@@ -10,7 +10,6 @@ import pytest
 
 from skyrocket.client import ClientClosedError, ConfigurationError, Message, NoRouteError, Producer, PullConsumer, Queue, Received
 from tests.client.consuming import QUICK, make, numbered, numbers, send
-from tests.client.playing import play
 from tests.client.servers import WAIT_S_MAX, Servers, until
 
 
@@ -22,68 +21,52 @@ async def polled(consumer: PullConsumer, count: int) -> list[Received]:
     return found
 
 
-def test_assigned_queues_are_read_from_where_one_seeks(servers: Servers):
+async def test_assigned_queues_are_read_from_where_one_seeks(servers: Servers):
     topic = servers.topic("seek")
-
-    async def scene() -> None:
-        await make(servers, topic, 1)
-        await send(servers, topic, numbered(50))
-        async with PullConsumer(servers.nameserver, group=topic, start="first", consumer_limits=QUICK) as consumer:
-            (queue,) = await consumer.queues(topic)
-            await consumer.assign([queue])
-            assert consumer.assignment == [queue]
-            assert numbers(await polled(consumer, 50)) == list(range(50))
-            assert consumer.position(queue) == 50
-            await consumer.seek(queue, 45)
-            assert numbers(await polled(consumer, 5)) == [45, 46, 47, 48, 49]
-            await consumer.seek_to_begin(queue)
-            assert numbers(await consumer.poll(5_000, most=3)) == [0, 1, 2]
-            await consumer.seek_to_end(queue)
-            assert await consumer.poll(100) == []
-            assert (await consumer.begin_offset(queue), await consumer.end_offset(queue)) == (0, 50)
-
-    play(scene())
+    await make(servers, topic, 1)
+    await send(servers, topic, numbered(50))
+    async with PullConsumer(servers.nameserver, group=topic, start="first", consumer_limits=QUICK) as consumer:
+        (queue,) = await consumer.queues(topic)
+        await consumer.assign([queue])
+        assert consumer.assignment == [queue]
+        assert numbers(await polled(consumer, 50)) == list(range(50))
+        assert consumer.position(queue) == 50
+        await consumer.seek(queue, 45)
+        assert numbers(await polled(consumer, 5)) == [45, 46, 47, 48, 49]
+        await consumer.seek_to_begin(queue)
+        assert numbers(await consumer.poll(5_000, most=3)) == [0, 1, 2]
+        await consumer.seek_to_end(queue)
+        assert await consumer.poll(100) == []
+        assert (await consumer.begin_offset(queue), await consumer.end_offset(queue)) == (0, 50)
 
 
-def test_nothing_is_committed_before_commit_says_so(servers: Servers):
+async def test_nothing_is_committed_before_commit_says_so(servers: Servers):
     topic = servers.topic("by-hand")
-
-    async def scene() -> None:
-        await make(servers, topic, 1)
-        await send(servers, topic, numbered(10))
-        async with PullConsumer(
-            servers.nameserver, group=topic, start="first", auto_commit=False, consumer_limits=QUICK
-        ) as consumer:
-            (queue,) = await consumer.queues(topic)
-            await consumer.assign([queue])
-            assert numbers(await polled(consumer, 10)) == list(range(10))
-            await asyncio.sleep(0.5)  # several periods of committing
-        async with PullConsumer(
-            servers.nameserver, group=topic, start="first", auto_commit=False, consumer_limits=QUICK
-        ) as consumer:
-            await consumer.assign([queue])
-            assert numbers(await consumer.poll(10_000, most=4)) == [0, 1, 2, 3]
-            await consumer.commit()
-            assert await consumer.committed(queue) == 4
-            await consumer.commit({queue: 7})
-            assert await consumer.committed(queue) == 7
-
-    play(scene())
+    await make(servers, topic, 1)
+    await send(servers, topic, numbered(10))
+    async with PullConsumer(servers.nameserver, group=topic, start="first", auto_commit=False, consumer_limits=QUICK) as consumer:
+        (queue,) = await consumer.queues(topic)
+        await consumer.assign([queue])
+        assert numbers(await polled(consumer, 10)) == list(range(10))
+        await asyncio.sleep(0.5)  # several periods of committing
+    async with PullConsumer(servers.nameserver, group=topic, start="first", auto_commit=False, consumer_limits=QUICK) as consumer:
+        await consumer.assign([queue])
+        assert numbers(await consumer.poll(10_000, most=4)) == [0, 1, 2, 3]
+        await consumer.commit()
+        assert await consumer.committed(queue) == 4
+        await consumer.commit({queue: 7})
+        assert await consumer.committed(queue) == 7
 
 
-def test_what_was_polled_is_committed_by_itself_when_more_is_asked_for(servers: Servers):
+async def test_what_was_polled_is_committed_by_itself_when_more_is_asked_for(servers: Servers):
     topic = servers.topic("auto")
-
-    async def scene() -> None:
-        await make(servers, topic, 1)
-        await send(servers, topic, numbered(10))
-        with pytest.raises(ValueError, match="bad day"):
-            await _poll_and_fail(servers, topic)
-        async with PullConsumer(servers.nameserver, group=topic, start="first", consumer_limits=QUICK) as consumer:
-            (queue,) = await consumer.queues(topic)
-            assert await consumer.committed(queue) == 3
-
-    play(scene())
+    await make(servers, topic, 1)
+    await send(servers, topic, numbered(10))
+    with pytest.raises(ValueError, match="bad day"):
+        await _poll_and_fail(servers, topic)
+    async with PullConsumer(servers.nameserver, group=topic, start="first", consumer_limits=QUICK) as consumer:
+        (queue,) = await consumer.queues(topic)
+        assert await consumer.committed(queue) == 3
 
 
 async def _poll_and_fail(servers: Servers, topic: str) -> None:
@@ -94,91 +77,76 @@ async def _poll_and_fail(servers: Servers, topic: str) -> None:
         raise ValueError("bad day")
 
 
-def test_subscribers_share_the_queues_and_paused_queues_give_nothing(servers: Servers):
+async def test_subscribers_share_the_queues_and_paused_queues_give_nothing(servers: Servers):
     topic = servers.topic("subscribed")
-
-    async def scene() -> None:
-        await make(servers, topic, 4)
-        async with (
-            PullConsumer(servers.nameserver, group=topic, start="first", consumer_limits=QUICK) as one,
-            PullConsumer(servers.nameserver, group=topic, start="first", consumer_limits=QUICK) as two,
-        ):
-            await one.subscribe(topic)
-            await two.subscribe({topic: "*"})
-            await until(lambda: len(one.assignment) == len(two.assignment) == 2, "two queues each")
-            assert not set(one.assignment) & set(two.assignment)
-            one.pause(one.assignment)
-            async with Producer(servers.nameserver) as producer:
-                for queue in one.assignment:
-                    await producer.send(Message(topic, b"1"), queue=queue)
-                for queue in two.assignment:
-                    await producer.send(Message(topic, b"2"), queue=queue)
-            assert numbers(await polled(two, 2)) == [2, 2]
-            assert await one.poll(300) == []
-            one.resume(one.assignment)
-            assert numbers(await polled(one, 2)) == [1, 1]
-            with pytest.raises(ConfigurationError, match="cannot be assigned"):
-                await one.assign([])
-
-    play(scene())
+    await make(servers, topic, 4)
+    async with (
+        PullConsumer(servers.nameserver, group=topic, start="first", consumer_limits=QUICK) as one,
+        PullConsumer(servers.nameserver, group=topic, start="first", consumer_limits=QUICK) as two,
+    ):
+        await one.subscribe(topic)
+        await two.subscribe({topic: "*"})
+        await until(lambda: len(one.assignment) == len(two.assignment) == 2, "two queues each")
+        assert not set(one.assignment) & set(two.assignment)
+        one.pause(one.assignment)
+        async with Producer(servers.nameserver) as producer:
+            for queue in one.assignment:
+                await producer.send(Message(topic, b"1"), queue=queue)
+            for queue in two.assignment:
+                await producer.send(Message(topic, b"2"), queue=queue)
+        assert numbers(await polled(two, 2)) == [2, 2]
+        assert await one.poll(300) == []
+        one.resume(one.assignment)
+        assert numbers(await polled(one, 2)) == [1, 1]
+        with pytest.raises(ConfigurationError, match="cannot be assigned"):
+            await one.assign([])
 
 
-def test_no_more_is_fetched_ahead_than_all_queues_together_may_hold(servers: Servers):
+async def test_no_more_is_fetched_ahead_than_all_queues_together_may_hold(servers: Servers):
     topic = servers.topic("ahead")
+    await make(servers, topic, 8)
+    await send(servers, topic, numbered(400))
+    limits = replace(QUICK, all_messages_max=80, pull_messages=5)
+    async with PullConsumer(servers.nameserver, group=topic, start="first", consumer_limits=limits) as consumer:
+        queues = await consumer.queues(topic)
 
-    async def scene() -> None:
-        await make(servers, topic, 8)
-        await send(servers, topic, numbered(400))
-        limits = replace(QUICK, all_messages_max=80, pull_messages=5)
-        async with PullConsumer(servers.nameserver, group=topic, start="first", consumer_limits=limits) as consumer:
-            queues = await consumer.queues(topic)
+        def cached() -> list[int]:
+            return [held.state.cached_messages for held in consumer._holdings.queues.values()]
 
-            def cached() -> list[int]:
-                return [held.state.cached_messages for held in consumer._holdings.queues.values()]
-
-            await consumer.assign(queues)
-            await until(lambda: all(count > 10 for count in cached()), "each has its share of 10")
-            assert max(cached()) <= 10 + 5, "a pull under way may go over it"
-            await consumer.assign(queues[:2])
-            await until(lambda: all(count > 40 for count in cached()), "two queues have 40 each")
-            found = await polled(consumer, 100)
-        assert len(found) == 100
-
-    play(scene())
+        await consumer.assign(queues)
+        await until(lambda: all(count > 10 for count in cached()), "each has its share of 10")
+        assert max(cached()) <= 10 + 5, "a pull under way may go over it"
+        await consumer.assign(queues[:2])
+        await until(lambda: all(count > 40 for count in cached()), "two queues have 40 each")
+        found = await polled(consumer, 100)
+    assert len(found) == 100
 
 
-def test_offsets_by_time(servers: Servers):
+async def test_offsets_by_time(servers: Servers):
     topic = servers.topic("timed")
-
-    async def scene() -> None:
-        await make(servers, topic, 1)
-        await send(servers, topic, numbered(3))
-        await asyncio.sleep(0.05)
-        middle_ms = time.time_ns() // 1_000_000
-        await asyncio.sleep(0.05)
-        await send(servers, topic, numbered(6, since=3))
-        async with PullConsumer(servers.nameserver, group=topic, consumer_limits=QUICK) as consumer:
-            (queue,) = await consumer.queues(topic)
-            await consumer.assign([queue])
-            await consumer.seek_to_begin(queue)
-            await polled(consumer, 6)  # all are there, at Apache's too
-            assert await consumer.offset_for_time(queue, middle_ms) == 3
-            await consumer.seek_to_time(queue, middle_ms)
-            assert numbers(await polled(consumer, 3)) == [3, 4, 5]
-
-    play(scene())
+    await make(servers, topic, 1)
+    await send(servers, topic, numbered(3))
+    await asyncio.sleep(0.05)
+    middle_ms = time.time_ns() // 1_000_000
+    await asyncio.sleep(0.05)
+    await send(servers, topic, numbered(6, since=3))
+    async with PullConsumer(servers.nameserver, group=topic, consumer_limits=QUICK) as consumer:
+        (queue,) = await consumer.queues(topic)
+        await consumer.assign([queue])
+        await consumer.seek_to_begin(queue)
+        await polled(consumer, 6)  # all are there, at Apache's too
+        assert await consumer.offset_for_time(queue, middle_ms) == 3
+        await consumer.seek_to_time(queue, middle_ms)
+        assert numbers(await polled(consumer, 3)) == [3, 4, 5]
 
 
-def test_what_cannot_be_is_said_clearly(servers: Servers):
-    async def scene() -> None:
-        consumer = PullConsumer(servers.nameserver, group="g")
-        with pytest.raises(ClientClosedError):
-            await consumer.poll()
-        async with consumer:
-            with pytest.raises(NoRouteError, match="no topic 'nowhere'"):
-                await consumer.queues("nowhere")
-            with pytest.raises(ConfigurationError, match="assign it first"):
-                await consumer.seek(Queue("t", "b", 0), 0)
-            assert await consumer.poll(10) == []
-
-    play(scene())
+async def test_what_cannot_be_is_said_clearly(servers: Servers):
+    consumer = PullConsumer(servers.nameserver, group="g")
+    with pytest.raises(ClientClosedError):
+        await consumer.poll()
+    async with consumer:
+        with pytest.raises(NoRouteError, match="no topic 'nowhere'"):
+            await consumer.queues("nowhere")
+        with pytest.raises(ConfigurationError, match="assign it first"):
+            await consumer.seek(Queue("t", "b", 0), 0)
+        assert await consumer.poll(10) == []

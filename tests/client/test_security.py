@@ -15,7 +15,6 @@ from skyrocket.protocol.bodies import BrokerData, QueueData, TopicRouteData
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.fastjson.codec import encode
 from skyrocket.protocol.requests import RequestCode
-from tests.client.playing import play
 from tests.support.certificates import Certificate
 from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
 
@@ -25,24 +24,20 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
     return Certificate.made(tmp_path_factory.mktemp("tls"))
 
 
-def test_a_producer_speaks_tls_with_both_servers(tmp_path: Path, certificate: Certificate):
+async def test_a_producer_speaks_tls_with_both_servers(tmp_path: Path, certificate: Certificate):
     tls = certificate.server_settings
     with (
         SkyrocketNameserver(tmp_path / "names", tls) as names,
         SkyrocketBroker(tmp_path / "broker", names.nameserver, tls),
     ):
-
-        async def scene() -> None:
-            async with Producer(names.nameserver, tls=certificate.trusted()) as producer:
-                assert (await producer.send(Message("secret", b"m" * 100_000, keys=["k"]))).is_safe
-            async with Producer(names.nameserver, tls=True) as wary:
-                with pytest.raises(ClientError, match="certificate verify failed"):
-                    await wary.send(Message("secret", b"m"), timeout_ms=1_000)
-
-        play(scene())
+        async with Producer(names.nameserver, tls=certificate.trusted()) as producer:
+            assert (await producer.send(Message("secret", b"m" * 100_000, keys=["k"]))).is_safe
+        async with Producer(names.nameserver, tls=True) as wary:
+            with pytest.raises(ClientError, match="certificate verify failed"):
+                await wary.send(Message("secret", b"m"), timeout_ms=1_000)
 
 
-def test_every_request_is_signed():
+async def test_every_request_is_signed():
     """A server that is nameserver and broker in one, and notes who asked."""
     wrong: list[str] = []
     asked: set[int] = set()
@@ -54,33 +49,30 @@ def test_every_request_is_signed():
         if fields.pop("Signature", "") != signature(fields, command.body, "secret") or fields["AccessKey"] != "key":
             wrong.append(repr(command))
 
-    async def scene() -> None:
-        router = Router()
-        server = Server(router)
-        port = await server.listen("127.0.0.1", 0)
-        route = TopicRouteData(
-            queue_datas=[QueueData(broker_name="b", read_queue_nums=1, write_queue_nums=1, perm=6)],
-            broker_datas=[BrokerData(cluster="c", broker_name="b", broker_addrs={0: f"127.0.0.1:{port}"})],
-        )
+    router = Router()
+    server = Server(router)
+    port = await server.listen("127.0.0.1", 0)
+    route = TopicRouteData(
+        queue_datas=[QueueData(broker_name="b", read_queue_nums=1, write_queue_nums=1, perm=6)],
+        broker_datas=[BrokerData(cluster="c", broker_name="b", broker_addrs={0: f"127.0.0.1:{port}"})],
+    )
 
-        def answer(command: Command, _: object) -> Command:
-            checked(command)
-            response = command.response(0, body=encode(route))
-            response.fields = {"msgId": "0" * 32, "queueId": "0", "queueOffset": "0"}
-            return response
+    def answer(command: Command, _: object) -> Command:
+        checked(command)
+        response = command.response(0, body=encode(route))
+        response.fields = {"msgId": "0" * 32, "queueId": "0", "queueOffset": "0"}
+        return response
 
-        codes = [RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT]
-        codes += [RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE]
-        for code in codes:
-            router.add(code, answer)
-        async with Producer(f"127.0.0.1:{port}", credentials=credentials) as producer:
-            await producer.send(Message("t", "grün".encode(), properties={"colour": "grün"}))
-            await producer.send_batch([Message("t", b"m")])
-            await producer.send_oneway(Message("t", b"m"))
-            await producer._session.beat()
-        await server.close()
-        await asyncio.sleep(0)
-        assert asked == set(map(int, codes))
-        assert not wrong
-
-    play(scene())
+    codes = [RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT]
+    codes += [RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE]
+    for code in codes:
+        router.add(code, answer)
+    async with Producer(f"127.0.0.1:{port}", credentials=credentials) as producer:
+        await producer.send(Message("t", "grün".encode(), properties={"colour": "grün"}))
+        await producer.send_batch([Message("t", b"m")])
+        await producer.send_oneway(Message("t", b"m"))
+        await producer._session.beat()
+    await server.close()
+    await asyncio.sleep(0)
+    assert asked == set(map(int, codes))
+    assert not wrong

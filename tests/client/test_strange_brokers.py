@@ -19,7 +19,6 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PULL_COMMIT_OFFSET
 from tests.client.consuming import QUICK, numbers, taken
-from tests.client.playing import play
 from tests.client.servers import until
 from tests.client.strange import strange
 
@@ -28,92 +27,78 @@ def record(number: int) -> bytes:
     return encode_record(Record(topic="t", body=b"%d" % number, queue_offset=number, properties=b"UNIQ_KEY\x01ID\x02"))
 
 
-def test_a_slave_is_read_when_the_master_suggests_it_and_keeps_no_offset():
-    async def scene() -> None:
-        async with strange(2) as (master, slave):
-            master.suggests = slave.suggests = 1
-            slave.records = [record(number) for number in range(3)]
-            async with Consumer(master.address, group="g", topics="t", start="first", consumer_limits=QUICK) as consumer:
-                assert numbers(await taken(consumer, 3)) == [0, 1, 2]
-                await consumer.commit()
-                await until(lambda: len(slave.asked[RequestCode.PULL_MESSAGE]) > 2, "it is asked again")
-            flags = [command.header(PullMessageRequestHeader).sys_flag for command in slave.asked[RequestCode.PULL_MESSAGE]]
-            assert not any(flag & PULL_COMMIT_OFFSET for flag in flags)
-            committed = [
-                command.header(UpdateConsumerOffsetRequestHeader).commit_offset
-                for command in master.asked[RequestCode.UPDATE_CONSUMER_OFFSET]
-            ]
-            assert committed[-1] == 3
-
-    play(scene())
+async def test_a_slave_is_read_when_the_master_suggests_it_and_keeps_no_offset():
+    async with strange(2) as (master, slave):
+        master.suggests = slave.suggests = 1
+        slave.records = [record(number) for number in range(3)]
+        async with Consumer(master.address, group="g", topics="t", start="first", consumer_limits=QUICK) as consumer:
+            assert numbers(await taken(consumer, 3)) == [0, 1, 2]
+            await consumer.commit()
+            await until(lambda: len(slave.asked[RequestCode.PULL_MESSAGE]) > 2, "it is asked again")
+        flags = [command.header(PullMessageRequestHeader).sys_flag for command in slave.asked[RequestCode.PULL_MESSAGE]]
+        assert not any(flag & PULL_COMMIT_OFFSET for flag in flags)
+        committed = [
+            command.header(UpdateConsumerOffsetRequestHeader).commit_offset
+            for command in master.asked[RequestCode.UPDATE_CONSUMER_OFFSET]
+        ]
+        assert committed[-1] == 3
 
 
-def test_a_message_that_cannot_be_given_back_is_sent_to_the_retry_topic():
-    async def scene() -> None:
-        async with strange() as (broker,):
+async def test_a_message_that_cannot_be_given_back_is_sent_to_the_retry_topic():
+    async with strange() as (broker,):
+        broker.records = [record(0)]
+        broker.answer(
+            RequestCode.CONSUMER_SEND_MSG_BACK, lambda command: command.response(ResponseCode.SYSTEM_ERROR, remark="not me")
+        )
+        stored = SendMessageResponseHeader(msg_id="x", queue_id=0, queue_offset=0)
+        broker.answer(RequestCode.SEND_MESSAGE_V2, lambda command: command.response(0, stored))
+        consumer = Consumer(broker.address, group="g", start="first", retries_max=5, consumer_limits=QUICK)
+
+        @consumer.on("t")
+        async def handle(_: Received) -> None:
+            raise ValueError("no")
+
+        async with consumer:
+            await until(lambda: RequestCode.SEND_MESSAGE_V2 in broker.asked, "it is sent")
+            await until(lambda: consumer._running().holdings.queues[consumer.queues[0]].state.commit_offset == 1, "it is done")
+        (sent,) = broker.asked[RequestCode.SEND_MESSAGE_V2]
+        header = sent.header(SendMessageRequestHeaderV2)
+        properties = decode_properties(header.properties or "")
+        assert (header.topic, header.reconsume_times, header.max_reconsume_times, sent.body) == ("%RETRY%g", 1, 5, b"0")
+        assert (properties["RETRY_TOPIC"], properties["ORIGIN_MESSAGE_ID"], properties["DELAY"]) == ("t", "ID", "3")
+
+
+async def test_a_damaged_record_is_never_given_out(caplog: pytest.LogCaptureFixture):
+    async with strange() as (broker,):
+        damaged = bytearray(record(0))
+        damaged[88] ^= 1  # in its body
+        broker.records = [bytes(damaged)]
+        async with Consumer(broker.address, group="g", topics="t", start="first", consumer_limits=QUICK) as consumer:
+            await until(lambda: "has CRC" in caplog.text, "it is noticed")
             broker.records = [record(0)]
-            broker.answer(
-                RequestCode.CONSUMER_SEND_MSG_BACK, lambda command: command.response(ResponseCode.SYSTEM_ERROR, remark="not me")
-            )
-            stored = SendMessageResponseHeader(msg_id="x", queue_id=0, queue_offset=0)
-            broker.answer(RequestCode.SEND_MESSAGE_V2, lambda command: command.response(0, stored))
-            consumer = Consumer(broker.address, group="g", start="first", retries_max=5, consumer_limits=QUICK)
-
-            @consumer.on("t")
-            async def handle(_: Received) -> None:
-                raise ValueError("no")
-
-            async with consumer:
-                await until(lambda: RequestCode.SEND_MESSAGE_V2 in broker.asked, "it is sent")
-                await until(
-                    lambda: consumer._running().holdings.queues[consumer.queues[0]].state.commit_offset == 1, "it is done"
-                )
-            (sent,) = broker.asked[RequestCode.SEND_MESSAGE_V2]
-            header = sent.header(SendMessageRequestHeaderV2)
-            properties = decode_properties(header.properties or "")
-            assert (header.topic, header.reconsume_times, header.max_reconsume_times, sent.body) == ("%RETRY%g", 1, 5, b"0")
-            assert (properties["RETRY_TOPIC"], properties["ORIGIN_MESSAGE_ID"], properties["DELAY"]) == ("t", "ID", "3")
-
-    play(scene())
+            assert numbers(await taken(consumer, 1)) == [0]
 
 
-def test_a_damaged_record_is_never_given_out(caplog: pytest.LogCaptureFixture):
-    async def scene() -> None:
-        async with strange() as (broker,):
-            damaged = bytearray(record(0))
-            damaged[88] ^= 1  # in its body
-            broker.records = [bytes(damaged)]
-            async with Consumer(broker.address, group="g", topics="t", start="first", consumer_limits=QUICK) as consumer:
-                await until(lambda: "has CRC" in caplog.text, "it is noticed")
-                broker.records = [record(0)]
-                assert numbers(await taken(consumer, 1)) == [0]
+async def test_an_offset_that_the_broker_does_not_have_is_corrected_and_committed():
+    async with strange() as (broker,):
 
-    play(scene())
+        def moved(command: Command) -> Command:
+            header = command.header(PullMessageRequestHeader)
+            if header.topic == "t" and header.queue_offset < 5:
+                told = PullMessageResponseHeader(suggest_which_broker_id=0, next_begin_offset=5, min_offset=5, max_offset=6)
+                return command.response(ResponseCode.PULL_OFFSET_MOVED, told)
+            return usual(command)
 
-
-def test_an_offset_that_the_broker_does_not_have_is_corrected_and_committed():
-    async def scene() -> None:
-        async with strange() as (broker,):
-
-            def moved(command: Command) -> Command:
-                header = command.header(PullMessageRequestHeader)
-                if header.topic == "t" and header.queue_offset < 5:
-                    told = PullMessageResponseHeader(suggest_which_broker_id=0, next_begin_offset=5, min_offset=5, max_offset=6)
-                    return command.response(ResponseCode.PULL_OFFSET_MOVED, told)
-                return usual(command)
-
-            usual = broker._pull
-            broker.records = [b""] * 5 + [record(5)]
-            broker.forget(RequestCode.PULL_MESSAGE)
-            broker.answer(RequestCode.PULL_MESSAGE, moved)
-            async with Consumer(broker.address, group="g", topics="t", start="first", consumer_limits=QUICK) as consumer:
-                assert numbers(await taken(consumer, 1)) == [5]
-            with_pulls = [command.header(PullMessageRequestHeader) for command in broker.asked[RequestCode.PULL_MESSAGE]]
-            alone = [
-                command.header(UpdateConsumerOffsetRequestHeader)
-                for command in broker.asked.get(RequestCode.UPDATE_CONSUMER_OFFSET, [])
-            ]
-            offsets = [header.commit_offset for header in [*with_pulls, *alone] if header.topic == "t"]
-            assert max(offsets) == 6
-
-    play(scene())
+        usual = broker._pull
+        broker.records = [b""] * 5 + [record(5)]
+        broker.forget(RequestCode.PULL_MESSAGE)
+        broker.answer(RequestCode.PULL_MESSAGE, moved)
+        async with Consumer(broker.address, group="g", topics="t", start="first", consumer_limits=QUICK) as consumer:
+            assert numbers(await taken(consumer, 1)) == [5]
+        with_pulls = [command.header(PullMessageRequestHeader) for command in broker.asked[RequestCode.PULL_MESSAGE]]
+        alone = [
+            command.header(UpdateConsumerOffsetRequestHeader)
+            for command in broker.asked.get(RequestCode.UPDATE_CONSUMER_OFFSET, [])
+        ]
+        offsets = [header.commit_offset for header in [*with_pulls, *alone] if header.topic == "t"]
+        assert max(offsets) == 6

@@ -17,7 +17,6 @@ from opentelemetry.trace import NoOpTracerProvider, SpanKind, StatusCode
 from skyrocket.client import Consumer, Message, NoNameserverError, Outcome, Producer, Received, TransactionProducer, sync
 from skyrocket.client.helpers.tracing import Tracing
 from tests.client.consuming import QUICK, make, taken
-from tests.client.playing import play
 from tests.client.servers import WAIT_S_MAX, Servers, reader, until
 
 
@@ -69,113 +68,99 @@ async def handled(servers: Servers, topic: str, count: int, handle, spans: Spans
         await until(lambda: len(spans.called(f"process {topic}")) >= count, "all are handled")
 
 
-def test_from_the_caller_through_the_message_to_the_handler_it_is_one_trace(servers: Servers, spans: Spans):
+async def test_from_the_caller_through_the_message_to_the_handler_it_is_one_trace(servers: Servers, spans: Spans):
     topic = servers.topic("traced")
     seen: list[tuple[str, int]] = []
 
     async def handle(message: Received) -> None:
         seen.append((message.properties["traceparent"], trace.get_current_span().get_span_context().span_id))
 
-    async def scene() -> None:
-        async with Producer(servers.nameserver, tracing=spans.tracing) as producer:
-            with spans.within("checkout"):
-                message = Message(topic, b"12345", tag="paid", keys=["o-7"], sharding_key="u-1", properties={"own": "kept"})
-                receipt = await producer.send(message)
-        assert message.properties == {"own": "kept"}, "the user's message stays as it was"
-        await handled(servers, topic, 1, handle, spans)
-        outer, sent, processed = spans.one("checkout"), spans.one(f"send {topic}"), spans.one(f"process {topic}")
-        assert (parent(sent), parent(processed)) == (outer.context.span_id, sent.context.span_id)
-        assert sent.context.trace_id == processed.context.trace_id == outer.context.trace_id
-        assert [link.context.span_id for link in processed.links] == [sent.context.span_id]
-        assert seen == [(traceparent(sent), processed.context.span_id)], "the handler is inside its span"
-        assert (sent.kind, processed.kind) == (SpanKind.PRODUCER, SpanKind.CONSUMER)
-        common = {
-            "messaging.system": "rocketmq",
-            "messaging.destination.name": topic,
-            "messaging.destination.partition.id": str(receipt.queue.queue_id),
-            "messaging.message.id": receipt.message_id,
-            "messaging.message.body.size": 5,
-            "messaging.rocketmq.message.tag": "paid",
-            "messaging.rocketmq.message.keys": ("o-7",),
-            "messaging.rocketmq.message.group": "u-1",
-        }
-        sends = {"messaging.operation.name": "send", "messaging.operation.type": "send"}
-        processes = {"messaging.operation.name": "process", "messaging.operation.type": "process"}
-        assert dict(sent.attributes) == {**common, **sends}
-        assert dict(processed.attributes) == {**common, **processes, "messaging.consumer.group.name": topic}
-
-    play(scene())
+    async with Producer(servers.nameserver, tracing=spans.tracing) as producer:
+        with spans.within("checkout"):
+            message = Message(topic, b"12345", tag="paid", keys=["o-7"], sharding_key="u-1", properties={"own": "kept"})
+            receipt = await producer.send(message)
+    assert message.properties == {"own": "kept"}, "the user's message stays as it was"
+    await handled(servers, topic, 1, handle, spans)
+    outer, sent, processed = spans.one("checkout"), spans.one(f"send {topic}"), spans.one(f"process {topic}")
+    assert (parent(sent), parent(processed)) == (outer.context.span_id, sent.context.span_id)
+    assert sent.context.trace_id == processed.context.trace_id == outer.context.trace_id
+    assert [link.context.span_id for link in processed.links] == [sent.context.span_id]
+    assert seen == [(traceparent(sent), processed.context.span_id)], "the handler is inside its span"
+    assert (sent.kind, processed.kind) == (SpanKind.PRODUCER, SpanKind.CONSUMER)
+    common = {
+        "messaging.system": "rocketmq",
+        "messaging.destination.name": topic,
+        "messaging.destination.partition.id": str(receipt.queue.queue_id),
+        "messaging.message.id": receipt.message_id,
+        "messaging.message.body.size": 5,
+        "messaging.rocketmq.message.tag": "paid",
+        "messaging.rocketmq.message.keys": ("o-7",),
+        "messaging.rocketmq.message.group": "u-1",
+    }
+    sends = {"messaging.operation.name": "send", "messaging.operation.type": "send"}
+    processes = {"messaging.operation.name": "process", "messaging.operation.type": "process"}
+    assert dict(sent.attributes) == {**common, **sends}
+    assert dict(processed.attributes) == {**common, **processes, "messaging.consumer.group.name": topic}
 
 
-def test_every_way_to_send_carries_its_context(servers: Servers, spans: Spans):
+async def test_every_way_to_send_carries_its_context(servers: Servers, spans: Spans):
     topic = servers.topic("ways")
-
-    async def scene() -> None:
-        options = {"tracing": spans.tracing, "stamp": True}
-        async with (
-            TransactionProducer(servers.nameserver, check=lambda _: Outcome.COMMIT, **options) as producer,
-            Producer(servers.nameserver, linger_ms=5, **options) as lingering,
-            reader(servers) as read,
-        ):
-            await producer.send(Message(topic, b"plain"))
-            await producer.send_soon(Message(topic, b"soon"))
-            await producer.send_oneway(Message(topic, b"oneway"))
-            await producer.send_batch([Message(topic, b"batch 1"), Message(topic, b"batch 2")])
-            await producer.transaction(Message(topic, b"transaction"), lambda *_: Outcome.COMMIT)
-            await asyncio.gather(*(lingering.send(Message(topic, b"linger %d" % number)) for number in (1, 2)))
-            found = {message.body: message.properties.get("traceparent") for message in await read.at_least(topic, 8)}
-        sends = {traceparent(span) for span in spans.called(f"send {topic}")}
-        assert len(sends) == 7, "one for each send, and one for the batch"
-        assert set(found.values()) == sends
-        assert found[b"batch 1"] == found[b"batch 2"]
-        assert found[b"linger 1"] != found[b"linger 2"], "they only travelled together"
-
-    play(scene())
+    options = {"tracing": spans.tracing, "stamp": True}
+    async with (
+        TransactionProducer(servers.nameserver, check=lambda _: Outcome.COMMIT, **options) as producer,
+        Producer(servers.nameserver, linger_ms=5, **options) as lingering,
+        reader(servers) as read,
+    ):
+        await producer.send(Message(topic, b"plain"))
+        await producer.send_soon(Message(topic, b"soon"))
+        await producer.send_oneway(Message(topic, b"oneway"))
+        await producer.send_batch([Message(topic, b"batch 1"), Message(topic, b"batch 2")])
+        await producer.transaction(Message(topic, b"transaction"), lambda *_: Outcome.COMMIT)
+        await asyncio.gather(*(lingering.send(Message(topic, b"linger %d" % number)) for number in (1, 2)))
+        found = {message.body: message.properties.get("traceparent") for message in await read.at_least(topic, 8)}
+    sends = {traceparent(span) for span in spans.called(f"send {topic}")}
+    assert len(sends) == 7, "one for each send, and one for the batch"
+    assert set(found.values()) == sends
+    assert found[b"batch 1"] == found[b"batch 2"]
+    assert found[b"linger 1"] != found[b"linger 2"], "they only travelled together"
 
 
-def test_a_request_and_its_reply_are_one_trace(servers: Servers, spans: Spans):
+async def test_a_request_and_its_reply_are_one_trace(servers: Servers, spans: Spans):
     topic = servers.topic("asked")
+    await make(servers, topic, 1)
+    async with Producer(servers.nameserver, tracing=spans.tracing) as producer:
+        consumer = Consumer(servers.nameserver, group=topic, start="first", consumer_limits=QUICK, tracing=spans.tracing)
 
-    async def scene() -> None:
-        await make(servers, topic, 1)
-        async with Producer(servers.nameserver, tracing=spans.tracing) as producer:
-            consumer = Consumer(servers.nameserver, group=topic, start="first", consumer_limits=QUICK, tracing=spans.tracing)
+        @consumer.on(topic)
+        async def answer(request: Received) -> None:
+            await producer.reply_to(request, b"yes")
 
-            @consumer.on(topic)
-            async def answer(request: Received) -> None:
-                await producer.reply_to(request, b"yes")
-
-            async with consumer:
-                reply = await producer.request(Message(topic, b"?"), timeout_ms=int(WAIT_S_MAX * 1000))
-            (replied,) = spans.ending("_REPLY_TOPIC")
-            assert reply.properties["traceparent"] == traceparent(replied)
-            assert parent(replied) == spans.one(f"process {topic}").context.span_id
-            assert replied.context.trace_id == spans.one(f"send {topic}").context.trace_id
-
-    play(scene())
+        async with consumer:
+            reply = await producer.request(Message(topic, b"?"), timeout_ms=int(WAIT_S_MAX * 1000))
+        (replied,) = spans.ending("_REPLY_TOPIC")
+        assert reply.properties["traceparent"] == traceparent(replied)
+        assert parent(replied) == spans.one(f"process {topic}").context.span_id
+        assert replied.context.trace_id == spans.one(f"send {topic}").context.trace_id
 
 
-def test_a_handler_of_batches_is_linked_to_all_that_were_sent(servers: Servers, spans: Spans):
+async def test_a_handler_of_batches_is_linked_to_all_that_were_sent(servers: Servers, spans: Spans):
     topic = servers.topic("linked")
 
     def handle(messages: list[Received]) -> None:
         """A plain function, so in a thread."""
 
-    async def scene() -> None:
-        await make(servers, topic, 1)
-        async with Producer(servers.nameserver, tracing=spans.tracing) as producer:
-            for number in range(3):
-                await producer.send(Message(topic, b"%d" % number))
-        await handled(servers, topic, 1, handle, spans, batch=10)
-        processed = spans.called(f"process {topic}")
-        sent = [span.context.span_id for span in spans.called(f"send {topic}")]
-        assert [link.context.span_id for span in processed for link in span.links] == sent
-        assert all(span.parent is None for span in processed if len(span.links) > 1), "of whose trace would it be?"
-
-    play(scene())
+    await make(servers, topic, 1)
+    async with Producer(servers.nameserver, tracing=spans.tracing) as producer:
+        for number in range(3):
+            await producer.send(Message(topic, b"%d" % number))
+    await handled(servers, topic, 1, handle, spans, batch=10)
+    processed = spans.called(f"process {topic}")
+    sent = [span.context.span_id for span in spans.called(f"send {topic}")]
+    assert [link.context.span_id for span in processed for link in span.links] == sent
+    assert all(span.parent is None for span in processed if len(span.links) > 1), "of whose trace would it be?"
 
 
-def test_what_went_wrong_is_in_the_spans(servers: Servers, spans: Spans):
+async def test_what_went_wrong_is_in_the_spans(servers: Servers, spans: Spans):
     topic = servers.topic("wrong")
     calls: list[int] = []
 
@@ -184,41 +169,34 @@ def test_what_went_wrong_is_in_the_spans(servers: Servers, spans: Spans):
         if len(calls) == 1:
             raise ValueError("not yet")
 
-    async def scene() -> None:
-        async with Producer("127.0.0.1:1", tracing=spans.tracing) as nowhere:
-            with pytest.raises(NoNameserverError):
-                await nowhere.send(Message("nowhere", b"m"), timeout_ms=300)
-        failed = spans.one("send nowhere")
-        assert failed.status.status_code is StatusCode.ERROR
-        assert failed.attributes["error.type"] == "NoNameserverError"
-        async with Producer(servers.nameserver, tracing=spans.tracing) as producer:
-            await producer.send(Message(topic, b"m"))
-        await handled(servers, topic, 2, handle, spans)
-        first, second = spans.called(f"process {topic}")
-        assert (first.status.status_code, second.status.status_code) == (StatusCode.ERROR, StatusCode.UNSET)
-        assert first.attributes["error.type"] == "ValueError"
-        assert [event.name for event in first.events] == ["exception"]
-        assert parent(first) == parent(second) == spans.one(f"send {topic}").context.span_id
-        assert calls == [0, 1]
-
-    play(scene())
+    async with Producer("127.0.0.1:1", tracing=spans.tracing) as nowhere:
+        with pytest.raises(NoNameserverError):
+            await nowhere.send(Message("nowhere", b"m"), timeout_ms=300)
+    failed = spans.one("send nowhere")
+    assert failed.status.status_code is StatusCode.ERROR
+    assert failed.attributes["error.type"] == "NoNameserverError"
+    async with Producer(servers.nameserver, tracing=spans.tracing) as producer:
+        await producer.send(Message(topic, b"m"))
+    await handled(servers, topic, 2, handle, spans)
+    first, second = spans.called(f"process {topic}")
+    assert (first.status.status_code, second.status.status_code) == (StatusCode.ERROR, StatusCode.UNSET)
+    assert first.attributes["error.type"] == "ValueError"
+    assert [event.name for event in first.events] == ["exception"]
+    assert parent(first) == parent(second) == spans.one(f"send {topic}").context.span_id
+    assert calls == [0, 1]
 
 
-def test_a_loop_has_the_span_that_it_opens(ours: Servers, spans: Spans):
+async def test_a_loop_has_the_span_that_it_opens(ours: Servers, spans: Spans):
     topic = ours.topic("looped")
-
-    async def scene() -> None:
-        async with Producer(ours.nameserver, tracing=spans.tracing) as producer:
-            await producer.send(Message(topic, b"m"))
-        async with Consumer(ours.nameserver, group=topic, topics=topic, start="first", consumer_limits=QUICK) as consumer:
-            (message,) = await taken(consumer, 1)
-            with spans.tracing.processing(message), spans.within("inside"):
-                pass
-        processed = spans.one(f"process {topic}")
-        assert parent(processed) == spans.one(f"send {topic}").context.span_id
-        assert parent(spans.one("inside")) == processed.context.span_id
-
-    play(scene())
+    async with Producer(ours.nameserver, tracing=spans.tracing) as producer:
+        await producer.send(Message(topic, b"m"))
+    async with Consumer(ours.nameserver, group=topic, topics=topic, start="first", consumer_limits=QUICK) as consumer:
+        (message,) = await taken(consumer, 1)
+        with spans.tracing.processing(message), spans.within("inside"):
+            pass
+    processed = spans.one(f"process {topic}")
+    assert parent(processed) == spans.one(f"send {topic}").context.span_id
+    assert parent(spans.one("inside")) == processed.context.span_id
 
 
 def test_without_await_the_callers_span_is_the_parent_too(ours: Servers, spans: Spans):
@@ -243,16 +221,12 @@ def test_without_await_the_callers_span_is_the_parent_too(ours: Servers, spans: 
     assert parent(spans.one("inside")) == processed.context.span_id
 
 
-def test_where_nothing_is_recorded_nothing_travels(ours: Servers):
+async def test_where_nothing_is_recorded_nothing_travels(ours: Servers):
     topic = ours.topic("unrecorded")
-
-    async def scene() -> None:
-        async with Producer(ours.nameserver, tracing=Tracing(NoOpTracerProvider())) as producer, reader(ours) as read:
-            await producer.send(Message(topic, b"m"))
-            (message,) = await read.at_least(topic, 1)
-        assert "traceparent" not in message.properties
-
-    play(scene())
+    async with Producer(ours.nameserver, tracing=Tracing(NoOpTracerProvider())) as producer, reader(ours) as read:
+        await producer.send(Message(topic, b"m"))
+        (message,) = await read.at_least(topic, 1)
+    assert "traceparent" not in message.properties
 
 
 def python(code: str) -> str:

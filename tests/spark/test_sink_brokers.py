@@ -35,14 +35,11 @@ def pair(tmp_path: Path, topic: str) -> Iterator[Pair]:
             yield Pair(names.nameserver, (first, second))
 
 
-def test_rows_go_to_all_brokers(pair: Pair, topic: str):
-    async def scene() -> None:
-        await send(options_for(pair.nameserver, topic, batchMessages="1"), bodies(*ROWS))
-        found = await messages(pair.nameserver, topic)
-        assert sorted(message.body for message in found) == EVERY
-        assert {message.broker_name for message in found} == {"first", "second"}
-
-    asyncio.run(scene())
+async def test_rows_go_to_all_brokers(pair: Pair, topic: str):
+    await send(options_for(pair.nameserver, topic, batchMessages="1"), bodies(*ROWS))
+    found = await messages(pair.nameserver, topic)
+    assert sorted(message.body for message in found) == EVERY
+    assert {message.broker_name for message in found} == {"first", "second"}
 
 
 def test_rows_for_a_broker_that_is_gone_go_to_the_other(pair: Pair, topic: str):
@@ -57,22 +54,17 @@ def test_rows_for_a_broker_that_is_gone_go_to_the_other(pair: Pair, topic: str):
     assert len(set(asyncio.run(seen(pair.nameserver, topic)))) == 20_000
 
 
-def test_a_batch_at_two_brokers_is_committed_as_one(pair: Pair, topic: str):
-    async def scene() -> None:
-        chance = random.Random(2)
-        options = exactly_once(pair.nameserver, topic)
-        batch_id = 0
-        for steps in (4, 7, 9, 12, 15):
-            rows = [f"{batch_id} {row}" for row in ROWS]
-            staged = await stage(options, bodies(*rows), query=topic, batch_id=batch_id)
-            assert {each.queue.broker_name for each in staged} == {"first", "second"}
-            await mortal_commit(options, staged, Life(steps), query=topic, batch_id=batch_id)
-            chance.shuffle(rows)
-            await commit(
-                options, await stage(options, bodies(*rows), query=topic, batch_id=batch_id), query=topic, batch_id=batch_id
-            )
-            batch_id += 1
-        expected = sorted(f"{number} {row}".encode() for number in range(batch_id) for row in ROWS)
-        assert sorted(await seen(pair.nameserver, topic)) == expected
-
-    asyncio.run(scene())
+async def test_a_batch_at_two_brokers_is_committed_as_one(pair: Pair, topic: str):
+    chance = random.Random(2)
+    options = exactly_once(pair.nameserver, topic)
+    batch_id = 0
+    for steps in (4, 7, 9, 12, 15):
+        rows = [f"{batch_id} {row}" for row in ROWS]
+        staged = await stage(options, bodies(*rows), query=topic, batch_id=batch_id)
+        assert {each.queue.broker_name for each in staged} == {"first", "second"}
+        await mortal_commit(options, staged, Life(steps), query=topic, batch_id=batch_id)
+        chance.shuffle(rows)
+        await commit(options, await stage(options, bodies(*rows), query=topic, batch_id=batch_id), query=topic, batch_id=batch_id)
+        batch_id += 1
+    expected = sorted(f"{number} {row}".encode() for number in range(batch_id) for row in ROWS)
+    assert sorted(await seen(pair.nameserver, topic)) == expected

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -128,11 +126,3 @@ async def running(path: Path, **changes: Any):
     finally:
         await served.dialer.close()
         await broker.close()
-
-
-def play(path: Path, acts: Callable[[RunningBroker], Awaitable[None]], **changes: Any) -> None:
-    async def main() -> None:
-        async with running(path, **changes) as served:
-            await acts(served)
-
-    asyncio.run(main())

@@ -24,47 +24,37 @@ from skyrocket.protocol.headers import GetRouteInfoRequestHeader, PutKVConfigReq
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.errors import StoreLockedError
-from tests.support.running_broker import SMALL, RunningBroker, play, records, running
+from tests.support.running_broker import SMALL, records, running
 
 
-def test_messages_topics_and_offsets_are_there_after_a_restart(tmp_path: Path):
-    async def before(served: RunningBroker) -> None:
+async def test_messages_topics_and_offsets_are_there_after_a_restart(tmp_path: Path):
+    async with running(tmp_path) as served:
         for number in range(3):
             await served.send("orders", b"%d" % number)
         served.broker.offsets.commit("consumers", "orders", 0, 2)
-
-    async def after(served: RunningBroker) -> None:
+    async with running(tmp_path) as served:
         assert [r.body for r in records(await served.pull("orders", 0))] == [b"0", b"1", b"2"]
         assert served.broker.offsets.query("consumers", "orders", 0) == 2
         assert (await served.send("orders", b"3")).fields["queueOffset"] == "3"
 
-    play(tmp_path, before)
-    play(tmp_path, after)
+
+async def test_two_brokers_cannot_have_the_same_store(tmp_path: Path):
+    async with running(tmp_path) as served:
+        second = Broker(replace(SMALL, store_path=str(tmp_path / "store")))
+        with pytest.raises(StoreLockedError, match="Another process has the store"):
+            await second.start()
+        assert (await served.send("orders", b"x")).code == 0
 
 
-def test_two_brokers_cannot_have_the_same_store(tmp_path: Path):
-    async def main() -> None:
-        async with running(tmp_path) as served:
-            second = Broker(replace(SMALL, store_path=str(tmp_path / "store")))
-            with pytest.raises(StoreLockedError, match="Another process has the store"):
-                await second.start()
-            assert (await served.send("orders", b"x")).code == 0
-
-    asyncio.run(main())
-
-
-def test_the_second_port_serves_too(tmp_path: Path):
-    async def main() -> None:
-        for port in range(21_911, 22_911, 10):
-            try:
-                async with running(tmp_path, port=port) as served:
-                    response = await served.dialer.request(f"127.0.0.1:{port - 2}", Command(RequestCode.GET_BROKER_CONFIG))
-                    assert response.code == 0
-                return
-            except NetError:
-                continue  # taken
-
-    asyncio.run(main())
+async def test_the_second_port_serves_too(tmp_path: Path):
+    for port in range(21_911, 22_911, 10):
+        try:
+            async with running(tmp_path, port=port) as served:
+                response = await served.dialer.request(f"127.0.0.1:{port - 2}", Command(RequestCode.GET_BROKER_CONFIG))
+                assert response.code == 0
+            return
+        except NetError:
+            continue  # taken
 
 
 HOSTILE_SETTINGS = {
@@ -76,8 +66,8 @@ HOSTILE_SETTINGS = {
 }
 
 
-def test_settings_are_shown_and_changed_within_bounds(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_settings_are_shown_and_changed_within_bounds(tmp_path: Path):
+    async with running(tmp_path) as served:
         shown = decode_config((await served.ask(RequestCode.GET_BROKER_CONFIG)).body)
         assert shown["brokerName"] == "broker-a"
         changed = await served.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"fileReservedTime=48\ntraceOn=false\n")
@@ -88,32 +78,26 @@ def test_settings_are_shown_and_changed_within_bounds(tmp_path: Path):
             assert refused.code == code, hostile
         assert not served.broker.settings().trace_on
 
-    play(tmp_path, acts)
 
-
-def test_how_long_files_are_kept_changes_while_it_runs(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_how_long_files_are_kept_changes_while_it_runs(tmp_path: Path):
+    async with running(tmp_path) as served:
         await served.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"fileReservedTime=7\ndiskMaxUsedSpaceRatio=60\n")
         assert (await served.ask(RequestCode.DELETE_EXPIRED_COMMITLOG)).code == 0
         assert (served.broker.store.config.reserved_hours, served.broker.store.config.disk_max_used_percent) == (7, 60)
         assert served.broker.store.config.segment_bytes == SMALL.segment_bytes
 
-    play(tmp_path, acts)
 
-
-def test_how_it_is_has_what_mqadmin_looks_for(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_how_it_is_has_what_mqadmin_looks_for(tmp_path: Path):
+    async with running(tmp_path) as served:
         await served.send("orders", b"x" * 100)
         table = decode((await served.ask(RequestCode.GET_BROKER_RUNTIME_INFO)).body, KVTable).table
         assert table["brokerVersionDesc"] == "V5_5_0"
         assert table["msgPutTotalTodayNow"] == "1"
         assert int(table["commitLogMaxOffset"]) == served.broker.store.log.end
 
-    play(tmp_path, acts)
 
-
-def test_statistics_of_a_topic(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_statistics_of_a_topic(tmp_path: Path):
+    async with running(tmp_path) as served:
         await served.send("orders", b"x")
         header = ViewBrokerStatsDataRequestHeader(stats_name="TOPIC_PUT_NUMS", stats_key="orders")
         stats = decode((await served.ask(RequestCode.VIEW_BROKER_STATS_DATA, header)).body, BrokerStatsData)
@@ -121,8 +105,6 @@ def test_statistics_of_a_topic(tmp_path: Path):
         assert stats.stats_minute.sum == 1
         unknown = ViewBrokerStatsDataRequestHeader(stats_name="TOPIC_PUT_NUMS", stats_key="nothing")
         assert (await served.ask(RequestCode.VIEW_BROKER_STATS_DATA, unknown)).code == ResponseCode.SYSTEM_ERROR
-
-    play(tmp_path, acts)
 
 
 async def route(dialer: Dialer, nameserver: Nameserver, topic: str) -> TopicRouteData | None:
@@ -145,64 +127,55 @@ async def until(ready, seconds: float = 5.0):
             await asyncio.sleep(0.02)
 
 
-def test_every_nameserver_hears_of_a_new_topic_and_a_dead_one_delays_nothing(tmp_path: Path):
-    async def main() -> None:
-        names = [a_nameserver(tmp_path / f"kv{number}.json") for number in (1, 2)]
-        for nameserver in names:
-            await nameserver.start()
-        addresses = ";".join(["127.0.0.1:1", *(nameserver.address for nameserver in names)])
-        async with running(tmp_path, namesrv_addr=addresses) as served:
-            await served.send("orders", b"x")
-            for nameserver in names:
-                found = await until(lambda nameserver=nameserver: route(served.dialer, nameserver, "orders"))
-                assert found.broker_datas[0].broker_addrs == {0: served.address}
-                assert found.queue_datas[0].write_queue_nums == 4
-            address = served.address
-        dialer = Dialer()
-        for nameserver in names:
-            assert await route(dialer, nameserver, "orders") is None, f"{address} said goodbye"
-            await nameserver.close()
-        await dialer.close()
-
-    asyncio.run(main())
-
-
-def test_topics_of_a_nameservers_order_configuration_become_ordered_and_stay_so(tmp_path: Path):
-    async def main() -> None:
-        nameserver = a_nameserver(tmp_path / "kv.json")
+async def test_every_nameserver_hears_of_a_new_topic_and_a_dead_one_delays_nothing(tmp_path: Path):
+    names = [a_nameserver(tmp_path / f"kv{number}.json") for number in (1, 2)]
+    for nameserver in names:
         await nameserver.start()
-        async with running(tmp_path, namesrv_addr=nameserver.address) as served:
-            await served.send("orders", b"x")
-            await served.send("bills", b"x")
-            header = PutKVConfigRequestHeader(namespace="ORDER_TOPIC_CONFIG", key="orders", value="broker-a:4")
-            put = Command(RequestCode.PUT_KV_CONFIG, fields=header.to_fields())
-            assert (await served.dialer.request(nameserver.address, put, 5_000)).code == ResponseCode.SUCCESS
-            await served.send("another-topic-makes-the-broker-register", b"x")
-            while not served.broker.topics.is_order("orders"):  # noqa: ASYNC110 — a nameserver tells it
-                await asyncio.sleep(0.01)
-            assert not served.broker.topics.is_order("bills")
-        async with running(tmp_path) as again:
-            assert again.broker.topics.is_order("orders")
+    addresses = ";".join(["127.0.0.1:1", *(nameserver.address for nameserver in names)])
+    async with running(tmp_path, namesrv_addr=addresses) as served:
+        await served.send("orders", b"x")
+        for nameserver in names:
+            found = await until(lambda nameserver=nameserver: route(served.dialer, nameserver, "orders"))
+            assert found.broker_datas[0].broker_addrs == {0: served.address}
+            assert found.queue_datas[0].write_queue_nums == 4
+        address = served.address
+    dialer = Dialer()
+    for nameserver in names:
+        assert await route(dialer, nameserver, "orders") is None, f"{address} said goodbye"
         await nameserver.close()
+    await dialer.close()
 
-    asyncio.run(main())
+
+async def test_topics_of_a_nameservers_order_configuration_become_ordered_and_stay_so(tmp_path: Path):
+    nameserver = a_nameserver(tmp_path / "kv.json")
+    await nameserver.start()
+    async with running(tmp_path, namesrv_addr=nameserver.address) as served:
+        await served.send("orders", b"x")
+        await served.send("bills", b"x")
+        header = PutKVConfigRequestHeader(namespace="ORDER_TOPIC_CONFIG", key="orders", value="broker-a:4")
+        put = Command(RequestCode.PUT_KV_CONFIG, fields=header.to_fields())
+        assert (await served.dialer.request(nameserver.address, put, 5_000)).code == ResponseCode.SUCCESS
+        await served.send("another-topic-makes-the-broker-register", b"x")
+        while not served.broker.topics.is_order("orders"):  # noqa: ASYNC110 — a nameserver tells it
+            await asyncio.sleep(0.01)
+        assert not served.broker.topics.is_order("bills")
+    async with running(tmp_path) as again:
+        assert again.broker.topics.is_order("orders")
+    await nameserver.close()
 
 
-def test_a_nameserver_that_hangs_does_not_hold_up_the_others(tmp_path: Path):
-    async def main() -> None:
-        held: list[asyncio.StreamWriter] = []
-        hanging = await asyncio.start_server(lambda reader, writer: held.append(writer), "127.0.0.1", 0)
-        good = a_nameserver(tmp_path / "kv.json")
-        await good.start()
-        port = hanging.sockets[0].getsockname()[1]
-        settings = BrokerSettings(namesrv_addr=f"127.0.0.1:{port};{good.address}", register_timeout_ms=200)
-        dialer = Dialer(limits=NetLimits(scan_ms=10))
-        registration = Registration(dialer, lambda: settings, lambda: ({}, DataVersion()), lambda topics: None)
-        assert await registration.register() == 1
-        await dialer.close()
-        await good.close()
-        for writer in held:
-            writer.transport.abort()
-        hanging.close()
-
-    asyncio.run(main())
+async def test_a_nameserver_that_hangs_does_not_hold_up_the_others(tmp_path: Path):
+    held: list[asyncio.StreamWriter] = []
+    hanging = await asyncio.start_server(lambda reader, writer: held.append(writer), "127.0.0.1", 0)
+    good = a_nameserver(tmp_path / "kv.json")
+    await good.start()
+    port = hanging.sockets[0].getsockname()[1]
+    settings = BrokerSettings(namesrv_addr=f"127.0.0.1:{port};{good.address}", register_timeout_ms=200)
+    dialer = Dialer(limits=NetLimits(scan_ms=10))
+    registration = Registration(dialer, lambda: settings, lambda: ({}, DataVersion()), lambda topics: None)
+    assert await registration.register() == 1
+    await dialer.close()
+    await good.close()
+    for writer in held:
+        writer.transport.abort()
+    hanging.close()

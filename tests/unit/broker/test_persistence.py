@@ -75,19 +75,16 @@ def test_a_damaged_file_is_told_and_the_one_before_it_counts():
     assert "returns" not in again.topics
 
 
-def test_offsets_are_saved_every_so_often_and_at_the_end(tmp_path: Path):
-    async def scenario() -> None:
-        tables = Tables(Disk(), str(tmp_path))
-        tables.persistence.start(lambda: 5)
-        tables.offsets.commit("billing", "orders", 0, 7)
-        for _ in range(400):
-            await asyncio.sleep(0.005)
-            if Tables(Disk(), str(tmp_path)).offsets.query("billing", "orders", 0) == 7:
-                break
-        else:
-            pytest.fail("the offsets were not saved")
-        tables.offsets.commit("billing", "orders", 0, 9)
-        await tables.persistence.close()
-
-    asyncio.run(scenario())
+async def test_offsets_are_saved_every_so_often_and_at_the_end(tmp_path: Path):
+    tables = Tables(Disk(), str(tmp_path))
+    tables.persistence.start(lambda: 5)
+    tables.offsets.commit("billing", "orders", 0, 7)
+    for _ in range(400):
+        await asyncio.sleep(0.005)
+        if Tables(Disk(), str(tmp_path)).offsets.query("billing", "orders", 0) == 7:
+            break
+    else:
+        pytest.fail("the offsets were not saved")
+    tables.offsets.commit("billing", "orders", 0, 9)
+    await tables.persistence.close()
     assert Tables(Disk(), str(tmp_path)).offsets.query("billing", "orders", 0) == 9

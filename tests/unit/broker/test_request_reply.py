@@ -18,7 +18,7 @@ from skyrocket.protocol.headers import ReplyMessageRequestHeader
 from skyrocket.protocol.message.properties import CORRELATION_ID, PUSH_REPLY_TIME, REPLY_TO_CLIENT, decode_properties
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.running_broker import RunningBroker, play, records, send_header
+from tests.support.running_broker import RunningBroker, records, running, send_header
 
 REPLIES = "DefaultCluster_REPLY_TOPIC"
 TO_REQUESTER = {REPLY_TO_CLIENT: "requester", CORRELATION_ID: "42"}
@@ -56,8 +56,8 @@ async def kept(served: RunningBroker) -> list[bytes]:
 
 
 @pytest.mark.parametrize("v1", [False, True])
-def test_a_reply_reaches_the_one_who_asked_as_it_was_sent(tmp_path: Path, v1: bool):
-    async def acts(served: RunningBroker) -> None:
+async def test_a_reply_reaches_the_one_who_asked_as_it_was_sent(tmp_path: Path, v1: bool):
+    async with running(tmp_path) as served:
         requester = Requester()
         await requester.come(served.address)
         answer = await reply(served, b"the answer", TO_REQUESTER, v1=v1, flag=7, sys_flag=1, born_timestamp=123)
@@ -74,22 +74,18 @@ def test_a_reply_reaches_the_one_who_asked_as_it_was_sent(tmp_path: Path, v1: bo
         assert (answer.fields["queueId"], answer.fields["queueOffset"]) == ("0", "0")
         await requester.dialer.close()
 
-    play(tmp_path, acts)
 
-
-def test_a_reply_to_one_who_is_not_there_fails_and_is_kept(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_a_reply_to_one_who_is_not_there_fails_and_is_kept(tmp_path: Path):
+    async with running(tmp_path) as served:
         for properties, word in ((TO_REQUESTER, "requester"), ({CORRELATION_ID: "42"}, REPLY_TO_CLIENT)):
             answer = await reply(served, b"lost", properties)
             assert answer.code == ResponseCode.SYSTEM_ERROR
             assert word in (answer.remark or "")
         assert await kept(served) == [b"lost", b"lost"]
 
-    play(tmp_path, acts)
 
-
-def test_one_who_left_is_not_there(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_one_who_left_is_not_there(tmp_path: Path):
+    async with running(tmp_path) as served:
         requester = Requester()
         await requester.come(served.address)
         await requester.dialer.close()
@@ -97,11 +93,9 @@ def test_one_who_left_is_not_there(tmp_path: Path):
             await asyncio.sleep(0.01)
         assert (await reply(served, b"lost", TO_REQUESTER)).code == ResponseCode.SYSTEM_ERROR
 
-    play(tmp_path, acts)
 
-
-def test_one_who_refuses_its_reply_is_an_error_for_the_replier(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_one_who_refuses_its_reply_is_an_error_for_the_replier(tmp_path: Path):
+    async with running(tmp_path) as served:
         requester = Requester(ResponseCode.SYSTEM_ERROR)
         await requester.come(served.address)
         answer = await reply(served, b"no", TO_REQUESTER)
@@ -109,11 +103,9 @@ def test_one_who_refuses_its_reply_is_an_error_for_the_replier(tmp_path: Path):
         assert "not mine" in (answer.remark or "")
         await requester.dialer.close()
 
-    play(tmp_path, acts)
 
-
-def test_replies_need_not_be_kept(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_replies_need_not_be_kept(tmp_path: Path):
+    async with running(tmp_path, store_replies=False) as served:
         requester = Requester()
         await requester.come(served.address)
         answer = await reply(served, b"the answer", TO_REQUESTER)
@@ -122,16 +114,12 @@ def test_replies_need_not_be_kept(tmp_path: Path):
         assert await kept(served) == []
         await requester.dialer.close()
 
-    play(tmp_path, acts, store_replies=False)
 
-
-def test_a_reply_to_a_topic_that_takes_nothing_is_refused_before_anyone_hears_it(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_a_reply_to_a_topic_that_takes_nothing_is_refused_before_anyone_hears_it(tmp_path: Path):
+    async with running(tmp_path) as served:
         requester = Requester()
         await requester.come(served.address)
         answer = await reply(served, b"no", TO_REQUESTER, queue_id=9)
         assert answer.code == ResponseCode.INVALID_PARAMETER
         assert requester.replies == []
         await requester.dialer.close()
-
-    play(tmp_path, acts)

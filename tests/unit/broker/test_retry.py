@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -91,21 +91,19 @@ class Shop(RunningBroker):
         self.broker.clockwork.turn()
 
 
-def in_a_shop(path: Path, acts: Callable[[Shop], Awaitable[None]], **changes: Any) -> None:
-    async def main() -> None:
-        shop = Shop(replace(SMALL, store_path=str(path / "store"), **changes))
-        await shop.broker.start()
-        try:
-            await acts(shop)
-        finally:
-            await shop.dialer.close()
-            await shop.broker.close()
-
-    asyncio.run(main())
+@asynccontextmanager
+async def running_shop(path: Path, **changes: Any) -> AsyncIterator[Shop]:
+    shop = Shop(replace(SMALL, store_path=str(path / "store"), **changes))
+    await shop.broker.start()
+    try:
+        yield shop
+    finally:
+        await shop.dialer.close()
+        await shop.broker.close()
 
 
-def test_a_message_that_is_sent_back_comes_to_its_groups_retry_topic_after_its_level(tmp_path: Path):
-    async def acts(shop: Shop) -> None:
+async def test_a_message_that_is_sent_back_comes_to_its_groups_retry_topic_after_its_level(tmp_path: Path):
+    async with running_shop(tmp_path) as shop:
         order = await shop.order()
         await shop.sent_back(order.physical_offset)
         shop.pass_ms(9_999)
@@ -125,11 +123,9 @@ def test_a_message_that_is_sent_back_comes_to_its_groups_retry_topic_after_its_l
             "REAL_QID": "0",
         }
 
-    in_a_shop(tmp_path, acts)
 
-
-def test_a_message_is_tried_sixteen_times_each_time_later_and_then_lies_among_the_dead_letters(tmp_path: Path):
-    async def acts(shop: Shop) -> None:
+async def test_a_message_is_tried_sixteen_times_each_time_later_and_then_lies_among_the_dead_letters(tmp_path: Path):
+    async with running_shop(tmp_path) as shop:
         message = await shop.order()
         first_id = f"{message.store_host.hex().upper()}{message.physical_offset:016X}"
         waits = []
@@ -152,22 +148,18 @@ def test_a_message_is_tried_sixteen_times_each_time_later_and_then_lies_among_th
         assert len(shop.records("%RETRY%shop")) == 16, "a dead letter came back"
         assert len(shop.records("%DLQ%shop")) == 1
 
-    in_a_shop(tmp_path, acts)
 
-
-def test_the_level_that_a_consumer_asks_for_is_the_level(tmp_path: Path):
-    async def acts(shop: Shop) -> None:
+async def test_the_level_that_a_consumer_asks_for_is_the_level(tmp_path: Path):
+    async with running_shop(tmp_path) as shop:
         order = await shop.order()
         await shop.sent_back(order.physical_offset, 1)
         shop.pass_ms(1_000)
         assert len(shop.records("%RETRY%shop")) == 1
 
-    in_a_shop(tmp_path, acts)
-
 
 @pytest.mark.parametrize(("level", "limit"), [(-1, None), (0, 0), (1, -1)])
-def test_a_negative_level_or_a_limit_of_none_is_the_end_at_once(tmp_path: Path, level: int, limit: int | None):
-    async def acts(shop: Shop) -> None:
+async def test_a_negative_level_or_a_limit_of_none_is_the_end_at_once(tmp_path: Path, level: int, limit: int | None):
+    async with running_shop(tmp_path) as shop:
         order = await shop.order()
         await shop.sent_back(order.physical_offset, level, max_reconsume_times=limit)
         (dead,) = shop.records("%DLQ%shop")
@@ -176,11 +168,9 @@ def test_a_negative_level_or_a_limit_of_none_is_the_end_at_once(tmp_path: Path, 
         assert topic is not None
         assert (topic.read_queue_nums, topic.write_queue_nums, topic.perm) == (1, 1, 6)
 
-    in_a_shop(tmp_path, acts)
 
-
-def test_the_groups_limit_counts_where_the_consumer_names_none(tmp_path: Path):
-    async def acts(shop: Shop) -> None:
+async def test_the_groups_limit_counts_where_the_consumer_names_none(tmp_path: Path):
+    async with running_shop(tmp_path) as shop:
         await shop.group(retry_max_times=0)
         order = await shop.order()
         await shop.sent_back(order.physical_offset)
@@ -189,11 +179,9 @@ def test_the_groups_limit_counts_where_the_consumer_names_none(tmp_path: Path):
         shop.pass_ms(1_000)
         assert len(shop.records("%RETRY%shop")) == 1
 
-    in_a_shop(tmp_path, acts)
 
-
-def test_the_retry_topic_has_as_many_queues_as_its_group_says(tmp_path: Path):
-    async def acts(shop: Shop) -> None:
+async def test_the_retry_topic_has_as_many_queues_as_its_group_says(tmp_path: Path):
+    async with running_shop(tmp_path) as shop:
         await shop.group(retry_queue_nums=3)
         order = await shop.order()
         for _ in range(40):
@@ -201,11 +189,9 @@ def test_the_retry_topic_has_as_many_queues_as_its_group_says(tmp_path: Path):
         shop.pass_ms(1_000)
         assert [len(shop.records("%RETRY%shop", queue)) > 0 for queue in range(4)] == [True, True, True, False]
 
-    in_a_shop(tmp_path, acts)
 
-
-def test_a_retry_topic_that_is_smaller_than_its_group_says_by_now_gets_messages_where_they_are_read(tmp_path: Path):
-    async def acts(shop: Shop) -> None:
+async def test_a_retry_topic_that_is_smaller_than_its_group_says_by_now_gets_messages_where_they_are_read(tmp_path: Path):
+    async with running_shop(tmp_path) as shop:
         order = await shop.order()
         await shop.sent_back(order.physical_offset, 1)
         await shop.group(retry_queue_nums=8)
@@ -214,11 +200,9 @@ def test_a_retry_topic_that_is_smaller_than_its_group_says_by_now_gets_messages_
         shop.pass_ms(1_000)
         assert len(shop.records("%RETRY%shop", 0)) == 21
 
-    in_a_shop(tmp_path, acts)
 
-
-def test_a_group_without_retry_queues_wants_nothing_back(tmp_path: Path):
-    async def acts(shop: Shop) -> None:
+async def test_a_group_without_retry_queues_wants_nothing_back(tmp_path: Path):
+    async with running_shop(tmp_path) as shop:
         await shop.group(retry_queue_nums=0)
         order = await shop.order()
         await shop.sent_back(order.physical_offset, 1)
@@ -226,57 +210,46 @@ def test_a_group_without_retry_queues_wants_nothing_back(tmp_path: Path):
         assert shop.records("%RETRY%shop") == []
         assert "%RETRY%shop" not in shop.broker.topics
 
-    in_a_shop(tmp_path, acts)
 
-
-def test_what_is_not_there_cannot_come_back(tmp_path: Path):
-    async def acts(shop: Shop) -> None:
+async def test_what_is_not_there_cannot_come_back(tmp_path: Path):
+    async with running_shop(tmp_path) as shop:
         order = await shop.order()
         for offset in (order.physical_offset + 7, 10**12, -5):
             answer = await shop.back(offset)
             assert answer.code == ResponseCode.SYSTEM_ERROR
             assert str(offset) in (answer.remark or "")
 
-    in_a_shop(tmp_path, acts)
 
-
-def test_a_group_that_does_not_exist_gets_nothing(tmp_path: Path):
-    async def acts(shop: Shop) -> None:
+async def test_a_group_that_does_not_exist_gets_nothing(tmp_path: Path):
+    async with running_shop(tmp_path, auto_create_group=False) as shop:
         order = await shop.order()
         assert (await shop.back(order.physical_offset)).code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
         answer = await shop.send("%RETRY%shop", b"x", reconsume_times=1)
         assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
-    in_a_shop(tmp_path, acts, auto_create_group=False)
 
-
-def test_a_broker_that_may_not_be_written_takes_nothing_back(tmp_path: Path):
-    async def acts(shop: Shop) -> None:
+async def test_a_broker_that_may_not_be_written_takes_nothing_back(tmp_path: Path):
+    async with running_shop(tmp_path) as shop:
         order = await shop.order()
         await shop.broker.settings.change({"brokerPermission": "4"})
         assert (await shop.back(order.physical_offset)).code == ResponseCode.NO_PERMISSION
 
-    in_a_shop(tmp_path, acts)
 
-
-def test_a_group_that_may_not_consume_may_still_send_back(tmp_path: Path):
+async def test_a_group_that_may_not_consume_may_still_send_back(tmp_path: Path):
     """It consumed before that was so."""
-
-    async def acts(shop: Shop) -> None:
+    async with running_shop(tmp_path) as shop:
         await shop.group(consume_enable=False)
         order = await shop.order()
         await shop.sent_back(order.physical_offset, 1)
         shop.pass_ms(1_000)
         assert len(shop.records("%RETRY%shop")) == 1
 
-    in_a_shop(tmp_path, acts)
-
 
 # --- the client's own way
 
 
-def test_a_message_that_a_client_sends_to_its_retry_topic_waits_and_comes(tmp_path: Path):
-    async def acts(shop: Shop) -> None:
+async def test_a_message_that_a_client_sends_to_its_retry_topic_waits_and_comes(tmp_path: Path):
+    async with running_shop(tmp_path) as shop:
         properties = {"DELAY": "4", "RETRY_TOPIC": "orders"}
         await shop.send("%RETRY%shop", b"again", properties=properties, reconsume_times=1, max_reconsume_times=3)
         shop.pass_ms(29_999)
@@ -285,12 +258,12 @@ def test_a_message_that_a_client_sends_to_its_retry_topic_waits_and_comes(tmp_pa
         (again,) = shop.records("%RETRY%shop")
         assert (again.body, again.reconsume_times) == (b"again", 1)
 
-    in_a_shop(tmp_path, acts)
-
 
 @pytest.mark.parametrize(("tried", "limit", "is_dead"), [(3, 3, False), (4, 3, True), (16, None, False), (17, None, True)])
-def test_a_message_that_a_client_sends_too_often_is_a_dead_letter(tmp_path: Path, tried: int, limit: int | None, is_dead: bool):
-    async def acts(shop: Shop) -> None:
+async def test_a_message_that_a_client_sends_too_often_is_a_dead_letter(
+    tmp_path: Path, tried: int, limit: int | None, is_dead: bool
+):
+    async with running_shop(tmp_path) as shop:
         properties = {"DELAY": "1", "RETRY_TOPIC": "orders"}
         await shop.send("%RETRY%shop", b"again", properties=properties, reconsume_times=tried, max_reconsume_times=limit)
         shop.pass_ms(1_000)
@@ -298,77 +271,61 @@ def test_a_message_that_a_client_sends_too_often_is_a_dead_letter(tmp_path: Path
         if is_dead:
             assert decode_properties(shop.records("%DLQ%shop")[0].properties)["DELAY"] == "-1"
 
-    in_a_shop(tmp_path, acts)
 
-
-def test_a_group_that_consumes_in_order_sends_only_what_it_has_given_up(tmp_path: Path):
-    async def acts(shop: Shop) -> None:
+async def test_a_group_that_consumes_in_order_sends_only_what_it_has_given_up(tmp_path: Path):
+    async with running_shop(tmp_path) as shop:
         queue = MessageQueue(topic="orders", broker_name="broker-a", queue_id=0)
         lock = LockBatchRequestBody(consumer_group="shop", client_id="c", mq_set=[queue])
         await shop.ask(RequestCode.LOCK_BATCH_MQ, body=encode(lock))
         await shop.send("%RETRY%shop", b"again", properties={"DELAY": "3"}, reconsume_times=2, max_reconsume_times=16)
         assert len(shop.records("%DLQ%shop")) == 1
 
-    in_a_shop(tmp_path, acts)
 
-
-def test_a_retry_topic_is_made_even_where_topics_are_not_made_by_sending(tmp_path: Path):
-    async def acts(shop: Shop) -> None:
+async def test_a_retry_topic_is_made_even_where_topics_are_not_made_by_sending(tmp_path: Path):
+    async with running_shop(tmp_path, auto_create_topic=False) as shop:
         answer = await shop.send("%RETRY%shop", b"again", reconsume_times=1)
         assert answer.code == ResponseCode.SUCCESS
         topic = shop.broker.topics.get("%RETRY%shop")
         assert topic is not None
         assert (topic.read_queue_nums, topic.perm) == (1, 6)
 
-    in_a_shop(tmp_path, acts, auto_create_topic=False)
 
-
-def test_batches_neither_come_back_nor_wait(tmp_path: Path):
-    async def acts(shop: Shop) -> None:
+async def test_batches_neither_come_back_nor_wait(tmp_path: Path):
+    async with running_shop(tmp_path) as shop:
         code = RequestCode.SEND_BATCH_MESSAGE
         assert (await shop.send("%RETRY%shop", b"x", code=code, batch=True)).code == ResponseCode.MESSAGE_ILLEGAL
         answer = await shop.send("orders", b"x", code=code, batch=True, properties={"DELAY": "3"})
         assert answer.code == ResponseCode.MESSAGE_ILLEGAL
 
-    in_a_shop(tmp_path, acts)
-
 
 # --- the whole
 
 
-def test_delays_and_retries_go_on_after_a_restart(tmp_path: Path):
-    async def before(shop: Shop) -> None:
+async def test_delays_and_retries_go_on_after_a_restart(tmp_path: Path):
+    async with running_shop(tmp_path) as shop:
         order = await shop.order()
         await shop.sent_back(order.physical_offset)
         await shop.send("orders", b"later", properties={"DELAY": "2"}, queue_id=1)
         shop.pass_ms(5_000)
         assert shop.records("orders", 1)[-1].body == b"later"
-
-    async def after(shop: Shop) -> None:
+    async with running_shop(tmp_path) as shop:
         shop.pass_ms(10_000)
         assert [record.body for record in shop.records("%RETRY%shop")] == [b"order"]
         assert [record.body for record in shop.records("orders", 1)] == [b"order", b"later"], "delivered twice"
 
-    in_a_shop(tmp_path, before)
-    in_a_shop(tmp_path, after)
 
-
-def test_with_sync_flush_an_answer_means_that_the_message_is_on_disk(tmp_path: Path):
-    async def acts(shop: Shop) -> None:
+async def test_with_sync_flush_an_answer_means_that_the_message_is_on_disk(tmp_path: Path):
+    async with running_shop(tmp_path, sync_flush=True) as shop:
         order = await shop.order()
         await shop.sent_back(order.physical_offset, 1)
         horizon = shop.broker.store.horizon
         assert horizon.flushed == horizon.appended
 
-    in_a_shop(tmp_path, acts, sync_flush=True)
 
-
-def test_the_offsets_of_the_levels_are_told_to_who_asks(tmp_path: Path):
-    async def acts(shop: Shop) -> None:
+async def test_the_offsets_of_the_levels_are_told_to_who_asks(tmp_path: Path):
+    async with running_shop(tmp_path) as shop:
         await shop.send("orders", b"later", properties={"DELAY": "2"})
         shop.pass_ms(5_000)
         shop.broker.store.flush()
         answer = await shop.ask(RequestCode.GET_ALL_DELAY_OFFSET)
         assert b'"offsetTable":{2:1}' in answer.body
-
-    in_a_shop(tmp_path, acts)

@@ -82,23 +82,20 @@ def test_a_part_that_fails_is_asked_again_a_second_later_and_stops_no_other() ->
     assert failures == [1_000, 1_000 + AFTER_FAILURE_MS]
 
 
-def test_an_error_that_nobody_thought_of_is_told_and_time_goes_on(caplog) -> None:
-    async def play() -> None:
-        clock, healthy = Clock(), Part(1_000, 1_000, None)
-        clockwork = Clockwork(clock)
+async def test_an_error_that_nobody_thought_of_is_told_and_time_goes_on(caplog) -> None:
+    clock, healthy = Clock(), Part(1_000, 1_000, None)
+    clockwork = Clockwork(clock)
 
-        def fails(_: int) -> int | None:
-            raise ValueError("a bug")
+    def fails(_: int) -> int | None:
+        raise ValueError("a bug")
 
-        clockwork.add(fails)
-        clockwork.add(healthy.check)
-        clockwork.start()
-        async with asyncio.timeout(10):
-            while len(healthy.asked) < 2:  # noqa: ASYNC110 — the part is no coroutine
-                await asyncio.sleep(0.001)
-        await clockwork.close()
-
-    asyncio.run(play())
+    clockwork.add(fails)
+    clockwork.add(healthy.check)
+    clockwork.start()
+    async with asyncio.timeout(10):
+        while len(healthy.asked) < 2:  # noqa: ASYNC110 — the part is no coroutine
+            await asyncio.sleep(0.001)
+    await clockwork.close()
     assert "a bug" in caplog.text
 
 
@@ -113,8 +110,8 @@ def test_a_clock_that_is_set_back_has_everyone_asked() -> None:
     assert part.asked == [8_000_000, 4_000]
 
 
-def test_a_wake_at_the_last_moment_does_not_keep_it_from_closing() -> None:
-    async def play(turns: int) -> None:
+async def test_a_wake_at_the_last_moment_does_not_keep_it_from_closing() -> None:
+    for turns in range(5):
         clock, part = Clock(), Part(None, None, None)
         clockwork = Clockwork(clock)
         clockwork.add(part.check)
@@ -126,6 +123,3 @@ def test_a_wake_at_the_last_moment_does_not_keep_it_from_closing() -> None:
         async with asyncio.timeout(10) as limit:
             await clockwork.close()
         assert not limit.expired(), f"it does not close {turns} turns after a wake"
-
-    for turns in range(5):
-        asyncio.run(play(turns))

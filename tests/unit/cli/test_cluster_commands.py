@@ -190,15 +190,12 @@ def test_a_group_from_its_making_to_its_end(shell: Shell):
     assert "movers" not in [row["group"] for row in shell.json("group", "list")]
 
 
-def test_members_of_a_group_are_shown(shell: Shell):
-    async def scene() -> Any:
-        async with Consumer(shell.nameserver, group="watchers", topics={"watched": "a || b"}) as consumer:
-            shown = await asyncio.to_thread(shell.json, "group", "show", "watchers")
-            text = await asyncio.to_thread(shell.says, "group", "show", "watchers")
-            return consumer.client_id, shown, text
-
-    shell.says("topic", "create", "watched")
-    client_id, shown, text = asyncio.run(scene())
+async def test_members_of_a_group_are_shown(shell: Shell):
+    await asyncio.to_thread(shell.says, "topic", "create", "watched")
+    async with Consumer(shell.nameserver, group="watchers", topics={"watched": "a || b"}) as consumer:
+        shown = await asyncio.to_thread(shell.json, "group", "show", "watchers")
+        text = await asyncio.to_thread(shell.says, "group", "show", "watchers")
+        client_id = consumer.client_id
     assert [member["clientId"] for member in shown["members"]["members"]] == [client_id]
     assert "watched (a || b)" in text
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from skyrocket.net.connection import COLLECTED_BYTES_MAX, Connection
@@ -60,16 +59,13 @@ def test_large_ones_leave_as_soon_as_they_are_much():
     assert max(transport.sizes) <= 2 * COLLECTED_BYTES_MAX, "of them, never more wait than make it much"
 
 
-def test_what_the_peer_has_not_read_counts_for_whether_there_is_room():
-    async def acts() -> None:
-        connection, transport = answering(100)
-        assert not connection.is_full
-        transport.left = 1024 * 1024 + 1
-        assert connection.is_full
-        connection.data_received(requests(3))
-        assert transport.sizes == [], "requests wait until there is room"
-        transport.left = 0
-        connection.resume_writing()
-        assert transport.sizes == [300]
-
-    asyncio.run(acts())
+async def test_what_the_peer_has_not_read_counts_for_whether_there_is_room():
+    connection, transport = answering(100)
+    assert not connection.is_full
+    transport.left = 1024 * 1024 + 1
+    assert connection.is_full
+    connection.data_received(requests(3))
+    assert transport.sizes == [], "requests wait until there is room"
+    transport.left = 0
+    connection.resume_writing()
+    assert transport.sizes == [300]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 from skyrocket.net.connection import Connection
 from skyrocket.net.dialer import Dialer
@@ -17,17 +18,14 @@ WORK, SEND, PULL = 1, 2, 3
 WORK_MS = 300
 
 
-def test_what_is_read_behind_a_long_work_is_late_by_it():
-    async def main() -> None:
-        lateness = Lateness()
-        assert lateness.late_ms(1_000) == 0
-        assert lateness.late_ms(1_000 + WATCH_MS) == 0
-        assert lateness.late_ms(1_000 + WATCH_MS + 7) == 7
-        await asyncio.sleep(2 * WATCH_MS / 1000)  # the timer rings: the loop has been free
-        assert lateness.late_ms(900_000) == 0
-        lateness.close()
-
-    asyncio.run(main())
+async def test_what_is_read_behind_a_long_work_is_late_by_it():
+    lateness = Lateness()
+    assert lateness.late_ms(1_000) == 0
+    assert lateness.late_ms(1_000 + WATCH_MS) == 0
+    assert lateness.late_ms(1_000 + WATCH_MS + 7) == 7
+    await asyncio.sleep(2 * WATCH_MS / 1000)  # the timer rings: the loop has been free
+    assert lateness.late_ms(900_000) == 0
+    lateness.close()
 
 
 class Gate:
@@ -61,44 +59,37 @@ class Gated:
         return command.response(0)
 
 
-def play(acts: Callable[[Gated, Callable[..., Awaitable[list[Command]]]], Awaitable[None]]) -> None:
-    """`acts` is given a way to ask over one connection each, so that the server finds all of it at once."""
+@asynccontextmanager
+async def gated_server() -> AsyncIterator[tuple[Gated, Callable[..., Awaitable[list[Command]]]]]:
+    """A server, and a function that sends each request over its own connection, so that the server reads them all at once."""
+    gated = Gated()
+    address = f"127.0.0.1:{await gated.server.listen('127.0.0.1', 0)}"
+    dialers = [Dialer() for _ in range(3)]
+    connections = [await dialer.connection(address) for dialer in dialers]
 
-    async def main() -> None:
-        gated = Gated()
-        address = f"127.0.0.1:{await gated.server.listen('127.0.0.1', 0)}"
-        dialers = [Dialer() for _ in range(3)]
-        connections = [await dialer.connection(address) for dialer in dialers]
+    async def ask(*codes: int) -> list[Command]:
+        asked = [connection.request(Command(code), 5_000) for connection, code in zip(connections, codes, strict=False)]
+        return list(await asyncio.gather(*asked))
 
-        async def ask(*codes: int) -> list[Command]:
-            asked = [connection.request(Command(code), 5_000) for connection, code in zip(connections, codes, strict=False)]
-            return list(await asyncio.gather(*asked))
-
-        await ask(PULL, PULL, PULL)
-        await acts(gated, ask)
-        for dialer in dialers:
-            await dialer.close()
-        await gated.server.close()
-
-    asyncio.run(main())
+    await ask(PULL, PULL, PULL)
+    yield gated, ask
+    for dialer in dialers:
+        await dialer.close()
+    await gated.server.close()
 
 
-def test_sends_that_waited_behind_a_long_work_are_refused_with_the_figure_and_pulls_are_served():
-    async def acts(gated: Gated, ask: Callable[..., Awaitable[list[Command]]]) -> None:
+async def test_sends_that_waited_behind_a_long_work_are_refused_with_the_figure_and_pulls_are_served():
+    async with gated_server() as (gated, ask):
         worked, sent, pulled = await ask(WORK, SEND, PULL)
         assert (worked.code, pulled.code) == (0, 0)
         assert sent.code == ResponseCode.SYSTEM_BUSY
         assert sent.remark in (f"{WORK_MS - WATCH_MS} ms", f"{WORK_MS} ms")
         assert (WORK, WORK_MS) in gated.gate.took, "what took long is told"
 
-    play(acts)
 
-
-def test_once_the_loop_is_free_again_sends_are_served():
-    async def acts(gated: Gated, ask: Callable[..., Awaitable[list[Command]]]) -> None:
+async def test_once_the_loop_is_free_again_sends_are_served():
+    async with gated_server() as (_, ask):
         await ask(WORK, SEND)
         await asyncio.sleep(2 * WATCH_MS / 1000)
         (sent,) = await ask(SEND)
         assert sent.code == 0
-
-    play(acts)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ssl
 import struct
-from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -97,14 +96,6 @@ async def scene(limits: NetLimits | None = None, tls: ssl.SSLContext | None = No
         await played.server.close()
 
 
-def play(acts: Callable[[Scene], Awaitable[None]], limits: NetLimits | None = None) -> None:
-    async def main() -> None:
-        async with scene(limits) as played:
-            await acts(played)
-
-    asyncio.run(main())
-
-
 class Raw:
     """A peer that sends bytes as it likes."""
 
@@ -131,36 +122,30 @@ class Raw:
 
 
 @pytest.mark.parametrize("serialization", list(Serialization))
-def test_a_request_is_answered_in_its_own_serialization(serialization: Serialization):
-    async def acts(played: Scene) -> None:
+async def test_a_request_is_answered_in_its_own_serialization(serialization: Serialization):
+    async with scene() as played:
         response = await played.ask(ECHO, body=b"hello", serialization=serialization)
         assert (response.code, response.body, response.serialization) == (0, b"hello", serialization)
 
-    play(acts)
 
-
-def test_an_unknown_code_answers_3():
-    async def acts(played: Scene) -> None:
+async def test_an_unknown_code_answers_3():
+    async with scene() as played:
         response = await played.ask(31_000)
         assert response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
         assert "31000" in (response.remark or "")
 
-    play(acts)
 
-
-def test_a_refusal_and_a_wrong_header_become_responses():
-    async def acts(played: Scene) -> None:
+async def test_a_refusal_and_a_wrong_header_become_responses():
+    async with scene() as played:
         refused = await played.ask(REFUSE)
         assert (refused.code, refused.remark) == (ResponseCode.NO_PERMISSION, "Not you.")
         wrong = await played.ask(WRONG_HEADER)
         assert wrong.code == ResponseCode.SYSTEM_ERROR
         assert wrong.remark == "Named: field 'name' is required, and missing."
 
-    play(acts)
 
-
-def test_oneway_requests_are_handled_and_not_answered():
-    async def acts(played: Scene) -> None:
+async def test_oneway_requests_are_handled_and_not_answered():
+    async with scene() as played:
         connection = await played.dialer.connection(played.address)
         connection.oneway(Command(REFUSE))
         connection.oneway(Command(31_000))
@@ -168,11 +153,9 @@ def test_oneway_requests_are_handled_and_not_answered():
         assert (await played.ask(ECHO, body=b"x")).body == b"x"
         assert connection._pending.answered(1) is None
 
-    play(acts)
 
-
-def test_all_requests_of_a_piece_reach_a_group_handler_together_and_are_answered_with_one_write():
-    async def acts(played: Scene) -> None:
+async def test_all_requests_of_a_piece_reach_a_group_handler_together_and_are_answered_with_one_write():
+    async with scene() as played:
         raw = await Raw.to(played)
         raw.writer.write(b"".join(encode_command(Command(GROUP, opaque=number)) for number in range(20)))
         responses = await raw.receive(20)
@@ -180,11 +163,9 @@ def test_all_requests_of_a_piece_reach_a_group_handler_together_and_are_answered
         assert played.groups == [list(range(20))]
         raw.writer.close()
 
-    play(acts)
 
-
-def test_other_requests_between_keep_their_order():
-    async def acts(played: Scene) -> None:
+async def test_other_requests_between_keep_their_order():
+    async with scene() as played:
         raw = await Raw.to(played)
         codes = [GROUP, GROUP, ECHO, GROUP]
         raw.writer.write(b"".join(encode_command(Command(code, opaque=number)) for number, code in enumerate(codes)))
@@ -192,27 +173,21 @@ def test_other_requests_between_keep_their_order():
         assert played.groups == [[0, 1], [3]]
         raw.writer.close()
 
-    play(acts)
 
-
-def test_the_server_asks_its_client_over_the_same_connection():
-    async def acts(played: Scene) -> None:
+async def test_the_server_asks_its_client_over_the_same_connection():
+    async with scene() as played:
         played.dialer.router.add(99, lambda command, _: command.response(0, body=b"a client"))
         assert (await played.ask(ASK_BACK)).body == b"a client"
 
-    play(acts)
 
-
-def test_a_request_without_an_answer_times_out():
-    async def acts(played: Scene) -> None:
+async def test_a_request_without_an_answer_times_out():
+    async with scene() as played:
         with pytest.raises(RequestTimeoutError, match="did not answer in time"):
             await played.dialer.request(played.address, Command(SILENT), 30)
 
-    play(acts)
 
-
-def test_a_request_fails_when_the_connection_ends():
-    async def acts(played: Scene) -> None:
+async def test_a_request_fails_when_the_connection_ends():
+    async with scene() as played:
         waiting = asyncio.ensure_future(played.ask(SILENT))
         await asyncio.sleep(0.05)
         played.connections[0].abort("test")
@@ -220,11 +195,9 @@ def test_a_request_fails_when_the_connection_ends():
             await waiting
         assert (await played.ask(ECHO, body=b"again")).body == b"again"
 
-    play(acts)
 
-
-def test_requests_that_wait_are_bounded():
-    async def acts(played: Scene) -> None:
+async def test_requests_that_wait_are_bounded():
+    async with scene() as played:
         played.dialer.limits = NetLimits(pending_requests_max=2)
         connection = await played.dialer.connection(played.address)
         held = [connection.request(Command(SILENT), 100) for _ in range(2)]
@@ -232,26 +205,20 @@ def test_requests_that_wait_are_bounded():
             await connection.request(Command(ECHO))
         await asyncio.gather(*held, return_exceptions=True)
 
-    play(acts)
 
-
-def test_who_cannot_be_reached_is_a_connect_error():
-    async def acts(played: Scene) -> None:
+async def test_who_cannot_be_reached_is_a_connect_error():
+    async with scene() as played:
         await played.server.close()
         with pytest.raises(ConnectError, match="cannot be reached"):
             await played.ask(ECHO)
         with pytest.raises(ConnectError, match="not an address"):
             await played.dialer.request("nowhere", Command(ECHO))
 
-    play(acts)
 
-
-def test_many_who_connect_at_once_share_a_connection():
-    async def acts(played: Scene) -> None:
+async def test_many_who_connect_at_once_share_a_connection():
+    async with scene() as played:
         await asyncio.gather(*(played.ask(ECHO, body=b"x") for _ in range(50)))
         assert len(played.server.connections) == 1
-
-    play(acts)
 
 
 MALFORMED = {
@@ -265,16 +232,14 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED.keys())
-def test_a_malformed_stream_is_closed_after_what_came_before_it_was_answered(data: bytes):
-    async def acts(played: Scene) -> None:
+async def test_a_malformed_stream_is_closed_after_what_came_before_it_was_answered(data: bytes):
+    async with scene() as played:
         raw = await Raw.to(played)
         raw.writer.write(encode_command(Command(ECHO, body=b"before")) + data)
         (response,) = await raw.receive(1)
         assert response.body == b"before"
         assert await raw.closed()
         assert (await played.ask(ECHO, body=b"others")).body == b"others"
-
-    play(acts)
 
 
 @pytest.mark.parametrize(
@@ -286,8 +251,8 @@ def test_a_malformed_stream_is_closed_after_what_came_before_it_was_answered(dat
         (encode_command(Command(ECHO)), {"idle_ms": 100}, "idle"),
     ],
 )
-def test_who_takes_too_long_is_closed(sent: bytes, limit: dict[str, int], reason: str):
-    async def acts(played: Scene) -> None:
+async def test_who_takes_too_long_is_closed(sent: bytes, limit: dict[str, int], reason: str):
+    async with scene(NetLimits(scan_ms=5, **limit)) as played:
         raw = await Raw.to(played)
         raw.writer.write(sent)
         await asyncio.sleep(0.02)
@@ -301,11 +266,9 @@ def test_who_takes_too_long_is_closed(sent: bytes, limit: dict[str, int], reason
         assert reason in (connection._closing or "")
         raw.writer.close()
 
-    play(acts, NetLimits(scan_ms=5, **limit))
 
-
-def test_one_connection_too_many_is_closed_and_the_others_are_served():
-    async def acts(played: Scene) -> None:
+async def test_one_connection_too_many_is_closed_and_the_others_are_served():
+    async with scene(NetLimits(connections_max=2)) as played:
         first, second = await Raw.to(played), await Raw.to(played)
         for raw in (first, second):
             raw.writer.write(encode_command(Command(ECHO)))
@@ -322,11 +285,9 @@ def test_one_connection_too_many_is_closed_and_the_others_are_served():
         for raw in (second, fourth):
             raw.writer.close()
 
-    play(acts, NetLimits(connections_max=2))
 
-
-def test_who_does_not_read_its_answers_is_not_read_from_and_then_closed():
-    async def acts(played: Scene) -> None:
+async def test_who_does_not_read_its_answers_is_not_read_from_and_then_closed():
+    async with scene(NetLimits(unwritten_high_bytes=65536, scan_ms=5)) as played:
         raw = await Raw.to(played)
         raw.reader._transport.pause_reading()  # a peer that only talks
         request = encode_command(Command(BIG, fields={"size": "1000000"}))
@@ -340,11 +301,9 @@ def test_who_does_not_read_its_answers_is_not_read_from_and_then_closed():
         assert connection.unwritten_bytes < 8_000_000, "requests must not be read while answers pile up"
         raw.writer.transport.abort()
 
-    play(acts, NetLimits(unwritten_high_bytes=65536, scan_ms=5))
 
-
-def test_answers_that_pile_up_beyond_the_bound_end_the_connection():
-    async def acts(played: Scene) -> None:
+async def test_answers_that_pile_up_beyond_the_bound_end_the_connection():
+    async with scene(NetLimits(unwritten_max_bytes=1_000_000)) as played:
         raw = await Raw.to(played)
         raw.reader._transport.pause_reading()
         raw.writer.write(encode_command(Command(BIG, fields={"size": "15000000"})))
@@ -352,11 +311,9 @@ def test_answers_that_pile_up_beyond_the_bound_end_the_connection():
         assert not played.server.connections
         raw.writer.transport.abort()
 
-    play(acts, NetLimits(unwritten_max_bytes=1_000_000))
 
-
-def test_overload_answers_busy_with_a_reason():
-    async def acts(played: Scene) -> None:
+async def test_overload_answers_busy_with_a_reason():
+    async with scene(NetLimits(in_flight_max_bytes=1_000_000, scan_ms=5)) as played:
         stuck = await Raw.to(played)
         stuck.reader._transport.pause_reading()
         stuck.writer.write(encode_command(Command(BIG, fields={"size": "12000000"})))
@@ -368,13 +325,10 @@ def test_overload_answers_busy_with_a_reason():
         await asyncio.sleep(0.05)
         assert (await played.ask(ECHO)).code == 0
 
-    play(acts, NetLimits(in_flight_max_bytes=1_000_000, scan_ms=5))
 
-
-def test_many_large_answers_to_one_read_event_wait_for_the_peer_to_read():
+async def test_many_large_answers_to_one_read_event_wait_for_the_peer_to_read():
     """Requests come by the hundred in one event; what is answered to them is never much more than the bound."""
-
-    async def acts(played: Scene) -> None:
+    async with scene(NetLimits(unwritten_high_bytes=65536, unwritten_max_bytes=32_000_000)) as played:
         raw = await Raw.to(played)
         raw.reader._transport.pause_reading()
         raw.writer.write(encode_command(Command(BIG, fields={"size": "1000000"})) * 300)
@@ -384,11 +338,9 @@ def test_many_large_answers_to_one_read_event_wait_for_the_peer_to_read():
         raw.reader._transport.resume_reading()
         assert [len(answer.body) for answer in await raw.receive(300)] == [1_000_000] * 300
 
-    play(acts, NetLimits(unwritten_high_bytes=65536, unwritten_max_bytes=32_000_000))
 
-
-def test_what_is_sent_unasked_to_one_who_does_not_read_is_bounded_too():
-    async def acts(played: Scene) -> None:
+async def test_what_is_sent_unasked_to_one_who_does_not_read_is_bounded_too():
+    async with scene(NetLimits(unwritten_max_bytes=10_000_000)) as played:
         raw = await Raw.to(played)
         raw.writer.write(encode_command(Command(ECHO)))
         await raw.receive(1)
@@ -398,11 +350,9 @@ def test_what_is_sent_unasked_to_one_who_does_not_read_is_bounded_too():
         await asyncio.sleep(0.05)
         assert not played.server.connections
 
-    play(acts, NetLimits(unwritten_max_bytes=10_000_000))
 
-
-def test_when_too_much_is_held_those_that_hold_the_most_are_closed():
-    async def acts(played: Scene) -> None:
+async def test_when_too_much_is_held_those_that_hold_the_most_are_closed():
+    async with scene(NetLimits(in_flight_max_bytes=1_000_000, held_max_bytes=2_000_000, scan_ms=5)) as played:
         small, large = await Raw.to(played), await Raw.to(played)
         unfinished = encode_command(Command(ECHO, body=bytes(5_000_000)))
         small.writer.write(unfinished[:100_000])
@@ -412,11 +362,9 @@ def test_when_too_much_is_held_those_that_hold_the_most_are_closed():
         large.writer.transport.abort()
         small.writer.transport.abort()
 
-    play(acts, NetLimits(in_flight_max_bytes=1_000_000, held_max_bytes=2_000_000, scan_ms=5))
 
-
-def test_closing_lets_answers_leave_and_takes_no_more_requests():
-    async def acts(played: Scene) -> None:
+async def test_closing_lets_answers_leave_and_takes_no_more_requests():
+    async with scene() as played:
         slow = asyncio.ensure_future(played.ask(SLOW))
         await asyncio.sleep(0.02)
         closing = asyncio.ensure_future(played.server.close())
@@ -427,17 +375,13 @@ def test_closing_lets_answers_leave_and_takes_no_more_requests():
         assert (await slow).body == b"at last"
         await closing
 
-    play(acts)
 
-
-def test_a_port_that_is_taken_is_a_clear_error():
-    async def acts(played: Scene) -> None:
+async def test_a_port_that_is_taken_is_a_clear_error():
+    async with scene() as played:
         other = Server(Router())
         with pytest.raises(NetError, match=f"127.0.0.1:{played.port} cannot be listened on"):
             await other.listen("127.0.0.1", played.port)
         await other.close()
-
-    play(acts)
 
 
 @pytest.fixture(scope="module")
@@ -445,17 +389,14 @@ def certificate(tmp_path_factory) -> Certificate:
     return Certificate.made(tmp_path_factory.mktemp("tls"))
 
 
-def test_where_tls_is_required_plain_connections_are_closed(certificate: Certificate):
-    async def main() -> None:
-        async with scene(tls=server_context(certificate.path, certificate.key)) as played:
-            played.server.tls_only = True
-            secure = Dialer(tls=certificate.trusted())
-            assert (await secure.request(played.address, Command(ECHO))).code == 0
-            with pytest.raises(DisconnectedError):
-                await played.ask(ECHO)
-            await secure.close()
-
-    asyncio.run(main())
+async def test_where_tls_is_required_plain_connections_are_closed(certificate: Certificate):
+    async with scene(tls=server_context(certificate.path, certificate.key)) as played:
+        played.server.tls_only = True
+        secure = Dialer(tls=certificate.trusted())
+        assert (await secure.request(played.address, Command(ECHO))).code == 0
+        with pytest.raises(DisconnectedError):
+            await played.ask(ECHO)
+        await secure.close()
 
 
 def test_a_certificate_that_cannot_be_used_is_said(tmp_path: Path):
@@ -464,25 +405,23 @@ def test_a_certificate_that_cannot_be_used_is_said(tmp_path: Path):
         server_context(tmp_path / "none.pem", tmp_path / "none.pem")
 
 
-def test_tls_and_plain_share_a_port(certificate: Certificate):
-    async def main() -> None:
-        async with scene(tls=server_context(certificate.path, certificate.key)) as played:
-            secure = Dialer(tls=certificate.trusted())
-            for size in (0, 10, 100_000, 3_000_000):
-                body = bytes(range(256)) * (size // 256)
-                assert (await secure.request(played.address, Command(ECHO, body=body))).body == body
-                assert (await played.ask(ECHO, body=body)).body == body
-            raw = await Raw.to(played)
-            raw.writer.write(b"\x16\x03\x01\x00\x05hello, this is no handshake")
-            await asyncio.wait_for(raw.reader.read(), 5)
-            assert (await played.ask(ECHO)).code == 0
-            await secure.close()
-
-    asyncio.run(main())
+async def test_tls_and_plain_share_a_port(certificate: Certificate):
+    async with scene(tls=server_context(certificate.path, certificate.key)) as played:
+        secure = Dialer(tls=certificate.trusted())
+        for size in (0, 10, 100_000, 3_000_000):
+            body = bytes(range(256)) * (size // 256)
+            assert (await secure.request(played.address, Command(ECHO, body=body))).body == body
+            assert (await played.ask(ECHO, body=body)).body == body
+        raw = await Raw.to(played)
+        raw.writer.write(b"\x16\x03\x01\x00\x05hello, this is no handshake")
+        await asyncio.wait_for(raw.reader.read(), 5)
+        assert (await played.ask(ECHO)).code == 0
+        await secure.close()
 
 
-def test_a_request_of_ours_times_out_when_its_time_is_over_not_at_the_next_round():
-    async def acts(played: Scene) -> None:
+async def test_a_request_of_ours_times_out_when_its_time_is_over_not_at_the_next_round():
+    async with scene() as played:
+        played.dialer = dialer = Dialer(limits=NetLimits(scan_ms=600_000))
         patient = played.dialer.request(played.address, Command(SILENT), 60_000)
         waiting = asyncio.ensure_future(patient)
         await asyncio.sleep(0.01)
@@ -493,20 +432,10 @@ def test_a_request_of_ours_times_out_when_its_time_is_over_not_at_the_next_round
         assert 0.055 < loop.time() - started < 1.0
         waiting.cancel()
 
-    async def main() -> None:
-        nonlocal dialer
-        async with scene() as played:
-            played.dialer = dialer = Dialer(limits=NetLimits(scan_ms=600_000))
-            await acts(played)
 
-    dialer = Dialer()
-    asyncio.run(main())
-
-
-def test_a_client_goes_on_reading_while_it_has_much_to_write():
+async def test_a_client_goes_on_reading_while_it_has_much_to_write():
     """Both sides writing more than the other reads would otherwise wait for each other for ever."""
-
-    async def acts(played: Scene) -> None:
+    async with scene(NetLimits(unwritten_high_bytes=1_000, scan_ms=5)) as played:
         played.dialer = Dialer(limits=NetLimits(unwritten_high_bytes=1_000))
         body = bytes(300_000)
         answers = await asyncio.gather(
@@ -514,11 +443,9 @@ def test_a_client_goes_on_reading_while_it_has_much_to_write():
         )
         assert all(answer.body == body for answer in answers)
 
-    play(acts, NetLimits(unwritten_high_bytes=1_000, scan_ms=5))
 
-
-def test_whoever_waits_for_new_connections_is_told_before_they_are_used():
-    async def acts(played: Scene) -> None:
+async def test_whoever_waits_for_new_connections_is_told_before_they_are_used():
+    async with scene() as played:
         told: list[str] = []
         played.dialer.on_opened.append(lambda address, connection: told.append(address))
         await played.ask(ECHO)
@@ -526,5 +453,3 @@ def test_whoever_waits_for_new_connections_is_told_before_they_are_used():
         assert told == [played.address]
         assert played.dialer.open_connection(played.address) is not None
         assert played.dialer.open_connection("127.0.0.1:1") is None
-
-    play(acts)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -66,19 +68,17 @@ def store(tmp_path, disk: GatedDisk):
     store.close()
 
 
-def run(store: MessageStore, scene) -> None:
-    async def main() -> None:
-        flusher = Flusher(store, lambda: 0)
-        try:
-            await scene(flusher)
-        finally:
-            await flusher.close()
-
-    asyncio.run(main())
+@asynccontextmanager
+async def running_flusher(store: MessageStore) -> AsyncIterator[Flusher]:
+    flusher = Flusher(store, lambda: 0)
+    try:
+        yield flusher
+    finally:
+        await flusher.close()
 
 
-def test_those_who_wait_together_share_a_flush(store: MessageStore, disk: GatedDisk):
-    async def scene(flusher: Flusher) -> None:
+async def test_those_who_wait_together_share_a_flush(store: MessageStore, disk: GatedDisk):
+    async with running_flusher(store) as flusher:
         disk.kind.gate.clear()
         store.append([MESSAGE], 0)
         first = asyncio.create_task(flusher.flushed(store.horizon.appended))
@@ -94,11 +94,9 @@ def test_those_who_wait_together_share_a_flush(store: MessageStore, disk: GatedD
         assert disk.kind.syncs == 2
         assert store.horizon.confirmed == store.horizon.appended
 
-    run(store, scene)
 
-
-def test_nobody_sees_a_message_before_it_is_flushed(store: MessageStore, disk: GatedDisk):
-    async def scene(flusher: Flusher) -> None:
+async def test_nobody_sees_a_message_before_it_is_flushed(store: MessageStore, disk: GatedDisk):
+    async with running_flusher(store) as flusher:
         disk.kind.gate.clear()
         store.append([MESSAGE], 0)
         flusher.appended()
@@ -108,11 +106,9 @@ def test_nobody_sees_a_message_before_it_is_flushed(store: MessageStore, disk: G
         await flusher.flushed(store.horizon.appended)
         assert len(store.reading.messages("orders", 0, 0, 10).records) == 2
 
-    run(store, scene)
 
-
-def test_a_failed_flush_is_told_to_everyone_and_ends_all_writes(store: MessageStore, disk: GatedDisk):
-    async def scene(flusher: Flusher) -> None:
+async def test_a_failed_flush_is_told_to_everyone_and_ends_all_writes(store: MessageStore, disk: GatedDisk):
+    async with running_flusher(store) as flusher:
         store.append([MESSAGE], 0)
         disk.kind.fails = True
         waiters = [asyncio.create_task(flusher.flushed(store.horizon.appended)) for _ in range(3)]
@@ -125,21 +121,17 @@ def test_a_failed_flush_is_told_to_everyone_and_ends_all_writes(store: MessageSt
         with pytest.raises(WritesStoppedError):
             store.append([MESSAGE], 0)
         assert len(store.reading.messages("orders", 0, 0, 10).records) == 1
-
-    run(store, scene)
     assert disk.kind.syncs == 1
 
 
-def test_a_position_that_is_safe_needs_no_wait(store: MessageStore, disk: GatedDisk):
-    async def scene(flusher: Flusher) -> None:
+async def test_a_position_that_is_safe_needs_no_wait(store: MessageStore, disk: GatedDisk):
+    async with running_flusher(store) as flusher:
         await flusher.flushed(store.horizon.flushed)
         assert disk.kind.syncs == 0
 
-    run(store, scene)
 
-
-def test_who_gives_up_waiting_disturbs_nobody(store: MessageStore, disk: GatedDisk):
-    async def scene(flusher: Flusher) -> None:
+async def test_who_gives_up_waiting_disturbs_nobody(store: MessageStore, disk: GatedDisk):
+    async with running_flusher(store) as flusher:
         disk.kind.gate.clear()
         store.append([MESSAGE], 0)
         impatient = asyncio.create_task(flusher.flushed(store.horizon.appended))
@@ -149,21 +141,16 @@ def test_who_gives_up_waiting_disturbs_nobody(store: MessageStore, disk: GatedDi
         disk.kind.gate.set()
         await patient
 
-    run(store, scene)
 
-
-def test_closing_flushes_for_those_who_wait_and_refuses_new_ones(store: MessageStore):
-    async def main() -> None:
-        flusher = Flusher(store, lambda: 0)
-        store.append([MESSAGE], 0)
-        waiter = asyncio.create_task(flusher.flushed(store.horizon.appended))
-        await asyncio.sleep(0)
-        await flusher.close()
-        await waiter
-        with pytest.raises(StoreClosedError):
-            await flusher.flushed(store.horizon.appended + 1)
-
-    asyncio.run(main())
+async def test_closing_flushes_for_those_who_wait_and_refuses_new_ones(store: MessageStore):
+    flusher = Flusher(store, lambda: 0)
+    store.append([MESSAGE], 0)
+    waiter = asyncio.create_task(flusher.flushed(store.horizon.appended))
+    await asyncio.sleep(0)
+    await flusher.close()
+    await waiter
+    with pytest.raises(StoreClosedError):
+        await flusher.flushed(store.horizon.appended + 1)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.playing import play
 from tests.unit.testing.test_pytest_plugin import run
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "testing.md"
@@ -27,10 +26,6 @@ def test_the_tests_pass(tmp_path: Path):
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=["time", "retries"])
-def test_an_example_runs(example: str):
+async def test_an_example_runs(example: str):
     code = compile(example, str(DOCUMENT), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-
-    async def main() -> None:
-        await eval(code, {})
-
-    play(main())
+    await eval(code, {})

@@ -14,167 +14,131 @@ from skyrocket.client import Consumer, Message, Outcome, Producer, TransactionPr
 from skyrocket.settings.errors import SettingsError
 from skyrocket.store.errors import StoreError
 from skyrocket.testing import Clock, LocalBroker, ThreadedBroker, sync
-from tests.client.playing import play
 
 READY_MS_MAX = 200
 
 
-def test_it_is_ready_in_less_than_200_ms():
+async def test_it_is_ready_in_less_than_200_ms():
     """The quickest of several, in the time that this thread was at work: how quick the machine is today is not the question."""
-
-    async def scene() -> None:
-        times_ms = []
-        for _ in range(5):
-            begun = time.thread_time()
-            async with LocalBroker():
-                times_ms.append(1000 * (time.thread_time() - begun))
-        assert statistics.median(times_ms) < READY_MS_MAX
-
-    play(scene())
+    times_ms = []
+    for _ in range(5):
+        begun = time.thread_time()
+        async with LocalBroker():
+            times_ms.append(1000 * (time.thread_time() - begun))
+    assert statistics.median(times_ms) < READY_MS_MAX
 
 
-def test_what_a_producer_sends_is_there():
-    async def scene() -> None:
-        async with LocalBroker() as broker, Producer(broker.nameserver) as producer:
-            await producer.send(Message("orders", b"one", tag="paid", keys=["o-1"]))
-            await producer.send(Message("orders", b"two"))
-            found = await broker.messages("orders")
-            assert sorted(message.body for message in found) == [b"one", b"two"]
-            assert {message.topic for message in found} == {"orders"}
-            assert await broker.messages("no-such-topic") == []
-
-    play(scene())
+async def test_what_a_producer_sends_is_there():
+    async with LocalBroker() as broker, Producer(broker.nameserver) as producer:
+        await producer.send(Message("orders", b"one", tag="paid", keys=["o-1"]))
+        await producer.send(Message("orders", b"two"))
+        found = await broker.messages("orders")
+        assert sorted(message.body for message in found) == [b"one", b"two"]
+        assert {message.topic for message in found} == {"orders"}
+        assert await broker.messages("no-such-topic") == []
 
 
-def test_it_can_be_waited_for():
-    async def scene() -> None:
-        async with LocalBroker() as broker, Producer(broker.nameserver) as producer:
-            waiting = asyncio.create_task(broker.messages("orders", at_least=2))
+async def test_it_can_be_waited_for():
+    async with LocalBroker() as broker, Producer(broker.nameserver) as producer:
+        waiting = asyncio.create_task(broker.messages("orders", at_least=2))
+        await producer.send(Message("orders", b"one"))
+        await producer.send(Message("orders", b"two"))
+        assert len(await waiting) == 2
+        with pytest.raises(TimeoutError, match=r"has 2 messages after 0\.01 s, not 3"):
+            await broker.messages("orders", at_least=3, timeout_s=0.01)
+
+
+async def test_a_topic_can_be_made_with_so_many_queues():
+    async with LocalBroker() as broker:
+        await broker.create_topic("orders", queues=3)
+        async with Producer(broker.nameserver) as producer:
+            assert len(await producer.queues("orders")) == 3
+
+
+async def test_the_clock_brings_delayed_and_timed_messages():
+    async with LocalBroker() as broker, Producer(broker.nameserver) as producer:
+        await producer.send(Message("orders", b"10 s", delay_level=3))
+        await producer.send(Message("orders", b"1 h", deliver_in=timedelta(hours=1)))
+        await broker.advance(5)
+        assert await broker.messages("orders") == []
+        await broker.advance(6)
+        assert [message.body for message in await broker.messages("orders")] == [b"10 s"]
+        await broker.advance(timedelta(hours=1))
+        assert sorted(message.body for message in await broker.messages("orders")) == [b"1 h", b"10 s"]
+
+
+async def test_the_clock_brings_retries_and_in_the_end_a_dead_letter():
+    calls: list[int] = []
+    async with LocalBroker() as broker:
+        consumer = Consumer(broker.nameserver, group="coupons", start="first", retries_max=1)
+
+        @consumer.on("orders")
+        async def fail(message) -> None:
+            calls.append(message.reconsume_times)
+            raise RuntimeError("not today")
+
+        async with Producer(broker.nameserver) as producer:
             await producer.send(Message("orders", b"one"))
-            await producer.send(Message("orders", b"two"))
-            assert len(await waiting) == 2
-            with pytest.raises(TimeoutError, match=r"has 2 messages after 0\.01 s, not 3"):
-                await broker.messages("orders", at_least=3, timeout_s=0.01)
-
-    play(scene())
-
-
-def test_a_topic_can_be_made_with_so_many_queues():
-    async def scene() -> None:
-        async with LocalBroker() as broker:
-            await broker.create_topic("orders", queues=3)
-            async with Producer(broker.nameserver) as producer:
-                assert len(await producer.queues("orders")) == 3
-
-    play(scene())
+        async with consumer:
+            await broker.messages("SCHEDULE_TOPIC_XXXX", at_least=1)  # given back: it waits there for its time
+            assert calls == [0]
+            await broker.advance(10)
+            (dead,) = await broker.messages("%DLQ%coupons", at_least=1)
+            assert calls == [0, 1]
+            assert (dead.body, dead.topic) == (b"one", "orders")
 
 
-def test_the_clock_brings_delayed_and_timed_messages():
-    async def scene() -> None:
-        async with LocalBroker() as broker, Producer(broker.nameserver) as producer:
-            await producer.send(Message("orders", b"10 s", delay_level=3))
-            await producer.send(Message("orders", b"1 h", deliver_in=timedelta(hours=1)))
-            await broker.advance(5)
-            assert await broker.messages("orders") == []
-            await broker.advance(6)
-            assert [message.body for message in await broker.messages("orders")] == [b"10 s"]
-            await broker.advance(timedelta(hours=1))
-            assert sorted(message.body for message in await broker.messages("orders")) == [b"1 h", b"10 s"]
+async def test_the_clock_brings_questions_about_transactions():
+    async def unsure(*_: object) -> Outcome:
+        return Outcome.UNKNOWN
 
-    play(scene())
+    async def check(_: object) -> Outcome:
+        return Outcome.COMMIT
 
-
-def test_the_clock_brings_retries_and_in_the_end_a_dead_letter():
-    async def scene() -> None:
-        calls: list[int] = []
-        async with LocalBroker() as broker:
-            consumer = Consumer(broker.nameserver, group="coupons", start="first", retries_max=1)
-
-            @consumer.on("orders")
-            async def fail(message) -> None:
-                calls.append(message.reconsume_times)
-                raise RuntimeError("not today")
-
-            async with Producer(broker.nameserver) as producer:
-                await producer.send(Message("orders", b"one"))
-            async with consumer:
-                await broker.messages("SCHEDULE_TOPIC_XXXX", at_least=1)  # given back: it waits there for its time
-                assert calls == [0]
-                await broker.advance(10)
-                (dead,) = await broker.messages("%DLQ%coupons", at_least=1)
-                assert calls == [0, 1]
-                assert (dead.body, dead.topic) == (b"one", "orders")
-
-    play(scene())
+    async with LocalBroker() as broker, TransactionProducer(broker.nameserver, group="pay", check=check) as producer:
+        await producer.transaction(Message("paid", b"one"), unsure)
+        assert await broker.messages("paid") == []
+        await broker.advance(timedelta(minutes=1))
+        assert [message.body for message in await broker.messages("paid", at_least=1)] == [b"one"]
 
 
-def test_the_clock_brings_questions_about_transactions():
-    async def scene() -> None:
-        async def unsure(*_: object) -> Outcome:
-            return Outcome.UNKNOWN
-
-        async def check(_: object) -> Outcome:
-            return Outcome.COMMIT
-
-        async with LocalBroker() as broker, TransactionProducer(broker.nameserver, group="pay", check=check) as producer:
-            await producer.transaction(Message("paid", b"one"), unsure)
-            assert await broker.messages("paid") == []
-            await broker.advance(timedelta(minutes=1))
-            assert [message.body for message in await broker.messages("paid", at_least=1)] == [b"one"]
-
-    play(scene())
-
-
-def test_settings_are_those_of_a_broker():
-    async def scene() -> None:
-        async with LocalBroker({"messageDelayLevel": "1m 2m"}) as broker, Producer(broker.nameserver) as producer:
-            await producer.send(Message("orders", b"one", delay_level=1))
-            await broker.advance(59)
-            assert await broker.messages("orders") == []
-            await broker.advance(2)
-            assert len(await broker.messages("orders")) == 1
-
-    play(scene())
+async def test_settings_are_those_of_a_broker():
+    async with LocalBroker({"messageDelayLevel": "1m 2m"}) as broker, Producer(broker.nameserver) as producer:
+        await producer.send(Message("orders", b"one", delay_level=1))
+        await broker.advance(59)
+        assert await broker.messages("orders") == []
+        await broker.advance(2)
+        assert len(await broker.messages("orders")) == 1
     with pytest.raises(SettingsError, match="'nonsense' is not a setting of the broker"):
         LocalBroker({"nonsense": "1"})
 
 
-def test_files_stay_where_a_folder_is_given_and_go_where_none_is(tmp_path: Path):
+async def test_files_stay_where_a_folder_is_given_and_go_where_none_is(tmp_path: Path):
     temporary: list[Path] = []
-
-    async def scene() -> None:
-        async with LocalBroker(folder=tmp_path) as broker, Producer(broker.nameserver) as producer:
-            await producer.send(Message("orders", b"one"))
-        async with LocalBroker(folder=tmp_path) as broker:
-            assert [message.body for message in await broker.messages("orders")] == [b"one"]
-            assert Path(broker.broker.settings().store_path).is_relative_to(tmp_path)
-        async with LocalBroker() as broker:
-            temporary.append(Path(broker.broker.settings().store_path))
-            assert (temporary[0] / "checkpoint") in list(temporary[0].iterdir())
-
-    play(scene())
+    async with LocalBroker(folder=tmp_path) as broker, Producer(broker.nameserver) as producer:
+        await producer.send(Message("orders", b"one"))
+    async with LocalBroker(folder=tmp_path) as broker:
+        assert [message.body for message in await broker.messages("orders")] == [b"one"]
+        assert Path(broker.broker.settings().store_path).is_relative_to(tmp_path)
+    async with LocalBroker() as broker:
+        temporary.append(Path(broker.broker.settings().store_path))
+        assert (temporary[0] / "checkpoint") in list(temporary[0].iterdir())
     assert not temporary[0].parent.exists()
 
 
-def test_a_folder_in_use_is_refused_and_nothing_is_left_running(tmp_path: Path):
-    async def scene() -> None:
-        async with LocalBroker(folder=tmp_path):
-            with pytest.raises(StoreError, match=r"lock|use"):
-                await LocalBroker(folder=tmp_path).start()
-
-    play(scene())
+async def test_a_folder_in_use_is_refused_and_nothing_is_left_running(tmp_path: Path):
+    async with LocalBroker(folder=tmp_path):
+        with pytest.raises(StoreError, match=r"lock|use"):
+            await LocalBroker(folder=tmp_path).start()
     with sync.LocalBroker(folder=tmp_path), pytest.raises(StoreError):
         sync.LocalBroker(folder=tmp_path).start()
 
 
-def test_several_live_side_by_side():
-    async def scene() -> None:
-        async with LocalBroker() as one, LocalBroker() as two, Producer(one.nameserver) as producer:
-            await producer.send(Message("orders", b"one"))
-            assert len(await one.messages("orders")) == 1
-            assert await two.messages("orders") == []
-
-    play(scene())
+async def test_several_live_side_by_side():
+    async with LocalBroker() as one, LocalBroker() as two, Producer(one.nameserver) as producer:
+        await producer.send(Message("orders", b"one"))
+        assert len(await one.messages("orders")) == 1
+        assert await two.messages("orders") == []
 
 
 def test_without_await():
@@ -193,24 +157,18 @@ def test_without_await():
         broker.messages("orders")
 
 
-def test_in_a_thread_for_any_loop():
-    async def scene(broker: ThreadedBroker) -> None:
+async def test_in_a_thread_for_any_loop():
+    with ThreadedBroker() as broker:
         async with Producer(broker.nameserver) as producer:
             await producer.send(Message("orders", b"later", delay_level=1))
         await broker.advance(2)
         assert len(await broker.messages("orders", at_least=1)) == 1
 
-    with ThreadedBroker() as broker:
-        play(scene(broker))
 
-
-def test_a_clock_does_not_go_back():
-    async def scene() -> None:
-        async with LocalBroker() as broker:
-            with pytest.raises(ValueError, match="not back"):
-                await broker.advance(-1)
-
-    play(scene())
+async def test_a_clock_does_not_go_back():
+    async with LocalBroker() as broker:
+        with pytest.raises(ValueError, match="not back"):
+            await broker.advance(-1)
     clock = Clock()
     before_ms = clock()
     clock.put_forward(5_000)

@@ -14,7 +14,7 @@ from skyrocket.protocol.message.message_id import decode_offset_id
 from skyrocket.protocol.message.properties import KEYS, TAGS, UNIQUE_KEY
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.running_broker import RunningBroker, play, records
+from tests.support.running_broker import RunningBroker, records, running
 
 
 async def query(served: RunningBroker, key: str, topic: str = "orders", **given: Any) -> Command:
@@ -34,8 +34,8 @@ def bodies(answer: Command) -> list[bytes]:
     return [record.body for record in records(answer)]
 
 
-def test_a_message_is_found_by_each_key_its_unique_key_and_its_tag(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_a_message_is_found_by_each_key_its_unique_key_and_its_tag(tmp_path: Path):
+    async with running(tmp_path) as served:
         await sent(served, b"one", **{KEYS: "red blue", UNIQUE_KEY: "ID-1", TAGS: "paid"})
         await sent(served, b"two", **{KEYS: "blue", UNIQUE_KEY: "ID-2", TAGS: "open"})
         await sent(served, b"elsewhere", "bills", **{KEYS: "blue", UNIQUE_KEY: "ID-1", TAGS: "paid"})
@@ -46,11 +46,9 @@ def test_a_message_is_found_by_each_key_its_unique_key_and_its_tag(tmp_path: Pat
         assert bodies(await query(served, "paid", index_type="T")) == [b"one"]
         assert (await query(served, "paid")).code == ResponseCode.QUERY_NOT_FOUND, "a tag is no key"
 
-    play(tmp_path, acts)
 
-
-def test_the_answer_tells_how_far_the_index_has_come(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_the_answer_tells_how_far_the_index_has_come(tmp_path: Path):
+    async with running(tmp_path) as served:
         await sent(served, b"one", **{KEYS: "red"})
         place = await sent(served, b"two", **{KEYS: "blue"})
         header = (await query(served, "red")).header(QueryMessageResponseHeader)
@@ -60,11 +58,9 @@ def test_the_answer_tells_how_far_the_index_has_come(tmp_path: Path):
         assert nothing.code == ResponseCode.QUERY_NOT_FOUND
         assert nothing.header(QueryMessageResponseHeader).index_last_update_phyoffset == 0
 
-    play(tmp_path, acts)
 
-
-def test_of_many_the_newest_are_found_and_there_is_a_bound(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_of_many_the_newest_are_found_and_there_is_a_bound(tmp_path: Path):
+    async with running(tmp_path, query_max=8, query_default_max=5) as served:
         for number in range(12):
             await sent(served, b"%d" % number, **{KEYS: "same"})
         assert bodies(await query(served, "same", max_num=3)) == [b"9", b"10", b"11"]
@@ -73,11 +69,9 @@ def test_of_many_the_newest_are_found_and_there_is_a_bound(tmp_path: Path):
         for none in (0, -1):
             assert (await query(served, "same", max_num=none)).code == ResponseCode.QUERY_NOT_FOUND
 
-    play(tmp_path, acts, query_max=8, query_default_max=5)
 
-
-def test_messages_of_another_time_are_not_found(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_messages_of_another_time_are_not_found(tmp_path: Path):
+    async with running(tmp_path) as served:
         place = await sent(served, b"one", **{KEYS: "red"})
         record = served.broker.store.reading.record_at(place)
         assert record is not None
@@ -86,30 +80,23 @@ def test_messages_of_another_time_are_not_found(tmp_path: Path):
         assert (await query(served, "red", begin_timestamp=at_ms + 1)).code == ResponseCode.QUERY_NOT_FOUND
         assert (await query(served, "red", end_timestamp=at_ms - 1)).code == ResponseCode.QUERY_NOT_FOUND
 
-    play(tmp_path, acts)
 
-
-def test_an_answer_is_never_larger_than_a_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_an_answer_is_never_larger_than_a_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(messages, "ANSWER_BYTES_MAX", 2_500)
-
-    async def acts(served: RunningBroker) -> None:
+    async with running(tmp_path) as served:
         for number in range(4):
             await sent(served, b"%d" % number * 1_000, **{KEYS: "same"})
         assert [body[:1] for body in bodies(await query(served, "same"))] == [b"2", b"3"]
 
-    play(tmp_path, acts)
 
-
-def test_without_an_index_nothing_is_found(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_without_an_index_nothing_is_found(tmp_path: Path):
+    async with running(tmp_path, index_enabled=False) as served:
         await sent(served, b"one", **{KEYS: "red"})
         assert (await query(served, "red")).code == ResponseCode.QUERY_NOT_FOUND
 
-    play(tmp_path, acts, index_enabled=False)
 
-
-def test_a_message_is_seen_by_its_place_and_nothing_else_is(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_a_message_is_seen_by_its_place_and_nothing_else_is(tmp_path: Path):
+    async with running(tmp_path) as served:
         place = await sent(served, b"here")
 
         async def view(offset: int) -> Command:
@@ -120,5 +107,3 @@ def test_a_message_is_seen_by_its_place_and_nothing_else_is(tmp_path: Path):
             answer = await view(nowhere)
             assert answer.code == ResponseCode.SYSTEM_ERROR
             assert str(nowhere) in (answer.remark or "")
-
-    play(tmp_path, acts)

@@ -11,7 +11,7 @@ from skyrocket.protocol.fastjson.codec import decode
 from skyrocket.protocol.headers import ConsumerSendMsgBackRequestHeader, ViewBrokerStatsDataRequestHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.running_broker import RunningBroker, play
+from tests.support.running_broker import RunningBroker, running
 
 
 async def statistic(served: RunningBroker, name: str, key: str) -> BrokerStatsItem:
@@ -24,8 +24,8 @@ async def statistic(served: RunningBroker, name: str, key: str) -> BrokerStatsIt
     return data.stats_minute
 
 
-def test_what_was_sent_and_fetched_is_counted(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_what_was_sent_and_fetched_is_counted(tmp_path: Path):
+    async with running(tmp_path) as served:
         for _ in range(6):
             await served.send("orders", b"x" * 100)
         await served.send("RMQ_SYS_TRACE_TOPIC", b"a trace")
@@ -50,18 +50,14 @@ def test_what_was_sent_and_fetched_is_counted(tmp_path: Path):
         ):
             assert (await statistic(served, name, key)).sum == expected, name
 
-    play(tmp_path, acts)
-
 
 @pytest.mark.parametrize(
     ("name", "key"),
     [("TOPIC_PUT_NUMS", "nobody"), ("NO_SUCH_THING", "DefaultCluster"), ("BROKER_PUT_NUMS", "OtherCluster"), ("", "")],
 )
-def test_what_is_not_kept_is_told(tmp_path: Path, name: str, key: str):
-    async def acts(served: RunningBroker) -> None:
+async def test_what_is_not_kept_is_told(tmp_path: Path, name: str, key: str):
+    async with running(tmp_path) as served:
         header = ViewBrokerStatsDataRequestHeader(stats_name=name, stats_key=key)
         answer = await served.ask(RequestCode.VIEW_BROKER_STATS_DATA, header)
         assert answer.code == ResponseCode.SYSTEM_ERROR
         assert name in (answer.remark or "")
-
-    play(tmp_path, acts)

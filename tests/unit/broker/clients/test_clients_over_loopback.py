@@ -47,30 +47,27 @@ async def members(client: Client, port: int) -> list[str]:
     return decode(answer.body, GetConsumerListByGroupResponseBody).consumer_id_list or []
 
 
-def test_members_hear_of_each_other_and_are_asked_over_their_own_connections():
-    async def scenario() -> None:
-        parts = Parts()
-        server = Server(parts.router)
-        server.on_closed.append(parts.client_handlers.disconnected)
-        port = await server.listen("127.0.0.1", 0)
-        first, second = Client("a"), Client("b")
-        try:
-            async with asyncio.timeout(10):
-                assert (await first.joins(port)).fields["IS_SUPPORT_HEART_BEAT_V2"] == "true"
-                assert await first.told.get() == "billing"
-                await second.joins(port)
-                assert [await first.told.get(), await second.told.get()] == ["billing", "billing"]
-                assert await members(first, port) == ["a", "b"]
-                said = await first.ask(port, 307, consumerGroup="billing", clientId="b", jstackEnable="false")
-                assert (said.code, said.body) == (ResponseCode.SUCCESS, b'{"properties":{}}')
-                await second.dialer.close()
-                assert await first.told.get() == "billing", "the other's connection ended"
-                assert await members(first, port) == ["a"]
-                gone = await first.ask(port, 307, consumerGroup="billing", clientId="b")
-                assert gone.code == ResponseCode.SYSTEM_ERROR
-        finally:
-            await first.dialer.close()
+async def test_members_hear_of_each_other_and_are_asked_over_their_own_connections():
+    parts = Parts()
+    server = Server(parts.router)
+    server.on_closed.append(parts.client_handlers.disconnected)
+    port = await server.listen("127.0.0.1", 0)
+    first, second = Client("a"), Client("b")
+    try:
+        async with asyncio.timeout(10):
+            assert (await first.joins(port)).fields["IS_SUPPORT_HEART_BEAT_V2"] == "true"
+            assert await first.told.get() == "billing"
+            await second.joins(port)
+            assert [await first.told.get(), await second.told.get()] == ["billing", "billing"]
+            assert await members(first, port) == ["a", "b"]
+            said = await first.ask(port, 307, consumerGroup="billing", clientId="b", jstackEnable="false")
+            assert (said.code, said.body) == (ResponseCode.SUCCESS, b'{"properties":{}}')
             await second.dialer.close()
-            await server.close()
-
-    asyncio.run(scenario())
+            assert await first.told.get() == "billing", "the other's connection ended"
+            assert await members(first, port) == ["a"]
+            gone = await first.ask(port, 307, consumerGroup="billing", clientId="b")
+            assert gone.code == ResponseCode.SYSTEM_ERROR
+    finally:
+        await first.dialer.close()
+        await second.dialer.close()
+        await server.close()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,26 +53,23 @@ class Timed(RunningBroker):
         raise AssertionError(f"{found} are not {count}")
 
 
-def play(path: Path, acts: Callable[[Timed], Awaitable[None]], clock: list[int] | None = None, **changes: Any) -> None:
+@asynccontextmanager
+async def recall_broker(path: Path, clock: list[int] | None = None, **changes: Any) -> AsyncIterator[Timed]:
     clock = clock or [BEGIN_MS]
-
-    async def main() -> None:
-        settings = replace(SMALL, store_path=str(path / "store"), **{"recall_enabled": True, **changes})
-        broker = Broker(settings, wall_ms=lambda: clock[0])
-        await broker.start()
-        served = Timed(broker, clock)
-        try:
-            await acts(served)
-        finally:
-            await served.dialer.close()
-            await broker.close()
-
-    asyncio.run(main())
+    settings = replace(SMALL, store_path=str(path / "store"), **{"recall_enabled": True, **changes})
+    broker = Broker(settings, wall_ms=lambda: clock[0])
+    await broker.start()
+    served = Timed(broker, clock)
+    try:
+        yield served
+    finally:
+        await served.dialer.close()
+        await broker.close()
 
 
 @pytest.mark.parametrize("sync_flush", [False, True])
-def test_what_is_recalled_before_its_time_is_not_delivered(tmp_path: Path, sync_flush: bool):
-    async def acts(served: Timed) -> None:
+async def test_what_is_recalled_before_its_time_is_not_delivered(tmp_path: Path, sync_flush: bool):
+    async with recall_broker(tmp_path, sync_flush=sync_flush) as served:
         first = await served.send_timed("KEEP", 5_400)
         second = await served.send_timed("TAKE", 5_300)
         handle = second.fields["recallHandle"]
@@ -84,20 +82,16 @@ def test_what_is_recalled_before_its_time_is_not_delivered(tmp_path: Path, sync_
         await served.pass_ms(9_000)
         assert await served.delivered(2) == ["KEEP", "LAST"]
 
-    play(tmp_path, acts, sync_flush=sync_flush)
 
-
-def test_timers_and_recalls_wait_across_a_restart(tmp_path: Path):
+async def test_timers_and_recalls_wait_across_a_restart(tmp_path: Path):
     clock = [BEGIN_MS]
-
-    async def before(served: Timed) -> None:
+    async with recall_broker(tmp_path, clock) as served:
         for number in range(5):
             sent = await served.send_timed(f"KEY{number}", 2_000 + 900 * number)
         await served.recall(sent.fields["recallHandle"])
         await served.pass_ms(3_000)
         assert await served.delivered(2) == ["KEY0", "KEY1"]
-
-    async def after(served: Timed) -> None:
+    async with recall_broker(tmp_path, clock) as served:
         await served.pass_ms(5_000)
         assert await served.delivered(4) == ["KEY0", "KEY1", "KEY2", "KEY3"]
         answer = await served.ask(RequestCode.GET_TIMER_METRICS)
@@ -105,12 +99,9 @@ def test_timers_and_recalls_wait_across_a_restart(tmp_path: Path):
         checkpoint = await served.ask(RequestCode.GET_TIMER_CHECK_POINT)
         assert int.from_bytes(checkpoint.body[16:24]) == 6, "messages of the timer topic that were taken in"
 
-    play(tmp_path, before, clock)
-    play(tmp_path, after, clock)
 
-
-def test_a_recall_that_cannot_be_is_refused_with_apaches_codes(tmp_path: Path):
-    async def acts(served: Timed) -> None:
+async def test_a_recall_that_cannot_be_is_refused_with_apaches_codes(tmp_path: Path):
+    async with recall_broker(tmp_path) as served:
         handle = (await served.send_timed("KEY", 5_000)).fields["recallHandle"]
         known = decode_recall_handle(handle)
         answers = {
@@ -126,20 +117,14 @@ def test_a_recall_that_cannot_be_is_refused_with_apaches_codes(tmp_path: Path):
             **dict.fromkeys(list(answers)[1:], ResponseCode.ILLEGAL_OPERATION),
         }
 
-    play(tmp_path, acts)
 
-
-def test_without_the_setting_nothing_is_recalled(tmp_path: Path):
-    async def acts(served: Timed) -> None:
+async def test_without_the_setting_nothing_is_recalled(tmp_path: Path):
+    async with recall_broker(tmp_path, recall_enabled=False) as served:
         handle = (await served.send_timed("KEY", 5_000)).fields["recallHandle"]
         assert (await served.recall(handle)).code == ResponseCode.NO_PERMISSION
 
-    play(tmp_path, acts, recall_enabled=False)
 
-
-def test_nobody_sends_to_the_timer_topic(tmp_path: Path):
-    async def acts(served: Timed) -> None:
+async def test_nobody_sends_to_the_timer_topic(tmp_path: Path):
+    async with recall_broker(tmp_path) as served:
         answer = await served.send("rmq_sys_wheel_timer", b"junk")
         assert answer.code == ResponseCode.NO_PERMISSION
-
-    play(tmp_path, acts)

@@ -14,7 +14,7 @@ from skyrocket.broker.settings import BrokerSettings
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.message_store import MessageStore
-from tests.support.running_broker import RunningBroker, play
+from tests.support.running_broker import running
 
 SEND, PULL, TOPICS = RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE, RequestCode.UPDATE_AND_CREATE_TOPIC
 NOW_MS = 1_000_000
@@ -118,7 +118,9 @@ def test_it_can_be_switched_off():
     assert flow.refusal(SEND, 60_000, NOW_MS) is None
 
 
-def test_a_broker_on_a_stalled_disk_refuses_sends_for_a_while_and_gives_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_a_broker_on_a_stalled_disk_refuses_sends_for_a_while_and_gives_messages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     stall_ms = [0]
 
     def stalling(real):
@@ -130,8 +132,7 @@ def test_a_broker_on_a_stalled_disk_refuses_sends_for_a_while_and_gives_messages
 
     for name in ("append", "append_placed"):
         monkeypatch.setattr(MessageStore, name, stalling(getattr(MessageStore, name)))
-
-    async def acts(served: RunningBroker) -> None:
+    async with running(tmp_path, append_ms_max=400) as served:
         assert (await served.send("orders", b"before")).code == ResponseCode.SUCCESS
         stall_ms[0] = 600
         assert (await served.send("orders", b"slow")).code == ResponseCode.SUCCESS, "it is stored, however late"
@@ -143,5 +144,3 @@ def test_a_broker_on_a_stalled_disk_refuses_sends_for_a_while_and_gives_messages
         async with asyncio.timeout(30):
             while (await served.send("orders", b"after")).code == ResponseCode.SYSTEM_BUSY:  # noqa: ASYNC110 — a pause
                 await asyncio.sleep(0.05)
-
-    play(tmp_path, acts, append_ms_max=400)

@@ -10,7 +10,7 @@ import pytest
 from skyrocket.broker.load.slow_consumers import CHECK_MS, SlowConsumers, SlowConsumerWatch
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.running_broker import RunningBroker, play
+from tests.support.running_broker import running
 
 START_MS = 1_700_000_000_000
 
@@ -63,8 +63,8 @@ def test_unless_it_is_wanted_nobody_is_stopped():
 
 
 @pytest.mark.parametrize("limit_bytes", [1_000, 100_000])
-def test_a_pull_far_behind_the_end_of_the_log_stops_its_group(tmp_path: Path, limit_bytes: int):
-    async def acts(served: RunningBroker) -> None:
+async def test_a_pull_far_behind_the_end_of_the_log_stops_its_group(tmp_path: Path, limit_bytes: int):
+    async with running(tmp_path, stop_slow_consumers=True, slow_consumer_bytes=limit_bytes) as served:
         for number in range(10):
             await served.send("orders", b"%d" % number * 500)
         assert (await served.pull("orders", 0, max_msg_nums=1)).code == ResponseCode.SUCCESS
@@ -73,5 +73,3 @@ def test_a_pull_far_behind_the_end_of_the_log_stops_its_group(tmp_path: Path, li
         watch.check(CHECK_MS)
         answer = await served.pull("orders", 1)
         assert answer.code == (ResponseCode.NO_PERMISSION if limit_bytes < 5_000 else ResponseCode.SUCCESS)
-
-    play(tmp_path, acts, stop_slow_consumers=True, slow_consumer_bytes=limit_bytes)

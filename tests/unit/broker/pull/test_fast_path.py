@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -112,7 +111,7 @@ def test_the_first_that_is_not_ordinary_goes_the_general_way_with_all_behind_it(
     assert parts.state() == other.state()
 
 
-def test_flow_control_hears_that_they_were_pulls():
+async def test_flow_control_hears_that_they_were_pulls():
     """A read from a slow disk must not stop those who send."""
     parts, told = parts_with_messages(), []
 
@@ -121,11 +120,9 @@ def test_flow_control_hears_that_they_were_pulls():
         refusal = staticmethod(lambda code, waited_ms, now_ms: None)
         served = staticmethod(lambda code, took_ms, now_ms: told.append(code))
 
-    async def acts() -> None:  # the server's watch of its own lateness needs a loop
-        parts.server.gate = Gate()
-        parts.connection.data_received(a_pull(1, 0))
-
-    asyncio.run(acts())
+    # the server's watch of its own lateness needs a loop
+    parts.server.gate = Gate()
+    parts.connection.data_received(a_pull(1, 0))
     assert told == [RequestCode.PULL_MESSAGE]
 
 

@@ -20,7 +20,7 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PULL_SUSPEND
 from skyrocket.store.read.queue_run import RECORDS_PER_READ_MAX
-from tests.support.running_broker import RunningBroker, play, records
+from tests.support.running_broker import RunningBroker, records, running
 
 BIG_IN_EU = "a > 5 AND region = 'eu'"
 
@@ -48,8 +48,8 @@ def bodies(response: Command) -> list[bytes]:
     return [record.body for record in records(response)]
 
 
-def test_a_pull_gets_the_messages_that_its_expression_lets_through(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_a_pull_gets_the_messages_that_its_expression_lets_through(tmp_path: Path):
+    async with running(tmp_path, property_filter=True) as served:
         await sales(served)
         found = await pull(served, 0, BIG_IN_EU)
         assert bodies(found) == [b"6", b"8"]
@@ -58,22 +58,18 @@ def test_a_pull_gets_the_messages_that_its_expression_lets_through(tmp_path: Pat
         first = await pull(served, 0, BIG_IN_EU, max_msg_nums=1)
         assert (bodies(first), first.header(PullMessageResponseHeader).next_begin_offset) == ([b"6"], 7)
 
-    play(tmp_path, acts, property_filter=True)
 
-
-def test_a_pull_for_which_there_is_nothing_is_told_where_to_go_on(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_a_pull_for_which_there_is_nothing_is_told_where_to_go_on(tmp_path: Path):
+    async with running(tmp_path, property_filter=True) as served:
         await sales(served)
         for expression in ("a > 99", "missing = 'x'", "region > 5"):  # false, null, undecided
             nothing = await pull(served, 0, expression, hold_ms=0)
             assert nothing.code == ResponseCode.PULL_RETRY_IMMEDIATELY
             assert nothing.header(PullMessageResponseHeader).next_begin_offset == 10
 
-    play(tmp_path, acts, property_filter=True)
 
-
-def test_a_pull_without_its_own_expression_uses_the_groups_heartbeat(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_a_pull_without_its_own_expression_uses_the_groups_heartbeat(tmp_path: Path):
+    async with running(tmp_path, property_filter=True) as served:
         await sales(served)
         await heartbeat(served, BIG_IN_EU)
         assert bodies(await served.pull("orders", 0, sys_flag=0)) == [b"6", b"8"]
@@ -82,11 +78,9 @@ def test_a_pull_without_its_own_expression_uses_the_groups_heartbeat(tmp_path: P
         await heartbeat(served, "red", version=3, kind="TAG")
         assert len(bodies(await served.pull("orders", 0, sys_flag=0))) == 10
 
-    play(tmp_path, acts, property_filter=True)
 
-
-def test_a_waiting_pull_is_answered_by_a_message_that_matches_and_by_no_other(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_a_waiting_pull_is_answered_by_a_message_that_matches_and_by_no_other(tmp_path: Path):
+    async with running(tmp_path, property_filter=True) as served:
         await sales(served)
         await heartbeat(served, BIG_IN_EU)
         own = asyncio.ensure_future(pull(served, 10, BIG_IN_EU, hold_ms=60_000))
@@ -100,11 +94,9 @@ def test_a_waiting_pull_is_answered_by_a_message_that_matches_and_by_no_other(tm
         await served.send("orders", b"yes", properties={"a": "7", "region": "eu"})
         assert bodies(await own) == bodies(await groups) == [b"yes"]
 
-    play(tmp_path, acts, property_filter=True)
 
-
-def test_a_waiting_pull_is_sent_back_when_its_group_has_another_expression(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_a_waiting_pull_is_sent_back_when_its_group_has_another_expression(tmp_path: Path):
+    async with running(tmp_path, property_filter=True) as served:
         await sales(served)
         await heartbeat(served, "a > 99")
         waiting = asyncio.ensure_future(served.pull("orders", 10, hold_ms=60_000, sys_flag=PULL_SUSPEND))
@@ -114,11 +106,9 @@ def test_a_waiting_pull_is_sent_back_when_its_group_has_another_expression(tmp_p
         answer = await waiting
         assert (answer.code, answer.header(PullMessageResponseHeader).next_begin_offset) == (20, 10)
 
-    play(tmp_path, acts, property_filter=True)
 
-
-def test_a_needle_behind_more_messages_than_one_read_looks_at_is_found(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_a_needle_behind_more_messages_than_one_read_looks_at_is_found(tmp_path: Path):
+    async with running(tmp_path, property_filter=True) as served:
         for _ in range(2):
             hay = [served.send("orders", b"hay", properties={"a": "1"}) for _ in range(RECORDS_PER_READ_MAX // 3)]
             await asyncio.gather(*hay)
@@ -131,8 +121,6 @@ def test_a_needle_behind_more_messages_than_one_read_looks_at_is_found(tmp_path:
             answer = await pull(served, offset, wanted)
         assert bodies(answer) == [b"needle"]
         assert pulls >= 5, "a long expression gets fewer messages a turn"
-
-    play(tmp_path, acts, property_filter=True)
 
 
 # --- refusals
@@ -150,12 +138,10 @@ def test_a_needle_behind_more_messages_than_one_read_looks_at_is_found(tmp_path:
         ({"expression": "a > 5", "expression_type": "XPATH"}, False, ResponseCode.SYSTEM_ERROR),
     ],
 )
-def test_a_pull_with_a_wrong_expression_is_refused(tmp_path: Path, given: dict, on: bool, code: ResponseCode):
-    async def acts(served: RunningBroker) -> None:
+async def test_a_pull_with_a_wrong_expression_is_refused(tmp_path: Path, given: dict, on: bool, code: ResponseCode):
+    async with running(tmp_path, property_filter=on) as served:
         await sales(served)
         assert (await pull(served, 0, **given)).code == code
-
-    play(tmp_path, acts, property_filter=on)
 
 
 @pytest.mark.parametrize(
@@ -169,19 +155,17 @@ def test_a_pull_with_a_wrong_expression_is_refused(tmp_path: Path, given: dict, 
         ("a > 5", "XPATH", True, ResponseCode.FILTER_DATA_NOT_EXIST),
     ],
 )
-def test_a_group_with_a_wrong_expression_gets_no_messages(
+async def test_a_group_with_a_wrong_expression_gets_no_messages(
     tmp_path: Path, expression: str | None, kind: str, on: bool, code: ResponseCode
 ):
-    async def acts(served: RunningBroker) -> None:
+    async with running(tmp_path, property_filter=on) as served:
         await sales(served)
         await heartbeat(served, expression, kind=kind)
         assert (await served.pull("orders", 0, sys_flag=0)).code == code
 
-    play(tmp_path, acts, property_filter=on)
 
-
-def test_an_administrator_turns_filters_on_and_off_while_the_broker_runs(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_an_administrator_turns_filters_on_and_off_while_the_broker_runs(tmp_path: Path):
+    async with running(tmp_path) as served:
         await sales(served)
         assert (await pull(served, 0, BIG_IN_EU)).code == ResponseCode.SYSTEM_ERROR
         for value, code in (("true", ResponseCode.SUCCESS), ("false", ResponseCode.SYSTEM_ERROR)):
@@ -189,21 +173,16 @@ def test_an_administrator_turns_filters_on_and_off_while_the_broker_runs(tmp_pat
             assert changed.code == ResponseCode.SUCCESS
             assert (await pull(served, 0, BIG_IN_EU)).code == code
 
-    play(tmp_path, acts)
 
-
-def test_apaches_file_of_filters_stays_as_it_is(tmp_path: Path):
+async def test_apaches_file_of_filters_stays_as_it_is(tmp_path: Path):
     file = tmp_path / "store" / "config" / "consumerFilter.json"
     file.parent.mkdir(parents=True)
     file.write_text('{"filterDataByTopic":{"orders":{"groupFilterData":{},"topic":"orders"}}}')
     before = file.read_bytes()
-
-    async def acts(served: RunningBroker) -> None:
+    async with running(tmp_path, property_filter=True) as served:
         await sales(served)
         await heartbeat(served, BIG_IN_EU)
         assert bodies(await served.pull("orders", 0, sys_flag=0)) == [b"6", b"8"]
-
-    play(tmp_path, acts, property_filter=True)
     assert file.read_bytes() == before
     assert [path.name for path in file.parent.glob("consumerFilter*")] == [file.name]
 

@@ -15,7 +15,7 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from skyrocket.store.read.queue_run import RECORDS_PER_READ_MAX
-from tests.support.running_broker import RunningBroker, play, pull_header, records
+from tests.support.running_broker import RunningBroker, pull_header, records, running
 
 
 async def five(served: RunningBroker) -> None:
@@ -25,8 +25,8 @@ async def five(served: RunningBroker) -> None:
 
 
 @pytest.mark.parametrize("serialization", list(Serialization))
-def test_messages_are_found_from_an_offset_on(tmp_path: Path, serialization: Serialization):
-    async def acts(served: RunningBroker) -> None:
+async def test_messages_are_found_from_an_offset_on(tmp_path: Path, serialization: Serialization):
+    async with running(tmp_path) as served:
         await five(served)
         response = await served.pull("orders", 2, serialization=serialization)
         header = response.header(PullMessageResponseHeader)
@@ -34,11 +34,9 @@ def test_messages_are_found_from_an_offset_on(tmp_path: Path, serialization: Ser
         assert [r.body for r in records(response)] == [b"2", b"3", b"4"]
         assert (header.next_begin_offset, header.min_offset, header.max_offset, header.suggest_which_broker_id) == (5, 0, 5, 0)
 
-    play(tmp_path, acts)
 
-
-def test_only_messages_with_the_wanted_tags_are_found(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_only_messages_with_the_wanted_tags_are_found(tmp_path: Path):
+    async with running(tmp_path) as served:
         await five(served)
         assert [r.body for r in records(await served.pull("orders", 0, tags="blue"))] == [b"1", b"3"]
         assert len(records(await served.pull("orders", 0, tags="blue || red"))) == 5
@@ -46,18 +44,14 @@ def test_only_messages_with_the_wanted_tags_are_found(tmp_path: Path):
         assert response.code == ResponseCode.PULL_RETRY_IMMEDIATELY
         assert response.header(PullMessageResponseHeader).next_begin_offset == 5
 
-    play(tmp_path, acts)
 
-
-def test_count_and_bytes_limit_an_answer(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_count_and_bytes_limit_an_answer(tmp_path: Path):
+    async with running(tmp_path) as served:
         for _ in range(5):
             await served.send("orders", bytes(1000))
         assert len(records(await served.pull("orders", 0, max_msg_nums=2))) == 2
         assert len(records(await served.pull("orders", 0, max_msg_bytes=2_500))) == 2
         assert len(records(await served.pull("orders", 0, max_msg_bytes=1))) == 1
-
-    play(tmp_path, acts)
 
 
 @pytest.mark.parametrize(
@@ -70,18 +64,18 @@ def test_count_and_bytes_limit_an_answer(tmp_path: Path):
         ("empty", 7, ResponseCode.PULL_OFFSET_MOVED, 0),
     ],
 )
-def test_an_offset_outside_of_the_queue_is_corrected(tmp_path: Path, topic: str, offset: int, code: ResponseCode, following: int):
-    async def acts(served: RunningBroker) -> None:
+async def test_an_offset_outside_of_the_queue_is_corrected(
+    tmp_path: Path, topic: str, offset: int, code: ResponseCode, following: int
+):
+    async with running(tmp_path) as served:
         await five(served)
         await served.send("empty", b"", queue_id=3)
         response = await served.pull(topic, offset)
         assert (response.code, response.header(PullMessageResponseHeader).next_begin_offset) == (code, following)
 
-    play(tmp_path, acts)
 
-
-def test_a_waiting_pull_is_answered_by_the_message_it_waits_for(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_a_waiting_pull_is_answered_by_the_message_it_waits_for(tmp_path: Path):
+    async with running(tmp_path) as served:
         await five(served)
         waiting = asyncio.ensure_future(served.pull("orders", 5, hold_ms=60_000))
         await asyncio.sleep(0.05)
@@ -89,11 +83,9 @@ def test_a_waiting_pull_is_answered_by_the_message_it_waits_for(tmp_path: Path):
         await served.send("orders", b"5")
         assert [r.body for r in records(await waiting)] == [b"5"]
 
-    play(tmp_path, acts)
 
-
-def test_a_message_with_another_tag_does_not_answer_it(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_a_message_with_another_tag_does_not_answer_it(tmp_path: Path):
+    async with running(tmp_path) as served:
         await five(served)
         waiting = asyncio.ensure_future(served.pull("orders", 5, tags="green", hold_ms=60_000))
         await asyncio.sleep(0.05)
@@ -103,11 +95,9 @@ def test_a_message_with_another_tag_does_not_answer_it(tmp_path: Path):
         await served.send("orders", b"6", properties={"TAGS": "green"})
         assert [r.body for r in records(await waiting)] == [b"6"]
 
-    play(tmp_path, acts)
 
-
-def test_a_pull_does_not_wait_where_there_is_more_to_look_at(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_a_pull_does_not_wait_where_there_is_more_to_look_at(tmp_path: Path):
+    async with running(tmp_path) as served:
         for _ in range(4):  # more than a pull looks at
             red = [served.send("orders", b"x", properties={"TAGS": "red"}) for _ in range(RECORDS_PER_READ_MAX // 3)]
             await asyncio.gather(*red)
@@ -120,11 +110,9 @@ def test_a_pull_does_not_wait_where_there_is_more_to_look_at(tmp_path: Path):
         assert [r.body for r in records(response)] == [b"last"]
         assert offset > 0
 
-    play(tmp_path, acts)
 
-
-def test_a_waiting_pull_is_sent_back_when_its_group_wants_other_tags(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_a_waiting_pull_is_sent_back_when_its_group_wants_other_tags(tmp_path: Path):
+    async with running(tmp_path) as served:
         await five(served)
         await served.heartbeat("consumers", orders="green")
         waiting = asyncio.ensure_future(served.pull("orders", 5, hold_ms=60_000, sys_flag=PULL_SUSPEND))
@@ -139,11 +127,9 @@ def test_a_waiting_pull_is_sent_back_when_its_group_wants_other_tags(tmp_path: P
         assert answer.header(PullMessageResponseHeader).next_begin_offset == 5
         assert [r.body for r in records(await served.pull("orders", 5, sys_flag=0))] == [b"5", b"6"]
 
-    play(tmp_path, acts)
 
-
-def test_a_waiting_pull_of_a_group_that_is_stopped_gets_nothing(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_a_waiting_pull_of_a_group_that_is_stopped_gets_nothing(tmp_path: Path):
+    async with running(tmp_path) as served:
         await five(served)
         waiting = asyncio.ensure_future(served.pull("orders", 5, hold_ms=60_000))
         while not served.broker.pull.waiting:  # noqa: ASYNC110 — it waits elsewhere
@@ -158,11 +144,9 @@ def test_a_waiting_pull_of_a_group_that_is_stopped_gets_nothing(tmp_path: Path):
         served.broker.groups.put(replace(config, consume_enable=True))
         assert [record.body for record in records(await served.pull("orders", 5))] == [b"meanwhile"]
 
-    play(tmp_path, acts)
 
-
-def test_a_pull_that_waited_long_enough_is_told_where_to_go_on(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_a_pull_that_waited_long_enough_is_told_where_to_go_on(tmp_path: Path):
+    async with running(tmp_path) as served:
         await five(served)
         nothing = await served.pull("orders", 5, hold_ms=50)
         assert nothing.code == ResponseCode.PULL_NOT_FOUND
@@ -171,11 +155,9 @@ def test_a_pull_that_waited_long_enough_is_told_where_to_go_on(tmp_path: Path):
         await served.send("orders", b"5", properties={"TAGS": "red"})
         assert (await waiting).header(PullMessageResponseHeader).next_begin_offset == 6
 
-    play(tmp_path, acts)
 
-
-def test_waiting_pulls_are_looked_at_again_whatever_was_told(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_waiting_pulls_are_looked_at_again_whatever_was_told(tmp_path: Path):
+    async with running(tmp_path) as served:
         await five(served)
         waiting = asyncio.ensure_future(served.pull("orders", 5, hold_ms=60_000))
         await asyncio.sleep(0.05)
@@ -186,19 +168,15 @@ def test_waiting_pulls_are_looked_at_again_whatever_was_told(tmp_path: Path):
         served.broker.pull._last_recheck_ms -= RECHECK_MS
         assert [r.body for r in records(await waiting)] == [b"5"]
 
-    play(tmp_path, acts)
 
-
-def test_without_long_polling_a_pull_is_held_only_briefly(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_without_long_polling_a_pull_is_held_only_briefly(tmp_path: Path):
+    async with running(tmp_path, long_polling=False, short_polling_ms=50) as served:
         await five(served)
         assert (await served.pull("orders", 5, hold_ms=60_000)).code == ResponseCode.PULL_NOT_FOUND
 
-    play(tmp_path, acts, long_polling=False, short_polling_ms=50)
 
-
-def test_pulls_of_a_client_that_left_are_forgotten(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_pulls_of_a_client_that_left_are_forgotten(tmp_path: Path):
+    async with running(tmp_path) as served:
         await five(served)
         waiting = asyncio.ensure_future(served.pull("orders", 5, hold_ms=60_000))
         await asyncio.sleep(0.05)
@@ -208,20 +186,16 @@ def test_pulls_of_a_client_that_left_are_forgotten(tmp_path: Path):
         await asyncio.sleep(0.05)
         assert served.broker.pull.waiting == 0
 
-    play(tmp_path, acts)
 
-
-def test_an_offset_carried_on_a_pull_is_committed(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_an_offset_carried_on_a_pull_is_committed(tmp_path: Path):
+    async with running(tmp_path) as served:
         await five(served)
         await served.pull("orders", 3, sys_flag=PULL_SUBSCRIPTION | PULL_COMMIT_OFFSET, commit_offset=3)
         assert served.broker.offsets.query("consumers", "orders", 0) == 3
 
-    play(tmp_path, acts)
 
-
-def test_a_pull_without_its_own_subscription_uses_the_groups_heartbeat(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_a_pull_without_its_own_subscription_uses_the_groups_heartbeat(tmp_path: Path):
+    async with running(tmp_path) as served:
         await five(served)
         assert (await served.pull("orders", 0, sys_flag=0)).code == ResponseCode.SUBSCRIPTION_NOT_EXIST
         await served.heartbeat("consumers", orders="blue")
@@ -229,8 +203,6 @@ def test_a_pull_without_its_own_subscription_uses_the_groups_heartbeat(tmp_path:
         assert (await served.pull("orders", 0, sys_flag=0, sub_version=2)).code == ResponseCode.SUBSCRIPTION_NOT_LATEST
         await served.send("other", b"x")
         assert (await served.pull("other", 0, sys_flag=0)).code == ResponseCode.SUBSCRIPTION_NOT_EXIST
-
-    play(tmp_path, acts)
 
 
 @pytest.mark.parametrize(
@@ -243,32 +215,26 @@ def test_a_pull_without_its_own_subscription_uses_the_groups_heartbeat(tmp_path:
         ({"consumer_group": "a/b"}, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
     ],
 )
-def test_what_is_wrong_is_refused(tmp_path: Path, given: dict, code: ResponseCode):
-    async def acts(served: RunningBroker) -> None:
+async def test_what_is_wrong_is_refused(tmp_path: Path, given: dict, code: ResponseCode):
+    async with running(tmp_path) as served:
         await five(served)
         assert (await served.pull("orders", 0, **given)).code == code
 
-    play(tmp_path, acts)
 
-
-def test_an_unknown_topic_is_told(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_an_unknown_topic_is_told(tmp_path: Path):
+    async with running(tmp_path) as served:
         assert (await served.pull("nowhere", 0)).code == ResponseCode.TOPIC_NOT_EXIST
 
-    play(tmp_path, acts)
 
-
-def test_lite_pulls_are_pulls(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_lite_pulls_are_pulls(tmp_path: Path):
+    async with running(tmp_path) as served:
         await five(served)
         response = await served.ask(RequestCode.LITE_PULL_MESSAGE, pull_header("orders", 0))
         assert len(records(response)) == 5
 
-    play(tmp_path, acts)
 
-
-def test_a_group_that_was_moved_goes_on_where_it_was_moved_to(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_a_group_that_was_moved_goes_on_where_it_was_moved_to(tmp_path: Path):
+    async with running(tmp_path) as served:
         await five(served)
         served.broker.offsets.reset("consumers", "orders", 0, 1)
         response = await served.pull("orders", 5, hold_ms=60_000)
@@ -276,14 +242,10 @@ def test_a_group_that_was_moved_goes_on_where_it_was_moved_to(tmp_path: Path):
         assert response.header(PullMessageResponseHeader).next_begin_offset == 1
         assert len(records(await served.pull("orders", 1))) == 4
 
-    play(tmp_path, acts)
 
-
-def test_a_topic_that_is_forbidden_to_a_group_is_refused(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_a_topic_that_is_forbidden_to_a_group_is_refused(tmp_path: Path):
+    async with running(tmp_path) as served:
         await five(served)
         await served.pull("orders", 0)
         served.broker.groups.forbid("consumers", "orders", forbidden=True)
         assert (await served.pull("orders", 0)).code == ResponseCode.NO_PERMISSION
-
-    play(tmp_path, acts)

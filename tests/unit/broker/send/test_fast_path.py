@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -41,13 +41,6 @@ def answers(parts: SendParts) -> list[Command]:
     return [decode_command(frame) for frame in FrameSplitter().feed(parts.transport.written)]
 
 
-def play(acts: Callable[[SendParts], Awaitable[None]], **given: Any) -> None:
-    async def main() -> None:
-        await acts(SendParts(express=True, **given))
-
-    asyncio.run(main())
-
-
 def none_may_go_the_general_way(parts: SendParts, monkeypatch: pytest.MonkeyPatch) -> None:
     def accept(*_: object) -> None:
         raise AssertionError("a send went the general way")
@@ -65,17 +58,15 @@ def none_may_go_the_general_way(parts: SendParts, monkeypatch: pytest.MonkeyPatc
         {"reconsume_times": 2, "unit_mode": True},
     ],
 )
-def test_ordinary_sends_of_a_read_event_are_one_append(given: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
-    async def acts(parts: SendParts) -> None:
-        none_may_go_the_general_way(parts, monkeypatch)
-        await parts.read(b"".join(a_frame(n, b"%d" % n, queue_id=n % 2, **given) for n in range(20)))
-        assert parts.appends == 1
-        assert bodies(parts.store, queue_id=1) == [b"%d" % n for n in range(1, 20, 2)]
-        headers = [answer.header(SendMessageResponseHeader) for answer in answers(parts)]
-        assert [(answer.opaque, answer.code) for answer in answers(parts)] == [(n, 0) for n in range(20)]
-        assert [(header.queue_id, header.queue_offset) for header in headers] == [(n % 2, n // 2) for n in range(20)]
-
-    play(acts)
+async def test_ordinary_sends_of_a_read_event_are_one_append(given: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
+    parts = SendParts(express=True)
+    none_may_go_the_general_way(parts, monkeypatch)
+    await parts.read(b"".join(a_frame(n, b"%d" % n, queue_id=n % 2, **given) for n in range(20)))
+    assert parts.appends == 1
+    assert bodies(parts.store, queue_id=1) == [b"%d" % n for n in range(1, 20, 2)]
+    headers = [answer.header(SendMessageResponseHeader) for answer in answers(parts)]
+    assert [(answer.opaque, answer.code) for answer in answers(parts)] == [(n, 0) for n in range(20)]
+    assert [(header.queue_id, header.queue_offset) for header in headers] == [(n % 2, n // 2) for n in range(20)]
 
 
 @pytest.mark.parametrize(
@@ -95,14 +86,12 @@ def test_ordinary_sends_of_a_read_event_are_one_append(given: dict[str, Any], mo
         {"properties": {"WAIT": "false"}},
     ],
 )
-def test_one_that_is_not_ordinary_and_those_behind_it_go_the_general_way(given: dict[str, Any]):
-    async def acts(parts: SendParts) -> None:
-        await parts.read(a_frame(1) + a_frame(2, **given) + a_frame(3))
-        assert parts.appends == 2
-        assert parts.counters.put.messages == 3
-        assert bodies(parts.store)[0] == b"hello"
-
-    play(acts)
+async def test_one_that_is_not_ordinary_and_those_behind_it_go_the_general_way(given: dict[str, Any]):
+    parts = SendParts(express=True)
+    await parts.read(a_frame(1) + a_frame(2, **given) + a_frame(3))
+    assert parts.appends == 2
+    assert parts.counters.put.messages == 3
+    assert bodies(parts.store)[0] == b"hello"
 
 
 @pytest.mark.parametrize(
@@ -114,36 +103,30 @@ def test_one_that_is_not_ordinary_and_those_behind_it_go_the_general_way(given: 
         ({"TRAN_MSG": "true", "PGROUP": "shop"}, 4, "RMQ_SYS_TRANS_HALF_TOPIC", 0),
     ],
 )
-def test_those_with_one_plain_detour_go_the_short_way_too(
+async def test_those_with_one_plain_detour_go_the_short_way_too(
     properties: dict[str, str], sys_flag: int, topic: str, queue_id: int, monkeypatch: pytest.MonkeyPatch
 ):
-    async def acts(parts: SendParts) -> None:
-        none_may_go_the_general_way(parts, monkeypatch)
-        led = {"properties": properties, "sys_flag": sys_flag}
-        await parts.read(a_frame(0) + b"".join(a_frame(n, b"%d" % n, queue_id=n, **led) for n in (1, 2)) + a_frame(3))
-        assert parts.appends == 1
-        assert bodies(parts.store) == [b"hello", b"hello"]
-        assert bodies(parts.store, topic=topic, queue_id=queue_id) == [b"1", b"2"]
-
-    play(acts)
+    parts = SendParts(express=True)
+    none_may_go_the_general_way(parts, monkeypatch)
+    led = {"properties": properties, "sys_flag": sys_flag}
+    await parts.read(a_frame(0) + b"".join(a_frame(n, b"%d" % n, queue_id=n, **led) for n in (1, 2)) + a_frame(3))
+    assert parts.appends == 1
+    assert bodies(parts.store) == [b"hello", b"hello"]
+    assert bodies(parts.store, topic=topic, queue_id=queue_id) == [b"1", b"2"]
 
 
-def test_nobody_sends_to_a_topic_because_others_were_led_there():
-    async def acts(parts: SendParts) -> None:
-        await parts.read(a_frame(1, properties={"DELAY": "1"}) + a_frame(2, topic="SCHEDULE_TOPIC_XXXX"))
-        assert [answer.code for answer in answers(parts)] == [0, ResponseCode.NO_PERMISSION]
-
-    play(acts)
+async def test_nobody_sends_to_a_topic_because_others_were_led_there():
+    parts = SendParts(express=True)
+    await parts.read(a_frame(1, properties={"DELAY": "1"}) + a_frame(2, topic="SCHEDULE_TOPIC_XXXX"))
+    assert [answer.code for answer in answers(parts)] == [0, ResponseCode.NO_PERMISSION]
 
 
-def test_a_broker_that_takes_no_more_transactions_takes_none_by_a_short_cut():
-    async def acts(parts: SendParts) -> None:
-        await parts.read(a_frame(1, properties={"TRAN_MSG": "true"}))
-        parts.settings = replace(parts.settings, reject_transactions=True)
-        await parts.read(a_frame(2, properties={"TRAN_MSG": "true"}))
-        assert [answer.code for answer in answers(parts)] == [0, ResponseCode.NO_PERMISSION]
-
-    play(acts)
+async def test_a_broker_that_takes_no_more_transactions_takes_none_by_a_short_cut():
+    parts = SendParts(express=True)
+    await parts.read(a_frame(1, properties={"TRAN_MSG": "true"}))
+    parts.settings = replace(parts.settings, reject_transactions=True)
+    await parts.read(a_frame(2, properties={"TRAN_MSG": "true"}))
+    assert [answer.code for answer in answers(parts)] == [0, ResponseCode.NO_PERMISSION]
 
 
 # --- transactions
@@ -170,33 +153,29 @@ async def halves(parts: SendParts, count: int, padding: bytes = b"", **given: An
     return answers(parts)[1:]
 
 
-def test_ends_of_transactions_among_sends_are_one_append_with_them(monkeypatch: pytest.MonkeyPatch):
-    async def acts(parts: SendParts) -> None:
-        one, two, three = await halves(parts, 3)
-        none_may_go_the_general_way(parts, monkeypatch)
-        parts.appends = 0
-        rollback = an_end(two, outcome=TRANSACTION_ROLLBACK)
-        await parts.read(an_end(one) + a_frame(8, b"8") + rollback + a_frame(9, b"9") + an_end(three))
-        assert parts.appends == 1
-        assert bodies(parts.store) == [b"first", b"half 1", b"8", b"9", b"half 3"]
-        assert parts.checks.ops.waiting() == [0, 1, 2, 3]
-
-    play(acts)
+async def test_ends_of_transactions_among_sends_are_one_append_with_them(monkeypatch: pytest.MonkeyPatch):
+    parts = SendParts(express=True)
+    one, two, three = await halves(parts, 3)
+    none_may_go_the_general_way(parts, monkeypatch)
+    parts.appends = 0
+    rollback = an_end(two, outcome=TRANSACTION_ROLLBACK)
+    await parts.read(an_end(one) + a_frame(8, b"8") + rollback + a_frame(9, b"9") + an_end(three))
+    assert parts.appends == 1
+    assert bodies(parts.store) == [b"first", b"half 1", b"8", b"9", b"half 3"]
+    assert parts.checks.ops.waiting() == [0, 1, 2, 3]
 
 
-def test_the_op_message_that_ends_fill_is_in_the_same_append_behind_what_they_commit():
-    async def acts(parts: SendParts) -> None:
-        several = await halves(parts, 3)
-        parts.appends = 0
-        parts.settings = replace(parts.settings, transaction_op_bytes_max=6)
-        await parts.read(b"".join(map(an_end, several)) + a_frame(9, b"9"))
-        assert parts.appends == 1
-        assert parts.checks.ops.waiting() == []
-        (op,) = read_queue(parts.store, OP_TOPIC)
-        assert op.body == b"0,1,2,3,"
-        assert op.physical_offset > read_queue(parts.store)[-1].physical_offset
-
-    play(acts)
+async def test_the_op_message_that_ends_fill_is_in_the_same_append_behind_what_they_commit():
+    parts = SendParts(express=True)
+    several = await halves(parts, 3)
+    parts.appends = 0
+    parts.settings = replace(parts.settings, transaction_op_bytes_max=6)
+    await parts.read(b"".join(map(an_end, several)) + a_frame(9, b"9"))
+    assert parts.appends == 1
+    assert parts.checks.ops.waiting() == []
+    (op,) = read_queue(parts.store, OP_TOPIC)
+    assert op.body == b"0,1,2,3,"
+    assert op.physical_offset > read_queue(parts.store)[-1].physical_offset
 
 
 @pytest.mark.parametrize(
@@ -210,159 +189,131 @@ def test_the_op_message_that_ends_fill_is_in_the_same_append_behind_what_they_co
         {"outcome": 4},
     ],
 )
-def test_an_end_that_does_not_fit_its_half_message_ends_nothing(given: dict[str, Any], caplog: pytest.LogCaptureFixture):
-    async def acts(parts: SendParts) -> None:
-        (one,) = await halves(parts, 1)
-        await parts.read(an_end(one, **given) + a_frame(9, b"9"))
-        assert bodies(parts.store) == [b"first", b"9"]
-        assert parts.checks.ops.waiting() == [0]
-        assert "not accepted" in caplog.text
-
-    play(acts)
+async def test_an_end_that_does_not_fit_its_half_message_ends_nothing(given: dict[str, Any], caplog: pytest.LogCaptureFixture):
+    parts = SendParts(express=True)
+    (one,) = await halves(parts, 1)
+    await parts.read(an_end(one, **given) + a_frame(9, b"9"))
+    assert bodies(parts.store) == [b"first", b"9"]
+    assert parts.checks.ops.waiting() == [0]
+    assert "not accepted" in caplog.text
 
 
-def test_a_half_message_that_was_stored_again_is_looked_at_more_closely():
-    async def acts(parts: SendParts) -> None:
-        one, two = await halves(parts, 2)
-        parts.checks.copies.copied(1, 2)  # as if the second were a copy of the first
-        await parts.read(an_end(two))
-        await parts.read(an_end(one))
-        assert bodies(parts.store) == [b"first", b"half 2"], "one message, with one end"
-
-    play(acts)
+async def test_a_half_message_that_was_stored_again_is_looked_at_more_closely():
+    parts = SendParts(express=True)
+    one, two = await halves(parts, 2)
+    parts.checks.copies.copied(1, 2)  # as if the second were a copy of the first
+    await parts.read(an_end(two))
+    await parts.read(an_end(one))
+    assert bodies(parts.store) == [b"first", b"half 2"], "one message, with one end"
 
 
-def test_an_end_with_nothing_else_stores_what_it_commits():
-    async def acts(parts: SendParts) -> None:
-        (one,) = await halves(parts, 1)
-        await parts.read(an_end(one))
-        assert bodies(parts.store) == [b"first", b"half 1"]
-
-    play(acts)
+async def test_an_end_with_nothing_else_stores_what_it_commits():
+    parts = SendParts(express=True)
+    (one,) = await halves(parts, 1)
+    await parts.read(an_end(one))
+    assert bodies(parts.store) == [b"first", b"half 1"]
 
 
-def test_sends_and_what_is_committed_to_one_queue_share_its_offsets():
-    async def acts(parts: SendParts) -> None:
-        one, two = await halves(parts, 2, queue_id=3)
-        sent = [a_frame(number, b"%d" % number, queue_id=3) for number in (7, 8)]
-        await parts.read(an_end(one) + sent[0] + an_end(two) + sent[1])
-        assert [(record.queue_offset, record.body) for record in read_queue(parts.store, queue_id=3)] == [
-            (0, b"first"),
-            (1, b"half 1"),
-            (2, b"7"),
-            (3, b"half 2"),
-            (4, b"8"),
-        ]
-
-    play(acts)
+async def test_sends_and_what_is_committed_to_one_queue_share_its_offsets():
+    parts = SendParts(express=True)
+    one, two = await halves(parts, 2, queue_id=3)
+    sent = [a_frame(number, b"%d" % number, queue_id=3) for number in (7, 8)]
+    await parts.read(an_end(one) + sent[0] + an_end(two) + sent[1])
+    assert [(record.queue_offset, record.body) for record in read_queue(parts.store, queue_id=3)] == [
+        (0, b"first"),
+        (1, b"half 1"),
+        (2, b"7"),
+        (3, b"half 2"),
+        (4, b"8"),
+    ]
 
 
-def test_what_does_not_fit_into_the_segment_any_more_is_committed_behind_it():
-    async def acts(parts: SendParts) -> None:
-        (one,) = await halves(parts, 1, padding=bytes(3000))
-        while parts.store.log.room_bytes > 2000:
-            await parts.read(a_frame(9, bytes(min(parts.store.log.room_bytes - 1000, 3000))))
-        segments = len(parts.store.log.segments.starts)
-        await parts.read(an_end(one))
-        assert len(parts.store.log.segments.starts) == segments + 1
-        assert bodies(parts.store)[-1] == b"half 1" + bytes(3000)
-
-    play(acts)
+async def test_what_does_not_fit_into_the_segment_any_more_is_committed_behind_it():
+    parts = SendParts(express=True)
+    (one,) = await halves(parts, 1, padding=bytes(3000))
+    while parts.store.log.room_bytes > 2000:
+        await parts.read(a_frame(9, bytes(min(parts.store.log.room_bytes - 1000, 3000))))
+    segments = len(parts.store.log.segments.starts)
+    await parts.read(an_end(one))
+    assert len(parts.store.log.segments.starts) == segments + 1
+    assert bodies(parts.store)[-1] == b"half 1" + bytes(3000)
 
 
-def test_a_full_disk_ends_no_transaction(caplog: pytest.LogCaptureFixture):
+async def test_a_full_disk_ends_no_transaction(caplog: pytest.LogCaptureFixture):
     disk = SimulatedDisk()
-
-    async def acts(parts: SendParts) -> None:
-        one, two = await halves(parts, 2)
-        disk.fail("write", lasting=True)
-        parts.connection.data_received(an_end(one) + an_end(two, outcome=TRANSACTION_ROLLBACK))
-        disk.heal()
-        assert "not accepted" in caplog.text
-        assert bodies(parts.store) == [b"first"]
-        await parts.read(an_end(one))
-        assert bodies(parts.store) == [b"first", b"half 1"]
-
-    play(acts, disk=disk)
+    parts = SendParts(express=True, disk=disk)
+    one, two = await halves(parts, 2)
+    disk.fail("write", lasting=True)
+    parts.connection.data_received(an_end(one) + an_end(two, outcome=TRANSACTION_ROLLBACK))
+    disk.heal()
+    assert "not accepted" in caplog.text
+    assert bodies(parts.store) == [b"first"]
+    await parts.read(an_end(one))
+    assert bodies(parts.store) == [b"first", b"half 1"]
 
 
-def test_an_end_that_wants_an_answer_goes_the_general_way():
-    async def acts(parts: SendParts) -> None:
-        one, two = await halves(parts, 2)
-        before = len(answers(parts))
-        await parts.read(a_frame(5) + an_end(one, flag=0) + an_end(two))
-        assert [(answer.opaque, answer.code) for answer in answers(parts)[before:]] == [(5, 0), (one.opaque, 0)]
-        assert bodies(parts.store) == [b"first", b"hello", b"half 1", b"half 2"]
-
-    play(acts)
+async def test_an_end_that_wants_an_answer_goes_the_general_way():
+    parts = SendParts(express=True)
+    one, two = await halves(parts, 2)
+    before = len(answers(parts))
+    await parts.read(a_frame(5) + an_end(one, flag=0) + an_end(two))
+    assert [(answer.opaque, answer.code) for answer in answers(parts)[before:]] == [(5, 0), (one.opaque, 0)]
+    assert bodies(parts.store) == [b"first", b"hello", b"half 1", b"half 2"]
 
 
 # --- answers that wait
 
 
-def test_with_sync_flush_the_answers_wait_for_the_disk_together():
-    async def acts(parts: SendParts) -> None:
-        parts.connection.data_received(a_frame(1) + a_frame(2))
-        assert parts.transport.written == b""
-        parts.store.flush()
-        parts.general.confirmed()
-        await asyncio.sleep(0)
-        assert [(answer.opaque, answer.code) for answer in answers(parts)] == [(1, 0), (2, 0)]
-
-    play(acts, sync_flush=True)
+async def test_with_sync_flush_the_answers_wait_for_the_disk_together():
+    parts = SendParts(express=True, sync_flush=True)
+    parts.connection.data_received(a_frame(1) + a_frame(2))
+    assert parts.transport.written == b""
+    parts.store.flush()
+    parts.general.confirmed()
+    await asyncio.sleep(0)
+    assert [(answer.opaque, answer.code) for answer in answers(parts)] == [(1, 0), (2, 0)]
 
 
-def test_a_flush_that_takes_too_long_is_told_to_each():
-    async def acts(parts: SendParts) -> None:
-        parts.connection.data_received(a_frame(1) + a_frame(2))
-        parts.general.check_time(parts.now_ms + 60_000)
-        await asyncio.sleep(0)
-        late = ResponseCode.FLUSH_DISK_TIMEOUT
-        assert [(answer.opaque, answer.code) for answer in answers(parts)] == [(1, late), (2, late)]
-
-    play(acts, sync_flush=True)
+async def test_a_flush_that_takes_too_long_is_told_to_each():
+    parts = SendParts(express=True, sync_flush=True)
+    parts.connection.data_received(a_frame(1) + a_frame(2))
+    parts.general.check_time(parts.now_ms + 60_000)
+    await asyncio.sleep(0)
+    late = ResponseCode.FLUSH_DISK_TIMEOUT
+    assert [(answer.opaque, answer.code) for answer in answers(parts)] == [(1, late), (2, late)]
 
 
-def test_a_full_disk_is_told_to_each_and_nothing_is_stored():
+async def test_a_full_disk_is_told_to_each_and_nothing_is_stored():
     disk = SimulatedDisk()
-
-    async def acts(parts: SendParts) -> None:
-        await parts.read(a_frame(0))
-        disk.fail("write", lasting=True)
-        parts.connection.data_received(a_frame(1) + a_frame(2))
-        disk.heal()
-        await parts.read(a_frame(3, b"after"))
-        assert [answer.code == 0 for answer in answers(parts)] == [True, False, False, True]
-        assert bodies(parts.store) == [b"hello", b"after"]
-
-    play(acts, disk=disk)
+    parts = SendParts(express=True, disk=disk)
+    await parts.read(a_frame(0))
+    disk.fail("write", lasting=True)
+    parts.connection.data_received(a_frame(1) + a_frame(2))
+    disk.heal()
+    await parts.read(a_frame(3, b"after"))
+    assert [answer.code == 0 for answer in answers(parts)] == [True, False, False, True]
+    assert bodies(parts.store) == [b"hello", b"after"]
 
 
-def test_settings_and_topics_that_change_count_at_once():
-    async def acts(parts: SendParts) -> None:
-        await parts.read(a_frame(1))
-        parts.topics.delete("orders")
-        parts.settings = replace(parts.settings, auto_create_topic=False)
-        await parts.read(a_frame(2))
-        assert [answer.code for answer in answers(parts)] == [0, ResponseCode.TOPIC_NOT_EXIST]
-
-    play(acts)
+async def test_settings_and_topics_that_change_count_at_once():
+    parts = SendParts(express=True)
+    await parts.read(a_frame(1))
+    parts.topics.delete("orders")
+    parts.settings = replace(parts.settings, auto_create_topic=False)
+    await parts.read(a_frame(2))
+    assert [answer.code for answer in answers(parts)] == [0, ResponseCode.TOPIC_NOT_EXIST]
 
 
-def test_properties_that_change_with_each_message_are_not_kept_for_ever():
-    async def acts(parts: SendParts) -> None:
-        for n in range(2000):
-            parts.connection.data_received(a_frame(n, b"", properties={"number": str(n)}))
-        assert len(parts.ordinary._surroundings) <= 1024
-
-    play(acts, segment_bytes=1024 * 1024)
+async def test_properties_that_change_with_each_message_are_not_kept_for_ever():
+    parts = SendParts(express=True, segment_bytes=1024 * 1024)
+    for n in range(2000):
+        parts.connection.data_received(a_frame(n, b"", properties={"number": str(n)}))
+    assert len(parts.ordinary._surroundings) <= 1024
 
 
-def test_frames_that_arrive_in_pieces_are_stored_once_and_in_order():
-    async def acts(parts: SendParts) -> None:
-        stream = b"".join(a_frame(n, b"%d" % n) for n in range(30))
-        for at in range(0, len(stream), 997):
-            await parts.read(stream[at : at + 997])
-        assert bodies(parts.store) == [b"%d" % n for n in range(30)]
-
-    play(acts)
+async def test_frames_that_arrive_in_pieces_are_stored_once_and_in_order():
+    parts = SendParts(express=True)
+    stream = b"".join(a_frame(n, b"%d" % n) for n in range(30))
+    for at in range(0, len(stream), 997):
+        await parts.read(stream[at : at + 997])
+    assert bodies(parts.store) == [b"%d" % n for n in range(30)]

@@ -13,11 +13,11 @@ from skyrocket.protocol.message.message_id import decode_offset_id
 from skyrocket.protocol.message.properties import decode_properties, encode_properties
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.running_broker import RunningBroker, play, records, send_header
+from tests.support.running_broker import records, running, send_header
 
 
-def test_a_message_is_stored_with_what_the_broker_adds(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_a_message_is_stored_with_what_the_broker_adds(tmp_path: Path):
+    async with running(tmp_path) as served:
         sent = await served.send("orders", b"hello", queue_id=2, properties={"TAGS": "red", "UNIQ_KEY": "U1", "KEYS": "k"})
         header = sent.header(SendMessageResponseHeader)
         assert (sent.code, header.queue_id, header.queue_offset, header.transaction_id) == (0, 2, 0, "U1")
@@ -34,32 +34,26 @@ def test_a_message_is_stored_with_what_the_broker_adds(tmp_path: Path):
         }
         assert decode_offset_id(header.msg_id)[1] == record.physical_offset
 
-    play(tmp_path, acts)
 
-
-def test_what_the_producer_says_of_region_and_cluster_gives_way(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_what_the_producer_says_of_region_and_cluster_gives_way(tmp_path: Path):
+    async with running(tmp_path) as served:
         await served.send("orders", b"x", properties={"MSG_REGION": "elsewhere", "CLUSTER": "other", "mine": "1"})
         (record,) = records(await served.pull("orders", 0))
         properties = decode_properties(record.properties)
         assert (properties["MSG_REGION"], properties["CLUSTER"], properties["mine"]) == ("DefaultRegion", "DefaultCluster", "1")
 
-    play(tmp_path, acts)
 
-
-def test_the_long_header_of_old_clients_is_the_same_send(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_the_long_header_of_old_clients_is_the_same_send(tmp_path: Path):
+    async with running(tmp_path) as served:
         header = send_header("orders", 1, {"TAGS": "red"}).to_v1()
         assert isinstance(header, SendMessageRequestHeader)
         sent = await served.ask(RequestCode.SEND_MESSAGE, header, b"old")
         assert sent.code == 0
         assert [r.body for r in records(await served.pull("orders", 0, queue_id=1, tags="red"))] == [b"old"]
 
-    play(tmp_path, acts)
 
-
-def test_a_batch_gets_consecutive_offsets_and_one_answer(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_a_batch_gets_consecutive_offsets_and_one_answer(tmp_path: Path):
+    async with running(tmp_path) as served:
         entries = [BatchEntry(b"m%d" % n, encode_properties({"TAGS": "red", "UNIQ_KEY": f"U{n}"}), 0) for n in range(3)]
         sent = await served.send("orders", encode_batch(entries), code=RequestCode.SEND_BATCH_MESSAGE, batch=True)
         header = sent.header(SendMessageResponseHeader)
@@ -69,46 +63,36 @@ def test_a_batch_gets_consecutive_offsets_and_one_answer(tmp_path: Path):
         assert [(r.body, r.queue_offset) for r in found] == [(b"m0", 0), (b"m1", 1), (b"m2", 2)]
         assert [r.properties for r in found] == [entry.properties for entry in entries]
 
-    play(tmp_path, acts)
 
-
-def test_sends_that_come_together_are_all_stored_in_order(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_sends_that_come_together_are_all_stored_in_order(tmp_path: Path):
+    async with running(tmp_path) as served:
         responses = await asyncio.gather(*(served.send("orders", b"%d" % n) for n in range(100)))
         assert [r.header(SendMessageResponseHeader).queue_offset for r in responses] == list(range(100))
         found = records(await served.pull("orders", 0)) + records(await served.pull("orders", 32))
         assert [r.body for r in found] == [b"%d" % n for n in range(64)]
 
-    play(tmp_path, acts)
 
-
-def test_a_send_that_leaves_the_queue_to_us_goes_round(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_a_send_that_leaves_the_queue_to_us_goes_round(tmp_path: Path):
+    async with running(tmp_path) as served:
         sent = [await served.send("orders", b"x", queue_id=-1) for _ in range(8)]
         queues = [response.header(SendMessageResponseHeader).queue_id for response in sent]
         assert sorted(queues) == [0, 0, 1, 1, 2, 2, 3, 3]
 
-    play(tmp_path, acts)
 
-
-def test_a_oneway_send_is_stored_and_not_answered(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_a_oneway_send_is_stored_and_not_answered(tmp_path: Path):
+    async with running(tmp_path) as served:
         await served.send("orders", b"first")
         await served.oneway("orders", b"second")
         await served.send("orders", b"third")
         assert [r.body for r in records(await served.pull("orders", 0))] == [b"first", b"second", b"third"]
 
-    play(tmp_path, acts)
 
-
-def test_a_topic_is_made_by_the_first_send_only_where_that_is_allowed(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_a_topic_is_made_by_the_first_send_only_where_that_is_allowed(tmp_path: Path):
+    async with running(tmp_path, auto_create_topic=False) as served:
         refused = await served.send("orders", b"x")
         assert refused.code == ResponseCode.TOPIC_NOT_EXIST
         assert "does not exist" in (refused.remark or "")
         assert served.broker.topics.get("orders") is None
-
-    play(tmp_path, acts, auto_create_topic=False)
 
 
 REFUSALS = [
@@ -124,8 +108,10 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("given", "body", "code", "sentence"), REFUSALS)
-def test_what_is_wrong_is_refused_with_a_sentence(tmp_path: Path, given: dict, body: bytes, code: ResponseCode, sentence: str):
-    async def acts(served: RunningBroker) -> None:
+async def test_what_is_wrong_is_refused_with_a_sentence(
+    tmp_path: Path, given: dict, body: bytes, code: ResponseCode, sentence: str
+):
+    async with running(tmp_path) as served:
         header = send_header(given.get("topic", "orders"), given.get("queue_id", 0))
         if "properties" in given:
             header.properties = given["properties"]
@@ -134,49 +120,39 @@ def test_what_is_wrong_is_refused_with_a_sentence(tmp_path: Path, given: dict, b
         assert sentence in (refused.remark or "")
         assert served.broker.store.log.end == 0
 
-    play(tmp_path, acts)
 
-
-def test_a_broken_batch_stores_nothing(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_a_broken_batch_stores_nothing(tmp_path: Path):
+    async with running(tmp_path) as served:
         for body in (b"", b"\0" * 10, encode_batch([BatchEntry(b"x", b"", 0)])[:-1]):
             refused = await served.send("orders", body, code=RequestCode.SEND_BATCH_MESSAGE, batch=True)
             assert refused.code in (ResponseCode.MESSAGE_ILLEGAL, ResponseCode.SYSTEM_ERROR)
         assert served.broker.store.log.end == 0
 
-    play(tmp_path, acts)
 
-
-def test_neighbours_of_a_refused_send_are_stored(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_neighbours_of_a_refused_send_are_stored(tmp_path: Path):
+    async with running(tmp_path) as served:
         await served.send("orders", b"0")
         sends = [served.send("orders", b"1"), served.send("orders", b"x", queue_id=99), served.send("orders", b"2")]
         codes = [response.code for response in await asyncio.gather(*sends)]
         assert codes == [0, ResponseCode.INVALID_PARAMETER, 0]
         assert [r.body for r in records(await served.pull("orders", 0))] == [b"0", b"1", b"2"]
 
-    play(tmp_path, acts)
 
-
-def test_a_broker_or_topic_without_write_permission_takes_nothing(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_a_broker_or_topic_without_write_permission_takes_nothing(tmp_path: Path):
+    async with running(tmp_path, permission=4) as served:
         assert (await served.send("orders", b"x")).code == ResponseCode.NO_PERMISSION
 
-    play(tmp_path, acts, permission=4)
 
-
-def test_with_sync_flush_the_answer_comes_after_the_flush(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_with_sync_flush_the_answer_comes_after_the_flush(tmp_path: Path):
+    async with running(tmp_path, sync_flush=True) as served:
         sent = await asyncio.gather(*(served.send("orders", b"x") for _ in range(20)))
         assert all(response.code == 0 for response in sent)
         horizon = served.broker.store.horizon
         assert horizon.flushed == horizon.appended == horizon.confirmed
 
-    play(tmp_path, acts, sync_flush=True)
 
-
-def test_a_flush_that_takes_too_long_is_told_as_stored_and_not_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    async def acts(served: RunningBroker) -> None:
+async def test_a_flush_that_takes_too_long_is_told_as_stored_and_not_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    async with running(tmp_path, sync_flush=True) as served:
         monkeypatch.setattr("skyrocket.broker.send.handler.SYNC_FLUSH_TIMEOUT_MS", -1)
         monkeypatch.setattr(served.broker._flusher, "appended", lambda: None)
         monkeypatch.setattr(served.broker.store, "begin_flush", lambda: None)
@@ -184,14 +160,10 @@ def test_a_flush_that_takes_too_long_is_told_as_stored_and_not_flushed(tmp_path:
         assert response.code == ResponseCode.FLUSH_DISK_TIMEOUT
         monkeypatch.undo()
 
-    play(tmp_path, acts, sync_flush=True)
 
-
-def test_a_store_that_takes_no_more_is_told_to_the_producer(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_a_store_that_takes_no_more_is_told_to_the_producer(tmp_path: Path):
+    async with running(tmp_path) as served:
         served.broker.store._too_full = "The disk is 99 % full."
         refused = await served.send("orders", b"x")
         assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert "99 % full" in (refused.remark or "")
-
-    play(tmp_path, acts)

@@ -12,7 +12,7 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_PREPARED
 from skyrocket.protocol.system_names import HALF_TOPIC, OP_TOPIC, TRANSACTION_GROUP
-from tests.support.running_broker import RunningBroker, play, records
+from tests.support.running_broker import RunningBroker, records, running
 
 HALF = {"UNIQ_KEY": "U1", "TRAN_MSG": "true", "PGROUP": "shop"}
 
@@ -36,8 +36,8 @@ async def commit(served: RunningBroker, half: SendMessageResponseHeader) -> Comm
     return await served.ask(RequestCode.END_TRANSACTION, header)
 
 
-def test_a_producer_is_answered_with_its_own_queue_and_the_half_messages_offset(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_a_producer_is_answered_with_its_own_queue_and_the_half_messages_offset(tmp_path: Path):
+    async with running(tmp_path) as served:
         for offset in range(2):
             answer = await send_half(served)
             header = answer.header(SendMessageResponseHeader)
@@ -48,53 +48,40 @@ def test_a_producer_is_answered_with_its_own_queue_and_the_half_messages_offset(
         (record,) = records(await served.pull("orders", 0, queue_id=2))
         assert record.body == b"one"
 
-    play(tmp_path, acts)
 
-
-def test_what_ended_before_a_clean_stop_is_noted_and_what_is_open_stays_so(tmp_path: Path):
-    async def first(served: RunningBroker) -> None:
+async def test_what_ended_before_a_clean_stop_is_noted_and_what_is_open_stays_so(tmp_path: Path):
+    async with running(tmp_path) as served:
         half = (await send_half(served)).header(SendMessageResponseHeader)
         await commit(served, half)
         await send_half(served)
-
-    async def second(served: RunningBroker) -> None:
+    async with running(tmp_path) as served:
         (op,) = records(await served.pull(OP_TOPIC, 0))
         assert op.body == b"0,"
         assert len(records(await served.pull(HALF_TOPIC, 0))) == 2
         assert served.broker.offsets.query(TRANSACTION_GROUP, HALF_TOPIC, 0) <= 1, "the open one is not passed"
 
-    play(tmp_path, first)
-    play(tmp_path, second)
 
-
-def test_a_broker_that_takes_no_transactions_says_so(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_a_broker_that_takes_no_transactions_says_so(tmp_path: Path):
+    async with running(tmp_path, reject_transactions=True) as served:
         answer = await send_half(served)
         assert answer.code == ResponseCode.NO_PERMISSION
         assert "takes no transactions" in (answer.remark or "")
 
-    play(tmp_path, acts, reject_transactions=True)
 
-
-def test_a_delayed_transaction_is_refused(tmp_path: Path):
-    async def acts(served: RunningBroker) -> None:
+async def test_a_delayed_transaction_is_refused(tmp_path: Path):
+    async with running(tmp_path) as served:
         for delay in ({"DELAY": "1"}, {"TIMER_DELAY_MS": "1000"}):
             answer = await served.send("orders", b"one", properties=HALF | delay)
             assert answer.code == ResponseCode.MESSAGE_ILLEGAL, delay
             assert "delayed" in (answer.remark or "")
 
-    play(tmp_path, acts)
 
-
-def test_a_batch_is_no_transaction(tmp_path: Path):
+async def test_a_batch_is_no_transaction(tmp_path: Path):
     """Apache's broker looks at the sys flag of a batch, and not at the property."""
-
-    async def acts(served: RunningBroker) -> None:
+    async with running(tmp_path) as served:
         body = encode_batch([BatchEntry(b"a"), BatchEntry(b"b")])
         given = {"code": RequestCode.SEND_BATCH_MESSAGE, "properties": HALF, "batch": True}
         assert (await served.send("orders", body, sys_flag=TRANSACTION_PREPARED, **given)).code == ResponseCode.MESSAGE_ILLEGAL
         answer = await served.send("orders", body, **given)
         assert answer.code == ResponseCode.SUCCESS
         assert [record.body for record in records(await served.pull("orders", 0))] == [b"a", b"b"]
-
-    play(tmp_path, acts)

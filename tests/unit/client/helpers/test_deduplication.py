@@ -122,40 +122,34 @@ def test_scopes_keep_groups_apart(claims: Claims):
     assert not first(Deduplicator(claims, scope="coupons"))
 
 
-def test_it_can_be_awaited(dedup: Deduplicator):
-    async def scene() -> list[bool]:
-        seen = []
-        for _ in range(2):
-            async with dedup.once("k") as answer:
-                seen.append(answer)
-        with pytest.raises(ZeroDivisionError):
-            async with dedup.once("failing"):
-                _ = 1 / 0
-        async with dedup.once("failing") as answer:
-            seen.append(answer)
-        return seen
-
-    assert asyncio.run(scene()) == [True, False, True]
-
-
-def test_a_cancelled_handler_gives_its_claim_up(dedup: Deduplicator):
-    async def scene() -> None:
-        entered = asyncio.Event()
-
-        async def handler() -> None:
-            async with dedup.once("k"):
-                entered.set()
-                await asyncio.sleep(3_600)
-
-        task = asyncio.create_task(handler())
-        await entered.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+async def test_it_can_be_awaited(dedup: Deduplicator):
+    seen = []
+    for _ in range(2):
         async with dedup.once("k") as answer:
-            assert answer
+            seen.append(answer)
+    with pytest.raises(ZeroDivisionError):
+        async with dedup.once("failing"):
+            _ = 1 / 0
+    async with dedup.once("failing") as answer:
+        seen.append(answer)
+    assert seen == [True, False, True]
 
-    asyncio.run(scene())
+
+async def test_a_cancelled_handler_gives_its_claim_up(dedup: Deduplicator):
+    entered = asyncio.Event()
+
+    async def handler() -> None:
+        async with dedup.once("k"):
+            entered.set()
+            await asyncio.sleep(3_600)
+
+    task = asyncio.create_task(handler())
+    await entered.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    async with dedup.once("k") as answer:
+        assert answer
 
 
 def test_of_many_threads_one_is_first(dedup: Deduplicator):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterator
 
@@ -30,23 +29,19 @@ def test_a_key_goes_its_whole_way(port: int):
     assert not first(dedup)
 
 
-def test_it_can_be_awaited_and_both_clients_share_the_keys(port: int):
+async def test_it_can_be_awaited_and_both_clients_share_the_keys(port: int):
     awaited = Deduplicator(AsyncRedisClaims(AwaitedClient(port)), scope="awaited")
     plain = Deduplicator(RedisClaims(PlainClient(port)), scope="awaited")
-
-    async def scene() -> None:
-        with pytest.raises(ZeroDivisionError):
-            async with awaited.once("k"):
-                _ = 1 / 0
-        async with awaited.once("k") as answer:
-            assert answer
-            with pytest.raises(InProgressError):
-                async with plain.once("k"):
-                    pass
-        async with plain.once("k") as answer:
-            assert not answer
-
-    asyncio.run(scene())
+    with pytest.raises(ZeroDivisionError):
+        async with awaited.once("k"):
+            _ = 1 / 0
+    async with awaited.once("k") as answer:
+        assert answer
+        with pytest.raises(InProgressError):
+            async with plain.once("k"):
+                pass
+    async with plain.once("k") as answer:
+        assert not answer
 
 
 def test_claims_and_windows_run_out_by_themselves(port: int):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,16 +47,13 @@ def test_an_older_handler_that_ends_later_does_not_turn_it_back(versions: Versio
     assert not handled(check, "a", 2)
 
 
-def test_it_can_be_awaited(versions: Versions):
-    async def scene() -> list[bool]:
-        check = VersionCheck(versions)
-        seen = []
-        for version in (1, 1, 2):
-            async with check.newer("a", version) as newer:
-                seen.append(newer)
-        return seen
-
-    assert asyncio.run(scene()) == [True, False, True]
+async def test_it_can_be_awaited(versions: Versions):
+    check = VersionCheck(versions)
+    seen = []
+    for version in (1, 1, 2):
+        async with check.newer("a", version) as newer:
+            seen.append(newer)
+    assert seen == [True, False, True]
 
 
 def test_memory_is_bounded():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from skyrocket.client.errors import ConfigurationError
@@ -100,20 +98,17 @@ def test_a_half_message_names_its_group_itself():
     assert GROUP_OF[command.code](command) == "payers"
 
 
-def test_a_second_consumer_of_a_group_gets_a_session_of_its_own():
-    async def main() -> None:
-        options = client_options("127.0.0.1:1")
-        first = await Session.acquire(options, consumer_group="g")
-        first.join(consumer("g"))
-        other = await Session.acquire(options, consumer_group="other")
-        second = await Session.acquire(options, consumer_group="g")
-        assert other is first
-        assert second is not first
-        assert second.client_id != first.client_id
-        for session in (first, other, second):
-            await session.release()
-        fresh = await Session.acquire(options)
-        assert fresh.client_id not in (first.client_id, second.client_id)
-        await fresh.release()
-
-    asyncio.run(main())
+async def test_a_second_consumer_of_a_group_gets_a_session_of_its_own():
+    options = client_options("127.0.0.1:1")
+    first = await Session.acquire(options, consumer_group="g")
+    first.join(consumer("g"))
+    other = await Session.acquire(options, consumer_group="other")
+    second = await Session.acquire(options, consumer_group="g")
+    assert other is first
+    assert second is not first
+    assert second.client_id != first.client_id
+    for session in (first, other, second):
+        await session.release()
+    fresh = await Session.acquire(options)
+    assert fresh.client_id not in (first.client_id, second.client_id)
+    await fresh.release()

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -60,11 +59,11 @@ def address_server() -> Iterator[str]:
         thread.join()
 
 
-def test_an_address_server_tells_the_nameservers(address_server: str):
-    assert asyncio.run(ask_address_server(f"{address_server}/rocketmq/nsaddr")) == ("10.0.0.1:9876", "10.0.0.2:9876")
+async def test_an_address_server_tells_the_nameservers(address_server: str):
+    assert await ask_address_server(f"{address_server}/rocketmq/nsaddr") == ("10.0.0.1:9876", "10.0.0.2:9876")
 
 
-def test_an_address_server_that_says_no_or_is_not_there_tells_none(address_server: str):
-    assert asyncio.run(ask_address_server(f"{address_server}/elsewhere")) == ()
-    assert asyncio.run(ask_address_server("http://127.0.0.1:1/rocketmq/nsaddr")) == ()
-    assert asyncio.run(ask_address_server("gopher://names")) == ()
+async def test_an_address_server_that_says_no_or_is_not_there_tells_none(address_server: str):
+    assert await ask_address_server(f"{address_server}/elsewhere") == ()
+    assert await ask_address_server("http://127.0.0.1:1/rocketmq/nsaddr") == ()
+    assert await ask_address_server("gopher://names") == ()
