@@ -7,6 +7,8 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
+include "record_layout.pxi"
+
 cdef extern from "numbers.h" nogil:
     int DECIMAL_BYTES_MAX
     uint32_t get32(const unsigned char *at)
@@ -19,11 +21,7 @@ cdef enum:
     LENGTH_BYTES = 4
     PREFIX_BYTES = 8
     HEADER_BYTES_MAX = 1024 * 1024
-    FIXED_BYTES_MIN = 91
     TEXT_BYTES_MAX = 64
-
-cdef uint32_t MAGIC = 0xDAA320A7
-cdef uint32_t MAGIC_V2 = 0xDAA320AB
 
 
 cdef struct Header:
@@ -55,7 +53,7 @@ cdef int64_t chained(const unsigned char *data, int64_t at, int64_t end, int64_t
     cdef int64_t found = 0, size
     cdef uint32_t magic
     while at <= end - FIXED_BYTES_MIN and found < count:
-        size, magic = <int32_t>get32(data + at), get32(data + at + 4)
+        size, magic = <int32_t>get32(data + at + SIZE_AT), get32(data + at + MAGIC_AT)
         if size < FIXED_BYTES_MIN or (magic != MAGIC and magic != MAGIC_V2):
             return -1
         starts[found] = at

@@ -13,7 +13,6 @@ cdef extern from "end_header.h" nogil:
     bint read_end(const unsigned char *header, size_t size, End *end)
 
 cdef enum:
-    TRANSACTION_ROLLBACK = 0xC
     HALF_FIELD_BYTES = 26
 
 cdef const unsigned char *HALF_FIELD = b"\0\x18RMQ_SYS_TRANS_HALF_TOPIC"  # as a record of the second magic has it; the first: one zero less
@@ -65,8 +64,8 @@ cdef class _Halves:
         if end.place < self.first or not 0 <= at <= stop - HEAD_BYTES:
             return False
         record = <const unsigned char *>self.view.buf + at
-        magic = get32(record + 4)
-        if magic != MAGIC and magic != MAGIC_V2 or <int64_t>get64(record + PLACE_AT) != end.place:
+        magic = get32(record + MAGIC_AT)
+        if magic != MAGIC and magic != MAGIC_V2 or <int64_t>get64(record + PHYSICAL_OFFSET_AT) != end.place:
             return False
         if not HEAD_BYTES <= <int64_t><int32_t>get32(record) <= stop - at:
             return False
@@ -75,9 +74,9 @@ cdef class _Halves:
             return False
         field, field_bytes = HALF_FIELD + (magic == MAGIC), HALF_FIELD_BYTES - (magic == MAGIC)
         return (
-            moved.properties_at == moved.body_end + field_bytes + LENGTH_BYTES
+            moved.properties_at == moved.body_end + field_bytes + PROPERTIES_LENGTH_BYTES
             and memcmp(record + moved.body_end, field, field_bytes) == 0
-            and get16(record + moved.properties_at - LENGTH_BYTES) == moved.record_bytes - moved.properties_at
+            and get16(record + moved.properties_at - PROPERTIES_LENGTH_BYTES) == moved.record_bytes - moved.properties_at
         )
 
     cdef bint learn(self, bytes shape) except -1:

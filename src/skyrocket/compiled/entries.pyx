@@ -8,6 +8,8 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
+include "record_layout.pxi"
+
 cdef extern from "numbers.h" nogil:
     void put32(unsigned char *at, uint32_t value)
     void put64(unsigned char *at, uint64_t value)
@@ -25,9 +27,6 @@ cdef enum:
     SLOT_BYTES = 4
     KEY_BYTES = 20  # on its way into the index
     POINTED_BYTES = 12
-    TRANSACTION_MASK = 0xC
-    TRANSACTION_PREPARED = 0x4
-    TRANSACTION_ROLLBACK = 0xC
 
 
 def checksum_entries(data, int64_t start, list bounds, int64_t segment_start):

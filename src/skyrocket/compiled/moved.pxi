@@ -3,38 +3,19 @@
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.string cimport memchr, memcmp
 
+include "record_layout.pxi"
+
 cdef extern from "send_header.h" nogil:
     bint is_alphanumeric(const unsigned char *text, size_t size)
     const unsigned char *find(const unsigned char *text, size_t size, const char *word, size_t word_size)
 
 cdef enum:
-    CRC_AT = 8
-    FLAG_AT = 16
-    QUEUE_OFFSET_AT = 20
-    PLACE_AT = 28
-    SYS_FLAG_AT = 36
-    BIRTH_AT = 40  # the born timestamp and host
-    HEAD_BYTES = 40  # as far as the sys flag
-    FIXED_BYTES = 72  # of a record before its body, beside the two hosts
-    TIMESTAMP_BYTES = 8
-    TRIES_BYTES = 4
-    LENGTH_BYTES = 2  # of the properties
-    V4_BYTES = 8
-    V6_BYTES = 20
-    BORN_HOST_V6 = 0x10
-    STORE_HOST_V6 = 0x20
-    TRANSACTION_MASK = 0xC
-    TRANSACTION_COMMIT = 0x8
-    UNQUEUED_BIT = 0x4
-    PROPERTIES_BYTES_MAX = 32767
-    MAGIC_LAST_AT = 7
-    MAGIC_V1_LAST = 0xA7
+    HEAD_BYTES = BORN_TIMESTAMP_AT  # as far as the sys flag
+    FIXED_BYTES = BODY_AT - 2 * V4_BYTES  # of a record before its body, beside the two hosts
     KEY_BYTES_MIN = 16  # of a unique key; a shorter one may be part of other words
     UNIQUE_BYTES = 9  # of the name of the unique key, with the byte that ends it
     VALUE_END = 2
 
-cdef uint32_t MAGIC = 0xDAA320A7
-cdef uint32_t MAGIC_V2 = 0xDAA320AB
 cdef const char *UNIQUE = b"UNIQ_KEY\x01"
 
 
@@ -63,8 +44,8 @@ cdef bint measure(Moved *moved) noexcept nogil:
     cdef size_t topic_end
     if moved.record_bytes < FIXED_BYTES + 2 * V4_BYTES:
         return False
-    moved.born_host_bytes = V6_BYTES if record[SYS_FLAG_AT + 3] & BORN_HOST_V6 else V4_BYTES
-    moved.store_host_bytes = V6_BYTES if record[SYS_FLAG_AT + 3] & STORE_HOST_V6 else V4_BYTES
+    moved.born_host_bytes = V6_BYTES if record[SYS_FLAG_LAST_AT] & BORN_HOST_V6 else V4_BYTES
+    moved.store_host_bytes = V6_BYTES if record[SYS_FLAG_LAST_AT] & STORE_HOST_V6 else V4_BYTES
     moved.fixed = FIXED_BYTES + moved.born_host_bytes + moved.store_host_bytes
     if moved.record_bytes < moved.fixed + 1:
         return False
@@ -76,7 +57,7 @@ cdef bint measure(Moved *moved) noexcept nogil:
         topic_end = moved.body_end + 1 + record[moved.body_end]
     else:
         topic_end = moved.body_end + 2 + get16(record + moved.body_end)
-    moved.properties_at = topic_end + LENGTH_BYTES
+    moved.properties_at = topic_end + PROPERTIES_LENGTH_BYTES
     return moved.properties_at <= moved.record_bytes
 
 
@@ -142,11 +123,11 @@ cdef class _Address:
             if moved.key != NULL:
                 kept_bytes = kept_bytes - self.marks + self.marks * moved.key_bytes
         moved.properties_bytes = kept_bytes + more_bytes
-        moved.size = moved.body_end + len(self.topic_bytes) + LENGTH_BYTES + moved.properties_bytes
+        moved.size = moved.body_end + len(self.topic_bytes) + PROPERTIES_LENGTH_BYTES + moved.properties_bytes
         moved.sys_flag = <int32_t>get32(moved.record + SYS_FLAG_AT)
         if self.commits:
             moved.sys_flag = moved.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT
-        return <int64_t>moved.size <= room_bytes and not moved.sys_flag & UNQUEUED_BIT and moved.properties_bytes <= PROPERTIES_BYTES_MAX
+        return <int64_t>moved.size <= room_bytes and not moved.sys_flag & TRANSACTION_PREPARED and moved.properties_bytes <= PROPERTIES_BYTES_MAX
 
     cdef tuple found_by(self, Moved *moved):
         """The keys of one record."""
@@ -163,23 +144,23 @@ cdef class _Address:
         out.make_room(moved.size)
         start = out.at
         put32(start, <uint32_t>moved.size)
-        put32(start + 4, <uint32_t>self.magic)
+        put32(start + MAGIC_AT, <uint32_t>self.magic)
         memcpy(start + CRC_AT, record + CRC_AT, 4)
-        put32(start + CRC_AT + 4, <uint32_t>self.queue_number)
+        put32(start + QUEUE_ID_AT, <uint32_t>self.queue_number)
         memcpy(start + FLAG_AT, record + FLAG_AT, 4)
         put64(start + QUEUE_OFFSET_AT, <uint64_t>queue_offset)
-        put64(start + PLACE_AT, <uint64_t>position)
+        put64(start + PHYSICAL_OFFSET_AT, <uint64_t>position)
         put32(start + SYS_FLAG_AT, <uint32_t>moved.sys_flag)
         part = TIMESTAMP_BYTES + moved.born_host_bytes
-        memcpy(start + BIRTH_AT, record + BIRTH_AT, part)
-        at = start + BIRTH_AT + part
+        memcpy(start + BORN_TIMESTAMP_AT, record + BORN_TIMESTAMP_AT, part)
+        at = start + BORN_TIMESTAMP_AT + part
         put64(at, <uint64_t>timestamp)
         at += TIMESTAMP_BYTES
-        part = moved.store_host_bytes + TRIES_BYTES
+        part = moved.store_host_bytes + RECONSUME_TIMES_BYTES
         memcpy(at, record + (at - start), part)
         at += part
         if self.commits:
-            memcpy(at, record + PLACE_AT, 8)
+            memcpy(at, record + PHYSICAL_OFFSET_AT, 8)
         else:
             put64(at, 0)
         at += 8
@@ -187,7 +168,7 @@ cdef class _Address:
         memcpy(at, record + moved.fixed - 4, part)
         at = copied(at + part, self.topic_bytes)
         put16(at, <uint16_t>moved.properties_bytes)
-        at += LENGTH_BYTES
+        at += PROPERTIES_LENGTH_BYTES
         if self.properties is None:
             part = moved.record_bytes - moved.properties_at
             memcpy(at, record + moved.properties_at, part)

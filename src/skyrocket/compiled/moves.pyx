@@ -9,10 +9,6 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 include "pieces.pxi"
 include "moved.pxi"
 
-cdef enum:
-    TOPIC_BYTES_MAX = 127
-    TOPIC_BYTES_MAX_V2 = 32767
-
 
 def placed(moves, opening, next_offset):
     cdef list parts = []
@@ -83,9 +79,9 @@ def record_views(segment, int64_t start, int64_t first, int64_t end, offsets):
             at = offset - start
             if offset >= first and 0 <= at <= end_at - HEAD_BYTES:
                 record = <const unsigned char *>view.buf + at
-                size, magic = <int32_t>get32(record), get32(record + 4)
+                size, magic = <int32_t>get32(record + SIZE_AT), get32(record + MAGIC_AT)
                 if (
-                    <int64_t>get64(record + PLACE_AT) == offset
+                    <int64_t>get64(record + PHYSICAL_OFFSET_AT) == offset
                     and (magic == <uint32_t>MAGIC or magic == <uint32_t>MAGIC_V2)
                     and HEAD_BYTES <= size <= end_at - at
                 ):
@@ -129,21 +125,21 @@ cdef object waiting(object record, const unsigned char *at, size_t size, bytes s
     moved.record, moved.record_bytes = at, size
     if not measure(&moved) or get32(at) != size:
         return None
-    magic = get32(at + 4)
+    magic = get32(at + MAGIC_AT)
     field = short_field if magic == MAGIC else long_field if magic == MAGIC_V2 else None
-    if field is None or moved.properties_at != moved.body_end + len(field) + LENGTH_BYTES:
+    if field is None or moved.properties_at != moved.body_end + len(field) + PROPERTIES_LENGTH_BYTES:
         return None
     properties_bytes = size - moved.properties_at
     if memcmp(at + moved.body_end, bytes_of(field), len(field)) != 0 or get16(at + moved.properties_at - 2) != properties_bytes:
         return None
-    stored_at = BIRTH_AT + TIMESTAMP_BYTES + moved.born_host_bytes
+    stored_at = BORN_TIMESTAMP_AT + TIMESTAMP_BYTES + moved.born_host_bytes
     shape = shape_of(at + moved.properties_at, properties_bytes, &moved)
     return (
         record,
         shape,
         None if moved.key == NULL else PyBytes_FromStringAndSize(<char *>moved.key, moved.key_bytes),
         <int64_t>get64(at + QUEUE_OFFSET_AT),
-        <int64_t>get64(at + PLACE_AT),
-        <int64_t>get64(at + BIRTH_AT),
+        <int64_t>get64(at + PHYSICAL_OFFSET_AT),
+        <int64_t>get64(at + BORN_TIMESTAMP_AT),
         <int64_t>get64(at + stored_at),
     )

@@ -5,6 +5,8 @@ from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memcmp
 
+include "record_layout.pxi"
+
 cdef extern from "numbers.h" nogil:
     unsigned short get16(const unsigned char *at)
     uint32_t get32(const unsigned char *at)
@@ -12,19 +14,6 @@ cdef extern from "numbers.h" nogil:
 
 cdef extern from "crc32.h" nogil:
     uint32_t crc32_of(const unsigned char *data, size_t size)
-
-cdef enum:
-    MAGIC_AT = 4
-    CRC_AT = 8
-    QUEUE_OFFSET_AT = 20
-    SYS_FLAG_LAST_AT = 39
-    COMPRESSED = 0x1
-    BORN_HOST_V6 = 0x10
-    STORE_HOST_V6 = 0x20
-    FIXED_BYTES = 88  # with two IPv4 hosts
-    V6_MORE_BYTES = 12
-    BODY_LENGTH_BYTES = 4
-    PROPERTIES_LENGTH_BYTES = 2
 
 
 def sound_parts(bytes data, Py_ssize_t at, int32_t magic, bytes topic, list found):
@@ -36,10 +25,10 @@ def sound_parts(bytes data, Py_ssize_t at, int32_t magic, bytes topic, list foun
     cdef unsigned char kinds
     if at < 0:
         raise ValueError(f"there is no byte {at}")
-    while available >= FIXED_BYTES:
+    while available >= BODY_AT:
         record = start + at
         kinds = record[SYS_FLAG_LAST_AT]
-        fixed = FIXED_BYTES + (V6_MORE_BYTES if kinds & BORN_HOST_V6 else 0) + (V6_MORE_BYTES if kinds & STORE_HOST_V6 else 0)
+        fixed = BODY_AT + (V6_MORE_BYTES if kinds & BORN_HOST_V6 else 0) + (V6_MORE_BYTES if kinds & STORE_HOST_V6 else 0)
         if fixed > available or <int32_t>get32(record + MAGIC_AT) != magic:
             break
         size, body_bytes = <int32_t>get32(record), <int32_t>get32(record + fixed - BODY_LENGTH_BYTES)

@@ -8,6 +8,8 @@ from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint32_t, uint64_
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy, memmove
 
+include "record_layout.pxi"
+
 cdef extern from "numbers.h" nogil:
     unsigned int get16(const unsigned char *at)
     uint32_t get32(const unsigned char *at)
@@ -17,16 +19,7 @@ cdef extern from "crc32.h" nogil:
     uint32_t crc32_of(const unsigned char *data, size_t size)
 
 cdef enum:
-    FIXED_BYTES_MIN = 91
-    HEAD_BYTES = 48
-    TAIL_BYTES = 16
-    STORE_TIME_BYTES = 8
-    V4_BYTES = 8
-    V6_BYTES = 20
-    BORN_HOST_V6 = 0x10
-    STORE_HOST_V6 = 0x20
-    TOPIC_BYTES_MAX = 127
-    TOPIC_BYTES_MAX_V2 = 32767
+    TAIL_BYTES = RECONSUME_TIMES_BYTES + TRANSACTION_OFFSET_BYTES + BODY_LENGTH_BYTES
     NAME_END = 1
     VALUE_END = 2
     NAMES_MAX = 8
@@ -37,11 +30,8 @@ cdef enum:  # what is summed
     NOTHING, BODY_ALONE, RECORD
 
 cdef enum:  # lines of the table
-    START, END, MAGIC_AT, CRC, QUEUE_ID, QUEUE_OFFSET, PHYSICAL_OFFSET, SYS_FLAG, BORN_TIMESTAMP, BORN_HOST, STORE_TIMESTAMP
+    START, END, MAGIC_LINE, CRC, QUEUE_ID, QUEUE_OFFSET, PHYSICAL_OFFSET, SYS_FLAG, BORN_TIMESTAMP, BORN_HOST, STORE_TIMESTAMP
     STORE_HOST, RECONSUME_TIMES, BODY, BODY_END, TOPIC, TOPIC_END, PROPERTIES, SUM, LINES
-
-cdef uint32_t MAGIC = 0xDAA320A7
-cdef uint32_t MAGIC_V2 = 0xDAA320AB
 
 
 # --- records
@@ -58,7 +48,7 @@ def chain(view, int64_t at, int64_t stop, int64_t count):
         last = min(stop, <int64_t>data.len - FIXED_BYTES_MIN + 1)
         while 0 <= at < last and count > 0:
             size = <int32_t>get32(<const unsigned char *>data.buf + at)
-            magic = get32(<const unsigned char *>data.buf + at + 4)
+            magic = get32(<const unsigned char *>data.buf + at + MAGIC_AT)
             if size < FIXED_BYTES_MIN or (magic != MAGIC and magic != MAGIC_V2):
                 break
             if found == room:
@@ -119,23 +109,23 @@ cdef bint placed(const unsigned char *data, int64_t length, int64_t start, int64
     table, whose lines are `count` numbers long. The CRC of a record comes first: it fetches the bytes in their order."""
     cdef const unsigned char *at = data + start
     cdef int64_t end = start + <int32_t>get32(at), place, body_bytes, topic_bytes, properties_bytes
-    cdef uint32_t magic = get32(at + 4), sys_flag = get32(at + 36)
+    cdef uint32_t magic = get32(at + MAGIC_AT), sys_flag = get32(at + SYS_FLAG_AT)
     cdef bint is_v1 = magic == MAGIC
     if end < start + FIXED_BYTES_MIN or end > length:
         return False
     out[SUM * count] = crc32_of(at, end - start) if summed == RECORD else 0
-    out[START * count], out[END * count], out[MAGIC_AT * count] = start, end, <int32_t>magic
-    out[CRC * count], out[QUEUE_ID * count] = <int32_t>get32(at + 8), <int32_t>get32(at + 12)
-    out[QUEUE_OFFSET * count], out[PHYSICAL_OFFSET * count] = <int64_t>get64(at + 20), <int64_t>get64(at + 28)
-    out[SYS_FLAG * count], out[BORN_TIMESTAMP * count] = <int32_t>sys_flag, <int64_t>get64(at + 40)
-    place = start + HEAD_BYTES
+    out[START * count], out[END * count], out[MAGIC_LINE * count] = start, end, <int32_t>magic
+    out[CRC * count], out[QUEUE_ID * count] = <int32_t>get32(at + CRC_AT), <int32_t>get32(at + QUEUE_ID_AT)
+    out[QUEUE_OFFSET * count], out[PHYSICAL_OFFSET * count] = <int64_t>get64(at + QUEUE_OFFSET_AT), <int64_t>get64(at + PHYSICAL_OFFSET_AT)
+    out[SYS_FLAG * count], out[BORN_TIMESTAMP * count] = <int32_t>sys_flag, <int64_t>get64(at + BORN_TIMESTAMP_AT)
+    place = start + BORN_HOST_AT
     out[BORN_HOST * count] = place
     place += V6_BYTES if sys_flag & BORN_HOST_V6 else V4_BYTES
-    out[STORE_HOST * count] = place + STORE_TIME_BYTES
-    if place + STORE_TIME_BYTES + (V6_BYTES if sys_flag & STORE_HOST_V6 else V4_BYTES) + TAIL_BYTES > end:
+    out[STORE_HOST * count] = place + TIMESTAMP_BYTES
+    if place + TIMESTAMP_BYTES + (V6_BYTES if sys_flag & STORE_HOST_V6 else V4_BYTES) + TAIL_BYTES > end:
         return False
     out[STORE_TIMESTAMP * count] = <int64_t>get64(data + place)
-    place += STORE_TIME_BYTES + (V6_BYTES if sys_flag & STORE_HOST_V6 else V4_BYTES)
+    place += TIMESTAMP_BYTES + (V6_BYTES if sys_flag & STORE_HOST_V6 else V4_BYTES)
     out[RECONSUME_TIMES * count] = <int32_t>get32(data + place)
     body_bytes = <int32_t>get32(data + place + 12)
     place += TAIL_BYTES

@@ -8,6 +8,8 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
+include "record_layout.pxi"
+
 cdef extern from "numbers.h" nogil:
     uint32_t get32(const unsigned char *at)
     uint64_t get64(const unsigned char *at)
@@ -20,20 +22,11 @@ cdef extern from "crc32.h" nogil:
 
 cdef enum:
     ENTRY_BYTES = 20
-    QUEUE_ID_AT = 12
-    QUEUE_OFFSET_AT = 20
-    PLACE_AT = 28
-    SYS_FLAG_AT = 36
-    BODY_LENGTH_AT = 84  # with two IPv4 hosts
-    PLACED_BYTES = 36  # of a record, up to the end of its place
-    HOST_BITS = 0x30
+    PLACED_BYTES = SYS_FLAG_AT  # of a record, up to the end of its place
     CHECKSUM_BYTES = 8
     CHECKSUMS_MAX = 16384
-    TOPIC_BYTES_MAX = 127
     PREFIX_BYTES = 8  # of a frame
     RECORDS_PER_READ_MAX = 1024
-
-cdef uint32_t MAGIC = 0xDAA320A7
 
 
 cdef struct Range:
@@ -75,7 +68,7 @@ cdef class _Cold:
     cdef bint is_of(self, const unsigned char *record, int64_t size) except -1:
         """Whether a sound record is of this queue; also no for those with a long topic or IPv6 hosts, which are few."""
         cdef int64_t topic_at
-        if size < BODY_LENGTH_AT + 4 or get32(record + 4) != MAGIC or <int32_t>get32(record + QUEUE_ID_AT) != self.queue_id:
+        if size < BODY_AT or get32(record + MAGIC_AT) != MAGIC or <int32_t>get32(record + QUEUE_ID_AT) != self.queue_id:
             return False
         if get32(record + SYS_FLAG_AT) & HOST_BITS:
             return False
@@ -84,8 +77,8 @@ cdef class _Cold:
             if len(name) > TOPIC_BYTES_MAX:
                 return False
             self.topic_bytes = bytes((len(name),)) + name
-        topic_at = BODY_LENGTH_AT + 4 + <int32_t>get32(record + BODY_LENGTH_AT)
-        if topic_at < BODY_LENGTH_AT + 4 or topic_at + len(self.topic_bytes) > size:
+        topic_at = BODY_AT + <int32_t>get32(record + BODY_LENGTH_AT)
+        if topic_at < BODY_AT or topic_at + len(self.topic_bytes) > size:
             return False
         return memcmp(record + topic_at, PyBytes_AsString(self.topic_bytes), len(self.topic_bytes)) == 0
 
@@ -159,7 +152,7 @@ cdef class _Reader:
                     return False
                 if <int32_t>get32(segment + at) != size or <int64_t>get64(segment + at + QUEUE_OFFSET_AT) != offset:
                     return False
-                if <int64_t>get64(segment + at + PLACE_AT) != place:
+                if <int64_t>get64(segment + at + PHYSICAL_OFFSET_AT) != place:
                     return False
                 if place < self.hot_from and not self.cold.is_sound(
                     segment + at, size, stop, self.stop_of(max(last, min(number + records_max, first + entries_max) - 1))

@@ -133,8 +133,8 @@ cdef int write_record(
     cdef unsigned char *record = out.at
     cdef unsigned char *at = record + 12
     cdef size_t body_bytes = len(body)
-    put32(record + 4, <uint32_t>stored.magic)
-    put32(record + 8, crc32_of(bytes_of(body), body_bytes) & 0x7FFFFFFF)
+    put32(record + MAGIC_AT, <uint32_t>stored.magic)
+    put32(record + CRC_AT, crc32_of(bytes_of(body), body_bytes) & 0x7FFFFFFF)
     put32(at, <uint32_t>queue_id)
     put32(at + 4, <uint32_t>send.flag)
     put64(at + 8, <uint64_t>queue_offset)
@@ -149,8 +149,8 @@ cdef int write_record(
     put32(at + 12, <uint32_t>body_bytes)
     at = copied(copied(at + 16, body), stored.topic_bytes)
     put16(at, <uint16_t>properties_bytes)
-    memcpy(at + LENGTH_BYTES, properties, send.properties_bytes)
-    at += LENGTH_BYTES + send.properties_bytes
+    memcpy(at + PROPERTIES_LENGTH_BYTES, properties, send.properties_bytes)
+    at += PROPERTIES_LENGTH_BYTES + send.properties_bytes
     at = copied(at, more) if key == NULL else copied_with_key(at, more, key, key_bytes)
     put32(record, <uint32_t>(at - record))
     out.at = at
@@ -278,7 +278,7 @@ cdef Py_ssize_t gathered(list frames, Py_ssize_t first, group, terms, ways, _Pie
             sys_flag, queue_id = sys_flag & led.kept_flags, queue
             if led.recall_words is not None:
                 handle = base64(led.recall_words.replace(MARK, key_bytes))
-        size = FIXED_BYTES + hosts_bytes + len(body) + PyBytes_Size(stored.topic_bytes) + LENGTH_BYTES + properties_bytes
+        size = FIXED_BYTES + hosts_bytes + len(body) + PyBytes_Size(stored.topic_bytes) + PROPERTIES_LENGTH_BYTES + properties_bytes
         if <size_t>len(body) > body_bytes_max or properties_bytes > PROPERTIES_BYTES_MAX or position + <int64_t>size > stop:
             break
         if sys_flag & TRANSACTION_MASK:
