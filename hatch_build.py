@@ -7,6 +7,7 @@ itself, `python hatch_build.py` builds them beside their sources; words behind i
 from __future__ import annotations
 
 import os
+import runpy
 import shlex
 import sys
 import sysconfig
@@ -71,22 +72,27 @@ def build(more_flags: list[str] | None = None) -> list[Path]:
 
     def translate(source: Path) -> Any:
         """Translate one module to C, and return the setuptools command that compiles it."""
+        digest = digests["source_digest"](source.resolve())
         extension = Extension(
             f"skyrocket.compiled.{source.stem}",
             [str(source)],
             include_dirs=[str(SOURCES)],
-            depends=[str(header) for header in sorted(SOURCES.glob("*.h"))],
+            depends=[str(shared) for pattern in ("*.pxi", "*.h") for shared in sorted(SOURCES.glob(pattern))],
+            define_macros=[(digests["MACRO"], f'"{digest}"')],
             extra_compile_args=[*FLAGS, *(more_flags or [])],
             extra_link_args=more_flags or [],
         )
         translated = cythonize([extension], build_dir="build/cython", language_level=3, quiet=True, include_path=["src"])
         distribution = Distribution({"name": "skyrocketmq", "ext_modules": translated, "package_dir": {"": "src"}})
         command = distribution.get_command_obj("build_ext")
-        command.inplace, command.force, command.build_temp = True, more_flags is not None, "build/compiled"
+        command.inplace, command.build_temp = True, "build/compiled"
         command.ensure_finalized()
+        built = Path(command.get_ext_fullpath(extension.name))
+        command.force = more_flags is not None or not (built.exists() and digest.encode() in built.read_bytes())
         return command
 
     os.chdir(ROOT)
+    digests = runpy.run_path(str(SOURCES / "source_digest.py"))  # skyrocket itself is not installed yet
     largest_first = sorted(SOURCES.glob("*.pyx"), key=lambda source: source.stat().st_size, reverse=True)
     try:
         # The C compiler takes most of the time. It runs as a process for each module, while Cython translates the next one here.

@@ -98,7 +98,7 @@ def a_frame(random: Random, halves: list[tuple[int, int]], number: int) -> Frame
 
 def gathered(frames: list[Frame], parts: SendParts, terms: Terms, *, compiled: bool) -> tuple[Any, ...]:
     """What is made of them, and the rest of it."""
-    twins = TWINS["sends.gather_most"]
+    twins = TWINS["send_loop.gather_most"]
     group = Group(1000, BEGIN_MS)
     number = twins.compiled(frames, 0, group, terms, parts.ordinary) if compiled else 0
     number = twins.reference(frames, number, group, terms, parts.ordinary)
@@ -135,7 +135,7 @@ def test_mutated_sends_become_the_same():
         assert ours == theirs, f"event {event}: {frames}"
         taken += ours[-1]
         ended += len(ours[3])
-        by_compiled += TWINS["sends.gather_most"].compiled(frames, 0, Group(1000, BEGIN_MS), terms, parts.ordinary)
+        by_compiled += TWINS["send_loop.gather_most"].compiled(frames, 0, Group(1000, BEGIN_MS), terms, parts.ordinary)
     assert 0.2 < by_compiled / EVENTS / 16 < 0.95, "few went through the twin, or nothing was wrong with any"
     assert by_compiled < taken
     assert ended > EVENTS / 4, "few transactions ended"
@@ -143,7 +143,7 @@ def test_mutated_sends_become_the_same():
 
 def test_mutated_streams_are_cut_the_same_way():
     random = Random(21)
-    twins = TWINS["frames.split"]
+    twins = TWINS["frame.split"]
     for event in range(EVENTS):
         stream = b"".join(join_frame(random.randrange(2), random.randbytes(random.randrange(40)), b"body") for _ in range(8))
         while random.random() < 0.7:

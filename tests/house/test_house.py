@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import itertools
+import re
 from pathlib import Path
 
 import pytest
 
 from skyrocket.protocol import system_names
 
-SOURCE = Path(__file__).resolve().parents[2] / "src" / "skyrocket"
+TESTS = Path(__file__).resolve().parents[1]
+SOURCE = TESTS.parent / "src" / "skyrocket"
 
 # A package imports only from packages named in its row. Growing a row is a decision about the design: docs/architecture.md.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -67,6 +70,7 @@ SHORT_FOR_A_REASON = {
     "a single decision that several modules share": {
         "broker/admin/pages.py",
         "broker/names.py",
+        "compiled/source_digest.py",
         "nameserver/config_requests.py",
         "spark/fetch/worker_memory.py",
         "store/paths.py",
@@ -154,9 +158,66 @@ def test_short_modules_have_a_reason():
     assert excused - short == set(), "these are long enough by now, or gone: remove them here"
 
 
-@pytest.mark.parametrize("path", sorted((SOURCE / "compiled").glob("*.pyx")), ids=lambda path: path.name)
-def test_twins_are_small_too(path: Path):
+COMPILED = SOURCE / "compiled"
+C_SOURCES = sorted(path for pattern in ("*.pyx", "*.pxi", "*.h") for path in COMPILED.glob(pattern))
+# A function's head, at the left edge in C and Cython or within a Cython class. Its body is what follows, indented deeper.
+CYTHON_FUNCTION = re.compile(r"^( *)(?:cdef|cpdef|def)\b[^=\n]*?\b(\w+)\(", re.MULTILINE)
+C_FUNCTION = re.compile(r"^(?:static |inline )[^;{]*?\b(\w+)\([^;{]*\)\s*\{$(.*?)^\}$", re.MULTILINE | re.DOTALL)
+
+
+def c_functions(path: Path) -> dict[str, int]:
+    """Names of the functions in a C or Cython source, with their lines."""
+    text = path.read_text()
+    if path.suffix == ".h":
+        return {found[1]: found[0].count("\n") + 1 for found in C_FUNCTION.finditer(text)}
+    lengths = {}
+    for found in CYTHON_FUNCTION.finditer(text):
+        indent, body = len(found[1]), text[found.start() :].split("\n")
+        head = next(number for number, line in enumerate(body) if line.rstrip().endswith(":"))
+        inside = itertools.takewhile(
+            lambda line, indent=indent: not line.strip() or line.startswith(" " * (indent + 1)), body[head + 1 :]
+        )
+        lengths[found[2]] = head + 1 + len("\n".join(inside).rstrip().split("\n"))
+    return lengths
+
+
+@pytest.mark.parametrize("path", C_SOURCES, ids=lambda path: path.name)
+def test_compiled_sources_are_small_too(path: Path):
     assert path.read_text().count("\n") <= SOURCE_LINES_MAX, f"{path.name} is too long: two nouns?"
+    functions = c_functions(path)
+    long = {name: lines for name, lines in functions.items() if lines > FUNCTION_LINES_MAX and name != "gathered"}
+    assert not long, f"{path.name}: these functions have too many lines: {long}"
+
+
+def test_functions_of_compiled_sources_are_found():
+    assert c_functions(COMPILED / "frame.pyx")["split"] > 20
+    assert c_functions(COMPILED / "numbers.h").keys() >= {"put64", "put_decimal"}
+
+
+def twin_calls() -> list[tuple[str, str, str]]:
+    """Every `name = twin("module", _name)` in the sources: the path of the reference, the compiled module, the function."""
+    calls = []
+    for path in sources():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "twin":
+                module, reference = node.args
+                assert isinstance(module, ast.Constant)
+                assert isinstance(reference, ast.Name)
+                calls.append((str(path.relative_to(SOURCE)), str(module.value), reference.id.removeprefix("_")))
+    return calls
+
+
+@pytest.mark.parametrize(("reference", "module", "name"), twin_calls(), ids=lambda value: value)
+def test_a_compiled_module_names_its_references(reference: str, module: str, name: str):
+    source = (COMPILED / f"{module}.pyx").read_text()
+    assert f"`{reference}`" in source.split('"""')[1], f"the docstring of {module}.pyx does not name {reference}"
+    assert re.search(rf"^def {name}\(", source, re.MULTILINE), f"{module}.pyx has no function {name}"
+
+
+@pytest.mark.parametrize(("reference", "module", "name"), twin_calls(), ids=lambda value: value)
+def test_every_twin_has_a_parity_test(reference: str, module: str, name: str):
+    tests = "".join(path.read_text() for path in sorted(TESTS.glob("property/*.py")))
+    assert f'"{module}.{name}"' in tests, f"no property test compares {module}.{name} with {reference}"
 
 
 @pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(SOURCE)))

@@ -62,7 +62,7 @@ def answers(draw: st.DrawFn) -> tuple[bytes, list[Ask], list[bool]]:
 def test_the_same_answers_are_taken(came: tuple[bytes, list[Ask], list[bool]], cut: int):
     data, asks, fits = came
     filled = max(0, len(data) - cut)
-    reference, compiled = (each(memoryview(data), 0, filled, BROKER_ID, asks) for each in TWINS["answers.ordinary"])
+    reference, compiled = (each(memoryview(data), 0, filled, BROKER_ID, asks) for each in TWINS["pull_responses.ordinary"])
     assert compiled == reference
     if not cut:
         assert reference[0] == (fits.index(False) if False in fits else len(fits))
@@ -74,10 +74,12 @@ def test_the_same_of_damaged_answers_are_taken(came: tuple[bytes, list[Ask], lis
     data, asks, _ = came
     damaged = bytearray(data or b"\0")
     damaged[flipped // 8 % len(damaged)] ^= 1 << flipped % 8
-    reference, compiled = (each(memoryview(damaged), 0, len(damaged), BROKER_ID, asks) for each in TWINS["answers.ordinary"])
+    reference, compiled = (
+        each(memoryview(damaged), 0, len(damaged), BROKER_ID, asks) for each in TWINS["pull_responses.ordinary"]
+    )
     assert compiled == reference
 
 
 @pytest.mark.parametrize(("at", "filled"), [(-1, 10), (0, 1000), (5, 3)])
 def test_nothing_outside_the_bytes_is_looked_at(at: int, filled: int):
-    assert TWINS["answers.ordinary"].compiled(memoryview(bytes(10)), at, filled, 0, [Ask(1, 0, 1, 1)]) == (0, at, b"")
+    assert TWINS["pull_responses.ordinary"].compiled(memoryview(bytes(10)), at, filled, 0, [Ask(1, 0, 1, 1)]) == (0, at, b"")

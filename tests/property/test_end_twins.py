@@ -78,7 +78,7 @@ def a_log(pieces: list[bytes], start: int) -> tuple[bytes, list[int]]:
 
 def gathered(headers: list[bytes], halves: Halves, stop: int, *, compiled: bool) -> tuple[Any, ...]:
     """What is made of them; and how many of them the twin left to the reference."""
-    twins, group = TWINS["sends.gather_most"], Group(2**40, 1_700_000_000_000)
+    twins, group = TWINS["send_loop.gather_most"], Group(2**40, 1_700_000_000_000)
     terms = Terms(HOST, HOST, stop, 4000, b"", lambda: halves)
     frames = [Frame(Serialization.JSON, header, b"") for header in headers]
     at = twins.compiled(frames, 0, group, terms, Offsets()) if compiled else 0
@@ -148,7 +148,7 @@ def test_what_java_sends_is_read_by_the_twin():
     halves, _ = halves_of([])
     frames = [Frame(Serialization.JSON, a_header(), b"")]
     group = Group(0, 0)
-    assert TWINS["sends.gather_most"].compiled(frames, 0, group, Terms(HOST, HOST, 0, 0, b"", lambda: halves), Offsets()) == 1
+    assert TWINS["send_loop.gather_most"].compiled(frames, 0, group, Terms(HOST, HOST, 0, 0, b"", lambda: halves), Offsets()) == 1
     assert group.ends == [(4711, 17, 8, "shop", False)]
 
 
@@ -236,5 +236,5 @@ def test_records_are_found_at_the_same_places(pieces: list[bytes], start: int, m
     """Also where offsets, sizes and the ends of the log are odd."""
     segment, places = a_log(pieces, start)
     offsets = places + [start + one for one in more]
-    twins, given_to = TWINS["moves.record_views"], (memoryview(segment), start, start + first, start + end, offsets)
+    twins, given_to = TWINS["readdress.record_views"], (memoryview(segment), start, start + first, start + end, offsets)
     assert twins.compiled(*given_to) == twins.reference(*given_to)

@@ -38,7 +38,7 @@ def a_header(random: Random) -> bytes:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_same_pulls_are_alike(seed: int):
-    random, twins = Random(seed), TWINS["pulls.alike_pulls"]
+    random, twins = Random(seed), TWINS["pull_requests.alike_pulls"]
     alike = 0
     for _ in range(200):
         frames = [Frame(int(random.random() < 0.02), a_header(random), b"")] * random.choice([1, 2])
@@ -57,7 +57,7 @@ def joined(found: tuple[list[bytes | memoryview], int, int, int, int]) -> tuple[
 @pytest.mark.parametrize("flips", [0, 1, 4])
 @pytest.mark.parametrize("seed", range(12))
 def test_the_same_runs_are_found(seed: int, flips: int, monkeypatch: pytest.MonkeyPatch):
-    random, disk, twins = Random(seed), a_filled_disk(seed), TWINS["runs.framed_runs"]
+    random, disk, twins = Random(seed), a_filled_disk(seed), TWINS["queue_run.framed_runs"]
     store = MessageStore("store", SETTINGS.store_config(), files=disk)
     store.open()
     for _ in range(flips):
@@ -89,3 +89,34 @@ def test_the_same_runs_are_found(seed: int, flips: int, monkeypatch: pytest.Monk
         assert compiled == reference
         answered += reference[1]
     assert answered > 5
+
+
+@pytest.mark.parametrize("flips", [0, 1, 4])
+@pytest.mark.parametrize("seed", range(12))
+def test_one_pull_finds_the_same_run(seed: int, flips: int, monkeypatch: pytest.MonkeyPatch):
+    random, disk, twins = Random(seed), a_filled_disk(seed), TWINS["queue_run.pull_run"]
+    store = MessageStore("store", SETTINGS.store_config(), files=disk)
+    store.open()
+    for _ in range(flips):
+        damage(disk, random)
+    if seed % 3 == 0:
+        monkeypatch.setattr(store.reading, "_hot_from", lambda: 0)  # as if this process had written every record
+    sources, runs = store.reading.run_sources(), 0
+    for _ in range(60):
+        queue_id = random.choice([0, 0, 1])
+        queue = store.queues.get("orders", queue_id)
+        assert queue is not None
+        first, codes = (
+            random.randrange(queue.max_offset),
+            random.choice([None, None, frozenset({112785}), frozenset({1, 112785})]),
+        )
+        wanted = Wanted("orders", queue_id, first, random.choice([1, 5, 32]), random.choice([100, 3000, 10**6]), codes)
+        packed, hint, found = queue.read(first, random.choice([1, 40, 1024])), sources.checksums._hint, []
+        for each in twins:
+            sources.checksums._hint = hint  # in a damaged file, the result depends on where the search begins
+            run = each(*sources, packed, wanted)
+            found.append(None if run is None else joined(run))
+        reference, compiled = found
+        assert compiled == reference
+        runs += reference is not None
+    assert runs > 5

@@ -51,7 +51,7 @@ def test_a_stream_is_cut_the_same_way(data: bytes, cut: int, frame_max: int):
     data = data[: len(data) - cut]
     ours: list[Any] = []
     theirs: list[Any] = []
-    twins = TWINS["frames.split"]
+    twins = TWINS["frame.split"]
     assert twins.compiled(data, ours, frame_max, 30) == twins.reference(data, theirs, frame_max, 30)
     assert ours == theirs
     assert [type(one) for one in ours] == [type(one) for one in theirs]
@@ -70,7 +70,7 @@ def test_records_are_taken_apart_the_same_way(data: st.DataObject):
         encoded[place] = value
     content = bytes(encoded)[: len(encoded) - data.draw(st.sampled_from([0, 0, 1, 5, 90]))]
     found: dict[str, list[Any]] = {"reference": [], "compiled": []}
-    twins, topic = TWINS["records.sound_parts"], topic_field(first.topic, first.magic)
+    twins, topic = TWINS["record.sound_parts"], topic_field(first.topic, first.magic)
     stops = [getattr(twins, kind)(content, 0, first.magic, topic, found[kind]) for kind in found]
     assert stops[0] == stops[1]
     assert found["compiled"] == found["reference"]
@@ -92,27 +92,27 @@ def test_records_are_taken_apart_the_same_way(data: st.DataObject):
 def test_messages_are_packed_the_same_way_or_left_to_the_reference(messages: list[tuple[BatchEntry, str]], limit: int):
     entries, properties = [entry for entry, _ in messages], [own for _, own in messages]
     ids = [f"ID{number}" for number in range(len(messages))]
-    packed = TWINS["batches.pack_messages"].compiled(entries, properties, ids, limit)
+    packed = TWINS["batch.pack_messages"].compiled(entries, properties, ids, limit)
     if packed is None:
         with pytest.raises(RecordError):
-            TWINS["batches.pack_messages"].reference(entries, properties, ids, limit)
+            TWINS["batch.pack_messages"].reference(entries, properties, ids, limit)
     else:
-        assert b"".join(packed) == b"".join(TWINS["batches.pack_messages"].reference(entries, properties, ids, limit))
+        assert b"".join(packed) == b"".join(TWINS["batch.pack_messages"].reference(entries, properties, ids, limit))
 
 
 @pytest.mark.parametrize("short", range(3))
 def test_lists_of_different_lengths_are_left_to_the_reference(short: int):
     lists: list[list[Any]] = [[BatchEntry(b"a"), BatchEntry(b"b")], ["", ""], ["ID1", "ID2"]]
     lists[short].pop()
-    assert TWINS["batches.pack_messages"].compiled(*lists, 2**22) is None
+    assert TWINS["batch.pack_messages"].compiled(*lists, 2**22) is None
     with pytest.raises(ValueError, match="zip"):
-        TWINS["batches.pack_messages"].reference(*lists, 2**22)
+        TWINS["batch.pack_messages"].reference(*lists, 2**22)
 
 
 @given(before=st.text(max_size=40), first=st.integers(0, 2**16 - 1), count=st.integers(-1, 40))
 def test_ids_are_numbered_the_same_way(before: str, first: int, count: int):
-    assert_same("ids.numbered", before, first, count)
-    assert_same("ids.numbered", before, 2**16 - 3, count)
+    assert_same("message_id.numbered", before, first, count)
+    assert_same("message_id.numbered", before, 2**16 - 3, count)
 
 
 # --- what the store makes of messages
@@ -121,9 +121,15 @@ def test_ids_are_numbered_the_same_way(before: str, first: int, count: int):
 @given(sizes=st.lists(st.integers(0, 400), max_size=8), start=st.integers(0, 2**40), within=st.integers(0, 2**30), data=st.data())
 def test_checksums_are_the_same(sizes: list[int], start: int, within: int, data: st.DataObject):
     content = data.draw(st.binary(min_size=sum(sizes), max_size=sum(sizes) + 5))
-    assert_same("entries.checksum_entries", content, start, list(accumulate(sizes, initial=start)), max(0, start - within))
     assert_same(
-        "entries.checksum_entries", bytearray(content), start, list(accumulate(sizes, initial=start)), max(0, start - within)
+        "dispatch_entries.checksum_entries", content, start, list(accumulate(sizes, initial=start)), max(0, start - within)
+    )
+    assert_same(
+        "dispatch_entries.checksum_entries",
+        bytearray(content),
+        start,
+        list(accumulate(sizes, initial=start)),
+        max(0, start - within),
     )
 
 
@@ -150,19 +156,19 @@ dispatches = st.lists(
 def test_entries_of_queues_are_the_same(dispatches: list[Any], orderly: bool):
     if orderly:
         dispatches = [(*one[:2], number, *one[3:]) for number, one in enumerate(dispatches)]
-    assert_same("entries.queue_entries", dispatches)
+    assert_same("dispatch_entries.queue_entries", dispatches)
 
 
 @given(dispatches=dispatches)
 def test_what_was_put_is_summed_up_the_same(dispatches: list[Any]):
-    assert_same("entries.put_by_topic", dispatches)
+    assert_same("dispatch_entries.put_by_topic", dispatches)
 
 
 @given(dispatches=dispatches.filter(len), last=st.integers(-1, 3))
 @settings(max_examples=300)
 def test_keys_have_the_same_hashes(dispatches: list[Any], last: int):
     in_order = [(*one[:3], number, *one[4:]) for number, one in enumerate(dispatches)]
-    assert_same("entries.keys_hashed", in_order, last)
+    assert_same("dispatch_entries.keys_hashed", in_order, last)
 
 
 keys = st.lists(
@@ -175,10 +181,10 @@ keys = st.lists(
 def test_entries_of_the_index_are_the_same(keys: bytes, slots: int, first: int, first_timestamp: int, table: Any):
     """Also where the slots hold anything."""
     content = bytes(HEADER.size) + b"".join(SLOT.pack(table.randint(-5, 1005)) for _ in range(slots))
-    _, pointed, _ = assert_same("entries.index_entries", memoryview(content), slots, first, first_timestamp, keys)
+    _, pointed, _ = assert_same("dispatch_entries.index_entries", memoryview(content), slots, first, first_timestamp, keys)
     ours, theirs = bytearray(content), bytearray(content)
-    TWINS["entries.point_slots"].compiled(memoryview(ours), pointed)
-    TWINS["entries.point_slots"].reference(memoryview(theirs), pointed)
+    TWINS["dispatch_entries.point_slots"].compiled(memoryview(ours), pointed)
+    TWINS["dispatch_entries.point_slots"].reference(memoryview(theirs), pointed)
     assert ours == theirs
 
 
@@ -195,7 +201,7 @@ rows = st.tuples(numbers, st.binary(max_size=40), places, places, numbers) | st.
 def test_answers_are_the_same(rows: list[Any], between: bytes):
     plain = between + b"q%d k%b" + between + b"%016X,%d" + between + b"%d"
     longer = b"%d%b%016X%b" + between + b"%d%d"
-    assert_same("sends.framed", rows, plain, longer, 5)
+    assert_same("send_loop.framed", rows, plain, longer, 5)
 
 
 # --- moves
@@ -208,7 +214,7 @@ def next_offset(queue: tuple[str, int]) -> int:
 @given(moves=st.lists(moves, max_size=5), room=st.sampled_from([2**30, 2**30, 2**30, 900]))
 @settings(max_examples=300)
 def test_moved_records_are_the_same(moves: list[Any], room: int):
-    assert_same("moves.placed", moves, Opening(2**40, room, 1_700_000_000_000), next_offset)
+    assert_same("readdress.placed", moves, Opening(2**40, room, 1_700_000_000_000), next_offset)
 
 
 @given(move=moves, cut=st.integers(1, 400), at=st.integers(0, 400), byte=st.integers(0, 255))
@@ -218,7 +224,7 @@ def test_records_that_are_damaged_are_moved_within_their_bytes(move: Any, cut: i
     record, address, key, more = move
     damaged = bytearray(record[: max(0, len(record) - cut)])
     damaged[at : at + 1] = bytes([byte])[: len(damaged) - at]
-    TWINS["moves.placed"].compiled([(memoryview(damaged), address, key, more)], Opening(0, 2**30, 1), next_offset)
+    TWINS["readdress.placed"].compiled([(memoryview(damaged), address, key, more)], Opening(0, 2**30, 1), next_offset)
 
 
 UNIQUE = b"7F000001A1B218B4AAC2000000000012"
@@ -242,7 +248,7 @@ def test_what_waits_is_read_the_same(found: list[Any], properties: bytes, topic:
         if kind == 1 and at < len(data):
             data[at] = byte
         views.append(memoryview(bytes(data[: max(0, len(data) - at)] if kind == 2 else data)))
-    assert_same("moves.waiting_records", views, topic)
+    assert_same("readdress.waiting_records", views, topic)
 
 
 @given(ends=st.lists(st.integers(0, 400), max_size=60), orderly=st.booleans(), end=st.integers(-1, 401), hint=st.integers(0, 61))
@@ -250,4 +256,4 @@ def test_what_waits_is_read_the_same(found: list[Any], properties: bytes, topic:
 def test_a_checksum_is_found_at_the_same_place(ends: list[int], orderly: bool, end: int, hint: int):
     """Also where they are not in order: then they are damaged."""
     packed = b"".join(CHECKSUM.pack(one, 7) for one in (sorted(ends) if orderly else ends))
-    assert_same("entries.first_at_or_behind", memoryview(packed), len(ends), end, hint)
+    assert_same("dispatch_entries.first_at_or_behind", memoryview(packed), len(ends), end, hint)

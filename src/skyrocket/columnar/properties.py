@@ -53,8 +53,8 @@ def _property_pieces(data: Bytes, starts: Ints, ends: Ints) -> tuple[bytes, byte
     return np.array(counts, np.int32).tobytes(), np.array(found, np.int64).reshape(-1, 4).T.tobytes()
 
 
-property_ranges = twin("rows", _property_ranges)
-property_pieces = twin("rows", _property_pieces)
+property_ranges = twin("columnar", _property_ranges)
+property_pieces = twin("columnar", _property_pieces)
 
 
 def named(rows: Rows, names: tuple[str, ...]) -> dict[str, Array]:

@@ -48,8 +48,8 @@ def _taken(data: Bytes, starts: Ints, ends: Ints) -> Array:
     return every.take(pa.array(np.arange(0, 2 * count, 2)))
 
 
-gathered = twin("rows", _gathered)
-distinct = twin("rows", _distinct)
+gathered = twin("columnar", _gathered)
+distinct = twin("columnar", _distinct)
 
 
 def binaries(data: Bytes, starts: Ints, ends: Ints) -> Array:

@@ -162,9 +162,9 @@ def _read_lengths(data: Bytes, found: dict[str, Ints]) -> None:
     _cut(found, leading((properties_bytes >= 0) & (found["properties"] + properties_bytes == found["end"])))
 
 
-chain = twin("rows", _chain)
-sums = twin("rows", _sums)
-places = twin("rows", _places)
+chain = twin("columnar", _chain)
+sums = twin("columnar", _sums)
+places = twin("columnar", _places)
 
 
 def window(data: Bytes, at: Ints, width: int) -> npt.NDArray[np.void]:

@@ -1,23 +1,27 @@
 """Compiled twins: C code, written in Cython, that does what a few Python functions do, byte for byte, in a fraction of the time.
 
-The Python function is the reference: it says what happens, and it happens so wherever its twin was not built (no Cython, no C
-compiler) or SKYROCKET_PURE=1 leaves the twins aside. A reference names its twin where it is defined:
+The Python function is the reference. It runs wherever its twin was not built (no Cython, no C compiler), and wherever
+SKYROCKET_PURE=1 turns the twins off. A reference names its twin where it is defined:
 
     def _queue_entries(...): ...
 
-    queue_entries = twin("entries", _queue_entries)      # queue_entries of entries.pyx, beside this file
+    queue_entries = twin("dispatch_entries", _queue_entries)      # queue_entries of dispatch_entries.pyx, beside this file
 
-A twin may be given anything. Lengths that it reads are checked against the bytes that are there; what it does not know how to do
-it leaves to its reference, as the two have agreed. `hatch_build.py` builds them; docs/broker.md tells more.
+The docstring of a `.pyx` file names the modules of its references. A twin takes any input: it checks every length that it reads
+against the bytes that are there, and leaves rare cases to its reference. `hatch_build.py` builds the twins.
 """
 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
+
+from skyrocket.compiled.source_digest import source_digest
 
 PURE: Final = os.environ.get("SKYROCKET_PURE", "") not in ("", "0")  # leaves the twins aside
 
@@ -33,7 +37,10 @@ TWINS: Final[dict[str, Twins]] = {}  # by the name under which it is used; what 
 
 
 def twin(module: str, reference: F) -> F:
-    """The compiled twin of a function, from a module of this package; the function itself where there is none."""
+    """Return the compiled twin of a function, from a module of this package, or the function itself where no twin was built.
+
+    A module that was built from other sources than those beside it is not used.
+    """
     name = reference.__name__.removeprefix("_")
     try:
         built = import_module(f"skyrocket.compiled.{module}")
@@ -41,14 +48,22 @@ def twin(module: str, reference: F) -> F:
         if error.name != f"skyrocket.compiled.{module}":
             raise
         return reference
-    if not hasattr(built, name):
-        raise ImportError(f"{built.__file__} has no {name}: it is older than its source. `make setup` builds it anew.")
+    if is_stale(module, built.SOURCE_DIGEST):
+        text = f"{built.__file__} was built from other sources and is not used: skyrocket runs in pure Python. Run make setup."
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+        return reference
     compiled: F = getattr(built, name)
     TWINS[f"{module}.{name}"] = Twins(reference, compiled)
     return reference if PURE else compiled
 
 
+def is_stale(module: str, digest: str) -> bool:
+    """Whether a module with this digest was built from other sources. A wheel without sources has nothing to compare."""
+    wanted = source_digest(Path(__file__).with_name(f"{module}.pyx"))
+    return wanted is not None and digest != wanted
+
+
 def kind() -> str:
-    """What runs here, in a word: "compiled", or "pure Python"."""
-    is_built = find_spec("skyrocket.compiled.frames") is not None  # all are, or none
+    """Return what runs here: "compiled", or "pure Python"."""
+    is_built = find_spec("skyrocket.compiled.frame") is not None  # all modules are built, or none
     return "compiled" if is_built and not PURE else "pure Python"

@@ -62,7 +62,7 @@ def _split(data: bytes, frames: list[Frame], frame_bytes_max: int, header_bytes_
     return start, _PREFIX_BYTES
 
 
-split = twin("frames", _split)
+split = twin("frame", _split)
 
 
 class FrameSplitter:

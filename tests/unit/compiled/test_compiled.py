@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -37,9 +40,36 @@ def test_what_was_not_built_is_its_reference():
 
 
 @needs_twins
-def test_a_module_that_is_older_than_its_source_says_so():
-    with pytest.raises(ImportError, match="has no a_function_without_a_twin: it is older than its source"):
-        compiled.twin("frames", a_function_without_a_twin)
+def test_a_twin_whose_sources_have_changed_is_reported_and_not_used(monkeypatch: pytest.MonkeyPatch):
+    assert not compiled.is_stale("frame", frame_module().SOURCE_DIGEST)
+    monkeypatch.setattr(frame_module(), "SOURCE_DIGEST", "of other sources")
+
+    def split() -> None: ...
+
+    with pytest.warns(RuntimeWarning, match="was built from other sources and is not used: .* Run make setup"):
+        assert compiled.twin("frame", split) is split
+
+
+def frame_module() -> ModuleType:
+    return importlib.import_module("skyrocket.compiled.frame")
+
+
+def test_a_digest_changes_with_every_file_that_a_twin_may_include(tmp_path: Path):
+    digests = importlib.import_module("skyrocket.compiled.source_digest")
+    found = set()
+    for name, text in [
+        ("twin.pyx", "a"),
+        ("twin.pyx", "b"),
+        ("shared.pxi", "a"),
+        ("shared.pxi", "b"),
+        ("shared.h", "a"),
+        ("other.pyx", ""),
+    ]:
+        (tmp_path / name).write_text(text)
+        digests._shared.cache_clear()
+        found.add(digests.source_digest(tmp_path / "twin.pyx"))
+    assert len(found) == 5, "another module's own source does not count"
+    assert digests.source_digest(tmp_path / "no_such_twin.pyx") is None, "a wheel without sources has nothing to compare"
 
 
 def test_a_test_can_choose_between_the_two():

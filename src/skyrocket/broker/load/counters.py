@@ -59,7 +59,7 @@ def _put_by_topic(dispatches: Sequence[Dispatched]) -> dict[str, tuple[int, int]
     return found
 
 
-put_by_topic = twin("entries", _put_by_topic)
+put_by_topic = twin("dispatch_entries", _put_by_topic)
 
 
 class Total(NamedTuple):

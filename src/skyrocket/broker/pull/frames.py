@@ -80,7 +80,7 @@ def _segment(log: CommitLog, entries: bytes) -> int:
     return log.segment_view(ENTRY.unpack_from(entries)[0])[0]
 
 
-framed_runs = twin("runs", _framed_runs)
+framed_runs = twin("queue_run", _framed_runs)
 
 
 def read_frames(

@@ -219,7 +219,7 @@ def _gather_most(frames: list[Frame], first: int, group: Group, terms: Terms, wa
     return first + taken
 
 
-gather_most = twin("sends", _gather_most)
+gather_most = twin("send_loop", _gather_most)
 
 
 def _with_ends(ends: list[TransactionEnd], halves: Halves, group: Group, position: int, stop: int, ways: Ways) -> int:

@@ -79,7 +79,7 @@ def _framed(rows: Sequence[SendRow | RecallableRow], plain: bytes, longer: bytes
     return b"".join([_prefix(len(header)) + header for header in headers])
 
 
-framed = twin("sends", _framed)
+framed = twin("send_loop", _framed)
 
 
 @lru_cache(maxsize=256)  # they are of nearly the same length

@@ -65,4 +65,4 @@ def _alike_pulls(frames: Sequence[Frame], at: int, most: int) -> tuple[bytes, li
     return first, alike
 
 
-alike_pulls = twin("pulls", _alike_pulls)
+alike_pulls = twin("pull_requests", _alike_pulls)

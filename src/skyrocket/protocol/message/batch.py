@@ -90,7 +90,7 @@ def _entries(messages: Sequence[Packable], properties: Sequence[str], ids: Seque
     ]
 
 
-pack_messages = twin("batches", _pack_messages)
+pack_messages = twin("batch", _pack_messages)
 
 
 def decode_batch(data: bytes, *, limit: int = BATCH_BYTES_MAX) -> list[BatchEntry]:

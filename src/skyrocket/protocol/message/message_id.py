@@ -65,7 +65,7 @@ def _numbered(before: str, first: int, count: int) -> list[str]:
     return ["%s%04X" % (before, number & 0xFFFF) for number in range(first, first + count)]  # noqa: UP031 — half the time
 
 
-numbered = twin("ids", _numbered)
+numbered = twin("message_id", _numbered)
 
 
 class UniqueIdFactory:

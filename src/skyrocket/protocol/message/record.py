@@ -332,7 +332,7 @@ def _sound_parts(data: bytes, at: int, magic: int, topic: bytes, found: list[Pla
     return at
 
 
-sound_parts = twin("records", _sound_parts)
+sound_parts = twin("record", _sound_parts)
 
 
 def properties_of(record: memoryview) -> memoryview:

@@ -37,7 +37,7 @@ def _waiting_records(records: Sequence[memoryview | None], topic: str) -> list[W
     return [None if record is None else _waiting(record, topics) for record in records]
 
 
-waiting_records = twin("moves", _waiting_records)
+waiting_records = twin("readdress", _waiting_records)
 
 
 def _waiting(record: memoryview, topics: dict[int, bytes]) -> WaitingRecord | None:

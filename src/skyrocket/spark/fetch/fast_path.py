@@ -40,4 +40,4 @@ def _ordinary(view: memoryview, at: int, filled: int, broker_id: int, asks: Sequ
     return taken, at, b"".join(pieces)
 
 
-ordinary = twin("answers", _ordinary)
+ordinary = twin("pull_responses", _ordinary)

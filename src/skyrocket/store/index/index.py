@@ -134,7 +134,7 @@ def _keys_hashed(dispatches: Sequence[Dispatched], last: int) -> bytes:
     return b"".join(packed)
 
 
-keys_hashed = twin("entries", _keys_hashed)
+keys_hashed = twin("dispatch_entries", _keys_hashed)
 
 
 def hash_of(topic: str, key: str) -> int:

@@ -78,8 +78,8 @@ def _point_slots(table: memoryview, pointed: bytes) -> None:
         SLOT.pack_into(table, slot_at, entry)
 
 
-index_entries = twin("entries", _index_entries)
-point_slots = twin("entries", _point_slots)
+index_entries = twin("dispatch_entries", _index_entries)
+point_slots = twin("dispatch_entries", _point_slots)
 
 
 class IndexFile:

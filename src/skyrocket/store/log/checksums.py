@@ -46,8 +46,8 @@ def _first_at_or_behind(view: memoryview, count: int, end: int, hint: int) -> in
     return low
 
 
-checksum_entries = twin("entries", _checksum_entries)
-first_at_or_behind = twin("entries", _first_at_or_behind)
+checksum_entries = twin("dispatch_entries", _checksum_entries)
+first_at_or_behind = twin("dispatch_entries", _first_at_or_behind)
 
 
 class Checksums:

@@ -102,7 +102,7 @@ def _placed(moves: Sequence[Move], opening: Opening, next_offset: Callable[[tupl
     return b"".join(parts), dispatches, taken
 
 
-placed = twin("moves", _placed)
+placed = twin("readdress", _placed)
 
 
 def _properties_at(record: memoryview, body_end: int) -> int:

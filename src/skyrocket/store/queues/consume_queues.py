@@ -38,7 +38,7 @@ def _queue_entries(dispatches: Sequence[Dispatched]) -> list[tuple[tuple[str, in
     return [(key, queue_offset, b"".join(packed)) for key, queue_offset, packed in runs]
 
 
-queue_entries = twin("entries", _queue_entries)
+queue_entries = twin("dispatch_entries", _queue_entries)
 
 
 class ConsumeQueues:

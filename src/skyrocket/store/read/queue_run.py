@@ -103,7 +103,7 @@ def _pull_run(
     return run.records, len(run.records), sum(map(len, run.records)), run.next_offset, last_place
 
 
-pull_run = twin("runs", _pull_run)
+pull_run = twin("queue_run", _pull_run)
 
 
 def ends_early(found: int, next_offset: int, packed: bytes, wanted: Wanted, max_offset: int) -> bool:

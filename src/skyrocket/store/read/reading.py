@@ -68,7 +68,7 @@ def _record_views(segment: memoryview, start: int, first: int, end: int, offsets
     return found
 
 
-record_views = twin("moves", _record_views)
+record_views = twin("readdress", _record_views)
 
 
 def pulled_of(found: Messages) -> Pulled:

@@ -1,5 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The twin of `protocol/message/message_id.py`: ids that differ in a number at their end."""
+"""Twin of `protocol/message/message_id.py`: builds ids that differ in their trailing number."""
+
+include "source_digest.pxi"
 
 cdef extern from "Python.h":
     str PyUnicode_New(Py_ssize_t size, Py_UCS4 highest)

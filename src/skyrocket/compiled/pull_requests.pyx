@@ -1,9 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The twin of `protocol/fast_path/pull_requests.py`: the shape that the headers of several pulls have in common, and their numbers."""
+"""Twin of `protocol/fast_path/pull_requests.py`: finds the shape that the headers of several pulls share, and their numbers."""
 
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
 from libc.stdint cimport INT32_MAX, int64_t
 from libc.string cimport memchr, memcmp, memcpy
+
+include "source_digest.pxi"
 
 cdef extern from "string.h" nogil:
     void *memmem(const void *where, size_t where_size, const void *what, size_t size)

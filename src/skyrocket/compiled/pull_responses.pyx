@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The twin of `spark/fetch/fast_path.py`: answers to pulls that are as they should be."""
+"""Twin of `spark/fetch/fast_path.py`: reads pull responses that hold exactly what the pulls asked for."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -7,6 +7,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
+include "source_digest.pxi"
 include "record_layout.pxi"
 
 cdef extern from "numbers.h" nogil:

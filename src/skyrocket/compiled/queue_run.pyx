@@ -1,6 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The twins of `store/read/queue_run.py`, for pulls, and of `broker/pull/frames.py`: the records of runs of queue entries, checked, and
-copied one behind the other."""
+"""Twins of `store/read/queue_run.py` and `broker/pull/frames.py`: check the records of a run of queue entries, and copy them.
+
+The records of a run lie one behind the other in one buffer.
+"""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
@@ -8,6 +10,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
+include "source_digest.pxi"
 include "record_layout.pxi"
 
 cdef extern from "numbers.h" nogil:

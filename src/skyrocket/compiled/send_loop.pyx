@@ -1,14 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The twins of `broker/send/fast_loop.py` and `broker/send/responses.py`: ordinary sends, from their frames to records, and their answers.
-Plain ends of transactions come between them (`ended.pxi`).
+"""Twins of `broker/send/fast_loop.py` and `broker/send/responses.py`: from the frames of plain sends to records, and to responses.
 
-A header that `send_header.h` cannot read ends the loop, and the reference goes on from there. So what is not known here costs
-time, and changes nothing.
+Plain ends of transactions may stand between the sends (`transaction_ends.pxi`). The loop stops at a header that `send_header.h`
+cannot read, and the reference continues there: an unknown header costs time and changes nothing.
 """
 
 from cpython.unicode cimport PyUnicode_DecodeASCII
 from libc.stdlib cimport free, malloc, realloc
 
+include "source_digest.pxi"
 include "pieces.pxi"
 
 cdef extern from "numbers.h" nogil:
@@ -48,8 +48,8 @@ cdef inline bint is_same(const unsigned char *at, size_t size, bytes known):
     return known is not None and <size_t>PyBytes_Size(known) == size and memcmp(at, bytes_of(known), size) == 0
 
 
-include "moved.pxi"
-include "ended.pxi"
+include "readdress.pxi"
+include "transaction_ends.pxi"
 
 
 cdef struct Buffer:

@@ -1,5 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The twins of what is made of appended messages: checksums, sums, entries of consume queues, keys and entries of the index."""
+"""Twins of what a store and a broker derive from appended messages.
+
+Checksums (`store/log/checksums.py`), consume queue entries (`store/queues/consume_queues.py`), hashed keys and entries of the index
+(`store/index/index.py`, `store/index/index_file.py`), and counts by topic (`broker/load/counters.py`).
+"""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
@@ -8,6 +12,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
+include "source_digest.pxi"
 include "record_layout.pxi"
 
 cdef extern from "numbers.h" nogil:

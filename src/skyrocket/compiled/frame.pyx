@@ -1,10 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The twin of `protocol/frame.py`: a stream of bytes, cut into frames."""
+"""Twin of `protocol/frame.py`: splits a byte stream into frames."""
 
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_SET_ITEM
 from libc.stdint cimport int64_t, uint32_t
+
+include "source_digest.pxi"
 
 cdef extern from "numbers.h" nogil:
     uint32_t get32(const unsigned char *at)

@@ -1,6 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The twins of what takes a step for each record in `columnar/rows.py`, `arrow_ranges.py`, `arrow_checks.py` and
-`arrow_properties.py`. Starts and ends of ranges are arrays of int64."""
+"""Twins of the loops over records in `columnar/rows.py`, `columnar/ranges.py` and `columnar/properties.py`.
+
+Starts and ends of ranges are arrays of int64.
+"""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
@@ -8,6 +10,7 @@ from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint32_t, uint64_
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy, memmove
 
+include "source_digest.pxi"
 include "record_layout.pxi"
 
 cdef extern from "numbers.h" nogil:

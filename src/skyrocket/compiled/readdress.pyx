@@ -1,13 +1,15 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The twins of `store/log/readdress.py` and `protocol/message/waiting_record.py`: records on their way from one queue to another.
+"""Twins of `store/log/readdress.py`, `protocol/message/waiting_record.py` and `store/read/reading.py`.
 
-Lengths that do not fit together send a move the general way, and are no record that waits.
+They read records that wait under a system topic, and write them again under their own topic and queue. A record whose lengths do
+not fit together goes to the reference.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 
+include "source_digest.pxi"
 include "pieces.pxi"
-include "moved.pxi"
+include "readdress.pxi"
 
 
 def placed(moves, opening, next_offset):

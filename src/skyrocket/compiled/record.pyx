@@ -1,10 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The twin of `protocol/message/record.py`: neighbouring records of one topic, checked and taken apart."""
+"""Twin of `protocol/message/record.py`: checks neighbouring records of one topic and splits them into their parts."""
 
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memcmp
 
+include "source_digest.pxi"
 include "record_layout.pxi"
 
 cdef extern from "numbers.h" nogil:

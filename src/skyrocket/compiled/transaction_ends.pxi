@@ -1,4 +1,4 @@
-# Plain ends of transactions (`broker/transactions/end_fast_path.py`); part of the module that includes it, behind `moved.pxi`.
+# Plain ends of transactions (`broker/transactions/end_fast_path.py`); part of the module that includes it, behind `readdress.pxi`.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 

@@ -1,9 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The twin of `protocol/message/batch.py`: messages put together as the body of one request."""
+"""Twin of `protocol/message/batch.py`: packs messages into the body of one send request."""
 
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memcpy, memset
+
+include "record_layout.pxi"
+include "source_digest.pxi"
 
 cdef extern from "numbers.h" nogil:
     void put16(unsigned char *at, unsigned short value)
@@ -14,8 +17,6 @@ cdef extern from "Python.h":
 
 cdef enum:
     FIXED_BYTES = 20  # size, magic, CRC, flag, length of the body
-    LENGTH_BYTES = 2  # of the properties
-    PROPERTIES_BYTES_MAX = 32767
     ID_NAME_BYTES = 9
 
 cdef char *ID_NAME = b"UNIQ_KEY\x01"
@@ -40,7 +41,7 @@ def pack_messages(list messages, list properties, list ids, int64_t limit):
         properties_bytes = ID_NAME_BYTES + id_bytes + 1 + own_bytes
         if body is None or properties_bytes > PROPERTIES_BYTES_MAX or not -0x80000000 <= flag <= 0x7FFFFFFF:
             return None
-        total += FIXED_BYTES + LENGTH_BYTES + len(body) + properties_bytes
+        total += FIXED_BYTES + PROPERTIES_LENGTH_BYTES + len(body) + properties_bytes
     if total > limit:
         return None
     packed = PyBytes_FromStringAndSize(NULL, total)
@@ -52,10 +53,10 @@ def pack_messages(list messages, list properties, list ids, int64_t limit):
         text = PyUnicode_AsUTF8AndSize(ids[number], &id_bytes)
         PyUnicode_AsUTF8AndSize(properties[number], &own_bytes)
         properties_bytes = ID_NAME_BYTES + id_bytes + 1 + own_bytes
-        total -= FIXED_BYTES + LENGTH_BYTES + len(body) + properties_bytes
+        total -= FIXED_BYTES + PROPERTIES_LENGTH_BYTES + len(body) + properties_bytes
         if total < 0:
             return None  # a message is another one than a moment ago
-        put32(out, <uint32_t>(FIXED_BYTES + LENGTH_BYTES + len(body) + properties_bytes))
+        put32(out, <uint32_t>(FIXED_BYTES + PROPERTIES_LENGTH_BYTES + len(body) + properties_bytes))
         memset(out + 4, 0, 8)
         put32(out + 12, <uint32_t><int32_t>flag)
         put32(out + 16, <uint32_t>len(body))
@@ -63,8 +64,8 @@ def pack_messages(list messages, list properties, list ids, int64_t limit):
         memcpy(out, PyBytes_AsString(body), len(body))
         out += len(body)
         put16(out, <unsigned short>properties_bytes)
-        memcpy(out + LENGTH_BYTES, ID_NAME, ID_NAME_BYTES)
-        out += LENGTH_BYTES + ID_NAME_BYTES
+        memcpy(out + PROPERTIES_LENGTH_BYTES, ID_NAME, ID_NAME_BYTES)
+        out += PROPERTIES_LENGTH_BYTES + ID_NAME_BYTES
         memcpy(out, text, id_bytes)
         out[id_bytes] = 2
         out += id_bytes + 1
