@@ -9,7 +9,7 @@ import typer
 from skyrocket.cli.asking import Reach, asks, pairs
 from skyrocket.cli.printing import Answer, moment, table
 
-app = typer.Typer(help="The cluster: its brokers, how they are, and their settings.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 Broker = Annotated[str, typer.Argument(metavar="BROKER", help="Its name, or host:port.")]
 Sets = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change this, by Apache's name.")]

@@ -11,7 +11,7 @@ from skyrocket.cli.asking import Reach, asks
 from skyrocket.cli.printing import Answer, moment, table
 from skyrocket.client.admin import GroupMembers, GroupProgress, GroupSettings
 
-app = typer.Typer(help="Groups of consumers: make, change, list, look at, delete.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="GROUP")]
 _AT_ONCE: Final = 16  # groups that are asked about at the same time

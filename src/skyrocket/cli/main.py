@@ -7,21 +7,33 @@ from typing import Final
 import typer
 
 from skyrocket import __version__, compiled
-from skyrocket.cli.lazy import lazy_group
+from skyrocket.cli.lazy import LazyCommand, lazy_group
 
 COMMANDS: Final = {
-    "run": "skyrocket.cli.broker:run",
-    "namesrv": "skyrocket.cli.namesrv:namesrv",
-    "broker": "skyrocket.cli.broker:broker",
-    "topic": "skyrocket.cli.topic:app",
-    "group": "skyrocket.cli.group:app",
-    "send": "skyrocket.cli.send:app",
-    "consume": "skyrocket.cli.consume:app",
-    "query": "skyrocket.cli.query:app",
-    "offset": "skyrocket.cli.offset:app",
-    "cluster": "skyrocket.cli.cluster:app",
-    "store": "skyrocket.cli.store:app",
-    "protocol": "skyrocket.cli.protocol:app",
+    "run": LazyCommand(
+        "skyrocket.cli.broker:run", "Run a nameserver and a broker in this process: a whole RocketMQ for development and tests."
+    ),
+    "namesrv": LazyCommand(
+        "skyrocket.cli.namesrv:namesrv", "Run a nameserver: brokers register with it, clients ask it where topics are."
+    ),
+    "broker": LazyCommand(
+        "skyrocket.cli.broker:broker", "Run a broker. It stores messages, and tells the nameservers about its topics."
+    ),
+    "topic": LazyCommand("skyrocket.cli.topic:app", "Topics: make, change, list, look at, delete."),
+    "group": LazyCommand("skyrocket.cli.group:app", "Groups of consumers: make, change, list, look at, delete."),
+    "send": LazyCommand("skyrocket.cli.send:app", "Send a message, or many. Prints the receipt of each."),
+    "consume": LazyCommand(
+        "skyrocket.cli.consume:app", "Print messages as they come: one a line, and with --json one JSON document a line."
+    ),
+    "query": LazyCommand("skyrocket.cli.query:app", "Messages, found by key, id or place."),
+    "offset": LazyCommand("skyrocket.cli.offset:app", "Offsets: where groups are in a topic's queues, and moving them."),
+    "cluster": LazyCommand("skyrocket.cli.cluster:app", "The cluster: its brokers, how they are, and their settings."),
+    "store": LazyCommand(
+        "skyrocket.cli.store:app", "Look into a store directory, ours or Apache's, without a broker and without changing it."
+    ),
+    "protocol": LazyCommand(
+        "skyrocket.cli.protocol:app", "RocketMQ's wire format: the table of requests, and captured frames explained."
+    ),
 }
 
 app = typer.Typer(
@@ -30,6 +42,7 @@ app = typer.Typer(
     cls=lazy_group(COMMANDS),
     no_args_is_help=False,
     add_completion=False,
+    rich_markup_mode=None,
     pretty_exceptions_show_locals=False,
 )
 

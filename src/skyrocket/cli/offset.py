@@ -11,7 +11,7 @@ from skyrocket.cli.printing import Answer, table
 from skyrocket.client import Queue
 from skyrocket.client.admin import QueueOffset
 
-app = typer.Typer(help="Offsets: where groups are in a topic's queues, and moving them.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 Group = Annotated[str, typer.Argument(metavar="GROUP")]
 Topic = Annotated[str, typer.Argument(metavar="TOPIC")]

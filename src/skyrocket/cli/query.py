@@ -10,7 +10,7 @@ from skyrocket.cli.asking import START_HELP, Reach, asks, refuse, start_of
 from skyrocket.cli.printing import Answer, message_document, message_line, message_text
 from skyrocket.client import ConfigurationError, NotFoundError, Queue, Received
 
-app = typer.Typer(help="Messages, found by key, id or place.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 Topic = Annotated[str, typer.Argument(metavar="TOPIC")]
 

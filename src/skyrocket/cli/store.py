@@ -21,7 +21,7 @@ from skyrocket.store.offline.offline_store import OfflineStore, message_id, prop
 from skyrocket.store.offline.verify import Verified
 from skyrocket.store.offline.verify import verify as findings_of
 
-app = typer.Typer(help="Look into a store directory, ours or Apache's, without a broker and without changing it.")
+app = typer.Typer()
 
 SOMETHING_WRONG = 1
 NO_STORE = 2

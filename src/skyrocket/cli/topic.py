@@ -10,7 +10,7 @@ from skyrocket.cli.asking import Reach, asks, pairs
 from skyrocket.cli.printing import Answer, message_document, message_line, moment, table
 from skyrocket.client.admin import TopicSettings
 
-app = typer.Typer(help="Topics: make, change, list, look at, delete.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="TOPIC")]
 OnlyCluster = Annotated[str | None, typer.Option(help="Only at the brokers of this cluster.")]

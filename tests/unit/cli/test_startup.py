@@ -1,0 +1,53 @@
+"""`skyrocket --help` answers at once: it imports no command, and nothing that only looks good."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from skyrocket.cli.main import COMMANDS, app
+from tests.support.startup import imported_by, times_as_much
+
+HELP = """
+from skyrocket.cli.main import app
+try:
+    app(["--help"], prog_name="skyrocket")
+except SystemExit:
+    pass
+"""
+NOT_FOR_HELP = {
+    "asyncio",
+    "msgspec",
+    "numpy",
+    "pyarrow",
+    "pydantic",
+    "pyspark",
+    "rich",
+    "skyrocket.broker",
+    "skyrocket.client",
+    "ssl",
+}
+
+
+def test_help_imports_no_command_and_no_heavy_library():
+    modules = imported_by(HELP)
+    assert modules & NOT_FOR_HELP == set()
+    assert {name for name in modules if name.startswith("skyrocket.cli.")} == {"skyrocket.cli.main", "skyrocket.cli.lazy"}
+
+
+def test_help_costs_at_most_three_times_the_import_of_asyncio(tmp_path: Path):
+    """About 0.07 s beside 0.05 s; the limit is what keeps it below 0.2 s."""
+    assert times_as_much(["-m", "skyrocket", "--help"], than=["-c", "import asyncio, ssl"], cache=tmp_path) < 3
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_a_command_begins_with_its_line_in_the_list(name: str):
+    """The line stands in a table, so that the list needs no import. A command of its own has it in its docstring as well."""
+    _, text, *_ = CliRunner().invoke(app, [name, "--help"], prog_name="skyrocket").output.split("\n\n")
+    assert " ".join(text.split()).startswith(COMMANDS[name].help)
+
+
+def test_help_of_a_command_has_no_frames_drawn_by_rich():
+    assert "╭" not in CliRunner().invoke(app, ["topic", "create", "--help"]).output
