@@ -280,7 +280,7 @@ class Peer:
         end_ms = self._world.clock.now_ms + duration_ms
         while self._world.clock.now_ms < end_ms and not self._world.disk.is_off:
             self._world.clock.now_ms = min(end_ms, self._world.clock.now_ms + step_ms)
-            self._broker.clockwork.clock_changed()
+            self._broker.scheduler.clock_changed()
             await self.settle(0.002)
 
     async def settle(self, still_s: float = 0.05) -> None:

@@ -12,19 +12,16 @@ from typing import Any
 from skyrocket.broker.load.counters import Counters
 from skyrocket.broker.load.slow_consumers import SlowConsumers
 from skyrocket.broker.pull.checks import PullChecks
-from skyrocket.broker.pull.fast_path import OrdinaryPulls
-from skyrocket.broker.pull.filters import Filters
+from skyrocket.broker.pull.fast_path import PullFastPath
 from skyrocket.broker.pull.handler import PullHandler
-from skyrocket.broker.tables.clients import ClientTable
 from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
 from skyrocket.broker.tables.subscription_groups import SubscriptionGroupTable
 from skyrocket.broker.tables.topics import TopicTable
-from skyrocket.net.connection import Connection
-from skyrocket.net.router import Router
 from skyrocket.net.server import Server
 from skyrocket.protocol.bodies import SubscriptionGroupConfig, TopicConfig
 from skyrocket.protocol.frame import FrameSplitter, join_frame
 from skyrocket.store.message_store import MessageStore
+from tests.support.broker_context import a_context
 from tests.support.running_broker import pull_header
 from tests.support.send_parts import BEGIN_MS, SMALL, connected
 from tests.support.simulated_disk import SimulatedDisk
@@ -55,16 +52,23 @@ class PullParts:
         self.offsets = ConsumerOffsets(self._wall_ms)
         self.counters = Counters(self._wall_ms)
         self.slow_consumers = SlowConsumers()
-        clients: ClientTable[Connection] = ClientTable()
-        checks = PullChecks(self.topics, self.groups, clients, self._settings, Filters(self._settings))
-        tables = (self.groups, clients, self.offsets)
-        self.general = PullHandler(self.store, checks, *tables, self._settings, self._wall_ms, self.counters, self.slow_consumers)
-        self.ordinary = OrdinaryPulls(self.store, checks, self.offsets, self._settings, self._wall_ms, self.general)
-        router = Router()
-        self.general.register(router)
+        context = a_context(
+            self.store,
+            self._settings,
+            self._wall_ms,
+            topics=self.topics,
+            groups=self.groups,
+            offsets=self.offsets,
+            counters=self.counters,
+            slow_consumers=self.slow_consumers,
+        )
+        checks = PullChecks(context)
+        self.general = PullHandler(context, checks)
+        self.general.register(context.router)
+        self.ordinary = PullFastPath(context, checks, self.general)
         if express:
-            self.ordinary.register(router)
-        self.server = Server(router, now_ms=self._wall_ms)
+            self.ordinary.register(context.router)
+        self.server = Server(context.router, now_ms=self._wall_ms)
         self.connection, self.transport = connected(self.server)
 
     def _settings(self) -> Any:

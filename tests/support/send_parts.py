@@ -14,6 +14,7 @@ from msgspec.structs import replace as replaced
 from skyrocket.broker.delay.level_progress import DelayProgress
 from skyrocket.broker.delay.levels import Schedule
 from skyrocket.broker.delay.timers import TIMER_PROPERTIES, Timers
+from skyrocket.broker.errors import ERROR_CODES
 from skyrocket.broker.load.counters import Counters
 from skyrocket.broker.send.fast_path import OrdinarySends
 from skyrocket.broker.send.handler import SendHandler
@@ -100,7 +101,7 @@ class SendParts:
         self.own_messages = OwnMessages(self.store, self._wall_ms, self._appended, self.counters)
         self._add_detours()
         self.appends = 0
-        router = Router()
+        router = Router(ERROR_CODES)
         host = pack_host("127.0.0.1", self.settings.port)
         self.intake = Intake(self.topics, lambda: self.settings, host, self.detours)
         shared = (lambda: self.settings, host, self._wall_ms, self._appended, self.counters)

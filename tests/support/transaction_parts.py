@@ -9,6 +9,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from skyrocket.broker.errors import ERROR_CODES
 from skyrocket.broker.load.counters import Counters
 from skyrocket.broker.send.internal_writer import OwnMessages
 from skyrocket.broker.settings import BrokerSettings
@@ -63,7 +64,7 @@ class Transacting:
         self.topics = TopicTable(self.settings, self.wall)
         self.clients: ClientTable[Connection] = ClientTable()
         self.producer = Producer()
-        self.router = Router()
+        self.router = Router(ERROR_CODES)
         self.woken = 0
         self.own_messages = OwnMessages(self.store, self.wall, lambda: None, Counters(self.wall))
         self.checks = TransactionChecks(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from skyrocket.broker.context import BrokerContext
 from skyrocket.broker.send.internal_writer import OwnMessages
 from skyrocket.broker.send.validation import Intake
 from skyrocket.broker.settings import BrokerSettings
@@ -148,3 +149,16 @@ def _header_of(command: Command) -> SendMessageRequestHeaderV2:
     if command.code == RequestCode.SEND_REPLY_MESSAGE:
         return command.header(SendMessageRequestHeader).to_v2()
     return command.header(SendMessageRequestHeaderV2)
+
+
+def install(context: BrokerContext) -> None:
+    """Register the requests that carry replies (324, 325)."""
+    handlers = ReplyHandlers(
+        context.clients,
+        context.send_validation,
+        context.internal_writer,
+        context.settings,
+        context.store_host,
+        context.wall_ms,
+    )
+    handlers.register(context.router)

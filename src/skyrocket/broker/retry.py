@@ -17,6 +17,8 @@ from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
+from skyrocket.broker.context import BrokerContext
+from skyrocket.broker.errors import BrokerError
 from skyrocket.broker.send.internal_writer import OwnMessages
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.broker.tables.queue_locks import QueueLocks
@@ -133,7 +135,6 @@ class Retry:
         self._now_ms = now_ms
         self._one_of = one_of
         self._on_sent_back = on_sent_back
-        self._router: Router | None = None
 
     def register(self, router: Router) -> None:
         self._router = router
@@ -148,8 +149,8 @@ class Retry:
         for command in commands:
             try:
                 record = self._accept(command)
-            except (RefusedError, ProtocolError, StoreError) as error:
-                self._refuse(connection, command, error)
+            except (RefusedError, BrokerError, ProtocolError, StoreError) as error:
+                self._router.refuse(connection, command, error)
                 continue
             accepted.append(command)
             if record is not None:
@@ -158,18 +159,13 @@ class Retry:
             self._own_messages.put(records)
         except StoreError as error:
             for command in accepted:
-                self._refuse(connection, command, error)
+                self._router.refuse(connection, command, error)
             return
         position = self._store.horizon.appended
         for command in accepted:
             if not command.is_oneway:
                 answer = encode_command(command.response(ResponseCode.SUCCESS))
                 self._answers.answer_when_confirmed(position, connection, command, answer)
-
-    def _refuse(self, connection: Connection, command: Command, error: Exception) -> None:
-        assert self._router is not None
-        if not command.is_oneway:
-            connection.send_command(self._router.error_response(command, error))
 
     def _accept(self, command: Command) -> Record | None:
         """The record to store; None when the group wants none. RefusedError says why not."""
@@ -221,3 +217,22 @@ class Retry:
         dead = self._topics.create_for_group(dead_letter_topic(name), DEAD_LETTER_QUEUES)
         properties[DELAY_LEVEL] = "-1"
         return replace(record, topic=dead.topic_name, queue_id=self._one_of(DEAD_LETTER_QUEUES))
+
+
+def install(context: BrokerContext, delays: Delays, answers: Answers) -> None:
+    """Register the request that sends a message back (36), and the redirect of sends to retry topics."""
+    retry = Retry(
+        context.store,
+        context.topics,
+        context.groups,
+        context.locks,
+        delays,
+        context.internal_writer,
+        answers,
+        context.settings,
+        context.store_host,
+        context.now_ms,
+        on_sent_back=context.counters.count_send_back,
+    )
+    retry.register(context.router)
+    context.redirects.add_for_topics(RETRY_PREFIX, retry.lead)

@@ -105,22 +105,27 @@ class Router:
             at = stop
         return commands[at:]
 
-    def refuse(self, connection: Connection, commands: list[Command], code: ResponseCode, remark: str) -> None:
-        """Answer all of them with this, unread."""
+    def refuse_all(self, connection: Connection, commands: list[Command], code: ResponseCode, remark: str) -> None:
+        """Answer all of these requests with the same code and remark, without calling a handler."""
         for command in commands:
             if not command.is_oneway:
                 connection.send_command(command.response(code, remark=remark))
+
+    def refuse(self, connection: Connection, command: Command, error: Exception) -> None:
+        """Answer a request with an error's response code and text. A oneway request gets no answer."""
+        if not command.is_oneway:
+            connection.send_command(self.error_response(command, error))
 
     def _one(self, connection: Connection, command: Command) -> None:
         handler = self._handlers.get(command.code)
         if handler is None:
             code, remark = ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f"Request code {command.code} is not supported."
-            self.refuse(connection, [command], code, remark)
+            self.refuse_all(connection, [command], code, remark)
             return
         try:
             answer = handler(command, connection)
         except self._caught as error:
-            self._say(connection, command, self.error_response(command, error))
+            self.refuse(connection, command, error)
             return
         if asyncio.iscoroutine(answer):
             self._wait(connection, command, answer)
@@ -142,7 +147,7 @@ class Router:
     def _wait(self, connection: Connection, command: Command, coroutine: Coroutine[Any, Any, Answer]) -> None:
         if len(self._tasks) >= TASKS_MAX:
             coroutine.close()
-            self.refuse(connection, [command], ResponseCode.SYSTEM_BUSY, f"{TASKS_MAX} requests wait already.")
+            self.refuse_all(connection, [command], ResponseCode.SYSTEM_BUSY, f"{TASKS_MAX} requests wait already.")
             return
         task = asyncio.get_running_loop().create_task(self._waited(connection, command, coroutine))
         self._tasks.add(task)

@@ -129,9 +129,9 @@ class Server:
 
     def requests(self, connection: Connection, commands: list[Command]) -> list[Command]:
         if self._overload is not None:
-            self.router.refuse(connection, commands, ResponseCode.SYSTEM_BUSY, self._overload)
+            self.router.refuse_all(connection, commands, ResponseCode.SYSTEM_BUSY, self._overload)
         elif self._draining:
-            self.router.refuse(connection, commands, ResponseCode.SYSTEM_BUSY, "The server is closing.")
+            self.router.refuse_all(connection, commands, ResponseCode.SYSTEM_BUSY, "The server is closing.")
         else:
             first, began_ms = commands[0].code, self.now_ms()
             in_time = commands if self._is_calm(connection) else self._in_time(connection, commands)
@@ -159,7 +159,7 @@ class Server:
             if why is None:
                 served.append(command)
             else:
-                self.router.refuse(connection, [command], ResponseCode.SYSTEM_BUSY, why)
+                self.router.refuse_all(connection, [command], ResponseCode.SYSTEM_BUSY, why)
         return served
 
     def may_hold(self, size_bytes: int) -> bool:

@@ -178,5 +178,5 @@ class LocalBroker:
         log, last = self.broker.store.log, -1
         while log.end != last:
             last = log.end
-            self.broker.clockwork.clock_changed()
+            self.broker.scheduler.clock_changed()
             await asyncio.sleep(_SETTLE_S)

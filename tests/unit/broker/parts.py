@@ -9,24 +9,11 @@ import json
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
-from skyrocket.broker.admin.consume_progress import ProgressHandlers
-from skyrocket.broker.admin.reset_offsets import ResetHandlers
-from skyrocket.broker.admin.subscription_groups import GroupHandlers
-from skyrocket.broker.admin.topics import TopicHandlers
-from skyrocket.broker.clients.heartbeats import ClientHandlers
-from skyrocket.broker.clients.offsets import OffsetHandlers
-from skyrocket.broker.clients.queue_locking import LockHandlers
-from skyrocket.broker.clients.relay import RelayHandlers
-from skyrocket.broker.pull.filters import Filters
+from skyrocket.broker.admin.install import install as install_admin
+from skyrocket.broker.clients.install import install as install_clients
 from skyrocket.broker.settings import BrokerSettings
-from skyrocket.broker.tables.clients import ClientTable
-from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
-from skyrocket.broker.tables.queue_locks import QueueLocks
-from skyrocket.broker.tables.subscription_groups import SubscriptionGroupTable
-from skyrocket.broker.tables.topics import TopicTable
 from skyrocket.net.connection import Connection
 from skyrocket.net.errors import NetError
-from skyrocket.net.router import Router
 from skyrocket.protocol.bodies import TopicConfig
 from skyrocket.protocol.command import Command, decode_command, encode_command
 from skyrocket.protocol.fastjson.codec import decode
@@ -34,6 +21,7 @@ from skyrocket.protocol.frame import FrameSplitter
 from skyrocket.protocol.language import Language
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.message_store import MessageStore
+from tests.support.broker_context import a_context
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.store_messages import a_message, an_open_store
 
@@ -87,31 +75,21 @@ class Peer:
 
 
 class Parts:
-    def __init__(self, *, server_side_reset: bool = True, **settings: Any) -> None:
+    def __init__(self, **settings: Any) -> None:
         self.settings_now = replace(BrokerSettings(cluster_name="Lab", broker_name="broker-a"), **settings)
         self.now_ms = 1_000
         self.wall_ms = WALL_MS
         self.store: MessageStore = an_open_store(SimulatedDisk())
-        self.topics = TopicTable(self.settings, self.wall)
-        self.groups = SubscriptionGroupTable(self.settings, self.wall)
-        self.offsets = ConsumerOffsets(self.wall)
-        self.clients: ClientTable[Connection] = ClientTable()
-        self.locks = QueueLocks()
-        self.router = Router()
-        self.peer = Peer()  # whoever asks
-        self.client_handlers = ClientHandlers(self.clients, self.groups, self.topics, self.now, self.wall, Filters(self.settings))
-        asks = (self.offsets, self.topics, self.groups, self.clients, self.store)
-        for handlers in (
-            self.client_handlers,
-            LockHandlers(self.locks, self.now),
-            RelayHandlers(self.clients, self.groups, self.topics, self.store, self.settings),
-            OffsetHandlers(*asks),
-            ResetHandlers(*asks, self.settings, server_side=server_side_reset),
-            ProgressHandlers(*asks, self.settings, self.wall),
-            TopicHandlers(self.topics, self.offsets, self.clients, self.store, self.settings),
-            GroupHandlers(self.groups, self.offsets, self.clients, self.settings),
-        ):
-            handlers.register(self.router)
+        self.peer = Peer()  # sends the requests
+        self.context = a_context(self.store, self.settings, self.wall, self.now)
+        self.topics = self.context.topics
+        self.groups = self.context.groups
+        self.offsets = self.context.offsets
+        self.clients = self.context.clients
+        self.locks = self.context.locks
+        self.router = self.context.router
+        self.heartbeats = install_clients(self.context)
+        install_admin(self.context)
 
     def settings(self) -> BrokerSettings:
         return self.settings_now

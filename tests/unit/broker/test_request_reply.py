@@ -89,7 +89,7 @@ async def test_one_who_left_is_not_there(tmp_path: Path):
         requester = Requester()
         await requester.come(served.address)
         await requester.dialer.close()
-        while served.broker.clients.producer_count:  # noqa: ASYNC110 — the kernel tells the broker
+        while served.broker.clients.all_producers:  # noqa: ASYNC110 — the kernel tells the broker
             await asyncio.sleep(0.01)
         assert (await reply(served, b"lost", TO_REQUESTER)).code == ResponseCode.SYSTEM_ERROR
 

@@ -88,7 +88,7 @@ class Shop(RunningBroker):
 
     def pass_ms(self, span_ms: int) -> None:
         self.now_ms += span_ms
-        self.broker.clockwork.turn()
+        self.broker.scheduler.turn()
 
 
 @asynccontextmanager

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from skyrocket.broker.load.counters import Counters, Rate
-from skyrocket.broker.load.flow_control import FlowControl
-from skyrocket.broker.settings import BrokerSettings
+from skyrocket.broker.context import BrokerContext
+from skyrocket.broker.load.counters import Rate
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import Router
 from skyrocket.protocol.bodies import DataVersion, KVTable
@@ -18,9 +17,7 @@ from skyrocket.protocol.fastjson.codec import encode
 from skyrocket.protocol.headers import GetBrokerConfigResponseHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from skyrocket.settings.live import LiveSettings
 from skyrocket.settings.requests import change_settings
-from skyrocket.store.message_store import MessageStore
 
 _RATE_STRETCHES_MS = (10_000, 60_000, 600_000)
 
@@ -47,26 +44,16 @@ _NOT_MEASURED = {
 
 
 class BrokerHandlers:
-    def __init__(
-        self,
-        store: MessageStore,
-        settings: LiveSettings[BrokerSettings],
-        counters: Counters,
-        flow_control: FlowControl,
-        wall_ms: Callable[[], int],
-        retain: Callable[[], None],
-        figures: Sequence[Callable[[], dict[str, str]]] = (),
-    ) -> None:
-        """`retain` lets go of files that may go; `figures` are what other parts tell of themselves."""
-        self._store = store
-        self._settings = settings
-        self._counters = counters
-        self._flow_control = flow_control
-        self._wall_ms = wall_ms
-        self._retain = retain
-        self._started_ms = wall_ms()
-        self._version = DataVersion(timestamp=wall_ms())
-        self._figures = figures
+    def __init__(self, context: BrokerContext) -> None:
+        self._store = context.store
+        self._settings = context.settings
+        self._counters = context.counters
+        self._flow_control = context.flow_control
+        self._wall_ms = context.wall_ms
+        self._remove_expired_files = context.remove_expired_files
+        self._runtime_figures = context.runtime_figures
+        self._started_ms = context.wall_ms()
+        self._version = DataVersion(timestamp=self._started_ms)
 
     def register(self, router: Router) -> None:
         router.add(RequestCode.UPDATE_BROKER_CONFIG, self.update_config)
@@ -85,7 +72,7 @@ class BrokerHandlers:
         return command.response(ResponseCode.SUCCESS, header, body=encode_config(self._settings().to_texts()))
 
     def delete_expired(self, command: Command, _connection: Connection) -> Command:
-        self._retain()
+        self._remove_expired_files()
         return command.response(ResponseCode.SUCCESS)
 
     def runtime_info(self, command: Command, _connection: Connection) -> Command:
@@ -130,7 +117,7 @@ class BrokerHandlers:
             "consumeQueueDiskRatio": disk_ratio,
             "commitLogDirCapacity": _capacity(log_path),
         }
-        for figures in self._figures:
+        for figures in self._runtime_figures:
             rows |= figures()
         return rows
 

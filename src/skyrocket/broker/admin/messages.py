@@ -8,10 +8,9 @@ The index knows hashes only: each record is compared with what was asked for, so
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
-from skyrocket.broker.settings import BrokerSettings
+from skyrocket.broker.context import BrokerContext
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.command import Command
@@ -20,17 +19,16 @@ from skyrocket.protocol.limits import FRAME_BYTES_MAX
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.message import TAG_MARK
-from skyrocket.store.message_store import MessageStore
 
 BY_TAG: Final = "T"  # the kind of index that is asked; keys and unique keys ("K", "U") are one kind here
 ANSWER_BYTES_MAX: Final = FRAME_BYTES_MAX - 1024 * 1024  # messages in one answer, which must stay a frame that clients read
 _NOTHING = QueryMessageResponseHeader(index_last_update_timestamp=0, index_last_update_phyoffset=0)
 
 
-class QueryHandlers:
-    def __init__(self, store: MessageStore, settings: Callable[[], BrokerSettings]) -> None:
-        self._store = store
-        self._settings = settings
+class MessageQueryHandlers:
+    def __init__(self, context: BrokerContext) -> None:
+        self._store = context.store
+        self._settings = context.settings
 
     def register(self, router: Router) -> None:
         router.add(RequestCode.QUERY_MESSAGE, self.query)

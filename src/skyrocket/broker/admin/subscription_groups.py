@@ -3,13 +3,8 @@ and what they consume (343, 345)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from skyrocket.broker.admin.pages import page
-from skyrocket.broker.settings import BrokerSettings
-from skyrocket.broker.tables.clients import ClientTable
-from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
-from skyrocket.broker.tables.subscription_groups import SubscriptionGroupTable
+from skyrocket.broker.context import BrokerContext
+from skyrocket.broker.errors import GroupNotFoundError
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.bodies import (
@@ -35,18 +30,12 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 
 
-class GroupHandlers:
-    def __init__(
-        self,
-        groups: SubscriptionGroupTable,
-        offsets: ConsumerOffsets,
-        clients: ClientTable[Connection],
-        settings: Callable[[], BrokerSettings],
-    ) -> None:
-        self._groups = groups
-        self._offsets = offsets
-        self._clients = clients
-        self._settings = settings
+class SubscriptionGroupHandlers:
+    def __init__(self, context: BrokerContext) -> None:
+        self._groups = context.groups
+        self._offsets = context.offsets
+        self._clients = context.clients
+        self._settings = context.settings
 
     def register(self, router: Router) -> None:
         router.add(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, self.put)
@@ -94,7 +83,7 @@ class GroupHandlers:
         header = command.header(GetAllSubscriptionGroupRequestHeader)
         names: list[str] | None = None
         if (header.data_version, header.group_seq, header.max_group_num) != (None, None, None):
-            names = page(self._groups, self._groups.version, header.data_version, header.group_seq, header.max_group_num)
+            names = self._groups.page(header.data_version, header.group_seq, header.max_group_num)
         count = GetAllSubscriptionGroupResponseHeader(total_group_num=len(self._groups))
         return command.response(ResponseCode.SUCCESS, count, body=encode(self._groups.snapshot(names)))
 
@@ -103,7 +92,7 @@ class GroupHandlers:
         group = command.header(GetSubscriptionGroupConfigRequestHeader).group
         config = self._groups.for_consumer(group)
         if config is None:
-            raise RefusedError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"There is no group '{group[:160]}'.")
+            raise GroupNotFoundError(f"There is no group '{group[:160]}'.")
         return command.response(ResponseCode.SUCCESS, body=encode(config))
 
     def topics(self, command: Command, _connection: Connection) -> Command:

@@ -3,17 +3,10 @@ what is left of those that are gone (306, 316)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from skyrocket.broker.admin.pages import page
-from skyrocket.broker.admin.queue_facts import bounds, stored_at
-from skyrocket.broker.load.counters import NoRates, Rates
+from skyrocket.broker.admin.queue_offsets import bounds, stored_at
+from skyrocket.broker.context import BrokerContext
 from skyrocket.broker.names import name_problem
-from skyrocket.broker.settings import BrokerSettings
 from skyrocket.broker.tables.attributes import parse_changes
-from skyrocket.broker.tables.clients import ClientTable
-from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
-from skyrocket.broker.tables.topics import TopicTable
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.bodies import (
@@ -44,26 +37,18 @@ from skyrocket.protocol.headers import (
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.errors import store_error
-from skyrocket.store.message_store import MessageStore
 
 
 class TopicHandlers:
-    def __init__(
-        self,
-        topics: TopicTable,
-        offsets: ConsumerOffsets,
-        clients: ClientTable[Connection],
-        store: MessageStore,
-        settings: Callable[[], BrokerSettings],
-        rates: Rates | None = None,
-    ) -> None:
-        self._topics = topics
-        self._offsets = offsets
-        self._clients = clients
-        self._store = store
-        self._settings = settings
-        self._rates = rates or NoRates()
-        self._mapping_version = DataVersion(timestamp=topics.version.timestamp)  # there are no static topics: it never changes
+    def __init__(self, context: BrokerContext) -> None:
+        self._topics = context.topics
+        self._offsets = context.offsets
+        self._clients = context.clients
+        self._store = context.store
+        self._settings = context.settings
+        self._counters = context.counters
+        # There are no static topics, so the version of their queue mapping never changes.
+        self._mapping_version = DataVersion(timestamp=context.topics.version.timestamp)
 
     def register(self, router: Router) -> None:
         router.add(RequestCode.UPDATE_AND_CREATE_TOPIC, self.put)
@@ -148,22 +133,22 @@ class TopicHandlers:
             mapping_data_version=self._mapping_version,
         )
         if (header.data_version, header.topic_seq, header.max_topic_num) != (None, None, None):
-            names = page(self._topics, self._topics.version, header.data_version, header.topic_seq, header.max_topic_num)
+            names = self._topics.page(header.data_version, header.topic_seq, header.max_topic_num)
             body.topic_config_table = {name: self._topics.configs[name] for name in names}
         count = GetAllTopicConfigResponseHeader(total_topic_num=len(self._topics))
         return command.response(ResponseCode.SUCCESS, count, body=encode(body))
 
     def config(self, command: Command, _connection: Connection) -> Command:
-        config = self._known(command.header(GetTopicConfigRequestHeader).topic)
+        config = self._topics.require(command.header(GetTopicConfigRequestHeader).topic)
         return command.response(ResponseCode.SUCCESS, body=encode(_without_mapping(config)))
 
     def system_topics(self, command: Command, _connection: Connection) -> Command:
         return command.response(ResponseCode.SUCCESS, body=encode(TopicList(topic_list=sorted(self._topics.system_names))))
 
     def stats(self, command: Command, _connection: Connection) -> Command:
-        config = self._known(command.header(GetTopicStatsInfoRequestHeader).topic)
+        config = self._topics.require(command.header(GetTopicStatsInfoRequestHeader).topic)
         topic = config.topic_name
-        table = TopicStatsTable(topic_put_tps=self._rates.topic_put(topic))
+        table = TopicStatsTable(topic_put_tps=self._counters.topic_put(topic))
         for queue_id in range(max(config.read_queue_nums, config.write_queue_nums)):
             least, most = bounds(self._store, topic, queue_id)
             last = stored_at(self._store, topic, queue_id, most - 1) if most else 0
@@ -175,12 +160,6 @@ class TopicHandlers:
         topic = command.header(QueryTopicConsumeByWhoRequestHeader).topic
         groups = dict.fromkeys([*self._clients.subscribers_of(topic), *self._offsets.groups_of(topic)])
         return command.response(ResponseCode.SUCCESS, body=encode(GroupList(group_list=list(groups))))
-
-    def _known(self, topic: str) -> TopicConfig:
-        config = self._topics.get(topic)
-        if config is None:
-            raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, f"Topic '{topic[:160]}' does not exist.")
-        return config
 
 
 def _without_mapping(config: TopicConfig) -> TopicConfigAndQueueMapping:

@@ -4,12 +4,10 @@ to a group's members that the group changed (40)."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from skyrocket.broker.pull.filters import Filters
-from skyrocket.broker.tables.clients import ClientTable, Member
-from skyrocket.broker.tables.subscription_groups import SubscriptionGroupTable
-from skyrocket.broker.tables.topics import TopicTable
+from skyrocket.broker.context import BrokerContext
+from skyrocket.broker.tables.clients import Member
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.bodies import (
@@ -43,22 +41,14 @@ from skyrocket.protocol.system_names import retry_topic
 log = logging.getLogger(__name__)
 
 
-class ClientHandlers:
-    def __init__(
-        self,
-        clients: ClientTable[Connection],
-        groups: SubscriptionGroupTable,
-        topics: TopicTable,
-        now_ms: Callable[[], int],
-        wall_ms: Callable[[], int],
-        filters: Filters,
-    ) -> None:
-        self._filters = filters
-        self._clients = clients
-        self._groups = groups
-        self._topics = topics
-        self._now_ms = now_ms
-        self._wall_ms = wall_ms
+class HeartbeatHandlers:
+    def __init__(self, context: BrokerContext) -> None:
+        self._clients = context.clients
+        self._groups = context.groups
+        self._topics = context.topics
+        self._filters = context.filters
+        self._now_ms = context.now_ms
+        self._wall_ms = context.wall_ms
 
     def register(self, router: Router) -> None:
         router.add(RequestCode.HEART_BEAT, self.heartbeat)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from skyrocket.broker.admin.queue_facts import bounds, stored_at
+from skyrocket.broker.admin.queue_offsets import bounds, stored_at
+from skyrocket.broker.context import BrokerContext
 from skyrocket.broker.limits import QUEUES_PER_TOPIC_MAX
-from skyrocket.broker.tables.clients import ClientTable
-from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
-from skyrocket.broker.tables.subscription_groups import SubscriptionGroupTable, group_problem
-from skyrocket.broker.tables.topics import TopicTable
+from skyrocket.broker.tables.subscription_groups import group_problem
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.command import Command
@@ -29,23 +27,15 @@ from skyrocket.protocol.headers import (
 )
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from skyrocket.store.message_store import MessageStore
 
 
 class OffsetHandlers:
-    def __init__(
-        self,
-        offsets: ConsumerOffsets,
-        topics: TopicTable,
-        groups: SubscriptionGroupTable,
-        clients: ClientTable[Connection],
-        store: MessageStore,
-    ) -> None:
-        self._offsets = offsets
-        self._topics = topics
-        self._groups = groups
-        self._clients = clients
-        self._store = store
+    def __init__(self, context: BrokerContext) -> None:
+        self._offsets = context.offsets
+        self._topics = context.topics
+        self._groups = context.groups
+        self._clients = context.clients
+        self._store = context.store
 
     def register(self, router: Router) -> None:
         router.add(RequestCode.QUERY_CONSUMER_OFFSET, self.query)
@@ -76,18 +66,16 @@ class OffsetHandlers:
         entry = None if queue is None or queue.min_offset > 0 else queue.entry(0)
         return entry is not None and self._store.log.view(entry.physical_offset, entry.size) is not None
 
-    def update(self, command: Command, connection: Connection) -> Command:
+    def update(self, command: Command, _connection: Connection) -> Command:
         header = command.header(UpdateConsumerOffsetRequestHeader)
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-        if group not in self._groups:
-            raise RefusedError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"There is no group '{group[:160]}'.")
-        if topic not in self._topics:
-            raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, f"Topic '{topic[:160]}' does not exist.")
+        self._groups.require(group)
+        self._topics.require(topic)
         if not 0 <= queue_id < QUEUES_PER_TOPIC_MAX:  # one that the topic no longer has may still be consumed to its end
             raise RefusedError(ResponseCode.INVALID_PARAMETER, f"There is no queue {queue_id}.")
         if self._offsets.has_reset(group, topic, queue_id):
             return command.response(ResponseCode.SUCCESS, remark="The offset was reset meanwhile: this one is not kept.")
-        self._offsets.commit(group, topic, queue_id, header.commit_offset, connection.peer_text)
+        self._offsets.commit(group, topic, queue_id, header.commit_offset)
         return command.response(ResponseCode.SUCCESS)
 
     def all_offsets(self, command: Command, _connection: Connection) -> Command:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from skyrocket.broker.delay.timers import Timers
+from skyrocket.broker.errors import BrokerError
 from skyrocket.broker.send.handler import SendHandler
 from skyrocket.broker.send.internal_writer import OwnMessages
 from skyrocket.broker.settings import BrokerSettings
@@ -61,19 +62,17 @@ class RecallHandler:
         self._settings = settings
         self._store_host = store_host
         self._wall_ms = wall_ms
-        self._router: Router | None = None
 
     def register(self, router: Router) -> None:
         self._router = router
         router.add_group((RequestCode.RECALL_MESSAGE,), self.handle)
 
     def handle(self, commands: list[Command], connection: Connection) -> None:
-        assert self._router is not None
         for command in commands:
             try:
                 self._recall(command, connection)
-            except (RefusedError, ProtocolError, StoreError) as error:
-                connection.send_command(self._router.error_response(command, error))
+            except (RefusedError, BrokerError, ProtocolError, StoreError) as error:
+                self._router.refuse(connection, command, error)
 
     def _recall(self, command: Command, connection: Connection) -> None:
         header = command.header(RecallMessageRequestHeader)

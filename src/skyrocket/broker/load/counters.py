@@ -12,29 +12,10 @@ import time
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from skyrocket.compiled import twin
 from skyrocket.store.message import Dispatched, Unplaced
-
-
-class Rates(Protocol):
-    """Messages a second, over the last minute or so."""
-
-    def topic_put(self, topic: str) -> float: ...
-
-    def group_get(self, group: str, topic: str) -> float: ...
-
-
-class NoRates:
-    """Where nobody counts."""
-
-    def topic_put(self, topic: str) -> float:  # noqa: ARG002
-        return 0.0
-
-    def group_get(self, group: str, topic: str) -> float:  # noqa: ARG002
-        return 0.0
-
 
 PUT: Final = "put"  # kinds of counters by key: of a topic
 GET: Final = "get"  # of topic@group

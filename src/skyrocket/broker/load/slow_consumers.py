@@ -9,11 +9,15 @@ Settings are Apache's: `disableConsumeIfConsumerReadSlowly` (off unless set), `c
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from skyrocket.broker.limits import OFFSETS_MAX
 from skyrocket.broker.settings import BrokerSettings
+from skyrocket.broker.tables.subscription_groups import SubscriptionGroupTable
+
+log = logging.getLogger(__name__)
 
 CHECK_MS: Final = 180_000  # as often as Apache looks
 
@@ -71,3 +75,11 @@ class SlowConsumerWatch:
                     self._slow_consumers.forget(group)  # allowed again, it is judged by what it reads then
                     self._stop(group, behind_bytes)
         return self._next_ms
+
+
+def stop_group(groups: SubscriptionGroupTable, group: str, behind_bytes: int) -> None:
+    """Disable consumption for a group that reads too far behind the end of the log."""
+    config = groups.get(group)
+    if config is not None and config.consume_enable:
+        log.warning("Group '%s' reads %d bytes behind the end of the log: it may not consume any more.", group, behind_bytes)
+        groups.stop(group)

@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from skyrocket.broker.pull.filters import Filters, Wanted
-from skyrocket.broker.settings import BrokerSettings
+from skyrocket.broker.context import BrokerContext
+from skyrocket.broker.errors import GroupNotFoundError, TopicNotFoundError
+from skyrocket.broker.pull.filters import Wanted
 from skyrocket.net.router import RefusedError
-from skyrocket.protocol.bodies import SubscriptionData, SubscriptionGroupConfig, TopicConfig
+from skyrocket.protocol.bodies import SubscriptionData, SubscriptionGroupConfig
 from skyrocket.protocol.headers import PullMessageRequestHeader
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PERM_READ, PULL_SUBSCRIPTION
-
-
-class Topics(Protocol):
-    def get(self, topic: str) -> TopicConfig | None: ...
-
-
-class Groups(Protocol):
-    def for_consumer(self, group: str) -> SubscriptionGroupConfig | None:
-        """The group, made if that is allowed; None when there is none."""
-
-    def is_forbidden(self, group: str, topic: str) -> bool: ...
-
-
-class Subscriptions(Protocol):
-    def has_group(self, group: str) -> bool: ...
-
-    def is_broadcasting(self, group: str) -> bool: ...
-
-    def subscription(self, group: str, topic: str) -> SubscriptionData | None: ...
 
 
 class PullTerms(NamedTuple):
@@ -42,33 +23,26 @@ class PullTerms(NamedTuple):
 
 
 class PullChecks:
-    def __init__(
-        self,
-        topics: Topics,
-        groups: Groups,
-        subscriptions: Subscriptions,
-        settings: Callable[[], BrokerSettings],
-        filters: Filters,
-    ) -> None:
-        self._topics = topics
-        self._groups = groups
-        self._subscriptions = subscriptions
-        self._settings = settings
-        self._filters = filters
+    def __init__(self, context: BrokerContext) -> None:
+        self._topics = context.topics
+        self._groups = context.groups
+        self._clients = context.clients
+        self._settings = context.settings
+        self._filters = context.filters
 
     def terms(self, header: PullMessageRequestHeader) -> PullTerms:
-        """RefusedError says why it may not be served."""
+        """RefusedError or BrokerError says why it may not be served."""
         settings = self._settings()
         if not settings.permission & PERM_READ:
             raise RefusedError(ResponseCode.NO_PERMISSION, f"Broker {settings.broker_name} gives no messages.")
         group = self._groups.for_consumer(header.consumer_group)
         if group is None:
-            raise RefusedError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"There is no group '{header.consumer_group}'.")
+            raise GroupNotFoundError(f"There is no group '{header.consumer_group}'.")
         if not group.consume_enable:
             raise RefusedError(ResponseCode.NO_PERMISSION, f"Group '{header.consumer_group}' may not consume.")
         topic = self._topics.get(header.topic)
         if topic is None:
-            raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, f"Topic '{header.topic}' does not exist.")
+            raise TopicNotFoundError(f"Topic '{header.topic}' does not exist.")
         if not topic.perm & PERM_READ:
             raise RefusedError(ResponseCode.NO_PERMISSION, f"Topic '{header.topic}' gives no messages.")
         if self._groups.is_forbidden(header.consumer_group, header.topic):
@@ -86,11 +60,11 @@ class PullChecks:
     def _subscription(self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig) -> SubscriptionData:
         """What the heartbeats of the pull's group ask for."""
         name = header.consumer_group
-        if not self._subscriptions.has_group(name):
+        if not self._clients.has_group(name):
             raise RefusedError(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"Nobody of group '{name}' has sent a heartbeat.")
-        if self._subscriptions.is_broadcasting(name) and not group.consume_broadcast_enable:
+        if self._clients.is_broadcasting(name) and not group.consume_broadcast_enable:
             raise RefusedError(ResponseCode.NO_PERMISSION, f"Group '{name}' may not consume by broadcasting.")
-        subscription = self._subscriptions.subscription(name, header.topic)
+        subscription = self._clients.subscription(name, header.topic)
         if subscription is None:
             raise RefusedError(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"Group '{name}' does not subscribe to '{header.topic}'.")
         if subscription.sub_version < header.sub_version:

@@ -9,14 +9,15 @@ A consumer's pulls of a queue have headers that are alike (`protocol/fast_path/p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from collections.abc import Sequence
+from typing import Final
 
+from skyrocket.broker.context import BrokerContext
+from skyrocket.broker.errors import BrokerError
 from skyrocket.broker.pull.checks import PullChecks, PullTerms
 from skyrocket.broker.pull.frames import FramedRuns, read_frames
 from skyrocket.broker.pull.handler import PullHandler, bytes_max_of
 from skyrocket.broker.send.responses import found_words
-from skyrocket.broker.settings import BrokerSettings
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.command import decode_command
@@ -27,7 +28,6 @@ from skyrocket.protocol.headers import PullMessageRequestHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.sysflag import PULL_COMMIT_OFFSET
 from skyrocket.store.errors import StoreError
-from skyrocket.store.message_store import MessageStore
 from skyrocket.store.read.queue_run import Wanted
 
 SHAPES_MAX: Final = 4096  # remembered at once: a consumer has one for each of its queues
@@ -35,30 +35,14 @@ PULLS_MAX: Final = 64  # answered together
 BYTES_MAX: Final = 192 * 1024  # with which no further pull is begun: it is copied twice, and should stay in the processor's cache
 
 
-class Offsets(Protocol):
-    def commit(self, group: str, topic: str, queue_id: int, offset: int, peer: str) -> None: ...
-
-    def pulled(self, group: str, topic: str, queue_id: int, offset: int) -> None: ...
-
-    def has_reset(self, group: str, topic: str, queue_id: int) -> bool: ...
-
-
-class OrdinaryPulls:
-    def __init__(
-        self,
-        store: MessageStore,
-        checks: PullChecks,
-        offsets: Offsets,
-        settings: Callable[[], BrokerSettings],
-        now_ms: Callable[[], int],
-        general: PullHandler,
-    ) -> None:
-        """`general` counts what is read."""
-        self._store = store
+class PullFastPath:
+    def __init__(self, context: BrokerContext, checks: PullChecks, general: PullHandler) -> None:
+        """`general` counts the messages that are read."""
+        self._store = context.store
         self._checks = checks
-        self._offsets = offsets
-        self._settings = settings
-        self._now_ms = now_ms
+        self._offsets = context.offsets
+        self._settings = context.settings
+        self._now_ms = context.now_ms
         self._general = general
         self._headers: dict[bytes, PullMessageRequestHeader] = {}  # by their shapes, which leave four numbers open
 
@@ -105,8 +89,8 @@ class OrdinaryPulls:
                 return 0
             if header.sys_flag & PULL_COMMIT_OFFSET:
                 for _, _, _, commit_offset in pulls[: found.pulls]:
-                    self._offsets.commit(group, topic, queue_id, commit_offset, connection.peer_text)
-        except (RefusedError, StoreError):
+                    self._offsets.commit(group, topic, queue_id, commit_offset)
+        except (RefusedError, BrokerError, StoreError):
             return 0  # the general way will find the same, and say so
         self._offsets.pulled(group, topic, queue_id, pulls[found.pulls - 1][1])
         took_ms = self._now_ms() - began_ms

@@ -11,13 +11,11 @@ What a pull finds, and what it is told:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from skyrocket.broker.load.counters import Counters
-from skyrocket.broker.load.slow_consumers import SlowConsumers
-from skyrocket.broker.pull.checks import Groups, PullChecks, PullTerms, Subscriptions
+from skyrocket.broker.context import BrokerContext
+from skyrocket.broker.pull.checks import PullChecks, PullTerms
 from skyrocket.broker.pull.filters import Wanted
 from skyrocket.broker.pull.long_polling import WaitingPull, WaitingPulls
 from skyrocket.broker.send.responses import pull_response
@@ -30,7 +28,6 @@ from skyrocket.protocol.headers import PullMessageRequestHeader, PullMessageResp
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PULL_COMMIT_OFFSET, PULL_SUSPEND
-from skyrocket.store.message_store import MessageStore
 from skyrocket.store.queues.consume_queue import ConsumeQueue
 from skyrocket.store.read.queue_run import Pulled
 from skyrocket.store.read.queue_run import Wanted as RunWanted
@@ -38,15 +35,6 @@ from skyrocket.store.read.reading import pulled_of
 
 RECHECK_MS = 5_000  # every waiting pull is looked at again this often, whatever was or was not told
 HOLD_MAX_MS = 600_000  # the longest that a client may ask us to hold a pull
-
-
-class Offsets(Protocol):
-    def commit(self, group: str, topic: str, queue_id: int, offset: int, peer: str) -> None: ...
-
-    def pulled(self, group: str, topic: str, queue_id: int, offset: int) -> None: ...
-
-    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Where an administrator wants the group to go on; once."""
 
 
 class _Outcome(NamedTuple):
@@ -75,29 +63,18 @@ def bytes_max_of(header: PullMessageRequestHeader, settings: BrokerSettings) -> 
 
 
 class PullHandler:
-    def __init__(
-        self,
-        store: MessageStore,
-        checks: PullChecks,
-        groups: Groups,
-        subscriptions: Subscriptions,
-        offsets: Offsets,
-        settings: Callable[[], BrokerSettings],
-        now_ms: Callable[[], int],
-        counters: Counters,
-        slow_consumers: SlowConsumers,
-    ) -> None:
-        self._counters = counters
-        self._slow_consumers = slow_consumers
-        self._store = store
+    def __init__(self, context: BrokerContext, checks: PullChecks) -> None:
+        self._store = context.store
         self._checks = checks
-        self._groups = groups
-        self._subscriptions = subscriptions
-        self._offsets = offsets
-        self._settings = settings
-        self._now_ms = now_ms
+        self._groups = context.groups
+        self._clients = context.clients
+        self._offsets = context.offsets
+        self._settings = context.settings
+        self._now_ms = context.now_ms
+        self._counters = context.counters
+        self._slow_consumers = context.slow_consumers
         self._waiting: WaitingPulls[_Pull] = WaitingPulls()
-        self._last_recheck_ms = now_ms()
+        self._last_recheck_ms = context.now_ms()
 
     def register(self, router: Router) -> None:
         router.add(RequestCode.PULL_MESSAGE, self.handle)
@@ -113,7 +90,7 @@ class PullHandler:
         header = command.header(PullMessageRequestHeader)
         pull = _Pull(command, header, connection, self._checks.terms(header))
         if header.sys_flag & PULL_COMMIT_OFFSET:
-            self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset, connection.peer_text)
+            self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         self._offsets.pulled(header.consumer_group, header.topic, header.queue_id, header.queue_offset)
         outcome = self._reset(header) or self._look(pull, header.queue_offset)
         if outcome.code == ResponseCode.PULL_NOT_FOUND and self._hold(pull, outcome):
@@ -183,7 +160,7 @@ class PullHandler:
             return _Outcome(code, "GROUP_STOPPED", header.queue_offset, least, most, [])
         asked_for = pull.terms.subscription
         if asked_for is not None:
-            now = self._subscriptions.subscription(header.consumer_group, header.topic)
+            now = self._clients.subscription(header.consumer_group, header.topic)
             if now is not None and now is not asked_for:
                 least, most = self._bounds(header)
                 return _Outcome(ResponseCode.PULL_RETRY_IMMEDIATELY, "SUBSCRIPTION_CHANGED", header.queue_offset, least, most, [])

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from skyrocket.broker.errors import BrokerError
 from skyrocket.broker.load.counters import Counters
 from skyrocket.broker.send.responses import send_response
 from skyrocket.broker.send.validation import Intake, Sent
@@ -61,7 +62,6 @@ class SendHandler:
         self._on_appended = on_appended
         self._counters = counters
         self._parked: deque[_Parked] = deque()
-        self._router: Router | None = None
 
     def register(self, router: Router) -> None:
         self._router = router
@@ -76,8 +76,8 @@ class SendHandler:
         for command in commands:
             try:
                 sent = self._intake.accept(command, connection)
-            except (RefusedError, ProtocolError) as error:
-                self._refuse(connection, command, error)
+            except (RefusedError, BrokerError, ProtocolError) as error:
+                self._router.refuse(connection, command, error)
             else:
                 accepted.append(sent)
                 messages += sent.messages
@@ -87,16 +87,11 @@ class SendHandler:
             placed = self._store.append(messages, self._wall_ms())
         except StoreError as error:
             for sent in accepted:
-                self._refuse(connection, sent.command, error)
+                self._router.refuse(connection, sent.command, error)
             return
         self._answer(accepted, placed, connection)
         self._counters.count_put(messages)
         self._on_appended()
-
-    def _refuse(self, connection: Connection, command: Command, error: Exception) -> None:
-        assert self._router is not None
-        if not command.is_oneway:
-            connection.send_command(self._router.error_response(command, error))
 
     def _answer(self, accepted: list[Sent], placed: list[Placed], connection: Connection) -> None:
         confirmed = self._store.horizon.confirmed

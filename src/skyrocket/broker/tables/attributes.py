@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from skyrocket.broker.errors import AttributeChangeError, UnsupportedAttributeError
 from skyrocket.broker.limits import ATTRIBUTES_LENGTH_MAX
-from skyrocket.net.router import RefusedError
-from skyrocket.protocol.responses import ResponseCode
 
 _LONG_MAX = 2**63 - 1
 _BOOLEANS = frozenset({"true", "false"})
@@ -70,41 +69,37 @@ def parse_changes(text: str | None) -> dict[str, str]:
     if not text:
         return changes
     if len(text) > ATTRIBUTES_LENGTH_MAX:
-        raise _refused(f"The attributes have {len(text)} characters; {ATTRIBUTES_LENGTH_MAX} are allowed.")
+        raise AttributeChangeError(f"The attributes have {len(text)} characters; {ATTRIBUTES_LENGTH_MAX} are allowed.")
     for part in text.split(","):
         name, is_set, value = part.partition("=")
         if not name.startswith("+" if is_set else "-"):
-            raise _refused(f"An attribute is changed by '+name=value' or '-name', not by '{part[:64]}'.")
+            raise AttributeChangeError(f"An attribute is changed by '+name=value' or '-name', not by '{part[:64]}'.")
         if name in changes:
-            raise _refused(f"Attribute '{name[1:65]}' is changed twice.")
+            raise AttributeChangeError(f"Attribute '{name[1:65]}' is changed twice.")
         changes[name] = value
     return changes
 
 
 def changed(known: Attributes, current: Mapping[str, str] | None, changes: Mapping[str, str]) -> dict[str, str]:
-    """The attributes after `changes`; `current` is None for what is made just now. RefusedError when one cannot be."""
+    """The attributes after `changes`; `current` is None for what is made just now. AttributeChangeError when one cannot be."""
     after = dict(current or {})
     for change, value in changes.items():
         sign, name = change[:1], change[1:]
         attribute = known.get(name)
         if sign not in ("+", "-"):
-            raise _refused(f"Attribute '{change[:64]}' is changed with a + or - before its name.")
+            raise AttributeChangeError(f"Attribute '{change[:64]}' is changed with a + or - before its name.")
         if attribute is None:
-            raise _refused(f"There is no attribute '{name[:64]}'.")
+            raise AttributeChangeError(f"There is no attribute '{name[:64]}'.")
         if current is not None and not attribute.changeable:
-            raise _refused(f"Attribute '{name}' cannot be changed.")
+            raise AttributeChangeError(f"Attribute '{name}' cannot be changed.")
         if sign == "-":
             if name not in after:
-                raise _refused(f"Attribute '{name}' is not set.")
+                raise AttributeChangeError(f"Attribute '{name}' is not set.")
             del after[name]
         elif value in attribute.not_here:
-            raise RefusedError(ResponseCode.INVALID_PARAMETER, f"Attribute '{name}' cannot be '{value}' with this broker.")
+            raise UnsupportedAttributeError(f"Attribute '{name}' cannot be '{value}' with this broker.")
         elif problem := attribute.problem(value):
-            raise _refused(f"Attribute '{name}' {problem}.")
+            raise AttributeChangeError(f"Attribute '{name}' {problem}.")
         else:
             after[name] = value
     return after
-
-
-def _refused(sentence: str) -> RefusedError:
-    return RefusedError(ResponseCode.SYSTEM_ERROR, sentence)

@@ -15,6 +15,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from skyrocket.broker.errors import TableFullError
 from skyrocket.broker.limits import (
     CLIENT_ID_LENGTH_MAX,
     GROUPS_PER_CONNECTION_MAX,
@@ -22,10 +23,8 @@ from skyrocket.broker.limits import (
     PRODUCER_GROUP_NAME_LENGTH_MAX,
     SUBSCRIPTIONS_PER_GROUP_MAX,
 )
-from skyrocket.net.router import RefusedError
 from skyrocket.protocol.bodies import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel, SubscriptionData
 from skyrocket.protocol.language import Language
-from skyrocket.protocol.responses import ResponseCode
 
 SILENT_MS: Final = 120_000  # Apache's channelExpiredTimeout
 
@@ -124,14 +123,6 @@ class ClientTable(Generic[C]):
     @property
     def all_producers(self) -> dict[str, list[Member[C]]]:
         return {group: list(members.values()) for group, members in self._producers.items()}
-
-    @property
-    def consumer_count(self) -> int:
-        return sum(map(len, self._consumer_groups.values()))
-
-    @property
-    def producer_count(self) -> int:
-        return sum(map(len, self._producer_groups.values()))
 
     def to_tell(self, group: str) -> list[C]:
         """Who must hear that a group changed: its members, unless each of them gets every message anyway."""
@@ -280,5 +271,5 @@ def _check_client_id(client_id: str) -> None:
         raise _too_many(f"A client's id has {len(client_id)} characters", CLIENT_ID_LENGTH_MAX)
 
 
-def _too_many(what: str, most: int) -> RefusedError:
-    return RefusedError(ResponseCode.SYSTEM_ERROR, f"{what}; {most} are allowed.")
+def _too_many(what: str, most: int) -> TableFullError:
+    return TableFullError(f"{what}; {most} are allowed.")

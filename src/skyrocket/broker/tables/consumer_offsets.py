@@ -14,10 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from skyrocket.broker.errors import TableFullError
 from skyrocket.broker.limits import OFFSETS_MAX
-from skyrocket.net.router import RefusedError
 from skyrocket.protocol.bodies import ConsumerOffsetManager, ConsumerOffsetSerializeWrapper, DataVersion
-from skyrocket.protocol.responses import ResponseCode
 
 NOT_FOUND: Final = -1
 _SEPARATOR = "@"
@@ -46,10 +45,6 @@ class ConsumerOffsets:
         queues = self._committed.get(key)
         return NOT_FOUND if queues is None else queues.get(queue_id, NOT_FOUND)
 
-    def query_all(self, group: str, topic: str) -> dict[int, int]:
-        """Queue -> offset."""
-        return dict(self._committed.get(_key(topic, group), {}))
-
     def pull_offset(self, group: str, topic: str, queue_id: int) -> int:
         """Where the group's next pull starts, as far as its pulls have told; else what it committed."""
         queues = self._pulled.get(_key(topic, group))
@@ -76,7 +71,7 @@ class ConsumerOffsets:
 
     # --- by consumers
 
-    def commit(self, group: str, topic: str, queue_id: int, offset: int, peer: str = "") -> None:  # noqa: ARG002
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Backwards too: a consumer may start over."""
         self._put(_key(topic, group), queue_id, offset)
         self._commits += 1
@@ -87,7 +82,7 @@ class ConsumerOffsets:
         queues = self._committed.get(key)
         if queues is None or queue_id not in queues:
             if self._count >= OFFSETS_MAX:
-                raise RefusedError(ResponseCode.SYSTEM_ERROR, f"There are {self._count} offsets of groups; no more are kept.")
+                raise TableFullError(f"There are {self._count} offsets of groups; no more are kept.")
             queues = self._committed.setdefault(key, {})
             self._count += 1
         elif queues[queue_id] == offset:

@@ -11,18 +11,17 @@ Every change gives the table a new version, and is told to `on_change`: the tabl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
+from skyrocket.broker.errors import GroupNotFoundError, InvalidArgumentError, TableFullError
 from skyrocket.broker.limits import GROUP_NAME_LENGTH_MAX, GROUPS_MAX, QUEUES_PER_TOPIC_MAX
 from skyrocket.broker.names import name_problem
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.broker.tables.attributes import GROUP_ATTRIBUTES, changed
-from skyrocket.net.router import RefusedError
-from skyrocket.protocol.bodies import DataVersion, SubscriptionGroupConfig, SubscriptionGroupWrapper
-from skyrocket.protocol.responses import ResponseCode
+from skyrocket.broker.tables.versioned_table import VersionedTable
+from skyrocket.protocol.bodies import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from skyrocket.protocol.system_names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS
 
 _READ_FORBIDDEN = 1 << 2  # the bit of a topic's read permission, and the only one that is used
@@ -35,32 +34,19 @@ def group_problem(group: str) -> str | None:
     return name_problem(group)
 
 
-class SubscriptionGroupTable:
+class SubscriptionGroupTable(VersionedTable[SubscriptionGroupConfig]):
     def __init__(self, settings: Callable[[], BrokerSettings], wall_ms: Callable[[], int]) -> None:
-        self._settings = settings
-        self._wall_ms = wall_ms
-        self._configs = {name: SubscriptionGroupConfig(group_name=name) for name in SYSTEM_GROUPS}
+        super().__init__({name: SubscriptionGroupConfig(group_name=name) for name in SYSTEM_GROUPS}, settings, wall_ms)
         self._forbidden: dict[str, dict[str, int]] = {}  # group -> topic -> bits
-        self.version = DataVersion(timestamp=wall_ms())
-        self.on_change: list[Callable[[], None]] = []
 
     # --- looking
 
-    def get(self, group: str) -> SubscriptionGroupConfig | None:
-        return self._configs.get(group)
-
-    def __contains__(self, group: str) -> bool:
-        return group in self._configs
-
-    def __len__(self) -> int:
-        return len(self._configs)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._configs)
-
-    @property
-    def configs(self) -> Mapping[str, SubscriptionGroupConfig]:
-        return MappingProxyType(self._configs)
+    def require(self, group: str) -> SubscriptionGroupConfig:
+        """Return the settings of a group; raise GroupNotFoundError when it does not exist."""
+        config = self._configs.get(group)
+        if config is None:
+            raise GroupNotFoundError(f"There is no group '{group[:160]}'.")
+        return config
 
     def for_consumer(self, group: str) -> SubscriptionGroupConfig | None:
         """The group, made if that is allowed; None when there is none."""
@@ -73,7 +59,7 @@ class SubscriptionGroupTable:
         if group_problem(group) or len(self._configs) >= GROUPS_MAX:
             return None
         made = self._configs[group] = SubscriptionGroupConfig(group_name=group)
-        self._changed()
+        self._set_changed()
         return made
 
     def snapshot(self, groups: Iterable[str] | None = None) -> SubscriptionGroupWrapper:
@@ -100,29 +86,29 @@ class SubscriptionGroupTable:
         for config in configs:
             name = config.group_name
             if problem := group_problem(name):
-                raise _refused(f"The group's name {problem}: '{name[:160]}'.")
+                raise InvalidArgumentError(f"The group's name {problem}: '{name[:160]}'.")
             if not 0 <= config.retry_queue_nums <= QUEUES_PER_TOPIC_MAX:
-                raise _refused(f"Group '{name}' cannot have {config.retry_queue_nums} retry queues.")
+                raise InvalidArgumentError(f"Group '{name}' cannot have {config.retry_queue_nums} retry queues.")
             known = self._configs.get(name)
             attributes = changed(GROUP_ATTRIBUTES, None if known is None else known.attributes, config.attributes)
             wanted[name] = replace(config, attributes=attributes)
         if len(self._configs.keys() | wanted.keys()) > GROUPS_MAX:
-            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"There are {len(self._configs)} groups; {GROUPS_MAX} are allowed.")
+            raise TableFullError(f"There are {len(self._configs)} groups; {GROUPS_MAX} are allowed.")
         if wanted:
             self._configs.update(wanted)
-            self._changed()
+            self._set_changed()
 
     def stop(self, group: str) -> None:
         """It may not consume, until an administrator allows it again."""
         self._configs[group] = replace(self._configs[group], consume_enable=False)
-        self._changed()
+        self._set_changed()
 
     def delete(self, group: str) -> bool:
         """False when there is no such group."""
         known = self._configs.pop(group, None)
         if self._forbidden.pop(group, None) is None and known is None:
             return False
-        self._changed()
+        self._set_changed()
         return known is not None
 
     # --- forbidden topics
@@ -136,10 +122,9 @@ class SubscriptionGroupTable:
         if forbidden == self.is_forbidden(group, topic):
             return
         if forbidden:
-            if group not in self._configs:
-                raise RefusedError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"There is no group '{group[:160]}'.")
+            self.require(group)
             if problem := name_problem(topic):
-                raise _refused(f"The topic's name {problem}: '{topic[:160]}'.")
+                raise InvalidArgumentError(f"The topic's name {problem}: '{topic[:160]}'.")
             topics = self._forbidden.setdefault(group, {})
             topics[topic] = topics.get(topic, 0) | _READ_FORBIDDEN
         else:
@@ -149,7 +134,7 @@ class SubscriptionGroupTable:
                 del topics[topic]
             if not topics:
                 del self._forbidden[group]
-        self._changed()
+        self._set_changed()
 
     # --- as a whole
 
@@ -159,12 +144,3 @@ class SubscriptionGroupTable:
             self._configs[name] = replace(config, group_name=name)
         self._forbidden.update({name: dict(topics) for name, topics in saved.forbidden_table.items()})
         self.version = saved.data_version
-
-    def _changed(self) -> None:
-        self.version = self.version.next(0, self._wall_ms())
-        for tell in self.on_change:
-            tell()
-
-
-def _refused(sentence: str) -> RefusedError:
-    return RefusedError(ResponseCode.INVALID_PARAMETER, sentence)

@@ -11,18 +11,17 @@ Every change gives the table a new version, and is told to `on_change`: the tabl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
+from skyrocket.broker.errors import InvalidArgumentError, SystemTopicError, TableFullError, TopicNotFoundError
 from skyrocket.broker.limits import QUEUES_PER_TOPIC_MAX, TOPICS_MAX
 from skyrocket.broker.names import name_problem
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.broker.tables.attributes import TOPIC_ATTRIBUTES, changed
-from skyrocket.net.router import RefusedError
-from skyrocket.protocol.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper
-from skyrocket.protocol.responses import ResponseCode
+from skyrocket.broker.tables.versioned_table import VersionedTable
+from skyrocket.protocol.bodies import TopicConfig, TopicConfigSerializeWrapper
 from skyrocket.protocol.sysflag import PERM_INHERIT, PERM_READ, PERM_WRITE
 from skyrocket.protocol.system_names import (
     BENCHMARK_TOPIC,
@@ -74,33 +73,20 @@ def system_topics(settings: BrokerSettings) -> list[TopicConfig]:
     return [_config(name, queues, perm) for name, queues, perm in rows]
 
 
-class TopicTable:
+class TopicTable(VersionedTable[TopicConfig]):
     def __init__(self, settings: Callable[[], BrokerSettings], wall_ms: Callable[[], int]) -> None:
-        self._settings = settings
-        self._wall_ms = wall_ms
         made = {config.topic_name: config for config in system_topics(settings())}
-        self._configs: dict[str, TopicConfig] = made
+        super().__init__(made, settings, wall_ms)
         self._system = SYSTEM_TOPICS | made.keys()
-        self.version = DataVersion(timestamp=wall_ms())
-        self.on_change: list[Callable[[], None]] = []
 
     # --- looking
 
-    def get(self, topic: str) -> TopicConfig | None:
-        return self._configs.get(topic)
-
-    def __contains__(self, topic: str) -> bool:
-        return topic in self._configs
-
-    def __len__(self) -> int:
-        return len(self._configs)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._configs)
-
-    @property
-    def configs(self) -> Mapping[str, TopicConfig]:
-        return MappingProxyType(self._configs)
+    def require(self, topic: str) -> TopicConfig:
+        """Return the settings of a topic; raise TopicNotFoundError when it does not exist."""
+        config = self._configs.get(topic)
+        if config is None:
+            raise TopicNotFoundError(f"Topic '{topic[:160]}' does not exist.")
+        return config
 
     @property
     def system_names(self) -> frozenset[str]:
@@ -137,33 +123,33 @@ class TopicTable:
         if not wanted:
             return False
         self._configs.update(wanted)
-        self._changed()
+        self._set_changed()
         return True
 
     def delete(self, topic: str) -> bool:
-        """False when there is no such topic. RefusedError for the system's."""
+        """False when there is no such topic. SystemTopicError for the system's."""
         self.check_not_system(topic)
         if self._configs.pop(topic, None) is None:
             return False
-        self._changed()
+        self._set_changed()
         return True
 
     def _check(self, config: TopicConfig) -> None:
         name = config.topic_name
         if problem := name_problem(name):
-            raise _refused(f"The topic's name {problem}: '{name[:160]}'.")
+            raise InvalidArgumentError(f"The topic's name {problem}: '{name[:160]}'.")
         self.check_not_system(name)
         for queues in (config.read_queue_nums, config.write_queue_nums):
             if not 0 <= queues <= QUEUES_PER_TOPIC_MAX:
-                raise _refused(f"Topic '{name}' cannot have {queues} queues, only 0 to {QUEUES_PER_TOPIC_MAX}.")
+                raise InvalidArgumentError(f"Topic '{name}' cannot have {queues} queues, only 0 to {QUEUES_PER_TOPIC_MAX}.")
         if not 0 <= config.perm <= _ALL:
-            raise _refused(
+            raise InvalidArgumentError(
                 f"Topic '{name}' cannot have permission {config.perm}: it is a sum of 4 (read), 2 (write), 1 (inherit)."
             )
 
     def check_not_system(self, topic: str) -> None:
         if self.is_system(topic):
-            raise _refused(f"Topic '{topic}' is the system's: it cannot be changed.")
+            raise SystemTopicError(f"Topic '{topic}' is the system's: it cannot be changed.")
 
     # --- by clients
 
@@ -190,7 +176,7 @@ class TopicTable:
                 return known
             return self._add(replace(known, order=order))
         if problem := name_problem(topic):
-            raise _refused(f"The topic's name {problem}: '{topic[:160]}'.")
+            raise InvalidArgumentError(f"The topic's name {problem}: '{topic[:160]}'.")
         self._check_room(1)
         made = _config(topic, max(0, min(queues, QUEUES_PER_TOPIC_MAX)), _READ_WRITE)
         made.topic_sys_flag = sys_flag
@@ -203,7 +189,7 @@ class TopicTable:
         for config in found:
             self._configs[config.topic_name] = replace(config, order=True)
         if found:
-            self._changed()
+            self._set_changed()
         return bool(found)
 
     # --- as a whole
@@ -223,22 +209,13 @@ class TopicTable:
 
     def _check_room(self, more: int) -> None:
         if len(self._configs) + more > TOPICS_MAX:
-            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"There are {len(self._configs)} topics; {TOPICS_MAX} are allowed.")
+            raise TableFullError(f"There are {len(self._configs)} topics; {TOPICS_MAX} are allowed.")
 
     def _add(self, config: TopicConfig) -> TopicConfig:
         self._configs[config.topic_name] = config
-        self._changed()
+        self._set_changed()
         return config
-
-    def _changed(self) -> None:
-        self.version = self.version.next(0, self._wall_ms())
-        for tell in self.on_change:
-            tell()
 
 
 def _config(name: str, queues: int, perm: int) -> TopicConfig:
     return TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
-
-
-def _refused(sentence: str) -> RefusedError:
-    return RefusedError(ResponseCode.INVALID_PARAMETER, sentence)

@@ -59,7 +59,6 @@ class EndTransactionHandler:
         self._store_host = store_host
         self._wall_ms = wall_ms
         self._wake = wake
-        self._router: Router | None = None
         self._shapes = PropertyShapes(HalfFacts.of)
 
     def register(self, router: Router) -> None:
@@ -121,8 +120,7 @@ class EndTransactionHandler:
         if command is None or command.is_oneway:  # the only one to tell is the log
             log.warning("The end of a transaction was not accepted from %s: %s", connection.peer_text, error)
         else:
-            assert self._router is not None
-            connection.send_command(self._router.error_response(command, error))
+            self._router.refuse(connection, command, error)
 
     # --- one end
 

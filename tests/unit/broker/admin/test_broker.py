@@ -9,7 +9,6 @@ import pytest
 
 from skyrocket.broker.admin.broker import BrokerHandlers
 from skyrocket.broker.load.counters import Counters
-from skyrocket.broker.load.flow_control import FlowControl
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.net.router import RefusedError
 from skyrocket.protocol.bodies import KVTable
@@ -20,6 +19,7 @@ from skyrocket.protocol.headers import GetBrokerConfigResponseHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.settings.live import LiveSettings
+from tests.support.broker_context import a_context
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.store_messages import an_open_store, numbered
 from tests.unit.broker.parts import Peer
@@ -33,8 +33,7 @@ class Looked:
         self.store = an_open_store(SimulatedDisk())
         self.settings = LiveSettings(BrokerSettings(store_path=str(folder)))
         self.counters = Counters(self.wall)
-        self.flow_control = FlowControl(self.settings)
-        self.handlers = BrokerHandlers(self.store, self.settings, self.counters, self.flow_control, self.wall, lambda: None)
+        self.handlers = BrokerHandlers(a_context(self.store, self.settings, self.wall, counters=self.counters))
         self.peer = Peer().connection
 
     def wall(self) -> int:

@@ -4,17 +4,16 @@ from typing import Any
 
 import pytest
 
-from skyrocket.protocol.bodies import ResetOffsetBody, ResetOffsetBodyForC
+from skyrocket.protocol.bodies import ResetOffsetBody
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.fastjson.codec import decode
-from skyrocket.protocol.language import Language
 from skyrocket.protocol.responses import ResponseCode
-from tests.unit.broker.parts import WALL_MS, Parts, Peer
+from tests.unit.broker.parts import WALL_MS, Parts
 
 
-def prepared(**more: Any) -> Parts:
+def prepared() -> Parts:
     """Five messages in queue 0 and one in queue 1 of three; the group consumed three of the five."""
-    parts = Parts(**more)
+    parts = Parts()
     parts.a_topic(queues=3)
     parts.groups.for_consumer("billing")
     parts.messages(5)
@@ -62,38 +61,3 @@ def test_what_is_not_there_cannot_be_reset():
     assert ask(parts, queueId=9, offset=0).code == ResponseCode.SYSTEM_ERROR
     parts.a_topic("empty", queues=0)
     assert ask(parts, topic="empty").code == ResponseCode.SYSTEM_ERROR
-
-
-def test_members_are_told_where_resets_are_theirs_to_do():
-    parts, java, cpp = prepared(server_side_reset=False), Peer(1), Peer(2)
-    for queue_id in (1, 2):
-        parts.offsets.commit("billing", "orders", queue_id, 0)
-    parts.joins("billing", "a", java)
-    parts.joins("billing", "b", cpp)
-    for member in (parts.clients.group("billing") or pytest.fail("nobody is there")).members.values():
-        member.language = Language.CPP if member.client_id == "b" else Language.JAVA
-    assert reset(parts, timestamp=0) == {0: 0, 1: 0, 2: 0}
-    notice = java.told[-1]
-    assert (notice.code, notice.fields["timestamp"], notice.fields["group"]) == (220, "0", "billing")
-    assert sorted(decode(notice.body, ResetOffsetBody).offset_table.values()) == [0, 0, 0]
-    flat = decode(cpp.told[-1].body, ResetOffsetBodyForC).offset_table
-    assert flat is not None
-    assert [queue.queue_id for queue in flat] == [0, 1, 2]
-    assert parts.offsets.query("billing", "orders", 0) == 3, "what the members commit then counts"
-
-
-def test_members_go_ahead_only_by_force():
-    parts = prepared(server_side_reset=False)
-    for queue_id in (1, 2):
-        parts.offsets.commit("billing", "orders", queue_id, 0)
-    parts.joins("billing")
-    assert reset(parts, isForce=False) == {0: 3, 1: 0, 2: 0}
-    assert reset(parts, isForce=True) == {0: 5, 1: 1, 2: 0}
-
-
-def test_where_resets_are_the_members_someone_must_be_there_who_consumed():
-    parts = prepared(server_side_reset=False)
-    assert ask(parts).code == ResponseCode.SYSTEM_ERROR, "queue 1 was never consumed"
-    for queue_id in (1, 2):
-        parts.offsets.commit("billing", "orders", queue_id, 0)
-    assert ask(parts).code == ResponseCode.CONSUMER_NOT_ONLINE

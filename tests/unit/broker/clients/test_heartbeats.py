@@ -76,12 +76,12 @@ def test_who_says_goodbye_disconnects_or_falls_silent_is_gone_and_the_others_hea
         parts.joins("billing", f"c{number}", peer)
     stays.told.clear()
     assert parts.ask(35, peer=leaves, clientID="c1", consumerGroup="billing", producerGroup="none").code == ResponseCode.SUCCESS
-    parts.client_handlers.disconnected(drops.connection)
+    parts.heartbeats.disconnected(drops.connection)
     assert stays.told_groups == ["billing"] * 2
     parts.now_ms += 119_000
     parts.joins("billing", "c0", stays)
     parts.now_ms += 2_000
-    parts.client_handlers.check_time()
+    parts.heartbeats.check_time()
     assert stays.told_groups == ["billing"] * 3
     assert (sleeps.closed is not None, stays.closed) == (True, None)
     listed = parts.answer(GetConsumerListByGroupResponseBody, 38, consumerGroup="billing")

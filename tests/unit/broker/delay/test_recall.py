@@ -41,7 +41,7 @@ class Timed(RunningBroker):
         end_ms = self.clock[0] + span_ms
         while self.clock[0] < end_ms:
             self.clock[0] = min(end_ms, self.clock[0] + 500)
-            self.broker.clockwork.clock_changed()
+            self.broker.scheduler.clock_changed()
             await asyncio.sleep(0.005)
 
     async def delivered(self, count: int) -> list[str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from skyrocket.broker.load.slow_consumers import CHECK_MS, SlowConsumers, SlowConsumerWatch
+from skyrocket.broker.load.slow_consumers import CHECK_MS, SlowConsumers, SlowConsumerWatch, stop_group
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.running_broker import running
@@ -68,7 +69,8 @@ async def test_a_pull_far_behind_the_end_of_the_log_stops_its_group(tmp_path: Pa
         for number in range(10):
             await served.send("orders", b"%d" % number * 500)
         assert (await served.pull("orders", 0, max_msg_nums=1)).code == ResponseCode.SUCCESS
-        watch = SlowConsumerWatch(served.broker.slow_consumers, served.broker.settings, served.broker._stop_group)
+        broker = served.broker
+        watch = SlowConsumerWatch(broker.context.slow_consumers, broker.settings, partial(stop_group, broker.groups))
         watch.check(0)
         watch.check(CHECK_MS)
         answer = await served.pull("orders", 1)

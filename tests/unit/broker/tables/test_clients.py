@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from skyrocket.broker.errors import TableFullError
 from skyrocket.broker.tables import clients as clients_module
 from skyrocket.broker.tables.clients import SILENT_MS, ClientTable, Member
-from skyrocket.net.router import RefusedError
 from skyrocket.protocol.bodies import ConsumerData, MessageModel, SubscriptionData
 from skyrocket.protocol.language import Language
 
@@ -81,7 +81,10 @@ def test_a_connection_that_ends_leaves_all_its_groups():
     assert clients.disconnected(LEFT) == ["billing"]
     assert clients.producers("tills") is None
     assert clients.disconnected(LEFT) == []
-    assert (clients.consumer_count, clients.producer_count) == (1, 0)
+    group = clients.group("billing")
+    assert group is not None
+    assert list(group.members) == [RIGHT]
+    assert clients.all_producers == {}
 
 
 def test_who_is_silent_for_two_minutes_is_forgotten():
@@ -155,14 +158,14 @@ def test_clients_cannot_fill_the_table_without_end(monkeypatch: pytest.MonkeyPat
     clients.produces("a", member(LEFT), 0)
     clients.produces("b", member(LEFT), 0)
     clients.produces("b", member(LEFT), 1)
-    with pytest.raises(RefusedError):
+    with pytest.raises(TableFullError):
         clients.produces("c", member(LEFT), 0)
     assert clients.producers("c") is None
     monkeypatch.setattr(clients_module, "MEMBERSHIPS_MAX", 2)
-    with pytest.raises(RefusedError):
+    with pytest.raises(TableFullError):
         clients.consumes(member(RIGHT), billing(), 0)
     assert not clients.has_group("billing")
-    with pytest.raises(RefusedError):
+    with pytest.raises(TableFullError):
         clients.produces("x" * 256, member(RIGHT), 0)
-    with pytest.raises(RefusedError):
+    with pytest.raises(TableFullError):
         clients.consumes(member(RIGHT, "x" * 1_025), billing(), 0)

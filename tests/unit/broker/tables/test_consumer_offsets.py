@@ -27,7 +27,7 @@ def test_the_last_commit_counts_also_backwards():
     table.commit("billing", "orders", 0, 3)
     table.commit("billing", "orders", 1, 9)
     assert table.query("billing", "orders", 0) == 3
-    assert table.query_all("billing", "orders") == {0: 3, 1: 9}
+    assert table.snapshot().offset_table == {"orders@billing": {0: 3, 1: 9}}
     assert table.query("shipping", "orders", 0) == NOT_FOUND
 
 
@@ -68,7 +68,7 @@ def test_offsets_are_cloned_as_they_are_and_part_ways_after():
     table.commit("audit", "orders", 5, 99)
     assert table.clone("billing", "audit", "orders")
     table.commit("billing", "orders", 0, 4)
-    assert table.query_all("audit", "orders") == {0: 3}
+    assert table.snapshot().offset_table["orders@audit"] == {0: 3}
     assert not table.clone("nobody", "audit", "orders")
 
 

@@ -5,12 +5,10 @@ A statistic is a kind of counter, one column of it, and a key: a topic, `topic@g
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
-from skyrocket.broker.load.counters import DAY_MS, GET, HOUR_MS, MINUTE_MS, PUT, SEND_BACK, Counter, Counters, Rate
-from skyrocket.broker.settings import BrokerSettings
-from skyrocket.broker.tables.topics import TopicTable
+from skyrocket.broker.context import BrokerContext
+from skyrocket.broker.load.counters import DAY_MS, GET, HOUR_MS, MINUTE_MS, PUT, SEND_BACK, Counter, Rate
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.bodies import BrokerStatsData, BrokerStatsItem
@@ -32,14 +30,12 @@ OF_BROKER: Final = {"BROKER_PUT_NUMS": PUT, "BROKER_GET_NUMS": GET}
 OF_USERS_TOPICS: Final = {"BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC": PUT, "BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC": GET}
 
 
-class StatisticsHandlers:
-    def __init__(
-        self, counters: Counters, topics: TopicTable, settings: Callable[[], BrokerSettings], wall_ms: Callable[[], int]
-    ) -> None:
-        self._counters = counters
-        self._topics = topics
-        self._settings = settings
-        self._wall_ms = wall_ms
+class BrokerStatsHandlers:
+    def __init__(self, context: BrokerContext) -> None:
+        self._counters = context.counters
+        self._topics = context.topics
+        self._settings = context.settings
+        self._wall_ms = context.wall_ms
 
     def register(self, router: Router) -> None:
         router.add(RequestCode.VIEW_BROKER_STATS_DATA, self.view)

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from skyrocket.broker.admin.queue_facts import bounds, stored_at, time_text
+from skyrocket.broker.admin.queue_offsets import bounds, stored_at, time_text
+from skyrocket.broker.context import BrokerContext
 from skyrocket.broker.limits import QUEUE_ENTRIES_SHOWN_MAX
-from skyrocket.broker.load.counters import NoRates, Rates
-from skyrocket.broker.settings import BrokerSettings
-from skyrocket.broker.tables.clients import ClientTable
-from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
-from skyrocket.broker.tables.subscription_groups import SubscriptionGroupTable
-from skyrocket.broker.tables.topics import TopicTable
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.bodies import (
@@ -34,30 +27,19 @@ from skyrocket.protocol.headers import (
 )
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from skyrocket.store.message_store import MessageStore
 from skyrocket.store.queues.consume_queue import ENTRY, ConsumeQueue
 
 
-class ProgressHandlers:
-    def __init__(
-        self,
-        offsets: ConsumerOffsets,
-        topics: TopicTable,
-        groups: SubscriptionGroupTable,
-        clients: ClientTable[Connection],
-        store: MessageStore,
-        settings: Callable[[], BrokerSettings],
-        wall_ms: Callable[[], int],
-        rates: Rates | None = None,
-    ) -> None:
-        self._offsets = offsets
-        self._topics = topics
-        self._groups = groups
-        self._clients = clients
-        self._store = store
-        self._settings = settings
-        self._wall_ms = wall_ms
-        self._rates = rates or NoRates()
+class ConsumeStatsHandlers:
+    def __init__(self, context: BrokerContext) -> None:
+        self._offsets = context.offsets
+        self._topics = context.topics
+        self._groups = context.groups
+        self._clients = context.clients
+        self._store = context.store
+        self._settings = context.settings
+        self._wall_ms = context.wall_ms
+        self._counters = context.counters
 
     def register(self, router: Router) -> None:
         router.add(RequestCode.GET_CONSUME_STATS, self.consume_stats)
@@ -79,7 +61,7 @@ class ProgressHandlers:
                 pulled = self._offsets.pull_offset(header.consumer_group, topic, queue_id)
                 wrapper.pull_offset = max(wrapper.consumer_offset, pulled)
                 stats.offset_table[self._queue(topic, queue_id)] = wrapper
-            stats.consume_tps += self._rates.group_get(header.consumer_group, topic)
+            stats.consume_tps += self._counters.group_get(header.consumer_group, topic)
         return command.response(ResponseCode.SUCCESS, body=encode(stats))
 
     def _asked(self, header: GetConsumeStatsRequestHeader) -> list[str]:
@@ -113,7 +95,7 @@ class ProgressHandlers:
         config = self._topics.get(topic)
         assert config is not None
         table = {self._queue(topic, i): self._progress(group, topic, i) for i in range(config.write_queue_nums)}
-        return ConsumeStats(offset_table=table, consume_tps=self._rates.group_get(group, topic))
+        return ConsumeStats(offset_table=table, consume_tps=self._counters.group_get(group, topic))
 
     def _progress(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
         consumed = max(0, self._offsets.query(group, topic, queue_id))
@@ -129,9 +111,7 @@ class ProgressHandlers:
 
     def time_span(self, command: Command, _connection: Connection) -> Command:
         header = command.header(QueryConsumeTimeSpanRequestHeader)
-        config = self._topics.get(header.topic)
-        if config is None:
-            raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, f"Topic '{header.topic[:160]}' does not exist.")
+        config = self._topics.require(header.topic)
         now_ms = self._wall_ms()
         spans = [self._span(header, queue_id, now_ms) for queue_id in range(config.write_queue_nums)]
         return command.response(ResponseCode.SUCCESS, body=encode(QueryConsumeTimeSpanBody(consume_time_span_set=spans)))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from skyrocket.broker.tables.queue_locks import QueueLocks
+from skyrocket.broker.context import BrokerContext
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import Router
 from skyrocket.protocol.bodies import LockBatchRequestBody, LockBatchResponseBody, UnlockBatchRequestBody
@@ -15,10 +13,10 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 
 
-class LockHandlers:
-    def __init__(self, locks: QueueLocks, now_ms: Callable[[], int]) -> None:
-        self._locks = locks
-        self._now_ms = now_ms
+class QueueLockHandlers:
+    def __init__(self, context: BrokerContext) -> None:
+        self._locks = context.locks
+        self._now_ms = context.now_ms
 
     def register(self, router: Router) -> None:
         router.add(RequestCode.LOCK_BATCH_MQ, self.lock)

@@ -8,13 +8,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Final
 
-from skyrocket.broker.settings import BrokerSettings
-from skyrocket.broker.tables.clients import ClientTable, Member
-from skyrocket.broker.tables.subscription_groups import SubscriptionGroupTable
-from skyrocket.broker.tables.topics import TopicTable
+from skyrocket.broker.context import BrokerContext
+from skyrocket.broker.tables.clients import Member
 from skyrocket.net.connection import Connection
 from skyrocket.net.errors import NetError, RequestTimeoutError
 from skyrocket.net.router import RefusedError, Router
@@ -30,26 +27,18 @@ from skyrocket.protocol.headers import (
 from skyrocket.protocol.message.message_id import decode_offset_id
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from skyrocket.store.message_store import MessageStore
 
 ASK_MS: Final = 10_000
 ASK_EACH_MS: Final = 5_000  # where a whole group is asked
 
 
-class RelayHandlers:
-    def __init__(
-        self,
-        clients: ClientTable[Connection],
-        groups: SubscriptionGroupTable,
-        topics: TopicTable,
-        store: MessageStore,
-        settings: Callable[[], BrokerSettings],
-    ) -> None:
-        self._clients = clients
-        self._groups = groups
-        self._topics = topics
-        self._store = store
-        self._settings = settings
+class BrokerToClientHandlers:
+    def __init__(self, context: BrokerContext) -> None:
+        self._clients = context.clients
+        self._groups = context.groups
+        self._topics = context.topics
+        self._store = context.store
+        self._settings = context.settings
 
     def register(self, router: Router) -> None:
         router.add(RequestCode.GET_CONSUMER_RUNNING_INFO, self.running_info)

@@ -1,0 +1,75 @@
+"""The context of a running broker: what its parts share.
+
+`Broker` builds one context when it knows its port. Each sub-package has a function `install(context)` that builds its handlers,
+registers their request codes with the router, and adds its checks to the scheduler. So a constructor takes the context, and a
+new part needs no change outside its package, but for one line in `Broker`.
+
+Objects that only decide (tables, `LongPollingTable`, `CheckRound` …) take plain values and never see the context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from skyrocket.broker.delay.level_progress import DelayProgress
+from skyrocket.broker.delay.timer_metrics import TimerMetrics
+from skyrocket.broker.load.counters import Counters
+from skyrocket.broker.load.flow_control import FlowControl
+from skyrocket.broker.load.slow_consumers import SlowConsumers
+from skyrocket.broker.pull.filters import Filters
+from skyrocket.broker.scheduler import Clockwork
+from skyrocket.broker.send.internal_writer import OwnMessages
+from skyrocket.broker.send.redirects import Detours
+from skyrocket.broker.send.validation import Intake
+from skyrocket.broker.settings import BrokerSettings
+from skyrocket.broker.tables.clients import ClientTable
+from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
+from skyrocket.broker.tables.queue_locks import QueueLocks
+from skyrocket.broker.tables.subscription_groups import SubscriptionGroupTable
+from skyrocket.broker.tables.topics import TopicTable
+from skyrocket.net.connection import Connection
+from skyrocket.net.router import Router
+from skyrocket.settings.live import LiveSettings
+from skyrocket.store.files import Files
+from skyrocket.store.flusher import Flusher
+from skyrocket.store.message_store import MessageStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerContext:
+    settings: LiveSettings[BrokerSettings]  # call it for the current settings
+    wall_ms: Callable[[], int]  # the time that messages are stamped and delayed by
+    now_ms: Callable[[], int]  # a clock that never jumps, for time-outs
+    store_host: bytes  # the broker's address, as message ids contain it
+
+    # The store, and what appends to it
+    files: Files
+    store: MessageStore
+    flusher: Flusher
+    on_appended: Callable[[], None]  # call it after each append: it wakes the flusher and waiting pulls
+    remove_expired_files: Callable[[], None]
+    internal_writer: OwnMessages
+    redirects: Detours
+    send_validation: Intake
+
+    # Tables
+    topics: TopicTable
+    groups: SubscriptionGroupTable
+    offsets: ConsumerOffsets
+    clients: ClientTable[Connection]
+    locks: QueueLocks
+    delay_progress: DelayProgress
+    timer_metrics: TimerMetrics
+
+    # Requests, timed work and load
+    router: Router
+    scheduler: Clockwork
+    filters: Filters
+    counters: Counters
+    flow_control: FlowControl
+    slow_consumers: SlowConsumers
+
+    # Registries that parts add to
+    on_queue_growth: dict[str, Callable[[int], None]]  # by topic: called with a queue's id when the queue has new messages
+    runtime_figures: list[Callable[[], dict[str, str]]]  # rows for the broker's runtime information (28)

@@ -1,0 +1,85 @@
+"""Install delayed delivery: delay levels, timers, and the recall of timed messages."""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+from skyrocket.broker.context import BrokerContext
+from skyrocket.broker.delay.levels import Schedule
+from skyrocket.broker.delay.recall import RecallHandler
+from skyrocket.broker.delay.timer_checkpointing import TimerKeeper
+from skyrocket.broker.delay.timer_delivery import TimerDelivery
+from skyrocket.broker.delay.timers import TIMER_PROPERTIES, Timers
+from skyrocket.broker.send.handler import SendHandler
+from skyrocket.protocol.message.properties import DELAY_LEVEL
+from skyrocket.protocol.system_names import SCHEDULE_TOPIC, TIMER_TOPIC
+from skyrocket.store.config import delay_levels_ms
+from skyrocket.store.timers.timer_index import TimerIndex, TimerSizes
+
+log = logging.getLogger(__name__)
+
+HOUR_MS = 3_600_000
+
+
+class TimerParts(NamedTuple):
+    delivery: TimerDelivery
+    keeper: TimerKeeper
+
+
+class DelayParts(NamedTuple):
+    schedule: Schedule
+    timers: TimerParts | None  # None when the settings disable timers
+
+
+def install(context: BrokerContext, answers: SendHandler) -> DelayParts:
+    """Install timers before delay levels: of a message that has both properties, the level counts."""
+    settings = context.settings()
+    delays_ms = delay_levels_ms(settings.delay_levels)
+    if max(delays_ms) >= settings.reserved_hours * HOUR_MS:
+        log.warning("The longest delay is not shorter than messages are kept (%d hours).", settings.reserved_hours)
+    schedule = Schedule(
+        context.store,
+        context.internal_writer,
+        context.delay_progress,
+        delays_ms,
+        wake=lambda: context.scheduler.wake(schedule.check),
+    )
+    schedule.register(context.router)
+    timers = _install_timers(context, answers)
+    context.redirects.add([DELAY_LEVEL], schedule.lead, schedule.short_cut)
+    context.scheduler.add(schedule.check)
+    context.runtime_figures.append(schedule.figures)
+    context.on_queue_growth[SCHEDULE_TOPIC] = schedule.grew
+    return DelayParts(schedule, timers)
+
+
+def _install_timers(context: BrokerContext, answers: SendHandler) -> TimerParts | None:
+    settings = context.settings()
+    sizes = TimerSizes(settings.timer_wheel_slots, settings.timer_precision_ms, settings.timer_log_file_bytes)
+    index = TimerIndex(context.files, context.store.paths, sizes)
+    delivery = TimerDelivery(
+        context.store, context.internal_writer, index, context.timer_metrics, context.settings, context.counters
+    )
+    timers = Timers(context.settings, context.wall_ms, delivery.crowd)
+    context.redirects.add(TIMER_PROPERTIES, timers.lead, timers.short_cut)
+    if not settings.timers_enabled:
+        return None
+    keeper = TimerKeeper(
+        delivery,
+        index,
+        context.timer_metrics,
+        context.wall_ms,
+        lambda: context.settings().timer_flush_interval_ms,
+        context.flusher.flushed,
+    )
+    keeper.register(context.router)
+    recall = RecallHandler(
+        timers, context.topics, context.internal_writer, answers, context.settings, context.store_host, context.wall_ms
+    )
+    recall.register(context.router)
+    delivery.prepare(context.wall_ms())
+    context.scheduler.add(delivery.check)
+    context.runtime_figures.append(lambda: delivery.figures(context.wall_ms()))
+    context.on_queue_growth[TIMER_TOPIC] = lambda _: context.scheduler.wake(delivery.check)
+    return TimerParts(delivery, keeper)

@@ -1,0 +1,56 @@
+"""Errors of the broker's tables, and the response code of each error.
+
+A table raises a domain error with one sentence. The router looks up the error's type in `ERROR_CODES` and answers with that code;
+the sentence is the response's remark. A handler may also raise `net.router.RefusedError`, which carries a code of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from skyrocket.protocol.responses import ResponseCode
+from skyrocket.store.errors import DiskFullError, StoreError, TooLargeError, WritesStoppedError
+
+
+class BrokerError(Exception):
+    """The root of the broker's own errors."""
+
+
+class InvalidArgumentError(BrokerError):
+    """A name, a number of queues or a permission that is not allowed."""
+
+
+class SystemTopicError(InvalidArgumentError):
+    """An attempt to change or delete a system topic."""
+
+
+class UnsupportedAttributeError(InvalidArgumentError):
+    """An attribute value that only Apache's store supports."""
+
+
+class AttributeChangeError(BrokerError):
+    """A change of attributes that is malformed or not allowed."""
+
+
+class TopicNotFoundError(BrokerError):
+    """A request for a topic that does not exist."""
+
+
+class GroupNotFoundError(BrokerError):
+    """A request for a subscription group that does not exist."""
+
+
+class TableFullError(BrokerError):
+    """A bound of `broker/limits.py` is reached."""
+
+
+ERROR_CODES: Final[dict[type[Exception], ResponseCode]] = {  # the last matching row counts: a subclass stands below its base
+    BrokerError: ResponseCode.SYSTEM_ERROR,
+    InvalidArgumentError: ResponseCode.INVALID_PARAMETER,
+    TopicNotFoundError: ResponseCode.TOPIC_NOT_EXIST,
+    GroupNotFoundError: ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+    StoreError: ResponseCode.SYSTEM_ERROR,
+    DiskFullError: ResponseCode.SERVICE_NOT_AVAILABLE,
+    WritesStoppedError: ResponseCode.SERVICE_NOT_AVAILABLE,
+    TooLargeError: ResponseCode.MESSAGE_ILLEGAL,
+}

@@ -1,0 +1,25 @@
+"""Install the pull path: the fast path, the general path with long polling, and the watch over slow consumers."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from skyrocket.broker.context import BrokerContext
+from skyrocket.broker.load.slow_consumers import SlowConsumerWatch, stop_group
+from skyrocket.broker.pull.checks import PullChecks
+from skyrocket.broker.pull.fast_path import PullFastPath
+from skyrocket.broker.pull.handler import PullHandler
+
+
+def install(context: BrokerContext) -> PullHandler:
+    """Register the requests that pull messages.
+
+    The caller tells the handler that is returned about new messages, closed connections and the time: pulls wait there.
+    """
+    checks = PullChecks(context)
+    handler = PullHandler(context, checks)
+    handler.register(context.router)
+    PullFastPath(context, checks, handler).register(context.router)
+    watch = SlowConsumerWatch(context.slow_consumers, context.settings, partial(stop_group, context.groups))
+    context.scheduler.add(watch.check)
+    return handler

@@ -1,0 +1,61 @@
+"""A table of configurations by name, with a version: the base of the topic table and the subscription group table.
+
+Every change gives the table a new version and calls each function of `on_change`. `Persistence` saves the table there, and for
+topics `NameserverRegistration` registers them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Generic, TypeVar
+
+from skyrocket.broker.limits import PAGE_MAX
+from skyrocket.broker.settings import BrokerSettings
+from skyrocket.protocol.bodies import DataVersion
+from skyrocket.protocol.fastjson.codec import decode
+
+Config = TypeVar("Config")
+
+
+class VersionedTable(Generic[Config]):
+    def __init__(self, configs: dict[str, Config], settings: Callable[[], BrokerSettings], wall_ms: Callable[[], int]) -> None:
+        self._configs = configs
+        self._settings = settings
+        self._wall_ms = wall_ms
+        self.version = DataVersion(timestamp=wall_ms())
+        self.on_change: list[Callable[[], None]] = []
+
+    def get(self, name: str) -> Config | None:
+        return self._configs.get(name)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._configs
+
+    def __len__(self) -> int:
+        return len(self._configs)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._configs)
+
+    @property
+    def configs(self) -> Mapping[str, Config]:
+        return MappingProxyType(self._configs)
+
+    def page(self, seen_version: str | None, start: int | None, count: int | None) -> list[str]:
+        """Return up to `count` names in alphabetical order, from number `start` on.
+
+        `seen_version` is the table's version on the page before, as JSON. When the table has changed since, the first page is
+        returned again.
+        """
+        is_unchanged = False
+        if seen_version and seen_version.strip():
+            is_unchanged = decode(seen_version.encode(), DataVersion) == self.version
+        first = max(start or 0, 0) if is_unchanged else 0
+        most = min(PAGE_MAX, PAGE_MAX if count is None else max(count, 0))
+        return sorted(self._configs)[first : first + most]
+
+    def _set_changed(self) -> None:
+        self.version = self.version.next(0, self._wall_ms())
+        for notify in self.on_change:
+            notify()

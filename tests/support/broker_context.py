@@ -1,0 +1,74 @@
+"""A `BrokerContext` for tests: every part that a test does not pass is built around the test's store, settings and clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from skyrocket.broker.context import BrokerContext
+from skyrocket.broker.delay.level_progress import DelayProgress
+from skyrocket.broker.delay.timer_metrics import TimerMetrics
+from skyrocket.broker.errors import ERROR_CODES
+from skyrocket.broker.load.counters import Counters
+from skyrocket.broker.load.flow_control import FlowControl
+from skyrocket.broker.load.slow_consumers import SlowConsumers
+from skyrocket.broker.pull.filters import Filters
+from skyrocket.broker.scheduler import Clockwork
+from skyrocket.broker.send.internal_writer import OwnMessages
+from skyrocket.broker.send.redirects import Detours
+from skyrocket.broker.send.validation import Intake
+from skyrocket.broker.settings import BrokerSettings
+from skyrocket.broker.tables.clients import ClientTable
+from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
+from skyrocket.broker.tables.queue_locks import QueueLocks
+from skyrocket.broker.tables.subscription_groups import SubscriptionGroupTable
+from skyrocket.broker.tables.topics import TopicTable
+from skyrocket.net.router import Router
+from skyrocket.protocol.hosts import pack_host
+from skyrocket.settings.live import LiveSettings
+from skyrocket.store.message_store import MessageStore
+from tests.support.simulated_disk import SimulatedDisk
+
+
+def a_context(
+    store: MessageStore,
+    settings: Callable[[], BrokerSettings],
+    wall_ms: Callable[[], int],
+    now_ms: Callable[[], int] | None = None,
+    on_appended: Callable[[], None] = lambda: None,
+    **parts: Any,
+) -> BrokerContext:
+    """`settings` may be any function that returns settings, unless a part under test changes them. There is no flusher."""
+    store_host = pack_host("127.0.0.1", settings().port)
+    counters = parts.setdefault("counters", Counters(wall_ms))
+    redirects = parts.setdefault("redirects", Detours())
+    topics = parts.setdefault("topics", TopicTable(settings, wall_ms))
+    built = {
+        "files": SimulatedDisk(),
+        "flusher": None,
+        "remove_expired_files": lambda: None,
+        "internal_writer": OwnMessages(store, wall_ms, on_appended, counters),
+        "send_validation": Intake(topics, settings, store_host, redirects),
+        "groups": SubscriptionGroupTable(settings, wall_ms),
+        "offsets": ConsumerOffsets(wall_ms),
+        "clients": ClientTable(),
+        "locks": QueueLocks(),
+        "delay_progress": DelayProgress(lambda: store.horizon.confirmed, wall_ms),
+        "timer_metrics": TimerMetrics(wall_ms),
+        "router": Router(ERROR_CODES),
+        "scheduler": Clockwork(wall_ms),
+        "filters": Filters(settings),
+        "flow_control": FlowControl(settings),
+        "slow_consumers": SlowConsumers(),
+        "on_queue_growth": {},
+        "runtime_figures": [],
+    }
+    return BrokerContext(
+        settings=cast("LiveSettings[BrokerSettings]", settings),
+        wall_ms=wall_ms,
+        now_ms=now_ms or wall_ms,
+        store_host=store_host,
+        store=store,
+        on_appended=on_appended,
+        **cast("Any", built | parts),
+    )
