@@ -25,8 +25,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from skyrocket.client import Admin, Consumer, Message, Producer, Received, RetryLater
-from skyrocket.client.helpers.deduplication import Deduplicator
-from skyrocket.client.helpers.deduplication_memory import MemoryClaims
+from skyrocket.client.helpers import Deduplicator, MemoryClaims
 
 Handle = Callable[[Received], Awaitable[None]]
 

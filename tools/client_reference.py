@@ -1,7 +1,7 @@
-"""python -m tools.client_reference: write docs/client-reference.md anew, from the client's signatures, docstrings and comments.
+"""python -m tools.client_reference: write docs/client-reference.md from the client's signatures, docstrings and comments.
 
-What a class is told by: its docstring; the fields in its body, each with the comment beside it; its public methods and properties
-with their docstrings. Options of a client are the fields of its options class, with the defaults of its constructor.
+The entry of a class has its docstring, the fields in its body with the comment beside each, and its public methods and properties
+with their docstrings. The options of a client are the fields of its options class, with the defaults of its constructor.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from skyrocket.client.options import ClientKeywords
+
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "client-reference.md"
 
 HEAD = """\
 # The client: reference
 
-Made by `make reference` from the source; `tests/client/test_reference.py` holds it up to date. [client.md](client.md) and
-[consumers.md](consumers.md) are to be read first. Everything is imported from `skyrocket.client`, unless another module is named.
-`skyrocket.client.sync` has the same names without `await`; `Admin` has a [page of its own](admin.md).
+`make reference` writes this page from the source, and `tests/client/test_reference.py` keeps it up to date. Read
+[client.md](client.md) and [consumers.md](consumers.md) first. Import names from `skyrocket.client`, unless the entry names
+another module. `skyrocket.client.sync` has the clients without `await`. `Admin` has [its own page](admin.md).
 """
 
 
@@ -38,14 +40,11 @@ SECTIONS = (
     Section("Messages and queues", ("Message", "Queue")),
     Section("Strategies", ("Averagely", "Circle", "Configured", "ConsistentHash", "MachineRoom", "MachineRoomNearby", "Strategy"),
             "skyrocket.client.consumer.strategies"),
-    Section("Whoever asks", ("Credentials",)),
-    Section("Bounds", ("ClientLimits", "ConsumerLimits")),
+    Section("Options of all clients", ("ClientOptions", "Credentials")),
+    Section("Limits", ("ClientLimits", "ConsumerLimits")),
     Section("At least once", ("Deduplicator", "MemoryClaims", "InProgressError", "VersionCheck", "LossDetector", "LossReport",
                               "StreamReport")),
-    Section("", ("SqliteClaims",), "skyrocket.client.helpers.deduplication_sqlite"),
-    Section("", ("RedisClaims", "AsyncRedisClaims"), "skyrocket.client.helpers.deduplication_redis"),
-    Section("", ("SqliteVersions",), "skyrocket.client.helpers.versions_sqlite"),
-    Section("", ("Tracing",), "skyrocket.client.helpers.tracing"),
+    Section("", ("SqliteClaims", "RedisClaims", "AsyncRedisClaims", "SqliteVersions", "Tracing"), "skyrocket.client.helpers"),
     Section(
         "Errors",
         (
@@ -56,8 +55,9 @@ SECTIONS = (
     ),
 )  # fmt: skip
 ELSEWHERE = {"Admin"}
+_COROUTINE = re.compile(r"Coroutine\[Any, Any, (.*)\]")
 OPTIONS = {
-    "Producer": "skyrocket.client.producer.producer.ProducerOptions",
+    "Producer": "skyrocket.client.producer.options.ProducerOptions",
     "Consumer": "skyrocket.client.consumer.options.ConsumerOptions",
     "PullConsumer": "skyrocket.client.consumer.pull_consumer.PullConsumerOptions",
 }
@@ -117,10 +117,12 @@ def _options(found: type, path: str) -> Iterator[str]:
         shown = "" if default is inspect.Parameter.empty else f"`{default!r}`"
         yield f"| `{field.name}` | {_code(field.kind)} | {shown} | {_cell(field.comment)} |"
     yield ""
+    shared = ", ".join(f"`{field.name}`" for field in _body(ClientKeywords))
+    yield f"Also keywords: {shared}, which set fields of [ClientOptions](#clientoptions).\n"
 
 
 def _fields(found: type) -> Iterator[str]:
-    bodies = [base for base in found.__bases__ if _is_private(base)] + [found]  # what a private base has is the class's own
+    bodies = [base for base in found.__bases__ if _is_private(base)] + [found]  # fields of a private base belong to the class
     fields = [field for body in bodies for field in _body(body) if not field.name.startswith("_")]
     if fields:
         yield "| | | | |\n|---|---|---|---|"
@@ -141,7 +143,7 @@ class Field(NamedTuple):
 
 
 def _body(found: type) -> list[Field]:
-    """What is assigned or annotated in a class's body, with the comment behind it, or on the lines above or below it."""
+    """Return the fields of a class's body, each with the comment behind it and on the lines below."""
     source = textwrap.dedent(inspect.getsource(found))
     lines = source.splitlines()
     (node,) = ast.parse(source).body
@@ -172,7 +174,7 @@ def _default(value: ast.expr | None) -> str:
 
 
 class _Text:
-    """An annotation that is shown as it is written."""
+    """An annotation that is shown as it is written in the source."""
 
     def __init__(self, text: object) -> None:
         self._text = text if isinstance(text, str) else inspect.formatannotation(text)
@@ -197,7 +199,10 @@ def _function(name: str, function: Callable[..., Any]) -> Iterator[str]:
         shown = signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty)
     else:
         shown = signature.replace(parameters=parameters, return_annotation=_Text(returns))
-    before = "await " if inspect.iscoroutinefunction(function) else ""
+    coroutine = _COROUTINE.fullmatch(str(returns))  # of a plain function that returns a coroutine, to be awaited as well
+    if coroutine is not None:
+        shown = shown.replace(return_annotation=_Text(coroutine[1]))
+    before = "await " if coroutine is not None or inspect.iscoroutinefunction(function) else ""
     yield f"```\n{before}{name}{shown}\n```\n"
     yield _prose(function.__doc__)
 

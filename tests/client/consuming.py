@@ -36,7 +36,7 @@ async def make(servers: Servers, topic: str, queues: int, perm: int = 6) -> None
         order=False,
     )
     async with reader(servers) as read, asyncio.timeout(WAIT_S_MAX):
-        await read.session.ask_for(await address_of(read), RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+        await read.session.request_ok(await address_of(read), RequestCode.UPDATE_AND_CREATE_TOPIC, header)
         while await read.session.route(topic) is None:  # noqa: ASYNC110 — a nameserver tells nobody
             await asyncio.sleep(0.02)
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from skyrocket.client.options import client_options
+from skyrocket.client.options import ClientOptions
 from skyrocket.client.received import Received
 from skyrocket.client.session.session import Session
 from skyrocket.protocol.command import Command
@@ -69,7 +69,7 @@ def apache_servers(home: Path, **settings: object) -> Iterator[Servers]:
 
 @asynccontextmanager
 async def reader(servers: Servers) -> AsyncIterator[Reader]:
-    session = await Session.acquire(client_options(servers.nameserver, instance=f"reader{next(_numbers)}"))
+    session = await Session.acquire(ClientOptions(servers.nameserver, instance=f"reader{next(_numbers)}"))
     try:
         yield Reader(session)
     finally:
@@ -92,7 +92,7 @@ class Reader:
             assert address is not None
             offset = 0
             while True:
-                answer = await self.session.ask(address, pull(topic, queue.queue_id, offset))
+                answer = await self.session.request(address, pull(topic, queue.queue_id, offset))
                 if answer.code == ResponseCode.PULL_OFFSET_MOVED and int(answer.fields["nextBeginOffset"]) > offset:
                     offset = int(answer.fields["nextBeginOffset"])
                     continue

@@ -52,7 +52,7 @@ async def order_of(admin: Admin, topic: str) -> str | None:
     """What the nameserver lays down for an ordered topic."""
     assert admin._session is not None
     header = GetKVConfigRequestHeader(namespace="ORDER_TOPIC_CONFIG", key=topic)
-    return (await admin._session.ask_nameserver(RequestCode.GET_KV_CONFIG, header)).fields.get("value")
+    return (await admin._session.request_nameserver(RequestCode.GET_KV_CONFIG, header)).fields.get("value")
 
 
 # --- topics

@@ -182,7 +182,7 @@ async def test_administrators_see_what_a_consumer_does_and_may_let_it_handle_a_m
 
     async with consumer, reader(servers) as read:
         await until(lambda: len(got) == 2, "both")
-        address, ask = await address_of(read), read.session.ask_for
+        address, ask = await address_of(read), read.session.request_ok
         found: dict[bytes, Given] = {message.body: message for message in await read.all(topic)}
 
         info = GetConsumerRunningInfoRequestHeader(consumer_group=topic, client_id=consumer.client_id, jstack_enable=True)

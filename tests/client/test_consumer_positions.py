@@ -95,7 +95,7 @@ async def test_an_administrator_moves_a_group_while_it_consumes(servers: Servers
         await consumer.commit()
         header = ResetOffsetRequestHeader(topic=topic, group=topic, timestamp=0, is_force=True)
         address = await address_of(read)
-        await read.session.ask_for(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header, timeout_ms=20_000)
+        await read.session.request_ok(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header, timeout_ms=20_000)
         await until(lambda: len(got) >= 40, "all once more")
         await asyncio.sleep(0.2)
     assert sorted(got) == sorted(2 * list(range(20)))

@@ -178,7 +178,7 @@ async def test_a_flood_is_held_back_instead_of_filling_the_memory(ours: Servers)
         async def send() -> None:
             nonlocal most
             await producer.send(Message(topic, b"x" * 10_000))
-            most = max(most, producer._session.gate._bytes)
+            most = max(most, producer._session.in_flight._bytes)
 
         await asyncio.gather(*(send() for _ in range(500)))
     assert most <= 200_000

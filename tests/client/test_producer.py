@@ -124,7 +124,7 @@ async def test_a_timed_message_can_be_taken_back(servers: Servers):
     async with Producer(servers.nameserver) as producer:
         receipt = await producer.send(Message(topic, b"never mind", deliver_in=timedelta(seconds=30)))
         assert await producer.recall(topic, receipt.recall_handle) == receipt.message_id
-        with pytest.raises(InvalidMessageError, match="not a handle"):
+        with pytest.raises(InvalidMessageError, match="is not a recall handle"):
             await producer.recall(topic, "nonsense")
 
 
@@ -217,7 +217,7 @@ async def test_a_cancelled_send_leaves_nothing_behind(servers: Servers):
         with pytest.raises(asyncio.CancelledError):
             await task
         await producer.send(Message(topic, b"m"))
-        assert producer._session.gate._count == 0
+        assert producer._session.in_flight._count == 0
 
 
 async def test_a_cancelled_send_that_lingers_is_sent_with_its_batch_and_takes_no_room_afterwards(servers: Servers):
@@ -230,7 +230,7 @@ async def test_a_cancelled_send_that_lingers_is_sent_with_its_batch_and_takes_no
         with pytest.raises(asyncio.CancelledError):
             await given_up
         await producer.flush()
-        assert (producer._session.gate._count, producer._session.gate._bytes) == (0, 0)
+        assert (producer._session.in_flight._count, producer._session.in_flight._bytes) == (0, 0)
         assert {message.body for message in await read.at_least(topic, 2)} == {b"kept", b"given up"}, "it was taken"
 
 

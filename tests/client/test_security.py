@@ -71,7 +71,7 @@ async def test_every_request_is_signed():
         await producer.send(Message("t", "grün".encode(), properties={"colour": "grün"}))
         await producer.send_batch([Message("t", b"m")])
         await producer.send_oneway(Message("t", b"m"))
-        await producer._session.beat()
+        await producer._session.send_heartbeats()
     await server.close()
     await asyncio.sleep(0)
     assert asked == set(map(int, codes))

@@ -246,4 +246,4 @@ try:
 except ImportError as error:
     print(error)
 """
-    assert python(code) == "Tracing needs OpenTelemetry: install skyrocketmq[otel]."
+    assert python(code) == "Tracing needs OpenTelemetry. Install it with: pip install skyrocketmq[otel]"

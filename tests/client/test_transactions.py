@@ -55,7 +55,7 @@ async def test_a_producer_that_starts_later_is_asked_too(servers: Servers):
     check = lambda _: Outcome.COMMIT  # noqa: E731
     async with TransactionProducer(servers.nameserver, group=topic, check=check) as heir, reader(servers) as read:
         await heir.queues(topic)
-        await heir._session.beat()
+        await heir._session.send_heartbeats()
         (found,) = await read.at_least(topic, 1)
     assert found.body == b"orphan"
 
@@ -74,7 +74,7 @@ async def test_a_check_that_raises_is_asked_again(servers: Servers, caplog: pyte
         await producer.transaction(Message(topic, b"m"), lambda *_: Outcome.UNKNOWN)
         await read.at_least(topic, 1)
     assert len(times) >= 2
-    assert "the broker will ask again" in caplog.text
+    assert "the broker will check back again" in caplog.text
 
 
 async def test_a_delayed_message_cannot_be_part_of_one():

@@ -38,6 +38,15 @@ MAY_IMPORT: dict[str, set[str]] = {
 RESERVED_NAMES = {value for value in vars(system_names).values() if isinstance(value, str) and ("_" in value or "%" in value)}
 RESERVED_NAMES |= {system_names.DEFAULT_TOPIC, system_names.BENCHMARK_TOPIC, *system_names.SYSTEM_GROUPS}
 
+# Inside the client: values at the top, sessions on them, then producers, consumers and administration, helpers last.
+CLIENT_MAY_IMPORT: dict[str, set[str]] = {
+    "session": set(),
+    "producer": {"session"},
+    "consumer": {"session", "producer"},
+    "admin": {"session", "consumer"},
+    "helpers": {"session", "producer", "consumer"},
+}
+
 PURE = ["protocol", "raft"]  # values in, values out
 IMPURE_MODULES = {"asyncio", "socket", "ssl", "select", "selectors", "time", "random", "secrets", "threading", "multiprocessing"}
 IMPURE_MODULES |= {"concurrent", "subprocess", "os", "io", "tempfile", "shutil", "logging"}
@@ -117,6 +126,15 @@ def test_imports_go_only_upwards_in_the_list(path: Path):
         parts = module.split(".")
         if parts[0] == "skyrocket" and len(parts) > 1 and parts[1] in MAY_IMPORT:
             assert parts[1] in allowed, f"{package} may not import {module}"
+
+
+@pytest.mark.parametrize("part", CLIENT_MAY_IMPORT)
+def test_parts_of_the_client_import_only_parts_below_them(part: str):
+    for path in (SOURCE / "client" / part).rglob("*.py"):
+        for module in imports_of(path) - {"skyrocket.client.helpers.tracing"}:  # named in annotations only
+            parts = module.split(".")
+            if parts[:2] == ["skyrocket", "client"] and len(parts) > 2 and parts[2] in CLIENT_MAY_IMPORT:
+                assert parts[2] in CLIENT_MAY_IMPORT[part] | {part}, f"client.{part} may not import {module}"
 
 
 @pytest.mark.parametrize("path", [p for p in sources() if package_of(p) in PURE], ids=lambda path: str(path.relative_to(SOURCE)))

@@ -22,7 +22,7 @@ from skyrocket.client.consumer.strategies import (
     Strategy,
 )
 from skyrocket.client.queues import Queue, queue_order
-from skyrocket.client.session.credentials import Credentials, signed_fields
+from skyrocket.client.session.credentials import Credentials, sign_fields
 from skyrocket.client.session.namespaces import with_namespace, without_namespace
 from skyrocket.protocol.message.tags import java_hash
 
@@ -184,7 +184,7 @@ def ordered(question: dict[str, Any]) -> Any:
 
 def signed(question: dict[str, Any]) -> Any:
     credentials = Credentials(question["access"], question["secret"], question["token"])
-    return signed_fields(question["fields"], bytes.fromhex(question["body"]), credentials)
+    return sign_fields(question["fields"], bytes.fromhex(question["body"]), credentials)
 
 
 def namespaced(question: dict[str, Any]) -> Any:

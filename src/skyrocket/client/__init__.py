@@ -1,7 +1,11 @@
-"""The client: producers, consumers and helpers, for any RocketMQ cluster. asyncio first; `skyrocket.client.sync` for the rest.
+"""The client: producers, consumers and administration for any RocketMQ cluster, with asyncio.
 
-What a user needs is importable from here. Inside: `session` holds connections, routes and heartbeats for all clients of a loop;
-`producer` and `transactions` send through `delivery`.
+    from skyrocket.client import Consumer, Message, Producer        everything that most applications need
+    from skyrocket.client.sync import Consumer, Message, Producer   the same names without await, for threads
+    from skyrocket.client.helpers import Deduplicator, Tracing      deduplication, version checks, loss detection, tracing
+
+Inside: `session` has the connections, routes and heartbeats that the clients of one event loop share. `producer`, `consumer` and
+`admin` are built on it.
 """
 
 from skyrocket.client.admin import Admin
@@ -35,6 +39,7 @@ from skyrocket.client.helpers.loss_detection import LossDetector, LossReport, St
 from skyrocket.client.helpers.versions import VersionCheck
 from skyrocket.client.limits import ClientLimits
 from skyrocket.client.message import Message
+from skyrocket.client.options import ClientOptions
 from skyrocket.client.producer.producer import Producer
 from skyrocket.client.producer.transactions import Outcome, TransactionProducer, TransactionReceipt
 from skyrocket.client.queues import Queue
@@ -49,6 +54,7 @@ __all__ = [
     "ClientClosedError",
     "ClientError",
     "ClientLimits",
+    "ClientOptions",
     "ConfigurationError",
     "Consumer",
     "ConsumerLimits",

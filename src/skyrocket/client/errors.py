@@ -1,4 +1,4 @@
-"""What a user of the client may have to handle. Each error is one sentence; what else there is to know is in its attributes."""
+"""The errors that the client raises. Each message is a sentence or two; details are in the attributes."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from skyrocket.protocol.responses import response_name
 
 
 class ClientError(Exception):
-    """The root of every error that the client raises on purpose."""
+    """The base class of every error that the client raises on purpose."""
 
 
 class InvalidMessageError(ClientError, ValueError):
-    """A message, or a name in it, that no broker would take. Nothing was sent."""
+    """A message, or a name in it, that no broker accepts. Nothing was sent."""
 
 
 class ConfigurationError(ClientError, ValueError):
-    """An option that cannot be meant: no nameserver, a wrong address, a name that is not allowed."""
+    """An invalid option: no nameserver, a malformed address, a name that is not allowed."""
 
 
 class ClientClosedError(ClientError):
-    """It was closed, or never started."""
+    """The client is closed or was not started."""
 
 
 class NoNameserverError(ClientError):
-    """No nameserver answered, and nothing is known from before."""
+    """No nameserver answered, and the client has no route from before."""
 
 
 class NoRouteError(ClientError):
-    """The nameservers know no broker that has this topic, or none that takes messages for it."""
+    """No broker has this topic, or none accepts messages for it."""
 
     def __init__(self, sentence: str, topic: str) -> None:
         super().__init__(sentence)
@@ -36,37 +36,37 @@ class NoRouteError(ClientError):
 
 
 class NotFoundError(ClientError):
-    """An administrator asked for a broker, group or message that is not there."""
+    """A broker, group or message that `Admin` looked up does not exist."""
 
 
 class BrokerError(ClientError):
-    """A broker (or nameserver) answered, and the answer is no."""
+    """A broker or nameserver refused the request. `code` and `remark` are those of its response."""
 
     def __init__(self, code: int, remark: str, address: str) -> None:
-        super().__init__(f"{address} answered {response_name(code)} ({code}): {remark or 'it gives no reason'}")
+        super().__init__(f"{address} answered {response_name(code)} ({code}): {remark or 'no reason given'}")
         self.code = code
         self.remark = remark
         self.address = address
 
 
 class UnreachableError(ClientError):
-    """No connection could be made: the request was not sent."""
+    """No connection could be opened. The request was not sent."""
 
 
 class DisconnectedError(ClientError):
-    """The connection ended before the answer came. Whether the request was carried out is unknown."""
+    """The connection closed before the response arrived. Whether the broker carried out the request is unknown."""
 
 
 class TimedOutError(ClientError, TimeoutError):
-    """The time given is over. Whether the request was carried out is unknown, unless the sentence says otherwise."""
+    """The timeout passed. Whether the broker carried out the request is unknown, unless the message says otherwise."""
 
 
 class OverloadedError(ClientError):
-    """Too much is under way already; this was not sent."""
+    """A bound of `ClientLimits` is reached. Nothing was sent."""
 
 
 class Attempt(NamedTuple):
-    """One try to send, and how it ended."""
+    """One attempt to send a message, and its error."""
 
     broker: str
     address: str
@@ -74,32 +74,32 @@ class Attempt(NamedTuple):
 
     @property
     def outcome_is_unknown(self) -> bool:
-        """Whether the message may be stored nevertheless."""
+        """Whether the broker may have stored the message although no acknowledgement arrived."""
         return isinstance(self.error, DisconnectedError | TimedOutError)
 
 
 class SendFailedError(ClientError):
-    """A message could not be sent, whatever was tried. `attempts` tells what, in order."""
+    """A message was not acknowledged. `attempts` lists the broker, address and error of each attempt, in order."""
 
     def __init__(self, topic: str, attempts: list[Attempt]) -> None:
-        tried = "; ".join(dict.fromkeys(f"{attempt.broker}: {attempt.error}" for attempt in attempts))  # each reason once
-        super().__init__(f"A message to topic '{topic}' was not acknowledged after {len(attempts)} attempts. {tried}")
+        reasons = "; ".join(dict.fromkeys(f"{attempt.broker}: {attempt.error}" for attempt in attempts))  # each reason once
+        super().__init__(f"The message to topic '{topic}' was not acknowledged after {len(attempts)} attempts. {reasons}")
         self.topic = topic
         self.attempts = attempts
 
     @property
     def outcome_is_unknown(self) -> bool:
-        """True: a broker may have stored it, only its answer did not come. False: no broker has it."""
+        """True: a broker may have stored the message, and only its response was lost. False: no broker has it."""
         return any(attempt.outcome_is_unknown for attempt in self.attempts)
 
 
 class SendTimedOutError(SendFailedError, TimedOutError):
-    """The same, because the time for the whole send was over."""
+    """A message was not acknowledged before the timeout of the whole send."""
 
 
 class RequestTimedOutError(TimedOutError):
-    """A request (request–reply) was sent, and no reply came in time."""
+    """A request (request–reply) was sent, and no reply arrived in time."""
 
 
 class ReplyError(ClientError):
-    """A message that cannot be replied to, or whose sender is no longer there to be told."""
+    """The message is not a request, so nothing can reply to it."""

@@ -1,4 +1,4 @@
-"""A message as a user makes it. What no broker would take is refused here, where it is made."""
+"""A message to send. Its constructor refuses whatever no broker would accept."""
 
 from __future__ import annotations
 
@@ -29,32 +29,36 @@ _RESERVED: Final = frozenset(
     }
 )
 _BYTES_OF_A_CHARACTER_MAX = 4
-_ID_BYTES = len(UNIQUE_KEY) + 58  # with its separators, where the address in it is IPv6
+_ID_BYTES = len(UNIQUE_KEY) + 58  # the longest id, with an IPv6 address, and its separators
 _BYTES_MAX = PROPERTIES_BYTES_MAX - _ID_BYTES
 
 
 class _NoProperties(dict[str, str]):
-    """Shared by all messages that have none. A dictionary for each would keep Python's garbage collector busy."""
+    """The properties of all messages without any: one shared dictionary, because one for each message would burden Python's
+    garbage collector."""
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
-        raise InvalidMessageError("A message's properties are given when it is made: Message(…, properties={…}).")
+        raise InvalidMessageError(
+            "The properties of a message cannot be changed. Pass them when it is made: Message(…, properties={…})."
+        )
 
     __setitem__ = setdefault = update = __ior__ = _refuse
 
 
 class _Addressed(msgspec.Struct, gc=False):
-    """What is given by position."""
+    """The positional fields of a message."""
 
     topic: str
     body: bytes
 
 
 class Message(_Addressed, kw_only=True, gc=False):
-    """`keys` find it again later, `tag` lets consumers choose, messages with one `sharding_key` stay in order in one queue.
+    """A message to send.
 
-    A message is delivered at once, or after its `delay_level` (1 to 18: 1 s, 5 s, 10 s, … 2 h), or `deliver_in` that time, or
-    `deliver_at` that moment. `properties` are the user's own; the system's names are refused. `msgspec.structs.replace` makes one
-    like another.
+    Consumers filter by `tag`; `keys` find the message in the broker's index; messages with one `sharding_key` go to one queue, in
+    order. A message is delivered at once, after its `delay_level` (1 to 18: 1 s, 5 s, 10 s, … 2 h), after the time `deliver_in`,
+    or at the moment `deliver_at`. `properties` are the application's; names that RocketMQ reserves are refused. To derive a
+    message from another, use `msgspec.structs.replace`.
     """
 
     tag: str = ""
@@ -65,12 +69,12 @@ class Message(_Addressed, kw_only=True, gc=False):
     deliver_at: datetime | None = None
     sharding_key: str = ""
     flag: int = 0
-    wait_until_stored: bool = True  # False: a broker with sync flush or replication answers before they are done
+    wait_until_stored: bool = True  # False: the broker acknowledges before sync flush and replication are done
 
     def __post_init__(self) -> None:
         check_topic(self.topic)
         if type(self.body) is not bytes or not self.body:
-            self.body = _checked_body(self.body)
+            self.body = _to_bytes(self.body)
         if self.tag:
             _check_tag(self.tag)
         if self.keys or self.properties or self.sharding_key:
@@ -83,7 +87,9 @@ class Message(_Addressed, kw_only=True, gc=False):
             self.keys = (self.keys,) if isinstance(self.keys, str) else tuple(self.keys)
             for key in self.keys:
                 if not key or any(character.isspace() for character in key):
-                    raise InvalidMessageError(f"A key cannot be {key!r}: it has no blanks, and at least one character.")
+                    raise InvalidMessageError(
+                        f"{key!r} is not a valid key. A key needs at least one character and no white space."
+                    )
         for name, value in self.properties.items():
             _check_property(name, value)
         if self.sharding_key:
@@ -91,15 +97,17 @@ class Message(_Addressed, kw_only=True, gc=False):
 
     def _check_delivery(self) -> None:
         if (self.delay_level != 0) + (self.deliver_in is not None) + (self.deliver_at is not None) > 1:
-            raise InvalidMessageError("A message has one of delay_level, deliver_in and deliver_at, not several.")
+            raise InvalidMessageError("A message can have only one of delay_level, deliver_in and deliver_at.")
         if self.delay_level < 0:
-            raise InvalidMessageError(f"A delay level is 1 or more, not {self.delay_level}.")
+            raise InvalidMessageError(f"delay_level is {self.delay_level}; it must be 1 or more, or 0 for no delay.")
         if self.deliver_at is not None and self.deliver_at.tzinfo is None:
-            raise InvalidMessageError("deliver_at needs a time zone, such as datetime.now(UTC) has.")
+            raise InvalidMessageError(
+                "deliver_at has no time zone. Use an aware datetime, such as datetime.now(UTC) + timedelta(hours=1)."
+            )
 
     @property
     def is_plain(self) -> bool:
-        """It has no properties of its own but a tag, perhaps."""
+        """Whether the message has no properties beside a tag."""
         return not (
             self.keys
             or self.properties
@@ -115,12 +123,12 @@ class Message(_Addressed, kw_only=True, gc=False):
 
 
 def properties_text(message: Message, unique_id: str, added: Mapping[str, str] | None = None) -> str:
-    """All properties as they travel: the id, the user's, those that the message's fields stand for, and `added` ones of the
-    client."""
-    return f"{UNIQUE_KEY}\x01{unique_id}\x02{properties_but_id(message, added)}"
+    """Encode all properties for the wire: the id, those of the message's fields, the user's, and `added` ones of the client."""
+    return f"{UNIQUE_KEY}\x01{unique_id}\x02{properties_without_id(message, added)}"
 
 
-def properties_but_id(message: Message, added: Mapping[str, str] | None = None) -> str:
+def properties_without_id(message: Message, added: Mapping[str, str] | None = None) -> str:
+    """Encode all properties but the unique id."""
     if added is None and message.is_plain:
         return plain_properties(message.tag, message.wait_until_stored)
     parts = [f"WAIT\x01{'true' if message.wait_until_stored else 'false'}\x02"]
@@ -139,68 +147,73 @@ def properties_but_id(message: Message, added: Mapping[str, str] | None = None) 
     for each in (message.properties, added):
         if each:
             parts += [f"{name}\x01{value}\x02" for name, value in each.items()]
-    return _short("".join(parts))
+    return _check_length("".join(parts))
 
 
 def is_reserved(name: str) -> bool:
-    """Whether a property of this name is the system's."""
+    """Whether RocketMQ reserves this property name."""
     return name in _RESERVED
 
 
-@lru_cache(maxsize=1024)  # a producer has few tags, over and over
-def usual_properties(tag: str) -> str:
-    """Of a message that `is_plain` and waits until it is stored, without its id."""
+@lru_cache(maxsize=1024)  # a producer uses few tags
+def default_properties(tag: str) -> str:
+    """Encode the properties, without id, of a message that `is_plain` and has `wait_until_stored`."""
     return plain_properties(tag, True)
 
 
 @lru_cache(maxsize=1024)
 def plain_properties(tag: str, wait_until_stored: bool) -> str:
-    """Of a message that `is_plain`, without its id."""
+    """Encode the properties, without id, of a message that `is_plain`."""
     wait = f"WAIT\x01{'true' if wait_until_stored else 'false'}\x02"
-    return _short(f"{wait}TAGS\x01{tag}\x02") if tag else wait
+    return _check_length(f"{wait}TAGS\x01{tag}\x02") if tag else wait
 
 
-def _short(properties: str) -> str:
+def _check_length(properties: str) -> str:
     if len(properties) * _BYTES_OF_A_CHARACTER_MAX > _BYTES_MAX and len(properties.encode()) > _BYTES_MAX:
-        raise InvalidMessageError(f"A message's properties have more than the {PROPERTIES_BYTES_MAX} bytes that a broker takes.")
+        raise InvalidMessageError(
+            f"The properties of the message exceed {PROPERTIES_BYTES_MAX} bytes, the most that a broker accepts."
+        )
     return properties
 
 
 def check_size(message: Message, body_bytes_max: int = BODY_BYTES_MAX) -> None:
+    """Raise InvalidMessageError when the body is larger than allowed."""
     if len(message.body) > body_bytes_max:
-        raise InvalidMessageError(f"A message's body has {len(message.body)} bytes; {body_bytes_max} are allowed.")
+        raise InvalidMessageError(f"The body has {len(message.body)} bytes; at most {body_bytes_max} are allowed.")
 
 
-def _checked_body(body: object) -> bytes:
+def _to_bytes(body: object) -> bytes:
     if not isinstance(body, bytes | bytearray | memoryview):
-        raise InvalidMessageError(f"A message's body is bytes, not {type(body).__name__}; encode it first.")
+        raise InvalidMessageError(f"The body is of type {type(body).__name__}; it must be bytes. Encode it first.")
     if not body:
-        raise InvalidMessageError("A message's body is empty; brokers refuse that.")
+        raise InvalidMessageError("The body is empty, which brokers refuse. Send at least one byte.")
     return bytes(body)
 
 
 def _check_property(name: object, value: object) -> None:
     if not isinstance(name, str) or not isinstance(value, str):
-        raise InvalidMessageError(f"A property's name and value are text, unlike {name!r}: {value!r}.")
+        raise InvalidMessageError(f"Property {name!r}: {value!r} is not valid. The name and the value must be str.")
     if name in _RESERVED:
-        raise InvalidMessageError(f"Property {name!r} belongs to the system; a message's fields set what a user may set.")
+        raise InvalidMessageError(
+            f"Property {name!r} is reserved. Use the fields of Message, such as tag, keys or delay_level, or another name."
+        )
     if not name.strip() or not value.strip():
-        raise InvalidMessageError(f"Property {name!r} has an empty name or value; readers would drop it.")
+        raise InvalidMessageError(f"Property {name!r}: {value!r} has an empty name or value, which readers drop.")
     _check_text("property", name)
     _check_text("property", value)
 
 
 def _check_text(what: str, text: str) -> None:
     if NAME_END in text or VALUE_END in text:
-        raise InvalidMessageError(f"A {what} has 0x01 or 0x02 in it, which separate properties: {text!r}.")
+        raise InvalidMessageError(f"The {what} {text!r} contains 0x01 or 0x02, which separate properties on the wire.")
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise InvalidMessageError(f"A {what} has text that is not Unicode: {error}.") from error
+            raise InvalidMessageError(f"The {what} {text!r} cannot be encoded as UTF-8: {error}.") from error
 
 
-@lru_cache(maxsize=1024)  # a producer has few tags, over and over; an error is not remembered
+@lru_cache(maxsize=1024)  # a producer uses few tags; errors are not cached
 def _check_tag(tag: str) -> None:
     _check_text("tag", tag)
 

@@ -1,4 +1,4 @@
-"""A queue as clients know it: a topic's queue of that number at the brokers of that name."""
+"""A queue: the topic, the name of the broker group that holds it, and its number there."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from skyrocket.protocol.bodies import MessageQueue
 
 
 class Queue(NamedTuple):
+    """One queue of a topic."""
+
     topic: str
     broker_name: str
     queue_id: int
@@ -17,7 +19,7 @@ class Queue(NamedTuple):
 
     @classmethod
     def of(cls, queue: MessageQueue) -> Queue:
-        """From a body (locks, assignments, resets)."""
+        """Build a queue from a request body (locks, assignments, offset resets)."""
         return cls(queue.topic, queue.broker_name, queue.queue_id)
 
     def as_body(self) -> MessageQueue:
@@ -25,10 +27,10 @@ class Queue(NamedTuple):
 
 
 def java_order(text: str) -> bytes:
-    """A key that sorts texts as Java does, by UTF-16 units. All members of a group must sort queues and members alike."""
+    """Return a key that sorts texts as Java does, by UTF-16 units. All members of a group must sort queues and members alike."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
 def queue_order(queue: Queue) -> tuple[bytes, bytes, int]:
-    """A key that sorts queues as Java's MessageQueue does."""
+    """Return a key that sorts queues as Java's MessageQueue does."""
     return java_order(queue.topic), java_order(queue.broker_name), queue.queue_id

@@ -1,8 +1,7 @@
-"""A message as a consumer gets it. Properties and body are unpacked when they are first looked at.
+"""A message as a consumer receives it. Properties are decoded, and a body decompressed, on first access.
 
-A message as it came with a pull: sound, its body at hand, and the rest of its record decoded when it is first asked for.
-
-Most handlers want the body and a property or two; decoding every field of every record would cost them as much as all the rest.
+`Received` wraps a decoded record. `PulledMessage` comes from a pull and decodes the rest of its record on first access: most
+handlers use the body and a property or two, and decoding every field would double the cost of receiving.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from skyrocket.protocol.message.record import PlainParts, Record, decode_record
 
 
 class Received:
-    """`record` has everything as it came; what people ask for has a name here.
+    """A received message. Its attributes cover what handlers need; `record` has every field as it was stored.
 
-    `topic` is the user's: without namespace, and the original one where the message came through a retry topic.
+    `topic` is the user's topic: without namespace, and the original topic when the message came through a retry topic.
     """
 
     __slots__ = ("_body", "_properties", "arrived_ms", "broker_name", "record", "topic")
@@ -44,22 +43,22 @@ class Received:
         self.record = record
         self.broker_name = broker_name
         self.topic = topic or record.topic
-        self.arrived_ms = arrived_ms  # at this client, in ms since 1970; 0 where nobody noted it
+        self.arrived_ms = arrived_ms  # when this client received it, in ms since 1970; 0: unknown
         self._properties = properties
         self._body: bytes | None = None
 
-    # --- what it says
+    # --- content
 
     @property
     def body(self) -> bytes:
-        """As its producer gave it. CompressionError when it was compressed and cannot be read."""
+        """The body as its producer passed it. Raises CompressionError when a compressed body is damaged."""
         if self._body is None:
             self._body = plain_body(self.record)
         return self._body
 
     @property
     def properties(self) -> dict[str, str]:
-        """All of them, the system's too."""
+        """All properties, including those of the system."""
         if self._properties is None:
             self._properties = decode_properties(self.record.properties)
         return self._properties
@@ -80,21 +79,21 @@ class Received:
     def flag(self) -> int:
         return self.record.flag
 
-    # --- which one it is
+    # --- identity
 
     @property
     def message_id(self) -> str:
-        """The producer's unique id: the same however often it was sent or delivered. The offset id where there is none."""
+        """The producer's unique id, equal for all attempts and deliveries of one send. Without one, the offset id."""
         return self.properties.get(UNIQUE_KEY) or self.offset_id
 
     @property
     def offset_id(self) -> str:
-        """Where this copy lies: which broker, and how far into its log."""
+        """The position of this copy: the broker, and the offset in its commit log."""
         return encode_offset_id(self.record.store_host, self.record.physical_offset)
 
     @property
     def queue(self) -> Queue:
-        """The one that it was read from: a retry topic's queue is that topic's."""
+        """The queue from which the message was read; after a retry, a queue of the retry topic."""
         return Queue(self.record.topic, self.broker_name, self.record.queue_id)
 
     @property
@@ -107,19 +106,19 @@ class Received:
 
     @property
     def size_bytes(self) -> int:
-        """Of the body, as it travelled."""
+        """The size of the body as it was sent, compressed or not."""
         return len(self.record.body)
 
     @property
     def reconsume_times(self) -> int:
-        """How often it was delivered before, and given back."""
+        """How often the message was delivered before and failed."""
         return self.record.reconsume_times
 
     @property
     def transaction_id(self) -> str:
         return self.properties.get(UNIQUE_KEY, "")
 
-    # --- when and from where
+    # --- times and hosts
 
     @property
     def born_ms(self) -> int:
@@ -142,7 +141,9 @@ class Received:
         return f"<Received {self.message_id} {where} tag={self.tag!r} {len(self.record.body)} bytes>"
 
 
-class Pulled(Received):
+class PulledMessage(Received):
+    """A message from a pull. Its checksum is verified; its record is decoded on first access."""
+
     __slots__ = ("_parts", "_record", "queue_offset", "size_bytes")
 
     def __init__(self, parts: PlainParts, broker_name: str, topic: str, arrived_ms: int) -> None:
@@ -160,5 +161,5 @@ class Pulled(Received):
     def record(self) -> Record:  # type: ignore[override]
         if self._record is None:
             _, _, head, body, tail = self._parts
-            self._record = decode_record(head + body + tail, check_crc=False)  # it was
+            self._record = decode_record(head + body + tail, check_crc=False)  # verified when the pull arrived
         return self._record

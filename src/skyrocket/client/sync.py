@@ -1,11 +1,11 @@
-"""The client without await: the same names, for threads. At home in Flask, Celery, a script or a notebook.
+"""The client without await, for threads: the names of `skyrocket.client`. Use it in Flask, Celery, a script or a notebook.
 
     with Producer("127.0.0.1:9876", group="signup") as producer:
         receipt = producer.send(Message("user-registered", b"..."))
 
-One background thread for each process runs the event loop in which the clients of this module live; any number of threads may
-call them. A client starts with its first use. After a fork the child's clients begin anew, with a loop and connections of their
-own; the parent's go on as if nothing had happened.
+One background thread in each process runs the event loop of these clients; any number of threads may call them. A client starts
+on first use. After a fork, a client used in the child starts again there, with a loop and connections of its own; the parent's
+client is not affected.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from skyrocket.client.message import Message
 from skyrocket.client.options import Nameservers
 from skyrocket.client.producer import producer as aio
 from skyrocket.client.producer import transactions as aio_transactions
-from skyrocket.client.producer.producer import ProducerOptions
+from skyrocket.client.producer.options import ProducerOptions
 from skyrocket.client.producer.queue_selection import QueueSelector
 from skyrocket.client.producer.transactions import Check, Execute, Outcome, TransactionReceipt
 from skyrocket.client.queues import Queue
@@ -70,11 +70,11 @@ class Startable(Protocol):
 C = TypeVar("C", bound=Startable)
 P = TypeVar("P", bound=aio.Producer)
 H = TypeVar("H", bound=Handle)
-_CLOSE_S_MAX = 5.0  # at the end of the process
+_STOP_S_MAX = 5.0  # how long the end of the process waits for the background thread
 
 
 class BackgroundLoop:
-    """An event loop in a thread of its own."""
+    """An event loop in its own thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -82,25 +82,28 @@ class BackgroundLoop:
         self._thread.start()
 
     def submit(self, job: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """Run a coroutine in the loop. Raise ClientError when called from the loop's own thread, which would wait for itself."""
         if threading.current_thread() is self._thread:
             job.close()
-            raise ClientError("A callback cannot wait for the loop that calls it: hand the work to another thread.")
+            raise ClientError(
+                "A callback of the client cannot call the client: it would wait for its own thread. Use another thread."
+            )
         return asyncio.run_coroutine_threadsafe(job, self._loop)
 
     def call(self, function: Callable[[], object]) -> None:
-        """In the loop, soon, for what does not wait."""
+        """Call a function in the loop soon, without waiting for it."""
         self._loop.call_soon_threadsafe(function)
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_CLOSE_S_MAX)
+        self._thread.join(_STOP_S_MAX)
         if not self._thread.is_alive():
             self._loop.close()
 
 
 _lock = threading.Lock()
 _background: BackgroundLoop | None = None
-_clients: list[Facade[Any]] = []  # started, to be closed at the end of the process
+_clients: list[Facade[Any]] = []  # started clients, which the end of the process closes
 
 
 def _loop() -> BackgroundLoop:
@@ -112,7 +115,7 @@ def _loop() -> BackgroundLoop:
 
 
 def run(job: Coroutine[Any, Any, T]) -> T:
-    """Until it is done; who is interrupted meanwhile takes it back."""
+    """Run a coroutine in the background loop and return its result. An interrupt cancels it."""
     future = _loop().submit(job)
     try:
         return future.result()
@@ -121,43 +124,44 @@ def run(job: Coroutine[Any, Any, T]) -> T:
         raise
 
 
-def _forked() -> None:
-    """In the child there is no such thread, and the lock may have been held by one that is not here either."""
+def _reset_after_fork() -> None:
+    """Forget the background loop in a forked child: its thread does not exist there, and the lock may have been held."""
     global _lock, _background  # noqa: PLW0603
     _lock = threading.Lock()
     _background = None
     _clients.clear()
 
 
-def _end() -> None:
-    """What was taken is sent, also when nobody said close."""
-    for client in _clients[:]:  # each takes itself out
+def _close_all() -> None:
+    """Close all clients at the end of the process, so that accepted messages are sent."""
+    for client in _clients[:]:  # close removes the client from the list
         client.close()
     if _background is not None:
         _background.stop()
 
 
-os.register_at_fork(after_in_child=_forked)
-atexit.register(_end)
+os.register_at_fork(after_in_child=_reset_after_fork)
+atexit.register(_close_all)
 
 
 class Facade(Generic[C]):
-    """Around one asyncio client, which is made anew in each process that uses it."""
+    """A synchronous wrapper of one asyncio client. Each process that uses it gets an asyncio client of its own."""
 
     def __init__(self, make: Callable[[], C]) -> None:
-        make()  # wrong options are told here and now
+        make()  # raise errors of options in the constructor
         self._make = make
         self._client: C | None = None
         self._process = 0
         self._closed = False
         self._starting = threading.Lock()
 
-    def _started(self) -> C:
+    def _start_client(self) -> C:
+        """Return the asyncio client of this process, and start it on first use."""
         client = self._client
         if client is not None and self._process == os.getpid():
             return client
         if self._process not in (0, os.getpid()):
-            self._starting = threading.Lock()  # a thread of the parent may have held it
+            self._starting = threading.Lock()  # a thread of the parent may have held the lock
         with self._starting:
             if self._closed:
                 raise ClientClosedError("The client is closed.")
@@ -170,10 +174,11 @@ class Facade(Generic[C]):
             return self._client
 
     def start(self) -> None:
-        """Not needed: the first use starts it."""
-        self._started()
+        """Start the client. Optional: the first use starts it."""
+        self._start_client()
 
     def close(self) -> None:
+        """Close the client."""
         self._closed = True
         client, self._client = self._client, None
         if client is not None and self._process == os.getpid():
@@ -181,19 +186,19 @@ class Facade(Generic[C]):
             run(client.close())
 
     def __enter__(self) -> Self:
-        self._started()
+        self._start_client()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
 
-class _Producing(Facade[P]):
-    """Everything that producers do."""
+class _SyncProducer(Facade[P]):
+    """The methods of both kinds of producer."""
 
     def __init__(self, make: Callable[[], P]) -> None:
         super().__init__(make)
-        self._soon: set[concurrent.futures.Future[Receipt]] = set()  # given to send_soon in this process, and not answered yet
+        self._soon: set[concurrent.futures.Future[Receipt]] = set()  # unfinished futures of send_soon in this process
         self._soon_process = 0
 
     def send(
@@ -204,7 +209,7 @@ class _Producing(Facade[P]):
         selector: QueueSelector | None = None,
         timeout_ms: int | None = None,
     ) -> Receipt:
-        return run(self._started().send(message, queue=queue, selector=selector, timeout_ms=timeout_ms))
+        return run(self._start_client().send(message, queue=queue, selector=selector, timeout_ms=timeout_ms))
 
     def send_soon(
         self,
@@ -215,11 +220,12 @@ class _Producing(Facade[P]):
         selector: QueueSelector | None = None,
         timeout_ms: int | None = None,
     ) -> concurrent.futures.Future[Receipt]:
-        """A future of the receipt. `callback` is called with it in the client's thread, and must not wait there."""
-        job = self._started().send(message, queue=queue, selector=selector, timeout_ms=timeout_ms)
+        """Send a message without waiting: return a future of the receipt. `callback` is called with the finished future in the
+        client's thread, and must not block."""
+        job = self._start_client().send(message, queue=queue, selector=selector, timeout_ms=timeout_ms)
         future = _loop().submit(job)
         if self._soon_process != os.getpid():
-            self._soon, self._soon_process = set(), os.getpid()  # the parent's are not ours to wait for
+            self._soon, self._soon_process = set(), os.getpid()  # those of the parent process finish there
         self._soon.add(future)
         future.add_done_callback(self._soon.discard)
         if callback is not None:
@@ -227,16 +233,16 @@ class _Producing(Facade[P]):
         return future
 
     def send_oneway(self, message: Message, *, queue: Queue | None = None, selector: QueueSelector | None = None) -> str:
-        return run(self._started().send_oneway(message, queue=queue, selector=selector))
+        return run(self._start_client().send_oneway(message, queue=queue, selector=selector))
 
     def send_batch(self, messages: Sequence[Message], *, queue: Queue | None = None, timeout_ms: int | None = None) -> Receipt:
-        return run(self._started().send_batch(messages, queue=queue, timeout_ms=timeout_ms))
+        return run(self._start_client().send_batch(messages, queue=queue, timeout_ms=timeout_ms))
 
     def queues(self, topic: str) -> list[Queue]:
-        return run(self._started().queues(topic))
+        return run(self._start_client().queues(topic))
 
     def recall(self, topic: str, recall_handle: str) -> str:
-        return run(self._started().recall(topic, recall_handle))
+        return run(self._start_client().recall(topic, recall_handle))
 
     def request(
         self,
@@ -246,17 +252,17 @@ class _Producing(Facade[P]):
         queue: Queue | None = None,
         selector: QueueSelector | None = None,
     ) -> Received:
-        return run(self._started().request(message, timeout_ms=timeout_ms, queue=queue, selector=selector))
+        return run(self._start_client().request(message, timeout_ms=timeout_ms, queue=queue, selector=selector))
 
     def reply_to(self, request: Received, body: bytes, *, timeout_ms: int | None = None) -> Receipt:
-        return run(self._started().reply_to(request, body, timeout_ms=timeout_ms))
+        return run(self._start_client().reply_to(request, body, timeout_ms=timeout_ms))
 
     def flush(self) -> None:
-        """Until everything that was given to `send_soon`, or lingers, has been answered or has failed."""
-        run(self._started().flush())
+        """Wait until every message of `send_soon`, and every message in a batch, has been acknowledged or has failed."""
+        run(self._start_client().flush())
         while self._soon_process == os.getpid() and (soon := list(self._soon)):
             concurrent.futures.wait(soon)
-            run(self._started().flush())
+            run(self._start_client().flush())
 
     def close(self) -> None:
         if self._client is not None and self._process == os.getpid():
@@ -265,17 +271,17 @@ class _Producing(Facade[P]):
 
     @property
     def client_id(self) -> str:
-        return self._started().client_id
+        return self._start_client().client_id
 
 
-class Producer(_Producing[aio.Producer]):
+class Producer(_SyncProducer[aio.Producer]):
     """`skyrocket.client.Producer` without await."""
 
     def __init__(self, nameservers: Nameservers = None, **options: Unpack[ProducerOptions]) -> None:
         super().__init__(lambda: aio.Producer(nameservers, **options))
 
 
-class TransactionProducer(_Producing[aio_transactions.TransactionProducer]):
+class TransactionProducer(_SyncProducer[aio_transactions.TransactionProducer]):
     """`skyrocket.client.TransactionProducer` without await. `check` and local transactions run in threads."""
 
     def __init__(self, nameservers: Nameservers = None, *, check: Check, **options: Unpack[ProducerOptions]) -> None:
@@ -290,13 +296,13 @@ class TransactionProducer(_Producing[aio_transactions.TransactionProducer]):
         selector: QueueSelector | None = None,
         timeout_ms: int | None = None,
     ) -> TransactionReceipt:
-        return run(self._started().transaction(message, execute, queue=queue, selector=selector, timeout_ms=timeout_ms))
+        return run(self._start_client().transaction(message, execute, queue=queue, selector=selector, timeout_ms=timeout_ms))
 
 
 class Consumer(Facade[aio_consumer.Consumer]):
-    """`skyrocket.client.Consumer` without await: a `for` loop, or handlers, of which plain functions run in threads.
+    """`skyrocket.client.Consumer` without await: a `for` loop, or handlers. Handlers that are plain functions run in threads.
 
-    A loop acknowledges a message when it asks for the next, and when `with` is left without an exception.
+    A loop acknowledges a message when it requests the next one, and when the `with` block ends without an exception.
     """
 
     def __init__(self, nameservers: Nameservers = None, **options: Unpack[ConsumerOptions]) -> None:
@@ -312,10 +318,12 @@ class Consumer(Facade[aio_consumer.Consumer]):
         self._stopped = threading.Event()
 
     def on(self, topic: str = "", expression: Expression | None = None, *, batch: int = 0) -> Callable[[H], H]:
+        """Register a handler for a topic. See `skyrocket.client.Consumer.on`."""
+
         def register(handle: H) -> H:
             self._registered.append((topic, expression, batch, handle))
             try:
-                self._make()  # what is wrong with it is told here
+                self._make()  # raise errors of the registration here
             except ClientError:
                 self._registered.pop()
                 raise
@@ -324,12 +332,13 @@ class Consumer(Facade[aio_consumer.Consumer]):
         return register
 
     def run(self) -> None:
-        """With handlers: start, and go on until `stop` or `close` is called, or this thread is interrupted."""
+        """Start the consumer with its handlers, and block until `stop` or `close` is called or this thread is interrupted."""
         self._stopped.clear()
         with self:
             self._stopped.wait()
 
     def stop(self) -> None:
+        """End `run`."""
         self._stopped.set()
 
     def close(self) -> None:
@@ -343,8 +352,8 @@ class Consumer(Facade[aio_consumer.Consumer]):
         self.close()
 
     def __iter__(self) -> Iterator[Received]:
-        """Messages come from the client's thread many at a time, so that a loop here does not wait for it with each."""
-        client, taker = self._started(), threading.get_ident()
+        """Yield messages. They arrive from the client's thread in batches, so that the loop does not switch threads for each."""
+        client, taker = self._start_client(), threading.get_ident()
         while (hand := run(client.next_hand(taker))) is not None:
             while (message := hand.next()) is not None:
                 hand.current = message
@@ -353,27 +362,27 @@ class Consumer(Facade[aio_consumer.Consumer]):
             hand.current = None
 
     def messages(self, most: int = 32) -> list[Received]:
-        return run(self._started().messages(most))
+        return run(self._start_client().messages(most))
 
     def send_back(self, message: Received, delay_level: int = 0) -> None:
-        run(self._started().send_back(message, delay_level))
+        run(self._start_client().send_back(message, delay_level))
 
     def pause(self, *topics: str) -> None:
-        _loop().call(lambda: self._started().pause(*topics))
+        _loop().call(lambda: self._start_client().pause(*topics))
 
     def resume(self, *topics: str) -> None:
-        _loop().call(lambda: self._started().resume(*topics))
+        _loop().call(lambda: self._start_client().resume(*topics))
 
     def commit(self) -> None:
-        run(self._started().commit())
+        run(self._start_client().commit())
 
     @property
     def queues(self) -> list[Queue]:
-        return self._started().queues
+        return self._start_client().queues
 
     @property
     def client_id(self) -> str:
-        return self._started().client_id
+        return self._start_client().client_id
 
 
 class PullConsumer(Facade[aio_pull_consumer.PullConsumer]):
@@ -383,60 +392,60 @@ class PullConsumer(Facade[aio_pull_consumer.PullConsumer]):
         super().__init__(lambda: aio_pull_consumer.PullConsumer(nameservers, **options))
 
     def queues(self, topic: str) -> list[Queue]:
-        return run(self._started().queues(topic))
+        return run(self._start_client().queues(topic))
 
     def assign(self, queues: Iterable[Queue], expression: str = "*") -> None:
-        run(self._started().assign(queues, expression))
+        run(self._start_client().assign(queues, expression))
 
     def subscribe(self, topics: Topics) -> None:
-        run(self._started().subscribe(topics))
+        run(self._start_client().subscribe(topics))
 
     @property
     def assignment(self) -> list[Queue]:
-        return self._started().assignment
+        return self._start_client().assignment
 
     def pause(self, queues: Iterable[Queue]) -> None:
-        _loop().call(lambda: self._started().pause(queues))
+        _loop().call(lambda: self._start_client().pause(queues))
 
     def resume(self, queues: Iterable[Queue]) -> None:
-        _loop().call(lambda: self._started().resume(queues))
+        _loop().call(lambda: self._start_client().resume(queues))
 
     def poll(self, timeout_ms: int = 1_000, most: int = POLL_MESSAGES) -> list[Received]:
-        return run(self._started().poll(timeout_ms, most))
+        return run(self._start_client().poll(timeout_ms, most))
 
     def __iter__(self) -> Iterator[Received]:
         while True:
             yield from self.poll()
 
     def seek(self, queue: Queue, offset: int) -> None:
-        run(self._started().seek(queue, offset))
+        run(self._start_client().seek(queue, offset))
 
     def seek_to_begin(self, queue: Queue) -> None:
-        run(self._started().seek_to_begin(queue))
+        run(self._start_client().seek_to_begin(queue))
 
     def seek_to_end(self, queue: Queue) -> None:
-        run(self._started().seek_to_end(queue))
+        run(self._start_client().seek_to_end(queue))
 
     def seek_to_time(self, queue: Queue, moment: Start) -> None:
-        run(self._started().seek_to_time(queue, moment))
+        run(self._start_client().seek_to_time(queue, moment))
 
     def commit(self, offsets: Mapping[Queue, int] | None = None) -> None:
-        run(self._started().commit(offsets))
+        run(self._start_client().commit(offsets))
 
     def committed(self, queue: Queue) -> int | None:
-        return run(self._started().committed(queue))
+        return run(self._start_client().committed(queue))
 
     def position(self, queue: Queue) -> int:
-        return self._started().position(queue)
+        return self._start_client().position(queue)
 
     def begin_offset(self, queue: Queue) -> int:
-        return run(self._started().begin_offset(queue))
+        return run(self._start_client().begin_offset(queue))
 
     def end_offset(self, queue: Queue) -> int:
-        return run(self._started().end_offset(queue))
+        return run(self._start_client().end_offset(queue))
 
     def offset_for_time(self, queue: Queue, moment: Start) -> int:
-        return run(self._started().offset_for_time(queue, moment))
+        return run(self._start_client().offset_for_time(queue, moment))
 
 
 class Admin(Facade[aio_admin.Admin]):
@@ -444,8 +453,8 @@ class Admin(Facade[aio_admin.Admin]):
 
     def __init__(self, nameservers: Nameservers = None, **options: Unpack[aio_admin.AdminOptions]) -> None:
         super().__init__(lambda: aio_admin.Admin(nameservers, **options))
-        self.topics = sync_admin.Topics(lambda: self._started().topics, run)
-        self.groups = sync_admin.Groups(lambda: self._started().groups, run)
-        self.offsets = sync_admin.Offsets(lambda: self._started().offsets, run)
-        self.messages = sync_admin.Messages(lambda: self._started().messages, run)
-        self.cluster = sync_admin.Cluster(lambda: self._started().cluster, run)
+        self.topics = sync_admin.Topics(lambda: self._start_client().topics, run)
+        self.groups = sync_admin.Groups(lambda: self._start_client().groups, run)
+        self.offsets = sync_admin.Offsets(lambda: self._start_client().offsets, run)
+        self.messages = sync_admin.Messages(lambda: self._start_client().messages, run)
+        self.cluster = sync_admin.Cluster(lambda: self._start_client().cluster, run)

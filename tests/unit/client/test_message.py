@@ -19,28 +19,28 @@ from skyrocket.protocol.message.properties import decode_properties
         ({"topic": ""}, "needs a topic"),
         ({"topic": "t" * 128}, "128 characters"),
         ({"topic": "a/b"}, "letters, digits"),
-        ({"topic": "SCHEDULE_TOPIC_XXXX"}, "belongs to the system"),
+        ({"topic": "SCHEDULE_TOPIC_XXXX"}, "is reserved for the broker"),
         ({"body": b""}, "empty"),
-        ({"body": "text"}, "bytes, not str"),
-        ({"keys": ["a b"]}, "no blanks"),
+        ({"body": "text"}, "type str; it must be bytes"),
+        ({"keys": ["a b"]}, "no white space"),
         ({"keys": [""]}, "at least one character"),
-        ({"properties": {"KEYS": "k"}}, "belongs to the system"),
+        ({"properties": {"KEYS": "k"}}, "is reserved"),
         ({"properties": {"a": ""}}, "empty name or value"),
-        ({"properties": {"a": 1}}, "are text"),
+        ({"properties": {"a": 1}}, "must be str"),
         ({"properties": {"a": "x\x02y"}}, "separate properties"),
         ({"tag": "x\x01y"}, "separate properties"),
-        ({"tag": "\ud800"}, "not Unicode"),
+        ({"tag": "\ud800"}, "cannot be encoded as UTF-8"),
         ({"delay_level": -1}, "1 or more"),
-        ({"delay_level": 1, "deliver_in": timedelta(seconds=1)}, "not several"),
-        ({"deliver_at": datetime(2030, 1, 1)}, "time zone"),  # noqa: DTZ001 — that is what is wrong with it
+        ({"delay_level": 1, "deliver_in": timedelta(seconds=1)}, "only one of"),
+        ({"deliver_at": datetime(2030, 1, 1)}, "time zone"),  # noqa: DTZ001 — the missing time zone is the point
     ],
 )
-def test_what_no_broker_would_take_is_refused_where_it_is_made(given: dict[str, Any], sentence: str):
+def test_constructor_refuses_what_no_broker_accepts(given: dict[str, Any], sentence: str):
     with pytest.raises(InvalidMessageError, match=sentence):
         Message(**{"topic": "t", "body": b"b", **given})
 
 
-def test_its_fields_become_the_properties_that_javas_do():
+def test_fields_become_the_properties_of_the_java_client():
     message = Message("t", b"b", tag="web", keys=["u-1", "o-2"], properties={"colour": "grün"}, sharding_key="u-1")
     assert decode_properties(properties_text(message, "ID")) == {
         "UNIQ_KEY": "ID",
@@ -62,32 +62,32 @@ def test_its_fields_become_the_properties_that_javas_do():
         ({"keys": "one"}, {"KEYS": "one"}),
     ],
 )
-def test_when_it_is_delivered_is_a_property(given: dict[str, Any], properties: dict[str, str]):
+def test_delivery_time_is_a_property(given: dict[str, Any], properties: dict[str, str]):
     assert properties.items() <= decode_properties(properties_text(Message("t", b"b", **given), "ID")).items()
 
 
-def test_properties_that_no_record_could_hold_are_refused():
+def test_properties_too_long_for_a_record_are_refused():
     with pytest.raises(InvalidMessageError, match="32767"):
         properties_text(Message("t", b"b", properties={"long": "ü" * 20_000}), "ID")
     properties_text(Message("t", b"b", properties={"long": "u" * 20_000}), "ID")
 
 
-def test_a_body_may_come_in_any_kind_of_bytes():
+def test_body_can_be_any_bytes_like_object():
     assert Message("t", memoryview(b"abc")).body == b"abc"
 
 
-def test_a_body_that_is_too_large_is_refused():
-    with pytest.raises(InvalidMessageError, match="11 bytes; 10 are allowed"):
+def test_too_large_body_is_refused():
+    with pytest.raises(InvalidMessageError, match="11 bytes; at most 10 are allowed"):
         check_size(Message("t", b"x" * 11), 10)
 
 
 @pytest.mark.parametrize("group", ["", " ", "g" * 121, "a b"])
-def test_a_groups_name_is_checked(group: str):
+def test_invalid_group_name_is_refused(group: str):
     with pytest.raises(ConfigurationError):
         check_group(group)
 
 
-def test_messages_without_properties_are_ordinary_in_every_way_but_take_none_afterwards():
+def test_message_without_properties_can_be_copied_and_its_properties_cannot_be_changed():
     message: Any = Message("orders", b"body")
     assert message.properties == {}
     assert pickle.loads(pickle.dumps(message)) == copy.deepcopy(message) == message

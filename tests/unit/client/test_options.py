@@ -1,36 +1,89 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
+from skyrocket.client import Admin, ClientLimits, Consumer, Producer, PullConsumer, sync
 from skyrocket.client.errors import ConfigurationError
-from skyrocket.client.options import client_options
+from skyrocket.client.options import ClientOptions
 
 
-def test_nameservers_come_as_one_text_or_as_a_list():
-    assert client_options("a:1;b:2").nameservers == ("a:1", "b:2")
-    assert client_options(["a:1", "b:2"]).nameservers == ("a:1", "b:2")
+def test_nameservers_are_one_string_or_a_list():
+    assert ClientOptions("a:1;b:2").nameservers == ("a:1", "b:2")
+    assert ClientOptions(["a:1", "b:2"]).nameservers == ("a:1", "b:2")
 
 
-def test_without_an_argument_the_environment_tells(monkeypatch: pytest.MonkeyPatch):
+def test_nameservers_default_to_the_environment_variable(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("NAMESRV_ADDR", "c:3; d:4")
-    assert client_options().nameservers == ("c:3", "d:4")
-    assert client_options("a:1").nameservers == ("a:1",)
+    assert ClientOptions().nameservers == ("c:3", "d:4")
+    assert ClientOptions("a:1").nameservers == ("a:1",)
 
 
-def test_without_anything_it_says_what_can_be_done(monkeypatch: pytest.MonkeyPatch):
+def test_missing_nameserver_error_names_the_ways_to_give_one(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
     with pytest.raises(ConfigurationError, match="NAMESRV_ADDR"):
-        client_options()
-    assert client_options(address_server="http://names/").nameservers == ()
+        ClientOptions()
+    assert ClientOptions(address_server="http://names/").nameservers == ()
 
 
 @pytest.mark.parametrize("address", ["localhost", ":9876", "host:port", "host:70000"])
-def test_a_wrong_address_is_told_at_once(address: str):
-    with pytest.raises(ConfigurationError, match="is not an address"):
-        client_options(address)
+def test_malformed_address_is_refused(address: str):
+    with pytest.raises(ConfigurationError, match="is not a nameserver address"):
+        ClientOptions(address)
 
 
-def test_equal_options_are_equal_and_hashable_so_that_clients_can_share():
-    assert client_options("a:1", tls=True) == client_options("a:1", tls=True)
-    assert hash(client_options("a:1")) == hash(client_options("a:1"))
-    assert client_options("a:1") != client_options("a:1", namespace="n")
+def test_options_compare_by_value_and_are_hashable_so_that_clients_share_sessions():
+    assert ClientOptions("a:1", tls=True) == ClientOptions("a:1", tls=True)
+    assert hash(ClientOptions("a:1")) == hash(ClientOptions("a:1"))
+    assert ClientOptions("a:1") != ClientOptions("a:1", namespace="n")
+    assert replace(ClientOptions("a:1", tls=True), namespace="n") == ClientOptions("a:1", tls=True, namespace="n")
+
+
+CLIENTS = [
+    pytest.param(Producer, {}, id="producer"),
+    pytest.param(Consumer, {"group": "g", "topics": "t"}, id="consumer"),
+    pytest.param(PullConsumer, {"group": "g"}, id="pull consumer"),
+    pytest.param(Admin, {}, id="admin"),
+]
+SHARED = ClientOptions("a:1;b:2", namespace="shop", tls=True, limits=ClientLimits(request_ms=7))
+
+
+@pytest.mark.parametrize(("kind", "given"), CLIENTS)
+def test_every_client_accepts_client_options(kind: Any, given: dict[str, Any]):
+    assert kind(options=SHARED, **given)._options is SHARED
+
+
+@pytest.mark.parametrize(("kind", "given"), CLIENTS)
+def test_keywords_are_shortcuts_for_client_options(kind: Any, given: dict[str, Any]):
+    client = kind("a:1;b:2", namespace="shop", tls=True, limits=ClientLimits(request_ms=7), **given)
+    assert client._options == SHARED
+
+
+@pytest.mark.parametrize(("kind", "given"), CLIENTS)
+def test_address_and_keywords_win_over_client_options(kind: Any, given: dict[str, Any]):
+    client = kind("c:3", options=SHARED, instance="mine", tls=False, **given)
+    assert client._options == ClientOptions("c:3", namespace="shop", instance="mine", limits=SHARED.limits)
+
+
+@pytest.mark.parametrize(("kind", "given"), CLIENTS)
+def test_unknown_keyword_is_a_type_error(kind: Any, given: dict[str, Any]):
+    with pytest.raises(TypeError, match="colour"):
+        kind("a:1", colour="red", **given)
+
+
+def test_group_gets_the_namespace_of_client_options():
+    assert Producer(options=SHARED, group="g")._member.group == "shop%g"
+
+
+def test_broadcasting_consumer_has_a_fixed_instance_unless_one_is_given():
+    assert Consumer("a:1", group="g", broadcasting=True)._options.instance == "DEFAULT"
+    assert Consumer("a:1", group="g", broadcasting=True, instance="mine")._options.instance == "mine"
+
+
+def test_sync_clients_accept_client_options():
+    with pytest.raises(ConfigurationError, match="is not a nameserver address"):
+        sync.Producer("nowhere", options=SHARED)
+    sync.Producer(options=SHARED)
+    sync.Admin(options=SHARED)

@@ -3,16 +3,16 @@ from __future__ import annotations
 from skyrocket.client.queues import Queue, queue_order
 
 
-def test_a_queue_says_which_it_is():
+def test_queue_as_text():
     assert str(Queue("orders", "broker-a", 3)) == "queue 3 of orders at broker-a"
 
 
-def test_a_queue_goes_into_bodies_and_comes_back():
+def test_queue_survives_conversion_to_a_body_and_back():
     queue = Queue("orders", "broker-a", 3)
     assert Queue.of(queue.as_body()) == queue
 
 
-def test_queues_are_ordered_by_topic_broker_and_number_and_texts_as_java_orders_them():
+def test_queues_sort_by_topic_broker_and_number_with_text_in_java_order():
     ordered = [
         Queue("a", "b", 9),
         Queue("a", "c", 0),

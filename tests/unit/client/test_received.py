@@ -16,13 +16,13 @@ def received(properties: dict[str, str] | None = None, **given) -> Received:
     return Received(Record(**{**values, **given}), broker_name="broker-a")
 
 
-def test_its_id_is_the_producers_and_where_there_is_none_the_place_where_it_lies():
+def test_message_id_is_the_unique_key_or_else_the_offset_id():
     assert received({"UNIQ_KEY": "ABC"}, physical_offset=255).message_id == "ABC"
     assert received(physical_offset=255).message_id == "7F00000100002A9F00000000000000FF"
     assert received({"UNIQ_KEY": "ABC"}, physical_offset=255).offset_id == "7F00000100002A9F00000000000000FF"
 
 
-def test_what_people_ask_for_has_a_name():
+def test_attributes_come_from_the_record_and_its_properties():
     message = received(
         {"TAGS": "web", "KEYS": "a b", "mine": "1", "__SHARDINGKEY": "s"}, queue_id=3, queue_offset=7, reconsume_times=2
     )
@@ -31,12 +31,12 @@ def test_what_people_ask_for_has_a_name():
     assert message.store_host == "127.0.0.1:10911"
 
 
-def test_what_is_not_there_is_empty():
+def test_missing_properties_are_empty():
     message = received()
     assert (message.tag, message.keys, message.sharding_key) == ("", [], "")
 
 
-def test_a_compressed_body_is_unpacked_when_it_is_looked_at():
+def test_compressed_body_is_decompressed_on_access():
     packed = compress(b"x" * 10_000, COMPRESSION_LZ4)
     message = received(body=packed, sys_flag=COMPRESSED | COMPRESSION_LZ4)
     assert message.body == b"x" * 10_000

@@ -7,9 +7,8 @@ async with Admin("127.0.0.1:9876") as admin:
 
 from __future__ import annotations
 
-import ssl
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypedDict
+from typing import Self, Unpack
 
 from skyrocket.client.admin.brokers import Brokers
 from skyrocket.client.admin.cluster import Cluster
@@ -18,23 +17,14 @@ from skyrocket.client.admin.messages import Messages
 from skyrocket.client.admin.offsets import Offsets
 from skyrocket.client.admin.topics import Topics
 from skyrocket.client.errors import ClientClosedError
-from skyrocket.client.limits import ClientLimits
-from skyrocket.client.options import Nameservers, client_options
+from skyrocket.client.options import ClientKeywords, ClientOptions, Nameservers, resolve_options
 from skyrocket.client.session.session import Session
 
-if TYPE_CHECKING:
-    from skyrocket.client.session.credentials import Credentials
 
+class AdminOptions(ClientKeywords, total=False):
+    """The keyword arguments of `Admin`."""
 
-class AdminOptions(TypedDict, total=False):
-    """What an Admin is made with beside its nameservers."""
-
-    namespace: str
-    address_server: str  # http://host:8080/rocketmq/nsaddr, to be asked for nameservers
-    tls: ssl.SSLContext | bool
-    credentials: Credentials | None
-    instance: str
-    limits: ClientLimits | None
+    options: ClientOptions | None  # what all clients share: nameservers, TLS, credentials, limits
 
 
 class Admin:
@@ -45,23 +35,11 @@ class Admin:
         self,
         nameservers: Nameservers = None,
         *,
-        namespace: str = "",
-        address_server: str = "",
-        tls: ssl.SSLContext | bool = False,
-        credentials: Credentials | None = None,
-        instance: str = "",
-        limits: ClientLimits | None = None,
+        options: ClientOptions | None = None,
+        **keywords: Unpack[ClientKeywords],
     ) -> None:
-        """The options are explained at `AdminOptions`."""
-        self._options = client_options(
-            nameservers,
-            address_server=address_server,
-            namespace=namespace,
-            tls=tls,
-            credentials=credentials,
-            instance=instance,
-            limits=limits,
-        )
+        """`ClientOptions` explains the options that `keywords` set."""
+        self._options = resolve_options(options, nameservers, keywords)
         self._session: Session | None = None
         self._nouns: tuple[Topics, Groups, Offsets, Messages, Cluster] | None = None
 

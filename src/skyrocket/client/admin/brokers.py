@@ -110,7 +110,7 @@ class Brokers:
         return answers
 
     async def ask_nameserver(self, code: int, header: Header | None = None) -> Command:
-        answer = await self.session.ask_nameserver(code, header)
+        answer = await self.session.request_nameserver(code, header)
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerError(answer.code, answer.remark or "", "The nameserver")
         return answer
@@ -120,7 +120,7 @@ class Brokers:
 
         async def tell(address: str) -> None:
             try:
-                await self.session.ask_for(address, code, header, body)
+                await self.session.request_ok(address, code, header, body)
             except BrokerError as error:
                 if error.code != fine:
                     raise

@@ -55,7 +55,7 @@ class Cluster:
     async def runtime(self, broker: str) -> dict[str, str]:
         """Everything that a broker (its name: the master; or an address) says of itself, by Apache's names."""
         address = await self._brokers.address(broker)
-        answer = await self._brokers.session.ask_for(address, RequestCode.GET_BROKER_RUNTIME_INFO)
+        answer = await self._brokers.session.request_ok(address, RequestCode.GET_BROKER_RUNTIME_INFO)
         return dict(sorted(self._brokers.read(answer, KVTable).table.items()))
 
     # --- settings
@@ -63,19 +63,19 @@ class Cluster:
     async def config(self, broker: str) -> dict[str, str]:
         """A broker's settings, by Apache's names."""
         address = await self._brokers.address(broker)
-        return _settings(await self._brokers.session.ask_for(address, RequestCode.GET_BROKER_CONFIG), address)
+        return _settings(await self._brokers.session.request_ok(address, RequestCode.GET_BROKER_CONFIG), address)
 
     async def update_config(self, broker: str, values: Mapping[str, str]) -> None:
         """Change settings while the broker runs. BrokerError when it does not let them be changed."""
         address = await self._brokers.address(broker)
         body = encode_config(values)
-        await self._brokers.session.ask_for(address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
+        await self._brokers.session.request_ok(address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
 
     async def nameserver_config(self) -> dict[str, dict[str, str]]:
         """Each nameserver's settings: address -> name -> value."""
 
         async def ask(address: str) -> dict[str, str]:
-            return _settings(await self._brokers.session.ask_for(address, RequestCode.GET_NAMESRV_CONFIG), address)
+            return _settings(await self._brokers.session.request_ok(address, RequestCode.GET_NAMESRV_CONFIG), address)
 
         addresses = self.nameservers
         return dict(zip(addresses, await self._brokers.each(addresses, ask), strict=True))

@@ -92,7 +92,7 @@ class Groups:
             setattr(config, field, value)
         config.attributes = {f"-{key}" if value is None else f"+{key}": value or "" for key, value in attributes.items()}
         body = encode(config)
-        await self._brokers.session.ask_for(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
+        await self._brokers.session.request_ok(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
         config.attributes = {key: value for key, value in {**kept, **attributes}.items() if value is not None}
         return _settings(group, name, config)
 
@@ -132,7 +132,7 @@ class Groups:
         return found
 
     async def _configs(self, address: str) -> dict[str, SubscriptionGroupConfig]:
-        answer = await self._brokers.session.ask_for(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        answer = await self._brokers.session.request_ok(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
         return self._brokers.read(answer, SubscriptionGroupWrapper).subscription_group_table
 
     async def members(self, group: str) -> GroupMembers:
@@ -225,7 +225,7 @@ class Groups:
 
         async def ask(address: str) -> Command | None:
             try:
-                return await self._brokers.session.ask_for(address, code, header)
+                return await self._brokers.session.request_ok(address, code, header)
             except BrokerError as error:
                 if error.code in fine:
                     return None

@@ -167,7 +167,7 @@ class Messages:
     # ---
 
     async def _ask(self, address: str, command: Command) -> Command:
-        return await self._brokers.session.ask(address, command)
+        return await self._brokers.session.request(address, command)
 
     def _received(self, answer: Command, broker_name: str, address: str) -> list[Received]:
         if answer.code != ResponseCode.SUCCESS:

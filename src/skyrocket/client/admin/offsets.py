@@ -59,7 +59,7 @@ class Offsets:
         try:
             answers = await self._brokers.each(
                 list(addresses.values()),
-                lambda address: self._brokers.session.ask_for(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header),
+                lambda address: self._brokers.session.request_ok(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header),
             )
         except BrokerError as error:
             if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
@@ -92,7 +92,7 @@ class Offsets:
             is_force=True,
         )
         try:
-            await self._brokers.session.ask_for(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+            await self._brokers.session.request_ok(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
         except BrokerError as error:
             if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
                 raise
@@ -114,7 +114,7 @@ class Offsets:
         )
         await self._brokers.each(
             list(addresses.values()),
-            lambda address: self._brokers.session.ask_for(address, RequestCode.CLONE_GROUP_OFFSET, header),
+            lambda address: self._brokers.session.request_ok(address, RequestCode.CLONE_GROUP_OFFSET, header),
         )
         return await self.get(target, topic)
 

@@ -99,14 +99,14 @@ class Topics:
             order=config.order,
             attributes=_attribute_changes(attributes) or None,
         )
-        await self._brokers.session.ask_for(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+        await self._brokers.session.request_ok(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
         config.attributes = {key: value for key, value in {**config.attributes, **attributes}.items() if value is not None}
         return _settings(topic, name, config)
 
     async def _order(self, topic: str) -> dict[str, int]:
         """Broker -> queues of an ordered topic, as the nameservers have it; empty where they have nothing."""
         header = GetKVConfigRequestHeader(namespace=_ORDER_NAMESPACE, key=self._brokers.wire(topic))
-        answer = await self._brokers.session.ask_nameserver(RequestCode.GET_KV_CONFIG, header)
+        answer = await self._brokers.session.request_nameserver(RequestCode.GET_KV_CONFIG, header)
         text = answer.header(GetKVConfigResponseHeader).value if answer.code == ResponseCode.SUCCESS else None
         parts = [part.rpartition(":") for part in (text or "").split(";")]
         return {broker: int(count) for broker, _, count in parts if broker and count.isdigit()}
@@ -142,7 +142,7 @@ class Topics:
         lose their offsets in it. NoRouteError when there is no such topic."""
         await self._brokers.route(topic)
         masters = await self._brokers.masters(cluster)
-        wire, ask_for = self._brokers.wire(topic), self._brokers.session.ask_for
+        wire, ask_for = self._brokers.wire(topic), self._brokers.session.request_ok
         header = DeleteTopicRequestHeader(topic=wire)
         await self._brokers.each(
             list(masters.values()), lambda address: ask_for(address, RequestCode.DELETE_TOPIC_IN_BROKER, header)
@@ -173,7 +173,7 @@ class Topics:
     async def _config(self, topic: str, address: str) -> TopicConfig | None:
         header = GetTopicConfigRequestHeader(topic=self._brokers.wire(topic))
         try:
-            answer = await self._brokers.session.ask_for(address, RequestCode.GET_TOPIC_CONFIG, header)
+            answer = await self._brokers.session.request_ok(address, RequestCode.GET_TOPIC_CONFIG, header)
         except BrokerError as error:
             if error.code == ResponseCode.TOPIC_NOT_EXIST:
                 return None
@@ -188,7 +188,7 @@ class Topics:
 
     async def _route(self, topic: str) -> TopicRoute | None:
         header = GetRouteInfoRequestHeader(topic=self._brokers.wire(topic), accept_standard_json_only=True)
-        answer = await self._brokers.session.ask_nameserver(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        answer = await self._brokers.session.request_nameserver(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
         if answer.code != ResponseCode.SUCCESS:
@@ -213,7 +213,7 @@ class Topics:
         """The first and last offsets of every queue, and when each got its last message."""
         addresses = await self._brokers.of_topic(topic)
         header = GetTopicStatsInfoRequestHeader(topic=self._brokers.wire(topic))
-        ask_for = self._brokers.session.ask_for
+        ask_for = self._brokers.session.request_ok
         answers = await self._brokers.each(
             list(addresses.values()), lambda address: ask_for(address, RequestCode.GET_TOPIC_STATS_INFO, header)
         )
@@ -236,7 +236,7 @@ class Topics:
         """Those that consume it now, or have an offset in it."""
         addresses = await self._brokers.of_topic(topic)
         header = QueryTopicConsumeByWhoRequestHeader(topic=self._brokers.wire(topic))
-        ask_for = self._brokers.session.ask_for
+        ask_for = self._brokers.session.request_ok
         answers = await self._brokers.each(
             list(addresses.values()), lambda address: ask_for(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
         )

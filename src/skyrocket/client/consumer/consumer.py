@@ -19,12 +19,11 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import logging
-import ssl
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
 from skyrocket.client.consumer.dispatch.work_batch import Hand
 from skyrocket.client.consumer.engine import Consuming, ConsumingSettings
@@ -35,8 +34,7 @@ from skyrocket.client.consumer.options import BROADCASTER, check_options
 from skyrocket.client.consumer.strategies import Averagely, Strategy
 from skyrocket.client.consumer.subscription import Expression, Subscription, Topics, subscription, topics_wanted
 from skyrocket.client.errors import ClientClosedError, ConfigurationError
-from skyrocket.client.limits import ClientLimits
-from skyrocket.client.options import Nameservers, client_options
+from skyrocket.client.options import ClientKeywords, ClientOptions, Nameservers, resolve_options
 from skyrocket.client.queues import Queue
 from skyrocket.client.received import Received
 from skyrocket.client.session.names import check_group
@@ -47,7 +45,6 @@ from skyrocket.protocol.system_names import retry_topic
 
 if TYPE_CHECKING:
     from skyrocket.client.helpers.tracing import Tracing
-    from skyrocket.client.session.credentials import Credentials
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +62,7 @@ class Consumer:
         self,
         nameservers: Nameservers = None,
         *,
+        options: ClientOptions | None = None,
         group: str,
         topics: Topics | None = None,
         start: Start = "last",
@@ -78,23 +76,12 @@ class Consumer:
         close_timeout_ms: int = 30_000,
         consumer_limits: ConsumerLimits | None = None,
         tracing: Tracing | None = None,
-        namespace: str = "",
-        address_server: str = "",
-        tls: ssl.SSLContext | bool = False,
-        credentials: Credentials | None = None,
-        instance: str = "",
-        limits: ClientLimits | None = None,
+        **keywords: Unpack[ClientKeywords],
     ) -> None:
-        """The options are explained at `ConsumerOptions`."""
-        self._options = client_options(
-            nameservers,
-            address_server=address_server,
-            namespace=namespace,
-            tls=tls,
-            credentials=credentials,
-            instance=instance or (BROADCASTER if broadcasting else ""),
-            limits=limits,
-        )
+        """`ConsumerOptions` explains the options, and `ClientOptions` those that `keywords` set."""
+        self._options = resolve_options(options, nameservers, keywords)
+        if broadcasting and not self._options.instance:
+            self._options = resolve_options(self._options, None, {"instance": BROADCASTER})
         check_options(
             concurrency=concurrency,
             orderly=orderly,
@@ -104,7 +91,7 @@ class Consumer:
         )
         self.group = check_group(group)
         self._settings = ConsumingSettings(
-            group=with_namespace(namespace, group),
+            group=with_namespace(self._options.namespace, group),
             start=start_position(start),
             concurrency=concurrency,
             orderly=orderly,

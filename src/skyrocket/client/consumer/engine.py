@@ -28,7 +28,7 @@ from skyrocket.client.consumer.strategies import Strategy
 from skyrocket.client.consumer.subscription import SQL92, Subscription, subscription
 from skyrocket.client.errors import BrokerError, ClientError, UnreachableError
 from skyrocket.client.queues import Queue
-from skyrocket.client.session.members import Member
+from skyrocket.client.session.members import SessionMember
 from skyrocket.client.session.session import Session
 from skyrocket.protocol.bodies import CheckClientRequestBody, ConsumerData, ConsumeType, MessageModel
 from skyrocket.protocol.fastjson.codec import encode
@@ -127,7 +127,7 @@ class Consuming:
         self._changing = asyncio.Lock()  # of who changes what is held
         self._tasks: list[asyncio.Future[None]] = []
         self._is_joined = False
-        self.member = Member(
+        self.member = SessionMember(
             group=group,
             consumer_data=self.consumer_data,
             topics=lambda: list(self.subscriptions),
@@ -154,7 +154,7 @@ class Consuming:
         await self._check_expressions()
         self.session.join(self.member)
         self._is_joined = True
-        await self.session.beat()
+        await self.session.send_heartbeats()
         limits = self.settings.limits
         for topic in list(self.subscriptions):
             await self._balance_first(topic)
@@ -189,7 +189,7 @@ class Consuming:
                 if address is None:
                     continue
                 try:
-                    await self.session.ask_for(address, RequestCode.CHECK_CLIENT_CONFIG, body=encode(body))
+                    await self.session.request_ok(address, RequestCode.CHECK_CLIENT_CONFIG, body=encode(body))
                 except UnreachableError as error:
                     log.warning("Whether %s takes the expression of topic '%s' is not known: %s", broker, wanted.topic, error)
 
@@ -223,7 +223,7 @@ class Consuming:
             if wanted is not None and wanted != held.subscription:
                 held.subscription = wanted
                 self._start_task(self.holdings.begin_anew(held, held.state.commit_offset))
-        self._start_task(self.session.beat())
+        self._start_task(self.session.send_heartbeats())
         self._rebalancing.soon()
 
     def _start_task(self, job: Awaitable[None]) -> None:

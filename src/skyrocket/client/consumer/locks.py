@@ -80,7 +80,7 @@ class QueueLocks:
             consumer_group=self._group, client_id=self._session.client_id, mq_set=[queue.as_body() for queue in queues]
         )
         try:
-            answer = await self._session.ask_for(address, RequestCode.LOCK_BATCH_MQ, LockBatchMqRequestHeader(), encode(body))
+            answer = await self._session.request_ok(address, RequestCode.LOCK_BATCH_MQ, LockBatchMqRequestHeader(), encode(body))
         except ClientError as error:
             log.warning("%d queues could not be locked at %s: %s", len(queues), broker, error)
             return None
@@ -99,7 +99,7 @@ class QueueLocks:
         )
         code, header = RequestCode.UNLOCK_BATCH_MQ, UnlockBatchMqRequestHeader()
         try:
-            await self._session.ask_for(address, code, header, encode(body), timeout_ms=_UNLOCK_MS)
+            await self._session.request_ok(address, code, header, encode(body), timeout_ms=_UNLOCK_MS)
         except ClientError as error:
             log.info("%s was not told that %d queues are unlocked: %s", broker, len(queues), error)
 

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import ssl
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 from skyrocket.client.consumer.limits import ConsumerLimits
 from skyrocket.client.consumer.offsets.start_position import Start
 from skyrocket.client.consumer.strategies import Strategy
 from skyrocket.client.consumer.subscription import Topics
 from skyrocket.client.errors import ConfigurationError
-from skyrocket.client.limits import ClientLimits
+from skyrocket.client.options import ClientKeywords, ClientOptions
 
 if TYPE_CHECKING:
     from skyrocket.client.helpers.tracing import Tracing
-    from skyrocket.client.session.credentials import Credentials
 
 CONCURRENCY_MAX = 1_000
 BROADCASTER = "DEFAULT"  # a broadcasting consumer's instance where none is given: it must find its file again
 
 
-class ConsumerOptions(TypedDict, total=False):
-    """`Consumer` tells the defaults."""
+class ConsumerOptions(ClientKeywords, total=False):
+    """The keyword arguments of `Consumer`, which defines their defaults."""
 
+    options: ClientOptions | None  # what all clients share: nameservers, TLS, credentials, limits
     group: str  # its members share the queues, and its offsets are kept together
     topics: Topics | None  # {"orders": "paid || shipped", "prices": sql("amount > 100")}, or names alone
     start: Start  # where a group begins that was never here: "first", "last", a datetime or milliseconds since 1970
@@ -37,12 +36,6 @@ class ConsumerOptions(TypedDict, total=False):
     close_timeout_ms: int  # how long `close` waits for handlers
     consumer_limits: ConsumerLimits | None  # what may be cached, and every period
     tracing: Tracing | None  # spans of OpenTelemetry, of each call of a handler
-    namespace: str  # put before topics and groups, `shop%orders`, as Apache's clients do
-    address_server: str  # http://host:8080/rocketmq/nsaddr, to be asked for nameservers
-    tls: ssl.SSLContext | bool  # True: one that checks certificates and names
-    credentials: Credentials | None  # requests are signed with them
-    instance: str  # clients with different ones share no connection
-    limits: ClientLimits | None
 
 
 def check_options(*, concurrency: int, orderly: bool, auto_commit: bool, broadcasting: bool, retries_max: int | None) -> None:

@@ -15,12 +15,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypedDict
+from typing import Self, Unpack
 
 from skyrocket.client.consumer.assigned_queue import HeldQueue
 from skyrocket.client.consumer.assigned_queues import Holdings
@@ -32,11 +31,10 @@ from skyrocket.client.consumer.rebalancing import Change, Rebalancing, change
 from skyrocket.client.consumer.strategies import Averagely, Strategy
 from skyrocket.client.consumer.subscription import Subscription, Topics, subscription, topics_wanted
 from skyrocket.client.errors import ClientClosedError, ClientError, ConfigurationError, NoRouteError
-from skyrocket.client.limits import ClientLimits
-from skyrocket.client.options import Nameservers, client_options
+from skyrocket.client.options import ClientKeywords, ClientOptions, Nameservers, resolve_options
 from skyrocket.client.queues import Queue
 from skyrocket.client.received import Received
-from skyrocket.client.session.members import Member
+from skyrocket.client.session.members import SessionMember
 from skyrocket.client.session.names import check_group
 from skyrocket.client.session.namespaces import with_namespace, without_namespace
 from skyrocket.client.session.session import Session
@@ -47,29 +45,21 @@ from skyrocket.protocol.command import Command
 from skyrocket.protocol.message.tags import EVERY_TAG
 from skyrocket.protocol.requests import RequestCode
 
-if TYPE_CHECKING:
-    from skyrocket.client.session.credentials import Credentials
-
 log = logging.getLogger(__name__)
 
 POLL_MESSAGES = 500
 CACHED_MESSAGES = 10_000  # of all queues together, fetched ahead: as Java's, unless limits say otherwise
 
 
-class PullConsumerOptions(TypedDict, total=False):
-    """`PullConsumer` tells the defaults."""
+class PullConsumerOptions(ClientKeywords, total=False):
+    """The keyword arguments of `PullConsumer`, which defines their defaults."""
 
+    options: ClientOptions | None  # what all clients share: nameservers, TLS, credentials, limits
     group: str  # its members share the queues, and its offsets are kept together
     start: Start  # where a group begins in a queue that it was never in
     auto_commit: bool  # what a poll gave is done when the next one comes; False: when `commit` says so
     strategy: Strategy | None  # who of the group gets which queue; None: averagely
     consumer_limits: ConsumerLimits | None  # what may be cached, and every period
-    namespace: str  # put before topics and groups, `shop%orders`, as Apache's clients do
-    address_server: str  # http://host:8080/rocketmq/nsaddr, to be asked for nameservers
-    tls: ssl.SSLContext | bool  # True: one that checks certificates and names
-    credentials: Credentials | None  # requests are signed with them
-    instance: str  # clients with different ones share no connection
-    limits: ClientLimits | None
 
 
 class PullConsumer:
@@ -79,30 +69,18 @@ class PullConsumer:
         self,
         nameservers: Nameservers = None,
         *,
+        options: ClientOptions | None = None,
         group: str,
         start: Start = "last",
         auto_commit: bool = True,
         strategy: Strategy | None = None,
         consumer_limits: ConsumerLimits | None = None,
-        namespace: str = "",
-        address_server: str = "",
-        tls: ssl.SSLContext | bool = False,
-        credentials: Credentials | None = None,
-        instance: str = "",
-        limits: ClientLimits | None = None,
+        **keywords: Unpack[ClientKeywords],
     ) -> None:
-        """The options are explained at `PullConsumerOptions`."""
-        self._options = client_options(
-            nameservers,
-            address_server=address_server,
-            namespace=namespace,
-            tls=tls,
-            credentials=credentials,
-            instance=instance,
-            limits=limits,
-        )
+        """`PullConsumerOptions` explains the options, and `ClientOptions` those that `keywords` set."""
+        self._options = resolve_options(options, nameservers, keywords)
         self.group = check_group(group)
-        self._wire_group = with_namespace(namespace, group)
+        self._wire_group = with_namespace(self._options.namespace, group)
         self._start_at = start_position(start)
         self._auto_commit = auto_commit
         self._strategy = strategy or Averagely()
@@ -116,7 +94,7 @@ class PullConsumer:
         self._holdings: Holdings | None = None
         self._offsets: QueueOffsets | None = None
         self._rebalancing: Rebalancing | None = None
-        self._member: Member | None = None
+        self._member: SessionMember | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     # --- life
@@ -216,14 +194,14 @@ class PullConsumer:
             session.join(self._member)
             for topic in self._subscriptions:
                 await session.route(topic)
-            await session.beat()
+            await session.send_heartbeats()
             await self._rebalancing.balance()
             self._tasks.append(asyncio.get_running_loop().create_task(self._rebalancing.run()))
         else:
-            await session.beat()
+            await session.send_heartbeats()
             self._rebalancing.soon()
 
-    def _as_member(self, rebalancing: Rebalancing) -> Member:
+    def _as_member(self, rebalancing: Rebalancing) -> SessionMember:
         def changed(_command: Command, _connection: Connection) -> Answer:
             rebalancing.soon()
             return None
@@ -237,7 +215,7 @@ class PullConsumer:
                 subscription_data_set=[wanted.as_body() for wanted in self._subscriptions.values()],
             )
 
-        return Member(
+        return SessionMember(
             group=self._wire_group,
             consumer_data=data,
             topics=lambda: list(self._subscriptions),

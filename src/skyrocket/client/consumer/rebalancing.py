@@ -111,7 +111,7 @@ class Rebalancing:
             if not members:
                 return False
             if self._session.client_id not in members:  # a broker that has forgotten us, or does not know us yet
-                await self._session.beat()
+                await self._session.send_heartbeats()
                 complete = False
             ours = self._share(self._strategy, route.to_read, members)
         difference = change([queue for queue in self._held() if queue.topic == topic], ours)
@@ -147,12 +147,12 @@ class Rebalancing:
             if address is None:
                 continue
             try:
-                answer = await self._session.ask_for(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
+                answer = await self._session.request_ok(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
             except BrokerError as error:
                 if error.code == ResponseCode.NO_PERMISSION:
                     raise
                 failure = error  # Apache's way to say that it has heard of no member
-                await self._session.beat()
+                await self._session.send_heartbeats()
             except ClientError as error:
                 failure = error
             else:

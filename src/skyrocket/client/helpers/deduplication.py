@@ -1,24 +1,24 @@
-"""Once, in a world where messages come at least once: a handler asks by a key of its own whether the work was done before.
+"""Deduplication: delivery is at least once, and a handler checks by a key of its own whether the work has been done before.
 
     dedup = Deduplicator(SqliteClaims("seen.db"), window_ms=24 * 3_600_000)
 
-    async with dedup.once(f"coupon-{order}") as first:      # a plain function says `with`
+    async with dedup.once(f"coupon-{order}") as first:      # in a plain function: `with`
         if first:
             grant_coupon(order)
 
-What happens to a key
+The states of a key
 
-    nobody has it            `first` is true, and the key is claimed for `claim_ms`
-      the body ends well     it is done: for `window_ms` from now on `first` is false
-      the body raises        the claim is given up at once, and the error goes on to the consumer, which retries the message
-      the process dies       the claim runs out after `claim_ms`, and the message, which nobody acknowledged, comes again
-    another has claimed it   InProgressError. Neither answer would be right: the other may still fail, and then the work is this
-                             message's to do. The error has the message retried later
-    it is done               `first` is false: skip the work, and let the message be acknowledged
+    new                        `first` is true, and the key is claimed for `claim_ms`
+      the body returns         the key is done: for the next `window_ms`, `first` is false
+      the body raises          the claim is released at once, and the error reaches the consumer, which retries the message
+      the process dies         the claim expires after `claim_ms`; the message was not acknowledged and is delivered again
+    claimed by another         InProgressError, and the consumer retries the message later. The other handler may still fail, and
+                               then this message must do the work, so neither true nor false would be right
+    done                       `first` is false: skip the work and let the message be acknowledged
 
-So work is never skipped because of work that did not end well. It may be done twice in two cases: a body that takes longer than
-`claim_ms`, and a process that dies between the work and the note that it is done. Who cannot have that puts key and work
-into one transaction of his own database.
+Work is never skipped because of work that failed. It may be done twice in two cases: the body takes longer than `claim_ms`, or
+the process dies after the work and before the key is marked as done. To exclude both, write the key and the work in one
+transaction of your own database.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ CLAIM_MS = 60_000
 
 
 class InProgressError(ClientError):
-    """Another handler is at work on this key; whether it will end well is unknown. Retry later."""
+    """Another handler works on this key, and may still fail. Retry the message later."""
 
 
 class WrongStoreError(ClientError):
-    """`with` was asked of a store that can only be awaited."""
+    """`with` was used with a claim store that is asynchronous."""
 
 
-class Standing(Enum):
-    """What a claim found."""
+class ClaimState(Enum):
+    """The state of a key when a handler claims it."""
 
     FIRST = "first"
     IN_PROGRESS = "in progress"
@@ -55,14 +55,15 @@ class Standing(Enum):
 
 
 class Claims(Protocol):
-    """Where keys are kept. A token is whose claim it is: one that ran out and went to another is not touched by the first.
+    """A store of claimed and completed keys.
 
-    `complete` and `release` answer whether the claim was still theirs (or nobody's).
+    A token identifies the owner of a claim. A handler whose claim expired and went to another cannot change the other's claim.
+    `complete` and `release` return False in that case, and True otherwise.
     """
 
-    blocks: bool  # whether a call may take a disk's or a network's time, so that a loop calls it in a thread
+    blocks: bool  # whether a call waits for a disk or a network, so that an event loop must call it in a thread
 
-    def claim(self, key: str, token: str, claim_ms: int) -> Standing: ...
+    def claim(self, key: str, token: str, claim_ms: int) -> ClaimState: ...
 
     def complete(self, key: str, token: str, window_ms: int) -> bool: ...
 
@@ -71,9 +72,9 @@ class Claims(Protocol):
 
 @runtime_checkable
 class AsyncClaims(Protocol):
-    """The same, to be awaited."""
+    """An asynchronous store of claimed and completed keys; the methods are those of `Claims`."""
 
-    async def claim_async(self, key: str, token: str, claim_ms: int) -> Standing: ...
+    async def claim_async(self, key: str, token: str, claim_ms: int) -> ClaimState: ...
 
     async def complete_async(self, key: str, token: str, window_ms: int) -> bool: ...
 
@@ -81,14 +82,15 @@ class AsyncClaims(Protocol):
 
 
 class Deduplicator:
-    """Safe to share between tasks and threads, as far as its store is; those here are."""
+    """Tells whether a key has been handled before. Tasks and threads can share it when they can share its store; all stores of
+    this package can be shared."""
 
     def __init__(
         self, claims: Claims | AsyncClaims, *, scope: str = "", window_ms: int = WINDOW_MS, claim_ms: int = CLAIM_MS
     ) -> None:
-        """`scope` comes before every key, so that several groups can share one store; as a rule it is the group's name.
+        """`scope` is a prefix of every key, usually the group's name, so that several groups can share one store.
 
-        `window_ms` must be longer than a message can be late: retries (hours), an offset set back, a consumer that was away.
+        `window_ms` must exceed the longest delay of a message: retries (hours), an offset reset, a consumer that was down.
         """
         self._claims = claims
         self._prefix = f"{scope}:" if scope else ""
@@ -96,12 +98,13 @@ class Deduplicator:
         self.claim_ms = claim_ms
 
     def once(self, key: str) -> Once:
-        """For `async with` or `with`, which gives whether this is the first time. InProgressError while another is at it."""
+        """Return a context for `async with` or `with`, whose value is whether this is the first time. Entering it raises
+        InProgressError while another handler works on the key."""
         return Once(self._claims, self._prefix + key, self.window_ms, self.claim_ms)
 
 
 class Once:
-    """One claim on one key: `async with` or `with`, and used once."""
+    """One claim on one key, for a single `async with` or `with`."""
 
     __slots__ = ("_claim_ms", "_claims", "_first", "_key", "_token", "_window_ms")
 
@@ -114,23 +117,23 @@ class Once:
         self._first = False
 
     def __enter__(self) -> bool:
-        return self._entered(self._plain().claim(self._key, self._token, self._claim_ms))
+        return self._enter(self._sync_claims().claim(self._key, self._token, self._claim_ms))
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._first:
-            claims = self._plain()
+            claims = self._sync_claims()
             if kind is None:
-                self._left(claims.complete(self._key, self._token, self._window_ms))
+                self._check_ownership(claims.complete(self._key, self._token, self._window_ms))
             else:
                 claims.release(self._key, self._token)
 
     async def __aenter__(self) -> bool:
         claims = self._claims
         if isinstance(claims, AsyncClaims):
-            return self._entered(await claims.claim_async(self._key, self._token, self._claim_ms))
+            return self._enter(await claims.claim_async(self._key, self._token, self._claim_ms))
         if claims.blocks:
-            return self._entered(await asyncio.to_thread(claims.claim, self._key, self._token, self._claim_ms))
-        return self._entered(claims.claim(self._key, self._token, self._claim_ms))
+            return self._enter(await asyncio.to_thread(claims.claim, self._key, self._token, self._claim_ms))
+        return self._enter(claims.claim(self._key, self._token, self._claim_ms))
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if not self._first:
@@ -139,7 +142,7 @@ class Once:
         done = kind is None
         if isinstance(claims, AsyncClaims):
             if done:
-                self._left(await claims.complete_async(self._key, self._token, self._window_ms))
+                self._check_ownership(await claims.complete_async(self._key, self._token, self._window_ms))
             else:
                 await claims.release_async(self._key, self._token)
         elif claims.blocks:
@@ -147,21 +150,23 @@ class Once:
         else:
             self.__exit__(kind, error, trace)
 
-    def _plain(self) -> Claims:
+    def _sync_claims(self) -> Claims:
         if isinstance(self._claims, AsyncClaims):
-            raise WrongStoreError("These claims are kept by an asynchronous client: say `async with`, or give it a plain one.")
+            raise WrongStoreError(
+                "The claim store is asynchronous. Use `async with`, or pass a synchronous store such as RedisClaims."
+            )
         return self._claims
 
-    def _entered(self, standing: Standing) -> bool:
-        if standing is Standing.IN_PROGRESS:
-            raise InProgressError(f"Another handler is at work on key '{self._key}'; this message is to come again later.")
-        self._first = standing is Standing.FIRST
+    def _enter(self, standing: ClaimState) -> bool:
+        if standing is ClaimState.IN_PROGRESS:
+            raise InProgressError(f"Another handler works on key '{self._key}'. The message must be retried later.")
+        self._first = standing is ClaimState.FIRST
         return self._first
 
-    def _left(self, was_ours: bool) -> None:
+    def _check_ownership(self, was_ours: bool) -> None:
         if not was_ours:
             log.warning(
-                "The work for key '%s' took longer than its claim of %d ms, and another began it too: give it a longer claim.",
+                "The work for key '%s' took longer than its claim of %d ms, and another handler began it too. Raise claim_ms.",
                 self._key,
                 self._claim_ms,
             )

@@ -1,8 +1,8 @@
 """Claims in a SQLite file: for the processes of one machine, and across restarts.
 
-    claims   key TEXT PRIMARY KEY, token TEXT, until_ms INTEGER       token is empty when the key is done
+    claims   key TEXT PRIMARY KEY, token TEXT, until_ms INTEGER       the token is empty when the key is done
 
-Keys whose time is over go a few at each claim, so the file stays as large as one window's keys.
+Each claim deletes a few expired keys, so the file holds about the keys of one window.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from skyrocket.client.helpers.deduplication import Standing
+from skyrocket.client.helpers.deduplication import ClaimState
 from skyrocket.client.helpers.sqlite_file import SqliteFile
 
-SWEPT_AT_ONCE: Final = 10  # more than one, which is what is added: so what is over melts away
+DELETED_PER_CLAIM: Final = 10  # expired keys; a claim adds one, so a backlog of expired keys shrinks
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS claims (key TEXT PRIMARY KEY, token TEXT NOT NULL, until_ms INTEGER NOT NULL) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS claims_until ON claims (until_ms);
 """
-_SWEEP: Final = "DELETE FROM claims WHERE key IN (SELECT key FROM claims WHERE until_ms <= ? ORDER BY until_ms LIMIT ?)"
-_LOOK: Final = "SELECT token FROM claims WHERE key = ? AND until_ms > ?"
+_DELETE_EXPIRED: Final = "DELETE FROM claims WHERE key IN (SELECT key FROM claims WHERE until_ms <= ? ORDER BY until_ms LIMIT ?)"
+_FIND: Final = "SELECT token FROM claims WHERE key = ? AND until_ms > ?"
 _CLAIM: Final = "INSERT OR REPLACE INTO claims VALUES (?, ?, ?)"
 _COMPLETE: Final = """
 INSERT INTO claims VALUES (:key, '', :until_ms)
@@ -32,6 +32,8 @@ _RELEASE: Final = "DELETE FROM claims WHERE key = ? AND token = ?"
 
 
 class SqliteClaims:
+    """A store of claims in a SQLite file."""
+
     blocks = True
 
     def __init__(self, path: str | Path, now_ms: Callable[[], int] | None = None) -> None:
@@ -45,15 +47,15 @@ class SqliteClaims:
         with self._file.transaction() as connection:
             return int(connection.execute("SELECT count(*) FROM claims").fetchone()[0])
 
-    def claim(self, key: str, token: str, claim_ms: int) -> Standing:
+    def claim(self, key: str, token: str, claim_ms: int) -> ClaimState:
         now_ms = self._now_ms()
         with self._file.transaction() as connection:
-            connection.execute(_SWEEP, (now_ms, SWEPT_AT_ONCE))
-            found = connection.execute(_LOOK, (key, now_ms)).fetchone()
+            connection.execute(_DELETE_EXPIRED, (now_ms, DELETED_PER_CLAIM))
+            found = connection.execute(_FIND, (key, now_ms)).fetchone()
             if found is not None:
-                return Standing.IN_PROGRESS if found[0] else Standing.DONE
+                return ClaimState.IN_PROGRESS if found[0] else ClaimState.DONE
             connection.execute(_CLAIM, (key, token, now_ms + claim_ms))
-            return Standing.FIRST
+            return ClaimState.FIRST
 
     def complete(self, key: str, token: str, window_ms: int) -> bool:
         values = {"key": key, "token": token, "until_ms": self._now_ms() + window_ms}
@@ -66,5 +68,5 @@ class SqliteClaims:
 
 
 def _wall_ms() -> int:
-    """The wall's clock: other processes, and this one after a restart, have to agree on it."""
+    """Return the wall-clock time, which other processes, and this one after a restart, share."""
     return time.time_ns() // 1_000_000

@@ -1,19 +1,19 @@
-"""What became of a producer's messages: gaps, repeats and disorder, from the numbers that producers stamp on them.
+"""Loss detection: gaps, repeats and disorder in a producer's messages, from the sequence numbers of `Producer(stamp=True)`.
 
-A stamp (`sequence`) says which producer, and its how-manieth message to this queue. A consumer, or an audit over a store, shows
-each message to a detector, which keeps what it saw as ranges:
+A stamp has the producer's id and the message's sequence number within its queue. A consumer, or an audit over a store, records
+each message in a detector, which keeps the numbers as ranges:
 
-    saw 1 2 3 . 5 6 6 4 . . 9        ranges [1-6] [9-9]        missing 7-8, one repeat, one late (the 4, after 6)
+    seen 1 2 3 . 5 6 6 4 . . 9       ranges [1-6] [9-9]        missing 7-8, one repeat, one late (the 4, after 6)
 
-A number is *missing* while later ones were seen; *late* when it comes after a later one, which is disorder and no loss;
-*repeated* when it was seen before. Counting begins at the first number that is seen, or earlier ones that come late, unless the
-detector is told where each producer begins. Whatever comes after the last number seen cannot be missed.
+A number is *missing* while higher ones have been seen; *late* when it comes after a higher one, which is disorder and not loss;
+*repeated* when it has been seen before. Counting begins at the lowest number seen, unless `begins_at` says where each producer
+begins. Messages after the highest number seen cannot be detected as missing.
 
-Show it messages as they lie in the queue they were sent to. One that comes by a retry topic has the stamp of another queue.
-And a gap need not be a loss: a number is missing too when its producer knows that the send failed, or then chose another queue.
+Record messages as they are in the queue to which they were sent. A message from a retry topic carries the stamp of another queue.
+A gap need not be a loss: a number is also missing when its send failed with an error, or went to another queue after a failure.
 
-Memory is bounded: of each stream (one producer, one queue) so many ranges, and so many streams. Where a range is over the bound,
-the oldest gap is given up: it counts as lost for good, and its numbers would be called repeats if they came.
+Memory is bounded: so many ranges for each stream (one producer, one queue), and so many streams. Beyond the bound of ranges the
+detector gives up the oldest gap: its numbers count as missing for good, and would count as repeats if they came.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ GAPS_IN_A_SENTENCE: Final = 5
 
 
 class Gap(NamedTuple):
+    """Missing numbers, from `first` to `last`."""
+
     first: int
     last: int
 
@@ -40,29 +42,30 @@ class Gap(NamedTuple):
         return str(self.first) if self.first == self.last else f"{self.first}–{self.last}"
 
 
-class Stream:
-    """The numbers of one producer in one queue."""
+class NumberStream:
+    """The sequence numbers of one producer in one queue."""
 
     __slots__ = ("_ends", "_starts", "given_up", "late", "repeated", "seen")
 
     def __init__(self, begins_at: int | None = None) -> None:
-        self._starts: list[int] = []  # ranges seen, ascending and apart; the first of each
-        self._ends: list[int] = []  # and the last
+        self._starts: list[int] = []  # first number of each range seen; ranges ascend and do not touch
+        self._ends: list[int] = []  # last number of each range
         if begins_at is not None:
-            self._starts.append(begins_at - 1)  # as if the one before the first had come
+            self._starts.append(begins_at - 1)  # a pretended range before the first number
             self._ends.append(begins_at - 1)
         self.seen = 0
         self.repeated = 0
         self.late = 0
-        self.given_up = 0  # missing numbers of gaps that there was no room to remember
+        self.given_up = 0  # missing numbers of gaps that were dropped to save memory
 
-    def saw(self, number: int) -> None:
+    def record(self, number: int) -> None:
+        """Add a number to the ranges, and count it as new, late or repeated."""
         starts, ends = self._starts, self._ends
         if ends and number == ends[-1] + 1:  # nearly always
             ends[-1] = number
             self.seen += 1
             return
-        at = bisect_right(starts, number) - 1  # the range that could hold it
+        at = bisect_right(starts, number) - 1  # the range that may contain it
         if at >= 0 and number <= ends[at]:
             self.repeated += 1
             return
@@ -81,12 +84,14 @@ class Stream:
             starts.insert(at + 1, number)
             ends.insert(at + 1, number)
 
-    def keep_within(self, ranges_max: int) -> None:
+    def limit_ranges(self, ranges_max: int) -> None:
+        """Close the oldest gaps until there are at most `ranges_max` ranges."""
         while len(self._starts) > ranges_max:
             self.given_up += self._starts[1] - self._ends[0] - 1
             del self._starts[1], self._ends[0]
 
     def gaps(self) -> list[Gap]:
+        """Return the gaps between the ranges."""
         return [Gap(end + 1, start - 1) for end, start in zip(self._ends, self._starts[1:], strict=False)]
 
     @property
@@ -96,6 +101,8 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class StreamReport:
+    """What a detector found about one producer in one queue."""
+
     producer_id: str
     queue: Queue
     seen: int
@@ -110,7 +117,8 @@ class StreamReport:
         return not (self.missing or self.repeated or self.late)
 
     def sentence(self) -> str:
-        of = f"Of producer {self.producer_id} in {self.queue}, {_count(self.seen, 'message')} came"
+        """Describe the findings for a person."""
+        of = f"Producer {self.producer_id} in {self.queue}: {_count(self.seen, 'message')} seen"
         if self.is_clean:
             return f"{of}, each once and in order."
         shown = ", ".join(map(str, self.gaps[:GAPS_IN_A_SENTENCE]))
@@ -123,9 +131,11 @@ class StreamReport:
 
 @dataclass(frozen=True, slots=True)
 class LossReport:
+    """What a detector found, stream by stream."""
+
     streams: tuple[StreamReport, ...]
-    unstamped: int  # messages without a stamp, or with one that cannot be read
-    streams_forgotten: int  # beyond the bound; what was found in them is not in this report
+    unstamped: int  # messages without a stamp, or with a malformed one
+    streams_forgotten: int  # dropped beyond the bound of streams; this report lacks their findings
 
     @property
     def missing(self) -> int:
@@ -144,21 +154,21 @@ class LossReport:
         return not self.streams_forgotten and all(stream.is_clean for stream in self.streams)
 
     def sentences(self) -> list[str]:
-        """What a person wants to know: the streams with findings, or that there are none."""
-        told = [stream.sentence() for stream in self.streams if not stream.is_clean]
-        if not told:
+        """Describe the streams with findings for a person, or that there are none."""
+        sentences = [stream.sentence() for stream in self.streams if not stream.is_clean]
+        if not sentences:
             seen = sum(stream.seen for stream in self.streams)
-            told.append(f"{_count(seen, 'message')} of {_count(len(self.streams), 'stream')} came, each once and in order.")
+            sentences.append(f"{_count(seen, 'message')} of {_count(len(self.streams), 'stream')} seen, each once and in order.")
         if self.unstamped:
-            told.append(f"{_count(self.unstamped, 'message')} without a stamp that can be read could not be looked at.")
+            sentences.append(f"{_count(self.unstamped, 'message')} had no valid stamp and could not be checked.")
         if self.streams_forgotten:
-            told.append(
-                f"There was no room to remember {_count(self.streams_forgotten, 'stream')}; of these nothing is said here."
+            sentences.append(
+                f"The detector dropped {_count(self.streams_forgotten, 'stream')} beyond its bound; their findings are not here."
             )
-        return told
+        return sentences
 
     def as_dict(self) -> dict[str, Any]:
-        """For programs: numbers, texts, lists and dicts alone."""
+        """Return the report for programs, as plain numbers, strings, lists and dicts."""
         streams = []
         for stream in self.streams:
             plain = asdict(stream)
@@ -170,39 +180,43 @@ class LossReport:
 
 
 class LossDetector:
+    """Detects missing, repeated and late messages from their sequence stamps."""
+
     def __init__(self, *, begins_at: int | None = None, ranges_max: int = RANGES_MAX, streams_max: int = STREAMS_MAX) -> None:
-        """`begins_at`: the number of each producer's first message, when the detector is to see all from the beginning."""
+        """`begins_at` is the number of each producer's first message, for a detector that sees every message."""
         assert ranges_max >= 1
         self._begins_at = begins_at
         self._ranges_max = ranges_max
         self._streams_max = streams_max
-        self._streams: OrderedDict[tuple[str, Queue], Stream] = OrderedDict()  # the one seen longest ago first
+        self._streams: OrderedDict[tuple[str, Queue], NumberStream] = OrderedDict()  # the least recently seen first
         self._unstamped = 0
         self._forgotten = 0
 
-    def saw(self, queue: Queue, properties: Mapping[str, str]) -> None:
-        """A message of this queue, by its properties."""
+    def record(self, queue: Queue, properties: Mapping[str, str]) -> None:
+        """Record a message of this queue, by its properties."""
         producer_id = properties.get(PRODUCER_ID)
         number = properties.get(SEQUENCE, "")
         if not producer_id or not (number.isascii() and number.isdecimal()) or len(number) > 19:
             self._unstamped += 1
         else:
-            self.saw_number(producer_id, queue, int(number))
+            self.record_number(producer_id, queue, int(number))
 
-    def saw_number(self, producer_id: str, queue: Queue, number: int) -> None:
+    def record_number(self, producer_id: str, queue: Queue, number: int) -> None:
+        """Record a message by its producer's id and its sequence number."""
         key = (producer_id, queue)
         stream = self._streams.get(key)
         if stream is None:
-            stream = self._streams[key] = Stream(self._begins_at)
+            stream = self._streams[key] = NumberStream(self._begins_at)
             if len(self._streams) > self._streams_max:
                 self._streams.popitem(last=False)
                 self._forgotten += 1
         else:
             self._streams.move_to_end(key)
-        stream.saw(number)
-        stream.keep_within(self._ranges_max)
+        stream.record(number)
+        stream.limit_ranges(self._ranges_max)
 
     def report(self) -> LossReport:
+        """Return the findings so far."""
         streams = []
         for (producer_id, queue), stream in sorted(self._streams.items()):
             gaps = tuple(stream.gaps())

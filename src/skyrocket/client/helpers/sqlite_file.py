@@ -1,6 +1,6 @@
-"""A small SQLite file that threads of a process share by one connection, and processes by SQLite's own locks.
+"""A small SQLite file. The threads of a process share one connection; processes share the file through SQLite's locks.
 
-What was written survives the death of the process; a power cut may take the last moments.
+Committed data survives the death of the process. A power cut may lose the last transactions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 
 from skyrocket.client.errors import ClientError
 
-BUSY_S: Final = 5.0  # how long another process's transaction is waited for
+BUSY_S: Final = 5.0  # how long to wait for another process's transaction
 
 
 class SqliteFileError(ClientError):
@@ -22,10 +22,12 @@ class SqliteFileError(ClientError):
 
 
 class SqliteFile:
+    """A SQLite file with a schema, used through transactions."""
+
     def __init__(self, path: str | Path, schema: str) -> None:
         self._path = str(path)
         self._lock = threading.Lock()  # one connection, used by one thread at a time
-        with self._refusals():
+        with self._translate_errors():
             self._connection = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = NORMAL")
@@ -37,8 +39,8 @@ class SqliteFile:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Nobody else writes meanwhile. Rolled back when the body raises."""
-        with self._lock, self._refusals():
+        """Run the body in an exclusive write transaction; roll back when the body raises."""
+        with self._lock, self._translate_errors():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
@@ -48,8 +50,8 @@ class SqliteFile:
             self._connection.execute("COMMIT")
 
     @contextmanager
-    def _refusals(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
-            raise SqliteFileError(f"SQLite refuses to work on {self._path}: {error}.") from error
+            raise SqliteFileError(f"SQLite cannot use the file {self._path}: {error}.") from error

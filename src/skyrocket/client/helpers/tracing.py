@@ -1,15 +1,15 @@
-"""OpenTelemetry: a span for each send and for each call of a handler; its context travels in the message's properties.
+"""OpenTelemetry tracing: a span for each send and each call of a handler. The trace context travels in the message's properties.
 
     tracing = Tracing()
     Producer("127.0.0.1:9876", tracing=tracing)
-    Consumer("127.0.0.1:9876", group="coupons", tracing=tracing)        # handlers get their spans by themselves
+    Consumer("127.0.0.1:9876", group="coupons", tracing=tracing)        # each call of a handler runs in a span
 
-    async for message in consumer:                                      # the body of a loop is the user's, and so is its span
+    async for message in consumer:                                      # a loop opens its own spans
         with tracing.processing(message):
             ...
 
-The context is written as the propagator has it: W3C's `traceparent` and `tracestate`, unless the application chose another.
-Attributes have the names of OpenTelemetry's conventions for messaging. Only who imports this module needs the package.
+The propagator encodes the context: W3C's `traceparent` and `tracestate`, unless the application configured another. Attributes
+follow OpenTelemetry's conventions for messaging. Only this module needs the OpenTelemetry package.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ try:
     from opentelemetry.context import Context
     from opentelemetry.propagators.textmap import TextMapPropagator
 except ImportError as missing:
-    raise ImportError("Tracing needs OpenTelemetry: install skyrocketmq[otel].") from missing
+    raise ImportError("Tracing needs OpenTelemetry. Install it with: pip install skyrocketmq[otel]") from missing
 
 import skyrocket
 from skyrocket.client.consumer.handlers import Handle, Handler
 from skyrocket.client.message import Message
-from skyrocket.client.producer.send_scope import Sending
+from skyrocket.client.producer.send_strategy import SendScope
 from skyrocket.client.receipt import Receipt
 from skyrocket.client.received import Received
 
 SYSTEM: Final = "rocketmq"
-_LINKS_MAX = 128  # the SDK keeps no more of a span
+_LINKS_MAX = 128  # the SDK's bound for one span
 
 Attributes = dict[str, Any]
 
 
 class Tracing:
-    """One for a whole application, or one for each client. Without a provider or propagator: the application's own."""
+    """Creates spans. One object can serve a whole application. Without a provider or propagator it uses the global ones."""
 
     def __init__(
         self, tracer_provider: trace.TracerProvider | None = None, *, propagator: TextMapPropagator | None = None
@@ -56,17 +56,17 @@ class Tracing:
         operation: str,
         topic: str,
         kind: trace.SpanKind,
-        about: Attributes,
+        details: Attributes,
         parent: Context | None = None,
         links: Sequence[trace.Link] = (),
     ) -> Iterator[trace.Span]:
-        """A current span. What is raised in it is noted, and goes on."""
+        """Open a span and make it current. An error in the body is recorded and raised again."""
         attributes = {
             "messaging.system": SYSTEM,
             "messaging.operation.name": operation,
             "messaging.operation.type": operation,
             "messaging.destination.name": topic,
-            **about,
+            **details,
         }
         name = f"{operation} {topic}"
         with self._tracer.start_as_current_span(name, parent, kind=kind, attributes=attributes, links=links) as span:
@@ -82,78 +82,78 @@ class Tracing:
     # --- producers
 
     @contextmanager
-    def sending(self, messages: Sequence[Message]) -> Iterator[Sending]:
-        """A span around a send, whose context the messages carry."""
-        with self._span("send", messages[0].topic, trace.SpanKind.PRODUCER, _about_sending(messages)) as span:
+    def sending(self, messages: Sequence[Message]) -> Iterator[SendScope]:
+        """Open a span around a send. The messages of the scope carry its context."""
+        with self._span("send", messages[0].topic, trace.SpanKind.PRODUCER, _send_attributes(messages)) as span:
             carrier: dict[str, str] = {}
             (self._propagator or propagate.get_global_textmap()).inject(carrier)
-            yield _Traced([_with(message, carrier) for message in messages] if carrier else messages, span)
+            yield _TracedScope([_with_context(message, carrier) for message in messages] if carrier else messages, span)
 
     # --- consumers
 
     @contextmanager
     def processing(self, messages: Received | Sequence[Received], group: str = "") -> Iterator[trace.Span]:
-        """A span around the handling of a message, or of several. One message's is a child of the span that sent it; several may
-        come from as many traces, and are linked to them."""
+        """Open a span around the handling of one message or of several. The span of one message is a child of the span that sent
+        it; the span of several is linked to the spans that sent them."""
         several = [messages] if isinstance(messages, Received) else messages
         origins = [self._origin(message) for message in several[:_LINKS_MAX]]
         sent_by = [trace.get_current_span(origin).get_span_context() for origin in origins]
         parent = origins[0] if len(several) == 1 and sent_by[0].is_valid else None
         links = [trace.Link(context) for context in sent_by if context.is_valid]
-        about = _about_processing(several, group)
-        with self._span("process", several[0].topic, trace.SpanKind.CONSUMER, about, parent, links) as span:
+        details = _process_attributes(several, group)
+        with self._span("process", several[0].topic, trace.SpanKind.CONSUMER, details, parent, links) as span:
             yield span
 
     def handlers(self, handlers: Mapping[str, Handler], group: str) -> dict[str, Handler]:
-        """The same handlers, each call in a span of its own."""
-        return {topic: known._replace(handle=self._traced(known, group)) for topic, known in handlers.items()}
+        """Wrap handlers so that each call runs in a span."""
+        return {topic: known._replace(handle=self._wrap(known, group)) for topic, known in handlers.items()}
 
-    def _traced(self, handler: Handler, group: str) -> Handle:
+    def _wrap(self, handler: Handler, group: str) -> Handle:
         handle: Any = handler.handle
 
-        async def here(messages: Received | list[Received]) -> object:
+        async def run_async(messages: Received | list[Received]) -> object:
             with self.processing(messages, group):
                 return await handle(messages)
 
-        def there(messages: Received | list[Received]) -> object:
+        def run_sync(messages: Received | list[Received]) -> object:
             with self.processing(messages, group):
                 result = handle(messages)
                 return asyncio.run(result) if asyncio.iscoroutine(result) else result
 
-        return here if handler.is_async else there
+        return run_async if handler.is_async else run_sync
 
 
-class _Traced(Sending):
+class _TracedScope(SendScope):
     __slots__ = ("_span",)
 
     def __init__(self, messages: Sequence[Message], span: trace.Span) -> None:
         super().__init__(messages)
         self._span = span
 
-    def acknowledged(self, receipt: Receipt) -> Receipt:
+    def acknowledge(self, receipt: Receipt) -> Receipt:
         if len(self.messages) == 1:
             self._span.set_attribute("messaging.message.id", receipt.message_id)
         self._span.set_attribute("messaging.destination.partition.id", str(receipt.queue.queue_id))
         return receipt
 
 
-def _with(message: Message, carrier: Mapping[str, str]) -> Message:
+def _with_context(message: Message, carrier: Mapping[str, str]) -> Message:
     return msgspec.structs.replace(message, properties={**message.properties, **carrier})
 
 
-def _about_sending(messages: Sequence[Message]) -> Attributes:
+def _send_attributes(messages: Sequence[Message]) -> Attributes:
     first = messages[0]
     if len(messages) > 1:
         return {"messaging.batch.message_count": len(messages)}
     return {"messaging.message.body.size": len(first.body), **_rocketmq(first.tag, list(first.keys), first.sharding_key)}
 
 
-def _about_processing(messages: Sequence[Received], group: str) -> Attributes:
+def _process_attributes(messages: Sequence[Received], group: str) -> Attributes:
     first = messages[0]
-    about: Attributes = {"messaging.consumer.group.name": group} if group else {}
+    attributes: Attributes = {"messaging.consumer.group.name": group} if group else {}
     if len(messages) > 1:
-        return about | {"messaging.batch.message_count": len(messages)}
-    return about | {
+        return attributes | {"messaging.batch.message_count": len(messages)}
+    return attributes | {
         "messaging.message.id": first.message_id,
         "messaging.message.body.size": first.size_bytes,
         "messaging.destination.partition.id": str(first.queue_id),
@@ -162,6 +162,6 @@ def _about_processing(messages: Sequence[Received], group: str) -> Attributes:
 
 
 def _rocketmq(tag: str, keys: list[str], sharding_key: str) -> Attributes:
-    """What this system's messages have beside others'; left out where it is empty."""
-    about = {"message.tag": tag, "message.keys": keys, "message.group": sharding_key}
-    return {f"messaging.rocketmq.{name}": value for name, value in about.items() if value}
+    """Return the attributes that are specific to RocketMQ; empty ones are left out."""
+    attributes = {"message.tag": tag, "message.keys": keys, "message.group": sharding_key}
+    return {f"messaging.rocketmq.{name}": value for name, value in attributes.items() if value}

@@ -1,15 +1,15 @@
-"""Only forward: a message that tells a thing's state is worth handling only when it is newer than the last one handled.
+"""Version checks: skip a message that carries an older state of a thing than the last one handled.
 
     check = VersionCheck()
 
-    async with check.newer(f"account-{number}", message_version) as newer:      # a plain function says `with`
+    async with check.newer(f"account-{number}", message_version) as newer:      # in a plain function: `with`
         if newer:
             write_balance(...)
 
-The version is noted when the body ends well, and not when it raises; so a failed one is handled again. Versions are any growing
-whole number: a row's version, a time in milliseconds, a sequence number. This answers repeats and late-comers that come one
-after another. Two messages about one key handled at the same time both find themselves newer: consume those orderly (one
-sharding key, one queue), or let the database decide as well (`UPDATE … WHERE version < ?`).
+The version is recorded when the body returns and not when it raises, so a failed message is handled again. A version is any
+growing integer: a row's version, a time in milliseconds, a sequence number. The check detects repeated and late messages that are
+handled one after another. Two messages with one key that are handled at the same time can both be newer: consume them orderly
+(one sharding key, one queue), or let the database compare too (`UPDATE … WHERE version < ?`).
 """
 
 from __future__ import annotations
@@ -24,17 +24,19 @@ KEYS_MAX = 100_000
 
 
 class Versions(Protocol):
-    blocks: bool  # whether a call may take a disk's time, so that a loop calls it in a thread
+    """A store of the newest version of each key."""
+
+    blocks: bool  # whether a call waits for a disk, so that an event loop must call it in a thread
 
     def newest(self, key: str) -> int | None: ...
 
-    def saw(self, key: str, version: int) -> None:
-        """Kept if it is newer than what is known."""
+    def record(self, key: str, version: int) -> None:
+        """Store the version if it is newer than the stored one."""
         ...
 
 
 class MemoryVersions:
-    """For one process, until it ends. When it is full, the key that was asked about longest ago is forgotten."""
+    """Versions in memory: for one process, until it ends. A full store drops the least recently used key."""
 
     blocks = False
 
@@ -42,7 +44,7 @@ class MemoryVersions:
         self._keys_max = keys_max
         self._lock = threading.Lock()
         self._newest: OrderedDict[str, int] = OrderedDict()
-        self.forgotten = 0  # keys; a late-comer about one of them would be taken for new
+        self.forgotten = 0  # keys dropped; a late message about one of them would pass as new
 
     def newest(self, key: str) -> int | None:
         with self._lock:
@@ -51,7 +53,7 @@ class MemoryVersions:
                 self._newest.move_to_end(key)
             return version
 
-    def saw(self, key: str, version: int) -> None:
+    def record(self, key: str, version: int) -> None:
         with self._lock:
             self._newest[key] = max(version, self._newest.get(key, version))
             self._newest.move_to_end(key)
@@ -61,15 +63,18 @@ class MemoryVersions:
 
 
 class VersionCheck:
+    """Tells whether a version of a key is newer than the last one handled. `versions` is the store; None: in memory."""
+
     def __init__(self, versions: Versions | None = None) -> None:
         self._versions: Versions = versions if versions is not None else MemoryVersions()
 
     def newer(self, key: str, version: int) -> Newer:
+        """Return a context for `async with` or `with`, whose value is whether the version is newer."""
         return Newer(self._versions, key, version)
 
 
 class Newer:
-    """One version of one key: `async with` or `with`, and used once."""
+    """The check of one version of one key, for a single `async with` or `with`."""
 
     __slots__ = ("_is_newer", "_key", "_version", "_versions")
 
@@ -86,7 +91,7 @@ class Newer:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._is_newer and kind is None:
-            self._versions.saw(self._key, self._version)
+            self._versions.record(self._key, self._version)
 
     async def __aenter__(self) -> bool:
         return await asyncio.to_thread(self.__enter__) if self._versions.blocks else self.__enter__()

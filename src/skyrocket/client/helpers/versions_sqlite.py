@@ -1,4 +1,4 @@
-"""Versions in a SQLite file: for the processes of one machine, and across restarts. One row for each key there ever was."""
+"""Versions in a SQLite file: for the processes of one machine, and across restarts. One row for each key, never deleted."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import Final
 from skyrocket.client.helpers.sqlite_file import SqliteFile
 
 _SCHEMA: Final = "CREATE TABLE IF NOT EXISTS versions (key TEXT PRIMARY KEY, version INTEGER NOT NULL) WITHOUT ROWID"
-_LOOK: Final = "SELECT version FROM versions WHERE key = ?"
-_SAW: Final = """
+_FIND: Final = "SELECT version FROM versions WHERE key = ?"
+_RECORD: Final = """
 INSERT INTO versions VALUES (?, ?)
 ON CONFLICT (key) DO UPDATE SET version = excluded.version WHERE excluded.version > versions.version
 """
 
 
 class SqliteVersions:
+    """A store of versions in a SQLite file."""
+
     blocks = True
 
     def __init__(self, path: str | Path) -> None:
@@ -26,9 +28,9 @@ class SqliteVersions:
 
     def newest(self, key: str) -> int | None:
         with self._file.transaction() as connection:
-            found = connection.execute(_LOOK, (key,)).fetchone()
+            found = connection.execute(_FIND, (key,)).fetchone()
         return None if found is None else int(found[0])
 
-    def saw(self, key: str, version: int) -> None:
+    def record(self, key: str, version: int) -> None:
         with self._file.transaction() as connection:
-            connection.execute(_SAW, (key, version))
+            connection.execute(_RECORD, (key, version))

@@ -1,11 +1,11 @@
-"""Messages that wait a little for company, so that one request carries many. Pure.
+"""The accumulator: open batches of messages that wait a little, so that one request carries many. Pure.
 
-    place(key, size, now)         the batch for one more, and the batches that are full before it or by it
-    due(now)                      those whose first message has waited long enough
-    next_due_ms()                 when to ask again
-    take_all()                    all that is left, at the end
+    place(key, size, now)         the batch for one more message, and the batches that are full before or with it
+    due(now)                      the batches whose first message has waited long enough
+    next_due_ms()                 when to call `due` again
+    take_all()                    the remaining batches, at the end
 
-A batch goes to one queue, so only what has the same key may share one. What is held is bounded by who adds (`gate`).
+A batch goes to one queue, so only messages with equal keys share one. The in-flight limit bounds how many messages wait.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Batch(Generic[K]):
-    """Messages, their properties but for the id, and who waits for their receipts: three lists side by side, since an object for
-    each message would cost more than all of them."""
+    """Messages, their properties without the id, and the futures of their receipts: three parallel lists, because an object for
+    each message would cost more."""
 
     __slots__ = ("due_ms", "futures", "key", "messages", "properties", "size_bytes")
 
@@ -36,14 +36,19 @@ class Batch(Generic[K]):
 
 
 class Accumulator(Generic[K]):
+    """Decides which messages share a batch, and when a batch is sent."""
+
     def __init__(self, linger_ms: float, bytes_max: int, messages_max: int) -> None:
         self._linger_ms = linger_ms
         self._bytes_max = bytes_max
         self._messages_max = messages_max
-        self._open: dict[K, Batch[K]] = {}  # the first to be due first: all linger equally long
+        self._open: dict[K, Batch[K]] = {}  # in the order in which they are due: all linger equally long
 
     def place(self, key: K, size_bytes: int, now_ms: float) -> tuple[Batch[K], list[Batch[K]]]:
-        """Whoever asks puts his message into it at once, even if it is among the full ones."""
+        """Return the batch for one more message, and the batches to send now.
+
+        The caller must append its message to the first at once: that batch may be among those to send.
+        """
         full: list[Batch[K]] = []
         batch = self._open.get(key)
         if batch is not None and batch.size_bytes + size_bytes > self._bytes_max:
@@ -57,6 +62,7 @@ class Accumulator(Generic[K]):
         return batch, full
 
     def due(self, now_ms: float) -> list[Batch[K]]:
+        """Remove and return the batches that have lingered long enough."""
         late: list[Batch[K]] = []
         for batch in self._open.values():
             if batch.due_ms > now_ms:
@@ -67,9 +73,11 @@ class Accumulator(Generic[K]):
         return late
 
     def next_due_ms(self) -> float | None:
+        """Return when the next batch is due; None when no batch is open."""
         return next(iter(self._open.values())).due_ms if self._open else None
 
     def take_all(self) -> list[Batch[K]]:
+        """Remove and return every open batch."""
         left = list(self._open.values())
         self._open.clear()
         return left

@@ -1,10 +1,10 @@
-"""Brokers that are slow or fail are left alone for a while: the slower, the longer. Pure.
+"""Latency avoidance: a producer skips brokers that are slow or fail, the longer the slower they are. Pure.
 
-    answered(broker, latency, now)    it took that long
-    failed(broker, now)               it did not answer, or said no
-    is_available(broker, now)         whether to choose it
+    record_latency(broker, latency, now)    the broker responded after this time
+    record_failure(broker, now)             the broker did not respond, or refused
+    is_available(broker, now)               whether to choose the broker
 
-It only helps to choose: where no broker is available, the message goes to one that is not.
+The table only guides the choice: when no broker is available, messages go to unavailable ones.
 """
 
 from __future__ import annotations
@@ -15,47 +15,54 @@ from typing import Final, NamedTuple
 from skyrocket.client.errors import ConfigurationError
 
 
-class Step(NamedTuple):
-    latency_ms: int  # from here on
+class LatencyStep(NamedTuple):
+    """A latency, and how long a broker that shows it is skipped."""
+
+    latency_ms: int  # this latency or more, up to the next step
     pause_ms: int
 
 
 STEPS: Final = (
-    Step(50, 0),
-    Step(100, 0),
-    Step(550, 30_000),
-    Step(1_000, 60_000),
-    Step(2_000, 120_000),
-    Step(3_000, 180_000),
-    Step(15_000, 600_000),
+    LatencyStep(50, 0),
+    LatencyStep(100, 0),
+    LatencyStep(550, 30_000),
+    LatencyStep(1_000, 60_000),
+    LatencyStep(2_000, 120_000),
+    LatencyStep(3_000, 180_000),
+    LatencyStep(15_000, 600_000),
 )
-"""The table that Apache's producers had for years. A broker that needs 15 s is left alone for ten minutes."""
+"""The table of Apache's producers before 5.x. A broker that needs 15 s is skipped for ten minutes."""
 
 SHORT_STEPS: Final = (
-    Step(50, 0),
-    Step(100, 0),
-    Step(550, 2_000),
-    Step(1_800, 5_000),
-    Step(3_000, 6_000),
-    Step(5_000, 10_000),
-    Step(15_000, 30_000),
+    LatencyStep(50, 0),
+    LatencyStep(100, 0),
+    LatencyStep(550, 2_000),
+    LatencyStep(1_800, 5_000),
+    LatencyStep(3_000, 6_000),
+    LatencyStep(5_000, 10_000),
+    LatencyStep(15_000, 30_000),
 )
 """The table of Apache's client 5.5.0."""
 
-FAILURE_MS: Final = 10_000  # what a failure counts as
+FAILURE_MS: Final = 10_000  # a failure counts as this latency
 _BROKERS_MAX = 10_000
 
 
 class LatencyTable:
+    """Until when each slow broker is skipped."""
+
     def __init__(self, steps: Sequence[tuple[int, int]] = STEPS) -> None:
-        """Each step: from which latency on, and for how long. ConfigurationError where that cannot be meant."""
+        """`steps` are (latency_ms, pause_ms) pairs in rising order of latency. Raise ConfigurationError when they are not."""
         latencies = [latency_ms for latency_ms, _ in steps]
         if not steps or min(map(min, steps)) < 0 or any(map(int.__ge__, latencies, latencies[1:])):
-            raise ConfigurationError(f"Steps of latencies rise, and have no negative times, unlike {list(map(tuple, steps))}.")
-        self._steps = tuple(Step(*step) for step in reversed(steps))
-        self._paused: dict[str, int] = {}  # broker -> until when, in ms
+            raise ConfigurationError(
+                f"avoid_slow_brokers is {list(map(tuple, steps))}; it must be a list of (latency_ms, pause_ms) pairs with rising "
+                "latencies and no negative numbers, or True."
+            )
+        self._steps = tuple(LatencyStep(*step) for step in reversed(steps))
+        self._paused: dict[str, int] = {}  # broker -> end of its pause, in ms
 
-    def answered(self, broker: str, latency_ms: int, now_ms: int) -> None:
+    def record_latency(self, broker: str, latency_ms: int, now_ms: int) -> None:
         pause_ms = self.pause_ms(latency_ms)
         if pause_ms and now_ms + pause_ms > self._paused.get(broker, 0):
             self._paused.pop(broker, None)
@@ -63,11 +70,12 @@ class LatencyTable:
             if len(self._paused) > _BROKERS_MAX:
                 del self._paused[next(iter(self._paused))]
 
-    def failed(self, broker: str, now_ms: int) -> None:
-        self.answered(broker, FAILURE_MS, now_ms)
+    def record_failure(self, broker: str, now_ms: int) -> None:
+        self.record_latency(broker, FAILURE_MS, now_ms)
 
     def is_available(self, broker: str, now_ms: int) -> bool:
         return not self._paused or now_ms >= self._paused.get(broker, 0)
 
     def pause_ms(self, latency_ms: int) -> int:
+        """Return how long a broker with this latency is skipped."""
         return next((step.pause_ms for step in self._steps if latency_ms >= step.latency_ms), 0)

@@ -1,6 +1,6 @@
-"""Delivery: an outgoing message, attempted until a broker acknowledges it, nothing is left to try, or the time is over.
+"""Delivery: attempts a send until a broker acknowledges it, no attempt is left, or the deadline passes.
 
-`retries` decides what is tried again; `queue_choice` where.
+`retry_policy` decides whether a failed attempt is repeated, `queue_selection` at which queue.
 """
 
 from __future__ import annotations
@@ -20,245 +20,279 @@ from skyrocket.client.errors import (
 )
 from skyrocket.client.producer.broker_latency import LatencyTable
 from skyrocket.client.producer.queue_selection import RoundRobin
-from skyrocket.client.producer.request_frames import Outgoing, envelope
-from skyrocket.client.producer.retry_policy import Retries
-from skyrocket.client.producer.send_response import SEND_BIT, SendAnswer
-from skyrocket.client.producer.sequence import Sequences
+from skyrocket.client.producer.request_frames import SendRequest, frame_template
+from skyrocket.client.producer.retry_policy import RetryPolicy
+from skyrocket.client.producer.sequence import SequenceStamps
 from skyrocket.client.queues import Queue
-from skyrocket.client.receipt import Receipt, receipt_from
+from skyrocket.client.receipt import Receipt, build_receipt
+from skyrocket.client.session.send_responses import SEND_BIT, SendResponse
 from skyrocket.client.session.session import DEFAULT_TOPIC_QUEUES, Session, client_error
 from skyrocket.net.connection import Connection, Sendable
 from skyrocket.net.errors import NetError
 from skyrocket.protocol.command import ONEWAY_FLAG, Command, encode_command
 
-_TOPICS_MAX = 10_000  # that are sent to in turn
+_TOPICS_MAX = 10_000  # whose rotation is kept
 
-Chooser = Callable[[Sequence[Queue]], Queue]
+QueueChooser = Callable[[Sequence[Queue]], Queue]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliverySettings:
+    """How often and how long a producer attempts a send."""
+
     retries: int = 2  # attempts beyond the first
-    attempt_timeout_ms: int | None = None  # of one attempt, where others may follow; None: as long as the whole send
-    retry_unsafe: bool = False  # an answer that is not OK (a flush or a replica was late) is tried elsewhere too
+    attempt_timeout_ms: int | None = None  # of one attempt, when another may follow; None: the whole send's
+    retry_unsafe: bool = False  # also retry elsewhere when a broker stored the message but a flush or replica was late
 
 
 class Delivery:
+    """Sends requests of one producer group."""
+
     def __init__(
         self,
         session: Session,
         group: str,
         settings: DeliverySettings,
         latency: LatencyTable | None = None,
-        sequences: Sequences | None = None,
+        stamps: SequenceStamps | None = None,
     ) -> None:
         self._session = session
         self._group = group
         self._settings = settings
         self._latency = latency
-        self._sequences = sequences
-        self._turns: dict[str, RoundRobin] = {}
+        self._stamps = stamps
+        self._round_robins: dict[str, RoundRobin] = {}
         self._signs = session.options.credentials is not None
         self.now_ms = session.now_ms
 
     # --- queues
 
     @property
-    def is_ordinary(self) -> bool:
-        """Nothing is stamped, signed, measured, or tried elsewhere after it was stored: `express` may do the first attempt."""
-        wishes = self._settings.attempt_timeout_ms is not None or self._settings.retry_unsafe
-        return not (wishes or self._signs or self._latency is not None or self._sequences is not None)
+    def allows_fast_path(self) -> bool:
+        """Whether `FastPath` may make the first attempt: nothing is stamped, signed or measured, and no option applies to a
+        single attempt."""
+        has_attempt_options = self._settings.attempt_timeout_ms is not None or self._settings.retry_unsafe
+        return not (has_attempt_options or self._signs or self._latency is not None or self._stamps is not None)
 
-    def turns(self, topic: str) -> RoundRobin:
-        found = self._turns.get(topic)
+    def round_robin(self, topic: str) -> RoundRobin:
+        """Return the rotation over a topic's queues."""
+        found = self._round_robins.get(topic)
         if found is None:
             start = hash((self._session.client_id, topic)) & 0xFFFF  # producers begin with different queues
-            found = self._turns[topic] = RoundRobin(start, self._latency)
-            if len(self._turns) > _TOPICS_MAX:
-                del self._turns[next(iter(self._turns))]
+            found = self._round_robins[topic] = RoundRobin(start, self._latency)
+            if len(self._round_robins) > _TOPICS_MAX:
+                del self._round_robins[next(iter(self._round_robins))]
         return found
 
-    async def queues(self, topic: str, deadline_ms: int) -> tuple[Queue, ...]:
+    async def find_queues(self, topic: str, deadline_ms: int) -> tuple[Queue, ...]:
+        """Return the queues that accept messages for a topic, from the route cache or from a nameserver."""
         known = self._session.routes.route(topic)
         if known is not None and known.to_write:
             return known.to_write
-        route = await self._session.route_to_write(topic, timeout_ms=self._left_ms(deadline_ms, topic))
+        route = await self._session.route_to_write(topic, timeout_ms=self._remaining_ms(deadline_ms, topic))
         return route.to_write
 
     # --- sending
 
-    async def deliver(self, outgoing: Outgoing, deadline_ms: int, choose: Chooser | None = None) -> Receipt:
-        """`choose` takes one of the topic's queues, and the same one for each attempt; None: each in turn."""
-        gate, size_bytes = self._session.gate, outgoing.size_bytes
-        if not gate.try_enter(size_bytes):
-            await self.enter(size_bytes, outgoing.topic, deadline_ms)
-        try:
-            return await self.attempt(outgoing, deadline_ms, choose)
-        finally:
-            gate.leave(size_bytes)
+    async def deliver(self, request: SendRequest, deadline_ms: int, choose: QueueChooser | None = None) -> Receipt:
+        """Send a request within the session's in-flight limit.
 
-    async def enter(self, size_bytes: int, topic: str, deadline_ms: int) -> None:
-        """Through the gate, when there is room."""
+        `choose` picks one of the topic's queues, the same one for each attempt; None: the queues take turns.
+        """
+        in_flight, size_bytes = self._session.in_flight, request.size_bytes
+        if not in_flight.try_acquire(size_bytes):
+            await self.acquire(size_bytes, request.topic, deadline_ms)
         try:
-            async with asyncio.timeout(self._left_ms(deadline_ms, topic) / 1000):
-                await self._session.gate.enter(size_bytes)
+            return await self.attempt(request, deadline_ms, choose)
+        finally:
+            in_flight.release(size_bytes)
+
+    async def acquire(self, size_bytes: int, topic: str, deadline_ms: int) -> None:
+        """Wait for room within the in-flight limit. Raise TimedOutError when the deadline passes first."""
+        try:
+            async with asyncio.timeout(self._remaining_ms(deadline_ms, topic) / 1000):
+                await self._session.in_flight.acquire(size_bytes)
         except TimeoutError as error:
             raise TimedOutError(
-                f"Too many messages were under way for too long; this one to topic '{topic}' was not sent."
+                f"The message to topic '{topic}' was not sent: the in-flight limit was reached until the deadline. "
+                "Send more slowly, or raise ClientLimits.in_flight_max or in_flight_max_bytes."
             ) from error
 
-    async def again(
-        self, outgoing: Outgoing, deadline_ms: int, queue: Queue, address: str, error: NetError | BrokerError
+    async def retry_after(
+        self, error: NetError | BrokerError, request: SendRequest, deadline_ms: int, queue: Queue, address: str
     ) -> Receipt:
-        """What is to be done after the first attempt, in turn, has failed so."""
-        failures = _Failures(outgoing.topic, self._settings.retries)
-        route = self._session.routes.route(outgoing.topic)
-        pause_ms = self._failed(failures, error, queue, address, route.to_write if route is not None else (), deadline_ms)
+        """Make the remaining attempts after the fast path's first one, to `queue`, failed with `error`."""
+        failures = _SendFailures(request.topic, self._settings.retries)
+        route = self._session.routes.route(request.topic)
+        queues = route.to_write if route is not None else ()
+        pause_ms = self._record_failure(failures, error, queue, address, queues, deadline_ms)
         if pause_ms:
             await asyncio.sleep(pause_ms / 1000)
-        return await self.attempt(outgoing, deadline_ms, failures=failures)
+        return await self.attempt(request, deadline_ms, failures=failures)
 
     async def attempt(
-        self, outgoing: Outgoing, deadline_ms: int, choose: Chooser | None = None, *, failures: _Failures | None = None
+        self, request: SendRequest, deadline_ms: int, choose: QueueChooser | None = None, *, failures: _SendFailures | None = None
     ) -> Receipt:
-        """The same for what has passed the gate already. Where all goes well, this waits once: for the answer."""
+        """Send a request for which the in-flight limit has room already. A send without failure awaits once, for the response."""
         session, settings = self._session, self._settings
         while True:
-            route = session.routes.route(outgoing.topic)
+            route = session.routes.route(request.topic)
             queues = route.to_write if route is not None else ()
             if not queues:
-                queues = await self.queues(outgoing.topic, deadline_ms)
+                queues = await self.find_queues(request.topic, deadline_ms)
             if choose is not None:
                 queue = choose(queues)
             elif failures is None and self._latency is None:
-                queue = self.turns(outgoing.topic).next(queues)
+                queue = self.round_robin(request.topic).next(queues)
             else:
                 not_at = failures.last_broker if failures is not None else ""
-                queue = self.turns(outgoing.topic).next(queues, not_at=not_at, now_ms=session.now_ms())
+                queue = self.round_robin(request.topic).next(queues, not_at=not_at, now_ms=session.now_ms())
             address = session.routes.address(queue.broker_name) or ""
-            until_ms = deadline_ms if settings.attempt_timeout_ms is None else self._until_ms(deadline_ms, failures)
+            until_ms = deadline_ms if settings.attempt_timeout_ms is None else self._attempt_deadline_ms(deadline_ms, failures)
             started_ms = session.now_ms() if self._latency is not None else 0
             try:
                 connection = session.dialer.open_connection(address)
                 if connection is None:
-                    connection = await self._connected(queue, address, until_ms)
+                    connection = await self._connect(queue, address, until_ms)
                 opaque = connection.next_opaque() | SEND_BIT
-                answer = await connection.request_frame(opaque, self._frame(outgoing, queue, opaque), until_ms)
-                receipt = receipt_from(answer, outgoing.message_id, queue, address)
+                response = await connection.request_frame(opaque, self._build_frame(request, queue, opaque), until_ms)
+                receipt = build_receipt(response, request.message_id, queue, address)
             except (NetError, BrokerError, UnreachableError) as caught:
-                failures = failures or _Failures(outgoing.topic, settings.retries)
-                pause_ms = self._failed(failures, caught, queue, address, () if choose is not None else queues, deadline_ms)
+                failures = failures or _SendFailures(request.topic, settings.retries)
+                others = () if choose is not None else queues
+                pause_ms = self._record_failure(failures, caught, queue, address, others, deadline_ms)
             else:
                 if self._latency is not None:
                     now_ms = session.now_ms()
-                    self._latency.answered(queue.broker_name, now_ms - started_ms, now_ms)
+                    self._latency.record_latency(queue.broker_name, now_ms - started_ms, now_ms)
                 if not settings.retry_unsafe or receipt.is_safe:
                     return receipt
-                failures = failures or _Failures(outgoing.topic, settings.retries)
+                failures = failures or _SendFailures(request.topic, settings.retries)
                 if failures.retries.is_last:
                     return receipt
-                pause_ms = failures.stored_unsafely(receipt)
+                pause_ms = failures.record_unsafe(receipt)
             if pause_ms is None:
                 assert failures.unsafe is not None
                 return failures.unsafe
             if pause_ms:
                 await asyncio.sleep(pause_ms / 1000)
 
-    def _failed(
+    def _record_failure(
         self,
-        failures: _Failures,
+        failures: _SendFailures,
         caught: NetError | BrokerError | UnreachableError,
         queue: Queue,
         address: str,
         queues: Sequence[Queue],
         deadline_ms: int,
     ) -> int | None:
-        """The pause before the next attempt; None: there is none, but a broker has it. `queues` are those to choose from."""
+        """Return the pause before the next attempt; None: no attempt is left, but a broker has stored the message.
+
+        `queues` are the queues that the next attempt can use. Raise when no attempt is left and no broker has the message.
+        """
         error = client_error(caught) if isinstance(caught, NetError) else caught
         now_ms = self._session.now_ms()
         if self._latency is not None:
-            self._latency.failed(queue.broker_name, now_ms)
+            self._latency.record_failure(queue.broker_name, now_ms)
         is_alone = all(other.broker_name == queue.broker_name for other in queues)
-        pause_ms = failures.pause_ms(Attempt(queue.broker_name, address, error), now_ms, deadline_ms, is_alone)
+        pause_ms = failures.record(Attempt(queue.broker_name, address, error), now_ms, deadline_ms, is_alone)
         if not isinstance(error, BrokerError):
             self._session.refresh_soon(failures.topic)
         return pause_ms
 
-    def _until_ms(self, deadline_ms: int, failures: _Failures | None) -> int:
-        limit_ms, retries = self._settings.attempt_timeout_ms, failures.retries if failures else Retries(self._settings.retries)
+    def _attempt_deadline_ms(self, deadline_ms: int, failures: _SendFailures | None) -> int:
+        limit_ms = self._settings.attempt_timeout_ms
+        retries = failures.retries if failures else RetryPolicy(self._settings.retries)
         return deadline_ms if limit_ms is None or retries.is_last else min(deadline_ms, self._session.now_ms() + limit_ms)
 
-    async def _connected(self, queue: Queue, address: str, deadline_ms: int) -> Connection:
+    async def _connect(self, queue: Queue, address: str, deadline_ms: int) -> Connection:
         if not address:
-            raise UnreachableError(f"No address is known of the master of broker {queue.broker_name}.")
+            raise _no_master(queue)
         return await self._session.connection(address, deadline_ms)
 
-    def _frame(self, outgoing: Outgoing, queue: Queue, opaque: int, *, oneway: bool = False) -> Sendable:
-        properties = outgoing.properties
-        if self._sequences is not None:
-            properties = outgoing.for_queue(queue, self._sequences)
+    def _build_frame(self, request: SendRequest, queue: Queue, opaque: int, *, oneway: bool = False) -> Sendable:
+        properties = request.properties
+        if self._stamps is not None:
+            properties = request.stamp_for(queue, self._stamps)
         born_ms = time.time_ns() // 1_000_000
-        about = envelope(outgoing.code, self._group, queue, DEFAULT_TOPIC_QUEUES)
-        sys_flag, flag = outgoing.sys_flag, outgoing.flag
+        template = frame_template(request.code, self._group, queue, DEFAULT_TOPIC_QUEUES)
+        sys_flag, flag = request.sys_flag, request.flag
         if not self._signs:
-            return about.frame_of(
-                opaque, properties, outgoing.pieces(), sys_flag=sys_flag, born_ms=born_ms, flag=flag, oneway=oneway
+            return template.build_frame(
+                opaque, properties, request.pieces(), sys_flag=sys_flag, born_ms=born_ms, flag=flag, oneway=oneway
             )
-        command = about.command(properties, outgoing.body, sys_flag=sys_flag, born_ms=born_ms, flag=flag)
+        command = template.build_command(properties, request.body, sys_flag=sys_flag, born_ms=born_ms, flag=flag)
         command.opaque = opaque
         if oneway:
             command.flag |= ONEWAY_FLAG
-        return encode_command(self._session.signed(command))
+        return encode_command(self._session.sign(command))
 
-    def request(self, outgoing: Outgoing, queue: Queue, deadline_ms: int) -> asyncio.Future[Command | SendAnswer] | None:
-        """One attempt at one queue, for who sends many at once and deals with failures himself: `receipt_from` reads its answer.
-        None when there is no open connection to that broker; `attempt` makes one."""
+    def request(self, request: SendRequest, queue: Queue, deadline_ms: int) -> asyncio.Future[Command | SendResponse] | None:
+        """Make one attempt at one queue, for a caller that sends many requests at once and handles failures itself.
+
+        `build_receipt` reads the response. Return None when there is no open connection to the broker; `attempt` opens one.
+        """
         connection = self._session.dialer.open_connection(self._session.routes.address(queue.broker_name) or "")
         if connection is None:
             return None
         opaque = connection.next_opaque() | SEND_BIT
-        return connection.request_frame(opaque, self._frame(outgoing, queue, opaque), deadline_ms)
+        return connection.request_frame(opaque, self._build_frame(request, queue, opaque), deadline_ms)
 
-    async def oneway(self, outgoing: Outgoing, deadline_ms: int, choose: Chooser | None = None) -> None:
-        """Written to a connection, once, and no more is known of it."""
-        queues = await self.queues(outgoing.topic, deadline_ms)
-        queue = choose(queues) if choose is not None else self.turns(outgoing.topic).next(queues, now_ms=self._session.now_ms())
+    async def send_oneway(self, request: SendRequest, deadline_ms: int, choose: QueueChooser | None = None) -> None:
+        """Write a request to a connection once. No response comes."""
+        queues = await self.find_queues(request.topic, deadline_ms)
+        now_ms = self._session.now_ms()
+        queue = choose(queues) if choose is not None else self.round_robin(request.topic).next(queues, now_ms=now_ms)
         address = self._session.routes.address(queue.broker_name)
         if address is None:
-            raise UnreachableError(f"No address is known of the master of broker {queue.broker_name}.")
+            raise _no_master(queue)
         connection = self._session.dialer.open_connection(address) or await self._session.connection(address, deadline_ms)
         while connection.is_full or connection.unwritten_bytes > self._session.dialer.limits.unwritten_high_bytes:
-            await asyncio.sleep(0.001)  # nobody acknowledges these, so nothing else holds them back
-            self._left_ms(deadline_ms, outgoing.topic)
-        connection.send(self._frame(outgoing, queue, connection.next_opaque(), oneway=True))
+            await asyncio.sleep(0.001)  # without acknowledgements, only the socket's backlog slows a sender down
+            self._remaining_ms(deadline_ms, request.topic)
+        connection.send(self._build_frame(request, queue, connection.next_opaque(), oneway=True))
 
-    def _left_ms(self, deadline_ms: int, topic: str) -> int:
-        left_ms = deadline_ms - self._session.now_ms()
-        if left_ms <= 0:
-            raise TimedOutError(f"The time to send a message to topic '{topic}' was over before it could be sent.")
-        return left_ms
+    def _remaining_ms(self, deadline_ms: int, topic: str) -> int:
+        remaining_ms = deadline_ms - self._session.now_ms()
+        if remaining_ms <= 0:
+            raise TimedOutError(
+                f"The message to topic '{topic}' was not sent: the timeout passed before the first attempt. "
+                "Pass a longer timeout_ms."
+            )
+        return remaining_ms
 
 
-class _Failures:
-    """What went wrong with one send so far."""
+def _no_master(queue: Queue) -> UnreachableError:
+    return UnreachableError(
+        f"The nameservers list no address of the master of broker '{queue.broker_name}', which has {queue}. "
+        "Check that the broker runs and is registered."
+    )
+
+
+class _SendFailures:
+    """The failed attempts of one send."""
 
     __slots__ = ("_attempts", "last_broker", "retries", "topic", "unsafe")
 
     def __init__(self, topic: str, retries: int) -> None:
         self.topic = topic
         self._attempts: list[Attempt] = []
-        self.retries = Retries(retries)
+        self.retries = RetryPolicy(retries)
         self.last_broker = ""
-        self.unsafe: Receipt | None = None  # stored, though not as safely as promised
+        self.unsafe: Receipt | None = None  # of a broker that stored the message with a late flush or replica
 
-    def stored_unsafely(self, receipt: Receipt) -> int:
+    def record_unsafe(self, receipt: Receipt) -> int:
+        """Note a receipt that is not safe, and return the pause before the next attempt: none."""
         self.unsafe = receipt
         self.retries.used += 1
         self.last_broker = receipt.queue.broker_name
         return 0
 
-    def pause_ms(self, failed: Attempt, now_ms: int, deadline_ms: int, is_alone: bool) -> int | None:
-        """Before the next attempt. Where none is left it raises, unless a broker has the message: then None."""
+    def record(self, failed: Attempt, now_ms: int, deadline_ms: int, is_alone: bool) -> int | None:
+        """Note a failed attempt, and return the pause before the next one.
+
+        When no attempt is left, return None if a broker has stored the message, and raise otherwise.
+        """
         pause_ms = self.retries.pause_ms(failed.error, is_alone=is_alone)
         if pause_ms is None and not self._attempts and isinstance(failed.error, BrokerError):
             raise failed.error

@@ -1,4 +1,4 @@
-"""Which queue a message goes to. Pure."""
+"""Queue selection: which of a topic's queues a message goes to. Pure."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ QueueSelector = Callable[[Sequence[Queue], Message], Queue]
 
 
 class RoundRobin:
-    """The queues of a topic in turn, each topic from a place of its own. `start` is any number."""
+    """The rotation over one topic's queues. `start` is any number: the place before the first queue used."""
 
     def __init__(self, start: int = 0, latency: LatencyTable | None = None) -> None:
-        self.at = start  # the last one's place
+        self.at = start  # the place of the queue used last
         self._latency = latency
 
     def next(self, queues: Sequence[Queue], *, not_at: str = "", now_ms: int = 0) -> Queue:
-        """`not_at` is the broker that has just failed: another is chosen where there is one."""
+        """Return the next queue. `not_at` names the broker that has just failed: another is preferred."""
         if not not_at and self._latency is None:
             self.at += 1
             return queues[self.at % len(queues)]
-        for is_fit in self._wishes(not_at, now_ms):
+        for is_acceptable in self._preferences(not_at, now_ms):
             for _ in queues:
                 self.at += 1
                 queue = queues[self.at % len(queues)]
-                if is_fit(queue.broker_name):
+                if is_acceptable(queue.broker_name):
                     return queue
-        raise AssertionError("the last wish is any queue")
+        raise AssertionError("the last preference accepts any broker")
 
-    def _wishes(self, not_at: str, now_ms: int) -> list[Callable[[str], bool]]:
-        """What is wanted of a broker, the best first."""
+    def _preferences(self, not_at: str, now_ms: int) -> list[Callable[[str], bool]]:
+        """Return tests of a broker, the strictest first."""
         latency = self._latency
         others: list[Callable[[str], bool]] = [lambda broker: broker != not_at, lambda _broker: True]
         if latency is None:
@@ -43,11 +43,11 @@ class RoundRobin:
 
 
 def by_hash(queues: Sequence[Queue], sharding_key: str) -> Queue:
-    """The queue that Java's SelectMessageQueueByHash takes for the same text, where both know the same route."""
+    """Return the queue that Java's SelectMessageQueueByHash takes for the same text and the same route."""
     value = java_hash(sharding_key)
     return queues[abs(_java_remainder(value, len(queues)))]
 
 
 def _java_remainder(value: int, divisor: int) -> int:
-    """Java's has the sign of the value, Python's that of the divisor."""
+    """Compute Java's `value % divisor`, which has the sign of the value; Python's has the sign of the divisor."""
     return value % divisor if value >= 0 else -(-value % divisor)

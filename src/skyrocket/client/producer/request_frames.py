@@ -1,7 +1,7 @@
-"""What is sent for a message, or for a batch of them, and the frame that carries it.
+"""Send requests: what is sent for a message or a batch, and the frame that carries it.
 
-A frame's header is JSON. Nearly all of it is the same for every message to one queue, so that part is written once (`Envelope`)
-and the rest put into it: the numbers, and the properties as one JSON text.
+A frame's header is JSON. All requests of one group to one queue share nearly all of it, so `FrameTemplate` encodes that part
+once. Each request then fills in the rest: the numbers, and the properties as one JSON string.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from skyrocket.client.errors import InvalidMessageError
-from skyrocket.client.message import Message, plain_properties, properties_but_id
-from skyrocket.client.producer.sequence import Sequences
+from skyrocket.client.message import Message, plain_properties, properties_without_id
+from skyrocket.client.producer.sequence import SequenceStamps
 from skyrocket.client.queues import Queue
 from skyrocket.net.connection import JOINED_BYTES_MAX
 from skyrocket.protocol import versions
@@ -28,32 +28,32 @@ from skyrocket.protocol.message.message_id import ID_SEPARATOR
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.system_names import DEFAULT_TOPIC
 
-_JSON: Final = int(Serialization.JSON)  # a plain number: enumerations are slow to count with
+_JSON: Final = int(Serialization.JSON)  # a plain number: arithmetic with enumerations is slow
 SEND_CODE: Final = int(RequestCode.SEND_MESSAGE_V2)
 _BATCH_CODE: Final = int(RequestCode.SEND_BATCH_MESSAGE)
 _json_text = msgspec.json.Encoder().encode
-_ENVELOPES_MAX = 65_536  # one for each queue that a process sends to
+_TEMPLATES_MAX = 65_536  # one for each queue that a process sends to
 
 
-class _Several(NamedTuple):
-    """The messages of a batch."""
+class _BatchBody(NamedTuple):
+    """The messages of a batch, from which its body is encoded."""
 
     messages: list[Message]
-    properties: list[str]  # but for the ids
+    properties: list[str]  # of each message, without its id
     ids: list[str]
 
-    def packed(self) -> list[bytes]:
+    def encode(self) -> list[bytes]:
         try:
             return batch_of_messages(*self)
         except RecordError as error:
             raise InvalidMessageError(str(error)) from error
 
 
-class Outgoing:
-    """One request's worth: it goes to one queue, and is acknowledged or not as a whole. It may be tried several times."""
+class SendRequest:
+    """One message or one batch to send. It goes to one queue, is acknowledged as a whole, and may be attempted several times."""
 
     __slots__ = (
-        *("_pieces", "_several", "_stamp", "_stamped"),
+        *("_batch", "_pieces", "_stamp", "_stamped_batch"),
         *("code", "flag", "message_id", "properties", "size_bytes", "sys_flag", "topic"),
     )
 
@@ -63,17 +63,17 @@ class Outgoing:
         code: int,
         message_id: str,
         properties: str,
-        body: bytes | _Several,
+        body: bytes | _BatchBody,
         *,
         sys_flag: int = 0,
         flag: int = 0,
     ) -> None:
-        self.topic = topic  # on the wire
+        self.topic = topic  # with namespace
         self.code = code
         self.message_id = message_id
         self.properties = properties
-        self._several = self._stamped = body if isinstance(body, _Several) else None
-        self._pieces = body.packed() if isinstance(body, _Several) else [body]
+        self._batch = self._stamped_batch = body if isinstance(body, _BatchBody) else None
+        self._pieces = body.encode() if isinstance(body, _BatchBody) else [body]
         self.sys_flag = sys_flag
         self.flag = flag
         self.size_bytes = sum(map(len, self._pieces))
@@ -85,48 +85,55 @@ class Outgoing:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def pieces(self) -> list[bytes]:
-        """The body, as a frame puts it together: what is large is copied once. A batch is packed anew for every further attempt:
-        its messages are kept, and need not be in memory twice while it waits for its answer."""
-        if self._stamped is None:
+        """Return the body in pieces, so that a frame copies large parts once.
+
+        A batch is encoded again for each further attempt. It keeps its messages, and its body does not stay in memory beside them
+        while it waits for the response.
+        """
+        if self._stamped_batch is None:
             return self._pieces
-        pieces, self._pieces = self._pieces or self._stamped.packed(), []
+        pieces, self._pieces = self._pieces or self._stamped_batch.encode(), []
         return pieces
 
-    def for_queue(self, queue: Queue, sequences: Sequences) -> str:
-        """Its properties with this queue's stamp; a batch has the stamps in its body. A second attempt at the same queue has the
-        same as the first."""
+    def stamp_for(self, queue: Queue, stamps: SequenceStamps) -> str:
+        """Return the properties with a sequence stamp for this queue; a batch gets the stamps in its body.
+
+        A second attempt at the same queue keeps the stamp of the first.
+        """
         if self._stamp is None or self._stamp[0] != queue:
-            if self._several is None:
-                self._stamp = queue, _text(sequences.next(queue))
+            if self._batch is None:
+                self._stamp = queue, _encode(stamps.next(queue))
             else:
-                properties = [about + _text(sequences.next(queue)) for about in self._several.properties]
-                self._stamp, self._stamped, self._pieces = (queue, ""), self._several._replace(properties=properties), []
+                properties = [own + _encode(stamps.next(queue)) for own in self._batch.properties]
+                self._stamp, self._stamped_batch, self._pieces = (queue, ""), self._batch._replace(properties=properties), []
         return self.properties + self._stamp[1]
 
 
-def _text(properties: Mapping[str, str]) -> str:
+def _encode(properties: Mapping[str, str]) -> str:
     return "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
 
 
-def batch_of(topic: str, messages: Sequence[tuple[Message, str]], batch_id: str) -> Outgoing:
-    """`messages` with their ids, all of one topic, none delayed: who calls has seen to it."""
-    properties, ids = [properties_but_id(message) for message, _ in messages], [own_id for _, own_id in messages]
-    outgoing = batch_of_parts(topic, [message for message, _ in messages], properties, ids, batch_id)
-    outgoing.message_id = ID_SEPARATOR.join(ids)  # its receipt names them all
-    return outgoing
+def build_batch(topic: str, messages: Sequence[tuple[Message, str]], batch_id: str) -> SendRequest:
+    """Build the request for (message, id) pairs. The caller ensures that all have one topic and none is delayed."""
+    properties, ids = [properties_without_id(message) for message, _ in messages], [own_id for _, own_id in messages]
+    request = build_batch_of_parts(topic, [message for message, _ in messages], properties, ids, batch_id)
+    request.message_id = ID_SEPARATOR.join(ids)  # the receipt names all messages
+    return request
 
 
-def batch_of_parts(topic: str, messages: list[Message], properties: list[str], ids: list[str], batch_id: str) -> Outgoing:
-    """The same of messages, their properties but for the ids, and their ids."""
-    of_all = f"UNIQ_KEY\x01{batch_id}\x02{plain_properties('', messages[0].wait_until_stored)}"
-    return Outgoing(topic, _BATCH_CODE, batch_id, of_all, _Several(messages, properties, ids))
+def build_batch_of_parts(
+    topic: str, messages: list[Message], properties: list[str], ids: list[str], batch_id: str
+) -> SendRequest:
+    """Build the request for messages whose properties (without ids) are encoded already. The lists are parallel."""
+    of_batch = f"UNIQ_KEY\x01{batch_id}\x02{plain_properties('', messages[0].wait_until_stored)}"
+    return SendRequest(topic, _BATCH_CODE, batch_id, of_batch, _BatchBody(messages, properties, ids))
 
 
 def properties_json(message: Message) -> bytes:
-    """All but its id, as they stand in a JSON text."""
+    """Encode a message's properties without its id, as the inside of a JSON string."""
     if message.is_plain:
         return _plain_json(message.tag, message.wait_until_stored)
-    return _json_text(properties_but_id(message))[1:-1]
+    return _json_text(properties_without_id(message))[1:-1]
 
 
 @lru_cache(maxsize=1024)
@@ -134,8 +141,8 @@ def _plain_json(tag: str, wait_until_stored: bool) -> bytes:
     return _json_text(plain_properties(tag, wait_until_stored))[1:-1]
 
 
-class Envelope:
-    """The header of all requests of one kind from one group to one queue."""
+class FrameTemplate:
+    """The part of the frame header that all requests of one code from one group to one queue share."""
 
     __slots__ = ("_before", "_code", "_default_queues", "_group", "_plain", "_queue")
 
@@ -150,23 +157,24 @@ class Envelope:
         self._before = b'{"code":%d,"extFields":%b' % (code, msgspec.json.encode(fields)[:-1])
         self._plain = self._before.replace(b"%", b"%%") + _PLAIN
 
-    def frame_of(
+    def build_frame(
         self, opaque: int, properties: str, body: list[bytes], *, sys_flag: int, born_ms: int, flag: int, oneway: bool = False
     ) -> bytes | list[bytes]:
-        """A body in pieces is copied together. A large one that is in one piece is not, but is sent behind its header."""
+        """Build the frame of any request. The pieces of a body are joined; a large body in one piece is sent after the header
+        without a copy."""
         header = self._before + _VARYING % (sys_flag, born_ms, flag, _json_text(properties), ONEWAY_FLAG if oneway else 0, opaque)
         start = frame_start(_JSON, header, sum(map(len, body)))
         return [start, *body] if len(body) == 1 and len(body[0]) > JOINED_BYTES_MAX else b"".join((start, *body))
 
-    def plain_frame(self, opaque: int, message_id: str, properties: bytes, body: bytes, born_ms: int, flag: int) -> bytes:
-        """The same where nothing is compressed, an answer is wanted, and a frame is large enough. `properties` as
-        `properties_json` gives them."""
+    def build_plain_frame(self, opaque: int, message_id: str, properties: bytes, body: bytes, born_ms: int, flag: int) -> bytes:
+        """Build the frame of a request that is not compressed, wants a response and has a small body. `properties` come from
+        `properties_json`."""
         header = self._plain % (born_ms, flag, message_id.encode(), properties, opaque)
         header_bytes = len(header)
         return b"".join((PREFIX.pack(4 + header_bytes + len(body), header_bytes), header, body))
 
-    def command(self, properties: str, body: bytes, *, sys_flag: int, born_ms: int, flag: int) -> Command:
-        """The same as a command, for who has to sign its fields."""
+    def build_command(self, properties: str, body: bytes, *, sys_flag: int, born_ms: int, flag: int) -> Command:
+        """Build the request as a command, whose fields can be signed."""
         header = self._header(sys_flag=sys_flag, born_ms=born_ms, flag=flag, properties=properties)
         return Command(self._code, fields=header.to_fields(), body=body)
 
@@ -198,5 +206,5 @@ _PLAIN: Final = (
     b'"serializeTypeCurrentRPC":"JSON","version":%d}' % (Language.PYTHON.name.encode(), versions.CURRENT)
 )
 
-envelope = lru_cache(maxsize=_ENVELOPES_MAX)(Envelope)
-"""(code, group, queue, default_queues) -> Envelope"""
+frame_template = lru_cache(maxsize=_TEMPLATES_MAX)(FrameTemplate)
+"""(code, group, queue, default_queues) -> FrameTemplate, cached"""

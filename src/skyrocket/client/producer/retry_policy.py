@@ -1,11 +1,10 @@
-"""Whether a failed send is tried again, and after which pause. Pure.
+"""The retry policy of a send: whether a failed attempt is repeated, and after which pause. Pure.
 
-What is tried after a failure
-- at another broker, where the topic has one and the sender left the queue open;
-- else at the same queue. A broker that cannot be reached, or says that it is busy, is then tried until the time is over, less and
-  less often, without counting: nothing was stored, so nothing can be stored twice;
-- not at all where the broker's answer would be the same everywhere (a message too large, an unknown code), or where it does not
-  permit it and there is no other broker.
+After a failure the next attempt goes
+- to another broker, when the topic has one and the caller did not fix the queue;
+- else to the same queue. A broker that is unreachable or answers SYSTEM_BUSY is retried until the deadline, with growing pauses
+  and without counting: it stored nothing, so a retry cannot store the message twice;
+- nowhere, when every broker would answer alike (message too large, unknown code), or when the only broker answers NO_PERMISSION.
 """
 
 from __future__ import annotations
@@ -22,34 +21,33 @@ RETRIED_CODES: Final = frozenset(
         *(ResponseCode.NO_PERMISSION, ResponseCode.NO_BUYER_ID, ResponseCode.NOT_IN_CURRENT_UNIT, ResponseCode.GO_AWAY),
     }
 )
-"""Another broker may say otherwise, or the same one in a moment. Apache's list."""
+"""Codes after which another broker, or the same one a moment later, may accept the message. Apache's list."""
 
 _NO_PERMISSION: Final = int(ResponseCode.NO_PERMISSION)
-FIRST_PAUSE_MS: Final = 50  # before the same broker is asked again after it said no, or was not there; doubled each time
+FIRST_PAUSE_MS: Final = 50  # before the same broker is tried again after a refusal or a failed connection; doubled each time
 PAUSE_MS_MAX: Final = 1_000
 
 
 @dataclass(slots=True)
-class Retries:
-    """Of one send."""
+class RetryPolicy:
+    """The retries of one send."""
 
-    most: int  # attempts beyond the first
+    retries_max: int  # attempts beyond the first
     used: int = 0
     _pauses: int = 0
 
     @property
     def is_last(self) -> bool:
-        """No other attempt follows the next one."""
-        return self.used >= self.most
+        """Whether the next attempt is the last one."""
+        return self.used >= self.retries_max
 
     def pause_ms(self, error: ClientError, *, is_alone: bool) -> int | None:
-        """After this failure, how long to wait before the next attempt; None: give up. `is_alone`: there is no other broker to
-        turn to."""
+        """Return the pause before the next attempt; None: give up. `is_alone`: there is no other broker to try."""
         if isinstance(error, BrokerError) and (error.code not in RETRIED_CODES or (is_alone and error.code == _NO_PERMISSION)):
             return None
         if not (is_alone and _is_harmless(error)):
             self.used += 1
-            if self.used > self.most:
+            if self.used > self.retries_max:
                 return None
         if not is_alone or isinstance(error, DisconnectedError | TimedOutError):
             return 0
@@ -58,5 +56,5 @@ class Retries:
 
 
 def _is_harmless(error: ClientError) -> bool:
-    """Nothing was stored, and that may change by itself."""
+    """Whether the broker stored nothing and may accept the message a moment later."""
     return isinstance(error, UnreachableError) or (isinstance(error, BrokerError) and error.code == ResponseCode.SYSTEM_BUSY)

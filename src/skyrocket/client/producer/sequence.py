@@ -1,9 +1,9 @@
-"""The sequence stamp: which producer sent a message, and as its how-manieth to that queue. A loss audit reads it. Pure.
+"""The sequence stamp: a producer's id and the message's sequence number within its queue, for loss detection. Pure.
 
 A stamped message has two more properties: SR_PID, the producer's id, new with each start, and SR_SEQ, which counts from 1 in each
-queue. A consumer who sees 1, 2, 4 knows that 3 is missing; 4, 4 is a repeat; 4, 3 is out of order. Numbers are given when a
-message is written to a connection; one whose attempt failed is not used again, so that a gap can also be a message that its
-producer was told about (SendFailedError), or that it then sent to another queue.
+queue. To a consumer, 1, 2, 4 means that 3 is missing; 4, 4 is a repeat; 4, 3 is out of order. A message gets its number when it
+is written to a connection, and the number of a failed attempt is not used again. So a gap can also be a message whose sender got
+a SendFailedError, or that went to another queue after the failure.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ from skyrocket.client.queues import Queue
 PRODUCER_ID: Final = "SR_PID"
 SEQUENCE: Final = "SR_SEQ"
 
-_QUEUES_MAX = 100_000  # counted; a producer that sends to more begins anew with the one not used for longest
+_QUEUES_MAX = 100_000  # whose counts are kept; beyond, the count of the least recently used queue starts again at 1
 
 
-class Sequences:
+class SequenceStamps:
+    """Counts one producer's messages in each queue."""
+
     def __init__(self, producer_id: str) -> None:
         self.producer_id = producer_id
         self._counts: dict[Queue, int] = {}
 
     def next(self, queue: Queue) -> Mapping[str, str]:
-        """The stamp of the next message to this queue."""
+        """Return the two properties for the next message to this queue."""
         count = self._counts.pop(queue, 0) + 1
         self._counts[queue] = count
         if len(self._counts) > _QUEUES_MAX:

@@ -1,13 +1,13 @@
 """Transactions: a message that consumers see if, and only if, a local transaction was committed.
 
-    async def paid(message: Received) -> Outcome:                       # asked when the first answer got lost
+    async def check(message: Received) -> Outcome:                      # the broker calls back when it did not learn the outcome
         return Outcome.COMMIT if await orders.is_paid(message.keys[0]) else Outcome.ROLLBACK
 
-    async with TransactionProducer("127.0.0.1:9876", group="orders", check=paid) as producer:
+    async with TransactionProducer("127.0.0.1:9876", group="orders", check=check) as producer:
         await producer.transaction(Message("order-paid", b"...", keys=["o-7"]), pay)
 
-The broker keeps the message aside first (a half message), then `pay` is called, then the broker is told the outcome. Where that
-does not reach it, it asks a producer of the group, some seconds later and again and again.
+The producer first sends a half message, which consumers do not see. Then it calls `pay` and sends the outcome to the broker. When
+the outcome does not arrive, the broker checks back with a producer of the group, some seconds later and repeatedly.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from typing import Any, NamedTuple, Unpack
 from skyrocket.client.errors import ClientError, InvalidMessageError
 from skyrocket.client.message import Message
 from skyrocket.client.options import Nameservers
-from skyrocket.client.producer.producer import Producer, ProducerOptions
+from skyrocket.client.producer.options import ProducerOptions
+from skyrocket.client.producer.producer import Producer
 from skyrocket.client.producer.queue_selection import QueueSelector
 from skyrocket.client.queues import Queue
 from skyrocket.client.receipt import Receipt
@@ -42,25 +43,29 @@ log = logging.getLogger(__name__)
 
 
 class Outcome(Enum):
+    """How a local transaction ended."""
+
     COMMIT = sysflag.TRANSACTION_COMMIT
     ROLLBACK = sysflag.TRANSACTION_ROLLBACK
-    UNKNOWN = sysflag.TRANSACTION_NONE  # the broker will ask later
+    UNKNOWN = sysflag.TRANSACTION_NONE  # the broker checks back later
 
 
 Execute = Callable[[Message, str], Outcome | Awaitable[Outcome]]
-"""The local transaction: given the message and its transaction id. A plain function runs in a thread."""
+"""The local transaction: called with the message and its transaction id. A plain function runs in a thread."""
 
 Check = Callable[[Received], Outcome | Awaitable[Outcome]]
-"""How did it end? Given the half message. A plain function runs in a thread."""
+"""The check-back: called with the half message, returns the outcome. A plain function runs in a thread."""
 
 
 class TransactionReceipt(NamedTuple):
+    """The receipt of the half message, and the outcome of the local transaction."""
+
     receipt: Receipt
     outcome: Outcome
 
 
 class TransactionProducer(Producer):
-    """A producer that can do transactions too. `check` must know the outcome after a restart, so it asks a database."""
+    """A producer with transactions. `check` must know the outcome after a restart too, so let it read a database."""
 
     def __init__(self, nameservers: Nameservers = None, *, check: Check, **options: Unpack[ProducerOptions]) -> None:
         self._check = check
@@ -68,6 +73,7 @@ class TransactionProducer(Producer):
         super().__init__(nameservers, **options)
 
     async def close(self) -> None:
+        """Wait for running check-backs, at most as long as a send, and close the producer."""
         if self._checks:
             await asyncio.wait(self._checks, timeout=self.timeout_ms / 1000)
             for check in self._checks:
@@ -83,26 +89,30 @@ class TransactionProducer(Producer):
         selector: QueueSelector | None = None,
         timeout_ms: int | None = None,
     ) -> TransactionReceipt:
-        """The outcome that `execute` told. When it raises, the broker will ask `check`, and the error goes on to the caller."""
+        """Send a half message, call `execute`, and send its outcome to the broker.
+
+        When `execute` raises, the broker will call `check` later, and the error reaches the caller.
+        """
         if message.is_delayed:
-            raise InvalidMessageError("A delayed message cannot be part of a transaction.")
-        added = {p.TRANSACTION_PREPARED: "true", p.PRODUCER_GROUP: self._member.group}
-        with self._sending([message]) as sending:
-            outgoing = self._prepared(sending.message, added, sysflag.TRANSACTION_PREPARED)
-            receipt = sending.acknowledged(await self._deliver(outgoing, message, queue, selector, timeout_ms))
+            raise InvalidMessageError("A delayed message cannot be part of a transaction. Remove its delay.")
+        general = self._open_general()
+        properties = {p.TRANSACTION_PREPARED: "true", p.PRODUCER_GROUP: self._member.group}
+        with self._open_scope([message]) as scope:
+            request = general.build_request(scope.message, properties, sysflag.TRANSACTION_PREPARED)
+            receipt = scope.acknowledge(await general.deliver(request, message, queue, selector, timeout_ms))
         if not receipt.is_safe:
-            await self._end(outgoing.topic, receipt, Outcome.ROLLBACK, None)
+            await self._end(request.topic, receipt, Outcome.ROLLBACK, None)
             return TransactionReceipt(receipt, Outcome.ROLLBACK)
         try:
-            outcome = await _called(execute, message, receipt.message_id)
+            outcome = await _call(execute, message, receipt.message_id)
         except BaseException as error:
-            await self._end(outgoing.topic, receipt, Outcome.UNKNOWN, f"The local transaction raised {error!r}.")
+            await self._end(request.topic, receipt, Outcome.UNKNOWN, f"The local transaction raised {error!r}.")
             raise
-        await self._end(outgoing.topic, receipt, outcome, None)
+        await self._end(request.topic, receipt, outcome, None)
         return TransactionReceipt(receipt, outcome)
 
     async def _end(self, topic: str, receipt: Receipt, outcome: Outcome, remark: str | None) -> None:
-        """Told, and confirmed where that can be; a broker that did not hear of it asks."""
+        """Send the outcome to the broker. A failure is logged: the broker will check back."""
         session = self._open_session()
         header = EndTransactionRequestHeader(
             topic=topic,
@@ -119,38 +129,39 @@ class TransactionProducer(Producer):
         address = session.routes.address(receipt.queue.broker_name) or ""
         try:
             if outcome is Outcome.UNKNOWN:
-                await session.tell(address, command, timeout_ms=self.timeout_ms)  # nothing is done, so nothing is answered
+                await session.send_oneway(address, command, timeout_ms=self.timeout_ms)  # the broker does not respond to UNKNOWN
             else:
-                await session.ask(address, command, timeout_ms=self.timeout_ms)
+                await session.request(address, command, timeout_ms=self.timeout_ms)
         except ClientError as error:
             log.warning(
-                "The broker %s was not told that transaction %s ends with %s, and will ask: %s",
+                "Broker %s did not receive the outcome %s of transaction %s and will check back: %s",
                 receipt.queue.broker_name,
-                receipt.message_id,
                 outcome.name,
+                receipt.message_id,
                 error,
             )
 
-    # --- the broker asks
+    # --- check-backs of the broker
 
     def _handlers(self) -> Mapping[int, Handler]:
-        return {RequestCode.CHECK_TRANSACTION_STATE: self._asked}
+        return {RequestCode.CHECK_TRANSACTION_STATE: self._on_check}
 
-    def _asked(self, command: Command, connection: Connection) -> Answer:
-        """Oneway: the answer is a request of its own. Too many at once are left to the broker's next round."""
+    def _on_check(self, command: Command, connection: Connection) -> Answer:
+        """Start a check-back. It is one-way: the outcome is a request of its own. Beyond `limits.checks_max`, check-backs are
+        dropped and the broker repeats them in its next round."""
         if len(self._checks) < self._options.limits.checks_max:
-            task = asyncio.get_running_loop().create_task(self._checked(command, connection))
+            task = asyncio.get_running_loop().create_task(self._run_check(command, connection))
             self._checks.add(task)
             task.add_done_callback(self._checks.discard)
         return None
 
-    async def _checked(self, command: Command, connection: Connection) -> None:
+    async def _run_check(self, command: Command, connection: Connection) -> None:
         header = command.header(CheckTransactionStateRequestHeader)
         record = decode_record(command.body)
         namespace = self._options.namespace
         received = Received(record, topic=without_namespace(namespace, record.topic))
-        outcome, remark = await self._outcome(received)
-        answer = EndTransactionRequestHeader(
+        outcome, remark = await self._check_outcome(received)
+        end = EndTransactionRequestHeader(
             topic=header.topic,
             producer_group=self._member.group,
             tran_state_table_offset=header.tran_state_table_offset,
@@ -161,24 +172,26 @@ class TransactionProducer(Producer):
             transaction_id=header.transaction_id,
             rpc_broker_name=header.rpc_broker_name,
         )
-        told = Command(RequestCode.END_TRANSACTION, fields=answer.to_fields(), remark=remark)
-        connection.oneway(self._open_session().signed(told))
+        response = Command(RequestCode.END_TRANSACTION, fields=end.to_fields(), remark=remark)
+        connection.oneway(self._open_session().sign(response))
 
-    async def _outcome(self, received: Received) -> tuple[Outcome, str | None]:
-        """What the user's check says. Whatever it raises is logged, and the broker will ask again."""
-        asking = asyncio.ensure_future(_called(self._check, received))
+    async def _check_outcome(self, received: Received) -> tuple[Outcome, str | None]:
+        """Call the user's check. An error is logged and counts as UNKNOWN, so the broker checks back again."""
+        check = asyncio.ensure_future(_call(self._check, received))
         try:
-            await asyncio.wait([asking])
+            await asyncio.wait([check])
         finally:
-            asking.cancel()
-        error = asking.exception()
+            check.cancel()
+        error = check.exception()
         if error is None:
-            return asking.result(), None
-        log.error("How transaction %s ended is not known; the broker will ask again.", received.message_id, exc_info=error)
+            return check.result(), None
+        log.error(
+            "The check of transaction %s raised an error; the broker will check back again.", received.message_id, exc_info=error
+        )
         return Outcome.UNKNOWN, f"The check raised {error!r}."
 
 
-async def _called(function: Callable[..., Outcome | Awaitable[Outcome]], *arguments: object) -> Outcome:
+async def _call(function: Callable[..., Outcome | Awaitable[Outcome]], *arguments: object) -> Outcome:
     if inspect.iscoroutinefunction(function):
         result: Any = await function(*arguments)
     else:
@@ -186,5 +199,7 @@ async def _called(function: Callable[..., Outcome | Awaitable[Outcome]], *argume
         if inspect.isawaitable(result):
             result = await result
     if not isinstance(result, Outcome):
-        raise InvalidMessageError(f"A local transaction ends with an Outcome, not with {result!r}.")
+        raise InvalidMessageError(
+            f"A local transaction and its check must return Outcome.COMMIT, ROLLBACK or UNKNOWN, not {result!r}."
+        )
     return result

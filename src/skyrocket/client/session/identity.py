@@ -1,4 +1,4 @@
-"""Who we are to brokers: an address, a client id, and the maker of message ids."""
+"""The client's identity: its address, its client id, and the factory of message ids."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import time
 
 from skyrocket.protocol.message.message_id import UniqueIdFactory
 
-_SOMEWHERE = ("10.255.255.255", 9)  # nothing is sent there: a datagram socket only asks the system which way it would go
+_PROBE = ("10.255.255.255", 9)  # nothing is sent: connecting a datagram socket only selects the local address
 _numbers = itertools.count(time.monotonic_ns())
 
 
 def local_address() -> str:
-    """This machine's address as others see it, as far as the system can tell."""
+    """Return the address that this machine uses toward the network; 127.0.0.1 when it has no network."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(_SOMEWHERE)
+            probe.connect(_PROBE)
             address: str = probe.getsockname()[0]
         except OSError:
             address = "127.0.0.1"
@@ -27,11 +27,13 @@ def local_address() -> str:
 
 
 def new_client_id(address: str, instance: str = "") -> str:
-    """As Apache's clients write it: address@process#number. A broker takes two connections with one id for one client."""
+    """Return a client id in the form of Apache's clients, address@process#number. To a broker, connections with equal ids are one
+    client."""
     return f"{address}@{instance or f'{os.getpid()}#{next(_numbers)}'}"
 
 
 def new_id_factory(address: str) -> UniqueIdFactory:
-    """Each has a salt of its own: ids of two never meet, in one process or after a fork."""
+    """Return a factory of unique message ids. Each has its own salt, so two factories never produce equal ids, in one process or
+    after a fork."""
     offset_ms = time.localtime().tm_gmtoff * 1000
     return UniqueIdFactory(ipaddress.ip_address(address).packed, os.getpid(), secrets.randbits(32), utc_offset_ms=offset_ms)

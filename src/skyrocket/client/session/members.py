@@ -1,6 +1,7 @@
-"""Members: the producers and consumers of one session, as brokers hear of them, and whom a broker's question is for.
+"""The members of a session: its producers and consumers, as the heartbeat lists them.
 
-A broker asks over the connection that the client opened. Each question names a group; the member of that group answers it.
+A broker sends its own requests (transaction checks, offset resets, rebalance notices) over the connection that the client opened.
+Each request names a group, and the member of that group handles it.
 """
 
 from __future__ import annotations
@@ -31,27 +32,27 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
-class Member:
-    """A producer, or a consumer: then `consumer_data` says what it subscribes to, anew for each heartbeat.
+class SessionMember:
+    """A producer or a consumer. A consumer has `consumer_data`, which returns its subscriptions for each heartbeat.
 
-    `group` and `topics` are names on the wire. `handlers` answer what brokers ask this group (the codes of `GROUP_OF`); a
-    oneway request needs no answer.
+    `group` and `topics` are names on the wire. `handlers` serve the requests that brokers send to the group (the codes of
+    `GROUP_OF`); a one-way request needs no response.
     """
 
     group: str
     consumer_data: Callable[[], ConsumerData] | None = None
-    topics: Callable[[], Iterable[str]] = tuple  # whose routes it needs, beside those that it looks up itself
+    topics: Callable[[], Iterable[str]] = tuple  # whose routes the session keeps fresh for it
     handlers: Mapping[int, Handler] = field(default_factory=dict)
     route_changed: Callable[[str], None] | None = None
-    connected: Callable[[str], None] | None = None  # a broker's address, each time that a connection to it was made
+    connected: Callable[[str], None] | None = None  # called with a broker's address after each new connection
 
 
-def _half_messages_group(command: Command) -> str:
+def _group_of_half_message(command: Command) -> str:
     return decode_properties(decode_record(command.body).properties).get(PRODUCER_GROUP, "")
 
 
 GROUP_OF: Final[Mapping[int, Callable[[Command], str]]] = {
-    RequestCode.CHECK_TRANSACTION_STATE: _half_messages_group,
+    RequestCode.CHECK_TRANSACTION_STATE: _group_of_half_message,
     RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: lambda command: command.header(NotifyConsumerIdsChangedRequestHeader).consumer_group,
     RequestCode.RESET_CONSUMER_CLIENT_OFFSET: lambda command: command.header(ResetOffsetRequestHeader).group,
     RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: lambda command: command.header(GetConsumerStatusRequestHeader).group,
@@ -62,28 +63,28 @@ GROUP_OF: Final[Mapping[int, Callable[[Command], str]]] = {
 }
 
 
-class Members:
-    """Any number of producers may share a group; a consumer group has one member in a session."""
+class SessionMembers:
+    """The producers and consumers of a session. Producers may share a group; a consumer group has one member."""
 
     def __init__(self, client_id: str, router: Router) -> None:
         self._client_id = client_id
-        self._members: list[Member] = []
+        self._members: list[SessionMember] = []
         for code in GROUP_OF:
-            router.add(code, self._asked)
+            router.add(code, self._dispatch)
 
-    def __iter__(self) -> Iterator[Member]:
+    def __iter__(self) -> Iterator[SessionMember]:
         return iter(list(self._members))
 
     def __len__(self) -> int:
         return len(self._members)
 
-    def add(self, member: Member) -> None:
+    def add(self, member: SessionMember) -> None:
         if member.consumer_data is not None and self.has_consumer(member.group):
-            raise ConfigurationError(f"Group '{member.group}' has a consumer in this session already.")
+            raise ConfigurationError(f"Consumer group '{member.group}' has a member in this session already.")
         self._members.append(member)
 
-    def remove(self, member: Member) -> bool:
-        """True when brokers should hear that the group's last member of its kind here has left."""
+    def remove(self, member: SessionMember) -> bool:
+        """Remove a member. Return True when it was the last producer, or the last consumer, of its group."""
         self._members.remove(member)
         kind = member.consumer_data is None
         return not any(other.group == member.group and (other.consumer_data is None) == kind for other in self._members)
@@ -116,11 +117,12 @@ class Members:
             if member.connected is not None:
                 member.connected(address)
 
-    def _asked(self, command: Command, connection: Connection) -> Answer | Coroutine[Any, Any, Answer]:
+    def _dispatch(self, command: Command, connection: Connection) -> Answer | Coroutine[Any, Any, Answer]:
+        """Hand a broker's request to the member of the group that it names."""
         group = GROUP_OF[command.code](command)
         for member in self._members:
             handler = member.handlers.get(command.code) if member.group == group else None
             if handler is not None:
                 return handler(command, connection)
-        log.info("%s asked group '%s' (code %d), which has no member here.", connection.peer_text, group, command.code)
+        log.info("%s sent request %d to group '%s', which has no member here.", connection.peer_text, command.code, group)
         raise RefusedError(ResponseCode.SYSTEM_ERROR, f"Group '{group}' has no member in this client.")

@@ -1,4 +1,4 @@
-"""Names of topics and groups: which are allowed, and which the system keeps for itself. Namespaces are in `namespaces`."""
+"""Which names of topics and groups are valid. `namespaces` adds and removes prefixes."""
 
 from __future__ import annotations
 
@@ -10,30 +10,31 @@ from skyrocket.client.errors import ConfigurationError, InvalidMessageError
 from skyrocket.protocol.system_names import NOT_FOR_PRODUCERS
 
 TOPIC_CHARACTERS_MAX: Final = 127
-GROUP_CHARACTERS_MAX: Final = 120  # %RETRY% and a topic's name have to fit beside it
+GROUP_CHARACTERS_MAX: Final = 120  # shorter than a topic: the names of retry topics add %RETRY%
 
 _ALLOWED = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
-@lru_cache(maxsize=4096)  # a producer sends to few topics, over and over; an error is not remembered
+@lru_cache(maxsize=4096)  # a producer sends to few topics; errors are not cached
 def check_topic(topic: str) -> str:
-    """The topic. InvalidMessageError when no message can be sent to it."""
+    """Return the topic. Raise InvalidMessageError when no message can be sent to it."""
     if not topic.strip():
-        raise InvalidMessageError("A message needs a topic, and this one's is empty.")
+        raise InvalidMessageError("The topic is empty. A message needs a topic.")
     if len(topic) > TOPIC_CHARACTERS_MAX:
-        raise InvalidMessageError(f"A topic's name has {len(topic)} characters; {TOPIC_CHARACTERS_MAX} are allowed.")
+        raise InvalidMessageError(f"The topic's name has {len(topic)} characters; at most {TOPIC_CHARACTERS_MAX} are allowed.")
     if not _ALLOWED.fullmatch(topic):
-        raise InvalidMessageError(f"A topic cannot be called {topic!r}: letters, digits, _, -, % and | are allowed.")
+        raise InvalidMessageError(f"{topic!r} is not a valid topic name. Use letters, digits, _, -, % and |.")
     if topic in NOT_FOR_PRODUCERS:
-        raise InvalidMessageError(f"Topic '{topic}' belongs to the system: nobody sends to it.")
+        raise InvalidMessageError(f"Topic '{topic}' is reserved for the broker; clients cannot send to it.")
     return topic
 
 
 def check_group(group: str) -> str:
+    """Return the group. Raise ConfigurationError when the name is not valid."""
     if not group.strip():
-        raise ConfigurationError("A group needs a name, and this one's is empty.")
+        raise ConfigurationError("The group is empty. A producer or consumer needs a group name.")
     if len(group) > GROUP_CHARACTERS_MAX:
-        raise ConfigurationError(f"A group's name has {len(group)} characters; {GROUP_CHARACTERS_MAX} are allowed.")
+        raise ConfigurationError(f"The group's name has {len(group)} characters; at most {GROUP_CHARACTERS_MAX} are allowed.")
     if not _ALLOWED.fullmatch(group):
-        raise ConfigurationError(f"A group cannot be called {group!r}: letters, digits, _, -, % and | are allowed.")
+        raise ConfigurationError(f"{group!r} is not a valid group name. Use letters, digits, _, -, % and |.")
     return group

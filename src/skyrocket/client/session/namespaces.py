@@ -1,6 +1,6 @@
-"""Namespaces: a prefix by which tenants of one cluster keep apart, `space%orders`, that a client's user never sees.
+"""Namespaces: a prefix that separates the tenants of one cluster, `space%orders`. The client adds and removes it.
 
-A retry or dead-letter topic has it inside, before the group: `%RETRY%space%coupons`. The system's own names have none.
+A retry or dead-letter topic has the namespace before its group: `%RETRY%space%coupons`. System names have none.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SEPARATOR: Final = "%"
 
 
 def with_namespace(namespace: str, name: str) -> str:
-    """A topic's or group's name on the wire. One that has the namespace already is left as it is."""
+    """Return a topic's or group's name on the wire. A name that has the namespace already is returned unchanged."""
     if not namespace or not name or is_system_name(name):
         return name
     prefix, rest = _split(name)
@@ -27,7 +27,7 @@ def with_namespace(namespace: str, name: str) -> str:
 
 
 def without_namespace(namespace: str, name: str) -> str:
-    """A name as the user knows it. One of another namespace is left as it is."""
+    """Return a name as the user writes it. A name in another namespace is returned unchanged."""
     prefix, rest = _split(name)
     if not namespace or not rest.startswith(namespace + SEPARATOR):
         return name

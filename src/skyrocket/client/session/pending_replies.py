@@ -1,4 +1,4 @@
-"""Requests (request–reply) that wait for their reply. A broker pushes a reply to the client that asked, with code 326."""
+"""Requests (request–reply) that wait for their reply. The broker pushes a reply to the requesting client with code 326."""
 
 from __future__ import annotations
 
@@ -21,16 +21,21 @@ from skyrocket.protocol.responses import ResponseCode
 log = logging.getLogger(__name__)
 
 
-class Replies:
-    def __init__(self, router: Router, most: int) -> None:
-        self._most = most
+class PendingReplies:
+    """The futures of replies, by correlation id."""
+
+    def __init__(self, router: Router, requests_max: int) -> None:
+        self._requests_max = requests_max
         self._waiting: dict[str, asyncio.Future[Received]] = {}
-        router.add(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, self._pushed)
+        router.add(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, self._on_reply)
 
     def expect(self, correlation_id: str) -> asyncio.Future[Received]:
-        """The reply to come. The caller must `forget` it, whatever happens."""
-        if len(self._waiting) >= self._most:
-            raise OverloadedError(f"{self._most} requests wait for their reply; this one was not sent.")
+        """Return the future of a reply. The caller must call `forget` in the end."""
+        if len(self._waiting) >= self._requests_max:
+            raise OverloadedError(
+                f"{self._requests_max} requests wait for their reply; this one was not sent. "
+                "Send fewer at a time, or raise ClientLimits.waiting_requests_max."
+            )
         future: asyncio.Future[Received] = asyncio.get_running_loop().create_future()
         self._waiting[correlation_id] = future
         return future
@@ -44,18 +49,19 @@ class Replies:
                 future.set_exception(ClientClosedError("The client is closed."))
         self._waiting.clear()
 
-    def _pushed(self, command: Command, connection: Connection) -> Answer:
+    def _on_reply(self, command: Command, connection: Connection) -> Answer:
         received = reply_from(command)
         waiter = self._waiting.get(received.properties.get(CORRELATION_ID, ""))
         if waiter is None or waiter.done():
-            log.info("A reply came over %s to a request that nobody waits for any more.", connection.peer_text)
+            log.info("A reply arrived over %s for a request that has timed out or was cancelled.", connection.peer_text)
         else:
             waiter.set_result(received)
         return command.response(ResponseCode.SUCCESS)
 
 
 def reply_from(command: Command) -> Received:
-    """A reply is pushed as a header and a body, not as a record: it may be stored nowhere."""
+    """Build the received message from a pushed reply, which is a header and a body. It is not a record: a broker need not store
+    it."""
     header = command.header(ReplyMessageRequestHeader)
     properties = header.properties or ""
     record = Record(

@@ -1,10 +1,10 @@
-"""Routes: which brokers have a topic, which of its queues can be written and read, and where the brokers are. Pure.
+"""Routes: which brokers have a topic, which of its queues are writable and readable, and the brokers' addresses. Pure.
 
-    updated(topic, route)    a nameserver told: what has changed?
-    route(topic)             what is known
-    address(broker, id)      where a broker is; the master is 0
+    update(topic, data)      store what a nameserver returned; did anything change?
+    route(topic)             the stored route
+    address(broker, id)      the address of a broker; the master has id 0
 
-What was once known stays until something newer is told: a cluster goes on working while its nameservers are gone.
+A route stays until a newer one replaces it, so clients go on working while the nameservers are down.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ MASTER_ID: Final = 0
 
 
 class Route(NamedTuple):
-    """One topic's route, worked out."""
+    """One topic's queues and brokers."""
 
-    to_write: tuple[Queue, ...]  # in Java's order, on which its hash selector depends
+    to_write: tuple[Queue, ...]  # in Java's order, which SelectMessageQueueByHash depends on
     to_read: tuple[Queue, ...]
     brokers: tuple[str, ...]
     is_ordered: bool = False
-    is_borrowed: bool = False  # the default topic's: brokers will create the topic when the first message comes
+    is_borrowed: bool = False  # the default topic's route: brokers create the topic with its first message
 
 
-def worked_out(topic: str, data: TopicRouteData, *, is_borrowed: bool = False) -> Route:
+def build_route(topic: str, data: TopicRouteData, *, is_borrowed: bool = False) -> Route:
+    """Build a topic's route from what a nameserver returned."""
     masters = {broker.broker_name for broker in data.broker_datas if MASTER_ID in (broker.broker_addrs or {})}
     rows = sorted(data.queue_datas, key=lambda row: java_order(row.broker_name))
-    to_write = tuple(_ordered(topic, data.order_topic_conf)) or tuple(
+    to_write = tuple(_parse_ordered_queues(topic, data.order_topic_conf)) or tuple(
         Queue(topic, row.broker_name, queue_id)
         for row in rows
         if row.perm & PERM_WRITE and row.broker_name in masters
@@ -46,18 +47,18 @@ def worked_out(topic: str, data: TopicRouteData, *, is_borrowed: bool = False) -
     return Route(to_write, to_read, brokers, bool(data.order_topic_conf), is_borrowed)
 
 
-def _ordered(topic: str, order: str | None) -> Iterator[Queue]:
-    """An ordered topic's queues are laid down by the administrator: broker-a:4;broker-b:4."""
+def _parse_ordered_queues(topic: str, order: str | None) -> Iterator[Queue]:
+    """Parse the queues of an ordered topic, which an administrator configures: broker-a:4;broker-b:4."""
     for part in (order or "").split(";"):
         broker, _, count = part.partition(":")
         if count.isdigit():
             yield from (Queue(topic, broker, queue_id) for queue_id in range(int(count)))
 
 
-def borrowed(default: TopicRouteData, queues: int) -> TopicRouteData:
-    """The route of a topic that does not exist yet, from the default topic's: at most so many queues at each broker."""
+def limit_queues(default: TopicRouteData, queues: int) -> TopicRouteData:
+    """Derive the route of a topic that does not exist yet from the default topic's: at most `queues` at each broker."""
 
-    def narrowed(row: QueueData) -> QueueData:
+    def limit(row: QueueData) -> QueueData:
         count = min(queues, row.read_queue_nums)
         return QueueData(
             broker_name=row.broker_name,
@@ -67,14 +68,16 @@ def borrowed(default: TopicRouteData, queues: int) -> TopicRouteData:
             topic_sys_flag=row.topic_sys_flag,
         )
 
-    return TopicRouteData(queue_datas=[narrowed(row) for row in default.queue_datas], broker_datas=default.broker_datas)
+    return TopicRouteData(queue_datas=[limit(row) for row in default.queue_datas], broker_datas=default.broker_datas)
 
 
-class RouteTable:
+class RouteCache:
+    """The routes of up to `topics_max` topics, and the addresses of their brokers."""
+
     def __init__(self, topics_max: int) -> None:
         self._topics_max = topics_max
-        self.version = 0  # another one whenever something has changed
-        self._routes: OrderedDict[str, Route] = OrderedDict()  # the least recently looked up first
+        self.version = 0  # grows with every change
+        self._routes: OrderedDict[str, Route] = OrderedDict()  # the least recently used first
         self._addresses: dict[str, dict[int, str]] = {}
         self._clusters: dict[str, str] = {}
 
@@ -85,15 +88,15 @@ class RouteTable:
     def route(self, topic: str) -> Route | None:
         route = self._routes.get(topic)
         if route is not None and len(self._routes) * 2 > self._topics_max:
-            self._routes.move_to_end(topic)  # only once it may have to be decided who goes
+            self._routes.move_to_end(topic)  # order matters only when entries may soon be dropped
         return route
 
-    def updated(self, topic: str, data: TopicRouteData, *, is_borrowed: bool = False) -> bool:
-        """Whether the route, or where its brokers are, has changed."""
-        route = worked_out(topic, data, is_borrowed=is_borrowed)
+    def update(self, topic: str, data: TopicRouteData, *, is_borrowed: bool = False) -> bool:
+        """Store a topic's route and its brokers' addresses. Return whether anything changed."""
+        route = build_route(topic, data, is_borrowed=is_borrowed)
         changed = self._routes.get(topic) != route
         for broker in data.broker_datas:
-            changed |= self._brokers(broker)
+            changed |= self._update_broker(broker)
         if changed:
             self.version += 1
             self._routes[topic] = route
@@ -101,7 +104,7 @@ class RouteTable:
                 self._routes.popitem(last=False)
         return changed
 
-    def _brokers(self, broker: BrokerData) -> bool:
+    def _update_broker(self, broker: BrokerData) -> bool:
         addresses = dict(broker.broker_addrs or {})
         self._clusters[broker.broker_name] = broker.cluster or ""
         if self._addresses.get(broker.broker_name) == addresses:
@@ -114,7 +117,7 @@ class RouteTable:
         self.version += 1
 
     def forget_unused_brokers(self) -> None:
-        """Those that no route names any more."""
+        """Drop the addresses of brokers that no route names any more."""
         used = {name for route in self._routes.values() for name in route.brokers}
         for name in self._addresses.keys() - used:
             del self._addresses[name]
@@ -125,7 +128,7 @@ class RouteTable:
         return self._addresses.get(broker, {}).get(broker_id)
 
     def any_address(self, broker: str) -> str | None:
-        """The master's where there is one, else some slave's."""
+        """Return the master's address, or a slave's when there is no master."""
         addresses = self._addresses.get(broker, {})
         return addresses[min(addresses)] if addresses else None
 
@@ -133,7 +136,7 @@ class RouteTable:
         return self._clusters.get(broker, "")
 
     def addresses(self, *, slaves: bool) -> list[str]:
-        """Of all brokers that are known."""
+        """Return the addresses of all known brokers: masters, and slaves on request."""
         return [
             address
             for by_id in self._addresses.values()

@@ -1,12 +1,12 @@
 """A session with a cluster: connections, routes and heartbeats, shared by the clients of one event loop with equal options.
 
-    session = await Session.acquire(options)        one more user of it
+    session = await Session.acquire(options)        one more user of the session
     session.join(member); await session.leave(member)
-    await session.route_to_write(topic)             from the table, or asked for
-    await session.ask(address, command)             any request to a broker; the answer may say no
-    await session.release()                         the last user closes it
+    await session.route_to_write(topic)             from the route cache, or from a nameserver
+    await session.request(address, command)         any request to a broker; the response may be a refusal
+    await session.release()                         the last user closes the session
 
-Topics and groups are names on the wire here; who faces a user adds and takes away the namespace.
+Topics and groups are names on the wire here. Producers, consumers and `Admin` add and remove the namespace.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from skyrocket.client.errors import (
     UnreachableError,
 )
 from skyrocket.client.options import ClientOptions
-from skyrocket.client.producer import send_response
-from skyrocket.client.producer.in_flight_limit import Gate
-from skyrocket.client.session.credentials import signed_fields
+from skyrocket.client.session import send_responses
+from skyrocket.client.session.credentials import sign_fields
 from skyrocket.client.session.identity import local_address, new_client_id
-from skyrocket.client.session.members import Member, Members
-from skyrocket.client.session.nameservers import NameserverChoice, ask_address_server
-from skyrocket.client.session.pending_replies import Replies
-from skyrocket.client.session.reconnects import Reconnects
-from skyrocket.client.session.routes import Route, RouteTable, borrowed
+from skyrocket.client.session.in_flight_limit import InFlightLimit
+from skyrocket.client.session.members import SessionMember, SessionMembers
+from skyrocket.client.session.nameservers import NameserverRotation, fetch_nameservers
+from skyrocket.client.session.pending_replies import PendingReplies
+from skyrocket.client.session.reconnects import ReconnectBackoff
+from skyrocket.client.session.routes import Route, RouteCache, limit_queues
 from skyrocket.net import errors as net
 from skyrocket.net.connection import Connection
 from skyrocket.net.dialer import Dialer
@@ -55,8 +55,8 @@ from skyrocket.protocol.system_names import DEFAULT_TOPIC
 
 log = logging.getLogger(__name__)
 
-SUSPECT_MS = 1_000
-DEFAULT_TOPIC_QUEUES = 4  # of a topic that is created by its first message
+REFRESH_MS_MIN = 1_000  # between two route refreshes that failed sends cause
+DEFAULT_TOPIC_QUEUES = 4  # of a topic that its first message creates
 
 _by_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, list[Session]] = weakref.WeakKeyDictionary()
 
@@ -69,12 +69,12 @@ _ERRORS: dict[type[net.NetError], type[ClientError]] = {
 
 
 def client_error(error: net.NetError) -> ClientError:
-    """What an error of the network is to a user of the client."""
+    """Translate an error of the network layer into the client's error."""
     return _ERRORS.get(type(error), ClientError)(str(error))
 
 
 class Session:
-    """Used in the loop that made it only."""
+    """Connections, routes and heartbeats. Use it only in the event loop that created it."""
 
     def __init__(self, options: ClientOptions) -> None:
         self.options = options
@@ -83,29 +83,32 @@ class Session:
         self.client_id = new_client_id(self.address, options.instance)
         self.now_ms = monotonic_ms
         router = Router()
-        router.add_express(send_response.START, send_response.take_answers, ResponseCode.SUCCESS)
+        router.add_express(send_responses.START, send_responses.take_send_responses, ResponseCode.SUCCESS)
         self.dialer = Dialer(router, tls=options.tls)
-        self.dialer.on_opened.append(self._opened)
-        self.members = Members(self.client_id, router)
-        self.replies = Replies(router, options.limits.waiting_requests_max)
-        self.routes = RouteTable(options.limits.topics_max)
-        self.gate = Gate(options.limits.in_flight_max, options.limits.in_flight_max_bytes)
-        self._nameservers = NameserverChoice(options.nameservers)
-        self._reconnects = Reconnects(options.limits.reconnect_first_ms, options.limits.reconnect_most_ms)
+        self.dialer.on_opened.append(self._on_connection_opened)
+        self.members = SessionMembers(self.client_id, router)
+        self.replies = PendingReplies(router, options.limits.waiting_requests_max)
+        self.routes = RouteCache(options.limits.topics_max)
+        self.in_flight = InFlightLimit(options.limits.in_flight_max, options.limits.in_flight_max_bytes)
+        self._nameservers = NameserverRotation(options.nameservers)
+        self._reconnects = ReconnectBackoff(options.limits.reconnect_first_ms, options.limits.reconnect_most_ms)
         self._lookups: dict[str, asyncio.Task[Route]] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        self._beating: set[str] = set()  # addresses whose last heartbeat was answered: a change is worth a line in the log
-        self._suspected_ms = -SUSPECT_MS
+        self._alive: set[str] = set()  # addresses that answered the last heartbeat: only a change is logged
+        self._refreshed_ms = -REFRESH_MS_MIN
         self._users = 0
-        self.consumer_groups: set[str] = set()  # of those who acquired it for one, whether they have joined yet or not
+        self.consumer_groups: set[str] = set()  # groups for which the session was acquired, joined or not
         self._closed = False
 
     # --- sharing
 
     @classmethod
     async def acquire(cls, options: ClientOptions, *, consumer_group: str = "") -> Session:
-        """The session of this loop with these options, made if there is none. A second consumer of one group gets another
-        session: to a broker, members of a group are clients with different ids."""
+        """Return this loop's session with equal options, and create it when there is none.
+
+        A second consumer of the same group gets another session, because a broker tells the members of a group apart by client
+        id.
+        """
         sessions = _by_loop.setdefault(asyncio.get_running_loop(), [])
         for session in sessions:
             if session.options == options and consumer_group not in session.consumer_groups:
@@ -117,14 +120,14 @@ class Session:
         if consumer_group:
             session.consumer_groups.add(consumer_group)
         try:
-            await session._started()
+            await session._start()
         except BaseException:
             await session.release(consumer_group=consumer_group)
             raise
         return session
 
     async def release(self, *, consumer_group: str = "") -> None:
-        """Called once by each who acquired it, with the same group. The last one closes it."""
+        """Give the session back: once for each `acquire`, with the same group. The last release closes it."""
         self._users -= 1
         self.consumer_groups.discard(consumer_group)
         if self._users > 0 or self._closed:
@@ -137,23 +140,23 @@ class Session:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self.gate.close()
+        self.in_flight.close()
         self.replies.close()
         await self.dialer.close()
 
-    async def _started(self) -> None:
-        """Where only an address server knows the nameservers, it is asked first."""
+    async def _start(self) -> None:
+        """Fetch the nameservers' addresses when only an address server has them, and start the periodic jobs."""
         if not self._nameservers.addresses:
-            await self._ask_address_server()
+            await self._refresh_nameservers()
         if self._tasks:
             return
-        self._every(self.limits.routes_ms, self.refresh_routes)
-        self._every(self.limits.heartbeat_ms, self.beat)
+        self._repeat(self.limits.routes_ms, self.refresh_routes)
+        self._repeat(self.limits.heartbeat_ms, self.send_heartbeats)
         if self.options.address_server:
-            self._every(self.limits.address_server_ms, self._ask_address_server)
+            self._repeat(self.limits.address_server_ms, self._refresh_nameservers)
 
-    def _every(self, period_ms: int, job: Any) -> None:
-        async def again() -> None:
+    def _repeat(self, period_ms: int, job: Any) -> None:
+        async def run() -> None:
             while True:
                 await asyncio.sleep(period_ms / 1000)
                 try:
@@ -161,24 +164,24 @@ class Session:
                 except ClientError as error:
                     log.warning("%s", error)
 
-        self._tasks.append(asyncio.get_running_loop().create_task(again()))
+        self._tasks.append(asyncio.get_running_loop().create_task(run()))
 
-    async def _ask_address_server(self) -> None:
-        told = await ask_address_server(self.options.address_server)
-        if self._nameservers.replaced(told):
-            log.info("The nameservers are %s.", ", ".join(told))
+    async def _refresh_nameservers(self) -> None:
+        addresses = await fetch_nameservers(self.options.address_server)
+        if self._nameservers.replace(addresses):
+            log.info("The address server lists these nameservers: %s.", ", ".join(addresses))
 
     # --- members
 
-    def join(self, member: Member) -> None:
-        """From now on it is part of the heartbeats, the first of which tells the brokers that are known already."""
+    def join(self, member: SessionMember) -> None:
+        """Add a producer or consumer to the heartbeats, and send one to the brokers that are known already."""
         self._must_be_open()
         self.members.add(member)
         if self.routes.addresses(slaves=True):
-            self.start_task(self.beat())
+            self.start_task(self.send_heartbeats())
 
-    async def leave(self, member: Member) -> None:
-        """It is no longer; brokers that we are connected with hear of it now."""
+    async def leave(self, member: SessionMember) -> None:
+        """Remove a member from the heartbeats, and unregister its group at connected brokers if it was the last of its kind."""
         if not self.members.remove(member):
             return
         is_consumer = member.consumer_data is not None
@@ -187,67 +190,67 @@ class Session:
             producer_group=None if is_consumer else member.group,
             consumer_group=member.group if is_consumer else None,
         )
-        farewells = [
-            self._farewell(address, header)
-            for address in self.routes.addresses(slaves=is_consumer)
-            if self.dialer.open_connection(address) is not None
+        connected = [
+            address for address in self.routes.addresses(slaves=is_consumer) if self.dialer.open_connection(address) is not None
         ]
-        await asyncio.gather(*farewells)
+        await asyncio.gather(*(self._unregister(address, header) for address in connected))
 
-    async def _farewell(self, address: str, header: Header) -> None:
+    async def _unregister(self, address: str, header: Header) -> None:
         try:
-            await self.ask(address, Command(RequestCode.UNREGISTER_CLIENT, fields=header.to_fields()), timeout_ms=1_000)
+            await self.request(address, Command(RequestCode.UNREGISTER_CLIENT, fields=header.to_fields()), timeout_ms=1_000)
         except ClientError as error:
-            log.debug("%s was not told that we leave: %s", address, error)
+            log.debug("The client could not be unregistered at %s: %s", address, error)
 
     # --- heartbeats
 
-    async def beat(self) -> None:
-        """Tell every broker that is known who we are. One that does not answer is logged, not raised."""
+    async def send_heartbeats(self) -> None:
+        """Send a heartbeat to every known broker. A broker that does not answer is logged; no error is raised."""
         if not len(self.members):
             return
         body = encode(self.members.heartbeat())
         addresses = self.routes.addresses(slaves=self.members.have_consumers)
-        self._beating.intersection_update(addresses)
-        await asyncio.gather(*(self._beat(address, body) for address in addresses))
+        self._alive.intersection_update(addresses)
+        await asyncio.gather(*(self._send_heartbeat(address, body) for address in addresses))
 
-    async def _beat(self, address: str, body: bytes) -> None:
+    async def _send_heartbeat(self, address: str, body: bytes) -> None:
         if self._reconnects.wait_ms(address, self.now_ms()):
-            return  # it was not there a moment ago; the next heartbeat, or who needs it, will see
+            return  # it could not be reached a moment ago; the next heartbeat or request tries again
         try:
-            answer = await self.ask(address, Command(RequestCode.HEART_BEAT, body=body))
-            if answer.code != ResponseCode.SUCCESS:
-                raise BrokerError(answer.code, answer.remark or "", address)
+            response = await self.request(address, Command(RequestCode.HEART_BEAT, body=body))
+            if response.code != ResponseCode.SUCCESS:
+                raise BrokerError(response.code, response.remark or "", address)
         except ClientError as error:
-            if address in self._beating:
-                self._beating.discard(address)
-                log.warning("The broker at %s does not take heartbeats: %s", address, error)
+            if address in self._alive:
+                self._alive.discard(address)
+                log.warning("The broker at %s does not accept heartbeats: %s", address, error)
         else:
-            self._beating.add(address)
+            self._alive.add(address)
 
-    def _opened(self, address: str, connection: Connection) -> None:
-        """A broker forgets a client when its connection ends, so the first thing that a new one carries is a heartbeat."""
-        self._reconnects.connected(address)
+    def _on_connection_opened(self, address: str, connection: Connection) -> None:
+        """Send a heartbeat as the first request of a new connection. A broker forgets a client when its connection closes."""
+        self._reconnects.record_success(address)
         if not len(self.members) or not self.routes.is_broker(address):
             return
         command = Command(RequestCode.HEART_BEAT, body=encode(self.members.heartbeat()))
-        answer = connection.request(self.signed(command), self.limits.request_ms)
-        answer.add_done_callback(lambda done: self._greeted(address, done))
+        response = connection.request(self.sign(command), self.limits.request_ms)
+        response.add_done_callback(lambda done: self._on_first_heartbeat(address, done))
 
-    def _greeted(self, address: str, answer: asyncio.Future[Command]) -> None:
-        if not answer.cancelled() and answer.exception() is None:
-            self._beating.add(address)
+    def _on_first_heartbeat(self, address: str, response: asyncio.Future[Command]) -> None:
+        if not response.cancelled() and response.exception() is None:
+            self._alive.add(address)
             self.members.connected(address)
 
-    # --- asking
+    # --- requests
 
-    def signed(self, command: Command) -> Command:
+    def sign(self, command: Command) -> Command:
+        """Add the signature when the options have credentials. Return the command."""
         if self.options.credentials is not None:
-            command.fields = signed_fields(command.fields, command.body, self.options.credentials)
+            command.fields = sign_fields(command.fields, command.body, self.options.credentials)
         return command
 
     async def connection(self, address: str, deadline_ms: int) -> Connection:
-        """An open connection, made if there is none. After failures it is tried less and less often; until then, we wait."""
+        """Return an open connection, and open one when there is none. After failures the pauses between attempts grow; this call
+        waits for the next attempt."""
         found = self.dialer.open_connection(address)
         if found is not None:
             return found
@@ -255,150 +258,162 @@ class Session:
         now_ms = self.now_ms()
         wait_ms = self._reconnects.wait_ms(address, now_ms)
         if now_ms + wait_ms >= deadline_ms:
-            raise UnreachableError(f"{address} could not be reached, and the time given is too short to try again.")
+            raise UnreachableError(
+                f"{address} could not be reached. The next attempt is in {wait_ms} ms, after the deadline of this request."
+            )
         if wait_ms:
             await asyncio.sleep(wait_ms / 1000)
         try:
             async with asyncio.timeout((deadline_ms - self.now_ms()) / 1000):
                 return await self.dialer.connection(address)
         except net.NetError as error:
-            self._reconnects.failed(address, self.now_ms())
+            self._reconnects.record_failure(address, self.now_ms())
             raise client_error(error) from error
         except TimeoutError as error:
-            raise UnreachableError(f"{address} could not be reached in the time given.") from error
+            raise UnreachableError(f"{address} could not be reached before the deadline of the request.") from error
 
-    async def ask(self, address: str, command: Command, *, timeout_ms: int | None = None) -> Command:
-        """The answer, whatever it says. Raises when there is none: UnreachableError, DisconnectedError, TimedOutError."""
+    async def request(self, address: str, command: Command, *, timeout_ms: int | None = None) -> Command:
+        """Send a request and return the response, whatever its code. Raise UnreachableError, DisconnectedError or TimedOutError
+        when no response comes."""
         deadline_ms = self.now_ms() + (self.limits.request_ms if timeout_ms is None else timeout_ms)
         connection = await self.connection(address, deadline_ms)
         try:
-            return await connection.request(self.signed(command), max(1, deadline_ms - self.now_ms()))
+            return await connection.request(self.sign(command), max(1, deadline_ms - self.now_ms()))
         except net.NetError as error:
             raise client_error(error) from error
 
-    async def ask_for(
+    async def request_ok(
         self, address: str, code: int, header: Header | None = None, body: bytes = b"", *, timeout_ms: int | None = None
     ) -> Command:
-        """The same for who needs a yes: BrokerError when the answer is another."""
+        """Send a request and return its successful response. Raise BrokerError when the response has any other code."""
         fields = header.to_fields() if header is not None else None
-        answer = await self.ask(address, Command(code, fields=fields, body=body), timeout_ms=timeout_ms)
-        if answer.code != ResponseCode.SUCCESS:
-            raise BrokerError(answer.code, answer.remark or "", address)
-        return answer
+        response = await self.request(address, Command(code, fields=fields, body=body), timeout_ms=timeout_ms)
+        if response.code != ResponseCode.SUCCESS:
+            raise BrokerError(response.code, response.remark or "", address)
+        return response
 
     @property
     def nameservers(self) -> tuple[str, ...]:
-        """All that are known, for what each of them has to be told."""
+        """The addresses of all known nameservers, for changes that each of them needs."""
         return self._nameservers.addresses
 
-    async def tell(self, address: str, command: Command, *, timeout_ms: int | None = None) -> None:
-        """Sent, and nothing more is known of it."""
+    async def send_oneway(self, address: str, command: Command, *, timeout_ms: int | None = None) -> None:
+        """Write a one-way request to a connection. No response comes."""
         deadline_ms = self.now_ms() + (self.limits.request_ms if timeout_ms is None else timeout_ms)
-        (await self.connection(address, deadline_ms)).oneway(self.signed(command))
+        (await self.connection(address, deadline_ms)).oneway(self.sign(command))
 
-    async def ask_nameserver(self, code: int, header: Header | None = None, *, timeout_ms: int | None = None) -> Command:
-        """The answer of the first nameserver that gives one, whatever it says."""
+    async def request_nameserver(self, code: int, header: Header | None = None, *, timeout_ms: int | None = None) -> Command:
+        """Return the response of the first nameserver that gives one, whatever its code."""
         deadline_ms = self.now_ms() + (self.limits.request_ms if timeout_ms is None else timeout_ms)
         fields = header.to_fields() if header is not None else None
         reasons: list[str] = []
         for address in self._nameservers.in_turn():
-            left_ms = deadline_ms - self.now_ms()
-            if left_ms <= 0:
+            remaining_ms = deadline_ms - self.now_ms()
+            if remaining_ms <= 0:
                 break
             try:
-                return await self.ask(address, Command(code, fields=fields), timeout_ms=left_ms)
+                return await self.request(address, Command(code, fields=fields), timeout_ms=remaining_ms)
             except ClientClosedError:
                 raise
             except ClientError as error:
-                self._nameservers.failed(address)
+                self._nameservers.mark_failed(address)
                 reasons.append(str(error))
-        told = " ".join(reasons) or f"The address server {self.options.address_server} has told none."
-        raise NoNameserverError(f"No nameserver answers. {told}")
+        reason = " ".join(reasons) or f"The address server {self.options.address_server} listed none."
+        raise NoNameserverError(f"No nameserver answers. {reason}")
 
     # --- routes
 
     async def route(self, topic: str, *, timeout_ms: int | None = None) -> Route | None:
-        """What is known of a topic, or what a nameserver says; None when it knows none."""
+        """Return a topic's route from the cache or from a nameserver; None when the topic does not exist."""
         found = self.routes.route(topic)
         if found is not None:
             return found
-        data = await self._route_data(topic, timeout_ms)
-        return self._learnt(topic, data) if data is not None else None
+        data = await self._fetch_route(topic, timeout_ms)
+        return self._store_route(topic, data) if data is not None else None
 
     async def route_to_write(self, topic: str, *, timeout_ms: int | None = None) -> Route:
-        """A route with queues that take messages. A topic that nobody knows is about to be created, at the brokers that do
-        such things. NoRouteError when there are none."""
+        """Return a route with queues that accept messages. For a topic that does not exist, this is the route of the brokers that
+        create it with the first message. Raise NoRouteError when there are none."""
         found = self.routes.route(topic)
         if found is not None and found.to_write:
             return found
         task = self._lookups.get(topic)
         if task is None:
             task = self._lookups[topic] = asyncio.get_running_loop().create_task(self._look_up(topic))
-            task.add_done_callback(lambda done: self._looked_up(topic, done))
+            task.add_done_callback(lambda done: self._on_lookup_done(topic, done))
         try:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                 return await asyncio.shield(task)
         except TimeoutError as error:
-            sentence = f"No nameserver told the route of topic '{topic}' in {timeout_ms} ms; nothing was sent."
-            raise TimedOutError(sentence) from error
+            raise TimedOutError(
+                f"No nameserver returned the route of topic '{topic}' within {timeout_ms} ms. Nothing was sent."
+            ) from error
 
-    def _looked_up(self, topic: str, done: asyncio.Task[Route]) -> None:
+    def _on_lookup_done(self, topic: str, done: asyncio.Task[Route]) -> None:
         self._lookups.pop(topic, None)
         if not done.cancelled():
-            done.exception()  # whoever asked may be gone
+            done.exception()  # every caller may have timed out: mark the error as retrieved
 
     async def _look_up(self, topic: str) -> Route:
-        data = await self._route_data(topic)
+        data = await self._fetch_route(topic)
         if data is not None:
-            route = self._learnt(topic, data)
+            route = self._store_route(topic, data)
             if not route.to_write:
-                sentence = f"Topic '{topic}' has no queue that takes messages: none may be written, or no master is up."
-                raise NoRouteError(sentence, topic)
+                raise NoRouteError(
+                    f"Topic '{topic}' has no queue that accepts messages: its queues are not writable, or no master is up.", topic
+                )
             return route
-        default = await self._route_data(DEFAULT_TOPIC)
+        create = f"Create it with: skyrocket topic create {topic}"
+        default = await self._fetch_route(DEFAULT_TOPIC)
         if default is None:
-            raise NoRouteError(f"The nameservers know no topic '{topic}', and no broker that would create it.", topic)
-        route = self._learnt(topic, borrowed(default, DEFAULT_TOPIC_QUEUES), is_borrowed=True)
+            raise NoRouteError(
+                f"Topic '{topic}' does not exist, and no broker creates topics with their first message. {create}", topic
+            )
+        route = self._store_route(topic, limit_queues(default, DEFAULT_TOPIC_QUEUES), is_borrowed=True)
         if not route.to_write:
-            raise NoRouteError(f"The nameservers know no topic '{topic}', and no broker is up that would create it.", topic)
+            raise NoRouteError(
+                f"Topic '{topic}' does not exist, and no broker is up that creates topics with their first message. {create}",
+                topic,
+            )
         return route
 
     async def refresh_routes(self) -> None:
-        """Of all topics in use. What is known stays when no nameserver answers, and when they no longer know a topic."""
+        """Fetch the routes of all topics in use. A known route stays when no nameserver answers or the topic is unknown to
+        them."""
         for topic in dict.fromkeys([*self.routes.topics, *self.members.topics()]):
-            data = await self._route_data(topic)
+            data = await self._fetch_route(topic)
             if data is not None:
-                self._learnt(topic, data)
+                self._store_route(topic, data)
         self.routes.forget_unused_brokers()
 
     def refresh_soon(self, topic: str) -> None:
-        """A broker of this topic failed: perhaps the nameservers know better by now. At most once a second."""
+        """Fetch a topic's route in the background after one of its brokers failed. At most once a second."""
         now_ms = self.now_ms()
-        if topic in self._lookups or now_ms - self._suspected_ms < SUSPECT_MS:
+        if topic in self._lookups or now_ms - self._refreshed_ms < REFRESH_MS_MIN:
             return
-        self._suspected_ms = now_ms
+        self._refreshed_ms = now_ms
         self.start_task(self._refresh(topic))
 
     async def _refresh(self, topic: str) -> None:
         try:
-            data = await self._route_data(topic)
+            data = await self._fetch_route(topic)
         except ClientError as error:
-            log.debug("The route of topic '%s' stays as it was: %s", topic, error)
+            log.debug("The route of topic '%s' was not refreshed: %s", topic, error)
             return
         if data is not None:
-            self._learnt(topic, data)
+            self._store_route(topic, data)
 
-    async def _route_data(self, topic: str, timeout_ms: int | None = None) -> TopicRouteData | None:
+    async def _fetch_route(self, topic: str, timeout_ms: int | None = None) -> TopicRouteData | None:
         header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
-        answer = await self.ask_nameserver(RequestCode.GET_ROUTEINFO_BY_TOPIC, header, timeout_ms=timeout_ms)
-        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+        response = await self.request_nameserver(RequestCode.GET_ROUTEINFO_BY_TOPIC, header, timeout_ms=timeout_ms)
+        if response.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
-        if answer.code != ResponseCode.SUCCESS:
-            raise BrokerError(answer.code, answer.remark or "", "The nameserver")
-        return decode(answer.body, TopicRouteData)
+        if response.code != ResponseCode.SUCCESS:
+            raise BrokerError(response.code, response.remark or "", "The nameserver")
+        return decode(response.body, TopicRouteData)
 
-    def _learnt(self, topic: str, data: TopicRouteData, *, is_borrowed: bool = False) -> Route:
-        if self.routes.updated(topic, data, is_borrowed=is_borrowed):
+    def _store_route(self, topic: str, data: TopicRouteData, *, is_borrowed: bool = False) -> Route:
+        if self.routes.update(topic, data, is_borrowed=is_borrowed):
             self.members.route_changed(topic)
         route = self.routes.route(topic)
         assert route is not None
@@ -411,14 +426,14 @@ class Session:
             raise ClientClosedError("The client is closed.")
 
     def start_task(self, job: Coroutine[Any, Any, None]) -> None:
-        """Runs beside everything else, and is cancelled when the session closes."""
+        """Run a coroutine in the background. It is cancelled when the session closes."""
         task = asyncio.get_running_loop().create_task(job)
         self._tasks.append(task)
         task.add_done_callback(self._tasks.remove)
 
 
-def _forked() -> None:
-    """In the child: sessions are the parent's, whose loop does not run here. Who wants one makes a new one."""
+def _abandon_after_fork() -> None:
+    """Drop all sessions in a forked child. They belong to the parent's event loop, which does not run here."""
     for sessions in _by_loop.values():
         for session in sessions:
             session._closed = True
@@ -426,4 +441,4 @@ def _forked() -> None:
         sessions.clear()
 
 
-os.register_at_fork(after_in_child=_forked)
+os.register_at_fork(after_in_child=_abandon_after_fork)

@@ -150,7 +150,7 @@ class Cluster:
                 )
                 address = session.routes.any_address(queue.broker_name)
                 if address is not None:
-                    await session.ask(address, Command(RequestCode.PULL_MESSAGE, fields=header.to_fields()))
+                    await session.request(address, Command(RequestCode.PULL_MESSAGE, fields=header.to_fields()))
 
         self._asked(ask)
 
@@ -171,7 +171,7 @@ class Cluster:
                     group=self.wire(group),
                     subscription_data=subscription._replace(topic=self.wire(queue.topic)).as_body(),
                 )
-                await session.ask_for(address, RequestCode.CHECK_CLIENT_CONFIG, body=encode(body))
+                await session.request_ok(address, RequestCode.CHECK_CLIENT_CONFIG, body=encode(body))
 
         self._asked(ask)
 

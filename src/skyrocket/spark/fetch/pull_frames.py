@@ -12,7 +12,7 @@ import msgspec
 
 from skyrocket.client.consumer.subscription import Subscription
 from skyrocket.client.queues import Queue
-from skyrocket.client.session.credentials import Credentials, signed_fields
+from skyrocket.client.session.credentials import Credentials, sign_fields
 from skyrocket.protocol import versions
 from skyrocket.protocol.command import Command, encode_command
 from skyrocket.protocol.frame import PREFIX
@@ -68,4 +68,4 @@ class PullFrames:
 
     def _signed(self, ask: Ask, credentials: Credentials) -> bytes:
         fields = {**self._fields, "maxMsgNums": str(ask.messages), "queueOffset": str(ask.offset)}
-        return encode_command(Command(_CODE, opaque=ask.number, fields=signed_fields(fields, b"", credentials)))
+        return encode_command(Command(_CODE, opaque=ask.number, fields=sign_fields(fields, b"", credentials)))

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from skyrocket.client.errors import ConfigurationError
 from skyrocket.client.limits import ClientLimits
-from skyrocket.client.options import ClientOptions, client_options
+from skyrocket.client.options import ClientOptions
 from skyrocket.client.session.credentials import Credentials
 from skyrocket.spark.errors import OptionError
 from skyrocket.spark.options.table import Option, duration_ms, flag, word
@@ -67,7 +67,7 @@ class ClusterOptions:
 
     def client_options(self) -> ClientOptions:
         """For the clients of `skyrocket.client`, in whichever process this is."""
-        return client_options(
+        return ClientOptions(
             self.nameservers,
             namespace=self.namespace,
             tls=self.tls_context() or False,
@@ -83,7 +83,7 @@ def cluster_options(values: Mapping[str, Any]) -> ClusterOptions:
     if values["tlsKeyFile"] is not None and values["tlsCertFile"] is None:
         raise OptionError("Option 'tlsKeyFile' is the key of a certificate, but 'tlsCertFile' is missing.")
     try:
-        nameservers = client_options(values["nameserver"]).nameservers
+        nameservers = ClientOptions(values["nameserver"]).nameservers
     except ConfigurationError as error:
         raise OptionError(f"Option 'nameserver': {error}") from error
     return ClusterOptions(

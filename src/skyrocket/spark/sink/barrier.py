@@ -11,7 +11,7 @@ from typing import Final
 
 from skyrocket.client.consumer.offsets.queue_offsets import QueueOffsets
 from skyrocket.client.errors import BrokerError, ClientError, TimedOutError
-from skyrocket.client.producer.request_frames import Outgoing
+from skyrocket.client.producer.request_frames import SendRequest
 from skyrocket.client.queues import Queue
 from skyrocket.client.session.identity import new_id_factory
 from skyrocket.client.session.session import Session
@@ -60,7 +60,7 @@ class Barrier:
         group = self._options.wire(self._options.group)
         properties = {p.UNIQUE_KEY: message_id, p.WAIT: "true", p.TRANSACTION_PREPARED: "true", p.PRODUCER_GROUP: group}
         text = encode_properties(properties).decode()
-        outgoing = Outgoing(queue.topic, RequestCode.SEND_MESSAGE_V2, message_id, text, b"-", sys_flag=TRANSACTION_PREPARED)
+        outgoing = SendRequest(queue.topic, RequestCode.SEND_MESSAGE_V2, message_id, text, b"-", sys_flag=TRANSACTION_PREPARED)
         deadline_ms = self._session.now_ms() + self._options.cluster.retry_ms
         try:
             return (await self._delivery.attempt(outgoing, deadline_ms, lambda _: queue)).queue_offset

@@ -89,7 +89,7 @@ class Ending:
                 return f"The connection to {address} ended."
             opaque = connection.next_opaque()
             if signs:
-                command = self._session.signed(frames.command(row, physical, half))
+                command = self._session.sign(frames.command(row, physical, half))
                 command.opaque = opaque
                 frame = encode_command(command)
             else:

@@ -18,7 +18,7 @@ from skyrocket.client.consumer.offsets.queue_offsets import QueueOffsets
 from skyrocket.client.errors import NotFoundError, UnreachableError
 from skyrocket.client.producer.delivery import Delivery
 from skyrocket.client.producer.queue_selection import by_hash
-from skyrocket.client.producer.request_frames import Outgoing
+from skyrocket.client.producer.request_frames import SendRequest
 from skyrocket.client.queues import Queue, queue_order
 from skyrocket.client.session.identity import new_id_factory
 from skyrocket.client.session.session import Session
@@ -133,7 +133,7 @@ class Ledger:
         """To a queue that the query's id chooses: entries of one query are in order."""
         message_id = self._ids.next(time.time_ns() // 1_000_000)
         text = encode_properties(entry_properties(entry, message_id)).decode()
-        outgoing = Outgoing(self._topic, _SEND, message_id, text, entry.body)
+        outgoing = SendRequest(self._topic, _SEND, message_id, text, entry.body)
 
         def choose(queues: Sequence[Queue]) -> Queue:
             return by_hash(sorted(queues, key=queue_order), entry.query_id)

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from skyrocket.client.producer.compression import Compression
 from skyrocket.client.producer.queue_selection import by_hash
-from skyrocket.client.producer.request_frames import Outgoing
+from skyrocket.client.producer.request_frames import SendRequest
 from skyrocket.client.queues import Queue
 from skyrocket.protocol.message.batch import ENTRY_BYTES_MIN, encode_batch
 from skyrocket.protocol.requests import RequestCode
@@ -40,7 +40,7 @@ class Key(NamedTuple):
 
 
 class Request(NamedTuple):
-    outgoing: Outgoing
+    outgoing: SendRequest
     queue: Queue | None
     is_ordered: bool  # it must not overtake what goes to the same queue
 
@@ -116,7 +116,7 @@ class Packing:
 
     def _single(self, key: Key, body: bytes, text: bytes) -> Request:
         packed, bits = self._compression.pack(body)
-        return Request(Outgoing(key.topic, _ALONE, "", text.decode(), packed, sys_flag=bits), key.queue, key.queue is not None)
+        return Request(SendRequest(key.topic, _ALONE, "", text.decode(), packed, sys_flag=bits), key.queue, key.queue is not None)
 
     # --- batches
 
@@ -154,4 +154,4 @@ class Packing:
 
 
 def _batch(key: Key, entries: list[tuple[bytes, bytes, int]]) -> Request:
-    return Request(Outgoing(key.topic, _BATCH, "", _BATCH_PROPERTIES, encode_batch(entries)), key.queue, key.queue is not None)
+    return Request(SendRequest(key.topic, _BATCH, "", _BATCH_PROPERTIES, encode_batch(entries)), key.queue, key.queue is not None)

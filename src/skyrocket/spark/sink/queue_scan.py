@@ -56,7 +56,9 @@ async def records_in(
             rpc_broker_name=queue.broker_name,
         )
         address = await master_address(session, queue)
-        answer = pull_answer(await session.ask(address, Command(RequestCode.PULL_MESSAGE, fields=header.to_fields())), address)
+        answer = pull_answer(
+            await session.request(address, Command(RequestCode.PULL_MESSAGE, fields=header.to_fields())), address
+        )
         if answer.records:
             try:
                 yield split_records(answer.records)

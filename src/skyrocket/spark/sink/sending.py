@@ -9,8 +9,8 @@ import asyncio
 
 from skyrocket.client.errors import BrokerError, ClientError
 from skyrocket.client.producer.delivery import Delivery, DeliverySettings
-from skyrocket.client.producer.in_flight_limit import Gate
 from skyrocket.client.queues import Queue
+from skyrocket.client.session.in_flight_limit import InFlightLimit
 from skyrocket.client.session.session import Session
 from skyrocket.spark.errors import RefusedError, SparkSourceError, UnreachableClusterError
 from skyrocket.spark.options.sink_options import SinkOptions
@@ -26,7 +26,7 @@ class Sending:
         self._session = session
         self._options = options
         self.delivery = delivery_of(session, options)
-        self._gate = Gate(options.in_flight_max, IN_FLIGHT_BYTES_MAX)
+        self._in_flight = InFlightLimit(options.in_flight_max, IN_FLIGHT_BYTES_MAX)
         self._tasks: set[asyncio.Task[None]] = set()
         self._last: dict[Queue, asyncio.Task[None]] = {}
         self._failed: SparkSourceError | None = None
@@ -37,7 +37,7 @@ class Sending:
 
     async def send(self, request: Request) -> None:
         """Returns as soon as it is under way; it waits while too much is."""
-        await self._gate.enter(request.outgoing.size_bytes)
+        await self._in_flight.acquire(request.outgoing.size_bytes)
         if self._failed is not None:
             raise self._failed
         before = self._last.get(request.queue) if request.is_ordered and request.queue is not None else None
@@ -66,7 +66,7 @@ class Sending:
         except ClientError as error:
             self._failed = self._failed or send_error(outgoing.topic, error)
         finally:
-            self._gate.leave(outgoing.size_bytes)
+            self._in_flight.release(outgoing.size_bytes)
 
     def deadline_ms(self) -> int:
         return self._session.now_ms() + self._options.cluster.retry_ms
@@ -81,7 +81,7 @@ async def queues_of(session: Session, options: SinkOptions, delivery: Delivery, 
     """Those of a topic on the wire that take messages."""
     what = f"Rows cannot be sent to topic '{topic}'"
     return await until_answered(
-        session, options.cluster, what, lambda: delivery.queues(topic, session.now_ms() + options.cluster.request_ms)
+        session, options.cluster, what, lambda: delivery.find_queues(topic, session.now_ms() + options.cluster.request_ms)
     )
 
 

@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 
 from skyrocket.client.errors import BrokerError, ClientError
 from skyrocket.client.producer.queue_selection import by_hash
-from skyrocket.client.producer.request_frames import Outgoing
-from skyrocket.client.producer.send_response import SendAnswer
+from skyrocket.client.producer.request_frames import SendRequest
 from skyrocket.client.queues import Queue
-from skyrocket.client.receipt import Receipt, receipt_from
+from skyrocket.client.receipt import Receipt, build_receipt
+from skyrocket.client.session.send_responses import SendResponse
 from skyrocket.client.session.session import Session
 from skyrocket.net.errors import NetError
 from skyrocket.protocol.command import Command
@@ -34,10 +34,10 @@ _AT_ONCE: Final = 64  # those that failed, tried again side by side
 
 class _UnderWay(NamedTuple):
     row: int
-    outgoing: Outgoing
+    outgoing: SendRequest
     queue: Queue
     is_fixed: bool  # a sharding key chose the queue
-    answer: asyncio.Future[Command | SendAnswer]
+    answer: asyncio.Future[Command | SendResponse]
 
 
 class Staging:
@@ -60,11 +60,11 @@ class Staging:
         deadline_ms = self._deadline_ms()
         for at, (topic, body, text) in enumerate(zip(rows.topics, rows.bodies, rows.properties, strict=True)):
             packed, bits = self._compression.pack(body)
-            outgoing = Outgoing(topic, _SEND, ids[at], text.decode(), packed, sys_flag=bits | TRANSACTION_PREPARED)
+            outgoing = SendRequest(topic, _SEND, ids[at], text.decode(), packed, sys_flag=bits | TRANSACTION_PREPARED)
             shard = None if sharding is None else sharding[at]
             route = self._session.routes.route(topic)
             queues = route.to_write if route is not None and route.to_write else await self.queues(topic)
-            queue = self._delivery.turns(topic).next(queues) if shard is None else by_hash(queues, shard)
+            queue = self._delivery.round_robin(topic).next(queues) if shard is None else by_hash(queues, shard)
             answer = self._delivery.request(outgoing, queue, deadline_ms)
             if answer is None:  # no connection to that broker yet, or any more
                 await self._again([(first_row + at, outgoing, queue if shard is not None else None)])
@@ -82,12 +82,12 @@ class Staging:
 
     async def _settle(self, left: int) -> None:
         """Until no more than so many are unanswered."""
-        failed: list[tuple[int, Outgoing, Queue | None]] = []
+        failed: list[tuple[int, SendRequest, Queue | None]] = []
         while len(self._under_way) > left:
             one = self._under_way.popleft()
             self._bytes -= one.outgoing.size_bytes
             try:
-                receipt = receipt_from(await one.answer, one.outgoing.message_id, one.queue, one.queue.broker_name)
+                receipt = build_receipt(await one.answer, one.outgoing.message_id, one.queue, one.queue.broker_name)
             except (NetError, BrokerError):
                 failed.append((one.row, one.outgoing, one.queue if one.is_fixed else None))
             else:
@@ -95,10 +95,10 @@ class Staging:
         for start in range(0, len(failed), _AT_ONCE):
             await self._again(failed[start : start + _AT_ONCE])
 
-    async def _again(self, those: list[tuple[int, Outgoing, Queue | None]]) -> None:
+    async def _again(self, those: list[tuple[int, SendRequest, Queue | None]]) -> None:
         """By the patient way, which connects, changes brokers and raises what cannot be helped."""
 
-        async def one(row: int, outgoing: Outgoing, queue: Queue | None) -> None:
+        async def one(row: int, outgoing: SendRequest, queue: Queue | None) -> None:
             choose = None if queue is None else (lambda _: queue)
             try:
                 self._noted(row, await self._delivery.attempt(outgoing, self._deadline_ms(), choose))

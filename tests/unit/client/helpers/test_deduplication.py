@@ -1,4 +1,4 @@
-"""Once by key: what a handler is told, and what becomes of a key when its work ends well, fails, is cancelled or never ends."""
+"""Deduplication by key: the state of a key when its work succeeds, fails, is cancelled or never ends."""
 
 from __future__ import annotations
 
@@ -13,10 +13,17 @@ from pathlib import Path
 import pytest
 
 from skyrocket.client.errors import OverloadedError
-from skyrocket.client.helpers.deduplication import AsyncClaims, Claims, Deduplicator, InProgressError, WrongStoreError
-from skyrocket.client.helpers.deduplication_memory import MemoryClaims
-from skyrocket.client.helpers.deduplication_redis import AsyncRedisClaims
-from skyrocket.client.helpers.deduplication_sqlite import SWEPT_AT_ONCE, SqliteClaims
+from skyrocket.client.helpers import (
+    AsyncClaims,
+    AsyncRedisClaims,
+    Claims,
+    Deduplicator,
+    InProgressError,
+    MemoryClaims,
+    SqliteClaims,
+)
+from skyrocket.client.helpers.deduplication import WrongStoreError
+from skyrocket.client.helpers.deduplication_sqlite import DELETED_PER_CLAIM
 from skyrocket.client.helpers.sqlite_file import SqliteFileError
 from tests.support.dedup_scenes import fail, first, race
 from tests.support.redis_server import AwaitedClient
@@ -51,12 +58,12 @@ def dedup(claims: Claims) -> Deduplicator:
     return Deduplicator(claims, window_ms=WINDOW_MS, claim_ms=CLAIM_MS)
 
 
-def test_the_first_is_told_so_and_later_ones_are_not(dedup: Deduplicator):
+def test_only_the_first_handler_of_a_key_gets_first(dedup: Deduplicator):
     assert [first(dedup), first(dedup), first(dedup)] == [True, False, False]
     assert first(dedup, "another")
 
 
-def test_after_the_window_a_key_is_new_again(dedup: Deduplicator, clock: Clock):
+def test_key_is_new_again_after_its_window(dedup: Deduplicator, clock: Clock):
     first(dedup)
     clock.now_ms += WINDOW_MS - 1
     assert not first(dedup)
@@ -64,25 +71,25 @@ def test_after_the_window_a_key_is_new_again(dedup: Deduplicator, clock: Clock):
     assert first(dedup)
 
 
-def test_work_that_failed_is_done_by_the_next(dedup: Deduplicator):
+def test_failed_work_is_left_to_the_next_handler(dedup: Deduplicator):
     fail(dedup)
     assert first(dedup)
 
 
-def test_while_one_is_at_work_another_is_neither_first_nor_told_to_skip(dedup: Deduplicator):
-    with dedup.once("k"), pytest.raises(InProgressError, match="Another handler is at work on key 'k'"):
+def test_key_in_progress_raises_in_progress_error(dedup: Deduplicator):
+    with dedup.once("k"), pytest.raises(InProgressError, match="Another handler works on key 'k'"):
         first(dedup)
     assert not first(dedup)
 
 
-def test_a_refusal_leaves_the_claim_with_whom_it_is(dedup: Deduplicator):
+def test_refused_handler_does_not_release_the_claim(dedup: Deduplicator):
     with dedup.once("k"):
         for _ in range(2):
             with pytest.raises(InProgressError):
                 first(dedup)
 
 
-def test_the_claim_of_one_who_died_runs_out(dedup: Deduplicator, clock: Clock):
+def test_claim_of_a_dead_handler_expires(dedup: Deduplicator, clock: Clock):
     dedup.once("k").__enter__()
     clock.now_ms += CLAIM_MS - 1
     with pytest.raises(InProgressError):
@@ -91,7 +98,7 @@ def test_the_claim_of_one_who_died_runs_out(dedup: Deduplicator, clock: Clock):
     assert first(dedup)
 
 
-def test_one_who_is_slower_than_his_claim_does_not_take_the_key_from_the_next(
+def test_handler_slower_than_its_claim_does_not_take_the_key_from_the_next(
     dedup: Deduplicator, clock: Clock, caplog: pytest.LogCaptureFixture
 ):
     slow, next_one = dedup.once("k"), dedup.once("k")
@@ -110,19 +117,19 @@ def test_one_who_is_slower_than_his_claim_does_not_take_the_key_from_the_next(
     assert not first(dedup)
 
 
-def test_one_who_is_slower_than_his_claim_and_alone_is_still_done(dedup: Deduplicator, clock: Clock):
+def test_handler_slower_than_its_claim_completes_the_key_when_alone(dedup: Deduplicator, clock: Clock):
     with dedup.once("k"):
         clock.now_ms += 5 * CLAIM_MS
     assert not first(dedup)
 
 
-def test_scopes_keep_groups_apart(claims: Claims):
+def test_scopes_separate_groups(claims: Claims):
     assert first(Deduplicator(claims, scope="coupons"))
     assert first(Deduplicator(claims, scope="mails"))
     assert not first(Deduplicator(claims, scope="coupons"))
 
 
-async def test_it_can_be_awaited(dedup: Deduplicator):
+async def test_async_with(dedup: Deduplicator):
     seen = []
     for _ in range(2):
         async with dedup.once("k") as answer:
@@ -135,7 +142,7 @@ async def test_it_can_be_awaited(dedup: Deduplicator):
     assert seen == [True, False, True]
 
 
-async def test_a_cancelled_handler_gives_its_claim_up(dedup: Deduplicator):
+async def test_cancelled_handler_releases_its_claim(dedup: Deduplicator):
     entered = asyncio.Event()
 
     async def handler() -> None:
@@ -152,15 +159,15 @@ async def test_a_cancelled_handler_gives_its_claim_up(dedup: Deduplicator):
         assert answer
 
 
-def test_of_many_threads_one_is_first(dedup: Deduplicator):
+def test_one_of_many_threads_is_first(dedup: Deduplicator):
     for key in map(str, range(20)):
-        told = race(lambda key=key: first(dedup, key))
-        assert told.count(True) == 1
-        assert len(told) == 8
+        results = race(lambda key=key: first(dedup, key))
+        assert results.count(True) == 1
+        assert len(results) == 8
 
 
 class TestMemory:
-    def test_it_is_bounded_and_forgets_what_was_done_longest_ago(self, clock: Clock):
+    def test_full_store_drops_the_keys_done_longest_ago(self, clock: Clock):
         claims = MemoryClaims(keys_max=3, now_ms=clock)
         dedup = Deduplicator(claims, window_ms=WINDOW_MS)
         for key in "abcd":
@@ -169,7 +176,7 @@ class TestMemory:
         assert [first(dedup, key) for key in "bcd"] == [False] * 3
         assert first(dedup, "a")
 
-    def test_keys_whose_window_is_over_go_without_being_missed(self, clock: Clock):
+    def test_expired_keys_are_dropped_and_not_counted_as_forgotten(self, clock: Clock):
         claims = MemoryClaims(keys_max=100, now_ms=clock)
         dedup = Deduplicator(claims, window_ms=WINDOW_MS)
         for key in "abcd":
@@ -178,29 +185,28 @@ class TestMemory:
         first(dedup, "e")
         assert (len(claims), claims.forgotten) == (1, 0)
 
-    def test_claims_under_way_are_never_forgotten(self, clock: Clock):
+    def test_current_claims_are_never_dropped(self, clock: Clock):
         dedup = Deduplicator(MemoryClaims(keys_max=2, now_ms=clock), claim_ms=CLAIM_MS)
         for key in "ab":
             dedup.once(key).__enter__()
         with pytest.raises(OverloadedError, match="2 keys are claimed at the same time"):
             first(dedup, "c")
         clock.now_ms += CLAIM_MS
-        assert first(dedup, "c"), "those have run out"
+        assert first(dedup, "c"), "the other claims have expired"
 
 
 class TestSqlite:
-    def test_what_is_done_is_known_after_a_restart(self, tmp_path: Path):
+    def test_completed_key_survives_a_restart(self, tmp_path: Path):
         for expected in (True, False):
             claims = SqliteClaims(tmp_path / "claims.db")
             assert first(Deduplicator(claims)) is expected
             claims.close()
 
-    def test_what_a_killed_process_did_stays_done_and_what_it_had_claimed_runs_out(self, tmp_path: Path, clock: Clock):
+    def test_completed_key_of_a_killed_process_stays_and_its_claim_expires(self, tmp_path: Path, clock: Clock):
         path = tmp_path / "claims.db"
         script = (
             "import os, signal\n"
-            "from skyrocket.client.helpers.deduplication import Deduplicator\n"
-            "from skyrocket.client.helpers.deduplication_sqlite import SqliteClaims\n"
+            "from skyrocket.client.helpers import Deduplicator, SqliteClaims\n"
             f"dedup = Deduplicator(SqliteClaims({str(path)!r}, now_ms=lambda: {clock.now_ms}), claim_ms={CLAIM_MS})\n"
             "with dedup.once('finished'): pass\n"
             "with dedup.once('begun'): os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -216,7 +222,7 @@ class TestSqlite:
         assert first(dedup, "begun")
         claims.close()
 
-    def test_two_processes_share_it(self, tmp_path: Path, clock: Clock):
+    def test_two_connections_share_the_file(self, tmp_path: Path, clock: Clock):
         one, two = (SqliteClaims(tmp_path / "claims.db", now_ms=clock) for _ in range(2))
         with Deduplicator(one).once("k"), pytest.raises(InProgressError):
             first(Deduplicator(two))
@@ -224,25 +230,25 @@ class TestSqlite:
         one.close()
         two.close()
 
-    def test_keys_whose_time_is_over_leave_the_file(self, tmp_path: Path, clock: Clock):
+    def test_expired_keys_leave_the_file(self, tmp_path: Path, clock: Clock):
         claims = SqliteClaims(tmp_path / "claims.db", now_ms=clock)
         dedup = Deduplicator(claims, window_ms=WINDOW_MS)
         for number in range(50):
             first(dedup, str(number))
         clock.now_ms += WINDOW_MS
-        for number in range(50 // SWEPT_AT_ONCE):
+        for number in range(50 // DELETED_PER_CLAIM):
             first(dedup, f"new {number}")
-        assert len(claims) == 50 // SWEPT_AT_ONCE
+        assert len(claims) == 50 // DELETED_PER_CLAIM
         claims.close()
 
-    def test_a_file_that_is_none_is_one_clear_error(self, tmp_path: Path):
+    def test_file_that_is_not_a_database_is_refused(self, tmp_path: Path):
         (tmp_path / "claims.db").write_text("this is a letter to a friend, and not a database at all " * 100)
         with pytest.raises(SqliteFileError, match="file is not a database"):
             SqliteClaims(tmp_path / "claims.db")
 
 
-def test_an_asynchronous_store_says_that_it_must_be_awaited():
+def test_with_on_an_asynchronous_store_is_refused():
     claims = AsyncRedisClaims(AwaitedClient(port=1))
     assert isinstance(claims, AsyncClaims)
-    with pytest.raises(WrongStoreError, match="say `async with`"):
+    with pytest.raises(WrongStoreError, match="Use `async with`"):
         first(Deduplicator(claims))

@@ -1,4 +1,4 @@
-"""Claims in a real Redis, whose clock decides: so times are short, and waited for."""
+"""Claims in a real Redis. Its clock decides, so the tests use short times and wait for them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from skyrocket.client.helpers.deduplication import Deduplicator, InProgressError
-from skyrocket.client.helpers.deduplication_redis import AsyncRedisClaims, RedisClaims
+from skyrocket.client.helpers import AsyncRedisClaims, Deduplicator, InProgressError, RedisClaims
 from tests.support.dedup_scenes import fail, first, race
 from tests.support.redis_server import AwaitedClient, PlainClient, redis_server
 
@@ -19,7 +18,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         yield port
 
 
-def test_a_key_goes_its_whole_way(port: int):
+def test_key_goes_through_all_its_states(port: int):
     dedup = Deduplicator(RedisClaims(PlainClient(port)), scope="way")
     fail(dedup)
     with dedup.once("k") as answer:
@@ -29,7 +28,7 @@ def test_a_key_goes_its_whole_way(port: int):
     assert not first(dedup)
 
 
-async def test_it_can_be_awaited_and_both_clients_share_the_keys(port: int):
+async def test_asynchronous_and_synchronous_clients_share_keys(port: int):
     awaited = Deduplicator(AsyncRedisClaims(AwaitedClient(port)), scope="awaited")
     plain = Deduplicator(RedisClaims(PlainClient(port)), scope="awaited")
     with pytest.raises(ZeroDivisionError):
@@ -44,14 +43,14 @@ async def test_it_can_be_awaited_and_both_clients_share_the_keys(port: int):
         assert not answer
 
 
-def test_claims_and_windows_run_out_by_themselves(port: int):
+def test_claims_and_windows_expire(port: int):
     dedup = Deduplicator(RedisClaims(PlainClient(port)), scope="time", window_ms=300, claim_ms=150)
     dedup.once("died").__enter__()
     assert first(dedup, "done")
     deadline = time.monotonic() + 20
     for key in ("died", "done"):
         while not is_first(dedup, key):
-            assert time.monotonic() < deadline, f"{key} never runs out"
+            assert time.monotonic() < deadline, f"{key} never expires"
             time.sleep(0.05)
 
 
@@ -62,7 +61,7 @@ def is_first(dedup: Deduplicator, key: str) -> bool:
         return False
 
 
-def test_one_who_is_slower_than_his_claim_does_not_take_the_key_from_the_next(port: int):
+def test_handler_slower_than_its_claim_does_not_take_the_key_from_the_next(port: int):
     slow_claims, claims = (Deduplicator(RedisClaims(PlainClient(port)), scope="slow", claim_ms=ms) for ms in (1, 60_000))
     slow, next_one = slow_claims.once("k"), claims.once("k")
     assert slow.__enter__()
@@ -74,9 +73,9 @@ def test_one_who_is_slower_than_his_claim_does_not_take_the_key_from_the_next(po
         first(claims)
 
 
-def test_of_many_threads_one_is_first(port: int):
+def test_one_of_many_threads_is_first(port: int):
     dedup = Deduplicator(RedisClaims(PlainClient(port)), scope="race")
     for key in map(str, range(10)):
-        told = race(lambda key=key: first(dedup, key))
-        assert told.count(True) == 1
-        assert len(told) == 8
+        results = race(lambda key=key: first(dedup, key))
+        assert results.count(True) == 1
+        assert len(results) == 8

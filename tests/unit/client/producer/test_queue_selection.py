@@ -9,39 +9,39 @@ from skyrocket.client.queues import Queue
 TWO_BROKERS = [Queue("t", broker, number) for broker in ("a", "b") for number in range(2)]
 
 
-def test_every_queue_has_its_turn():
-    turns = RoundRobin(start=7)
-    chosen = [turns.next(TWO_BROKERS) for _ in range(8)]
+def test_every_queue_has_its_turn_in_order():
+    round_robin = RoundRobin(start=7)
+    chosen = [round_robin.next(TWO_BROKERS) for _ in range(8)]
     assert sorted(chosen[:4]) == TWO_BROKERS
     assert chosen[4:] == chosen[:4]
 
 
-def test_after_a_failure_another_broker_is_chosen():
-    turns = RoundRobin()
-    assert {turns.next(TWO_BROKERS, not_at="a").broker_name for _ in range(10)} == {"b"}
+def test_another_broker_is_chosen_after_a_failure():
+    round_robin = RoundRobin()
+    assert {round_robin.next(TWO_BROKERS, not_at="a").broker_name for _ in range(10)} == {"b"}
 
 
-def test_the_only_broker_is_chosen_although_it_failed():
-    turns = RoundRobin()
-    assert turns.next(TWO_BROKERS[:2], not_at="a").broker_name == "a"
+def test_only_broker_is_chosen_although_it_failed():
+    round_robin = RoundRobin()
+    assert round_robin.next(TWO_BROKERS[:2], not_at="a").broker_name == "a"
 
 
-def test_a_slow_broker_is_passed_over_for_its_pause():
+def test_slow_broker_is_skipped_for_its_pause():
     latency = LatencyTable()
-    latency.answered("a", 16_000, now_ms=0)
-    turns = RoundRobin(latency=latency)
-    assert {turns.next(TWO_BROKERS, now_ms=599_999).broker_name for _ in range(6)} == {"b"}
-    assert {turns.next(TWO_BROKERS, now_ms=600_000).broker_name for _ in range(6)} == {"a", "b"}
+    latency.record_latency("a", 16_000, now_ms=0)
+    round_robin = RoundRobin(latency=latency)
+    assert {round_robin.next(TWO_BROKERS, now_ms=599_999).broker_name for _ in range(6)} == {"b"}
+    assert {round_robin.next(TWO_BROKERS, now_ms=600_000).broker_name for _ in range(6)} == {"a", "b"}
 
 
-def test_where_all_are_slow_the_one_that_has_just_failed_is_still_avoided():
+def test_failed_broker_is_avoided_even_when_all_are_slow():
     latency = LatencyTable()
     for broker in ("a", "b"):
-        latency.failed(broker, now_ms=0)
+        latency.record_failure(broker, now_ms=0)
     assert RoundRobin(latency=latency).next(TWO_BROKERS, not_at="b", now_ms=1).broker_name == "a"
 
 
-# What Apache's SelectMessageQueueByHash answered: (key, number of queues, the queue).
+# Results of Apache's SelectMessageQueueByHash: (key, number of queues, the queue).
 JAVAS_CHOICES = [
     *[("order-1", 3, 2), ("order-1", 4, 2), ("order-1", 8, 6), ("order-1", 7, 6), ("order-7", 3, 2), ("order-7", 4, 0)],
     *[("Aa", 3, 0), ("Aa", 7, 5), ("u-42", 3, 0), ("u-42", 4, 2), ("u-42", 8, 6), ("u-42", 7, 4), ("größe-ß", 3, 1)],
@@ -51,5 +51,5 @@ JAVAS_CHOICES = [
 
 
 @pytest.mark.parametrize(("key", "size", "queue_id"), JAVAS_CHOICES)
-def test_a_sharding_key_leads_where_javas_selector_leads(key: str, size: int, queue_id: int):
+def test_sharding_key_selects_the_queue_of_javas_selector(key: str, size: int, queue_id: int):
     assert by_hash([Queue("t", "a", number) for number in range(size)], key).queue_id == queue_id

@@ -5,8 +5,8 @@ import pytest
 from skyrocket.client.errors import ConfigurationError
 from skyrocket.client.message import Message, properties_text
 from skyrocket.client.producer.compression import Compression
-from skyrocket.client.producer.request_frames import Envelope, Outgoing, batch_of, properties_json
-from skyrocket.client.producer.sequence import Sequences
+from skyrocket.client.producer.request_frames import FrameTemplate, SendRequest, build_batch, properties_json
+from skyrocket.client.producer.sequence import SequenceStamps
 from skyrocket.client.queues import Queue
 from skyrocket.protocol.command import CommandDecoder
 from skyrocket.protocol.headers import SendMessageRequestHeaderV2
@@ -22,11 +22,11 @@ SEND = RequestCode.SEND_MESSAGE_V2
 
 @pytest.mark.parametrize("properties", ["", "a\x01b\x02", 'quotes"and\\slash\x01grün \U0001f680\x02'])
 @pytest.mark.parametrize("oneway", [False, True])
-def test_a_frame_written_the_quick_way_is_the_command_that_it_stands_for(properties: str, oneway: bool):
-    about = Envelope(SEND, "group", QUEUE, 4)
-    frame = about.frame_of(77, properties, [b"body"], sys_flag=1, born_ms=1_700_000_000_000, flag=-3, oneway=oneway)
+def test_built_frame_decodes_to_its_command(properties: str, oneway: bool):
+    template = FrameTemplate(SEND, "group", QUEUE, 4)
+    frame = template.build_frame(77, properties, [b"body"], sys_flag=1, born_ms=1_700_000_000_000, flag=-3, oneway=oneway)
     (command,) = CommandDecoder().feed(frame)
-    expected = about.command(properties, b"body", sys_flag=1, born_ms=1_700_000_000_000, flag=-3)
+    expected = template.build_command(properties, b"body", sys_flag=1, born_ms=1_700_000_000_000, flag=-3)
     expected.opaque = 77
     expected.flag = 2 if oneway else 0
     assert command == expected
@@ -41,25 +41,25 @@ def test_a_frame_written_the_quick_way_is_the_command_that_it_stands_for(propert
         Message("orders", b"body", tag="100%", keys=["a%d", "b"], properties={"colour": "grün \U0001f680"}, delay_level=3),
     ],
 )
-def test_an_ordinary_frame_is_the_command_that_it_stands_for(message: Message):
+def test_plain_frame_decodes_to_its_command(message: Message):
     queue = QUEUE._replace(topic="100%d", broker_name='broker-"%b"')
-    about = Envelope(SEND, "group%s", queue, 4)
-    frame = about.plain_frame(77, "ID", properties_json(message), message.body, 1_700_000_000_000, message.flag)
-    expected = about.command(
+    template = FrameTemplate(SEND, "group%s", queue, 4)
+    frame = template.build_plain_frame(77, "ID", properties_json(message), message.body, 1_700_000_000_000, message.flag)
+    expected = template.build_command(
         properties_text(message, "ID"), message.body, sys_flag=0, born_ms=1_700_000_000_000, flag=message.flag
     )
     expected.opaque = 77
     assert CommandDecoder().feed(frame) == [expected]
 
 
-def test_a_batch_has_each_message_with_its_own_id_and_properties():
+def test_batch_has_each_message_with_its_id_and_properties():
     messages = [(Message("orders", b"one", tag="a", flag=1), "ID1"), (Message("orders", b"two"), "ID2")]
-    outgoing = batch_of("orders", messages, "BATCH")
-    first, second = decode_batch(outgoing.body)
+    request = build_batch("orders", messages, "BATCH")
+    first, second = decode_batch(request.body)
     assert (first.body, first.flag, second.body) == (b"one", 1, b"two")
     assert decode_properties(first.properties) == {"UNIQ_KEY": "ID1", "WAIT": "true", "TAGS": "a"}
     assert decode_properties(second.properties)["UNIQ_KEY"] == "ID2"
-    assert outgoing.message_id == "ID1,ID2"
+    assert request.message_id == "ID1,ID2"
 
 
 def stamp(properties: str) -> tuple[str | None, str | None]:
@@ -67,41 +67,41 @@ def stamp(properties: str) -> tuple[str | None, str | None]:
     return found.get("SR_PID"), found.get("SR_SEQ")
 
 
-def test_stamps_count_the_messages_of_each_queue():
-    sequences = Sequences("me")
+def test_stamps_count_messages_per_queue():
+    stamps = SequenceStamps("me")
     other = QUEUE._replace(queue_id=3)
-    sent = [Outgoing("orders", SEND, f"ID{number}", "", b"b") for number in range(3)]
-    stamps = [stamp(outgoing.for_queue(queue, sequences)) for outgoing, queue in zip(sent, [QUEUE, other, QUEUE], strict=True)]
-    assert stamps == [("me", "1"), ("me", "1"), ("me", "2")]
+    sent = [SendRequest("orders", SEND, f"ID{number}", "", b"b") for number in range(3)]
+    found = [stamp(request.stamp_for(queue, stamps)) for request, queue in zip(sent, [QUEUE, other, QUEUE], strict=True)]
+    assert found == [("me", "1"), ("me", "1"), ("me", "2")]
 
 
-def test_a_second_attempt_at_the_same_queue_is_a_repeat_not_a_new_number():
-    sequences, outgoing = Sequences("me"), Outgoing("orders", SEND, "ID", "", b"b")
-    assert outgoing.for_queue(QUEUE, sequences) == outgoing.for_queue(QUEUE, sequences)
-    assert stamp(outgoing.for_queue(QUEUE._replace(broker_name="b"), sequences)) == ("me", "1")
+def test_second_attempt_at_the_same_queue_keeps_its_number():
+    stamps, request = SequenceStamps("me"), SendRequest("orders", SEND, "ID", "", b"b")
+    assert request.stamp_for(QUEUE, stamps) == request.stamp_for(QUEUE, stamps)
+    assert stamp(request.stamp_for(QUEUE._replace(broker_name="b"), stamps)) == ("me", "1")
 
 
 def test_each_message_of_a_batch_is_stamped():
-    outgoing = batch_of("orders", [(Message("orders", b"one"), "ID1"), (Message("orders", b"two"), "ID2")], "BATCH")
-    sequences, other = Sequences("me"), QUEUE._replace(queue_id=3)
+    request = build_batch("orders", [(Message("orders", b"one"), "ID1"), (Message("orders", b"two"), "ID2")], "BATCH")
+    stamps, other = SequenceStamps("me"), QUEUE._replace(queue_id=3)
     for queue, numbers in [(QUEUE, "12"), (QUEUE, "12"), (other, "12"), (QUEUE, "34")]:
-        outgoing.for_queue(queue, sequences)
-        found = [stamp(entry.properties.decode()) for entry in decode_batch(outgoing.body)]
+        request.stamp_for(queue, stamps)
+        found = [stamp(entry.properties.decode()) for entry in decode_batch(request.body)]
         assert found == [("me", number) for number in numbers]
 
 
-def test_every_attempt_of_a_batch_has_the_same_body():
-    outgoing = batch_of("orders", [(Message("orders", b"one"), "ID1"), (Message("orders", b"two"), "ID2")], "BATCH")
-    bodies = {b"".join(outgoing.pieces()) for _ in range(3)}
-    assert bodies == {outgoing.body}
-    assert outgoing.size_bytes == len(outgoing.body)
+def test_each_attempt_of_a_batch_has_the_same_body():
+    request = build_batch("orders", [(Message("orders", b"one"), "ID1"), (Message("orders", b"two"), "ID2")], "BATCH")
+    bodies = {b"".join(request.pieces()) for _ in range(3)}
+    assert bodies == {request.body}
+    assert request.size_bytes == len(request.body)
 
 
 @pytest.mark.parametrize("size_bytes", [10, 200_000])
-def test_a_frame_is_the_same_whether_its_body_is_copied_or_sent_behind_it(size_bytes: int):
-    about, body = Envelope(SEND, "group", QUEUE, 4), b"x" * size_bytes
-    frame = about.frame_of(77, "", [body], sys_flag=0, born_ms=1, flag=0)
-    in_pieces = about.frame_of(77, "", [body[:5], body[5:]], sys_flag=0, born_ms=1, flag=0)
+def test_frame_is_equal_whether_its_body_is_copied_or_follows_the_header(size_bytes: int):
+    template, body = FrameTemplate(SEND, "group", QUEUE, 4), b"x" * size_bytes
+    frame = template.build_frame(77, "", [body], sys_flag=0, born_ms=1, flag=0)
+    in_pieces = template.build_frame(77, "", [body[:5], body[5:]], sys_flag=0, born_ms=1, flag=0)
     assert isinstance(frame, bytes) == (size_bytes == 10)
     assert b"".join([frame] if isinstance(frame, bytes) else frame) == in_pieces
     (command,) = CommandDecoder().feed(in_pieces)
@@ -109,7 +109,7 @@ def test_a_frame_is_the_same_whether_its_body_is_copied_or_sent_behind_it(size_b
 
 
 @pytest.mark.parametrize(("name", "kind"), [("zlib", COMPRESSION_ZLIB), ("lz4", COMPRESSION_LZ4), ("zstd", COMPRESSION_ZSTD)])
-def test_bodies_from_4_kib_on_are_compressed_and_say_so(name: str, kind: int):
+def test_bodies_of_4_kib_and_more_are_compressed_and_flagged(name: str, kind: int):
     compression = Compression(name)
     assert compression.pack(b"x" * 4095) == (b"x" * 4095, 0)
     packed, bits = compression.pack(b"x" * 4096)
@@ -117,7 +117,7 @@ def test_bodies_from_4_kib_on_are_compressed_and_say_so(name: str, kind: int):
     assert decompress(packed, bits) == b"x" * 4096
 
 
-def test_what_does_not_become_smaller_goes_as_it_is():
+def test_incompressible_body_is_sent_as_it_is():
     import random
 
     noise = random.Random(1).randbytes(5_000)
@@ -125,7 +125,7 @@ def test_what_does_not_become_smaller_goes_as_it_is():
     assert Compression(None).pack(b"x" * 10_000) == (b"x" * 10_000, 0)
 
 
-def test_an_unknown_compression_or_level_is_told_at_once():
+def test_unknown_compression_or_level_is_refused():
     with pytest.raises(ConfigurationError, match="zlib, lz4, zstd"):
         Compression("gzip")
     with pytest.raises(ConfigurationError, match="level"):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from skyrocket.client.errors import BrokerError, ClientError, DisconnectedError, TimedOutError, UnreachableError
-from skyrocket.client.producer.retry_policy import Retries
+from skyrocket.client.producer.retry_policy import RetryPolicy
 from skyrocket.protocol.responses import ResponseCode
 
 BUSY = BrokerError(ResponseCode.SYSTEM_BUSY, "busy", "a:1")
@@ -13,35 +13,35 @@ ILLEGAL = BrokerError(ResponseCode.MESSAGE_ILLEGAL, "too large", "a:1")
 
 
 @pytest.mark.parametrize("error", [DisconnectedError("x"), TimedOutError("x"), UnreachableError("x"), BUSY, FAULT])
-def test_another_broker_is_tried_at_once_twice(error: ClientError):
-    retries = Retries(2)
+def test_another_broker_is_tried_at_once_up_to_the_retry_limit(error: ClientError):
+    retries = RetryPolicy(2)
     assert [retries.pause_ms(error, is_alone=False) for _ in range(3)] == [0, 0, None]
 
 
 @pytest.mark.parametrize("is_alone", [True, False])
-def test_what_would_be_the_same_everywhere_is_not_tried_again(is_alone: bool):
-    assert Retries(2).pause_ms(ILLEGAL, is_alone=is_alone) is None
+def test_refusal_that_every_broker_would_give_is_not_retried(is_alone: bool):
+    assert RetryPolicy(2).pause_ms(ILLEGAL, is_alone=is_alone) is None
 
 
 @pytest.mark.parametrize("error", [UnreachableError("x"), BUSY])
-def test_where_nothing_was_stored_the_only_broker_is_tried_as_long_as_there_is_time_less_and_less_often(error: ClientError):
-    retries = Retries(2)
+def test_only_broker_is_retried_with_growing_pauses_when_nothing_was_stored(error: ClientError):
+    retries = RetryPolicy(2)
     assert [retries.pause_ms(error, is_alone=True) for _ in range(7)] == [50, 100, 200, 400, 800, 1_000, 1_000]
 
 
-def test_where_a_message_may_have_been_stored_each_attempt_counts():
-    retries = Retries(1)
+def test_attempt_counts_when_the_message_may_be_stored():
+    retries = RetryPolicy(1)
     assert [retries.pause_ms(DisconnectedError("x"), is_alone=True) for _ in range(2)] == [0, None]
 
 
-def test_the_only_broker_is_not_asked_twice_for_what_it_does_not_permit():
-    assert Retries(2).pause_ms(REFUSED, is_alone=True) is None
-    assert Retries(2).pause_ms(REFUSED, is_alone=False) == 0
+def test_only_broker_is_not_retried_after_no_permission():
+    assert RetryPolicy(2).pause_ms(REFUSED, is_alone=True) is None
+    assert RetryPolicy(2).pause_ms(REFUSED, is_alone=False) == 0
 
 
-def test_the_last_attempt_is_known_as_such():
-    retries = Retries(1)
+def test_is_last_before_the_last_attempt():
+    retries = RetryPolicy(1)
     assert not retries.is_last
     retries.pause_ms(FAULT, is_alone=True)
     assert retries.is_last
-    assert Retries(0).is_last
+    assert RetryPolicy(0).is_last

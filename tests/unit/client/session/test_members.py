@@ -1,12 +1,12 @@
-"""Who is part of a session, and who answers what a broker asks."""
+"""The members of a session: heartbeats, and which member handles a broker's request."""
 
 from __future__ import annotations
 
 import pytest
 
 from skyrocket.client.errors import ConfigurationError
-from skyrocket.client.options import client_options
-from skyrocket.client.session.members import GROUP_OF, Member, Members
+from skyrocket.client.options import ClientOptions
+from skyrocket.client.session.members import GROUP_OF, SessionMember, SessionMembers
 from skyrocket.client.session.session import Session
 from skyrocket.net.router import Router
 from skyrocket.protocol.bodies import ConsumerData
@@ -20,12 +20,12 @@ from skyrocket.protocol.responses import ResponseCode
 CHANGED = RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
 
 
-def consumer(group: str, **given) -> Member:
-    return Member(group=group, consumer_data=lambda: ConsumerData(group_name=group), **given)
+def consumer(group: str, **given) -> SessionMember:
+    return SessionMember(group=group, consumer_data=lambda: ConsumerData(group_name=group), **given)
 
 
 class Wire:
-    """What a handler sees of a connection."""
+    """The part of a connection that a handler uses."""
 
     peer_text = "10.0.0.1:10911"
     is_full = False
@@ -34,7 +34,7 @@ class Wire:
         self.sent: list[Command] = []
 
     def send(self, data: object) -> None:
-        raise AssertionError("commands are enough here")
+        raise AssertionError("these handlers send no raw data")
 
     def send_command(self, command: Command) -> None:
         self.sent.append(command)
@@ -44,10 +44,10 @@ def changed(group: str) -> Command:
     return Command(CHANGED, flag=2, fields=NotifyConsumerIdsChangedRequestHeader(consumer_group=group).to_fields())
 
 
-def test_a_heartbeat_tells_every_group_once():
-    members = Members("client", Router())
-    members.add(Member(group="p"))
-    members.add(Member(group="p"))
+def test_heartbeat_lists_each_group_once():
+    members = SessionMembers("client", Router())
+    members.add(SessionMember(group="p"))
+    members.add(SessionMember(group="p"))
     members.add(consumer("c"))
     data = members.heartbeat()
     assert data.client_id == "client"
@@ -55,8 +55,8 @@ def test_a_heartbeat_tells_every_group_once():
     assert [consumer.group_name for consumer in data.consumer_data_set] == ["c"]
 
 
-def test_a_group_is_gone_with_its_last_member_of_a_kind():
-    members, one, two = Members("client", Router()), Member(group="g"), Member(group="g")
+def test_remove_reports_the_last_member_of_its_kind():
+    members, one, two = SessionMembers("client", Router()), SessionMember(group="g"), SessionMember(group="g")
     reading = consumer("g")
     for member in (one, two, reading):
         members.add(member)
@@ -65,25 +65,25 @@ def test_a_group_is_gone_with_its_last_member_of_a_kind():
     assert members.remove(reading)
 
 
-def test_a_consumer_group_has_one_member_in_a_session():
-    members = Members("client", Router())
+def test_second_consumer_of_a_group_is_refused():
+    members = SessionMembers("client", Router())
     members.add(consumer("g"))
     with pytest.raises(ConfigurationError):
         members.add(consumer("g"))
 
 
-def test_a_question_reaches_the_group_that_it_names():
+def test_request_reaches_the_group_that_it_names():
     router = Router()
-    members, heard = Members("client", router), []
+    members, heard = SessionMembers("client", router), []
     for group in ("a", "b"):
         members.add(consumer(group, handlers={CHANGED: lambda command, connection, group=group: heard.append(group)}))
     router.handle(Wire(), [changed("b"), changed("a"), changed("nobody")])
     assert heard == ["b", "a"]
 
 
-def test_a_question_for_nobody_is_answered_so():
+def test_request_for_an_unknown_group_is_refused():
     router, wire, answers = Router(), Wire(), []
-    Members("client", router)
+    SessionMembers("client", router)
     wire.send = answers.append  # type: ignore[method-assign]
     command = changed("nobody")
     command.flag = 0
@@ -92,14 +92,14 @@ def test_a_question_for_nobody_is_answered_so():
     assert b'"code":%d' % ResponseCode.SYSTEM_ERROR in answers[0]
 
 
-def test_a_half_message_names_its_group_itself():
+def test_group_of_a_transaction_check_comes_from_the_half_message():
     record = Record(topic="t", body=b"b", properties=encode_properties({"PGROUP": "payers"}))
     command = Command(RequestCode.CHECK_TRANSACTION_STATE, body=encode_record(record))
     assert GROUP_OF[command.code](command) == "payers"
 
 
-async def test_a_second_consumer_of_a_group_gets_a_session_of_its_own():
-    options = client_options("127.0.0.1:1")
+async def test_second_consumer_of_a_group_gets_its_own_session():
+    options = ClientOptions("127.0.0.1:1")
     first = await Session.acquire(options, consumer_group="g")
     first.join(consumer("g"))
     other = await Session.acquire(options, consumer_group="other")

@@ -1,4 +1,4 @@
-"""Names with namespaces. That they are Java's, golden/ and interop/ say."""
+"""Names with namespaces. Tests in golden/ and interop/ compare them with Java's."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ NAMES = {
 
 
 @pytest.mark.parametrize(("name", "wire"), NAMES.items())
-def test_a_name_gets_its_namespace_once_and_loses_it_again(name: str, wire: str):
+def test_namespace_is_added_once_and_removed_again(name: str, wire: str):
     assert with_namespace("shop", name) == wire
     assert with_namespace("shop", wire) == wire
     assert without_namespace("shop", wire) == name
 
 
-def test_names_of_another_namespace_stay_what_they_are():
+def test_names_of_another_namespace_are_unchanged():
     assert without_namespace("shop", "other%orders") == "other%orders"
     assert without_namespace("shop", "shopping%orders") == "shopping%orders"
 
 
-def test_without_a_namespace_nothing_happens():
+def test_empty_namespace_changes_nothing():
     assert with_namespace("", "orders") == "orders"
     assert without_namespace("", "shop%orders") == "shop%orders"
 
 
-def test_a_groups_own_topics_have_the_namespace_inside():
+def test_retry_and_dead_letter_topics_have_the_namespace_before_the_group():
     group = with_namespace("shop", "coupons")
     assert retry_topic(group) == "%RETRY%shop%coupons"
     assert dead_letter_topic(group) == "%DLQ%shop%coupons"

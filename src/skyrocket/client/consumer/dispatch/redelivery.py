@@ -62,7 +62,7 @@ class SendingBack:
             max_reconsume_times=self._retries_max,
             rpc_broker_name=message.broker_name,
         )
-        await session.ask_for(address, RequestCode.CONSUMER_SEND_MSG_BACK, header, timeout_ms=SEND_BACK_MS)
+        await session.request_ok(address, RequestCode.CONSUMER_SEND_MSG_BACK, header, timeout_ms=SEND_BACK_MS)
 
     async def send_anew(self, message: Received, retries_max: int | None) -> bool:
         """To the retry topic, as a new message. The broker makes it a dead letter when it was retried often enough."""
@@ -72,7 +72,7 @@ class SendingBack:
             queue = random.choice(route.to_write)  # noqa: S311 — no secret
             address = self._session.routes.address(queue.broker_name) or ""
             header = self._header(message, queue, retries_max)
-            await self._session.ask_for(
+            await self._session.request_ok(
                 address, RequestCode.SEND_MESSAGE_V2, header, message.record.body, timeout_ms=SEND_BACK_MS
             )
         except ClientError as error:

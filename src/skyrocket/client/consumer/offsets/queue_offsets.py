@@ -63,11 +63,11 @@ class QueueOffsets:
             commit_offset=offset,
             rpc_broker_name=queue.broker_name,
         )
-        await self._session.ask_for(await self._address(queue), RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        await self._session.request_ok(await self._address(queue), RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
     async def _offset(self, queue: Queue, code: int, header: Header) -> int:
         address = await self._address(queue)
-        answer: Command = await self._session.ask_for(address, code, header)
+        answer: Command = await self._session.request_ok(address, code, header)
         try:
             return int(answer.fields[_OFFSET])
         except (KeyError, ValueError) as error:

@@ -10,7 +10,7 @@ from skyrocket.client.consumer.assigned_queue import HeldQueue
 from skyrocket.client.consumer.pull.pull_policy import Outcome, Step, after_pull, before_pull
 from skyrocket.client.consumer.pull.pull_request import PullAnswer, PullRequest, pull_answer
 from skyrocket.client.errors import BrokerError, ClientClosedError, ClientError, UnreachableError
-from skyrocket.client.received import Pulled, Received
+from skyrocket.client.received import PulledMessage, Received
 from skyrocket.client.session.namespaces import without_namespace
 from skyrocket.client.session.routes import MASTER_ID
 from skyrocket.client.session.session import Session, client_error
@@ -112,7 +112,7 @@ class Pulling:
             connection = await session.connection(address, deadline_ms)
         opaque = connection.next_opaque()
         if self._signs:
-            command = session.signed(self._request.command(held.state.next_offset, commit))
+            command = session.sign(self._request.command(held.state.next_offset, commit))
             command.opaque = opaque
             frame = encode_command(command)
         else:
@@ -140,7 +140,7 @@ class Pulling:
     def _received(self, records: bytes) -> list[Received]:
         held, topic = self._held, self._topic
         broker, now_ms = held.queue.broker_name, time.time_ns() // 1_000_000
-        messages: list[Received] = [Pulled(parts, broker, topic, now_ms) for parts in split_plainly(records)]
+        messages: list[Received] = [PulledMessage(parts, broker, topic, now_ms) for parts in split_plainly(records)]
         if held.is_retry:
             for message in messages:
                 message.topic = without_namespace(self._namespace, message.properties.get(RETRY_TOPIC, topic))

@@ -1,4 +1,7 @@
-"""What is under way, bounded: a sender who finds the gate full waits until something comes back."""
+"""The in-flight limit: how many messages, and how many bytes, a session sends before the first of them is acknowledged.
+
+A sender that finds the limit reached waits until acknowledgements make room. Senders proceed in the order in which they came.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ from collections import deque
 from skyrocket.client.errors import ClientClosedError
 
 
-class Gate:
-    """Counts messages and their bytes. `enter` does not wait where there is room, which is nearly always."""
+class InFlightLimit:
+    """Counts messages and their bytes. `acquire` returns at once while there is room, which is nearly always."""
 
     __slots__ = ("_bytes", "_bytes_max", "_closed", "_count", "_count_max", "_waiting")
 
@@ -20,8 +23,11 @@ class Gate:
         self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
         self._closed = False
 
-    def try_enter(self, size_bytes: int) -> bool:
-        """Whether there is room, and nobody who came before waits for it. The largest message finds room in an empty gate."""
+    def try_acquire(self, size_bytes: int) -> bool:
+        """Take room for one message and return True; return False when there is no room or an earlier sender waits.
+
+        A message larger than the byte limit still passes when nothing else is in flight.
+        """
         total_bytes = self._bytes + size_bytes
         if self._waiting or self._count >= self._count_max or (total_bytes > self._bytes_max and self._count):
             return False
@@ -29,8 +35,9 @@ class Gate:
         self._bytes = total_bytes
         return True
 
-    async def enter(self, size_bytes: int) -> None:
-        if self.try_enter(size_bytes):
+    async def acquire(self, size_bytes: int) -> None:
+        """Take room for one message; wait until there is some. Raise ClientClosedError when the session closes meanwhile."""
+        if self.try_acquire(size_bytes):
             return
         if self._closed:
             raise ClientClosedError("The client is closed.")
@@ -40,25 +47,27 @@ class Gate:
             await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
-                self.leave(size_bytes)  # it was let in at the same moment
+                self.release(size_bytes)  # room was granted in the same turn of the loop as the cancellation
             else:
-                self._let_in()
+                self._wake_waiting()
             raise
 
-    def leave(self, size_bytes: int, count: int = 1) -> None:
+    def release(self, size_bytes: int, count: int = 1) -> None:
+        """Give back the room of `count` messages that have `size_bytes` together."""
         self._count -= count
         self._bytes -= size_bytes
         if self._waiting:
-            self._let_in()
+            self._wake_waiting()
 
     def close(self) -> None:
+        """Fail every waiting sender with ClientClosedError."""
         self._closed = True
         while self._waiting:
             waiter, _ = self._waiting.popleft()
             if not waiter.done():
                 waiter.set_exception(ClientClosedError("The client is closed."))
 
-    def _let_in(self) -> None:
+    def _wake_waiting(self) -> None:
         while self._waiting:
             waiter, size_bytes = self._waiting[0]
             if waiter.done():
