@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.apache_cluster import JavaProcess, free_port
+from tests.support.apache_cluster import JavaProcess
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[1]
 POM = ROOT / "bench" / "kafka" / "pom.xml"

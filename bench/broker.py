@@ -19,8 +19,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.support.apache import library
-from tests.support.apache_cluster import JAVA_OPENS_BROKER, START_S_MAX, JavaProcess, asked, free_port
+from tests.support.apache import JAVA_OPENS_BROKER, library
+from tests.support.apache_cluster import START_S_MAX, JavaProcess, asked
+from tests.support.ports import free_port
 from tests.support.skyrocket_process import Skyrocket, SkyrocketBroker, SkyrocketNameserver, registered
 
 from bench import Figure

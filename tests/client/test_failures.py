@@ -25,7 +25,7 @@ from skyrocket.protocol.fastjson.codec import encode
 from skyrocket.protocol.requests import RequestCode
 from tests.client.conftest import EACH
 from tests.client.servers import Servers, apache_servers, our_servers, reader, until
-from tests.support.apache_cluster import free_port
+from tests.support.ports import free_port
 from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
 
 

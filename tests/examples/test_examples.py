@@ -16,7 +16,7 @@ import pytest
 from skyrocket.cli.broker import _ready
 from skyrocket.testing import sync
 from tests.client.servers import apache_servers
-from tests.support.apache_cluster import free_port
+from tests.support.ports import free_port
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 ENDS_S_MAX = 120

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.apache import library
+from tests.support.apache_archive import with_archive
 from tests.support.apache_cluster import JavaProcess
 from tests.support.skyrocket_process import Skyrocket
 
@@ -30,7 +30,7 @@ class Benchmark(JavaProcess):
     def __init__(self, program: str, home: Path, nameserver: str, *arguments: str) -> None:
         main = f"org.apache.rocketmq.example.benchmark.{program}"
         shared = ["-n", nameserver, "-t", TOPIC, "-ri", str(REPORT_MS)]
-        super().__init__(program, home, ["-Xmx256m", "-cp", f"{library()}/*", main, *shared, *arguments])
+        super().__init__(program, home, ["-Xmx256m", *with_archive(), main, *shared, *arguments])
 
     def reports(self) -> list[dict[str, float]]:
         """What it printed so far, a table of figures for each line."""

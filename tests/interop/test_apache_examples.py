@@ -20,7 +20,7 @@ from skyrocket.protocol.command import Command
 from skyrocket.protocol.headers import CreateTopicRequestHeader, GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.apache import compiled, library
+from tests.support.apache_archive import program
 from tests.support.apache_cluster import JavaProcess, asked
 from tests.support.skyrocket_process import Skyrocket
 
@@ -60,9 +60,8 @@ class Examples(JavaProcess):
     """Runs examples in one virtual machine, and hears what each prints."""
 
     def __init__(self, home: Path) -> None:
-        lib = library()
         address = f"-Drocketmq.namesrv.addr=127.0.0.1:{NAMES_PORT}"
-        arguments = ["-Xmx384m", address, "-cp", f"{compiled(RUNNER)}:{lib}/*", RUNNER.stem]
+        arguments = ["-Xmx384m", address, *program(RUNNER)]
         super().__init__("the examples", home, arguments, pipes=True)
         self._lines: dict[str, list[str]] = defaultdict(list)
         threading.Thread(target=self._hear, daemon=True).start()

@@ -18,7 +18,8 @@ from skyrocket.protocol.fastjson.codec import decode
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.apache_admin import Admin, Message
-from tests.support.apache_cluster import ApacheCluster, JavaProcess, asked, free_port
+from tests.support.apache_cluster import ApacheCluster, JavaProcess, asked
+from tests.support.ports import free_port
 from tests.support.skyrocket_process import SMALL_STORE, SkyrocketBroker, SkyrocketNameserver, registered
 
 pytestmark = pytest.mark.interop

@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.apache_admin import Admin
-from tests.support.apache_cluster import ApacheCluster, free_port
+from tests.support.apache_cluster import ApacheCluster
+from tests.support.ports import free_port
 from tests.support.skyrocket_process import SMALL_STORE, Skyrocket
 
 pytestmark = pytest.mark.interop
@@ -100,7 +101,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
     ):
         admins = Admin(home / "ours"), Admin(home / "theirs")
         try:
-            cluster.broker(home / "store", {**SMALL_STORE, **CLUSTER, "listenPort": port})
+            cluster.broker(home / "store", {**SMALL_STORE, **CLUSTER, "timerFlushIntervalMs": 1_000, "listenPort": port})
             ours = Side(admins[0], skyrocket.nameserver, skyrocket.address, skyrocket.data / "store", home / "ours")
             theirs = Side(admins[1], cluster.nameserver, f"127.0.0.1:{port}", home / "store", home / "theirs")
             sides = Two(ours, theirs, pool)

@@ -21,7 +21,7 @@ from skyrocket.protocol.fastjson.codec import decode
 from skyrocket.protocol.fastjson.reader import parse
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.apache import compiled, library
+from tests.support.apache_archive import program
 from tests.support.apache_cluster import ApacheCluster, Client, JavaProcess, asked
 
 pytestmark = pytest.mark.interop
@@ -36,7 +36,7 @@ class Apache(Client):
     """Apache's clients and mqadmin in one Java machine."""
 
     def __init__(self, home: Path) -> None:
-        arguments = ["-Xmx256m", "-cp", f"{compiled(JAVA)}:{library()}/*", JAVA.stem]
+        arguments = ["-Xmx256m", *program(JAVA)]
         JavaProcess.__init__(self, "Apache's clients", home, arguments, pipes=True)
         self._heard = b""
 

@@ -27,7 +27,8 @@ from skyrocket.protocol.message.record import Record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.apache_admin import Admin, Message
-from tests.support.apache_cluster import ApacheCluster, JavaProcess, asked, free_port
+from tests.support.apache_cluster import ApacheCluster, JavaProcess, asked
+from tests.support.ports import free_port
 from tests.support.running_broker import pull_header, records, send_header
 from tests.support.skyrocket_process import SMALL_STORE, SkyrocketBroker
 

@@ -17,9 +17,10 @@ from skyrocket.protocol.message.properties import UNIQUE_KEY
 from skyrocket.protocol.message.record import Record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.apache import compiled, library
-from tests.support.apache_cluster import ApacheCluster, Client, JavaProcess, asked, free_port
+from tests.support.apache_archive import program
+from tests.support.apache_cluster import ApacheCluster, Client, JavaProcess, asked
 from tests.support.java_scenes import until
+from tests.support.ports import free_port
 from tests.support.running_broker import pull_header, records, send_header
 from tests.support.skyrocket_process import SMALL_STORE, Skyrocket, SkyrocketBroker, registered
 
@@ -41,7 +42,7 @@ class Heard(NamedTuple):
 
 class TimerClient(Client):
     def __init__(self, home: Path, nameserver: str, broker: str) -> None:
-        arguments = ["-Xmx256m", "-cp", f"{compiled(JAVA)}:{library()}/*", JAVA.stem, nameserver]
+        arguments = ["-Xmx256m", *program(JAVA), nameserver]
         JavaProcess.__init__(self, "the Java client of timers", home, arguments, pipes=True)
         self._heard = b""
         self.broker = broker
@@ -153,6 +154,7 @@ class House:
             "brokerName": "house",
             "listenPort": self.port,
             "mappedFileSizeTimerLog": 1_048_576,
+            "timerFlushIntervalMs": 1_000,
         }
 
     def enter(self, who: str) -> None:

@@ -20,8 +20,9 @@ from skyrocket.protocol.message.properties import decode_properties
 from skyrocket.protocol.message.record import Record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT
-from tests.support.apache_cluster import ApacheCluster, asked, free_port
+from tests.support.apache_cluster import ApacheCluster, asked
 from tests.support.java_scenes import until
+from tests.support.ports import free_port
 from tests.support.skyrocket_process import SMALL_STORE, Skyrocket, SkyrocketBroker, registered
 from tests.support.transaction_scenes import COMMIT, ROLLBACK, UNKNOWN, Transacted, TransactionScenes, stored
 

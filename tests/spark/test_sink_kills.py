@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from tests.spark.sink_scenes import bodies, commit, exactly_once, options_for, seen, send, stage
-from tests.support.apache_cluster import ApacheCluster, JavaProcess, free_port
+from tests.support.apache_cluster import ApacheCluster, JavaProcess
+from tests.support.ports import free_port
 from tests.support.skyrocket_process import Skyrocket
 from tests.support.spark_crash import CRASHES, REPOSITORY, SEED
 

@@ -25,6 +25,15 @@ JAVA_OPENS = [
 ]
 
 
+JAVA_OPENS_BROKER = [
+    "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-opens=java.base/jdk.internal.misc=ALL-UNNAMED",
+    "--add-opens=java.base/java.lang=ALL-UNNAMED",
+]
+# Short lives: no time for the optimising compiler to pay for itself.
+JAVA_SMALL = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k", "-XX:-UsePerfData", *JAVA_OPENS]
+
+
 @contextmanager
 def only_one(name: str) -> Iterator[None]:
     """Tests run in several processes: one prepares, the others wait for it."""
@@ -73,7 +82,7 @@ def compiled(source: Path, lib: Path | None = None) -> Path:
 def run_java(source: Path, *arguments: str, stdin: bytes = b"", timeout_s: float = 120) -> bytes:
     """Compile and run `source` (its class has the file's name) against Apache's jars; its standard output."""
     classes = compiled(source)
-    command = ["java", "-Xmx512m", *JAVA_OPENS, "-cp", f"{classes}:{library()}/*", source.stem, *arguments]
+    command = ["java", "-Xmx512m", *JAVA_SMALL, "-cp", f"{classes}:{library()}/*", source.stem, *arguments]
     done = subprocess.run(command, input=stdin, capture_output=True, timeout=timeout_s, check=False)
     assert done.returncode == 0, f"{source.name} failed:\n{done.stderr.decode()[-4000:]}"
     return done.stdout

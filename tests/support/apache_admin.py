@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.support.apache import compiled, library
+from tests.support.apache_archive import program
 from tests.support.apache_cluster import Client, JavaProcess
 
 JAVA = Path(__file__).resolve().parents[1] / "interop" / "java" / "Admin.java"
@@ -27,7 +27,7 @@ class Message(NamedTuple):
 class Admin(Client):
     def __init__(self, home: Path) -> None:
         quick = ["-Drocketmq.client.rebalance.waitInterval=1000"]  # queues are shared out anew every second, not every 20
-        arguments = ["-Xmx256m", *quick, "-cp", f"{compiled(JAVA)}:{library()}/*", JAVA.stem]
+        arguments = ["-Xmx256m", *quick, *program(JAVA)]
         JavaProcess.__init__(self, "mqadmin", home, arguments, pipes=True)
         self._heard = b""
 

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import ctypes
 import os
-import random
 import selectors
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 
 from skyrocket.protocol.bodies import ClusterInfo
 from skyrocket.protocol.command import Command, CommandDecoder, encode_command
 from skyrocket.protocol.fastjson.codec import decode
-from tests.support.apache import JAVA_OPENS, compiled, library
+from tests.support.apache import JAVA_OPENS_BROKER, JAVA_SMALL
+from tests.support.apache_archive import program, with_archive
+from tests.support.ports import free_port
 
 START_S_MAX = 90.0
 STOP_S_MAX = 60.0
@@ -30,14 +32,11 @@ UPDATE_BROKER_CONFIG = 25
 GET_BROKER_CLUSTER_INFO = 106
 JAVA_CLIENT = Path(__file__).resolve().parents[1] / "interop" / "java" / "StoreClient.java"
 
-# Short lives: no time for the optimising compiler to pay for itself.
-JAVA_SMALL = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k", "-XX:-UsePerfData", *JAVA_OPENS]
-JAVA_OPENS_BROKER = [
-    "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
-    "--add-opens=java.base/jdk.internal.misc=ALL-UNNAMED",
-    "--add-opens=java.base/java.lang=ALL-UNNAMED",
-]
-
+# A server that takes TLS makes itself a certificate when it starts, which costs more than all the rest of its start.
+NO_TLS = ["-Dtls.server.mode=disabled"]
+# Work that a broker does beside what it is asked to. Until the first of its flushes of transaction metrics, a thread spins; each
+# flush of the timer wheel compares 38 MB.
+LITTLE_WORK = {"transactionMetricFlushInterval": 500, "timerFlushIntervalMs": 5_000}
 
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
@@ -106,8 +105,7 @@ class Client(JavaProcess):
     """Apache's client (java/StoreClient.java), asked line by line."""
 
     def __init__(self, home: Path, nameserver: str) -> None:
-        classes = compiled(JAVA_CLIENT)
-        arguments = ["-Xmx256m", "-cp", f"{classes}:{library()}/*", JAVA_CLIENT.stem, nameserver]
+        arguments = ["-Xmx256m", *program(JAVA_CLIENT), nameserver]
         super().__init__("the Java client", home, arguments, pipes=True)
         self._heard = b""
 
@@ -147,8 +145,6 @@ class ApacheCluster:
         self._nameserver_at = ("127.0.0.1", port)
         settings = self._settings("namesrv", {"listenPort": port, "bindAddress": "127.0.0.1"})
         namesrv = self._start("namesrv", "-Xmx128m", "org.apache.rocketmq.namesrv.NamesrvStartup", settings)
-        self.client = Client(home / "client", self.nameserver)
-        self._processes.append(self.client)
         self._wait(namesrv, lambda: self._registered() is not None)
 
     def __enter__(self) -> ApacheCluster:
@@ -157,6 +153,13 @@ class ApacheCluster:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for process in reversed(self._processes):
             process.kill()
+
+    @cached_property
+    def client(self) -> Client:
+        """Apache's client, started by the first who asks for it."""
+        client = Client(self._home / "client", self.nameserver)
+        self._processes.append(client)
+        return client
 
     def broker(self, store: Path, settings: Mapping[str, object]) -> JavaProcess:
         """A broker over the directory `store`, serving when this returns. NotStartedError when it ends instead."""
@@ -177,6 +180,7 @@ class ApacheCluster:
             "diskMaxUsedSpaceRatio": 95,
             "fileReservedTime": 720,
             "mappedFileSizeTimerLog": 1_048_576,
+            **LITTLE_WORK,
             **settings,
         }
         path = self._settings(name, every)
@@ -196,8 +200,8 @@ class ApacheCluster:
         return path
 
     def _start(self, name: str, heap: str, main_class: str, settings: Path) -> JavaProcess:
-        arguments = [heap, "-XX:MaxDirectMemorySize=256m", *JAVA_OPENS_BROKER, "-cp", f"{library()}/*", main_class]
-        process = JavaProcess(name, self._home / name, [*arguments, "-c", str(settings)])
+        options = [heap, "-XX:MaxDirectMemorySize=256m", *JAVA_OPENS_BROKER, *NO_TLS, *with_archive()]
+        process = JavaProcess(name, self._home / name, [*options, main_class, "-c", str(settings)])
         self._processes.append(process)
         return process
 
@@ -232,19 +236,3 @@ def asked(server: tuple[str, int], request: Command) -> Command | None:
     except OSError:
         pass
     return None
-
-
-_PORTS = range(10_000, 32_000)  # below those that the system gives to connections that go out: nobody takes one by chance
-
-
-def free_port(*beside: int) -> int:
-    """A port that nobody listens on, nor on those at these distances from it."""
-    for port in random.SystemRandom().sample(_PORTS, 200):
-        try:
-            for distance in (0, *beside):
-                with socket.socket() as tried:
-                    tried.bind(("127.0.0.1", port + distance))
-        except OSError:
-            continue
-        return port
-    raise AssertionError("there are no free ports")

@@ -17,7 +17,7 @@ from skyrocket.protocol.headers import (
 from skyrocket.protocol.message.properties import NAME_END, VALUE_END, decode_properties
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.apache import client_library, compiled, library
+from tests.support.apache_archive import program
 from tests.support.apache_cluster import Client, JavaProcess, asked
 
 JAVA = Path(__file__).resolve().parents[1] / "interop" / "java" / "ClientScenes.java"
@@ -80,8 +80,7 @@ class Cluster(NamedTuple):
 class Scenes(Client):
     def __init__(self, home: Path, label: str, cluster: Cluster, options: list[str], client_version: str = "5.5.0") -> None:
         """`label` comes into all names of topics and groups, so that several can use one broker."""
-        lib = library() if client_version == "5.5.0" else client_library(client_version)
-        arguments = ["-Xmx256m", *options, "-cp", f"{compiled(JAVA, lib)}:{lib}/*", JAVA.stem, cluster.nameserver]
+        arguments = ["-Xmx256m", *options, *program(JAVA, client_version), cluster.nameserver]
         JavaProcess.__init__(self, f"the Java client {client_version}", home, arguments, pipes=True)
         self._heard = b""
         self._numbers = count()

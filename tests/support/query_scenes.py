@@ -12,7 +12,7 @@ from skyrocket.protocol.fastjson.codec import decode, encode
 from skyrocket.protocol.headers import CreateTopicRequestHeader, PutKVConfigRequestHeader, ResetOffsetRequestHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.apache import client_library, compiled, library
+from tests.support.apache_archive import program
 from tests.support.apache_cluster import Client, JavaProcess, asked
 from tests.support.java_scenes import Cluster, until
 
@@ -45,8 +45,7 @@ class Failed(NamedTuple):
 class QueryScenes(Client):
     def __init__(self, home: Path, label: str, cluster: Cluster, options: list[str], client_version: str) -> None:
         """`label` comes into all names, so that several can use one broker."""
-        lib = library() if client_version == "5.5.0" else client_library(client_version)
-        arguments = ["-Xmx256m", *options, "-cp", f"{compiled(JAVA, lib)}:{lib}/*", JAVA.stem, cluster.nameserver]
+        arguments = ["-Xmx256m", *options, *program(JAVA, client_version), cluster.nameserver]
         JavaProcess.__init__(self, f"the Java client {client_version}", home, arguments, pipes=True)
         self._heard = b""
         self._numbers = count()

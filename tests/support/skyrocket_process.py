@@ -25,7 +25,8 @@ from skyrocket.protocol.bodies import ClusterInfo
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.fastjson.codec import decode
 from skyrocket.protocol.requests import RequestCode
-from tests.support.apache_cluster import asked, free_port
+from tests.support.apache_cluster import asked
+from tests.support.ports import free_port
 
 START_S_MAX = 60.0
 STOP_S_MAX = 60.0

@@ -22,7 +22,7 @@ from typing import Any
 from pyspark.find_spark_home import _find_spark_home
 
 from skyrocket.spark.session.java import provide_java
-from tests.support.apache_cluster import free_port
+from tests.support.ports import free_port
 
 START_S_MAX = 120.0
 JOB_S_MAX = 300.0

@@ -11,7 +11,7 @@ from skyrocket.protocol.message.properties import NAME_END, VALUE_END
 from skyrocket.protocol.message.record import Record, iterate_records
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.apache import client_library, compiled, library
+from tests.support.apache_archive import program
 from tests.support.apache_cluster import Client, JavaProcess, asked
 from tests.support.java_scenes import Got, got, hexed
 from tests.support.running_broker import pull_header
@@ -34,8 +34,7 @@ class Transacted(NamedTuple):
 
 class TransactionScenes(Client):
     def __init__(self, home: Path, nameserver: str, options: list[str], client_version: str = "5.5.0") -> None:
-        lib = library() if client_version == "5.5.0" else client_library(client_version)
-        arguments = ["-Xmx256m", *options, "-cp", f"{compiled(JAVA, lib)}:{lib}/*", JAVA.stem, nameserver]
+        arguments = ["-Xmx256m", *options, *program(JAVA, client_version), nameserver]
         JavaProcess.__init__(self, f"the Java client {client_version}", home, arguments, pipes=True)
         self._heard = b""
         self._numbers = count()
