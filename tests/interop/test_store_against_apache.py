@@ -41,6 +41,7 @@ from skyrocket.store.errors import StoreLockedError
 from skyrocket.store.files import Disk
 from skyrocket.store.message import unplaced
 from skyrocket.store.message_store import MessageStore
+from skyrocket.store.queues.consume_queue import ENTRY_BYTES
 from tests.support import kill9_writer
 from tests.support.apache_cluster import ApacheCluster, JavaProcess, NotStartedError
 
@@ -267,7 +268,7 @@ def put_topics(directory: Path, queues: dict[str, int] = QUEUES) -> None:
 def broker_over(apache: ApacheCluster, directory: Path, config: StoreConfig = CONFIG, **settings: object) -> JavaProcess:
     sizes = {
         "mappedFileSizeCommitLog": config.segment_bytes,
-        "mappedFileSizeConsumeQueue": config.queue_file_bytes,
+        "mappedFileSizeConsumeQueue": config.queue_entries_per_file * ENTRY_BYTES,
         "maxHashSlotNum": config.index_slots,
         "maxIndexNum": config.index_entries,
     }
