@@ -25,7 +25,7 @@ from skyrocket.client.sync import Admin
 from skyrocket.spark.offline.store_reader import StoreReader
 from skyrocket.spark.options.store_options import store_options
 from skyrocket.store.config import StoreConfig
-from skyrocket.store.message import unplaced
+from skyrocket.store.message import append_request_of
 from skyrocket.store.message_store import MessageStore
 
 MESSAGES = 1_000_000
@@ -125,7 +125,7 @@ def filled_store(directory: Path, messages: int = MESSAGES) -> Path:
     store = MessageStore(directory, StoreConfig(segment_bytes=SEGMENT_BYTES, index_enabled=False))
     store.open()
     for first in range(0, messages, GROUP):
-        store.append([unplaced(message(number)) for number in range(first, first + GROUP)], NOW_MS + first)
+        store.append([append_request_of(message(number)) for number in range(first, first + GROUP)], NOW_MS + first)
     store.close()
     return directory
 

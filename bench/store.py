@@ -18,7 +18,7 @@ from skyrocket.protocol.message.properties import encode_properties
 from skyrocket.protocol.message.record import Record
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.flusher import Flusher
-from skyrocket.store.message import Unplaced, unplaced
+from skyrocket.store.message import AppendRequest, append_request_of
 from skyrocket.store.message_store import MessageStore
 
 MESSAGES = 40_000
@@ -28,11 +28,11 @@ BODY = os.urandom(1024)
 CONFIG = StoreConfig(segment_bytes=256 * 1024 * 1024)
 
 
-def message(number: int, *, tag: bool = True) -> Unplaced:
+def message(number: int, *, tag: bool = True) -> AppendRequest:
     properties = {"UNIQ_KEY": f"7F000001000078BF57FC{number:012X}", "WAIT": "true"}
     if tag:
         properties["TAGS"] = "TagA"
-    return unplaced(Record("bench", BODY, encode_properties(properties), queue_id=number % 4, born_timestamp=1))
+    return append_request_of(Record("bench", BODY, encode_properties(properties), queue_id=number % 4, born_timestamp=1))
 
 
 @contextmanager
@@ -112,7 +112,7 @@ def read_figures() -> Iterator[Figure]:
         scattered = [at * 7_919 % (each - 32) for at in in_order]
         yield Figure("read a queue in order, 32 at a time, just written", f"{read_cost(store, in_order):.2f} µs")
         yield Figure("read a queue at random, 32 at a time, just written", f"{read_cost(store, scattered):.2f} µs")
-        store.reading.opened_at(store.log.end)  # from here on every record is checked, as after a restart
+        store.reading.set_opened_at(store.log.end)  # from here on every record is checked, as after a restart
         yield Figure("read a queue in order, every record checked", f"{read_cost(store, in_order):.2f} µs")
 
 

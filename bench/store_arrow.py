@@ -18,7 +18,7 @@ from skyrocket.protocol.hosts import pack_host
 from skyrocket.protocol.message.properties import encode_properties
 from skyrocket.protocol.message.record import Record
 from skyrocket.store.config import StoreConfig
-from skyrocket.store.message import unplaced
+from skyrocket.store.message import append_request_of
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.offline.offline_store import OfflineStore
 
@@ -38,7 +38,7 @@ def log(trusted: bool) -> OfflineStore:
     store = MessageStore(directory, config)
     store.open()
     for first in range(0, MESSAGES, GROUP):
-        store.append([unplaced(message(number)) for number in range(first, first + GROUP)], NOW_MS + first)
+        store.append([append_request_of(message(number)) for number in range(first, first + GROUP)], NOW_MS + first)
     store.close()
     if not trusted:
         shutil.rmtree(directory / "checksums")

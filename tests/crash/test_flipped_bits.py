@@ -87,7 +87,7 @@ class Reader:
                 self.by_queue.add(sent.unique)
         for sent in self.ledger.sent.values():
             assert sent.placed is not None
-            view = self.store.reading.bytes_at(sent.placed.physical_offset)
+            view = self.store.reading.view_at(sent.placed.physical_offset)
             if view is not None:
                 assert self._same(view).unique == sent.unique
                 self.by_place.add(sent.unique)

@@ -23,8 +23,8 @@ import pytest
 
 from skyrocket.protocol.message.properties import UNIQUE_KEY, decode_properties
 from skyrocket.protocol.message.record import Record, encode_record
-from skyrocket.store.log.scan import Found, walk_segment
-from skyrocket.store.message import unplaced
+from skyrocket.store.log.scan import FoundRecord, walk_segment
+from skyrocket.store.message import append_request_of
 from skyrocket.store.message_store import MessageStore
 from tests.support.kill9_writer import CONFIG, attempts
 
@@ -91,7 +91,7 @@ def records_in_log(store: MessageStore) -> Iterator[tuple[Record, memoryview]]:
     for start in store.log.segments.starts:
         view = store.log.segments.file(start).view()[: store.log.end - start]
         for item in walk_segment(view, start):
-            if isinstance(item, Found):
+            if isinstance(item, FoundRecord):
                 at = item.offset - start
                 yield item.record, view[at : at + item.size]
 
@@ -178,7 +178,7 @@ def test_a_file_that_was_being_made_when_the_writer_died_is_made_again(unfinishe
     groups = list(islice(attempts(5, FIRST_MS), 2))
     store = MessageStore(tmp_path, CONFIG)
     store.open()
-    store.append([unplaced(record) for record in groups[0].records], groups[0].now_ms)
+    store.append([append_request_of(record) for record in groups[0].records], groups[0].now_ms)
     store.close()
     (tmp_path / unfinished).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / unfinished).touch()
@@ -186,7 +186,7 @@ def test_a_file_that_was_being_made_when_the_writer_died_is_made_again(unfinishe
     again = MessageStore(tmp_path, CONFIG)
     again.open()
     for _ in range(20):  # beyond the end of the segment that was the last
-        again.append([unplaced(record) for record in groups[1].records], groups[1].now_ms)
+        again.append([append_request_of(record) for record in groups[1].records], groups[1].now_ms)
     again.flush()
     assert len(list(records_in_log(again))) == len(groups[0].records) + 20 * len(groups[1].records)
     again.close()

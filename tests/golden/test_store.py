@@ -15,7 +15,7 @@ import pytest
 
 from skyrocket.protocol.message.record import Record, decode_record, encode_record
 from skyrocket.store.message_store import MessageStore
-from skyrocket.store.offline.offline_store import OfflineStore, QueueRange, message_id, properties_of
+from skyrocket.store.offline.offline_store import OfflineQueueRange, OfflineStore, message_id, properties_of
 from skyrocket.store.offline.verify import verify
 from tests.support.sample_stores import GOLDEN_CONFIG, fingerprint, golden_store
 
@@ -149,7 +149,7 @@ def test_every_record_is_written_again_byte_for_byte(offline: OfflineStore, mess
 
 
 def test_every_queue_has_its_messages_in_order(offline: OfflineStore, messages: list[Plain]):
-    assert offline.queues() == [QueueRange(topic, queue, 0, count) for (topic, queue), count in sorted(QUEUES.items())]
+    assert offline.queues() == [OfflineQueueRange(topic, queue, 0, count) for (topic, queue), count in sorted(QUEUES.items())]
     for topic, queue in QUEUES:
         expected = [m for m in messages if (m.topic, m.queue_id) == (topic, queue)]
         found = list(offline.queue_records(topic, queue))

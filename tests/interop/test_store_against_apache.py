@@ -39,7 +39,7 @@ from skyrocket.store.config import StoreConfig
 from skyrocket.store.config_files import TOPICS, ConfigFiles
 from skyrocket.store.errors import StoreLockedError
 from skyrocket.store.files import Disk
-from skyrocket.store.message import unplaced
+from skyrocket.store.message import append_request_of
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.queues.consume_queue import ENTRY_BYTES
 from tests.support import kill9_writer
@@ -254,8 +254,8 @@ def _utc_offset_ms() -> int:
 
 
 def append(store: MessageStore, records: list[Record]) -> list[Seen]:
-    placed = store.append([unplaced(record) for record in records], now_ms())
-    return [seen_by_us(view) for place in placed if (view := store.reading.bytes_at(place.physical_offset)) is not None]
+    placed = store.append([append_request_of(record) for record in records], now_ms())
+    return [seen_by_us(view) for place in placed if (view := store.reading.view_at(place.physical_offset)) is not None]
 
 
 def put_topics(directory: Path, queues: dict[str, int] = QUEUES) -> None:

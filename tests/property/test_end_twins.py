@@ -22,7 +22,7 @@ from skyrocket.protocol.message.record import MAGIC, MAGIC_V2, Record, encode_re
 from skyrocket.protocol.message.waiting_record import waiting_records
 from skyrocket.protocol.system_names import HALF_TOPIC
 from skyrocket.store.read import reading
-from skyrocket.store.read.reading import Lately
+from skyrocket.store.read.reading import RecentRecords
 from tests.support.twins import needs_twins
 
 pytestmark = needs_twins
@@ -95,7 +95,7 @@ def same(headers: list[bytes], halves: Halves, stop: int = 2**50) -> tuple[Any, 
 def halves_of(records: list[bytes], start: int = 0, cut: int = 0, copied: int | None = None) -> tuple[Halves, list[int]]:
     """All of them are known; and where they are."""
     segment, places = a_log(records, start)
-    log = Lately(memoryview(segment), start, start, start + len(segment) - cut)
+    log = RecentRecords(memoryview(segment), start, start, start + len(segment) - cut)
     shapes, copies = PropertyShapes(HalfFacts.of), Copies()
     for half in waiting_records(reading.record_views(*log, places), HALF_TOPIC):
         if half is not None:

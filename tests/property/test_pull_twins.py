@@ -12,7 +12,7 @@ from skyrocket.compiled import TWINS
 from skyrocket.protocol.fast_path import pull_requests
 from skyrocket.protocol.frame import Frame
 from skyrocket.store.message_store import MessageStore
-from skyrocket.store.read.queue_run import Wanted
+from skyrocket.store.read.queue_run import RunQuery
 from tests.property.test_ordinary_pull import ODD
 from tests.support.pull_parts import SETTINGS, a_filled_disk, a_pull
 from tests.support.twins import needs_twins
@@ -73,7 +73,7 @@ def test_the_same_runs_are_found(seed: int, flips: int, monkeypatch: pytest.Monk
             random.randrange(queue.max_offset),
             random.choice([None, None, frozenset({112785}), frozenset({1, 112785})]),
         )
-        wanted = Wanted("orders", queue_id, first, random.choice([1, 5, 32]), random.choice([100, 3000, 10**6]), codes)
+        wanted = RunQuery("orders", queue_id, first, random.choice([1, 5, 32]), random.choice([100, 3000, 10**6]), codes)
         asks = [
             (number, first + random.choice([0, 5 * number, 5 * number, 200, -1]), random.choice([0, 5, 10**9]), 0)
             for number in range(random.randrange(6))
@@ -94,7 +94,7 @@ def test_the_same_runs_are_found(seed: int, flips: int, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("flips", [0, 1, 4])
 @pytest.mark.parametrize("seed", range(12))
 def test_one_pull_finds_the_same_run(seed: int, flips: int, monkeypatch: pytest.MonkeyPatch):
-    random, disk, twins = Random(seed), a_filled_disk(seed), TWINS["queue_run.pull_run"]
+    random, disk, twins = Random(seed), a_filled_disk(seed), TWINS["queue_run.read_pull_run"]
     store = MessageStore("store", SETTINGS.store_config(), files=disk)
     store.open()
     for _ in range(flips):
@@ -110,7 +110,7 @@ def test_one_pull_finds_the_same_run(seed: int, flips: int, monkeypatch: pytest.
             random.randrange(queue.max_offset),
             random.choice([None, None, frozenset({112785}), frozenset({1, 112785})]),
         )
-        wanted = Wanted("orders", queue_id, first, random.choice([1, 5, 32]), random.choice([100, 3000, 10**6]), codes)
+        wanted = RunQuery("orders", queue_id, first, random.choice([1, 5, 32]), random.choice([100, 3000, 10**6]), codes)
         packed, hint, found = queue.read(first, random.choice([1, 40, 1024])), sources.checksums._hint, []
         for each in twins:
             sources.checksums._hint = hint  # in a damaged file, the result depends on where the search begins

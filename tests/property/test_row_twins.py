@@ -13,7 +13,7 @@ pytest.importorskip("pyarrow")
 import numpy as np
 
 import skyrocket.columnar.queue  # and with it most of what has a twin here
-from skyrocket.columnar.rows import Summed
+from skyrocket.columnar.rows import ChecksumScope
 from skyrocket.compiled import TWINS
 from skyrocket.protocol.message.record import FIXED_BYTES_MIN, MAGIC, MAGIC_V2, Record, encode_record, magic_for
 from skyrocket.protocol.sysflag import BORN_HOST_V6, STORE_HOST_V6
@@ -45,8 +45,8 @@ logs = st.lists(st.builds(lambda size, magic: a_record(min(size, 200), magic), s
 @given(log=logs, cut=st.integers(0, 150), at=st.integers(0, 200), stop=st.integers(0, 1500), count=st.integers(0, 9))
 @settings(max_examples=400)
 def test_chains_are_the_same(log: bytes, cut: int, at: int, stop: int, count: int):
-    assert_same("columnar.chain", memoryview(log[: len(log) - cut]), at, stop, count)
-    assert_same("columnar.chain", memoryview(log[: len(log) - cut]), 0, stop, count)
+    assert_same("columnar.find_record_starts", memoryview(log[: len(log) - cut]), at, stop, count)
+    assert_same("columnar.find_record_starts", memoryview(log[: len(log) - cut]), 0, stop, count)
 
 
 hosts = st.sampled_from([bytes(8), b"\x7f\0\0\1\0\0\x1f\x90", bytes(15) + b"\1\0\0\x1f\x90"])
@@ -88,21 +88,21 @@ def some_records(draw: st.DrawFn) -> tuple[bytes, list[int]]:
     found=some_records(),
     segment_start=st.none() | st.just(0) | st.just(1),
     cut=st.sampled_from([0, 0, 0, 1, 30]),
-    summed=st.sampled_from(list(Summed)),
+    summed=st.sampled_from(list(ChecksumScope)),
 )
 @settings(max_examples=600)
 def test_the_parts_of_records_are_found_in_the_same_places(
-    found: tuple[bytes, list[int]], segment_start: int | None, cut: int, summed: Summed
+    found: tuple[bytes, list[int]], segment_start: int | None, cut: int, summed: ChecksumScope
 ):
     data, starts = found
     data = data[: len(data) - cut]
     starts = [start for start in starts if start + FIXED_BYTES_MIN <= len(data)]
-    assert_same("columnar.places", np.frombuffer(data, np.uint8), segment_start, np.array(starts, np.int64), summed)
+    assert_same("columnar.locate_fields", np.frombuffer(data, np.uint8), segment_start, np.array(starts, np.int64), summed)
 
 
 @pytest.mark.parametrize("start", [-1, 110, 2**40])
 def test_a_record_outside_the_bytes_is_refused(start: int):
-    for each in TWINS["columnar.places"]:
+    for each in TWINS["columnar.locate_fields"]:
         with pytest.raises(ValueError, match="a record lies outside the bytes"):
             each(np.zeros(200, np.uint8), None, np.array([0, start], np.int64), 0)
 
@@ -114,7 +114,7 @@ def bounds(size: int, cuts: list[int]) -> tuple[Any, Any]:
 
 @given(data=st.binary(max_size=400), cuts=st.lists(st.integers(0, 500), min_size=1, max_size=8))
 def test_sums_are_the_same(data: bytes, cuts: list[int]):
-    assert_same("columnar.sums", memoryview(data), *bounds(len(data), cuts))
+    assert_same("columnar.compute_crcs", memoryview(data), *bounds(len(data), cuts))
 
 
 @given(
@@ -124,32 +124,32 @@ def test_ranges_are_put_one_behind_the_other_in_the_same_way(data: bytes, cuts: 
     first, last = bounds(len(data), cuts)
     for row in missing:
         first[row : row + 1] = -1
-    assert_same("columnar.gathered", np.frombuffer(data, np.uint8), first, last)
-    assert_same("columnar.gathered", np.frombuffer(data, np.uint8), first[::-1].copy(), last[::-1].copy())
+    assert_same("columnar.gather", np.frombuffer(data, np.uint8), first, last)
+    assert_same("columnar.gather", np.frombuffer(data, np.uint8), first[::-1].copy(), last[::-1].copy())
 
 
 @given(data=st.text("ab", max_size=300).map(str.encode), cuts=st.lists(st.integers(0, 400), min_size=1, max_size=200))
 def test_different_ranges_are_told_apart_in_the_same_way(data: bytes, cuts: list[int]):
-    assert_same("columnar.distinct", np.frombuffer(data, np.uint8), *bounds(len(data), cuts))
+    assert_same("columnar.find_distinct", np.frombuffer(data, np.uint8), *bounds(len(data), cuts))
 
 
 @given(data=packed_properties, cuts=st.lists(st.integers(0, 200), min_size=1, max_size=6))
 @settings(max_examples=400)
 def test_properties_are_found_in_the_same_places(data: bytes, cuts: list[int]):
     names = (b"UNIQ_KEY", b"TAGS", b"KEYS")
-    assert_same("columnar.property_ranges", np.frombuffer(data, np.uint8), *bounds(len(data), cuts), names)
+    assert_same("columnar.find_property_ranges", np.frombuffer(data, np.uint8), *bounds(len(data), cuts), names)
 
 
 @given(data=packed_properties, cuts=st.lists(st.integers(0, 200), min_size=1, max_size=6))
 @settings(max_examples=400)
 def test_all_properties_are_found_in_the_same_places(data: bytes, cuts: list[int]):
-    assert_same("columnar.property_pieces", np.frombuffer(data, np.uint8), *bounds(len(data), cuts))
+    assert_same("columnar.find_property_pieces", np.frombuffer(data, np.uint8), *bounds(len(data), cuts))
 
 
 @pytest.mark.parametrize("count", [64, 65])
 def test_a_row_of_very_many_properties_is_left_to_the_reference(count: int):
     data = np.frombuffer(b"".join(b"n%d\1v\2" % number for number in range(count)) * 2, np.uint8)
-    found = assert_same("columnar.property_pieces", data, np.array([0], np.int64), np.array([len(data)], np.int64))
+    found = assert_same("columnar.find_property_pieces", data, np.array([0], np.int64), np.array([len(data)], np.int64))
     assert (found is None) == (count > 64)
 
 
@@ -157,10 +157,10 @@ def test_a_row_of_very_many_properties_is_left_to_the_reference(count: int):
 @pytest.mark.parametrize(
     ("name", "more"),
     [
-        ("columnar.sums", ()),
-        ("columnar.property_ranges", ((b"KEYS",),)),
-        ("columnar.distinct", ()),
-        ("columnar.property_pieces", ()),
+        ("columnar.compute_crcs", ()),
+        ("columnar.find_property_ranges", ((b"KEYS",),)),
+        ("columnar.find_distinct", ()),
+        ("columnar.find_property_pieces", ()),
     ],
 )
 def test_a_range_outside_the_bytes_is_refused(name: str, more: tuple[Any, ...], places: tuple[int, int]):

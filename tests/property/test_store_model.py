@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from skyrocket.protocol.message.record import decode_record
 from skyrocket.store.config import StoreConfig
-from skyrocket.store.message import Placed, Unplaced
+from skyrocket.store.message import AppendRequest, AppendResult
 from skyrocket.store.message_store import MessageStore
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.store_messages import FOREVER_MS, ROOT, START_MS, a_message, queue_views, unique_key
@@ -25,7 +25,7 @@ QUEUES = [("orders", 0), ("orders", 1), ("t", 0)]
 class Known:
     """A message of the model."""
 
-    def __init__(self, unique: str, message: Unplaced, placed: Placed, stored_ms: int) -> None:
+    def __init__(self, unique: str, message: AppendRequest, placed: AppendResult, stored_ms: int) -> None:
         self.unique = unique
         self.message = message
         self.placed = placed
@@ -103,7 +103,7 @@ class StoreAndModel(RuleBasedStateMachine):
         offsets = [place.queue_offset for place in placed]
         assert offsets == list(range(offsets[0], offsets[0] + messages)), "a batch has consecutive queue offsets"
 
-    def _append(self, queues: list[tuple[str, int]], body_bytes: int, keys: str, later_ms: int) -> list[Placed]:
+    def _append(self, queues: list[tuple[str, int]], body_bytes: int, keys: str, later_ms: int) -> list[AppendResult]:
         assert self.store is not None
         uniques = [f"U{next(self.serial):06d}" for _ in queues]
         messages = [

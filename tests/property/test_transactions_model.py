@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_NONE, TRANSACTION_ROLLBACK
-from skyrocket.store.message import Placed
+from skyrocket.store.message import AppendResult
 from tests.support.transaction_parts import Transacting
 
 ROUND_MS = 5_000
@@ -24,7 +24,7 @@ OUTCOMES = (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK)
 
 
 class Transaction:
-    def __init__(self, name: str, half: Placed, outcome: int) -> None:
+    def __init__(self, name: str, half: AppendResult, outcome: int) -> None:
         self.name = name
         self.half = half
         self.outcome = outcome

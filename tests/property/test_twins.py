@@ -17,8 +17,8 @@ from skyrocket.protocol.message.batch import BatchEntry
 from skyrocket.protocol.message.record import encode_record, topic_field
 from skyrocket.store.index.index_file import HEADER, KEY, SLOT
 from skyrocket.store.log.checksums import ENTRY as CHECKSUM
-from skyrocket.store.message import Opening
-from tests.property.test_moves import moves, records
+from skyrocket.store.message import AppendPosition
+from tests.property.test_readdress import moves, records
 from tests.support.twins import needs_twins
 
 pytestmark = needs_twins
@@ -121,11 +121,9 @@ def test_ids_are_numbered_the_same_way(before: str, first: int, count: int):
 @given(sizes=st.lists(st.integers(0, 400), max_size=8), start=st.integers(0, 2**40), within=st.integers(0, 2**30), data=st.data())
 def test_checksums_are_the_same(sizes: list[int], start: int, within: int, data: st.DataObject):
     content = data.draw(st.binary(min_size=sum(sizes), max_size=sum(sizes) + 5))
+    assert_same("dispatch_entries.pack_checksums", content, start, list(accumulate(sizes, initial=start)), max(0, start - within))
     assert_same(
-        "dispatch_entries.checksum_entries", content, start, list(accumulate(sizes, initial=start)), max(0, start - within)
-    )
-    assert_same(
-        "dispatch_entries.checksum_entries",
+        "dispatch_entries.pack_checksums",
         bytearray(content),
         start,
         list(accumulate(sizes, initial=start)),
@@ -156,7 +154,7 @@ dispatches = st.lists(
 def test_entries_of_queues_are_the_same(dispatches: list[Any], orderly: bool):
     if orderly:
         dispatches = [(*one[:2], number, *one[3:]) for number, one in enumerate(dispatches)]
-    assert_same("dispatch_entries.queue_entries", dispatches)
+    assert_same("dispatch_entries.pack_queue_entries", dispatches)
 
 
 @given(dispatches=dispatches)
@@ -168,7 +166,7 @@ def test_what_was_put_is_summed_up_the_same(dispatches: list[Any]):
 @settings(max_examples=300)
 def test_keys_have_the_same_hashes(dispatches: list[Any], last: int):
     in_order = [(*one[:3], number, *one[4:]) for number, one in enumerate(dispatches)]
-    assert_same("dispatch_entries.keys_hashed", in_order, last)
+    assert_same("dispatch_entries.pack_keys", in_order, last)
 
 
 keys = st.lists(
@@ -181,7 +179,7 @@ keys = st.lists(
 def test_entries_of_the_index_are_the_same(keys: bytes, slots: int, first: int, first_timestamp: int, table: Any):
     """Also where the slots hold anything."""
     content = bytes(HEADER.size) + b"".join(SLOT.pack(table.randint(-5, 1005)) for _ in range(slots))
-    _, pointed, _ = assert_same("dispatch_entries.index_entries", memoryview(content), slots, first, first_timestamp, keys)
+    _, pointed, _ = assert_same("dispatch_entries.pack_index_entries", memoryview(content), slots, first, first_timestamp, keys)
     ours, theirs = bytearray(content), bytearray(content)
     TWINS["dispatch_entries.point_slots"].compiled(memoryview(ours), pointed)
     TWINS["dispatch_entries.point_slots"].reference(memoryview(theirs), pointed)
@@ -214,7 +212,7 @@ def next_offset(queue: tuple[str, int]) -> int:
 @given(moves=st.lists(moves, max_size=5), room=st.sampled_from([2**30, 2**30, 2**30, 900]))
 @settings(max_examples=300)
 def test_moved_records_are_the_same(moves: list[Any], room: int):
-    assert_same("readdress.placed", moves, Opening(2**40, room, 1_700_000_000_000), next_offset)
+    assert_same("readdress.readdress_records", moves, AppendPosition(2**40, room, 1_700_000_000_000), next_offset)
 
 
 @given(move=moves, cut=st.integers(1, 400), at=st.integers(0, 400), byte=st.integers(0, 255))
@@ -224,7 +222,9 @@ def test_records_that_are_damaged_are_moved_within_their_bytes(move: Any, cut: i
     record, address, key, more = move
     damaged = bytearray(record[: max(0, len(record) - cut)])
     damaged[at : at + 1] = bytes([byte])[: len(damaged) - at]
-    TWINS["readdress.placed"].compiled([(memoryview(damaged), address, key, more)], Opening(0, 2**30, 1), next_offset)
+    TWINS["readdress.readdress_records"].compiled(
+        [(memoryview(damaged), address, key, more)], AppendPosition(0, 2**30, 1), next_offset
+    )
 
 
 UNIQUE = b"7F000001A1B218B4AAC2000000000012"
@@ -256,4 +256,4 @@ def test_what_waits_is_read_the_same(found: list[Any], properties: bytes, topic:
 def test_a_checksum_is_found_at_the_same_place(ends: list[int], orderly: bool, end: int, hint: int):
     """Also where they are not in order: then they are damaged."""
     packed = b"".join(CHECKSUM.pack(one, 7) for one in (sorted(ends) if orderly else ends))
-    assert_same("dispatch_entries.first_at_or_behind", memoryview(packed), len(ends), end, hint)
+    assert_same("dispatch_entries.find_first_entry", memoryview(packed), len(ends), end, hint)

@@ -16,7 +16,7 @@ from skyrocket.protocol.message.properties import UNIQUE_KEY, decode_properties,
 from skyrocket.protocol.message.record import Record, decode_record
 from skyrocket.store.config import DELAY_LEVELS, StoreConfig, delay_levels_ms
 from skyrocket.store.config_files import DELAY_OFFSETS, ConfigFiles
-from skyrocket.store.message import Placed
+from skyrocket.store.message import AppendResult
 from skyrocket.store.message_store import MessageStore
 from tests.support.running_broker import send_header
 from tests.support.simulated_disk import SimulatedDisk
@@ -107,7 +107,7 @@ class Delays:
 
     # --- messages
 
-    def send(self, level: int | str, key: str, topic: str = "orders", queue_id: int = 0, **given: object) -> Placed:
+    def send(self, level: int | str, key: str, topic: str = "orders", queue_id: int = 0, **given: object) -> AppendResult:
         """As the intake does it."""
         properties = {"DELAY": str(level), UNIQUE_KEY: key}
         record = Record(topic=topic, body=key.encode(), queue_id=queue_id, born_timestamp=self.now_ms, **given)  # type: ignore[arg-type]

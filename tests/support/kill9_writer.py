@@ -21,7 +21,7 @@ from skyrocket.protocol.hosts import pack_host
 from skyrocket.protocol.message.properties import KEYS, TAGS, UNIQUE_KEY, encode_properties
 from skyrocket.protocol.message.record import Record
 from skyrocket.store.config import StoreConfig
-from skyrocket.store.message import unplaced
+from skyrocket.store.message import append_request_of
 from skyrocket.store.message_store import MessageStore
 
 TOPICS = ("orders", "bills", "语")  # the last is no topic that a broker allows, and no matter to a store
@@ -77,7 +77,7 @@ def write(directory: str, seed: int, now_ms: int, topics: tuple[str, ...]) -> No
         store.open()
         _say("open")
         for attempt in attempts(seed, now_ms, topics):
-            placed = store.append([unplaced(record) for record in attempt.records], attempt.now_ms)
+            placed = store.append([append_request_of(record) for record in attempt.records], attempt.now_ms)
             store.flush()
             assert store.horizon.confirmed == store.horizon.appended
             acks = []

@@ -12,7 +12,7 @@ from skyrocket.protocol.message.properties import encode_properties
 from skyrocket.protocol.message.record import MAGIC_V2, Record
 from skyrocket.protocol.sysflag import TRANSACTION_PREPARED
 from skyrocket.store.config import StoreConfig
-from skyrocket.store.message import unplaced
+from skyrocket.store.message import append_request_of
 from skyrocket.store.message_store import MessageStore
 from tests.support.golden import GOLDEN
 
@@ -54,7 +54,7 @@ def write_store(
     """Records stored `at_once` a millisecond, some of them as one append."""
     store = MessageStore(directory, config)
     store.open()
-    messages = [unplaced(record) for record in records]
+    messages = [append_request_of(record) for record in records]
     for turn, first in enumerate(range(0, len(messages), at_once)):
         store.append(messages[first : first + at_once], NOW_MS + turn * 700)
     if close:

@@ -14,7 +14,7 @@ from skyrocket.protocol.message.tags import java_hash
 from skyrocket.protocol.sysflag import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.files import Files
-from skyrocket.store.message import Placed, Unplaced, index_keys, unplaced
+from skyrocket.store.message import AppendRequest, AppendResult, append_request_of, index_keys
 from skyrocket.store.message_store import MessageStore
 
 ROOT = "store"
@@ -36,10 +36,10 @@ def a_message(
     sys_flag: int = 0,
     v6: bool = False,
     **more: str,
-) -> Unplaced:
+) -> AppendRequest:
     named = {KEYS: keys, TAGS: tags, UNIQUE_KEY: unique, **more}
     host = pack_host("fd00::7" if v6 else "10.0.0.7", 40_000)
-    return unplaced(
+    return append_request_of(
         Record(
             topic=topic,
             body=body,
@@ -53,13 +53,13 @@ def a_message(
     )
 
 
-def random_messages(rng: Random, serial: Iterator[int], count: int) -> list[Unplaced]:
+def random_messages(rng: Random, serial: Iterator[int], count: int) -> list[AppendRequest]:
     """Of several topics and queues or, as often, a batch for one; most small, some larger than a sector or two."""
     batch = (rng.choice(TOPICS), rng.randrange(2)) if rng.random() < 0.3 else None
     return [_random_message(rng, next(serial), *(batch or (rng.choice(TOPICS), rng.randrange(2)))) for _ in range(count)]
 
 
-def _random_message(rng: Random, number: int, topic: str, queue_id: int) -> Unplaced:
+def _random_message(rng: Random, number: int, topic: str, queue_id: int) -> AppendRequest:
     return a_message(
         topic,
         queue_id,
@@ -112,8 +112,8 @@ def unique_key(record: Record) -> str:
 class Sent(NamedTuple):
     """A message that the store was asked to take, and what it said."""
 
-    message: Unplaced
-    placed: Placed | None  # None: the append failed
+    message: AppendRequest
+    placed: AppendResult | None  # None: the append failed
     data: bytes  # as it lay in the log right after; empty when the append failed
 
     @property
@@ -137,7 +137,7 @@ class Ledger:
     promised: int = 0  # messages that end before this position are acknowledged
     lost_allowed: set[str] = field(default_factory=set)  # unique keys whose record was damaged on purpose
 
-    def append(self, store: MessageStore, messages: Sequence[Unplaced], now_ms: int) -> None:
+    def append(self, store: MessageStore, messages: Sequence[AppendRequest], now_ms: int) -> None:
         """Ask the store; whatever it raises goes on, and the messages count as attempted."""
         self.sent.update((message.keys[0], Sent(message, None, b"")) for message in messages)
         placed = store.append(messages, now_ms)
@@ -157,7 +157,7 @@ class Ledger:
         found = self.check(store, failed_may_appear=failed_may_appear)
         for unique, sent in list(self.sent.items()):
             if sent.placed is not None and not sent.is_queued:
-                view = store.reading.bytes_at(sent.placed.physical_offset)
+                view = store.reading.view_at(sent.placed.physical_offset)
                 if view is not None and view == sent.data:
                     continue
             if unique not in found and not self._is_promised(sent):
@@ -189,7 +189,7 @@ class Ledger:
                 assert sent.unique in found, f"{sent.unique} at {sent.placed} was acknowledged, and is not in its queue"
             else:
                 assert sent.placed is not None
-                view = store.reading.bytes_at(sent.placed.physical_offset)
+                view = store.reading.view_at(sent.placed.physical_offset)
                 assert view is not None, f"{sent.unique} at {sent.placed} was acknowledged, and is not in the log"
                 assert view == sent.data
         if store.index is not None:
@@ -211,7 +211,7 @@ class Ledger:
             assert all(a < b for a, b in zip(before, here, strict=True)), f"{unique} is out of order: {before} then {here}"
             before = here
             seen[unique] = None
-            assert store.reading.bytes_at(record.physical_offset) == view
+            assert store.reading.view_at(record.physical_offset) == view
         return set(seen)
 
     def _check_same(self, sent: Sent, view: memoryview, record: Record, failed_may_appear: bool) -> None:
@@ -243,7 +243,9 @@ class Ledger:
                 assert key in index_keys(decode_properties(record.properties))
 
 
-def numbered(count: int, topic: str = "orders", queue_id: int = 0, *, first: int = 0, body_bytes: int = 100) -> list[Unplaced]:
+def numbered(
+    count: int, topic: str = "orders", queue_id: int = 0, *, first: int = 0, body_bytes: int = 100
+) -> list[AppendRequest]:
     """Messages whose bodies start with their number, each with its unique key and a key of its own."""
     return [
         a_message(topic, queue_id, f"{n:06d}".encode().ljust(body_bytes, b"."), keys=f"key{n}", tags="red", unique=f"U{n:08d}")

@@ -31,7 +31,7 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.sysflag import TRANSACTION_PREPARED as PREPARED
 from skyrocket.protocol.system_names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_TOPIC, TRANSACTION_GROUP
 from skyrocket.store.config_files import CONSUMER_OFFSETS, ConfigFiles
-from skyrocket.store.message import Placed
+from skyrocket.store.message import AppendResult
 from skyrocket.store.message_store import MessageStore
 from tests.support.running_broker import send_header
 from tests.support.simulated_disk import SimulatedDisk
@@ -90,7 +90,9 @@ class Transacting:
         self.clients.produces(group, Member(producer.connection, f"client-{id(producer)}", Language.JAVA, 1), self.now_ms)
         return producer
 
-    def half(self, name: str, group: str = GROUP, queue_id: int = 0, born_ms: int | None = None, **properties: str) -> Placed:
+    def half(
+        self, name: str, group: str = GROUP, queue_id: int = 0, born_ms: int | None = None, **properties: str
+    ) -> AppendResult:
         """A message of a transaction, sent now."""
         named = {UNIQUE_KEY: name, TRANSACTION_PREPARED: "true", PRODUCER_GROUP: group, **properties}
         born_ms = self.now_ms if born_ms is None else born_ms
@@ -110,7 +112,7 @@ class Transacting:
         (placed,) = self.own_messages.put([half])
         return placed
 
-    def end(self, half: Placed, outcome: int, *, oneway: bool = False, **given: Any) -> Command | None:
+    def end(self, half: AppendResult, outcome: int, *, oneway: bool = False, **given: Any) -> Command | None:
         """The broker's answer, if it gives one."""
         values = {
             "topic": TOPIC,
@@ -126,13 +128,13 @@ class Transacting:
         self.router.handle(peer.connection, [command])
         return peer.sent.pop() if peer.sent else None
 
-    def asked(self, producer: Producer | None = None) -> list[tuple[str, Placed]]:
+    def asked(self, producer: Producer | None = None) -> list[tuple[str, AppendResult]]:
         """What producers were asked about since this was last called: the message's name, and the place to answer with."""
         told = (producer or self.producer).told
         headers = [(command.header(CheckTransactionStateRequestHeader), decode_record(command.body)) for command in told]
         told.clear()
         return [
-            (record.body.decode(), Placed(header.tran_state_table_offset, header.commit_log_offset, 0))
+            (record.body.decode(), AppendResult(header.tran_state_table_offset, header.commit_log_offset, 0))
             for header, record in headers
         ]
 

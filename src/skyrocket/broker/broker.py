@@ -63,7 +63,7 @@ from skyrocket.store.errors import StoreError
 from skyrocket.store.files import Disk, Files
 from skyrocket.store.flusher import Flusher
 from skyrocket.store.message_store import MessageStore
-from skyrocket.store.recovery.recovery import Recovered
+from skyrocket.store.recovery.recovery import RecoveryResult
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class Broker:
 
     # --- starting and stopping
 
-    async def start(self) -> Recovered:
+    async def start(self) -> RecoveryResult:
         """Start serving clients, and return what the recovery of the store found."""
         recovered = self.store.open()
         for sentence in (*recovered.sentences(), *self.persistence.load()):

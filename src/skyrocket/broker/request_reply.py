@@ -34,7 +34,7 @@ from skyrocket.protocol.message.record import Record, magic_for
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.errors import StoreError
-from skyrocket.store.message import Placed
+from skyrocket.store.message import AppendResult
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +122,9 @@ class ReplyHandlers:
 
     # --- to the reply topic
 
-    def _keep(self, command: Command, header: SendMessageRequestHeaderV2, queue_id: int, replier: Connection) -> Placed | None:
+    def _keep(
+        self, command: Command, header: SendMessageRequestHeaderV2, queue_id: int, replier: Connection
+    ) -> AppendResult | None:
         """Apache leaves out the system flag, and with it that a body is compressed; here whoever reads the topic can read it."""
         record = Record(
             header.topic,

@@ -15,10 +15,10 @@ import typer
 from skyrocket.protocol.crc import crc32
 from skyrocket.protocol.message.properties import KEY_SEPARATOR, KEYS, TAGS
 from skyrocket.store.errors import StoreError
-from skyrocket.store.log.scan import Damaged, Found
+from skyrocket.store.log.scan import DamagedRange, FoundRecord
 from skyrocket.store.offline.offline_index import IndexSizes
 from skyrocket.store.offline.offline_store import OfflineStore, message_id, properties_of
-from skyrocket.store.offline.verify import Verified
+from skyrocket.store.offline.verify import VerifyCounts
 from skyrocket.store.offline.verify import verify as findings_of
 
 app = typer.Typer()
@@ -41,7 +41,7 @@ def verify(
     index_entries: Annotated[int, typer.Option(help="Entries of an index file, likewise.")] = 0,
 ) -> None:
     """Check CRCs, queues and index against the log, and positions. One line for each finding, and then exit code 1."""
-    verified = Verified()
+    verified = VerifyCounts()
     sizes = IndexSizes(index_slots, index_entries) if index_slots and index_entries else None
     count = 0
     try:
@@ -77,7 +77,7 @@ def dump(
     start = _start(begin)
     if start.queue_offset is not None and queue is None:
         raise typer.BadParameter("A queue offset needs --topic and --queue to say which queue.")
-    show: Callable[[Found, bool], str] = _as_json if as_json else _as_text
+    show: Callable[[FoundRecord, bool], str] = _as_json if as_json else _as_text
     try:
         with OfflineStore(directory) as store:
             for found in islice(_chosen(store, topic, queue, start), limit):
@@ -116,7 +116,7 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 19
 
 
-def _chosen(store: OfflineStore, topic: str | None, queue: int | None, start: _Start) -> Iterator[Found]:
+def _chosen(store: OfflineStore, topic: str | None, queue: int | None, start: _Start) -> Iterator[FoundRecord]:
     if topic is not None and queue is not None:
         for found in _of_queue(store, topic, queue, start):
             if found.offset >= (start.physical_offset or 0):
@@ -131,14 +131,14 @@ def _chosen(store: OfflineStore, topic: str | None, queue: int | None, start: _S
             yield found
 
 
-def _of_queue(store: OfflineStore, topic: str, queue: int, start: _Start) -> Iterator[Found]:
+def _of_queue(store: OfflineStore, topic: str, queue: int, start: _Start) -> Iterator[FoundRecord]:
     offset = start.queue_offset or 0
     if start.time_ms is not None:
         offset = store.queue_offset_since(topic, queue, start.time_ms)
     return store.queue_records(topic, queue, offset, on_damage=_tell)
 
 
-def _tell(damaged: Damaged) -> None:
+def _tell(damaged: DamagedRange) -> None:
     typer.echo(f"{damaged.size} bytes of the log at {damaged.offset} cannot be read, and are passed over.", err=True)
 
 
@@ -147,7 +147,7 @@ def _refuse(error: StoreError) -> None:
     raise typer.Exit(NO_STORE) from error
 
 
-def _as_json(found: Found, with_body: bool) -> str:
+def _as_json(found: FoundRecord, with_body: bool) -> str:
     record = found.record
     properties = properties_of(record)
     shown: dict[str, Any] = {
@@ -169,7 +169,7 @@ def _as_json(found: Found, with_body: bool) -> str:
     return msgspec.json.encode(shown).decode()
 
 
-def _as_text(found: Found, with_body: bool) -> str:
+def _as_text(found: FoundRecord, with_body: bool) -> str:
     record = found.record
     properties = properties_of(record)
     stored = _time_text(record.store_timestamp)

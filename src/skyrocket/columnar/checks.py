@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from skyrocket.columnar.ranges import Bools, Ints
-from skyrocket.columnar.rows import Rows, Summed, sums
+from skyrocket.columnar.rows import ChecksumScope, RecordRows, compute_crcs
 from skyrocket.store.offline.offline_log import OfflineLog
 
 _JAVA_INT: Final = 0x7FFF_FFFF  # a body's CRC is kept without its top bit
@@ -18,25 +18,25 @@ class RowChecks:
         self._log = log
         self._sums: tuple[int, Ints, Ints] = (-1, np.zeros(0, np.int64), np.zeros(0, np.int64))  # of one segment
 
-    def summed(self, segment_start: int) -> Summed:
+    def checksum_scope(self, segment_start: int) -> ChecksumScope:
         """What to compute of this segment's records."""
-        return Summed.RECORD if len(self._sums_of(segment_start)[0]) else Summed.BODY
+        return ChecksumScope.RECORD if len(self._sums_of(segment_start)[0]) else ChecksumScope.BODY
 
-    def whole(self, rows: Rows, view: memoryview, segment_start: int) -> Bools:
+    def are_intact(self, rows: RecordRows, view: memoryview, segment_start: int) -> Bools:
         """For each row of a segment whose bytes are `view`."""
         ends, kept = self._sums_of(segment_start)
         fits: Bools
-        if not len(ends) and rows.summed == Summed.BODY:
+        if not len(ends) and rows.checksum_scope == ChecksumScope.BODY:
             fits = (rows.sum & _JAVA_INT) == rows.crc
             return fits
         place = _entries(ends, rows.end)
         known = ends[place] == rows.end if len(ends) else np.zeros(len(rows), np.bool_)
-        if rows.summed == Summed.RECORD and known.all():
+        if rows.checksum_scope == ChecksumScope.RECORD and known.all():
             fits = rows.sum == kept[place]
             return fits
         expected = np.where(known, kept[place], rows.crc) if len(ends) else rows.crc
         found = np.frombuffer(
-            sums(view, np.where(known, rows.start, rows.body), np.where(known, rows.end, rows.body_end)), np.int64
+            compute_crcs(view, np.where(known, rows.start, rows.body), np.where(known, rows.end, rows.body_end)), np.int64
         )
         fits = (found & np.where(known, 0xFFFF_FFFF, _JAVA_INT)) == expected
         return fits

@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from skyrocket.columnar.properties import maps, named
-from skyrocket.columnar.ranges import Array, Ints, binaries, distinct, texts
-from skyrocket.columnar.rows import Rows
+from skyrocket.columnar.properties import read_properties, read_property_maps
+from skyrocket.columnar.ranges import Array, Ints, binary_array, find_distinct, text_array
+from skyrocket.columnar.rows import RecordRows
 from skyrocket.protocol.errors import RecordError
 from skyrocket.protocol.hosts import V4_BYTES, V6_BYTES, host_text
 from skyrocket.protocol.message.message_id import encode_offset_id
@@ -21,38 +21,38 @@ from skyrocket.protocol.sysflag import BORN_HOST_V6, STORE_HOST_V6
 _KEY_SEPARATOR = ord(KEY_SEPARATOR)
 
 
-class Columns:
+class ColumnBuilder:
     """What several columns share is made once, and only if one of them is asked for."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: RecordRows) -> None:
         self.rows = rows
 
     @cached_property
-    def _named(self) -> dict[str, Array]:
-        return named(self.rows, (UNIQUE_KEY, TAGS, KEYS))
+    def _key_properties(self) -> dict[str, Array]:
+        return read_properties(self.rows, (UNIQUE_KEY, TAGS, KEYS))
 
     def topic(self) -> Array:
         numbers, topics = self.rows.topics
         if len(topics) == 1 and topics[0].isascii():
-            return _repeated(topics[0], len(numbers))
+            return _repeat_text(topics[0], len(numbers))
         return pa.array(topics, pa.binary()).cast(pa.string()).take(pa.array(numbers))
 
     def body(self) -> Array:
-        return binaries(self.rows.data, self.rows.body, self.rows.body_end)
+        return binary_array(self.rows.data, self.rows.body, self.rows.body_end)
 
     def born_host(self) -> Array:
         """Few differ: each is made into text once."""
         rows = self.rows
         width: Ints = np.where(rows.sys_flag & BORN_HOST_V6, V6_BYTES, V4_BYTES)
-        numbers, hosts = distinct(rows.data, rows.born_host, rows.born_host + width)
+        numbers, hosts = find_distinct(rows.data, rows.born_host, rows.born_host + width)
         made = [_host_text(host) for host in hosts]
         if len(made) == 1 and made[0] is not None:
-            return _repeated(made[0].encode(), len(rows.sys_flag))
+            return _repeat_text(made[0].encode(), len(rows.sys_flag))
         return pa.array(made, pa.string()).take(pa.array(np.frombuffer(numbers, np.int32)))
 
     def message_id(self) -> Array:
         """The unique key; the offset id where a message has none."""
-        unique = self._named[UNIQUE_KEY]
+        unique = self._key_properties[UNIQUE_KEY]
         if not unique.null_count:
             return unique
         rows = self.rows
@@ -64,11 +64,11 @@ class Columns:
         return pa.array(ids, pa.string())
 
     def tags(self) -> Array:
-        return self._named[TAGS]
+        return self._key_properties[TAGS]
 
     def keys(self) -> Array:
         """KEYS at its blanks; an empty list where there are none."""
-        joined = self._named[KEYS]
+        joined = self._key_properties[KEYS]
         content = joined.buffers()[2]
         offsets = np.frombuffer(joined.buffers()[1], np.int32)[: len(joined) + 1].astype(np.int64)
         counts = np.zeros(len(joined) + 1, np.int32)
@@ -86,29 +86,29 @@ class Columns:
         is_end[offsets[1:][filled] - 1] = is_key[offsets[1:][filled] - 1]
         starts, ends = np.flatnonzero(is_start), np.flatnonzero(is_end) + 1
         counts[1:] = np.searchsorted(starts, offsets[1:])
-        return pa.ListArray.from_arrays(pa.array(counts), texts(data, starts, ends))
+        return pa.ListArray.from_arrays(pa.array(counts), text_array(data, starts, ends))
 
 
-class Column(NamedTuple):
+class ArrowColumn(NamedTuple):
     kind: Array
-    make: Callable[[Columns], Array]
+    make: Callable[[ColumnBuilder], Array]
 
 
-COLUMNS: Final[dict[str, Column]] = {
-    "topic": Column(pa.string(), Columns.topic),
-    "queueId": Column(pa.int32(), lambda columns: pa.array(columns.rows.queue_id.astype(np.int32))),
-    "queueOffset": Column(pa.int64(), lambda columns: pa.array(columns.rows.queue_offset)),
-    "physicalOffset": Column(pa.int64(), lambda columns: pa.array(columns.rows.physical_offset)),
-    "storeTimestamp": Column(pa.int64(), lambda columns: pa.array(columns.rows.store_timestamp)),
-    "bornTimestamp": Column(pa.int64(), lambda columns: pa.array(columns.rows.born_timestamp)),
-    "bornHost": Column(pa.string(), Columns.born_host),
-    "reconsumeTimes": Column(pa.int32(), lambda columns: pa.array(columns.rows.reconsume_times.astype(np.int32))),
-    "sysFlag": Column(pa.int32(), lambda columns: pa.array(columns.rows.sys_flag.astype(np.int32))),
-    "body": Column(pa.binary(), Columns.body),
-    "msgId": Column(pa.string(), Columns.message_id),
-    "tags": Column(pa.string(), Columns.tags),
-    "keys": Column(pa.list_(pa.string()), Columns.keys),
-    "properties": Column(pa.map_(pa.string(), pa.string()), lambda columns: maps(columns.rows)),
+COLUMNS: Final[dict[str, ArrowColumn]] = {
+    "topic": ArrowColumn(pa.string(), ColumnBuilder.topic),
+    "queueId": ArrowColumn(pa.int32(), lambda columns: pa.array(columns.rows.queue_id.astype(np.int32))),
+    "queueOffset": ArrowColumn(pa.int64(), lambda columns: pa.array(columns.rows.queue_offset)),
+    "physicalOffset": ArrowColumn(pa.int64(), lambda columns: pa.array(columns.rows.physical_offset)),
+    "storeTimestamp": ArrowColumn(pa.int64(), lambda columns: pa.array(columns.rows.store_timestamp)),
+    "bornTimestamp": ArrowColumn(pa.int64(), lambda columns: pa.array(columns.rows.born_timestamp)),
+    "bornHost": ArrowColumn(pa.string(), ColumnBuilder.born_host),
+    "reconsumeTimes": ArrowColumn(pa.int32(), lambda columns: pa.array(columns.rows.reconsume_times.astype(np.int32))),
+    "sysFlag": ArrowColumn(pa.int32(), lambda columns: pa.array(columns.rows.sys_flag.astype(np.int32))),
+    "body": ArrowColumn(pa.binary(), ColumnBuilder.body),
+    "msgId": ArrowColumn(pa.string(), ColumnBuilder.message_id),
+    "tags": ArrowColumn(pa.string(), ColumnBuilder.tags),
+    "keys": ArrowColumn(pa.list_(pa.string()), ColumnBuilder.keys),
+    "properties": ArrowColumn(pa.map_(pa.string(), pa.string()), lambda columns: read_property_maps(columns.rows)),
 }
 FAST_COLUMNS: Final = tuple(COLUMNS)[:10]
 """Those that need no property: the default."""
@@ -124,6 +124,6 @@ def _host_text(host: bytes) -> str | None:
 
 
 @lru_cache(maxsize=64)  # batches are of one length, as a rule, and of one topic from one host
-def _repeated(text: bytes, count: int) -> Array:
+def _repeat_text(text: bytes, count: int) -> Array:
     offsets = np.arange(count + 1, dtype=np.int32) * len(text)
     return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(text * count)])

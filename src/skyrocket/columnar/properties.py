@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from skyrocket.columnar.ranges import Array, Bytes, Ints, as_utf8, binaries, is_utf8, texts
-from skyrocket.columnar.rows import Rows
+from skyrocket.columnar.ranges import Array, Bytes, Ints, binary_array, is_utf8, text_array, to_utf8
+from skyrocket.columnar.rows import RecordRows
 from skyrocket.compiled import twin
 from skyrocket.protocol.message.properties import NAME_END, VALUE_END
 
@@ -18,7 +18,7 @@ _VALUE_END: Final = ord(VALUE_END)
 PIECES_MAX: Final = 64  # properties of a row that are compared with each other one by one
 
 
-def _property_ranges(data: Bytes, starts: Ints, ends: Ints, names: tuple[bytes, ...]) -> bytes:
+def _find_property_ranges(data: Bytes, starts: Ints, ends: Ints, names: tuple[bytes, ...]) -> bytes:
     """Where the values of some properties lie: packed int64, for each name all starts, then all ends; -1 where a row has none."""
     found = np.full((len(names), 2, len(starts)), -1, np.int64)
     for row, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
@@ -32,7 +32,7 @@ def _property_ranges(data: Bytes, starts: Ints, ends: Ints, names: tuple[bytes, 
     return found.tobytes()
 
 
-def _property_pieces(data: Bytes, starts: Ints, ends: Ints) -> tuple[bytes, bytes] | None:
+def _find_property_pieces(data: Bytes, starts: Ints, ends: Ints) -> tuple[bytes, bytes] | None:
     """Where all properties lie. First how many the rows before each have, as packed int32; then, as packed int64, where all names
     start, where they end, where all values start and where they end. Of two equal names in a row the value of the last counts, in
     the place of the first. None when a row has more than `PIECES_MAX`."""
@@ -53,39 +53,39 @@ def _property_pieces(data: Bytes, starts: Ints, ends: Ints) -> tuple[bytes, byte
     return np.array(counts, np.int32).tobytes(), np.array(found, np.int64).reshape(-1, 4).T.tobytes()
 
 
-property_ranges = twin("columnar", _property_ranges)
-property_pieces = twin("columnar", _property_pieces)
+find_property_ranges = twin("columnar", _find_property_ranges)
+find_property_pieces = twin("columnar", _find_property_pieces)
 
 
-def named(rows: Rows, names: tuple[str, ...]) -> dict[str, Array]:
+def read_properties(rows: RecordRows, names: tuple[str, ...]) -> dict[str, Array]:
     """These properties of each row, null where it has none. Not compiled, to split all of them at once is quicker."""
-    if property_ranges is _property_ranges:
-        properties = Properties(rows)
+    if find_property_ranges is _find_property_ranges:
+        properties = PropertyTable(rows)
         return {name: properties.of(name) for name in names}
-    packed = property_ranges(rows.data, rows.properties, rows.end, tuple(map(str.encode, names)))
+    packed = find_property_ranges(rows.data, rows.properties, rows.end, tuple(map(str.encode, names)))
     found = np.frombuffer(packed, np.int64).reshape(len(names), 2, len(rows))
-    return {name: texts(rows.data, starts, ends) for name, (starts, ends) in zip(names, found, strict=True)}
+    return {name: text_array(rows.data, starts, ends) for name, (starts, ends) in zip(names, found, strict=True)}
 
 
-def maps(rows: Rows) -> Array:
-    """All of them. Names that are not UTF-8 may become equal, and are for `Properties`, as is what has not been compiled."""
-    pieces = None if property_pieces is _property_pieces else property_pieces(rows.data, rows.properties, rows.end)
+def read_property_maps(rows: RecordRows) -> Array:
+    """All of them. Names that are not UTF-8 may become equal, and are for `PropertyTable`, as is what has not been compiled."""
+    pieces = None if find_property_pieces is _find_property_pieces else find_property_pieces(rows.data, rows.properties, rows.end)
     if pieces is not None:
         offsets, places = pieces
         name, name_end, value, value_end = np.frombuffer(places, np.int64).reshape(4, -1)
-        names = binaries(rows.data, name, name_end)
+        names = binary_array(rows.data, name, name_end)
         if is_utf8(names):
-            values = texts(rows.data, value, value_end)
+            values = text_array(rows.data, value, value_end)
             return pa.MapArray.from_arrays(pa.array(np.frombuffer(offsets, np.int32)), names.view(pa.string()), values)
-    return Properties(rows).maps()
+    return PropertyTable(rows).maps()
 
 
-class Properties:
+class PropertyTable:
     """All properties of all rows, one after another: which row each is of, its name and its value."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: RecordRows) -> None:
         self.row_count = len(rows)
-        packed = as_utf8(binaries(rows.data, rows.properties, rows.end))
+        packed = to_utf8(binary_array(rows.data, rows.properties, rows.end))
         if packed.buffers()[2] is None or not len(rows):
             content, offsets = np.zeros(0, np.uint8), np.zeros(len(rows) + 1, np.int64)
         else:
@@ -144,11 +144,11 @@ class Properties:
 
     @cached_property
     def _names(self) -> Array:
-        return texts(self._content, self._start, self._separator).dictionary_encode()
+        return text_array(self._content, self._start, self._separator).dictionary_encode()
 
     @cached_property
     def _values(self) -> Array:
-        return texts(self._content, self._separator + 1, self._end)
+        return text_array(self._content, self._separator + 1, self._end)
 
     def _name_codes(self) -> Ints:
         codes: Ints = self._names.indices.to_numpy()

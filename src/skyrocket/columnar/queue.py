@@ -14,11 +14,11 @@ import numpy as np
 
 from skyrocket.columnar.checks import RowChecks
 from skyrocket.columnar.ranges import Bools, Bytes, Ints
-from skyrocket.columnar.rows import Rows, Summed, window
+from skyrocket.columnar.rows import ChecksumScope, RecordRows, window
 from skyrocket.columnar.scan import BATCH_BYTES, BATCH_ROWS
 from skyrocket.protocol.message.record import FIXED_BYTES_MIN, MAGIC, MAGIC_V2
-from skyrocket.store.log.scan import Damaged
-from skyrocket.store.offline.offline_store import OfflineStore, OnDamage, QueueRange
+from skyrocket.store.log.scan import DamagedRange
+from skyrocket.store.offline.offline_store import OfflineQueueRange, OfflineStore, OnDamage
 from skyrocket.store.queues.consume_queue import ENTRY_BYTES
 
 _ENTRY: Final = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
@@ -26,14 +26,14 @@ _SIZE_AND_MAGIC: Final = np.dtype([("size", ">i4"), ("magic", ">i4")])
 assert _ENTRY.itemsize == ENTRY_BYTES
 
 
-def queue_rows(
+def read_queue_rows(
     store: OfflineStore,
-    which: QueueRange,
+    which: OfflineQueueRange,
     *,
     batch_rows: int = BATCH_ROWS,
     check: bool = True,
     on_damage: OnDamage | None = None,
-) -> Iterator[Rows]:
+) -> Iterator[RecordRows]:
     """The messages of a queue in a range of its offsets, in order; never none."""
     queue = store.queue(which.topic, which.queue_id)
     reader = _QueueRows(store, which, check, on_damage)
@@ -50,7 +50,7 @@ def queue_rows(
 
 
 class _QueueRows:
-    def __init__(self, store: OfflineStore, which: QueueRange, check: bool, on_damage: OnDamage | None) -> None:
+    def __init__(self, store: OfflineStore, which: OfflineQueueRange, check: bool, on_damage: OnDamage | None) -> None:
         self._log = store.log
         self._topic = which.topic.encode()
         self._queue_id = which.queue_id
@@ -58,7 +58,7 @@ class _QueueRows:
         self._on_damage = on_damage
         self._checks = RowChecks(store.log)
 
-    def rows(self, queue_offset: int, offsets: Ints, sizes: Ints) -> Iterator[Rows]:
+    def rows(self, queue_offset: int, offsets: Ints, sizes: Ints) -> Iterator[RecordRows]:
         """Of entries that follow each other in the queue, from `queue_offset` on."""
         at = 0
         while at < len(offsets):
@@ -66,7 +66,7 @@ class _QueueRows:
             view = None if segment_start is None else self._log.segment(segment_start)
             if segment_start is None or view is None:
                 if self._on_damage is not None and offsets[at] >= self._log.start:  # otherwise it expired, with its segment
-                    self._on_damage(Damaged(int(offsets[at]), int(sizes[at])))
+                    self._on_damage(DamagedRange(int(offsets[at]), int(sizes[at])))
                 at += 1
                 continue
             border = min(segment_start + len(view), int(offsets[at]) + BATCH_BYTES)
@@ -78,19 +78,19 @@ class _QueueRows:
 
     def _segment_rows(
         self, view: memoryview, segment_start: int, queue_offset: int, offsets: Ints, sizes: Ints
-    ) -> Iterator[Rows]:
+    ) -> Iterator[RecordRows]:
         data = np.frombuffer(view, np.uint8)
         starts = offsets - segment_start
         sound = _is_record(data, starts, sizes)
         expected: Ints = np.arange(queue_offset, queue_offset + len(offsets), dtype=np.int64)
         left = np.flatnonzero(sound)
-        summed = self._checks.summed(segment_start) if self._check else Summed.NOTHING
+        summed = self._checks.checksum_scope(segment_start) if self._check else ChecksumScope.NOTHING
         while len(left):
-            rows = Rows(data, segment_start, starts[left], summed)
+            rows = RecordRows(data, segment_start, starts[left], summed)
             count = len(rows)  # cut before a bad one
-            good = self._is_meant(rows, expected[left[:count]])
+            good = self._matches_entry(rows, expected[left[:count]])
             if self._check:
-                good &= self._checks.whole(rows, view, segment_start)
+                good &= self._checks.are_intact(rows, view, segment_start)
             sound[left[:count]] = good
             sound[left[count : count + 1]] = False
             rows.keep(good)
@@ -99,9 +99,9 @@ class _QueueRows:
             left = left[count + 1 :]
         if self._on_damage is not None:
             for bad in np.flatnonzero(~sound).tolist():
-                self._on_damage(Damaged(int(offsets[bad]), int(sizes[bad])))
+                self._on_damage(DamagedRange(int(offsets[bad]), int(sizes[bad])))
 
-    def _is_meant(self, rows: Rows, queue_offsets: Ints) -> Bools:
+    def _matches_entry(self, rows: RecordRows, queue_offsets: Ints) -> Bools:
         meant: Bools = (rows.queue_id == self._queue_id) & (rows.queue_offset == queue_offsets) & rows.has_topic(self._topic)
         return meant
 

@@ -19,23 +19,23 @@ Bytes = npt.NDArray[np.uint8]
 Array = Any  # pyarrow has no types
 
 
-def _gathered(data: Bytes, starts: Ints, ends: Ints) -> tuple[bytes, bytes]:
+def _gather(data: Bytes, starts: Ints, ends: Ints) -> tuple[bytes, bytes]:
     """Where each begins when they are put one behind the other, and the last ends, as packed int32; and them. A range that begins
     before 0 is missing, and empty."""
-    taken = _taken(data, starts, np.where(starts < 0, starts, ends))
+    taken = _take_ranges(data, starts, np.where(starts < 0, starts, ends))
     offsets, content = taken.buffers()[1:]
     return offsets[: 4 * len(starts) + 4].to_pybytes(), b"" if content is None else content.to_pybytes()
 
 
-def _distinct(data: Bytes, starts: Ints, ends: Ints) -> tuple[bytes, list[bytes]]:
+def _find_distinct(data: Bytes, starts: Ints, ends: Ints) -> tuple[bytes, list[bytes]]:
     """Which of the different ranges each is, as packed int32, and the different ones in the order in which they come."""
     if len(starts) and starts.min() < 0:
         raise ValueError("a range lies outside the bytes")
-    found = _taken(data, starts, ends).dictionary_encode()
+    found = _take_ranges(data, starts, ends).dictionary_encode()
     return found.indices.to_numpy().tobytes(), found.dictionary.to_pylist()
 
 
-def _taken(data: Bytes, starts: Ints, ends: Ints) -> Array:
+def _take_ranges(data: Bytes, starts: Ints, ends: Ints) -> Array:
     count = len(starts)
     if (ends < starts).any() or (count and ends.max() > len(data)):
         raise ValueError("a range lies outside the bytes")
@@ -48,25 +48,25 @@ def _taken(data: Bytes, starts: Ints, ends: Ints) -> Array:
     return every.take(pa.array(np.arange(0, 2 * count, 2)))
 
 
-gathered = twin("columnar", _gathered)
-distinct = twin("columnar", _distinct)
+gather = twin("columnar", _gather)
+find_distinct = twin("columnar", _find_distinct)
 
 
-def binaries(data: Bytes, starts: Ints, ends: Ints) -> Array:
-    offsets, content = gathered(data, starts, ends)
+def binary_array(data: Bytes, starts: Ints, ends: Ints) -> Array:
+    offsets, content = gather(data, starts, ends)
     return pa.Array.from_buffers(pa.binary(), len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(content)])
 
 
-def texts(data: Bytes, starts: Ints, ends: Ints) -> Array:
+def text_array(data: Bytes, starts: Ints, ends: Ints) -> Array:
     """Null where one is missing. Bytes that are not UTF-8 become the replacement character, as Java reads them."""
-    offsets, content = gathered(data, starts, ends)
+    offsets, content = gather(data, starts, ends)
     missing = starts < 0
     nulls = int(np.count_nonzero(missing))
     present = pa.py_buffer(np.packbits(~missing, bitorder="little")) if nulls else None
     buffers = [present, pa.py_buffer(offsets), pa.py_buffer(content)]
     kind = pa.string() if content.isascii() else pa.binary()
     made = pa.Array.from_buffers(kind, len(starts), buffers, nulls)
-    return made if kind == pa.string() else as_utf8(made)
+    return made if kind == pa.string() else to_utf8(made)
 
 
 def is_utf8(packed: Array) -> bool:
@@ -78,7 +78,7 @@ def is_utf8(packed: Array) -> bool:
     return True
 
 
-def as_utf8(packed: Array) -> Array:
+def to_utf8(packed: Array) -> Array:
     try:
         return packed.cast(pa.string())
     except pa.ArrowInvalid:

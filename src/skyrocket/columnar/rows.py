@@ -7,7 +7,7 @@ The fixed fields of a record come in groups that lie together; how far apart the
      | head        | born host, H | store time, 8 | store host, G | tail, 16     | body, …        H and G are 8 or 20
      +-------------+--------------+---------------+---------------+--------------+----------
 
-`places` checks records as `decode_record` does, each length before it is used, and stops before the first bad one.
+`locate_fields` checks records as `decode_record` does, each length before it is used, and stops before the first bad one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from skyrocket.columnar.ranges import Bools, Bytes, Ints, distinct
+from skyrocket.columnar.ranges import Bools, Bytes, Ints, find_distinct
 from skyrocket.compiled import twin
 from skyrocket.protocol.crc import crc32
 from skyrocket.protocol.hosts import V4_BYTES, V6_BYTES
@@ -69,7 +69,7 @@ FIELDS: Final = (  # lines of the table; what is a place is one in the bytes tha
 )
 
 
-class Summed(IntEnum):
+class ChecksumScope(IntEnum):
     """What the CRC is computed of while a record is looked at, and its bytes are at hand."""
 
     NOTHING = 0
@@ -77,7 +77,7 @@ class Summed(IntEnum):
     RECORD = 2
 
 
-def _chain(view: memoryview, at: int, stop: int, count: int) -> tuple[bytes, int]:
+def _find_record_starts(view: memoryview, at: int, stop: int, count: int) -> tuple[bytes, int]:
     """Where up to `count` records start, from `at` up to `stop`, as packed int64, and where the last of them ends: as long as
     there is a size and a magic."""
     unpack = _SIZE_AND_MAGIC.unpack_from
@@ -97,12 +97,12 @@ def _chain(view: memoryview, at: int, stop: int, count: int) -> tuple[bytes, int
     return struct.pack(f"={len(starts)}q", *starts), at
 
 
-def _sums(view: memoryview, first: Ints, last: Ints) -> bytes:
+def _compute_crcs(view: memoryview, first: Ints, last: Ints) -> bytes:
     """The CRC-32 of each range, as packed int64."""
     return np.array([crc32(view[a:b]) for a, b in zip(first.tolist(), last.tolist(), strict=True)], np.int64).tobytes()
 
 
-def _places(data: Bytes, segment_start: int | None, starts: Ints, summed: int) -> bytes:
+def _locate_fields(data: Bytes, segment_start: int | None, starts: Ints, summed: int) -> bytes:
     """The table of the records that start there, line by line, packed. Without a segment's start, of records that came together
     from different places of a log: a pull's answer."""
     if len(starts) and (starts.min() < 0 or starts.max() + FIXED_BYTES_MIN > len(data)):
@@ -118,18 +118,18 @@ def _places(data: Bytes, segment_start: int | None, starts: Ints, summed: int) -
     found["body"] = tail_at + _TAIL.itemsize
     in_place = True if segment_start is None else found["physical_offset"] == starts + segment_start
     fits = (head["size"] >= FIXED_BYTES_MIN) & (found["end"] <= len(data)) & (found["body"] <= found["end"])
-    _cut(found, leading(fits & in_place))
+    _cut(found, count_leading(fits & in_place))
     _read_tail(data, found, tail_at, store_time)
     _read_lengths(data, found)
-    found["sum"] = _summed(data, found, summed)
+    found["sum"] = _compute_sums(data, found, summed)
     return b"".join([found[name].tobytes() for name in FIELDS])
 
 
-def _summed(data: Bytes, found: dict[str, Ints], summed: int) -> Ints:
-    if summed == Summed.NOTHING:
+def _compute_sums(data: Bytes, found: dict[str, Ints], summed: int) -> Ints:
+    if summed == ChecksumScope.NOTHING:
         return np.zeros(len(found["start"]), np.int64)
-    first, last = ("body", "body_end") if summed == Summed.BODY else ("start", "end")
-    return np.frombuffer(_sums(data.data, found[first], found[last]), np.int64)
+    first, last = ("body", "body_end") if summed == ChecksumScope.BODY else ("start", "end")
+    return np.frombuffer(_compute_crcs(data.data, found[first], found[last]), np.int64)
 
 
 def _cut(found: dict[str, Ints], count: int) -> None:
@@ -145,7 +145,7 @@ def _read_tail(data: Bytes, found: dict[str, Ints], tail_at: Ints, store_time: I
     body_bytes: Ints = tail["body_bytes"].astype(np.int64)
     found["body_end"] = found["body"] + body_bytes
     found["topic"] = found["body_end"] + np.where(found["magic"] == MAGIC, 1, 2)
-    _cut(found, leading((body_bytes >= 0) & (found["topic"] <= found["end"])))
+    _cut(found, count_leading((body_bytes >= 0) & (found["topic"] <= found["end"])))
 
 
 def _read_lengths(data: Bytes, found: dict[str, Ints]) -> None:
@@ -157,14 +157,14 @@ def _read_lengths(data: Bytes, found: dict[str, Ints]) -> None:
     most[is_v2] = TOPIC_BYTES_MAX_V2
     found["topic_end"] = found["topic"] + topic_bytes
     found["properties"] = found["topic_end"] + _INT16.itemsize
-    _cut(found, leading((topic_bytes > 0) & (topic_bytes <= most) & (found["properties"] <= found["end"])))
+    _cut(found, count_leading((topic_bytes > 0) & (topic_bytes <= most) & (found["properties"] <= found["end"])))
     properties_bytes = window(data, found["topic_end"], 2).view(_INT16).astype(np.int64)
-    _cut(found, leading((properties_bytes >= 0) & (found["properties"] + properties_bytes == found["end"])))
+    _cut(found, count_leading((properties_bytes >= 0) & (found["properties"] + properties_bytes == found["end"])))
 
 
-chain = twin("columnar", _chain)
-sums = twin("columnar", _sums)
-places = twin("columnar", _places)
+find_record_starts = twin("columnar", _find_record_starts)
+compute_crcs = twin("columnar", _compute_crcs)
+locate_fields = twin("columnar", _locate_fields)
 
 
 def window(data: Bytes, at: Ints, width: int) -> npt.NDArray[np.void]:
@@ -173,48 +173,50 @@ def window(data: Bytes, at: Ints, width: int) -> npt.NDArray[np.void]:
     return windows[at]
 
 
-def leading(good: Bools) -> int:
+def count_leading(good: Bools) -> int:
     """How many are good before the first that is not."""
     return len(good) if good.all() else int(good.argmin())
 
 
-class _Line:
+class _TableLine:
     """A line of the table, by its name."""
 
     def __set_name__(self, _owner: type, name: str) -> None:
         self._number = FIELDS.index(name)
 
-    def __get__(self, rows: Rows, _owner: type) -> Ints:
+    def __get__(self, rows: RecordRows, _owner: type) -> Ints:
         line: Ints = rows.table[self._number]
         return line
 
 
-class Rows:
-    def __init__(self, data: Bytes, segment_start: int | None, starts: Ints, summed: Summed = Summed.NOTHING) -> None:
+class RecordRows:
+    def __init__(
+        self, data: Bytes, segment_start: int | None, starts: Ints, summed: ChecksumScope = ChecksumScope.NOTHING
+    ) -> None:
         self.data = data
-        self.summed = summed
-        packed = places(data, segment_start, starts, summed)
+        self.checksum_scope = summed
+        packed = locate_fields(data, segment_start, starts, summed)
         self.table: npt.NDArray[np.int64] = np.frombuffer(packed, np.int64).reshape(len(FIELDS), -1)
 
-    start = _Line()
-    end = _Line()
-    magic = _Line()
-    crc = _Line()
-    queue_id = _Line()
-    queue_offset = _Line()
-    physical_offset = _Line()
-    sys_flag = _Line()
-    born_timestamp = _Line()
-    born_host = _Line()
-    store_timestamp = _Line()
-    store_host = _Line()
-    reconsume_times = _Line()
-    body = _Line()
-    body_end = _Line()
-    topic = _Line()
-    topic_end = _Line()
-    properties = _Line()
-    sum = _Line()
+    start = _TableLine()
+    end = _TableLine()
+    magic = _TableLine()
+    crc = _TableLine()
+    queue_id = _TableLine()
+    queue_offset = _TableLine()
+    physical_offset = _TableLine()
+    sys_flag = _TableLine()
+    born_timestamp = _TableLine()
+    born_host = _TableLine()
+    store_timestamp = _TableLine()
+    store_host = _TableLine()
+    reconsume_times = _TableLine()
+    body = _TableLine()
+    body_end = _TableLine()
+    topic = _TableLine()
+    topic_end = _TableLine()
+    properties = _TableLine()
+    sum = _TableLine()
 
     def __len__(self) -> int:
         return int(self.table.shape[1])
@@ -235,10 +237,10 @@ class Rows:
     @cached_property
     def topics(self) -> tuple[npt.NDArray[np.int32], list[bytes]]:
         """Which of the different topics each has, and those."""
-        numbers, topics = distinct(self.data, self.topic, self.topic_end)
+        numbers, topics = find_distinct(self.data, self.topic, self.topic_end)
         return np.frombuffer(numbers, np.int32), topics
 
-    def of_topics(self, chosen: npt.NDArray[np.bool_]) -> Bools:
+    def has_topics(self, chosen: npt.NDArray[np.bool_]) -> Bools:
         """Which rows have one of the topics that are `chosen` of the different ones."""
         if chosen.all():
             return np.ones(len(self), np.bool_)
@@ -246,4 +248,4 @@ class Rows:
         return found
 
     def has_topic(self, topic: bytes) -> Bools:
-        return self.of_topics(np.array([each == topic for each in self.topics[1]], np.bool_))
+        return self.has_topics(np.array([each == topic for each in self.topics[1]], np.bool_))

@@ -18,23 +18,23 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from skyrocket.columnar.checks import RowChecks
-from skyrocket.columnar.columns import ALL_COLUMNS, COLUMNS, FAST_COLUMNS, Columns
+from skyrocket.columnar.columns import ALL_COLUMNS, COLUMNS, FAST_COLUMNS, ColumnBuilder
 from skyrocket.columnar.ranges import Bools
-from skyrocket.columnar.rows import Rows, Summed, chain, leading
+from skyrocket.columnar.rows import ChecksumScope, RecordRows, count_leading, find_record_starts
 from skyrocket.protocol.sysflag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from skyrocket.protocol.system_names import FILLER_TOPIC
-from skyrocket.store.log.scan import Damaged, End
+from skyrocket.store.log.scan import DamagedRange, LogEnd
 from skyrocket.store.offline.offline_log import OfflineLog
 from skyrocket.store.offline.offline_store import EVER_MS, OfflineStore, OnDamage
 
-__all__ = ["ALL_COLUMNS", "FAST_COLUMNS", "Split", "regrouped", "scan", "scan_rows", "schema"]
+__all__ = ["ALL_COLUMNS", "FAST_COLUMNS", "LogSplit", "regroup", "scan", "scan_rows", "schema"]
 
 BATCH_ROWS = 4096
 BATCH_BYTES = 16 * 1024 * 1024  # of log: large bodies make batches of fewer rows
 _FILLER = FILLER_TOPIC.encode()
 
 
-class Split(NamedTuple):
+class LogSplit(NamedTuple):
     """A part of the log that can be scanned by itself: the messages that start from `start` up to and without `stop`."""
 
     start: int
@@ -55,7 +55,7 @@ def scan(
     topic: str | None = None,
     begin_ms: int = 0,
     end_ms: int = EVER_MS,
-    split: Split | None = None,
+    split: LogSplit | None = None,
     batch_rows: int = BATCH_ROWS,
     check: bool = True,
     on_damage: OnDamage | None = None,
@@ -76,27 +76,27 @@ def scan(
         check=check,
         on_damage=on_damage,
     )
-    return regrouped((_batch(found, wanted) for found in rows), batch_rows)
+    return regroup((_batch(found, wanted) for found in rows), batch_rows)
 
 
-def _batch(rows: Rows, wanted: Any) -> Any:
-    made = Columns(rows)
+def _batch(rows: RecordRows, wanted: Any) -> Any:
+    made = ColumnBuilder(rows)
     return pa.record_batch([COLUMNS[name].make(made) for name in wanted.names], schema=wanted)
 
 
 def scan_rows(
     store: OfflineStore,
     *,
-    keep: Callable[[Rows], Bools] | None = None,
+    keep: Callable[[RecordRows], Bools] | None = None,
     begin_ms: int = 0,
     end_ms: int = EVER_MS,
-    split: Split | None = None,
+    split: LogSplit | None = None,
     batch_rows: int = BATCH_ROWS,
     check: bool = True,
     on_damage: OnDamage | None = None,
-) -> Iterator[Rows]:
+) -> Iterator[RecordRows]:
     """The same before it is made into columns, as it lies together in the log; only the rows that `keep` keeps, never none."""
-    parts = _Parts(store.log, split or Split(0, EVER_MS), batch_rows, check, on_damage)
+    parts = _LogRows(store.log, split or LogSplit(0, EVER_MS), batch_rows, check, on_damage)
     first = store.log.first_since(begin_ms) if begin_ms > 0 else 0
     for rows in parts.rows(first):
         if len(rows) and rows.start[0] == 0 and rows.store_timestamp[0] >= end_ms:
@@ -109,35 +109,35 @@ def scan_rows(
             yield rows
 
 
-def regrouped(batches: Iterator[Any], batch_rows: int) -> Iterator[Any]:
+def regroup(batches: Iterator[Any], batch_rows: int) -> Iterator[Any]:
     """Small batches in a row, which a filter leaves, put together to those of a useful size."""
     small: list[Any] = []
     count = 0
     for batch in batches:
         if 2 * batch.num_rows >= batch_rows:
-            yield from _together(small)
+            yield from _merge_batches(small)
             small, count = [], 0
             yield batch
             continue
         small.append(batch)
         count += batch.num_rows
         if count >= batch_rows:
-            (merged,) = _together(small)
+            (merged,) = _merge_batches(small)
             yield merged.slice(0, batch_rows)
             count -= batch_rows
             small = [merged.slice(batch_rows)] if count else []
-    yield from _together(small)
+    yield from _merge_batches(small)
 
 
-def _together(batches: list[Any]) -> list[Any]:
+def _merge_batches(batches: list[Any]) -> list[Any]:
     """One batch of all, or none of none."""
     return pa.Table.from_batches(batches).combine_chunks().to_batches() if batches else []
 
 
-class _Parts:
+class _LogRows:
     """The log as rows that are sound, some thousand at once."""
 
-    def __init__(self, log: OfflineLog, split: Split, batch_rows: int, check: bool, on_damage: OnDamage | None) -> None:
+    def __init__(self, log: OfflineLog, split: LogSplit, batch_rows: int, check: bool, on_damage: OnDamage | None) -> None:
         self._log = log
         self._split = split
         self._batch_rows = batch_rows
@@ -145,7 +145,7 @@ class _Parts:
         self._on_damage = on_damage
         self._checks = RowChecks(log)
 
-    def rows(self, first: int) -> Iterator[Rows]:
+    def rows(self, first: int) -> Iterator[RecordRows]:
         at: int | None = self._log.boundary(max(self._split.start, first))
         stuck_at = -1
         while at is not None and at < self._split.stop:
@@ -162,33 +162,33 @@ class _Parts:
     def _walk_on(self, at: int) -> int | None:
         """Where the next sound record starts; None at the end."""
         for item in self._log.walk(at, check=self._check):
-            if isinstance(item, End):
+            if isinstance(item, LogEnd):
                 break
-            if not isinstance(item, Damaged):
+            if not isinstance(item, DamagedRange):
                 return item.offset
             if self._on_damage is not None and item.offset < self._split.stop:
                 self._on_damage(item)
         return None
 
-    def _rows_at(self, at: int) -> Rows | None:
+    def _rows_at(self, at: int) -> RecordRows | None:
         segment_start = self._log.start_of(at)
         view = None if segment_start is None else self._log.segment(segment_start)
         if segment_start is None or view is None:
             return None
         stop = min(self._split.stop, at + BATCH_BYTES)
-        starts, _ = chain(view, at - segment_start, stop - segment_start, self._batch_rows)
+        starts, _ = find_record_starts(view, at - segment_start, stop - segment_start, self._batch_rows)
         if not starts:
             return None
-        summed = self._checks.summed(segment_start) if self._check else Summed.NOTHING
-        rows = Rows(np.frombuffer(view, np.uint8), segment_start, np.frombuffer(starts, np.int64), summed)
-        rows.cut(_before_filler(rows))
-        rows.cut(_texts_sound(rows))
+        summed = self._checks.checksum_scope(segment_start) if self._check else ChecksumScope.NOTHING
+        rows = RecordRows(np.frombuffer(view, np.uint8), segment_start, np.frombuffer(starts, np.int64), summed)
+        rows.cut(_count_before_filler(rows))
+        rows.cut(_count_utf8_topics(rows))
         if self._check:
-            rows.cut(leading(self._checks.whole(rows, view, segment_start)))
+            rows.cut(count_leading(self._checks.are_intact(rows, view, segment_start)))
         return rows
 
 
-def _before_filler(rows: Rows) -> int:
+def _count_before_filler(rows: RecordRows) -> int:
     """Fillers stand where damage was."""
     for row in np.flatnonzero((rows.sys_flag & TRANSACTION_MASK) == TRANSACTION_ROLLBACK).tolist():
         topic = rows.data[rows.topic[row] : rows.topic_end[row]].tobytes()
@@ -197,9 +197,9 @@ def _before_filler(rows: Rows) -> int:
     return len(rows)
 
 
-def _texts_sound(rows: Rows) -> int:
+def _count_utf8_topics(rows: RecordRows) -> int:
     """How many rows before the first whose topic is not UTF-8."""
-    return leading(rows.of_topics(np.array([_is_utf8(topic) for topic in rows.topics[1]], np.bool_)))
+    return count_leading(rows.has_topics(np.array([_is_utf8(topic) for topic in rows.topics[1]], np.bool_)))
 
 
 def _is_utf8(text: bytes) -> bool:

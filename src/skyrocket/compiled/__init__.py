@@ -3,9 +3,9 @@
 The Python function is the reference. It runs wherever its twin was not built (no Cython, no C compiler), and wherever
 SKYROCKET_PURE=1 turns the twins off. A reference names its twin where it is defined:
 
-    def _queue_entries(...): ...
+    def _pack_queue_entries(...): ...
 
-    queue_entries = twin("dispatch_entries", _queue_entries)      # queue_entries of dispatch_entries.pyx, beside this file
+    pack_queue_entries = twin("dispatch_entries", _pack_queue_entries)      # of dispatch_entries.pyx, beside this file
 
 The docstring of a `.pyx` file names the modules of its references. A twin takes any input: it checks every length that it reads
 against the bytes that are there, and leaves rare cases to its reference. `hatch_build.py` builds the twins.

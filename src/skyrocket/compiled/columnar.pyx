@@ -40,7 +40,7 @@ cdef enum:  # lines of the table
 # --- records
 
 
-def chain(view, int64_t at, int64_t stop, int64_t count):
+def find_record_starts(view, int64_t at, int64_t stop, int64_t count):
     cdef Py_buffer data
     cdef int64_t size, last, room = 0, found = 0
     cdef uint32_t magic
@@ -73,7 +73,7 @@ def chain(view, int64_t at, int64_t stop, int64_t count):
         PyBuffer_Release(&data)
 
 
-def places(data, segment_start, starts, int summed):
+def locate_fields(data, segment_start, starts, int summed):
     cdef Py_buffer bytes_, first
     cdef Py_ssize_t count, row, good, line
     cdef bint is_in_segment = segment_start is not None
@@ -91,7 +91,7 @@ def places(data, segment_start, starts, int summed):
             table = <int64_t *>PyBytes_AsString(made)
             good = count
             for row in range(count):
-                if not placed(
+                if not locate(
                     <const unsigned char *>bytes_.buf, bytes_.len, (<int64_t *>first.buf)[row], table + row, count, summed
                 ) or (is_in_segment and table[PHYSICAL_OFFSET * count + row] != table[row] + base):
                     good = row
@@ -107,7 +107,7 @@ def places(data, segment_start, starts, int summed):
     return made[: 8 * LINES * good]
 
 
-cdef bint placed(const unsigned char *data, int64_t length, int64_t start, int64_t *out, Py_ssize_t count, int summed) noexcept nogil:
+cdef bint locate(const unsigned char *data, int64_t length, int64_t start, int64_t *out, Py_ssize_t count, int summed) noexcept nogil:
     """Whether the record there, of which at least the head and the smallest rest are inside, is sound; `out` is its column of the
     table, whose lines are `count` numbers long. The CRC of a record comes first: it fetches the bytes in their order."""
     cdef const unsigned char *at = data + start
@@ -188,7 +188,7 @@ cdef class _Ranges:
         return 0
 
 
-def sums(view, first, last):
+def compute_crcs(view, first, last):
     cdef _Ranges ranges = _Ranges(view, first, last)
     cdef Py_ssize_t row
     made = PyBytes_FromStringAndSize(NULL, 8 * ranges.count)
@@ -199,7 +199,7 @@ def sums(view, first, last):
     return made
 
 
-def gathered(data, starts, ends):
+def gather(data, starts, ends):
     cdef _Ranges ranges = _Ranges(data, starts, ends)
     cdef Py_ssize_t row
     cdef int64_t total = 0, size
@@ -222,7 +222,7 @@ def gathered(data, starts, ends):
     return offsets, content
 
 
-def distinct(data, starts, ends):
+def find_distinct(data, starts, ends):
     """As a rule a range is one of the last that differed: those are compared with first."""
     cdef _Ranges ranges = _Ranges(data, starts, ends)
     cdef Py_ssize_t row, slot
@@ -271,7 +271,7 @@ cdef const unsigned char *next_piece(const unsigned char *at, const unsigned cha
     return NULL
 
 
-def property_ranges(data, first, last, tuple names):
+def find_property_ranges(data, first, last, tuple names):
     cdef _Ranges ranges = _Ranges(data, first, last)
     cdef Py_ssize_t row, count = ranges.count, number = len(names), name
     cdef const unsigned char *wanted[NAMES_MAX]
@@ -299,7 +299,7 @@ def property_ranges(data, first, last, tuple names):
     return made
 
 
-def property_pieces(data, first, last):
+def find_property_pieces(data, first, last):
     cdef _Ranges ranges = _Ranges(data, first, last)
     cdef Py_ssize_t row, of_row, total = 0, room = 4 * ranges.count + PIECES_MAX
     cdef const unsigned char *at
@@ -322,18 +322,18 @@ def property_pieces(data, first, last):
             offset[row], of_row = <int32_t>total, 0
             at = next_piece(ranges.base + ranges.first[row], ranges.base + ranges.last[row], &piece)
             while at != NULL:
-                of_row = with_piece(pieces + total, of_row, &piece)
+                of_row = add_piece(pieces + total, of_row, &piece)
                 if of_row > PIECES_MAX:
                     return None
                 at = next_piece(at, ranges.base + ranges.last[row], &piece)
             total += of_row
         offset[ranges.count] = <int32_t>total
-        return offsets, packed_pieces(pieces, total, ranges.base)
+        return offsets, pack_pieces(pieces, total, ranges.base)
     finally:
         free(pieces)
 
 
-cdef Py_ssize_t with_piece(Piece *pieces, Py_ssize_t count, Piece *more) noexcept nogil:
+cdef Py_ssize_t add_piece(Piece *pieces, Py_ssize_t count, Piece *more) noexcept nogil:
     """One more property of a row: how many it has now; more than allowed when it has no room. Of two equal names the value of the
     last counts, in the place of the first."""
     cdef Py_ssize_t place, size = more.separator - more.name
@@ -346,7 +346,7 @@ cdef Py_ssize_t with_piece(Piece *pieces, Py_ssize_t count, Piece *more) noexcep
     return count + 1
 
 
-cdef bytes packed_pieces(const Piece *pieces, Py_ssize_t count, const unsigned char *base):
+cdef bytes pack_pieces(const Piece *pieces, Py_ssize_t count, const unsigned char *base):
     """All names' starts, all names' ends, all values' starts, all values' ends."""
     cdef bytes made = PyBytes_FromStringAndSize(NULL, 32 * count)
     cdef int64_t *out = <int64_t *>PyBytes_AsString(made)

@@ -34,7 +34,7 @@ cdef enum:
     POINTED_BYTES = 12
 
 
-def checksum_entries(data, int64_t start, list bounds, int64_t segment_start):
+def pack_checksums(data, int64_t start, list bounds, int64_t segment_start):
     cdef Py_ssize_t count = len(bounds) - 1, number
     cdef int64_t at, end
     cdef Py_buffer view
@@ -60,7 +60,7 @@ def checksum_entries(data, int64_t start, list bounds, int64_t segment_start):
     return entries
 
 
-def first_at_or_behind(view, int64_t count, int64_t end, int64_t hint):
+def find_first_entry(view, int64_t count, int64_t end, int64_t hint):
     cdef Py_buffer buffer
     cdef const unsigned char *entries
     cdef int64_t low = 0, high = count, step = 1, middle
@@ -105,7 +105,7 @@ def put_by_topic(dispatches):
 # --- consume queues
 
 
-def queue_entries(dispatches):
+def pack_queue_entries(dispatches):
     cdef Py_ssize_t most = len(dispatches), number = 0, run = -1, place
     cdef int64_t queue_offset, sys_flag
     cdef dict open_runs = {}
@@ -185,7 +185,7 @@ cdef uint32_t hashed_on(uint32_t value, str text) except? 0:
     return value
 
 
-cdef inline size_t keys_of(dispatches) except? 0:
+cdef inline size_t count_keys(dispatches) except? 0:
     """How many keys messages have."""
     cdef size_t count = 0
     for one in dispatches:
@@ -193,8 +193,8 @@ cdef inline size_t keys_of(dispatches) except? 0:
     return count
 
 
-def keys_hashed(dispatches, int64_t last):
-    cdef bytes packed = PyBytes_FromStringAndSize(NULL, keys_of(dispatches) * KEY_BYTES)
+def pack_keys(dispatches, int64_t last):
+    cdef bytes packed = PyBytes_FromStringAndSize(NULL, count_keys(dispatches) * KEY_BYTES)
     cdef unsigned char *start = <unsigned char *>PyBytes_AsString(packed)
     cdef unsigned char *out = start
     cdef str topic, topic_before = None
@@ -226,7 +226,7 @@ cdef struct Pointed:
     int32_t entry
 
 
-cdef inline Pointed *pointed_at(Pointed *table, size_t room, int64_t slot_at) noexcept nogil:
+cdef inline Pointed *find_pointed(Pointed *table, size_t room, int64_t slot_at) noexcept nogil:
     """The slot's place in a table of `room` (a power of two, and not full), or where it goes: an entry of 0 says that it is free."""
     cdef size_t at = (<uint64_t>slot_at * <uint64_t>0x9E3779B97F4A7C15 >> 32) & (room - 1)
     while table[at].entry and table[at].slot_at != slot_at:
@@ -234,7 +234,7 @@ cdef inline Pointed *pointed_at(Pointed *table, size_t room, int64_t slot_at) no
     return table + at
 
 
-def index_entries(table, int64_t slots, int64_t first, int64_t first_timestamp, bytes keys):
+def pack_index_entries(table, int64_t slots, int64_t first, int64_t first_timestamp, bytes keys):
     cdef size_t count = len(keys) // KEY_BYTES, number, room = 16
     cdef int64_t hashed, store_timestamp, timestamp = first_timestamp, seconds = 0, slot_at, before, new_slots = 0
     cdef const unsigned char *key = <unsigned char *>PyBytes_AsString(keys)
@@ -263,7 +263,7 @@ def index_entries(table, int64_t slots, int64_t first, int64_t first_timestamp, 
             slot_at = INDEX_HEADER_BYTES + hashed % slots * SLOT_BYTES
             if hashed < 0 or slot_at + SLOT_BYTES > view.len:
                 raise ValueError(f"a slot at {slot_at} is not in {view.len} bytes")
-            found = pointed_at(newest, room, slot_at)
+            found = find_pointed(newest, room, slot_at)
             before = found.entry
             if not before:
                 order[used] = slot_at
@@ -277,21 +277,21 @@ def index_entries(table, int64_t slots, int64_t first, int64_t first_timestamp, 
             put32(out + 12, <uint32_t>seconds)
             put32(out + 16, <uint32_t>before)
             out, key = out + INDEX_ENTRY_BYTES, key + KEY_BYTES
-        return entries, pointed_of(newest, room, order, used), new_slots
+        return entries, pack_pointed(newest, room, order, used), new_slots
     finally:
         PyBuffer_Release(&view)
         free(newest)
         free(order)
 
 
-cdef bytes pointed_of(Pointed *newest, size_t room, int64_t *order, size_t count):
+cdef bytes pack_pointed(Pointed *newest, size_t room, int64_t *order, size_t count):
     """What slots are to point at, packed, in the order in which they came."""
     cdef bytes packed = PyBytes_FromStringAndSize(NULL, count * POINTED_BYTES)
     cdef unsigned char *out = <unsigned char *>PyBytes_AsString(packed)
     cdef size_t number
     for number in range(count):
         put64(out, <uint64_t>order[number])
-        put32(out + 8, <uint32_t>pointed_at(newest, room, order[number]).entry)
+        put32(out + 8, <uint32_t>find_pointed(newest, room, order[number]).entry)
         out += POINTED_BYTES
     return packed
 

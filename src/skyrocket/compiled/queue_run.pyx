@@ -54,7 +54,7 @@ cdef class _Cold:
         """`stop` and `last_stop` are where this record, and the last that will be looked at, end in the segment."""
         if not self.known_from <= stop <= self.known_to:
             self.known_from, self.known_to = stop, max(stop, last_stop)
-            self.known = self.checksums.between(self.start, stop, self.known_to, CHECKSUMS_MAX)
+            self.known = self.checksums.entries_between(self.start, stop, self.known_to, CHECKSUMS_MAX)
         return self.is_known(stop, crc32_of(record, size)) and self.is_of(record, size)
 
     cdef bint is_known(self, int64_t stop, uint32_t crc) except -1:
@@ -186,7 +186,7 @@ cdef class _Reader:
         return out
 
 
-def pull_run(log, checksums, int64_t hot_from, bytes packed, wanted):
+def read_pull_run(log, checksums, int64_t hot_from, bytes packed, wanted):
     cdef _Reader reader
     cdef bytes data
     if len(packed) < ENTRY_BYTES:

@@ -19,7 +19,7 @@ cdef enum:
 cdef const char *UNIQUE = b"UNIQ_KEY\x01"
 
 
-cdef struct Moved:
+cdef struct ReaddressedRecord:
     const unsigned char *record
     size_t record_bytes
     # Where the record has its parts.
@@ -37,7 +37,7 @@ cdef struct Moved:
     size_t size
 
 
-cdef bint measure(Moved *moved) noexcept nogil:
+cdef bint measure(ReaddressedRecord *moved) noexcept nogil:
     """Where a record has its parts; False when they do not fit in it."""
     cdef const unsigned char *record = moved.record
     cdef int64_t body_bytes
@@ -61,7 +61,7 @@ cdef bint measure(Moved *moved) noexcept nogil:
     return moved.properties_at <= moved.record_bytes
 
 
-cdef bytes shape_of(const unsigned char *at, size_t size, Moved *moved):
+cdef bytes shape_of(const unsigned char *at, size_t size, ReaddressedRecord *moved):
     """Of properties: their shape; the key that is marked there, if any is, goes into `moved`."""
     cdef const unsigned char *end = at + size
     cdef const unsigned char *key = find(at, size, UNIQUE, UNIQUE_BYTES)
@@ -113,7 +113,7 @@ cdef class _Address:
         self.other_keys = self.keys[1:]
         self.marks = 0 if self.properties is None else self.properties.count(b"\0")
 
-    cdef bint fit(self, Moved *moved, size_t more_bytes, int64_t room_bytes):
+    cdef bint fit(self, ReaddressedRecord *moved, size_t more_bytes, int64_t room_bytes):
         """What a measured record will be; False when it is for the general way."""
         cdef size_t kept_bytes
         if self.properties is None:
@@ -129,13 +129,13 @@ cdef class _Address:
             moved.sys_flag = moved.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT
         return <int64_t>moved.size <= room_bytes and not moved.sys_flag & TRANSACTION_PREPARED and moved.properties_bytes <= PROPERTIES_BYTES_MAX
 
-    cdef tuple found_by(self, Moved *moved):
+    cdef tuple found_by(self, ReaddressedRecord *moved):
         """The keys of one record."""
         if moved.key == NULL:
             return self.keys
         return with_first(PyUnicode_DecodeUTF8(<char *>moved.key, moved.key_bytes, NULL), self.other_keys)
 
-    cdef int write(self, _Pieces out, Moved *moved, bytes more, int64_t queue_offset, int64_t position, int64_t timestamp) except -1:
+    cdef int write(self, _Pieces out, ReaddressedRecord *moved, bytes more, int64_t queue_offset, int64_t position, int64_t timestamp) except -1:
         """The record at its new place; it fits there."""
         cdef const unsigned char *record = moved.record
         cdef unsigned char *start

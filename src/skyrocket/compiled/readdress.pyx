@@ -12,23 +12,23 @@ include "pieces.pxi"
 include "readdress.pxi"
 
 
-def placed(moves, opening, next_offset):
+def readdress_records(requests, opening, next_offset):
     cdef list parts = []
     cdef list dispatches = []
     cdef dict taken = {}
     cdef int64_t position, stop
-    cdef object move, address, address_before = None
+    cdef object request, address, address_before = None
     cdef Py_buffer view
     cdef _Pieces out
     cdef _Address known = None
     cdef size_t usual_bytes = 0
     position, room_bytes, timestamp = opening
     stop = position + room_bytes
-    for move in moves:
-        usual_bytes += len((<tuple>move)[0]) + 64
+    for request in requests:
+        usual_bytes += len((<tuple>request)[0]) + 64
     out = _Pieces(parts, usual_bytes)
-    for move in moves:
-        record, address, key, more = <tuple>move
+    for request in requests:
+        record, address, key, more = <tuple>request
         if address is not address_before:
             address_before, known = address, _Address(address)
         PyObject_GetBuffer(record, &view, PyBUF_SIMPLE)
@@ -47,7 +47,7 @@ cdef int64_t place(
     object timestamp, object next_offset, dict taken, list dispatches, _Pieces out
 ) except -2:
     """Writes one record, and says where the next one goes; -1 when this is for the general way."""
-    cdef Moved moved
+    cdef ReaddressedRecord moved
     cdef object queue, offset, where
     moved.record, moved.record_bytes, moved.key, moved.key_bytes = record, record_bytes, NULL, 0
     if key is not None:
@@ -120,7 +120,7 @@ def waiting_records(records, str topic):
 
 
 cdef object waiting(object record, const unsigned char *at, size_t size, bytes short_field, bytes long_field):
-    cdef Moved moved
+    cdef ReaddressedRecord moved
     cdef uint32_t magic
     cdef bytes field, shape
     cdef size_t properties_bytes, stored_at

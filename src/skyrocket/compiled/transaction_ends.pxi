@@ -54,7 +54,7 @@ cdef class _Halves:
     def __dealloc__(self):
         PyBuffer_Release(&self.view)
 
-    cdef bint read(self, End *end, Moved *moved) noexcept:
+    cdef bint read(self, End *end, ReaddressedRecord *moved) noexcept:
         """Whether a half message begins at its place, and is whole."""
         cdef int64_t at = end.place - self.start, stop = min(<int64_t>self.view.len, self.end - self.start)
         cdef const unsigned char *record
@@ -94,7 +94,7 @@ cdef class _Halves:
             self.next_offsets = self.all_next_offsets.setdefault(self.address.topic, {})
         return True
 
-    cdef bint is_alike(self, Moved *moved) except -1:
+    cdef bint is_alike(self, ReaddressedRecord *moved) except -1:
         """Whether its properties are those of the last one but for the key, which goes into `moved` then."""
         cdef const unsigned char *at = moved.record + moved.properties_at
         cdef const unsigned char *end = moved.record + moved.record_bytes
@@ -125,7 +125,7 @@ cdef class _Halves:
         moved.key, moved.key_bytes = key, key_bytes
         return True
 
-    cdef bint is_plain(self, End *end, Moved *moved) except -1:
+    cdef bint is_plain(self, End *end, ReaddressedRecord *moved) except -1:
         """Whether it is, and `moved` its half message; then `address` is where that goes."""
         cdef bytes shape
         if end.outcome != TRANSACTION_COMMIT and end.outcome != TRANSACTION_ROLLBACK or not self.read(end, moved):
@@ -142,7 +142,7 @@ cdef class _Halves:
 
     cdef int64_t take(self, End *end, ways, int64_t position, int64_t stop, object timestamp, _Pieces out) except -1:
         """Takes an end into the group, and says where the next record goes."""
-        cdef Moved moved
+        cdef ReaddressedRecord moved
         cdef object offset, place
         cdef _Address to
         cdef bint commits = end.outcome == TRANSACTION_COMMIT

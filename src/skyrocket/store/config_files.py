@@ -126,7 +126,7 @@ TRANSACTION_METRICS: Final = ConfigFile("transactionMetrics", TransactionMetrics
 # Loading and saving --------------------------------------------------------------------------------------------------
 
 
-class Loaded(NamedTuple, Generic[B]):
+class LoadedConfig(NamedTuple, Generic[B]):
     body: B | None  # None: there is no such file yet
     problem: str | None = None  # a sentence, when the file itself could not be read and its `.bak` was
 
@@ -137,29 +137,31 @@ class ConfigFiles:
         self._directory = directory
         self._current: dict[str, bytes] = {}  # what each file holds, where that is known to be sound
 
-    def load(self, file: ConfigFile[B]) -> Loaded[B]:
+    def load(self, file: ConfigFile[B]) -> LoadedConfig[B]:
         """ConfigFileError when neither the file nor its `.bak` can be read."""
         path = f"{self._directory}/{file.name}"
         try:
-            body, unreadable = self._try(file, path)
+            body, unreadable = self._try_read(file, path)
             if body is not None:
-                return Loaded(body)
-            before, unreadable_before = self._try(file, f"{path}.bak")
+                return LoadedConfig(body)
+            before, unreadable_before = self._try_read(file, f"{path}.bak")
             is_empty = unreadable is not None and not self._files.size(path)
         except OSError as error:
             raise store_error(f"reading {path}", error) from error
         reason = unreadable or "it is not there"
         if before is not None:
-            return Loaded(before, f"{path} was not read ({reason}); {file.name}.bak, the content before it, was read instead.")
+            return LoadedConfig(
+                before, f"{path} was not read ({reason}); {file.name}.bak, the content before it, was read instead."
+            )
         if unreadable_before is not None:
             raise ConfigFileError(f"Neither {path} nor its .bak can be read: {reason}; {unreadable_before}.")
         if unreadable is None:
-            return Loaded(None)
+            return LoadedConfig(None)
         if is_empty:  # a first save by Apache that a crash cut short: there was nothing before it
-            return Loaded(None, f"{path} is empty, and there is no {file.name}.bak: it counts as not there.")
+            return LoadedConfig(None, f"{path} is empty, and there is no {file.name}.bak: it counts as not there.")
         raise ConfigFileError(f"{path} cannot be read, and it has no .bak: {unreadable}.")
 
-    def _try(self, file: ConfigFile[B], path: str) -> tuple[B | None, str | None]:
+    def _try_read(self, file: ConfigFile[B], path: str) -> tuple[B | None, str | None]:
         """The content, or why it cannot be read; neither when the file is not there."""
         if not self._files.exists(path):
             return None, None
@@ -183,7 +185,7 @@ class ConfigFiles:
         path = f"{self._directory}/{file.name}"
         try:
             if file.name not in self._current:
-                self._try(file, path)
+                self._try_read(file, path)
             before = self._current.get(file.name)
             if data == before:
                 return

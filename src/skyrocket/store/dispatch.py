@@ -18,8 +18,8 @@ from skyrocket.store.errors import DiskFullError, StoreIOError
 from skyrocket.store.index.index import Index
 from skyrocket.store.log.commit_log import CommitLog
 from skyrocket.store.log.damage import is_filler
-from skyrocket.store.log.scan import Found, walk_segment
-from skyrocket.store.message import Dispatch, Dispatched, dispatch_of
+from skyrocket.store.log.scan import FoundRecord, walk_segment
+from skyrocket.store.message import DispatchFields, DispatchRequest, dispatch_request_of
 from skyrocket.store.queues.consume_queues import ConsumeQueues, QueueKey
 
 
@@ -33,7 +33,7 @@ class CommitLogDispatcher:
         self._index = index
         self._delays_ms = delays_ms
         self._pending_max = pending_max
-        self._pending: deque[Dispatch] = deque()
+        self._pending: deque[DispatchRequest] = deque()
         self._remembered_end = 0  # `_pending` has every message between `end` and this log offset
         self._grown: dict[QueueKey, None] = {}  # an ordered set
         self.end = 0  # every message before this log offset is in queues and index
@@ -45,7 +45,7 @@ class CommitLogDispatcher:
         self.end = self._remembered_end = log_end
         self.last_offset, self.last_timestamp = last_offset, last_timestamp
 
-    def add(self, dispatches: Sequence[Dispatched], log_end_before: int, confirmed: int) -> None:
+    def add(self, dispatches: Sequence[DispatchFields], log_end_before: int, confirmed: int) -> None:
         """Take over messages that were just appended behind `log_end_before`, and dispatch what is confirmed.
 
         A queue that cannot grow does not undo an append: the messages wait for the next dispatch, and appends wait for that.
@@ -62,11 +62,11 @@ class CommitLogDispatcher:
             self._remember(dispatches, log_end_before)
             self.dispatch_or_postpone(confirmed)
 
-    def _remember(self, dispatches: Sequence[Dispatched], log_end_before: int) -> None:
+    def _remember(self, dispatches: Sequence[DispatchFields], log_end_before: int) -> None:
         """Keep what queues and index need, so that the log is not read again for it; within the bound, and without gaps."""
         if self._remembered_end != log_end_before or len(self._pending) + len(dispatches) > self._pending_max:
             return
-        self._pending.extend(map(Dispatch._make, dispatches))
+        self._pending.extend(map(DispatchRequest._make, dispatches))
         self._remembered_end = self._log.end
 
     def dispatch(self, confirmed: int) -> None:
@@ -90,7 +90,7 @@ class CommitLogDispatcher:
         with suppress(DiskFullError, StoreIOError):
             self.dispatch(confirmed)
 
-    def _put(self, turn: Sequence[Dispatched]) -> None:
+    def _put(self, turn: Sequence[DispatchFields]) -> None:
         self._grown.update(dict.fromkeys(self._queues.put(turn)))
         if self._index is not None:
             self._index.put(turn)
@@ -102,7 +102,7 @@ class CommitLogDispatcher:
         self._grown.clear()
         return grown
 
-    def _next_turn(self, confirmed: int) -> list[Dispatch]:
+    def _next_turn(self, confirmed: int) -> list[DispatchRequest]:
         pending = self._pending
         if not pending:
             return self._reread(self.end, confirmed)
@@ -110,15 +110,15 @@ class CommitLogDispatcher:
             return list(pending)
         return [dispatch for dispatch in pending if dispatch.end <= confirmed]
 
-    def _reread(self, start: int, stop: int) -> list[Dispatch]:
+    def _reread(self, start: int, stop: int) -> list[DispatchRequest]:
         """Read from the log what was too much to keep in memory; at most one segment."""
         start = max(self._skip_blank(start), self._log.start)  # the messages there may have expired
         segment_start = self._log.segments.start_of(start)
         if segment_start is None or start >= stop:
             return []
         view = self._log.segments.file(segment_start).view()[: stop - segment_start]
-        found = [item for item in walk_segment(view, segment_start, start - segment_start) if isinstance(item, Found)]
-        return [dispatch_of(item.record, item.size, self._delays_ms) for item in found if not is_filler(item.record)]
+        found = [item for item in walk_segment(view, segment_start, start - segment_start) if isinstance(item, FoundRecord)]
+        return [dispatch_request_of(item.record, item.size, self._delays_ms) for item in found if not is_filler(item.record)]
 
     def _skip_blank(self, offset: int) -> int:
         """Return the start of the next segment when a blank lies at `offset`; `offset` otherwise."""

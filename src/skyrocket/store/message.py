@@ -14,7 +14,7 @@ UNQUEUED = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
 TAG_MARK = "T#"  # before a tag in the index, so that it is no key
 
 
-class Unplaced(NamedTuple):
+class AppendRequest(NamedTuple):
     """A message to append. `record` is encoded; queue offset, physical offset and store time are set when it is placed."""
 
     topic: str
@@ -26,7 +26,7 @@ class Unplaced(NamedTuple):
     delay_level: int = 0  # of a message in SCHEDULE_TOPIC_XXXX: its queue entry holds the time of delivery instead of a tag
 
 
-class Placed(NamedTuple):
+class AppendResult(NamedTuple):
     """Where an appended message lies."""
 
     queue_offset: int
@@ -34,7 +34,7 @@ class Placed(NamedTuple):
     size: int
 
 
-class Opening(NamedTuple):
+class AppendPosition(NamedTuple):
     """Where the next records will lie and when they will have been stored, as long as nothing else is appended before them."""
 
     position: int
@@ -44,10 +44,10 @@ class Opening(NamedTuple):
 
 # What a Dispatch has, in its order, as the plain tuple that it is made of: one costs a tenth of a Dispatch, and a send needs it
 # only as long as it takes to write queue and index.
-Dispatched = tuple[str, int, int, int, int, int, int, tuple[str, ...], int]
+DispatchFields = tuple[str, int, int, int, int, int, int, tuple[str, ...], int]
 
 
-class Dispatch(NamedTuple):
+class DispatchRequest(NamedTuple):
     """A confirmed message, for its consume queue and the index."""
 
     topic: str
@@ -70,10 +70,10 @@ class Dispatch(NamedTuple):
         return self.physical_offset + self.size
 
 
-def unplaced(record: Record) -> Unplaced:
+def append_request_of(record: Record) -> AppendRequest:
     """From a record. The broker's send path builds these without a Record in between."""
     properties = decode_properties(record.properties)
-    return Unplaced(
+    return AppendRequest(
         record.topic,
         record.queue_id,
         encode_record(record),
@@ -84,17 +84,17 @@ def unplaced(record: Record) -> Unplaced:
     )
 
 
-def dispatch_of(record: Record, size: int, delays_ms: tuple[int, ...]) -> Dispatch:
+def dispatch_request_of(record: Record, size: int, delays_ms: tuple[int, ...]) -> DispatchRequest:
     """What a record in the log means for queues and index. The same for one just appended and one found at recovery."""
     properties = decode_properties(str(record.properties, "utf-8", "replace"))  # as Java reads them: none keeps a log closed
     level = delay_level(record.topic, properties)
-    return Dispatch(
+    return DispatchRequest(
         record.topic,
         record.queue_id,
         record.queue_offset,
         record.physical_offset,
         size,
-        entry_code(tags_code(properties.get(TAGS)), level, record.store_timestamp, delays_ms),
+        queue_entry_code(tags_code(properties.get(TAGS)), level, record.store_timestamp, delays_ms),
         record.store_timestamp,
         index_keys(properties),
         record.sys_flag,
@@ -121,7 +121,7 @@ def delay_level(topic: str, properties: dict[str, str]) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
-def entry_code(code: int, level: int, store_timestamp: int, delays_ms: tuple[int, ...]) -> int:
+def queue_entry_code(code: int, level: int, store_timestamp: int, delays_ms: tuple[int, ...]) -> int:
     """The third field of a queue entry."""
     if level <= 0:
         return code

@@ -31,13 +31,13 @@ from skyrocket.store.files import Disk, Files, OpenFiles
 from skyrocket.store.horizon import Horizon
 from skyrocket.store.index.index import Index
 from skyrocket.store.log.checksums import Checksums
-from skyrocket.store.log.commit_log import CommitLog, Written
-from skyrocket.store.message import UNQUEUED, Dispatched, Opening, Placed, Unplaced, entry_code
+from skyrocket.store.log.commit_log import CommitLog, WrittenRun
+from skyrocket.store.message import UNQUEUED, AppendPosition, AppendRequest, AppendResult, DispatchFields, queue_entry_code
 from skyrocket.store.paths import StorePaths
 from skyrocket.store.queues.consume_queues import ConsumeQueues, QueueKey
 from skyrocket.store.read.reading import Reading
 from skyrocket.store.recovery.checkpoint import Checkpoint, CheckpointFile
-from skyrocket.store.recovery.recovery import Recovered, Recovery
+from skyrocket.store.recovery.recovery import Recovery, RecoveryResult
 from skyrocket.store.recovery.repair import QueueRepair
 from skyrocket.store.retention import RetentionPlan, plan_retention
 
@@ -105,7 +105,7 @@ class MessageStore:
 
     # --- opening and closing
 
-    def open(self) -> Recovered:
+    def open(self) -> RecoveryResult:
         """Lock the directory and recover the store. The result says what recovery found, `sentences()` in words."""
         try:
             self._release = self._files.lock(self.paths.lock)
@@ -119,7 +119,7 @@ class MessageStore:
             self._abandon()
             raise
 
-    def _recover(self) -> Recovered:
+    def _recover(self) -> RecoveryResult:
         crashed = self._files.exists(self.paths.abort)
         is_ours = crashed and self._files.read(self.paths.abort) == _OUR_ABORT
         checkpoint = self._checkpoint_file.read()
@@ -140,7 +140,7 @@ class MessageStore:
         timestamp = done.last_timestamp if done.messages else checkpoint.queue_timestamp
         self._dispatcher.start_at(self.log.end, offset, timestamp)
         self._last_append_timestamp = self._flushed_timestamp = timestamp
-        self.reading.opened_at(self.log.end)
+        self.reading.set_opened_at(self.log.end)
         for file in self.log.files_between(done.walked_from, self.log.end):
             file.sync()
         self.checkpoint()
@@ -174,9 +174,9 @@ class MessageStore:
 
     # --- writing
 
-    def append(self, messages: Sequence[Unplaced], now_ms: int) -> list[Placed]:
+    def append(self, messages: Sequence[AppendRequest], now_ms: int) -> list[AppendResult]:
         """Append messages to the log, all or none. They must not be acknowledged before `horizon.confirmed` has passed them."""
-        log_end_before, _, timestamp = self.opening(now_ms)
+        log_end_before, _, timestamp = self.append_position(now_ms)
         if not messages:
             return []
         queue_offsets, taken = self._take_offsets(messages)
@@ -188,21 +188,21 @@ class MessageStore:
         sizes = [len(message.record) for message in messages]
         self._add_checksums(written)
         offsets = chain.from_iterable([run.offsets for run in written])
-        placed = list(map(Placed._make, zip(queue_offsets, offsets, sizes, strict=True)))
-        self._appended(self._dispatches(messages, placed, timestamp), taken, timestamp, log_end_before)
+        placed = list(map(AppendResult._make, zip(queue_offsets, offsets, sizes, strict=True)))
+        self._finish_append(self._dispatches(messages, placed, timestamp), taken, timestamp, log_end_before)
         return placed
 
-    def opening(self, now_ms: int) -> Opening:
+    def append_position(self, now_ms: int) -> AppendPosition:
         """Return where the next record goes. Raise an error when the store cannot append now."""
         self._check_writable()
         self._check_room()
         if self._dispatcher.end < self.horizon.confirmed:
             self.dispatch()  # if a queue cannot grow, fail before anything is stored
         timestamp = max(now_ms, self._last_append_timestamp)  # store times never go back: searches by time rely on it
-        return Opening(self.log.end, self.log.room_bytes, timestamp)
+        return AppendPosition(self.log.end, self.log.room_bytes, timestamp)
 
-    def append_placed(
-        self, opening: Opening, data: bytes, dispatches: Sequence[Dispatched], taken: dict[tuple[str, int], int]
+    def append_encoded(
+        self, opening: AppendPosition, data: bytes, dispatches: Sequence[DispatchFields], taken: dict[tuple[str, int], int]
     ) -> None:
         """Append records that the caller has already encoded with their offsets, all or none.
 
@@ -211,14 +211,14 @@ class MessageStore:
         """
         assert opening.position == self.log.end, "something was appended since opening() was called"
         try:
-            written = self.log.append_placed(data, [one[3] for one in dispatches])
+            written = self.log.append_encoded(data, [one[3] for one in dispatches])
         except WritesStoppedError as error:
             self._stopped = str(error)
             raise
         self._add_checksums([written])
-        self._appended(dispatches, taken, opening.timestamp, opening.position)
+        self._finish_append(dispatches, taken, opening.timestamp, opening.position)
 
-    def _add_checksums(self, written: list[Written]) -> None:
+    def _add_checksums(self, written: list[WrittenRun]) -> None:
         """Write checksums for what was just written. If that fails, take the append back."""
         try:
             for run in written:
@@ -229,15 +229,15 @@ class MessageStore:
             self._checksums.take_back(written[0].start)
             raise
 
-    def _appended(
-        self, dispatches: Sequence[Dispatched], taken: dict[tuple[str, int], int], timestamp: int, log_end_before: int
+    def _finish_append(
+        self, dispatches: Sequence[DispatchFields], taken: dict[tuple[str, int], int], timestamp: int, log_end_before: int
     ) -> None:
         """Account for records that are in the log now, and dispatch those that are confirmed."""
-        self.queues.took(taken)
+        self.queues.reserve_offsets(taken)
         self._last_append_timestamp = timestamp
         self._dispatcher.add(dispatches, log_end_before, self.horizon.append(self.log.end))
 
-    def _take_offsets(self, messages: Sequence[Unplaced]) -> tuple[list[int], dict[tuple[str, int], int]]:
+    def _take_offsets(self, messages: Sequence[AppendRequest]) -> tuple[list[int], dict[tuple[str, int], int]]:
         """Assign a queue offset to each message. Also return the next free offset of each queue."""
         taken: dict[tuple[str, int], int] = {}
         offsets: list[int] = []
@@ -253,7 +253,7 @@ class MessageStore:
             offsets.append(offset)
         return offsets, taken
 
-    def _dispatches(self, messages: Sequence[Unplaced], placed: list[Placed], timestamp: int) -> list[Dispatched]:
+    def _dispatches(self, messages: Sequence[AppendRequest], placed: list[AppendResult], timestamp: int) -> list[DispatchFields]:
         return [
             (
                 topic,
@@ -261,7 +261,7 @@ class MessageStore:
                 queue_offset,
                 physical_offset,
                 size,
-                entry_code(code, level, timestamp, self._delays_ms) if level else code,
+                queue_entry_code(code, level, timestamp, self._delays_ms) if level else code,
                 timestamp,
                 keys,
                 sys_flag,

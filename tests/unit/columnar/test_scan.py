@@ -13,11 +13,11 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 
-from skyrocket.columnar.scan import ALL_COLUMNS, FAST_COLUMNS, Split, scan, schema
+from skyrocket.columnar.scan import ALL_COLUMNS, FAST_COLUMNS, LogSplit, scan, schema
 from skyrocket.protocol.errors import RecordError
 from skyrocket.protocol.hosts import host_text
 from skyrocket.protocol.message.record import Record
-from skyrocket.store.log.scan import Damaged, Found
+from skyrocket.store.log.scan import DamagedRange, FoundRecord
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.offline.offline_store import OfflineStore, message_id, properties_of
 from tests.support.sample_stores import (
@@ -45,7 +45,7 @@ def copy(untouched: Path, tmp_path: Path) -> Path:
     return shutil.copytree(untouched, tmp_path / "copy")
 
 
-def row(found: Found) -> dict[str, Any]:
+def row(found: FoundRecord) -> dict[str, Any]:
     """A message as a row, one field after another."""
     record = found.record
     properties = properties_of(record)
@@ -83,12 +83,12 @@ def rows(store: OfflineStore, **options: Any) -> list[dict[str, Any]]:
     return [each for batch in batches for each in batch.to_pylist()]
 
 
-def same_both_ways(directory: Path, **options: Any) -> list[Damaged]:
+def same_both_ways(directory: Path, **options: Any) -> list[DamagedRange]:
     """Both readers agree, on messages and on damage, which is returned."""
     with OfflineStore(directory) as store:
         check = options.get("check", True)
-        told: list[Damaged] = []
-        told_too: list[Damaged] = []
+        told: list[DamagedRange] = []
+        told_too: list[DamagedRange] = []
         expected = [row(found) for found in store.records(on_damage=told.append, check=check)]
         assert rows(store, on_damage=told_too.append, **options) == expected
         assert told_too == told
@@ -141,7 +141,7 @@ def test_the_splits_together_are_the_whole(untouched: Path):
     with OfflineStore(untouched) as store:
         starts = store.log.starts
         assert len(starts) > 3
-        parts = [Split(start, stop) for start, stop in zip(starts, [*starts[1:], 2**63 - 1], strict=True)]
+        parts = [LogSplit(start, stop) for start, stop in zip(starts, [*starts[1:], 2**63 - 1], strict=True)]
         assert [each for part in parts for each in rows(store, split=part)] == rows(store)
 
 
@@ -149,7 +149,7 @@ def test_a_split_may_begin_anywhere(untouched: Path):
     with OfflineStore(untouched) as store:
         found = list(store.records())
         border = found[77].offset + 5
-        assert rows(store, split=Split(0, border)) + rows(store, split=Split(border, 2**63 - 1)) == rows(store)
+        assert rows(store, split=LogSplit(0, border)) + rows(store, split=LogSplit(border, 2**63 - 1)) == rows(store)
 
 
 def test_properties_are_read_as_a_dict_would(tmp_path: Path):
@@ -212,12 +212,12 @@ def test_a_flipped_bit_anywhere_is_dealt_with_alike(copy: Path, trusted: bool, c
             path, at = segment(copy, offset)
             bit = random.randrange(8)
             flip(path, at, bit)
-            told: list[Damaged] = []
-            told_too: list[Damaged] = []
+            told: list[DamagedRange] = []
+            told_too: list[DamagedRange] = []
             begin = max(start for start in starts if start <= offset)
             before = max((start for start in starts if start < begin), default=0)
             expected = [row(each) for each in store.records(before, on_damage=told.append, check=check)]
-            assert rows(store, split=Split(before, 2**63 - 1), on_damage=told_too.append, check=check) == expected
+            assert rows(store, split=LogSplit(before, 2**63 - 1), on_damage=told_too.append, check=check) == expected
             assert told_too == told
             flip(path, at, bit)
 
@@ -237,7 +237,7 @@ def test_damaged_ranges_fillers_and_missing_segments_are_reported_alike(copy: Pa
     recovering.close()
     assert len(same_both_ways(copy)) == 2, "now they are fillers"
     (copy / "commitlog" / f"{starts[2]:020d}").unlink()
-    assert Damaged(starts[2], SMALL.segment_bytes) in same_both_ways(copy)
+    assert DamagedRange(starts[2], SMALL.segment_bytes) in same_both_ways(copy)
 
 
 @pytest.mark.parametrize("kept", [1, 8, 50, 95])

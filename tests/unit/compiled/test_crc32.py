@@ -18,7 +18,7 @@ DATA = random.Random(32).randbytes(8 * STEPS + 64)
 @needs_twins
 @pytest.mark.parametrize("start", [0, 1, 7, 8, 31, 63])
 def test_every_length_has_zlibs_checksum(start: int):
-    checksum_entries = TWINS["dispatch_entries.checksum_entries"].compiled
+    checksum_entries = TWINS["dispatch_entries.pack_checksums"].compiled
     wrong = []
     for size in range(8 * STEPS):
         data = DATA[start : start + size]

@@ -15,10 +15,10 @@ from skyrocket.store.config import StoreConfig
 from skyrocket.store.errors import StoreClosedError, WritesStoppedError
 from skyrocket.store.files import Disk, DiskFile, File
 from skyrocket.store.flusher import Flusher, flush_is_due
-from skyrocket.store.message import unplaced
+from skyrocket.store.message import append_request_of
 from skyrocket.store.message_store import MessageStore
 
-MESSAGE = unplaced(Record("orders", b"hello"))
+MESSAGE = append_request_of(Record("orders", b"hello"))
 
 
 class GatedFile(DiskFile):

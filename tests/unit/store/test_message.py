@@ -10,9 +10,9 @@ from skyrocket.protocol.message.properties import decode_properties, encode_prop
 from skyrocket.protocol.message.record import Record
 from skyrocket.protocol.message.tags import java_hash
 from skyrocket.protocol.system_names import SCHEDULE_TOPIC
-from skyrocket.store.index.index import hash_of, keys_hashed
+from skyrocket.store.index.index import hash_key, pack_keys
 from skyrocket.store.index.index_file import KEY
-from skyrocket.store.message import Dispatch, delay_level, dispatch_of, index_keys
+from skyrocket.store.message import DispatchRequest, delay_level, dispatch_request_of, index_keys
 from tests.support.store_messages import index_hash
 
 
@@ -40,7 +40,7 @@ def test_a_message_is_found_by_its_unique_key_its_keys_and_its_tag():
     ],
 )
 def test_the_quick_hash_is_javas(key: str):
-    assert hash_of("orders", key) == index_hash("orders", key)
+    assert hash_key("orders", key) == index_hash("orders", key)
 
 
 def test_keys_of_neighbours_hash_as_they_do_alone():
@@ -49,19 +49,19 @@ def test_keys_of_neighbours_hash_as_they_do_alone():
         "7F000001000078BF57FC0000" + "é" * 8,
     ]
     dispatches = [
-        Dispatch(topic, 0, 0, number, 100, 0, 9, (key, "k", tag), 0)
+        DispatchRequest(topic, 0, 0, number, 100, 0, 9, (key, "k", tag), 0)
         for number, (topic, key, tag) in enumerate(product(("a", "b"), unique, ("T#red", "T#blue", "T#red")))
     ]
-    expected = [(hash_of(d.topic, key), d.physical_offset, 9) for d in dispatches for key in d.keys]
-    assert list(KEY.iter_unpack(keys_hashed(dispatches, -1))) == expected
-    assert list(KEY.iter_unpack(keys_hashed(dispatches, 5))) == expected[18:]
+    expected = [(hash_key(d.topic, key), d.physical_offset, 9) for d in dispatches for key in d.keys]
+    assert list(KEY.iter_unpack(pack_keys(dispatches, -1))) == expected
+    assert list(KEY.iter_unpack(pack_keys(dispatches, 5))) == expected[18:]
     rolled_back = [dispatch._replace(sys_flag=0xC) for dispatch in dispatches]
-    assert keys_hashed(rolled_back, -1) == b""
+    assert pack_keys(rolled_back, -1) == b""
 
 
 def test_the_one_hash_without_an_absolute_value_is_zero():
     assert java_hash("t#vjnOgNk") == -(2**31)
-    assert hash_of("t", "vjnOgNk") == index_hash("t", "vjnOgNk") == 0
+    assert hash_key("t", "vjnOgNk") == index_hash("t", "vjnOgNk") == 0
 
 
 @pytest.mark.parametrize(("text", "level"), [("3", 3), ("0", 0), ("-1", 0), ("x", 0), ("9" * 5_000, 0), ("", 0)])
@@ -72,6 +72,6 @@ def test_a_delay_level_that_is_none_is_zero(text: str, level: int):
 
 def test_a_delayed_message_has_its_delivery_time_where_others_have_their_tag():
     record = Record(SCHEDULE_TOPIC, b"", encode_properties({"DELAY": "2", "TAGS": "x"}), store_timestamp=1_000)
-    assert dispatch_of(record, 100, (1_000, 5_000)).tags_code == 6_000
+    assert dispatch_request_of(record, 100, (1_000, 5_000)).tags_code == 6_000
     record.properties = encode_properties({"DELAY": "99", "TAGS": "x"})
-    assert dispatch_of(record, 100, (1_000, 5_000)).tags_code == 6_000
+    assert dispatch_request_of(record, 100, (1_000, 5_000)).tags_code == 6_000

@@ -128,12 +128,12 @@ def test_with_sync_flush_nobody_sees_a_message_before_it_is_flushed():
     store = a_store(SYNC)
     (placed,) = store.append([a_message(body=b"secret", keys="k")], START_MS)
     assert bodies(store) == []
-    assert store.reading.bytes_at(placed.physical_offset) is None
+    assert store.reading.view_at(placed.physical_offset) is None
     assert store.reading.query("orders", "k", 0, FOREVER_MS, 10) == []
     assert store.take_grown() == []
     store.flush()
     assert bodies(store) == [b"secret"]
-    assert store.reading.bytes_at(placed.physical_offset) is not None
+    assert store.reading.view_at(placed.physical_offset) is not None
     assert len(store.reading.query("orders", "k", 0, FOREVER_MS, 10)) == 1
     assert store.take_grown() == [QueueKey("orders", 0)]
 
@@ -309,9 +309,9 @@ def test_the_offset_of_a_time_is_a_lower_or_an_upper_bound():
     upper = [reading.offset_by_time("orders", 0, START_MS + at, upper=True) for at in (5, 10, 15, 20, 25, 30, 35)]
     assert lower == [0, 0, 1, 1, 3, 3, 4]
     assert upper == [0, 0, 0, 2, 2, 3, 3]
-    assert reading.stored_at("orders", 0, 2) == START_MS + 20
-    assert reading.stored_at("orders", 0, 4) == -1
-    assert reading.stored_at("none", 0, 0) == -1
+    assert reading.store_timestamp_at("orders", 0, 2) == START_MS + 20
+    assert reading.store_timestamp_at("orders", 0, 4) == -1
+    assert reading.store_timestamp_at("none", 0, 0) == -1
     assert reading.offset_by_time("none", 0, START_MS) == 0
 
 

@@ -8,7 +8,7 @@ from skyrocket.protocol.message.record import Record
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.errors import DiskFullError
 from skyrocket.store.files import Disk
-from skyrocket.store.message import unplaced
+from skyrocket.store.message import append_request_of
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.retention import SEGMENTS_AT_ONCE, plan_retention
 
@@ -64,7 +64,7 @@ class FillableDisk(Disk):
 
 
 def message(number: int):
-    return unplaced(Record("orders", b"x" * 300, properties=f"KEYS\x01k{number}\x02".encode()))
+    return append_request_of(Record("orders", b"x" * 300, properties=f"KEYS\x01k{number}\x02".encode()))
 
 
 @pytest.fixture

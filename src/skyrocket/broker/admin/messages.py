@@ -53,7 +53,7 @@ class MessageQueryHandlers:
 
     def view(self, command: Command, _connection: Connection) -> Command:
         offset = command.header(ViewMessageRequestHeader).offset
-        message = self._store.reading.bytes_at(offset)
+        message = self._store.reading.view_at(offset)
         if message is None:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, f"There is no message at {offset} in the log.")
         return command.response(ResponseCode.SUCCESS, body=bytes(message))

@@ -23,7 +23,7 @@ def bounds(store: MessageStore, topic: str, queue_id: int) -> Bounds:
 
 def stored_at(store: MessageStore, topic: str, queue_id: int, offset: int) -> int:
     """In milliseconds; NO_TIME when the message is not there."""
-    found = store.reading.stored_at(topic, queue_id, offset)
+    found = store.reading.store_timestamp_at(topic, queue_id, offset)
     return NO_TIME if found == _UNREADABLE else found
 
 

@@ -54,7 +54,7 @@ class BrokerToClientHandlers:
         header = command.header(ConsumeMessageDirectlyResultRequestHeader)
         member = self._member(header.consumer_group, header.client_id or "")
         offset = decode_offset_id(header.msg_id or "").physical_offset
-        message = self._store.reading.bytes_at(offset)
+        message = self._store.reading.view_at(offset)
         if message is None:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, f"There is no message at {offset} in the log.")
         fields = {**command.fields, "brokerName": self._settings().broker_name}

@@ -46,11 +46,11 @@ from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import TRANSACTION_MASK
 from skyrocket.protocol.system_names import HALF_TOPIC, SCHEDULE_TOPIC
 from skyrocket.store.errors import StoreError
-from skyrocket.store.log.readdress import Address, Move
+from skyrocket.store.log.readdress import Address, ReaddressRequest
 from skyrocket.store.message import UNQUEUED, index_keys
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.queues.consume_queue import ENTRY
-from skyrocket.store.queues.consume_queues import can_be_directory
+from skyrocket.store.queues.consume_queues import is_directory_name
 
 
 class DelayLevel:
@@ -240,10 +240,10 @@ class Schedule:
         turn.size_bytes -= sum(map(len, records))
         return next_offset
 
-    def _delivered(self, records: list[memoryview]) -> list[Move]:
+    def _delivered(self, records: list[memoryview]) -> list[ReaddressRequest]:
         """Records of SCHEDULE_TOPIC_XXXX on their way to their own topics. One that does not say which stays: a store that others
         wrote may have such records, and they must not hold up those behind them."""
-        moves: list[Move] = []
+        moves: list[ReaddressRequest] = []
         known = self._shapes.known
         for waiting in waiting_records(records, SCHEDULE_TOPIC):
             if waiting is None:
@@ -291,6 +291,6 @@ def level_of(text: str) -> int:
 def _queue_id(topic: str, text: str) -> int | None:
     """None when there can be no such queue, or nothing is ever delivered there."""
     queue_id = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
-    if topic in ("", HALF_TOPIC, SCHEDULE_TOPIC) or not can_be_directory((topic, queue_id)):
+    if topic in ("", HALF_TOPIC, SCHEDULE_TOPIC) or not is_directory_name((topic, queue_id)):
         return None
     return queue_id

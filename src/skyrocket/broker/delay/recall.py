@@ -37,7 +37,7 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PERM_WRITE
 from skyrocket.store.errors import StoreError
-from skyrocket.store.message import unplaced
+from skyrocket.store.message import append_request_of
 
 _TAG = "_RECALL_TAG_"
 _BODY = b"0"
@@ -77,7 +77,7 @@ class RecallHandler:
     def _recall(self, command: Command, connection: Connection) -> None:
         header = command.header(RecallMessageRequestHeader)
         handle = self._checked(header)
-        [place] = self._own_messages.put_encoded([unplaced(self._record(header, handle, connection))])
+        [place] = self._own_messages.put_encoded([append_request_of(self._record(header, handle, connection))])
         answer = command.response(ResponseCode.SUCCESS, RecallMessageResponseHeader(msg_id=handle.unique_key))
         self._answers.answer_when_confirmed(place.physical_offset + place.size, connection, command, encode_command(answer))
 

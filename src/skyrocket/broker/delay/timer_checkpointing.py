@@ -44,7 +44,7 @@ class TimerKeeper:
         router.add(RequestCode.GET_TIMER_METRICS, self.counts)
 
     def checkpoint(self, command: Command, _connection: Connection) -> Command:
-        return command.response(ResponseCode.SUCCESS, body=self._index.now(self._wall_ms()).apache_bytes())
+        return command.response(ResponseCode.SUCCESS, body=self._index.current_checkpoint(self._wall_ms()).apache_bytes())
 
     def counts(self, command: Command, _connection: Connection) -> Command:
         return command.response(ResponseCode.SUCCESS, body=encode(self._metrics.snapshot()))

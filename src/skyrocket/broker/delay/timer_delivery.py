@@ -30,9 +30,9 @@ from skyrocket.protocol.message.record import store_timestamp_of
 from skyrocket.protocol.message.waiting_record import waiting_records
 from skyrocket.protocol.system_names import TIMER_TOPIC
 from skyrocket.store.errors import StoreError
-from skyrocket.store.log.readdress import Move
+from skyrocket.store.log.readdress import ReaddressRequest
 from skyrocket.store.message_store import MessageStore
-from skyrocket.store.timers.timer_index import TimerCheckpointJob, TimerIndex, Topic
+from skyrocket.store.timers.timer_index import TimerCheckpointJob, TimerIndex, TimerTopic
 from skyrocket.store.timers.timer_log import DELETES, ROLLS, WAITS, UnitFields
 
 log = logging.getLogger(__name__)
@@ -111,7 +111,7 @@ class TimerDelivery:
         queue = self._store.queues.get(TIMER_TOPIC, 0)
         if queue is None or not queue.max_offset:
             return False  # as long as nobody uses timers, they need no files
-        for sentence in self._index.open(now_ms, Topic(queue.min_offset, queue.max_offset, self._queue_offset_of)):
+        for sentence in self._index.open(now_ms, TimerTopic(queue.min_offset, queue.max_offset, self._queue_offset_of)):
             log.warning(sentence)
         self._is_open = True
         self._needed_offset = queue.max_offset
@@ -244,7 +244,7 @@ class TimerDelivery:
 
     def _due_of(self, physical_offset: int, slot: DueSlot) -> int | None:
         """By the message itself. None when it is none, or takes another one back."""
-        [waiting] = waiting_records([self._store.reading.bytes_at(physical_offset)], TIMER_TOPIC)
+        [waiting] = waiting_records([self._store.reading.view_at(physical_offset)], TIMER_TOPIC)
         timing = None if waiting is None else self._shapes.of(waiting[1], waiting[2])[0]
         if waiting is None or timing is None:
             return None
@@ -285,13 +285,13 @@ class TimerDelivery:
         sizes = accumulate([0 if unit is None else max(0, unit[6]) for unit in units], initial=0)
         return [unit for unit, before_bytes in zip(units, sizes, strict=False) if before_bytes < BYTES_PER_TURN]
 
-    def _moves(self, units: list[UnitFields], slot: DueSlot, now_ms: int, topics: dict[str, int]) -> list[Move]:
+    def _moves(self, units: list[UnitFields], slot: DueSlot, now_ms: int, topics: dict[str, int]) -> list[ReaddressRequest]:
         """The messages that these name, on their way to where they belong, without those that were taken back, or are not there
         any more. `topics` gets how many more, or less, wait for each."""
         known, taken_back = self._shapes.known, slot.taken_back
-        records = self._store.reading.bytes_unseen([unit[5] for unit in units])
+        records = self._store.reading.views_at([unit[5] for unit in units])
         more_of: dict[int, bytes] = {}  # by the time when they were taken in
-        moves: list[Move] = []
+        moves: list[ReaddressRequest] = []
         for (_, _, magic, taken_in_ms, _, physical_offset, size, _, _), record, waiting in zip(
             units, records, waiting_records(records, TIMER_TOPIC), strict=True
         ):

@@ -28,9 +28,9 @@ from skyrocket.protocol.message.properties import (
 from skyrocket.protocol.message.record import properties_of
 from skyrocket.protocol.message.tags import tags_code
 from skyrocket.protocol.system_names import TIMER_TOPIC
-from skyrocket.store.log.readdress import Address, Move
+from skyrocket.store.log.readdress import Address, ReaddressRequest
 from skyrocket.store.message import index_keys
-from skyrocket.store.queues.consume_queues import can_be_directory
+from skyrocket.store.queues.consume_queues import is_directory_name
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class Timing(NamedTuple):
 
 def _address(topic: str, properties: dict[str, str]) -> Address | None:
     queue_id = number(properties.get(REAL_QUEUE_ID))
-    if queue_id is None or topic == TIMER_TOPIC or not can_be_directory((topic, queue_id)):
+    if queue_id is None or topic == TIMER_TOPIC or not is_directory_name((topic, queue_id)):
         return None
     return Address.of(topic, queue_id, tags_code(properties.get(TAGS)), index_keys(properties))
 
@@ -93,7 +93,7 @@ def out_times(taken_in_ms: int, now_ms: int) -> bytes:
     return _MORE % (taken_in_ms, now_ms)
 
 
-def delivered(record: memoryview, timing: Timing, key: bytes | None, more: bytes) -> Move | None:
+def delivered(record: memoryview, timing: Timing, key: bytes | None, more: bytes) -> ReaddressRequest | None:
     """On its way to its own topic, with `out_times`. None when it cannot go there."""
     address = timing.address
     if address is None:
@@ -109,7 +109,7 @@ def delivered(record: memoryview, timing: Timing, key: bytes | None, more: bytes
     return (record, address, key, more)
 
 
-def rolled(record: memoryview, due_ms: int, more: bytes) -> Move:
+def rolled(record: memoryview, due_ms: int, more: bytes) -> ReaddressRequest:
     """On its way to the end of the timer topic, because it is due beyond the window."""
     properties = decode_properties(bytes(properties_of(record)))
     times = number(properties.get(TIMER_ROLL_TIMES)) or 0

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from skyrocket.compiled import twin
-from skyrocket.store.message import Dispatched, Unplaced
+from skyrocket.store.message import AppendRequest, DispatchFields
 
 PUT: Final = "put"  # kinds of counters by key: of a topic
 GET: Final = "get"  # of topic@group
@@ -31,7 +31,7 @@ _EVERY_SAMPLE: Final[Rows] = ((SAMPLE_MS, DAY_MS // SAMPLE_MS + 1),)
 _THINNING_OUT: Final[Rows] = ((SAMPLE_MS, 7), (10 * MINUTE_MS, 7), (HOUR_MS, 25))
 
 
-def _put_by_topic(dispatches: Sequence[Dispatched]) -> dict[str, tuple[int, int]]:
+def _put_by_topic(dispatches: Sequence[DispatchFields]) -> dict[str, tuple[int, int]]:
     """How many messages, and how many bytes."""
     found: dict[str, tuple[int, int]] = {}
     for topic, _, _, _, size, _, _, _, _ in dispatches:
@@ -158,7 +158,7 @@ class Counters:
             counter.sample(self._now_ms())
         counter.add(messages, size_bytes, times, took_ms)
 
-    def count_put(self, messages: Sequence[Unplaced]) -> None:
+    def count_put(self, messages: Sequence[AppendRequest]) -> None:
         """Messages that were appended together."""
         sizes: dict[str, list[int]] = {}
         for message in messages:
@@ -166,7 +166,7 @@ class Counters:
         for topic, of_topic in sizes.items():
             self.count_put_of(topic, len(of_topic), sum(of_topic))
 
-    def count_dispatched(self, dispatches: Sequence[Dispatched]) -> None:
+    def count_dispatched(self, dispatches: Sequence[DispatchFields]) -> None:
         """The same, of messages that were placed before."""
         for topic, (messages, size_bytes) in put_by_topic(dispatches).items():
             self.count_put_of(topic, messages, size_bytes)

@@ -28,7 +28,7 @@ from skyrocket.protocol.headers import PullMessageRequestHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.sysflag import PULL_COMMIT_OFFSET
 from skyrocket.store.errors import StoreError
-from skyrocket.store.read.queue_run import Wanted
+from skyrocket.store.read.queue_run import RunQuery
 
 SHAPES_MAX: Final = 4096  # remembered at once: a consumer has one for each of its queues
 PULLS_MAX: Final = 64  # answered together
@@ -105,6 +105,6 @@ class PullFastPath:
             return None
         settings = self._settings()
         bytes_max = bytes_max_of(header, settings)
-        wanted = Wanted(header.topic, header.queue_id, first, settings.pull_messages_max, bytes_max, terms.wanted.codes)
+        wanted = RunQuery(header.topic, header.queue_id, first, settings.pull_messages_max, bytes_max, terms.wanted.codes)
         words = found_words(queue.min_offset, queue.max_offset, terms.topic_sys_flag)
         return read_frames(self._store.reading, queue, wanted, pulls, words, BYTES_MAX)

@@ -19,7 +19,7 @@ from skyrocket.protocol.frame import PREFIX
 from skyrocket.store.log.checksums import Checksums
 from skyrocket.store.log.commit_log import CommitLog
 from skyrocket.store.queues.consume_queue import ENTRY, ENTRY_BYTES, ConsumeQueue
-from skyrocket.store.read.queue_run import RECORDS_PER_READ_MAX, Wanted, ends_early, pull_run
+from skyrocket.store.read.queue_run import RECORDS_PER_READ_MAX, RunQuery, ends_early, read_pull_run
 from skyrocket.store.read.reading import Reading
 
 _LENGTH_BYTES = 4
@@ -46,7 +46,7 @@ def _framed_runs(
     checksums: Checksums,
     hot_from: int,
     packed: bytes,
-    wanted: Wanted,
+    wanted: RunQuery,
     asks: Sequence[Numbers],
     words: Words,
     max_offset: int,
@@ -63,7 +63,7 @@ def _framed_runs(
         if not entries or _segment(log, entries) != _segment(log, packed):
             break
         asked = wanted._replace(offset=offset, records_max=records_max)
-        run = pull_run(log, checksums, hot_from, entries, asked)
+        run = read_pull_run(log, checksums, hot_from, entries, asked)
         if run is None:
             break
         records, found, found_bytes, next_offset, place = run
@@ -84,7 +84,7 @@ framed_runs = twin("queue_run", _framed_runs)
 
 
 def read_frames(
-    reading: Reading, queue: ConsumeQueue, wanted: Wanted, asks: Sequence[Numbers], words: Words, bytes_max: int
+    reading: Reading, queue: ConsumeQueue, wanted: RunQuery, asks: Sequence[Numbers], words: Words, bytes_max: int
 ) -> FramedRuns:
     """Read what several pulls of one queue ask for, as frames ready to be sent.
 

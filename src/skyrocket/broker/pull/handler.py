@@ -29,9 +29,8 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PULL_COMMIT_OFFSET, PULL_SUSPEND
 from skyrocket.store.queues.consume_queue import ConsumeQueue
-from skyrocket.store.read.queue_run import Pulled
-from skyrocket.store.read.queue_run import Wanted as RunWanted
-from skyrocket.store.read.reading import pulled_of
+from skyrocket.store.read.queue_run import PullRun, RunQuery
+from skyrocket.store.read.reading import to_pull_run
 
 RECHECK_MS = 5_000  # every waiting pull is looked at again this often, whatever was or was not told
 HOLD_MAX_MS = 600_000  # the longest that a client may ask us to hold a pull
@@ -186,20 +185,20 @@ class PullHandler:
         count = max(1, min(header.max_msg_nums, settings.pull_messages_max))
         bytes_max = bytes_max_of(header, settings)
         began_ms = self._now_ms()
-        run = RunWanted(header.topic, header.queue_id, offset, count, bytes_max, pull.terms.wanted.codes)
+        run = RunQuery(header.topic, header.queue_id, offset, count, bytes_max, pull.terms.wanted.codes)
         found = self._read(queue, run, pull.terms.wanted)
         if found.messages:
             self.count(header, found.messages, found.size_bytes, found.last_place, self._now_ms() - began_ms)
             return _Outcome(ResponseCode.SUCCESS, "FOUND", found.next_offset, least, most, found.pieces, found.size_bytes)
         return _Outcome(ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE", found.next_offset, least, most, [])
 
-    def _read(self, queue: ConsumeQueue, run: RunWanted, wanted: Wanted) -> Pulled:
+    def _read(self, queue: ConsumeQueue, run: RunQuery, wanted: Wanted) -> PullRun:
         reading = self._store.reading
         if wanted.sql is None:
-            return reading.pulled(queue, run)
+            return reading.read_pull(queue, run)
         topic, queue_id, offset, count, bytes_max, _ = run
         passes, looked_at_max = wanted.sql.passes, wanted.sql.messages_per_read_max
-        return pulled_of(reading.messages(topic, queue_id, offset, count, bytes_max, None, passes, looked_at_max))
+        return to_pull_run(reading.messages(topic, queue_id, offset, count, bytes_max, None, passes, looked_at_max))
 
     def count(
         self, header: PullMessageRequestHeader, messages: int, size_bytes: int, last_place: int, took_ms: int, pulls: int = 1

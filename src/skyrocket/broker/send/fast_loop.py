@@ -27,8 +27,8 @@ from skyrocket.protocol.message.record import HOST_BITS, layout_for
 from skyrocket.protocol.message.unique_key import MARK
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.sysflag import TRANSACTION_MASK
-from skyrocket.store.log.readdress import Move, placed
-from skyrocket.store.message import Dispatched, Opening
+from skyrocket.store.log.readdress import ReaddressRequest, readdress_records
+from skyrocket.store.message import AppendPosition, DispatchFields
 
 _UNIQUE = UNIQUE_KEY + NAME_END
 _CODE: Final = int(RequestCode.SEND_MESSAGE_V2)
@@ -89,7 +89,7 @@ class Group:
     position: int  # where the next record goes
     timestamp: int  # when they are stored
     parts: list[bytes] = field(default_factory=list)  # of the records; joined once: small pieces of memory are dear
-    dispatches: list[Dispatched] = field(default_factory=list)
+    dispatches: list[DispatchFields] = field(default_factory=list)
     answers: list[SendRow | RecallableRow] = field(default_factory=list)
     targets: dict[str, Target] = field(default_factory=dict)
     detours: dict[str, Target] = field(default_factory=dict)  # nobody may send to these
@@ -99,14 +99,14 @@ class Group:
     """Those that one must look at more closely. They follow behind the sends: none of them can be of a half that came with it,
     since its producer must know first where that is."""
 
-    def move(self, moves: list[Move], stop: int, next_offset: Callable[[str, int], int]) -> bool:
+    def move(self, moves: list[ReaddressRequest], stop: int, next_offset: Callable[[str, int], int]) -> bool:
         """Puts records of the log behind the others, under their new places; False when they are for the general way."""
 
         def of_queue(queue: tuple[str, int]) -> int:
             found = self.next_offsets.get(queue[0], {}).get(queue[1])
             return next_offset(*queue) if found is None else found
 
-        run = placed(moves, Opening(self.position, stop - self.position, self.timestamp), of_queue)
+        run = readdress_records(moves, AppendPosition(self.position, stop - self.position, self.timestamp), of_queue)
         if run is None:
             return False
         data, dispatches, taken = run

@@ -55,7 +55,7 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.sysflag import PERM_WRITE
 from skyrocket.protocol.system_names import NOT_FOR_PRODUCERS
 from skyrocket.store.errors import StoreError
-from skyrocket.store.message import Opening, index_keys
+from skyrocket.store.message import AppendPosition, index_keys
 from skyrocket.store.message_store import MessageStore
 
 SURROUNDINGS_MAX = 1024  # remembered at once; a producer has one for each of its tags
@@ -119,13 +119,13 @@ class OrdinarySends:
         """How many of the first frames were ordinary sends (those are stored, and answered or parked) or ends among them."""
         settings, now_ms = self._settings(), self._wall_ms()
         try:
-            opening = self._store.opening(now_ms)
+            opening = self._store.append_position(now_ms)
             group = Group(opening.position, opening.timestamp)
             terms = self._terms(connection, opening, settings)
             gather(frames, group, terms, self)
             are_noted = self._note_ends(group, terms.stop, now_ms)
             if group.dispatches:
-                self._store.append_placed(opening, b"".join(group.parts), group.dispatches, group.taken())
+                self._store.append_encoded(opening, b"".join(group.parts), group.dispatches, group.taken())
         except (StoreError, RecordError):
             return 0  # nothing is stored: the general way will find the same, and say so
         if group.answers:
@@ -145,7 +145,7 @@ class OrdinarySends:
         op_message = self._ends.op_message(group.ended, now_ms) if self._ends is not None and group.ended else None
         return op_message is not None and group.move([op_message], stop, self.next_offset)
 
-    def _terms(self, connection: Connection, opening: Opening, settings: BrokerSettings) -> Terms:
+    def _terms(self, connection: Connection, opening: AppendPosition, settings: BrokerSettings) -> Terms:
         self._forget_old(settings)
         born_host, stop = pack_host(*connection.peer), opening.position + opening.room_bytes
         added, halves = self._added_with(settings), None if self._ends is None else self._ends.halves

@@ -25,7 +25,7 @@ from skyrocket.protocol.headers import SendMessageResponseHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.errors import StoreError
-from skyrocket.store.message import Placed, Unplaced
+from skyrocket.store.message import AppendRequest, AppendResult
 from skyrocket.store.message_store import MessageStore
 
 SYNC_FLUSH_TIMEOUT_MS = 5_000  # Apache's syncFlushTimeout: then the producer is told that the message is stored, not flushed
@@ -72,7 +72,7 @@ class SendHandler:
 
     def handle(self, commands: list[Command], connection: Connection) -> None:
         accepted: list[Sent] = []
-        messages: list[Unplaced] = []
+        messages: list[AppendRequest] = []
         for command in commands:
             try:
                 sent = self._intake.accept(command, connection)
@@ -93,7 +93,7 @@ class SendHandler:
         self._counters.count_put(messages)
         self._on_appended()
 
-    def _answer(self, accepted: list[Sent], placed: list[Placed], connection: Connection) -> None:
+    def _answer(self, accepted: list[Sent], placed: list[AppendResult], connection: Connection) -> None:
         confirmed = self._store.horizon.confirmed
         settings = self._settings()
         at = 0
@@ -110,7 +110,7 @@ class SendHandler:
             else:
                 connection.send(answer)
 
-    def _success(self, sent: Sent, places: list[Placed], settings: BrokerSettings) -> bytes:
+    def _success(self, sent: Sent, places: list[AppendResult], settings: BrokerSettings) -> bytes:
         message_id = ",".join([f"{self._id_prefix}{place.physical_offset:016X}" for place in places])
         command, unique_key = sent.command, sent.unique_key
         if command.serialization is Serialization.JSON and (unique_key.isalnum() or not unique_key):

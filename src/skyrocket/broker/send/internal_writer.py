@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from skyrocket.broker.load.counters import Counters
 from skyrocket.protocol.message.record import Record
-from skyrocket.store.log.readdress import Move, placed, unplaced_move
-from skyrocket.store.message import Placed, Unplaced, unplaced
+from skyrocket.store.log.readdress import ReaddressRequest, readdress_record, readdress_records
+from skyrocket.store.message import AppendRequest, AppendResult, append_request_of
 from skyrocket.store.message_store import MessageStore
 
 
@@ -20,24 +20,24 @@ class OwnMessages:
         self._on_appended = on_appended
         self._counters = counters
 
-    def put(self, records: Sequence[Record]) -> list[Placed]:
+    def put(self, records: Sequence[Record]) -> list[AppendResult]:
         """Store them, all or none, with one append; StoreError when that fails. They are visible once confirmed, as all are."""
-        return self.put_encoded([unplaced(record) for record in records])
+        return self.put_encoded([append_request_of(record) for record in records])
 
-    def put_encoded(self, messages: Sequence[Unplaced]) -> list[Placed]:
+    def put_encoded(self, messages: Sequence[AppendRequest]) -> list[AppendResult]:
         """The same, for records that are bytes already."""
         places = self._store.append(messages, self._wall_ms())
         self._counters.count_put(messages)
         self._on_appended()
         return places
 
-    def move(self, moves: Sequence[Move]) -> None:
+    def move(self, moves: Sequence[ReaddressRequest]) -> None:
         """The same, for records that are in the log and come to another queue."""
-        opening = self._store.opening(self._wall_ms())
-        run = placed(moves, opening, self._store.queues.next_offset)
+        opening = self._store.append_position(self._wall_ms())
+        run = readdress_records(moves, opening, self._store.queues.next_offset)
         if run is None:
-            self.put_encoded([unplaced_move(move) for move in moves])
+            self.put_encoded([readdress_record(move) for move in moves])
         elif moves:
-            self._store.append_placed(opening, *run)
+            self._store.append_encoded(opening, *run)
             self._counters.count_dispatched(run[1])
             self._on_appended()

@@ -35,7 +35,7 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PERM_WRITE, TRANSACTION_MASK
 from skyrocket.protocol.system_names import NOT_FOR_PRODUCERS, RETRY_PREFIX, TIMER_TOPIC
-from skyrocket.store.message import Unplaced, delay_level, index_keys
+from skyrocket.store.message import AppendRequest, delay_level, index_keys
 
 
 class Topics(Protocol):
@@ -55,7 +55,7 @@ class Sent(NamedTuple):
     command: Command
     queue_id: int
     unique_key: str
-    messages: list[Unplaced]
+    messages: list[AppendRequest]
     waits: bool  # for the flush, where there is a flush to wait for
     recall_handle: str | None = None
 
@@ -115,7 +115,7 @@ class Intake:
         _check_permission(self._settings(), config)
         return self._queue(header, config)
 
-    def _led(self, header: SendMessageRequestHeaderV2, record: Record, properties: dict[str, str]) -> Unplaced:
+    def _led(self, header: SendMessageRequestHeaderV2, record: Record, properties: dict[str, str]) -> AppendRequest:
         """The message as it is stored where it goes instead."""
         elsewhere = self._detours.lead(header, record, properties)
         elsewhere.properties, elsewhere.magic = encode_properties(properties), magic_for(elsewhere.topic)
@@ -191,9 +191,11 @@ def added_properties(settings: BrokerSettings) -> dict[str, str]:
     }
 
 
-def _single(record: Record, properties: dict[str, str]) -> Unplaced:
+def _single(record: Record, properties: dict[str, str]) -> AppendRequest:
     code, level = tags_code(properties.get(TAGS)), delay_level(record.topic, properties)
-    return Unplaced(record.topic, record.queue_id, encode_record(record), code, index_keys(properties), record.sys_flag, level)
+    return AppendRequest(
+        record.topic, record.queue_id, encode_record(record), code, index_keys(properties), record.sys_flag, level
+    )
 
 
 def _check_batch(topic: str, properties: dict[str, str]) -> None:
@@ -205,7 +207,7 @@ def _check_batch(topic: str, properties: dict[str, str]) -> None:
         raise _illegal("The messages of a batch cannot be delayed.")
 
 
-def _batch(like: Record) -> list[Unplaced]:
+def _batch(like: Record) -> list[AppendRequest]:
     """The messages of a batch. What the request's own properties say is for the batch as a whole, and is not stored."""
     if like.sys_flag & TRANSACTION_MASK:
         raise _illegal("A batch cannot be part of a transaction.")
@@ -216,5 +218,5 @@ def _batch(like: Record) -> list[Unplaced]:
     for entry, record in zip(entries, encode_batch_records(entries, like), strict=True):
         properties = decode_properties(entry.properties)
         code = tags_code(properties.get(TAGS))
-        messages.append(Unplaced(like.topic, like.queue_id, record, code, index_keys(properties), like.sys_flag))
+        messages.append(AppendRequest(like.topic, like.queue_id, record, code, index_keys(properties), like.sys_flag))
     return messages

@@ -35,7 +35,7 @@ from skyrocket.protocol.message.record import Record, decode_record
 from skyrocket.protocol.system_names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_TOPIC, TRANSACTION_GROUP
 from skyrocket.store.errors import StoreError
 from skyrocket.store.message_store import MessageStore
-from skyrocket.store.read.reading import Messages
+from skyrocket.store.read.reading import QueueMessages
 
 log = logging.getLogger(__name__)
 
@@ -176,7 +176,7 @@ class TransactionChecks:
         least = self._bounds(topic).min_offset
         return least if offset == NOT_FOUND else max(least, offset)
 
-    def _bounds(self, topic: str) -> Messages:
+    def _bounds(self, topic: str) -> QueueMessages:
         return self._store.reading.messages(topic, QUEUE, 0, 0)
 
     def _go_on(self, walk: CheckRound, settings: BrokerSettings, now_ms: int) -> None:

@@ -15,20 +15,20 @@ from skyrocket.protocol.fast_path.end_transaction import TransactionEnd
 from skyrocket.protocol.message.waiting_record import WaitingRecord, waiting_records
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from skyrocket.protocol.system_names import HALF_TOPIC
-from skyrocket.store.log.readdress import Move
-from skyrocket.store.read.reading import Lately, record_views
+from skyrocket.store.log.readdress import ReaddressRequest
+from skyrocket.store.read.reading import RecentRecords, record_views
 
 
 class Halves(NamedTuple):
     """Half messages that may have plain ends."""
 
-    log: Lately
+    log: RecentRecords
     known: dict[bytes, HalfFacts]  # by the shape of their properties
     copies: Copies
 
 
 # The queue offset of a half message that has ended, and what is to be delivered.
-Ended = tuple[int, Move | None]
+Ended = tuple[int, ReaddressRequest | None]
 
 
 def plain_ends(ends: Sequence[TransactionEnd], halves: Halves) -> list[Ended | None]:

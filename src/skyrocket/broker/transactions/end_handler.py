@@ -34,7 +34,7 @@ from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_NONE, TRANSACTION_ROLLBACK
 from skyrocket.protocol.system_names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC
 from skyrocket.store.errors import StoreError
-from skyrocket.store.log.readdress import Move
+from skyrocket.store.log.readdress import ReaddressRequest
 from skyrocket.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class EndTransactionHandler:
 
     def _end(self, ends: list[TransactionEnd], commands: Sequence[Command | None], connection: Connection) -> None:
         now_ms = self._wall_ms()
-        halves = waiting_records(self._store.reading.bytes_unseen([place for place, _, _, _, _ in ends]), HALF_TOPIC)
+        halves = waiting_records(self._store.reading.views_at([place for place, _, _, _, _ in ends]), HALF_TOPIC)
         ended, accepted = self._looked_at(list(zip(ends, halves, commands, strict=True)), connection, now_ms)
         try:
             if ended:
@@ -171,7 +171,7 @@ class EndTransactionHandler:
             self._own_messages.move(moves)
         self.ended(offsets, op_message is not None, now_ms)
 
-    def op_message(self, offsets: list[int], now_ms: int) -> Move | None:
+    def op_message(self, offsets: list[int], now_ms: int) -> ReaddressRequest | None:
         """The one that these half messages fill, which have ended; None when there is room in it yet."""
         noted = self._checks.ops.filled_by(offsets, self._settings().transaction_op_bytes_max)
         return None if noted is None else op_move(noted, self._store_host, now_ms)
@@ -189,7 +189,7 @@ class EndTransactionHandler:
 
     def halves(self) -> Halves:
         """For who takes plain ends."""
-        return Halves(self._store.reading.lately(), self._shapes.known, self._checks.copies)
+        return Halves(self._store.reading.recent_records(), self._shapes.known, self._checks.copies)
 
 
 def _succeed(command: Command | None, connection: Connection) -> None:

@@ -48,8 +48,8 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import TRANSACTION_MASK
 from skyrocket.protocol.system_names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_TOPIC
-from skyrocket.store.log.readdress import Address, Move
-from skyrocket.store.message import Placed, index_keys
+from skyrocket.store.log.readdress import Address, ReaddressRequest
+from skyrocket.store.message import AppendResult, index_keys
 
 QUEUE: Final = 0  # both have one queue
 
@@ -178,7 +178,7 @@ def _own_address(properties: dict[str, str]) -> Address | None:
     return Address.of(topic, queue_id, tags_code(properties.get(TAGS)), index_keys(properties), kept, True)
 
 
-def op_move(offsets: Iterable[int], store_host: bytes, now_ms: int) -> Move:
+def op_move(offsets: Iterable[int], store_host: bytes, now_ms: int) -> ReaddressRequest:
     """An op message, beside messages that were committed."""
     return (memoryview(encode_record(op_message(offsets, store_host, now_ms))), _OP_ADDRESS, None, b"")
 
@@ -233,7 +233,7 @@ def resumed(half: Half) -> Record:
     return replace(half.record, topic=HALF_TOPIC, queue_id=QUEUE, properties=_joined(properties))
 
 
-def question(copy: Half, place: Placed, broker_name: str) -> Command:
+def question(copy: Half, place: AppendResult, broker_name: str) -> Command:
     """39: how did this end? The message goes along, under its own topic and queue, and the offsets are the copy's."""
     unique = copy.properties.get(UNIQUE_KEY)
     record = copy.record

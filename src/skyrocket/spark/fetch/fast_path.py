@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from skyrocket.columnar.rows import START_BYTES, chain
+from skyrocket.columnar.rows import START_BYTES, find_record_starts
 from skyrocket.compiled import twin
 from skyrocket.protocol.frame import PREFIX
 from skyrocket.protocol.limits import HEADER_BYTES_MAX
@@ -32,7 +32,7 @@ def _ordinary(view: memoryview, at: int, filled: int, broker_id: int, asks: Sequ
         words = (b'"code":0,', b'"opaque":%d,' % number, b'"nextBeginOffset":"%d"' % upto, suggested)
         if not all(word in header for word in words):
             break
-        starts, chain_end = chain(view, body, end, upto - offset)
+        starts, chain_end = find_record_starts(view, body, end, upto - offset)
         if chain_end != end or len(starts) != (upto - offset) * START_BYTES:
             break
         pieces.append(starts)

@@ -19,9 +19,9 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from skyrocket.client.errors import BrokerError
 from skyrocket.client.session.routes import MASTER_ID
-from skyrocket.columnar.columns import Columns
+from skyrocket.columnar.columns import ColumnBuilder
 from skyrocket.columnar.ranges import Ints
-from skyrocket.columnar.rows import Rows, Summed, chain
+from skyrocket.columnar.rows import ChecksumScope, RecordRows, find_record_starts
 from skyrocket.protocol.errors import CompressionError, FrameError, RecordError
 from skyrocket.protocol.message.record import PHYSICAL_OFFSET_AT, QUEUE_OFFSET_AT, SYS_FLAG_AT, decode_record
 from skyrocket.protocol.responses import ResponseCode
@@ -203,7 +203,7 @@ class RangeReader:
     def _found(self, answer: Answer, offset: int, next_offset: int) -> None:
         if next_offset <= offset:
             raise FrameError(f"the broker goes on at {next_offset} after giving messages from {offset} on")
-        packed, end = chain(self._intake.view, answer.start, answer.end, next_offset - offset)
+        packed, end = find_record_starts(self._intake.view, answer.start, answer.end, next_offset - offset)
         starts = np.frombuffer(packed, np.int64)
         part = self._ahead.answered(next_offset)
         if end > answer.end:
@@ -274,11 +274,11 @@ class RangeReader:
 
     def _batch(self, starts: Ints) -> Any:
         in_order = np.sort(starts)  # as they lie; answers may have come in another order than they were asked for
-        rows = Rows(self._intake.data, None, in_order, Summed.BODY)
+        rows = RecordRows(self._intake.data, None, in_order, ChecksumScope.BODY)
         while len(rows) < len(in_order):
             self._lost(f"one is damaged ({self._damage(int(in_order[len(rows)]))})")
             in_order = np.delete(in_order, len(rows))
-            rows = Rows(self._intake.data, None, in_order, Summed.BODY)
+            rows = RecordRows(self._intake.data, None, in_order, ChecksumScope.BODY)
         sound = with_sound_bodies(rows)
         if not sound.all():
             place = int(sound.argmin())
@@ -297,10 +297,10 @@ class RangeReader:
             batch = batch.take(pa.array(np.argsort(rows.queue_offset, kind="stable")))
         return batch
 
-    def _choose(self, rows: Rows) -> None:
+    def _choose(self, rows: RecordRows) -> None:
         """Brokers compare the hashes of tags, which different tags may share; here it is the words."""
         if self._tags is not None and len(rows):
-            rows.keep(pc.is_in(Columns(rows).tags(), value_set=self._tags).to_numpy(zero_copy_only=False))
+            rows.keep(pc.is_in(ColumnBuilder(rows).tags(), value_set=self._tags).to_numpy(zero_copy_only=False))
 
     def _damage(self, start: int) -> str:
         try:

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from skyrocket.columnar.columns import COLUMNS as STORED
-from skyrocket.columnar.columns import Columns
+from skyrocket.columnar.columns import ColumnBuilder
 from skyrocket.columnar.ranges import Bools, Ints
-from skyrocket.columnar.rows import Rows, Summed
+from skyrocket.columnar.rows import ChecksumScope, RecordRows
 from skyrocket.protocol.errors import CompressionError
 from skyrocket.protocol.message.compression import decompress
 from skyrocket.protocol.sysflag import COMPRESSED
@@ -33,12 +33,12 @@ class BatchMaker:
         constants = {"topic": topic, "broker": broker}
         self._makers = [_maker(name, constants.get(name)) for name in columns]
 
-    def batch(self, rows: Rows) -> Any:
-        made = Columns(rows)
+    def batch(self, rows: RecordRows) -> Any:
+        made = ColumnBuilder(rows)
         return pa.RecordBatch.from_arrays([make(made) for make in self._makers], schema=self.schema)
 
 
-def _maker(name: str, constant: str | None) -> Callable[[Columns], Any]:
+def _maker(name: str, constant: str | None) -> Callable[[ColumnBuilder], Any]:
     kind = COLUMNS[name].arrow
     if constant is not None:
         return _Constant(pa.scalar(constant, kind))
@@ -54,7 +54,7 @@ class _Constant:
         self._value = value
         self._made = pa.repeat(value, 0)
 
-    def __call__(self, columns: Columns) -> Any:
+    def __call__(self, columns: ColumnBuilder) -> Any:
         count = len(columns.rows)
         if len(self._made) < count:
             self._made = pa.repeat(self._value, count)
@@ -68,7 +68,7 @@ def _times(ms: Ints) -> Any:
     return pa.Array.from_buffers(COLUMNS["storeTimestamp"].arrow, len(ms), [None, pa.py_buffer(ms * 1000)])
 
 
-def _bodies(columns: Columns) -> Any:
+def _bodies(columns: ColumnBuilder) -> Any:
     """An empty body stays empty even when it says it is compressed, as in Java."""
     rows = columns.rows
     packed = columns.body()
@@ -81,12 +81,12 @@ def _bodies(columns: Columns) -> Any:
     return pa.array(bodies, pa.binary())
 
 
-def _compressed(rows: Rows) -> Bools:
+def _compressed(rows: RecordRows) -> Bools:
     found: Bools = ((rows.sys_flag & COMPRESSED) != 0) & (rows.body < rows.body_end)
     return found
 
 
-_MAKERS: Final[dict[str, Callable[[Columns], Any]]] = {
+_MAKERS: Final[dict[str, Callable[[ColumnBuilder], Any]]] = {
     "broker": lambda columns: pa.nulls(len(columns.rows), pa.string()),
     "storeTimestamp": lambda columns: _times(columns.rows.store_timestamp),
     "bornTimestamp": lambda columns: _times(columns.rows.born_timestamp),
@@ -94,14 +94,14 @@ _MAKERS: Final[dict[str, Callable[[Columns], Any]]] = {
 }
 
 
-def with_sound_bodies(rows: Rows) -> Bools:
+def with_sound_bodies(rows: RecordRows) -> Bools:
     """Whether each body is what its CRC says, which was computed with the rows."""
-    assert rows.summed == Summed.BODY
+    assert rows.checksum_scope == ChecksumScope.BODY
     sound: Bools = (rows.sum & _JAVA_INT) == rows.crc
     return sound
 
 
-def with_unpackable_bodies(rows: Rows) -> Bools:
+def with_unpackable_bodies(rows: RecordRows) -> Bools:
     """Whether each body can be unpacked, for who was told that one cannot."""
     found = np.ones(len(rows), np.bool_)
     for row in np.flatnonzero(_compressed(rows)).tolist():

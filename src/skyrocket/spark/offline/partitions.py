@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from pyspark.sql.datasource import InputPartition
 
-from skyrocket.columnar.rows import START_BYTES, chain
+from skyrocket.columnar.rows import START_BYTES, find_record_starts
 from skyrocket.protocol.bodies import TopicConfigSerializeWrapper
 from skyrocket.protocol.errors import BodyError
 from skyrocket.protocol.fastjson.codec import decode
@@ -24,9 +24,9 @@ from skyrocket.protocol.system_names import MEMBER_SYNC_PREFIX
 from skyrocket.spark.errors import OptionError
 from skyrocket.spark.options.store_options import DAMAGE, StoreOptions
 from skyrocket.store.errors import StoreFormatError
-from skyrocket.store.log.scan import Damaged, End
+from skyrocket.store.log.scan import DamagedRange, LogEnd
 from skyrocket.store.offline.offline_queue import OfflineQueue
-from skyrocket.store.offline.offline_store import EVER_MS, OfflineStore, QueueRange
+from skyrocket.store.offline.offline_store import EVER_MS, OfflineQueueRange, OfflineStore
 from skyrocket.store.queues.consume_queue import ENTRY_BYTES
 
 QUEUES_ASKED_MAX: Final = 16  # for a cut: the longest ones
@@ -52,7 +52,7 @@ class QueuePart(InputPartition):
 
     path: str
     broker: str
-    ranges: tuple[QueueRange, ...]
+    ranges: tuple[OfflineQueueRange, ...]
 
 
 def parts_of(options: StoreOptions) -> list[InputPartition]:
@@ -98,18 +98,18 @@ def _store_parts(store: OfflineStore, options: StoreOptions, broker: str) -> Ite
 class _Measured(NamedTuple):
     """A queue, and the mean size of its messages."""
 
-    range: QueueRange
+    range: OfflineQueueRange
     message_bytes: int
 
     @classmethod
     def of(cls, store: OfflineStore, topic: str, queue_id: int) -> _Measured:
         queue = store.queue(topic, queue_id)
         if queue is None:
-            return cls(QueueRange(topic, queue_id, 0, 0), 1)
+            return cls(OfflineQueueRange(topic, queue_id, 0, 0), 1)
         first, stop = queue.min_offset(store.log.start), queue.max_offset
         step = max(1, (stop - first) // SAMPLES)
         sizes = [entry.size for offset in range(first, stop, step) if (entry := queue.entry(offset)) is not None]
-        return cls(QueueRange(topic, queue_id, first, stop), max(1, sum(sizes) // max(1, len(sizes))))
+        return cls(OfflineQueueRange(topic, queue_id, first, stop), max(1, sum(sizes) // max(1, len(sizes))))
 
     @property
     def cost_bytes(self) -> int:
@@ -140,12 +140,12 @@ def _ranges(store: OfflineStore, measured: Iterable[_Measured], stop_at: int, op
             stop = min(stop, store.queue_offset_since(topic, queue_id, options.end_ms))  # noqa: PLW2901
         step = max(1, options.part_bytes_max // message_bytes)
         for begin in range(first, stop, step):
-            yield _Measured(QueueRange(topic, queue_id, begin, min(stop, begin + step)), message_bytes)
+            yield _Measured(OfflineQueueRange(topic, queue_id, begin, min(stop, begin + step)), message_bytes)
 
 
-def _groups(ranges: Iterable[_Measured], part_bytes_max: int) -> Iterator[tuple[QueueRange, ...]]:
+def _groups(ranges: Iterable[_Measured], part_bytes_max: int) -> Iterator[tuple[OfflineQueueRange, ...]]:
     """Short queues together."""
-    group: list[QueueRange] = []
+    group: list[OfflineQueueRange] = []
     size = 0
     for each, message_bytes in ranges:
         each_bytes = (each.max_offset - each.min_offset) * message_bytes
@@ -200,14 +200,14 @@ def log_end(store: OfflineStore, queues: Sequence[OfflineQueue]) -> int:
         segment_start = log.start_of(at)
         view = None if segment_start is None else log.segment(segment_start)
         if segment_start is not None and view is not None:
-            starts, end_at = chain(view, at - segment_start, len(view), _CHAIN_MAX)
+            starts, end_at = find_record_starts(view, at - segment_start, len(view), _CHAIN_MAX)
             at = segment_start + end_at
             if len(starts) == _CHAIN_MAX * START_BYTES:
                 continue
         item = next(iter(log.walk(at, check=False)))
-        if isinstance(item, End):
+        if isinstance(item, LogEnd):
             return item.offset
-        if not isinstance(item, Damaged) and item.offset == at:
+        if not isinstance(item, DamagedRange) and item.offset == at:
             return at  # it came while one looked
         at = item.offset + item.size
 

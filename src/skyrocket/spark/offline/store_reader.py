@@ -11,10 +11,10 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from skyrocket.columnar.queue import queue_rows
+from skyrocket.columnar.queue import read_queue_rows
 from skyrocket.columnar.ranges import Bools
-from skyrocket.columnar.rows import Rows
-from skyrocket.columnar.scan import Split, regrouped, scan_rows
+from skyrocket.columnar.rows import RecordRows
+from skyrocket.columnar.scan import LogSplit, regroup, scan_rows
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
 from skyrocket.protocol.system_names import is_internal_topic
 from skyrocket.spark.columns import columns_of
@@ -23,7 +23,7 @@ from skyrocket.spark.fetch.record_batches import BatchMaker
 from skyrocket.spark.fetch.worker_memory import set_modules_aside
 from skyrocket.spark.offline.partitions import LogPart, QueuePart, parts_of
 from skyrocket.spark.options.store_options import DAMAGE, DAMAGE_SCHEMA, StoreOptions, store_options
-from skyrocket.store.log.scan import Damaged
+from skyrocket.store.log.scan import DamagedRange
 from skyrocket.store.offline.offline_store import OfflineStore
 
 BATCH_ROWS: Final = 2_000  # not a power of two: the lines of a batch's table would share one set of the processor's cache
@@ -54,7 +54,7 @@ class StoreReader(DataSourceReader):
                 assert isinstance(partition, LogPart)
                 yield from _damage(store, partition, self._options)
             else:
-                yield from regrouped(self._batches(store, partition), BATCH_ROWS)
+                yield from regroup(self._batches(store, partition), BATCH_ROWS)
 
     def _batches(self, store: OfflineStore, part: LogPart | QueuePart) -> Iterator[Any]:
         maker = BatchMaker(self._columns, broker=part.broker)
@@ -64,34 +64,34 @@ class StoreReader(DataSourceReader):
                 yield maker.batch(rows)
 
 
-def _rows(store: OfflineStore, part: LogPart | QueuePart, options: StoreOptions) -> Iterator[Rows]:
-    def on_damage(found: Damaged) -> None:
+def _rows(store: OfflineStore, part: LogPart | QueuePart, options: StoreOptions) -> Iterator[RecordRows]:
+    def on_damage(found: DamagedRange) -> None:
         _LOG.warning("%s: %d bytes at %d of the log cannot be read.", part.path, found.size, found.offset)
 
     if isinstance(part, QueuePart):
         for each in part.ranges:
-            yield from queue_rows(store, each, batch_rows=BATCH_ROWS, check=options.check, on_damage=on_damage)
+            yield from read_queue_rows(store, each, batch_rows=BATCH_ROWS, check=options.check, on_damage=on_damage)
         return
     yield from scan_rows(
         store,
         keep=_topic_filter(options),
         begin_ms=options.begin_ms,
         end_ms=options.end_ms,
-        split=Split(part.start, part.stop),
+        split=LogSplit(part.start, part.stop),
         batch_rows=BATCH_ROWS,
         check=options.check,
         on_damage=on_damage,
     )
 
 
-def _in_a_queue(rows: Rows) -> Bools:
+def _in_a_queue(rows: RecordRows) -> Bools:
     """What is marked as prepared or rolled back is in no queue: nobody could get it from a broker."""
     kind = rows.sys_flag & TRANSACTION_MASK
     found: Bools = (kind == TRANSACTION_NONE) | (kind == TRANSACTION_COMMIT)
     return found
 
 
-def _topic_filter(options: StoreOptions) -> Callable[[Rows], Bools] | None:
+def _topic_filter(options: StoreOptions) -> Callable[[RecordRows], Bools] | None:
     if len(options.topics) == 1:
         topic = options.topics[0].encode()
         return lambda rows: rows.has_topic(topic)
@@ -100,15 +100,15 @@ def _topic_filter(options: StoreOptions) -> Callable[[Rows], Bools] | None:
     return None if options.system_topics else lambda rows: _of_topics(rows, lambda topic: not is_internal_topic(topic))
 
 
-def _of_topics(rows: Rows, is_wanted: Callable[[str], bool]) -> Bools:
+def _of_topics(rows: RecordRows, is_wanted: Callable[[str], bool]) -> Bools:
     """Few differ: each is asked about once."""
-    return rows.of_topics(np.array([is_wanted(topic.decode()) for topic in rows.topics[1]], np.bool_))
+    return rows.has_topics(np.array([is_wanted(topic.decode()) for topic in rows.topics[1]], np.bool_))
 
 
 def _damage(store: OfflineStore, part: LogPart, options: StoreOptions) -> Iterator[Any]:
-    found: list[Damaged] = []
+    found: list[DamagedRange] = []
     for _ in scan_rows(
-        store, split=Split(part.start, part.stop), batch_rows=BATCH_ROWS, check=options.check, on_damage=found.append
+        store, split=LogSplit(part.start, part.stop), batch_rows=BATCH_ROWS, check=options.check, on_damage=found.append
     ):
         pass
     log = store.log

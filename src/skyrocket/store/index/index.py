@@ -16,8 +16,8 @@ from skyrocket.protocol.sysflag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from skyrocket.store.errors import store_error
 from skyrocket.store.files import Files
 from skyrocket.store.index.index_file import KEY, IndexFile
-from skyrocket.store.index.key_hashes import key_hashes
-from skyrocket.store.message import Dispatched
+from skyrocket.store.index.key_hashes import hash_keys
+from skyrocket.store.message import DispatchFields
 
 _NAME_DIGITS = 17  # yyyyMMddHHmmssSSS
 
@@ -54,10 +54,10 @@ class Index:
 
     # --- writing
 
-    def put(self, dispatches: Sequence[Dispatched]) -> None:
+    def put(self, dispatches: Sequence[DispatchFields]) -> None:
         """Index these messages; those that are indexed already are passed over."""
         last = KEY.unpack_from(self._left, len(self._left) - KEY.size)[1] if self._left else self.last_offset
-        self._left += keys_hashed(dispatches, last)
+        self._left += pack_keys(dispatches, last)
         try:
             while self._left:
                 file = self._file_for(KEY.unpack_from(self._left)[2])
@@ -106,7 +106,7 @@ class Index:
 
     def find(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
         """Physical offsets of messages that may carry the key and may be of this time, newest first."""
-        hashed = hash_of(topic, key)
+        hashed = hash_key(topic, key)
         for file in reversed(self._open):
             if file.overlaps(begin_ms, end_ms):
                 yield from file.find(hashed, begin_ms, end_ms)
@@ -116,7 +116,7 @@ class Index:
             self._open.pop().close()
 
 
-def _keys_hashed(dispatches: Sequence[Dispatched], last: int) -> bytes:
+def _pack_keys(dispatches: Sequence[DispatchFields], last: int) -> bytes:
     """The keys of the messages behind `last`, packed as the files take them. Neighbours share tags, and mostly their topic: what
     they are hashed by together is hashed once."""
     packed: list[bytes] = []
@@ -125,7 +125,7 @@ def _keys_hashed(dispatches: Sequence[Dispatched], last: int) -> bytes:
     for topic, neighbours in groupby(dispatches, key=itemgetter(0)):
         run = list(neighbours)
         keys = list(dict.fromkeys(chain.from_iterable([one[7] for one in run])))
-        hashes = dict(zip(keys, key_hashes(topic, keys), strict=True))
+        hashes = dict(zip(keys, hash_keys(topic, keys), strict=True))
         packed += [
             KEY.pack(hashes[key], physical_offset, timestamp)
             for _, _, _, physical_offset, _, _, timestamp, its_keys, _ in run
@@ -134,9 +134,9 @@ def _keys_hashed(dispatches: Sequence[Dispatched], last: int) -> bytes:
     return b"".join(packed)
 
 
-keys_hashed = twin("dispatch_entries", _keys_hashed)
+pack_keys = twin("dispatch_entries", _pack_keys)
 
 
-def hash_of(topic: str, key: str) -> int:
+def hash_key(topic: str, key: str) -> int:
     """The index's hash of `topic#key`."""
-    return key_hashes(topic, (key,))[0]
+    return hash_keys(topic, (key,))[0]

@@ -50,7 +50,7 @@ def index_bytes(slots: int, entries: int) -> int:
     return HEADER.size + slots * SLOT.size + entries * ENTRY.size
 
 
-def _index_entries(table: memoryview, slots: int, first: int, first_timestamp: int, keys: bytes) -> tuple[bytes, bytes, int]:
+def _pack_index_entries(table: memoryview, slots: int, first: int, first_timestamp: int, keys: bytes) -> tuple[bytes, bytes, int]:
     """Entries for keys, of which the first gets the number `first`; what slots are to point at behind them; and how many of those
     slots were not in use. All of them packed."""
     read_slot, pack = SLOT.unpack_from, ENTRY.pack
@@ -78,7 +78,7 @@ def _point_slots(table: memoryview, pointed: bytes) -> None:
         SLOT.pack_into(table, slot_at, entry)
 
 
-index_entries = twin("dispatch_entries", _index_entries)
+pack_index_entries = twin("dispatch_entries", _pack_index_entries)
 point_slots = twin("dispatch_entries", _point_slots)
 
 
@@ -138,7 +138,7 @@ class IndexFile:
         self.is_dirty = True
         if self.is_empty:
             _, self.first_offset, self.first_timestamp = KEY.unpack_from(keys)
-        entries, pointed, new_slots = index_entries(self._table, self._slots, self.next_entry, self.first_timestamp, keys)
+        entries, pointed, new_slots = pack_index_entries(self._table, self._slots, self.next_entry, self.first_timestamp, keys)
         self._file.write(self._entries_at + self.next_entry * ENTRY.size, entries)
         point_slots(self._table, pointed)  # after their entries, which may not find room on the disk
         self.next_entry += count

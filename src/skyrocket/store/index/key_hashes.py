@@ -37,7 +37,7 @@ def _every(bits: int, of_bits: int) -> int:
 _STEPS: Final = tuple((bits, _POWERS[bits // 8], _every(min(bits, 32), 2 * bits)) for bits in (8, 16, 32, 64, 128))
 
 
-def key_hashes(topic: str, keys: Sequence[str]) -> list[int]:
+def hash_keys(topic: str, keys: Sequence[str]) -> list[int]:
     """What the index keeps of `topic#key`, for each key: the absolute value of Java's hash, or 0 where Java has none."""
     hashes: list[int] = []
     starts = _starts(topic)

@@ -26,13 +26,13 @@ ENTRY = struct.Struct(">II")
 _SMALLEST_RECORD = 92  # so many bytes of log need at most one entry
 
 
-def _checksum_entries(data: bytes | bytearray, start: int, bounds: list[int], segment_start: int) -> bytes:
+def _pack_checksums(data: bytes | bytearray, start: int, bounds: list[int], segment_start: int) -> bytes:
     """Packed entries of the records between the `bounds`; `data` begins at `start`. All of these are offsets in the log."""
     view = memoryview(data)
     return b"".join([ENTRY.pack(end - segment_start, crc32(view[at - start : end - start])) for at, end in pairwise(bounds)])
 
 
-def _first_at_or_behind(view: memoryview, count: int, end: int, hint: int) -> int:
+def _find_first_entry(view: memoryview, count: int, end: int, hint: int) -> int:
     """The first of `count` entries whose end is not before `end`. Quick behind `hint`."""
     low, high = 0, count
     if hint < high and ENTRY.unpack_from(view, hint * ENTRY.size)[0] < end:
@@ -46,8 +46,8 @@ def _first_at_or_behind(view: memoryview, count: int, end: int, hint: int) -> in
     return low
 
 
-checksum_entries = twin("dispatch_entries", _checksum_entries)
-first_at_or_behind = twin("dispatch_entries", _first_at_or_behind)
+pack_checksums = twin("dispatch_entries", _pack_checksums)
+find_first_entry = twin("dispatch_entries", _find_first_entry)
 
 
 class Checksums:
@@ -99,7 +99,7 @@ class Checksums:
             if log_end < start + self._segment_bytes:
                 self._truncate(start, max(0, log_end - start))
 
-    def look(self, trusted_end: int) -> None:
+    def load_read_only(self, trusted_end: int) -> None:
         """As `load`, for a reader that changes nothing: files that cannot be trusted are left, and passed over."""
         for name in self._files.names(self._directory):
             path = f"{self._directory}/{name}"
@@ -112,7 +112,7 @@ class Checksums:
         """Entries for records of one segment. `data` lies in the log from `offset` on; each record of it ends where the next one
         begins: at the `bounds`, which are offsets too."""
         start = offset - offset % self._segment_bytes
-        self._write(start, checksum_entries(data, offset, bounds, start))
+        self._write(start, pack_checksums(data, offset, bounds, start))
 
     def _write(self, start: int, packed: bytes) -> None:
         if not packed:
@@ -149,7 +149,7 @@ class Checksums:
         packed = [ENTRY.pack(at + size, crc32(segment[at : at + size])) for at, size in records if at + size > known]
         self._write(start, b"".join(packed))
 
-    def fits(self, offset: int, data: memoryview) -> bool | None:
+    def matches(self, offset: int, data: memoryview) -> bool | None:
         """Whether the record at `offset` is what was written; None when there is no checksum for it.
 
         One flipped bit in a record changes more than one bit of its CRC; so where only one differs, it flipped here.
@@ -162,15 +162,15 @@ class Checksums:
             return None  # the power went in the middle of this entry
         return (known ^ crc).bit_count() <= 1
 
-    def between(self, start: int, first_end: int, last_end: int, most: int) -> bytes:
+    def entries_between(self, start: int, first_end: int, last_end: int, most: int) -> bytes:
         """The packed entries of the records of a segment that end from `first_end` to `last_end`. None when there are more than
-        `most`, or recovery is not done with them: `fits` knows about one record."""
+        `most`, or recovery is not done with them: `matches` knows about one record."""
         count = self._counts.get(start)
         if not count or self._beyond:
             return b""
         view, hint = self._file(start).view(), self._hint[1] if self._hint[0] == start else 0
-        first = first_at_or_behind(view, count, first_end, hint)
-        last = first_at_or_behind(view, count, last_end, first)
+        first = find_first_entry(view, count, first_end, hint)
+        last = find_first_entry(view, count, last_end, first)
         if last - first >= most:
             return b""
         self._hint = (start, min(last, count - 1))
@@ -190,7 +190,7 @@ class Checksums:
         if not count:
             return None
         view = self._file(start).view()
-        index = first_at_or_behind(view, count, end, self._hint[1] if self._hint[0] == start else 0)
+        index = find_first_entry(view, count, end, self._hint[1] if self._hint[0] == start else 0)
         if index >= count:
             return None
         found, crc = ENTRY.unpack_from(view, index * ENTRY.size)
@@ -211,7 +211,7 @@ class Checksums:
     def _count_up_to(self, start: int, end: int) -> int:
         """Of the entries that are known."""
         count = self._counts[start]
-        return first_at_or_behind(self._file(start).view(), count, end + 1, count)
+        return find_first_entry(self._file(start).view(), count, end + 1, count)
 
     def _truncate(self, start: int, end: int) -> None:
         """Keep the entries of records that end at or before `end`."""

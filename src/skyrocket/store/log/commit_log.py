@@ -43,7 +43,7 @@ assert PHYSICAL_OFFSET_AT == QUEUE_OFFSET_AT + 8
 
 
 @dataclass(slots=True)
-class _Run:
+class _SegmentRun:
     """Records that go into one segment with one write."""
 
     start: int  # absolute
@@ -52,7 +52,7 @@ class _Run:
     parts: list[bytes]  # the records, then perhaps a blank
 
 
-class Written(NamedTuple):
+class WrittenRun(NamedTuple):
     """What one write put into the log."""
 
     start: int  # absolute
@@ -86,13 +86,13 @@ class CommitLog:
 
     # --- writing
 
-    def append(self, records: Sequence[bytes], queue_offsets: Sequence[int], store_timestamp: int) -> list[Written]:
+    def append(self, records: Sequence[bytes], queue_offsets: Sequence[int], store_timestamp: int) -> list[WrittenRun]:
         """Write encoded records at the end, each told its places and the time.
 
         All or nothing: after an error the log ends where it did, and nothing of this call will ever be read.
         """
         runs = self._plan(records)
-        written = [_placed(run, records, queue_offsets, store_timestamp) for run in runs]
+        written = [_place_records(run, records, queue_offsets, store_timestamp) for run in runs]
         self._write(written, len(records))
         return written
 
@@ -101,14 +101,14 @@ class CommitLog:
         """What fits into the segment that the end is in: behind its last record there is always a blank."""
         return self.segments.segment_bytes - self.end % self.segments.segment_bytes - BLANK.size
 
-    def append_placed(self, data: bytes, offsets: list[int]) -> Written:
+    def append_encoded(self, data: bytes, offsets: list[int]) -> WrittenRun:
         """Write records that know their places already, and fit. All or nothing, as `append`."""
         assert len(data) <= self.room_bytes
-        written = Written(self.end, data, offsets, self.end + len(data))
+        written = WrittenRun(self.end, data, offsets, self.end + len(data))
         self._write([written], len(offsets))
         return written
 
-    def _write(self, written: Sequence[Written], count: int) -> None:
+    def _write(self, written: Sequence[WrittenRun], count: int) -> None:
         try:
             self.scrub()
             for run in written:
@@ -121,12 +121,12 @@ class CommitLog:
         self.end = written[-1].start + len(written[-1].data)
         self._make_next_ahead()
 
-    def _plan(self, records: Sequence[bytes]) -> list[_Run]:
+    def _plan(self, records: Sequence[bytes]) -> list[_SegmentRun]:
         """Which records go into this segment, and which into the next."""
         segment_bytes = self.segments.segment_bytes
         at = self.end
         room = segment_bytes - at % segment_bytes
-        run = _Run(at, 0, 0, [])
+        run = _SegmentRun(at, 0, 0, [])
         runs = [run]
         for index, record in enumerate(records):
             size = len(record)
@@ -135,7 +135,7 @@ class CommitLog:
                     raise TooLargeError(f"A record of {size} bytes does not fit in a segment of {segment_bytes} bytes.")
                 run.parts.append(BLANK.pack(room, BLANK_MAGIC))
                 at, room = at + room, segment_bytes
-                run = _Run(at, index, index, [])
+                run = _SegmentRun(at, index, index, [])
                 runs.append(run)
             run.parts.append(record)
             run.last = index + 1
@@ -168,7 +168,7 @@ class CommitLog:
         file.prefetch(0, min(PREFETCH_BYTES, segment_bytes))
         return file
 
-    def take_back(self, end: int, written: list[Written]) -> None:
+    def take_back(self, end: int, written: list[WrittenRun]) -> None:
         """Undo the last append, because something that belongs to it could not be stored."""
         self._scrub = [(run.start, len(run.data)) for run in written]
         self.end = end
@@ -237,7 +237,7 @@ class CommitLog:
             self._files.remove(self.segments.path(start))
 
 
-def _placed(run: _Run, records: Sequence[bytes], queue_offsets: Sequence[int], store_timestamp: int) -> Written:
+def _place_records(run: _SegmentRun, records: Sequence[bytes], queue_offsets: Sequence[int], store_timestamp: int) -> WrittenRun:
     """The bytes of a run, each record told where it is and when it was stored."""
     data = bytearray(b"".join(run.parts))
     offsets: list[int] = []
@@ -249,4 +249,4 @@ def _placed(run: _Run, records: Sequence[bytes], queue_offsets: Sequence[int], s
         offsets.append(offset)
         size = len(record)
         at, offset = at + size, offset + size
-    return Written(run.start, data, offsets, offset)
+    return WrittenRun(run.start, data, offsets, offset)

@@ -21,18 +21,18 @@ def is_filler(record: Record) -> bool:
     return record.topic == FILLER_TOPIC[: len(record.topic)] and record.sys_flag & TRANSACTION_ROLLBACK == TRANSACTION_ROLLBACK
 
 
-def fillers(offset: int, size: int, store_timestamp: int) -> bytes:
+def make_fillers(offset: int, size: int, store_timestamp: int) -> bytes:
     """Records that together take exactly `size` bytes at `offset`."""
     assert size >= _FILLER_BYTES_MIN, f"{size} bytes are too few for a filler: two records lie closer than any two can"
     parts = []
     while size:
         piece = size if size <= FILLER_BYTES_MAX else min(FILLER_BYTES_MAX, size - _FILLER_BYTES_MIN)
-        parts.append(_filler(offset, piece, store_timestamp))
+        parts.append(_make_filler(offset, piece, store_timestamp))
         offset, size = offset + piece, size - piece
     return b"".join(parts)
 
 
-def _filler(offset: int, size: int, store_timestamp: int) -> bytes:
+def _make_filler(offset: int, size: int, store_timestamp: int) -> bytes:
     topic = FILLER_TOPIC[: size - FIXED_BYTES_MIN]
     return encode_record(
         Record(
@@ -55,6 +55,6 @@ def set_aside(files: Files, directory: str, file: File, offset: int, size: int, 
     if at + size == file.size:
         file.write(at, BLANK.pack(size, BLANK_MAGIC))
     else:
-        file.write(at, fillers(offset, size, store_timestamp))
+        file.write(at, make_fillers(offset, size, store_timestamp))
     file.sync()
     return kept

@@ -1,8 +1,8 @@
 """Records on their way from one queue to another of the same log: what was delayed, timed or half a transaction comes to its own.
 
-Body, CRC, hosts, flag and times are copied as they lie in the record; only what tells its place is written anew. A turn's moves
-become the bytes of one append. The general way (`unplaced_move`, and `MessageStore.append`) stores the same: it is for those that
-come to lie at the end of a segment.
+Body, CRC, hosts, flag and times are copied as they lie in the record; only what tells its place is written anew. A turn's
+requests become the bytes of one append. The general path (`readdress_record`, and `MessageStore.append`) stores the same: it is
+for those that come to lie at the end of a segment.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from skyrocket.protocol.limits import PROPERTIES_BYTES_MAX
 from skyrocket.protocol.message.record import PHYSICAL_OFFSET_AT, SYS_FLAG_AT, magic_for, readdressed, topic_field
 from skyrocket.protocol.message.unique_key import MARK
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_PREPARED
-from skyrocket.store.message import Dispatched, Opening, Unplaced
+from skyrocket.store.message import AppendPosition, AppendRequest, DispatchFields
 
 _LENGTH = struct.Struct(">h")
 _SYS_FLAG = struct.Struct(">i")
@@ -59,19 +59,21 @@ class Address(NamedTuple):
 
 
 # A whole, sound record, where it goes, the key that is marked there (if any is), and what is added to its properties.
-Move = tuple[memoryview, Address, bytes | None, bytes]
+ReaddressRequest = tuple[memoryview, Address, bytes | None, bytes]
 
 
-# What `append_placed` wants: the records, what queues and index need of each, and where the queues go on.
-PlacedMoves = tuple[bytes, list[Dispatched], dict[tuple[str, int], int]]
+# What `append_encoded` wants: the records, what queues and index need of each, and where the queues go on.
+ReaddressedRecords = tuple[bytes, list[DispatchFields], dict[tuple[str, int], int]]
 
 
-def _placed(moves: Sequence[Move], opening: Opening, next_offset: Callable[[tuple[str, int]], int]) -> PlacedMoves | None:
+def _readdress_records(
+    moves: Sequence[ReaddressRequest], opening: AppendPosition, next_offset: Callable[[tuple[str, int]], int]
+) -> ReaddressedRecords | None:
     """The moves as they will lie in the log. None when they are for the general way."""
     position, room_bytes, timestamp = opening
     stop = position + room_bytes
     parts: list[bytes | memoryview] = []
-    dispatches: list[Dispatched] = []
+    dispatches: list[DispatchFields] = []
     taken: dict[tuple[str, int], int] = {}
     for record, (topic, queue_id, magic, topic_bytes, code, keys, properties, commits), key, more in moves:
         unpack, pack, fixed_bytes = _LAYOUTS[record[_HOST_BITS_AT] >> _HOST_BITS_SHIFT & 3]
@@ -102,7 +104,7 @@ def _placed(moves: Sequence[Move], opening: Opening, next_offset: Callable[[tupl
     return b"".join(parts), dispatches, taken
 
 
-placed = twin("readdress", _placed)
+readdress_records = twin("readdress", _readdress_records)
 
 
 def _properties_at(record: memoryview, body_end: int) -> int:
@@ -112,7 +114,7 @@ def _properties_at(record: memoryview, body_end: int) -> int:
     return body_end + 2 + record[body_end] * 256 + record[body_end + 1] + _LENGTH.size
 
 
-def unplaced_move(move: Move) -> Unplaced:
+def readdress_record(move: ReaddressRequest) -> AppendRequest:
     """The same record, for who has it placed by the store."""
     record, address, key, more = move
     topic, queue_id, _, _, code, keys, properties, commits = address
@@ -125,4 +127,4 @@ def unplaced_move(move: Move) -> Unplaced:
         keys = (key.decode(), *keys[1:])
         properties = None if properties is None else properties.replace(MARK, key)
     encoded = readdressed(record, topic, queue_id, properties=properties, more=more, sys_flag=sys_flag, transaction=transaction)
-    return Unplaced(topic, queue_id, encoded, code, keys, sys_flag)
+    return AppendRequest(topic, queue_id, encoded, code, keys, sys_flag)

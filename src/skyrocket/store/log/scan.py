@@ -21,7 +21,7 @@ _ZEROS = bytes(1024 * 1024)
 SECTOR_BYTES = 512  # the least that a disk writes as a whole
 
 
-class Found(NamedTuple):
+class FoundRecord(NamedTuple):
     """A record at an absolute offset."""
 
     offset: int
@@ -36,23 +36,23 @@ class Blank(NamedTuple):
     size: int
 
 
-class Damaged(NamedTuple):
+class DamagedRange(NamedTuple):
     """Bytes between sound ones that are no record."""
 
     offset: int
     size: int
 
 
-class End(NamedTuple):
+class LogEnd(NamedTuple):
     """Nothing sound from here to the segment's border: the end of the log, or a torn or damaged tail."""
 
     offset: int
 
 
-Item = Found | Blank | Damaged | End
+LogItem = FoundRecord | Blank | DamagedRange | LogEnd
 
 
-def walk_segment(view: memoryview, segment_start: int, at: int = 0, *, check_crc: bool = True) -> Iterator[Item]:
+def walk_segment(view: memoryview, segment_start: int, at: int = 0, *, check_crc: bool = True) -> Iterator[LogItem]:
     """What lies in a segment's bytes from `at` on. The last item is a Blank, or an End, unless the segment ends with a record."""
     stop = len(view)
     while at < stop:
@@ -66,13 +66,13 @@ def walk_segment(view: memoryview, segment_start: int, at: int = 0, *, check_crc
             return
         following = next_sound(view, segment_start, at + 1)
         if following is None:
-            yield End(segment_start + at)
+            yield LogEnd(segment_start + at)
             return
-        yield Damaged(segment_start + at, following - at)
+        yield DamagedRange(segment_start + at, following - at)
         at = following
 
 
-def record_at(view: memoryview, segment_start: int, at: int, *, check_crc: bool = True) -> Found | None:
+def record_at(view: memoryview, segment_start: int, at: int, *, check_crc: bool = True) -> FoundRecord | None:
     if len(view) - at < _SIZE_AND_MAGIC.size:
         return None
     size, magic = _SIZE_AND_MAGIC.unpack_from(view, at)
@@ -84,7 +84,7 @@ def record_at(view: memoryview, segment_start: int, at: int, *, check_crc: bool 
         return None
     if record.physical_offset != segment_start + at:
         return None
-    return Found(segment_start + at, size, record)
+    return FoundRecord(segment_start + at, size, record)
 
 
 def looks_torn(view: memoryview, at: int, size: int, record: Record) -> bool:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.errors import StoreFormatError, store_error
 from skyrocket.store.files import File, Files
-from skyrocket.store.index.index import hash_of
+from skyrocket.store.index.index import hash_key
 from skyrocket.store.index.index_file import ENTRY, HEADER, SLOT, IndexFile, index_bytes
 
 _NAME_DIGITS = 17  # yyyyMMddHHmmssSSS
@@ -61,12 +61,12 @@ class OfflineIndex:
             raise store_error(f"reading {path}", error) from error
         if not file.size:
             return None
-        sizes = self._sizes or told_sizes(path, file)
+        sizes = self._sizes or infer_index_sizes(path, file)
         return OpenIndex(IndexFile(path, file, *sizes, writable=False), sizes, file.view())
 
     def find(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
         """Physical offsets of messages that may carry the key and may be of this time, newest first."""
-        hashed = hash_of(topic, key)
+        hashed = hash_key(topic, key)
         names = self.names()
         for name in reversed(names):
             opened = self.open(name)
@@ -80,7 +80,7 @@ class OfflineIndex:
             file.close()
 
 
-def told_sizes(path: str, file: File) -> IndexSizes:
+def infer_index_sizes(path: str, file: File) -> IndexSizes:
     """How many slots and entries a file has, from its size and content."""
     if file.size == index_bytes(*_DEFAULTS):
         return _DEFAULTS
@@ -89,7 +89,7 @@ def told_sizes(path: str, file: File) -> IndexSizes:
     if rest == 0 and numbers > 0:
         for slots in _candidates(view, numbers):
             entries, rest = divmod(numbers - slots, ENTRY.size // SLOT.size)
-            if rest == 0 and slots > 0 and entries > 1 and _fits(view, slots, entries):
+            if rest == 0 and slots > 0 and entries > 1 and _sizes_fit(view, slots, entries):
                 return IndexSizes(slots, entries)
         usual, rest = divmod(numbers, _NUMBERS_A_SLOT)
         if rest == 0:
@@ -100,21 +100,21 @@ def told_sizes(path: str, file: File) -> IndexSizes:
 def _candidates(view: memoryview, numbers: int) -> Iterator[int]:
     """Numbers of slots to try: the usual ratio, then each place where the newest entry seems to lie."""
     yield numbers // _NUMBERS_A_SLOT
-    first_offset, last_offset, count = _header(view)
+    first_offset, last_offset, count = _read_header(view)
     for number, offset in ((count - 1, last_offset), (1, first_offset)):
         if offset > 0:  # zeros are everywhere
             for match in re.finditer(re.escape(_OFFSET.pack(offset)), view):
                 yield (match.start() - _OFFSET_AT - number * ENTRY.size - HEADER.size) // SLOT.size
 
 
-def _header(view: memoryview) -> tuple[int, int, int]:
+def _read_header(view: memoryview) -> tuple[int, int, int]:
     _, _, first_offset, last_offset, _, count = HEADER.unpack_from(view)
     return first_offset, last_offset, count
 
 
-def _fits(view: memoryview, slots: int, entries: int) -> bool:
+def _sizes_fit(view: memoryview, slots: int, entries: int) -> bool:
     """Whether the header's first and last entry lie where they would, and the last one's slot points at it."""
-    first_offset, last_offset, count = _header(view)
+    first_offset, last_offset, count = _read_header(view)
     if count <= 1:
         return True  # nothing in it: it does not matter
     if count > entries:

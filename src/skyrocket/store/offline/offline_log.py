@@ -19,7 +19,7 @@ from skyrocket.store.errors import store_error
 from skyrocket.store.files import Files, OpenFiles
 from skyrocket.store.log.checksums import Checksums
 from skyrocket.store.log.damage import is_filler
-from skyrocket.store.log.scan import Blank, Damaged, End, Found, is_blank, next_sound, record_at
+from skyrocket.store.log.scan import Blank, DamagedRange, FoundRecord, LogEnd, is_blank, next_sound, record_at
 from skyrocket.store.log.segments import segment_name
 
 OPEN_SEGMENTS_MAX = 64  # mapped at once; a view that a caller holds keeps its own mapping
@@ -45,7 +45,7 @@ class OfflineLog:
     def trust(self, checksums_directory: str, safe_end: int) -> None:
         """Before `safe_end` records have checksums that this store's own software wrote."""
         self._checksums = Checksums(self._files, self._opened, checksums_directory, self.segment_bytes)
-        self._checksums.look(safe_end)
+        self._checksums.load_read_only(safe_end)
 
     @property
     def start(self) -> int:
@@ -99,18 +99,18 @@ class OfflineLog:
 
     # --- records
 
-    def record_at(self, offset: int, *, check: bool = True) -> Found | None:
+    def record_at(self, offset: int, *, check: bool = True) -> FoundRecord | None:
         """The record that starts at `offset`; None when there is none, or it is not what was written."""
         start = self.start_of(offset)
         segment = None if start is None else self.segment(start)
         if start is None or segment is None:
             return None
         item = self._record(segment, start, offset - start, check)
-        return item if isinstance(item, Found) else None
+        return item if isinstance(item, FoundRecord) else None
 
-    def walk(self, offset: int = 0, *, check: bool = True) -> Iterator[Found | Damaged | End]:
+    def walk(self, offset: int = 0, *, check: bool = True) -> Iterator[FoundRecord | DamagedRange | LogEnd]:
         """Everything from `offset` on, which is where a record starts. The last item, and only that, is the End."""
-        unread: list[Damaged] = []  # ends of segments: damage only if something sound follows
+        unread: list[DamagedRange] = []  # ends of segments: damage only if something sound follows
         end = offset
         start = self.start_of(offset)
         if start is None:
@@ -118,11 +118,11 @@ class OfflineLog:
             end = start or end
         while start is not None:
             if start > end:
-                unread.append(Damaged(end, start - end))  # a file is missing
+                unread.append(DamagedRange(end, start - end))  # a file is missing
             border = start + self.segment_bytes
             for item in self._walk_segment(start, max(0, end - start), check):
-                if isinstance(item, End):
-                    unread.append(Damaged(item.offset, border - item.offset))
+                if isinstance(item, LogEnd):
+                    unread.append(DamagedRange(item.offset, border - item.offset))
                 elif not isinstance(item, Blank):
                     if unread and self._is_written(unread[0].offset):  # by now: it was the tail when it was looked at
                         yield from self.walk(unread[0].offset, check=check)
@@ -132,48 +132,48 @@ class OfflineLog:
                     yield item
             end = border
             start = self.after(start)
-        yield End(unread[0].offset if unread else end)
+        yield LogEnd(unread[0].offset if unread else end)
 
-    def _walk_segment(self, start: int, at: int, check: bool) -> Iterator[Found | Blank | Damaged | End]:
+    def _walk_segment(self, start: int, at: int, check: bool) -> Iterator[FoundRecord | Blank | DamagedRange | LogEnd]:
         segment = self.segment(start)
         if segment is None:
-            yield End(start + at)
+            yield LogEnd(start + at)
             return
         while at < len(segment):
-            item: Found | Blank | Damaged | End | None = self._record(segment, start, at, check)
+            item: FoundRecord | Blank | DamagedRange | LogEnd | None = self._record(segment, start, at, check)
             if item is None:
                 item = self._other(segment, start, at, check)
                 if item is None:
                     continue  # it was being written when it was first looked at
             yield item
-            if isinstance(item, Blank | End):
+            if isinstance(item, Blank | LogEnd):
                 return
             at += item.size
         if at < self.segment_bytes:
-            yield End(start + at)  # the file is shorter than it should be
+            yield LogEnd(start + at)  # the file is shorter than it should be
 
-    def _record(self, segment: memoryview, start: int, at: int, check: bool) -> Found | Damaged | None:
+    def _record(self, segment: memoryview, start: int, at: int, check: bool) -> FoundRecord | DamagedRange | None:
         """A record, a record that is not what was written or that stands for damage, or no record."""
         found = record_at(segment, start, at, check_crc=check)
         if found is None:
             return None
-        is_whole = not check or self._checksums is None or self._checksums.fits(found.offset, segment[at : at + found.size])
+        is_whole = not check or self._checksums is None or self._checksums.matches(found.offset, segment[at : at + found.size])
         if is_whole is False or is_filler(found.record):
-            return Damaged(found.offset, found.size)
+            return DamagedRange(found.offset, found.size)
         return found
 
-    def _other(self, segment: memoryview, start: int, at: int, check: bool) -> Blank | Damaged | End | None:
+    def _other(self, segment: memoryview, start: int, at: int, check: bool) -> Blank | DamagedRange | LogEnd | None:
         """What lies where no record does; None if by now one does."""
         if is_blank(segment, at):
             return Blank(start + at, len(segment) - at)
         if self._is_unwritten(segment, start, at):
-            return End(start + at)
+            return LogEnd(start + at)
         following = next_sound(segment, start, at + 1)
         if following is None:
-            return End(start + at)
+            return LogEnd(start + at)
         if record_at(segment, start, at, check_crc=check) is not None:
             return None
-        return Damaged(start + at, following - at)
+        return DamagedRange(start + at, following - at)
 
     def _is_written(self, offset: int) -> bool:
         """Whether a record or the blank starts here."""
@@ -200,7 +200,7 @@ class OfflineLog:
         for item in self._walk_segment(start, 0, check=False):
             if item.offset >= offset:
                 return item.offset
-            if not isinstance(item, End) and item.offset + item.size >= offset:
+            if not isinstance(item, LogEnd) and item.offset + item.size >= offset:
                 return item.offset + item.size
         return offset
 

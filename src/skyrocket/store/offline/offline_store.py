@@ -21,7 +21,7 @@ from skyrocket.protocol.message.properties import UNIQUE_KEY, decode_properties
 from skyrocket.protocol.message.record import Record
 from skyrocket.store.errors import StoreFormatError, store_error
 from skyrocket.store.files import Disk, OpenFiles
-from skyrocket.store.log.scan import Damaged, End, Found
+from skyrocket.store.log.scan import DamagedRange, FoundRecord, LogEnd
 from skyrocket.store.message import index_keys
 from skyrocket.store.offline.offline_index import IndexSizes, OfflineIndex
 from skyrocket.store.offline.offline_log import OfflineLog
@@ -33,10 +33,10 @@ from skyrocket.store.recovery.checkpoint import Checkpoint, CheckpointFile
 OPEN_QUEUE_FILES_MAX = 256
 EVER_MS = 2**63 - 1
 
-OnDamage = Callable[[Damaged], None]
+OnDamage = Callable[[DamagedRange], None]
 
 
-class QueueRange(NamedTuple):
+class OfflineQueueRange(NamedTuple):
     """A queue, and the offsets of its messages: from `min_offset` up to and without `max_offset`."""
 
     topic: str
@@ -75,18 +75,18 @@ class OfflineStore:
 
     # --- by place in the log
 
-    def items(self, offset: int = 0, *, check: bool = True) -> Iterator[Found | Damaged | End]:
+    def items(self, offset: int = 0, *, check: bool = True) -> Iterator[FoundRecord | DamagedRange | LogEnd]:
         """Messages and damaged ranges from a physical offset on, or from the first message behind it; the End comes last."""
         return self.log.walk(self.log.boundary(offset), check=check)
 
-    def records(self, offset: int = 0, *, on_damage: OnDamage | None = None, check: bool = True) -> Iterator[Found]:
+    def records(self, offset: int = 0, *, on_damage: OnDamage | None = None, check: bool = True) -> Iterator[FoundRecord]:
         for item in self.items(offset, check=check):
-            if isinstance(item, Found):
+            if isinstance(item, FoundRecord):
                 yield item
-            elif isinstance(item, Damaged) and on_damage is not None:
+            elif isinstance(item, DamagedRange) and on_damage is not None:
                 on_damage(item)
 
-    def records_since(self, timestamp: int, *, on_damage: OnDamage | None = None, check: bool = True) -> Iterator[Found]:
+    def records_since(self, timestamp: int, *, on_damage: OnDamage | None = None, check: bool = True) -> Iterator[FoundRecord]:
         """Messages stored at or after `timestamp`, in milliseconds."""
         for found in self.records(self.log.first_since(timestamp), on_damage=on_damage, check=check):
             if found.record.store_timestamp >= timestamp:
@@ -94,9 +94,9 @@ class OfflineStore:
 
     # --- by queue
 
-    def queues(self) -> list[QueueRange]:
+    def queues(self) -> list[OfflineQueueRange]:
         return [
-            QueueRange(key.topic, key.queue_id, queue.min_offset(self.log.start), queue.max_offset)
+            OfflineQueueRange(key.topic, key.queue_id, queue.min_offset(self.log.start), queue.max_offset)
             for key in self.queue_keys()
             if (queue := self.queue(*key)) is not None
         ]
@@ -120,17 +120,17 @@ class OfflineStore:
 
     def queue_records(
         self, topic: str, queue_id: int, offset: int = 0, *, on_damage: OnDamage | None = None, check: bool = True
-    ) -> Iterator[Found]:
+    ) -> Iterator[FoundRecord]:
         """Messages of one queue from a queue offset on. A queue entry that the log does not bear out counts as damage."""
         queue = self.queue(topic, queue_id)
         if queue is None:
             return
         for queue_offset, entry in queue.entries(max(offset, queue.min_offset(self.log.start))):
             found = self.log.record_at(entry.physical_offset, check=check)
-            if found is not None and is_named_by(found, topic, queue_id, queue_offset, entry.size):
+            if found is not None and matches_entry(found, topic, queue_id, queue_offset, entry.size):
                 yield found
             elif on_damage is not None:
-                on_damage(Damaged(entry.physical_offset, entry.size))
+                on_damage(DamagedRange(entry.physical_offset, entry.size))
 
     def queue_offset_since(self, topic: str, queue_id: int, timestamp: int) -> int:
         """The offset of the first message stored at or after `timestamp`; the maximum when there is none."""
@@ -140,11 +140,11 @@ class OfflineStore:
         low, high = queue.min_offset(self.log.start), queue.max_offset
         while low < high:
             middle = (low + high) // 2
-            is_before = self._stored_at(queue, middle) < timestamp
+            is_before = self._store_timestamp_at(queue, middle) < timestamp
             low, high = (middle + 1, high) if is_before else (low, middle)
         return low
 
-    def _stored_at(self, queue: OfflineQueue, queue_offset: int) -> int:
+    def _store_timestamp_at(self, queue: OfflineQueue, queue_offset: int) -> int:
         """A message that cannot be read has the time of the next one, so that a search goes on."""
         for _, entry in queue.entries(queue_offset):
             found = self.log.record_at(entry.physical_offset, check=False)
@@ -154,7 +154,7 @@ class OfflineStore:
 
     # --- by key
 
-    def query(self, topic: str, key: str, begin_ms: int = 0, end_ms: int = EVER_MS) -> Iterator[Found]:
+    def query(self, topic: str, key: str, begin_ms: int = 0, end_ms: int = EVER_MS) -> Iterator[FoundRecord]:
         """Messages of a topic that carry a key (or have it as unique key), stored in this time, newest first."""
         seen: set[int] = set()
         for offset in self.index.find(topic, key, begin_ms, end_ms):
@@ -176,7 +176,7 @@ class OfflineStore:
             raise store_error(f"reading {directory}", error) from error
 
 
-def is_named_by(found: Found, topic: str, queue_id: int, queue_offset: int, size: int) -> bool:
+def matches_entry(found: FoundRecord, topic: str, queue_id: int, queue_offset: int, size: int) -> bool:
     """Whether this is the message that a queue's entry means."""
     record = found.record
     return (record.topic, record.queue_id, record.queue_offset, found.size) == (topic, queue_id, queue_offset, size)

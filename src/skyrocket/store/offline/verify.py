@@ -19,13 +19,13 @@ from skyrocket.protocol.message.record import Record, decode_record
 from skyrocket.protocol.message.tags import tags_code
 from skyrocket.protocol.sysflag import TRANSACTION_MASK
 from skyrocket.store.log.damage import is_filler
-from skyrocket.store.log.scan import Damaged, Found
+from skyrocket.store.log.scan import DamagedRange, FoundRecord
 from skyrocket.store.log.segments import segment_name
 from skyrocket.store.message import UNQUEUED, delay_level
 from skyrocket.store.offline.offline_index import IndexSizes
 from skyrocket.store.offline.offline_queue import OfflineQueue
-from skyrocket.store.offline.offline_store import EVER_MS, OfflineStore, is_named_by, properties_of
-from skyrocket.store.offline.verify_index import Finding, index_findings
+from skyrocket.store.offline.offline_store import EVER_MS, OfflineStore, matches_entry, properties_of
+from skyrocket.store.offline.verify_index import Finding, verify_index
 from skyrocket.store.queues.consume_queue import QueueEntry
 from skyrocket.store.queues.consume_queues import QueueKey
 from skyrocket.store.recovery.checkpoint import Checkpoint
@@ -34,7 +34,7 @@ _TOPIC_NAME = re.compile(r'"topicName"\s*:\s*"([^"]*)"')
 
 
 @dataclass(slots=True)
-class Verified:
+class VerifyCounts:
     """How much was looked at: what a summary tells."""
 
     messages: int = 0
@@ -42,14 +42,14 @@ class Verified:
     index_entries: int = 0
 
 
-def verify(path: Path | str, *, index_sizes: IndexSizes | None = None, verified: Verified | None = None) -> Iterator[Finding]:
+def verify(path: Path | str, *, index_sizes: IndexSizes | None = None, verified: VerifyCounts | None = None) -> Iterator[Finding]:
     """Every finding, as it is found. `verified` is counted up on the way."""
     with OfflineStore(path, index_sizes=index_sizes) as store:
-        yield from _Verification(store, verified or Verified()).findings()
+        yield from _Verification(store, verified or VerifyCounts()).findings()
 
 
 @dataclass(slots=True)
-class _Queue:
+class _QueueCheck:
     """A queue beside what the log has for it."""
 
     files: OfflineQueue | None
@@ -59,36 +59,36 @@ class _Queue:
 
 
 class _Verification:
-    def __init__(self, store: OfflineStore, verified: Verified) -> None:
+    def __init__(self, store: OfflineStore, verified: VerifyCounts) -> None:
         self._store = store
         self._log = store.log
         self._verified = verified
-        self._queues: dict[QueueKey, _Queue] = {}
-        self._damaged: list[Damaged] = []
+        self._queues: dict[QueueKey, _QueueCheck] = {}
+        self._damaged: list[DamagedRange] = []
         self._end = 0
         self._queued_before = _queued_before(store.checkpoint) if store.is_open else EVER_MS
         self._topics = _topics(store)
 
     def findings(self) -> Iterator[Finding]:
-        yield from self._log_files()
+        yield from self._check_log_files()
         for item in self._log.walk(self._log.start):
-            if isinstance(item, Found):
+            if isinstance(item, FoundRecord):
                 self._verified.messages += 1
                 if item.record.sys_flag & TRANSACTION_MASK not in UNQUEUED:
-                    yield from self._queued(item)
-            elif isinstance(item, Damaged):
+                    yield from self._check_queued(item)
+            elif isinstance(item, DamagedRange):
                 self._damaged.append(item)
-                yield self._at(item.offset, self._why(item))
+                yield self._at(item.offset, self._explain_damage(item))
             else:
                 self._end = item.offset
         for key, queue in sorted(self._queues.items()):
-            yield from self._missing(key, queue)
+            yield from self._report_missing(key, queue)
         for key in self._store.queue_keys():
-            yield from self._queue(key)
-        yield from index_findings(self._store, self._end, self._is_damaged, self._verified_entries)
-        yield from self._checkpoint()
+            yield from self._check_queue(key)
+        yield from verify_index(self._store, self._end, self._is_damaged, self._count_index_entries)
+        yield from self._check_checkpoint()
 
-    def _verified_entries(self, count: int) -> None:
+    def _count_index_entries(self, count: int) -> None:
         self._verified.index_entries += count
 
     def _at(self, offset: int, problem: str) -> Finding:
@@ -101,12 +101,12 @@ class _Verification:
 
     # --- the log
 
-    def _log_files(self) -> Iterator[Finding]:
+    def _check_log_files(self) -> Iterator[Finding]:
         for start in self._log.starts:
             segment = self._log.segment(start)
             is_last = start == self._log.starts[-1]
             if segment is None:
-                if not is_last and start in self._now():
+                if not is_last and start in self._refresh_starts():
                     yield Finding(f"commitlog/{segment_name(start)}", 0, "The file is empty.")
             elif len(segment) != self._log.segment_bytes:
                 yield Finding(
@@ -115,11 +115,11 @@ class _Verification:
                     f"The file has {len(segment)} bytes; the first one has {self._log.segment_bytes}.",
                 )
 
-    def _now(self) -> list[int]:
+    def _refresh_starts(self) -> list[int]:
         self._log.refresh()
         return self._log.starts
 
-    def _why(self, damaged: Damaged) -> str:
+    def _explain_damage(self, damaged: DamagedRange) -> str:
         """What is wrong with bytes that are no message."""
         where = f"{damaged.size} bytes of the log at {damaged.offset} cannot be read"
         start = self._log.start_of(damaged.offset)
@@ -143,31 +143,33 @@ class _Verification:
 
     # --- messages in their queues
 
-    def _queued(self, found: Found) -> Iterator[Finding]:
+    def _check_queued(self, found: FoundRecord) -> Iterator[Finding]:
         """A message of the log beside its queue's entry for it."""
         record = found.record
         key = QueueKey(record.topic, record.queue_id)
         queue = self._queues.get(key)
         if queue is None:
-            queue = self._queues[key] = _Queue(self._store.queue(*key))
+            queue = self._queues[key] = _QueueCheck(self._store.queue(*key))
         offset = record.queue_offset
         if offset <= queue.last:
-            yield self._at(found.offset, f"A message of {_shown(key)} has queue offset {offset} behind one with {queue.last}.")
+            yield self._at(
+                found.offset, f"A message of {_format_key(key)} has queue offset {offset} behind one with {queue.last}."
+            )
         queue.last = max(offset, queue.last)
         entry = self._entry(key, queue, offset)
         if entry is None:
             if found.offset < self._queued_before and not self._is_deleted(key):
                 if queue.missing is None or queue.missing[2] != offset - 1:
-                    yield from self._missing(key, queue)
+                    yield from self._report_missing(key, queue)
                     queue.missing = (found.offset, offset, offset)
                 queue.missing = (*queue.missing[:2], offset)
         elif entry[:2] == (found.offset, found.size) and _code_fits(entry, record):
             queue.fitting += 1
-        elif entry.physical_offset != found.offset and self._borne_out(key, offset, entry):
+        elif entry.physical_offset != found.offset and self._is_confirmed_by_log(key, offset, entry):
             other = entry.physical_offset
-            yield self._at(found.offset, f"A message of {_shown(key)} has queue offset {offset}, as the one at {other}.")
+            yield self._at(found.offset, f"A message of {_format_key(key)} has queue offset {offset}, as the one at {other}.")
 
-    def _entry(self, key: QueueKey, queue: _Queue, offset: int) -> QueueEntry | None:
+    def _entry(self, key: QueueKey, queue: _QueueCheck, offset: int) -> QueueEntry | None:
         entry = None if queue.files is None else queue.files.entry(offset)
         if entry is None and self._store.is_open:  # by now it may be there
             if queue.files is None:
@@ -177,12 +179,14 @@ class _Verification:
             entry = None if queue.files is None else queue.files.entry(offset)
         return entry
 
-    def _missing(self, key: QueueKey, queue: _Queue) -> Iterator[Finding]:
+    def _report_missing(self, key: QueueKey, queue: _QueueCheck) -> Iterator[Finding]:
         if queue.missing is not None:
             physical_offset, first, last = queue.missing
             queue.missing = None
             which = f"queue offset {first} is" if first == last else f"queue offsets {first} to {last} are"
-            yield self._at(physical_offset, f"The queue {_shown(key)} has no entry for messages of the log: {which} missing.")
+            yield self._at(
+                physical_offset, f"The queue {_format_key(key)} has no entry for messages of the log: {which} missing."
+            )
 
     def _is_deleted(self, key: QueueKey) -> bool:
         """A topic that was deleted has no queues and is not among the topics; its messages stay until they expire."""
@@ -190,13 +194,13 @@ class _Verification:
 
     # --- queues in themselves
 
-    def _queue(self, key: QueueKey) -> Iterator[Finding]:
+    def _check_queue(self, key: QueueKey) -> Iterator[Finding]:
         """Each entry beside the log; needless where as many messages as it has entries bore them out."""
         files = self._store.queue(*key)
         if files is None:
             return
         self._verified.queues += 1
-        yield from self._queue_files(key, files)
+        yield from self._check_queue_files(key, files)
         log_start = self._log.start
         first = files.min_offset(log_start)
         known = self._queues.get(key)
@@ -204,7 +208,7 @@ class _Verification:
             return
         ahead: list[Finding] = []  # of an open store: written since the log was read, unless something older follows
         for offset, entry in files.entries(first):
-            if self._borne_out(key, offset, entry) or entry.physical_offset < self._now_start():
+            if self._is_confirmed_by_log(key, offset, entry) or entry.physical_offset < self._refresh_log_start():
                 continue
             path, at = files.path_of(offset)
             finding = Finding(self._relative(path), at, self._entry_problem(key, offset, entry))
@@ -215,21 +219,21 @@ class _Verification:
                 ahead.clear()
                 yield finding
 
-    def _now_start(self) -> int:
-        return next(iter(self._now()), 0)
+    def _refresh_log_start(self) -> int:
+        return next(iter(self._refresh_starts()), 0)
 
-    def _queue_files(self, key: QueueKey, files: OfflineQueue) -> Iterator[Finding]:
+    def _check_queue_files(self, key: QueueKey, files: OfflineQueue) -> Iterator[Finding]:
         for before, start in zip(files.starts, files.starts[1:], strict=False):
             if start - before != files.file_bytes:
                 path = f"consumequeue/{key.topic}/{key.queue_id}/{segment_name(before)}"
                 yield Finding(path, files.file_bytes, f"The next file starts at {start}, not at {before + files.file_bytes}.")
 
-    def _borne_out(self, key: QueueKey, offset: int, entry: QueueEntry) -> bool:
+    def _is_confirmed_by_log(self, key: QueueKey, offset: int, entry: QueueEntry) -> bool:
         found = self._log.record_at(entry.physical_offset)
-        return found is not None and is_named_by(found, *key, offset, entry.size) and _code_fits(entry, found.record)
+        return found is not None and matches_entry(found, *key, offset, entry.size) and _code_fits(entry, found.record)
 
     def _entry_problem(self, key: QueueKey, offset: int, entry: QueueEntry) -> str:
-        which = f"The entry for queue offset {offset} of {_shown(key)}"
+        which = f"The entry for queue offset {offset} of {_format_key(key)}"
         found = self._log.record_at(entry.physical_offset)
         if found is None:
             return f"{which} names {entry.size} bytes at {entry.physical_offset} of the log, where no sound message lies."
@@ -247,7 +251,7 @@ class _Verification:
 
     # --- the checkpoint
 
-    def _checkpoint(self) -> Iterator[Finding]:
+    def _check_checkpoint(self) -> Iterator[Finding]:
         checkpoint = self._store.checkpoint
         said = {
             32: ("confirmed", checkpoint.confirmed_offset),
@@ -284,5 +288,5 @@ def _code_fits(entry: QueueEntry, record: Record) -> bool:
     return entry.tags_code == tags_code(properties.get(TAGS))
 
 
-def _shown(key: QueueKey) -> str:
+def _format_key(key: QueueKey) -> str:
     return f"{key.topic}/{key.queue_id}"

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from skyrocket.protocol.message.properties import TAGS
 from skyrocket.store.errors import StoreFormatError
-from skyrocket.store.index.index import hash_of
+from skyrocket.store.index.index import hash_key
 from skyrocket.store.index.index_file import ENTRY, HEADER, SLOT, IndexEntry
-from skyrocket.store.log.scan import Found
+from skyrocket.store.log.scan import FoundRecord
 from skyrocket.store.message import TAG_MARK, index_keys
 from skyrocket.store.offline.offline_index import OpenIndex
 from skyrocket.store.offline.offline_store import OfflineStore, properties_of
@@ -29,7 +29,7 @@ class Finding(NamedTuple):
         return f"{self.path} at {self.offset}: {self.problem}"
 
 
-def index_findings(
+def verify_index(
     store: OfflineStore, log_end: int, is_damaged: Callable[[int], bool], count: Callable[[int], None]
 ) -> Iterator[Finding]:
     """`log_end` is how far the log was read. Damage in the log is told elsewhere, not again for each key. `count` the entries."""
@@ -45,13 +45,13 @@ def index_findings(
             continue
         # The header of a file that became full is written with the next checkpoint.
         is_growing = store.is_open and (name == names[-1] or opened.file.room > 0)
-        checked = _File(store, path, opened, is_growing, log_end, is_damaged)
+        checked = _IndexFileCheck(store, path, opened, is_growing, log_end, is_damaged)
         yield from checked.findings()
         count(opened.file.next_entry - 1)
         opened.file.close()
 
 
-class _File:
+class _IndexFileCheck:
     def __init__(
         self,
         store: OfflineStore,
@@ -72,20 +72,20 @@ class _File:
         self._slots_used = 0
 
     def findings(self) -> Iterator[Finding]:
-        yield from self._header()
+        yield from self._check_header()
         last_offset = -1
         for number, entry in enumerate(self._file.entries(), start=1):
-            yield from self._chained(number, entry)
+            yield from self._check_chain(number, entry)
             if entry.physical_offset < last_offset:
                 yield self._at(number, f"Entry {number} is of a message at {entry.physical_offset}, behind one at {last_offset}.")
             last_offset = entry.physical_offset
-            yield from self._of_the_log(number, entry)
-        yield from self._slots()
+            yield from self._check_log(number, entry)
+        yield from self._check_slots()
 
     def _at(self, number: int, problem: str) -> Finding:
         return Finding(self._path, self._entries_at + number * ENTRY.size, problem)
 
-    def _header(self) -> Iterator[Finding]:
+    def _check_header(self) -> Iterator[Finding]:
         first_time, last_time, first_offset, last_offset, _, count = HEADER.unpack_from(self._view)
         if not 0 <= count <= self._sizes.entries:
             yield Finding(
@@ -109,7 +109,7 @@ class _File:
                 self._path, 24, f"The header's last message is at {last_offset}, the last entry's at {last.physical_offset}."
             )
 
-    def _chained(self, number: int, entry: IndexEntry) -> Iterator[Finding]:
+    def _check_chain(self, number: int, entry: IndexEntry) -> Iterator[Finding]:
         """Each entry names the one that its slot had before."""
         if entry.key_hash < 0:
             yield self._at(number, f"Entry {number} has the hash {entry.key_hash}, which none has.")
@@ -123,7 +123,7 @@ class _File:
         self._slots_used += before == 0
         self._newest[slot] = number
 
-    def _of_the_log(self, number: int, entry: IndexEntry) -> Iterator[Finding]:
+    def _check_log(self, number: int, entry: IndexEntry) -> Iterator[Finding]:
         offset = entry.physical_offset
         if offset < self._store.log.start or self._is_damaged(offset) or (self._store.is_open and offset >= self._log_end):
             return
@@ -139,7 +139,7 @@ class _File:
         if 0 <= seconds <= _INT32_MAX and seconds != entry.seconds:
             yield self._at(number, f"Entry {number} says {entry.seconds} s after the first message; the log says {seconds} s.")
 
-    def _slots(self) -> Iterator[Finding]:
+    def _check_slots(self) -> Iterator[Finding]:
         table = self._view[HEADER.size : self._entries_at]
         for slot, ((found,), newest) in enumerate(zip(SLOT.iter_unpack(table), self._newest, strict=True)):
             if found != newest and not (self._is_growing and found >= self._file.next_entry):
@@ -152,9 +152,9 @@ class _File:
             yield Finding(self._path, 32, f"The header says that {used} slots are in use; entries are in {self._slots_used}.")
 
 
-def _hashes(found: Found) -> set[int]:
+def _hashes(found: FoundRecord) -> set[int]:
     """Under which the index may have a message."""
     topic = found.record.topic
     properties = properties_of(found.record)
     keys = index_keys(properties)
-    return {hash_of(topic, key) for key in (*keys, f"{TAG_MARK}{properties.get(TAGS, '')}")}
+    return {hash_key(topic, key) for key in (*keys, f"{TAG_MARK}{properties.get(TAGS, '')}")}

@@ -9,7 +9,7 @@ from skyrocket.compiled import twin
 from skyrocket.protocol.sysflag import TRANSACTION_MASK
 from skyrocket.store.errors import QueueNameError, StoreFormatError
 from skyrocket.store.files import Files, OpenFiles
-from skyrocket.store.message import UNQUEUED, Dispatched
+from skyrocket.store.message import UNQUEUED, DispatchFields
 from skyrocket.store.queues.consume_queue import ENTRY, ConsumeQueue, QueueEntry
 
 _NAME_BYTES_MAX = 255  # of a directory
@@ -20,7 +20,7 @@ class QueueKey(NamedTuple):
     queue_id: int
 
 
-def _queue_entries(dispatches: Sequence[Dispatched]) -> list[tuple[tuple[str, int], int, bytes]]:
+def _pack_queue_entries(dispatches: Sequence[DispatchFields]) -> list[tuple[tuple[str, int], int, bytes]]:
     """Runs of packed entries, as (queue, queue offset of the first, entries), in the order in which they begin. A queue has two
     of them where there is a hole between: recovery walked over damage."""
     runs: list[tuple[tuple[str, int], int, list[bytes]]] = []
@@ -38,7 +38,7 @@ def _queue_entries(dispatches: Sequence[Dispatched]) -> list[tuple[tuple[str, in
     return [(key, queue_offset, b"".join(packed)) for key, queue_offset, packed in runs]
 
 
-queue_entries = twin("dispatch_entries", _queue_entries)
+pack_queue_entries = twin("dispatch_entries", _pack_queue_entries)
 
 
 class ConsumeQueues:
@@ -97,25 +97,25 @@ class ConsumeQueues:
         found = self._next.get(key)
         if found is None:
             queue = self._queues.get(key)
-            if queue is None and not can_be_directory(key):
+            if queue is None and not is_directory_name(key):
                 raise QueueNameError(f"A queue of topic {key[0]!r} with id {key[1]} cannot be a directory.")
             found = 0 if queue is None else queue.max_offset
         return found
 
-    def took(self, offsets: dict[tuple[str, int], int]) -> None:
+    def reserve_offsets(self, offsets: dict[tuple[str, int], int]) -> None:
         """These queues gave out offsets up to (not including) these."""
         self._next.update(offsets)
 
-    def put(self, dispatches: Sequence[Dispatched]) -> list[QueueKey]:
+    def put(self, dispatches: Sequence[DispatchFields]) -> list[QueueKey]:
         """Entries for confirmed messages; the queues that grew."""
-        runs = queue_entries(dispatches)
+        runs = pack_queue_entries(dispatches)
         for key, queue_offset, packed in runs:
             self._append(key, queue_offset, packed)
         return [QueueKey(*key) for key in dict.fromkeys([key for key, _, _ in runs])]
 
     def _append(self, key: tuple[str, int], queue_offset: int, packed: bytes) -> None:
         queue = self._queues.get(key)
-        if queue is None and not can_be_directory(key):
+        if queue is None and not is_directory_name(key):
             return  # a damaged record that nothing gave away: its name leads nowhere
         queue = queue or self._make(key)
         queue.append(queue_offset, packed)
@@ -151,7 +151,7 @@ class ConsumeQueues:
         return queue
 
 
-def can_be_directory(key: tuple[str, int]) -> bool:
+def is_directory_name(key: tuple[str, int]) -> bool:
     """Names become paths. The broker checks its topics; what a log says is checked here."""
     topic, queue_id = key
     is_name = topic not in ("", ".", "..") and "/" not in topic and "\0" not in topic

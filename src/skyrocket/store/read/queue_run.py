@@ -27,7 +27,7 @@ RECORDS_PER_READ_MAX = 1024  # entries that one read looks at
 _CHECKSUMS_MAX = 16_384  # of other queues' records too, where those lie between: 1,024 messages of one of 16 queues
 
 
-class Run(NamedTuple):
+class QueueRun(NamedTuple):
     records: list[memoryview]
     next_offset: int  # where to read on
 
@@ -40,7 +40,7 @@ class RunSources(NamedTuple):
     hot_from: int  # the log offset from which on this process wrote the records itself
 
 
-class Wanted(NamedTuple):
+class RunQuery(NamedTuple):
     """What a pull asks of a queue."""
 
     topic: str
@@ -51,7 +51,7 @@ class Wanted(NamedTuple):
     codes: frozenset[int] | None  # hashes of tags; None: all
 
 
-def queue_run(log: CommitLog, checksums: Checksums, hot_from: int, packed: bytes, wanted: Wanted) -> Run | None:
+def read_queue_run(log: CommitLog, checksums: Checksums, hot_from: int, packed: bytes, wanted: RunQuery) -> QueueRun | None:
     """The records of these packed entries, which begin at the wanted offset; None when they need a closer look."""
     topic, queue_id, offset, records_max, bytes_max, codes = wanted
     start, segment = log.segment_view(ENTRY.unpack_from(packed)[0])
@@ -73,15 +73,15 @@ def queue_run(log: CommitLog, checksums: Checksums, hot_from: int, packed: bytes
             if physical_offset < hot_from:
                 if stop > known_to:
                     known_to = max(stop, _end_of(packed, offset - wanted.offset + records_max - 1) - start)
-                    known = dict(CHECKSUM.iter_unpack(checksums.between(start, stop, known_to, _CHECKSUMS_MAX)))
+                    known = dict(CHECKSUM.iter_unpack(checksums.entries_between(start, stop, known_to, _CHECKSUMS_MAX)))
                 if known.get(stop) != crc32(view) or not _is_of(view, topic_bytes, queue_id):
                     return None
             records.append(view)
         offset += 1
-    return Run(records, offset)
+    return QueueRun(records, offset)
 
 
-class Pulled(NamedTuple):
+class PullRun(NamedTuple):
     """Records for the answer to a pull."""
 
     pieces: list[bytes] | list[memoryview]  # in which they lie, one behind the other
@@ -91,22 +91,22 @@ class Pulled(NamedTuple):
     last_place: int  # of the last of them, in the log
 
 
-def _pull_run(
-    log: CommitLog, checksums: Checksums, hot_from: int, packed: bytes, wanted: Wanted
+def _read_pull_run(
+    log: CommitLog, checksums: Checksums, hot_from: int, packed: bytes, wanted: RunQuery
 ) -> tuple[list[memoryview], int, int, int, int] | None:
-    """A run as a pull wants it, in the order of `Pulled`. The reference has a piece for each record; the twin copies them into
+    """A run as a pull wants it, in the order of `PullRun`. The reference has a piece for each record; the twin copies them into
     one, which is sooner done than to make a view for each."""
-    run = queue_run(log, checksums, hot_from, packed, wanted)
+    run = read_queue_run(log, checksums, hot_from, packed, wanted)
     if run is None:
         return None
     last_place = int.from_bytes(run.records[-1][PHYSICAL_OFFSET_AT:SYS_FLAG_AT]) if run.records else 0
     return run.records, len(run.records), sum(map(len, run.records)), run.next_offset, last_place
 
 
-pull_run = twin("queue_run", _pull_run)
+read_pull_run = twin("queue_run", _read_pull_run)
 
 
-def ends_early(found: int, next_offset: int, packed: bytes, wanted: Wanted, max_offset: int) -> bool:
+def ends_early(found: int, next_offset: int, packed: bytes, wanted: RunQuery, max_offset: int) -> bool:
     """Whether a run used up its entries before it found enough records, though the queue goes on: the caller must read on."""
     is_used_up = next_offset == wanted.offset + len(packed) // ENTRY_BYTES
     return is_used_up and found < wanted.records_max and next_offset < max_offset

@@ -23,7 +23,16 @@ from skyrocket.store.log.damage import is_filler
 from skyrocket.store.message import index_keys
 from skyrocket.store.queues.consume_queue import ENTRY, ENTRY_BYTES, ConsumeQueue
 from skyrocket.store.queues.consume_queues import ConsumeQueues
-from skyrocket.store.read.queue_run import RECORDS_PER_READ_MAX, Pulled, Run, RunSources, Wanted, ends_early, pull_run, queue_run
+from skyrocket.store.read.queue_run import (
+    RECORDS_PER_READ_MAX,
+    PullRun,
+    QueueRun,
+    RunQuery,
+    RunSources,
+    ends_early,
+    read_pull_run,
+    read_queue_run,
+)
 from skyrocket.store.recovery.repair import QueueRepair
 
 HOT_BYTES = 256 * 1024 * 1024  # behind the end of the log: written lately, still in memory
@@ -35,7 +44,7 @@ _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 
 
-class Messages(NamedTuple):
+class QueueMessages(NamedTuple):
     """Records of a queue, as byte ranges of the log: no copies."""
 
     records: list[memoryview]
@@ -44,7 +53,7 @@ class Messages(NamedTuple):
     max_offset: int
 
 
-class Lately(NamedTuple):
+class RecentRecords(NamedTuple):
     """What was written lately, in the last segment of the log: records there never left memory."""
 
     segment: memoryview
@@ -71,11 +80,11 @@ def _record_views(segment: memoryview, start: int, first: int, end: int, offsets
 record_views = twin("readdress", _record_views)
 
 
-def pulled_of(found: Messages) -> Pulled:
+def to_pull_run(found: QueueMessages) -> PullRun:
     """The same for who looked at the records one by one."""
     records = found.records
     last_place = _INT64.unpack_from(records[-1], PHYSICAL_OFFSET_AT)[0] if records else 0
-    return Pulled(records, len(records), sum(map(len, records)), found.next_offset, last_place)
+    return PullRun(records, len(records), sum(map(len, records)), found.next_offset, last_place)
 
 
 class Reading:
@@ -98,7 +107,7 @@ class Reading:
         self._opened_at = 0
         self.damaged_reads = 0  # records or entries that were passed over because they are not what was written
 
-    def opened_at(self, end: int) -> None:
+    def set_opened_at(self, end: int) -> None:
         """Records before this were written by another process, or this one in another life."""
         self._opened_at = end
 
@@ -114,17 +123,17 @@ class Reading:
         wanted: frozenset[int] | None = None,
         passes: Callable[[memoryview], bool] | None = None,
         looked_at_max: int = RECORDS_PER_READ_MAX,
-    ) -> Messages:
+    ) -> QueueMessages:
         """Up to `count` messages of a queue from `offset` on, with one of the `wanted` tag hashes, whose records pass; at least
         one if any is among the first `looked_at_max`."""
         queue = self._queues.get(topic, queue_id)
         if queue is None:
-            return Messages([], offset, 0, 0)
+            return QueueMessages([], offset, 0, 0)
         offset = max(offset, queue.min_offset)
         if passes is None:
-            run = self._run(queue, Wanted(topic, queue_id, offset, count, bytes_max, wanted))
+            run = self._run(queue, RunQuery(topic, queue_id, offset, count, bytes_max, wanted))
             if run is not None:
-                return Messages(run.records, run.next_offset, queue.min_offset, queue.max_offset)
+                return QueueMessages(run.records, run.next_offset, queue.min_offset, queue.max_offset)
         topic_bytes = topic.encode()
         records: list[memoryview] = []
         size_sum = 0
@@ -137,46 +146,46 @@ class Reading:
             for physical_offset, size, code in ENTRY.iter_unpack(packed):
                 if wanted is None or code in wanted:
                     if records and (size_sum + size > bytes_max or len(records) == count):
-                        return Messages(records, offset, queue.min_offset, queue.max_offset)
-                    view = self._checked(physical_offset, size, queue_id, offset, topic_bytes)
+                        return QueueMessages(records, offset, queue.min_offset, queue.max_offset)
+                    view = self._check_record(physical_offset, size, queue_id, offset, topic_bytes)
                     if view is None:
-                        view = self._mended(queue, topic, queue_id, offset)
+                        view = self._repair_entry(queue, topic, queue_id, offset)
                     if view is not None and (passes is None or passes(view)):
                         records.append(view)
                         size_sum += size
                 offset += 1
                 looked_at += 1
-        return Messages(records, offset, queue.min_offset, queue.max_offset)
+        return QueueMessages(records, offset, queue.min_offset, queue.max_offset)
 
-    def _run(self, queue: ConsumeQueue, wanted: Wanted) -> Run | None:
+    def _run(self, queue: ConsumeQueue, wanted: RunQuery) -> QueueRun | None:
         """All that is asked for, if it can be looked at together."""
         packed = queue.read(wanted.offset, min(wanted.records_max * 2, RECORDS_PER_READ_MAX))
-        run = queue_run(self._log, self._checksums, self._hot_from(), packed, wanted) if packed else None
+        run = read_queue_run(self._log, self._checksums, self._hot_from(), packed, wanted) if packed else None
         if run is None:
             return None
         return None if ends_early(len(run.records), run.next_offset, packed, wanted, queue.max_offset) else run
 
-    def pulled(self, queue: ConsumeQueue, wanted: Wanted) -> Pulled:
+    def read_pull(self, queue: ConsumeQueue, wanted: RunQuery) -> PullRun:
         """What a pull asks for, from an offset on that the queue has."""
         packed = queue.read(wanted.offset, min(wanted.records_max * 2, RECORDS_PER_READ_MAX))
-        run = pull_run(self._log, self._checksums, self._hot_from(), packed, wanted) if packed else None
+        run = read_pull_run(self._log, self._checksums, self._hot_from(), packed, wanted) if packed else None
         if run is not None and not ends_early(run[1], run[3], packed, wanted, queue.max_offset):
-            return Pulled._make(run)
+            return PullRun._make(run)
         topic, queue_id, offset, count, bytes_max, codes = wanted
-        return pulled_of(self.messages(topic, queue_id, offset, count, bytes_max, codes))
+        return to_pull_run(self.messages(topic, queue_id, offset, count, bytes_max, codes))
 
     def run_sources(self) -> RunSources:
-        """What `queue_run` and `pull_run` read from: the log, its checksums, and where the records of this process begin."""
+        """What `read_queue_run` and `read_pull_run` read from."""
         return RunSources(self._log, self._checksums, self._hot_from())
 
-    def _mended(self, queue: ConsumeQueue, topic: str, queue_id: int, offset: int) -> memoryview | None:
+    def _repair_entry(self, queue: ConsumeQueue, topic: str, queue_id: int, offset: int) -> memoryview | None:
         """The entry was not what it should be; perhaps the message is."""
-        entry = self._repair.mend(queue, topic, queue_id, offset)
+        entry = self._repair.repair(queue, topic, queue_id, offset)
         if entry is None:
             return None
-        return self._checked(entry.physical_offset, entry.size, queue_id, offset, topic.encode())
+        return self._check_record(entry.physical_offset, entry.size, queue_id, offset, topic.encode())
 
-    def _checked(self, physical_offset: int, size: int, queue_id: int, queue_offset: int, topic: bytes) -> memoryview | None:
+    def _check_record(self, physical_offset: int, size: int, queue_id: int, queue_offset: int, topic: bytes) -> memoryview | None:
         """The record that a queue entry names, if it is that record."""
         view = self._log.view(physical_offset, size) if size >= _BODY_LENGTH_AT + 4 else None
         if view is not None:
@@ -199,7 +208,7 @@ class Reading:
 
     def _is_sound(self, offset: int, view: memoryview, crc: int, sys_flag: int) -> bool:
         """By the checksum over the whole record; by the body's CRC where there is none."""
-        fits = self._checksums.fits(offset, view)
+        fits = self._checksums.matches(offset, view)
         if fits is not None:
             return fits
         body_at = _body_length_at(sys_flag) + _INT32.size
@@ -219,19 +228,19 @@ class Reading:
         low, high = queue.min_offset, queue.max_offset
         while low < high:
             middle = (low + high) // 2
-            stored = self._stored_at(queue, middle)
+            stored = self._store_timestamp_at(queue, middle)
             before = stored <= timestamp if upper else stored < timestamp
             low, high = (middle + 1, high) if before else (low, middle)
         return max(low - 1, queue.min_offset) if upper else low
 
-    def stored_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
+    def store_timestamp_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
         """The store time of a message in a queue; -1 when it is not there."""
         queue = self._queues.get(topic, queue_id)
         if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
             return -1
-        return self._stored_at(queue, queue_offset)
+        return self._store_timestamp_at(queue, queue_offset)
 
-    def _stored_at(self, queue: ConsumeQueue, queue_offset: int) -> int:
+    def _store_timestamp_at(self, queue: ConsumeQueue, queue_offset: int) -> int:
         """A damaged entry has the time of the next sound one, so that a search goes on."""
         while queue_offset < queue.max_offset:
             packed = queue.read(queue_offset, 1)
@@ -247,24 +256,24 @@ class Reading:
 
     def record_at(self, offset: int) -> Record | None:
         """The message at a physical offset, checked; None when there is none."""
-        found = self._found_at(offset)
+        found = self._find_at(offset)
         return None if found is None else found[1]
 
-    def lately(self) -> Lately:
+    def recent_records(self) -> RecentRecords:
         start, segment = self._log.segment_view(max(self._log.end - 1, 0))
-        return Lately(segment, start, self._hot_from(), self._confirmed())
+        return RecentRecords(segment, start, self._hot_from(), self._confirmed())
 
-    def bytes_unseen(self, offsets: Sequence[int]) -> list[memoryview | None]:
+    def views_at(self, offsets: Sequence[int]) -> list[memoryview | None]:
         """The same of many, for who looks through the records: what was written lately is only looked at where it begins."""
         start, segment = self._log.segment_view(max(offsets, default=0))  # most are in the last one
         views = record_views(segment, start, self._hot_from(), self._confirmed(), offsets)
-        return [self.bytes_at(offset) if view is None else view for offset, view in zip(offsets, views, strict=True)]
+        return [self.view_at(offset) if view is None else view for offset, view in zip(offsets, views, strict=True)]
 
-    def bytes_at(self, offset: int) -> memoryview | None:
-        found = self._found_at(offset)
+    def view_at(self, offset: int) -> memoryview | None:
+        found = self._find_at(offset)
         return None if found is None else found[0]
 
-    def _found_at(self, offset: int) -> tuple[memoryview, Record] | None:
+    def _find_at(self, offset: int) -> tuple[memoryview, Record] | None:
         head = self._log.view(offset, _HEAD.size)
         if head is None or offset >= self._confirmed():
             return None
@@ -300,7 +309,7 @@ class Reading:
             if offset in seen:
                 continue
             seen.add(offset)
-            view = self.bytes_at(offset)
+            view = self.view_at(offset)
             if view is None:
                 continue
             record = decode_record(view, check_crc=False)

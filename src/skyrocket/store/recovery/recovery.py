@@ -22,8 +22,18 @@ from skyrocket.store.index.index import Index
 from skyrocket.store.log.checksums import Checksums
 from skyrocket.store.log.commit_log import CommitLog
 from skyrocket.store.log.damage import is_filler, set_aside
-from skyrocket.store.log.scan import Blank, Damaged, End, Found, is_blank, last_byte_set, looks_torn, record_at, walk_segment
-from skyrocket.store.message import dispatch_of
+from skyrocket.store.log.scan import (
+    Blank,
+    DamagedRange,
+    FoundRecord,
+    LogEnd,
+    is_blank,
+    last_byte_set,
+    looks_torn,
+    record_at,
+    walk_segment,
+)
+from skyrocket.store.message import dispatch_request_of
 from skyrocket.store.queues.consume_queue import QueueEntry
 from skyrocket.store.queues.consume_queues import ConsumeQueues, QueueKey
 from skyrocket.store.recovery.checkpoint import Checkpoint
@@ -32,7 +42,7 @@ DISPATCHES_AT_ONCE = 4096
 _SAFETY_MS = 3_000  # Apache's own distrust of timestamps in its checkpoint
 
 
-class SetAside(NamedTuple):
+class SetAsideRange(NamedTuple):
     """A damaged range of the log, and where its bytes are kept."""
 
     offset: int
@@ -41,7 +51,7 @@ class SetAside(NamedTuple):
 
 
 @dataclass(slots=True)
-class Recovered:
+class RecoveryResult:
     """What recovery found and did. `sentences` tells it to a person."""
 
     after_crash: bool
@@ -49,7 +59,7 @@ class Recovered:
     end: int = 0
     messages: int = 0  # walked over
     cut_bytes: int = 0  # torn, behind the end
-    set_aside: list[SetAside] = field(default_factory=list)
+    set_aside: list[SetAsideRange] = field(default_factory=list)
     last_timestamp: int = 0  # store time of the last message, 0 in an empty log
     last_offset: int = 0
     safe_end: int = 0  # what the checkpoint knew to be on disk; 0 when it did not say
@@ -94,7 +104,7 @@ class Recovery:
         self._safe_end = 0  # everything in the log before this was on disk
         self._believed = 0  # queue entries of messages before this offset are on disk for sure
 
-    def run(self, checkpoint: Checkpoint, *, crashed: bool, is_ours: bool = False) -> Recovered:
+    def run(self, checkpoint: Checkpoint, *, crashed: bool, is_ours: bool = False) -> RecoveryResult:
         """`is_ours`: since the checkpoint was written, no other program has written to this store."""
         self._safe_end = checkpoint.safe_end or 0
         start = self._start(checkpoint, crashed, is_ours)
@@ -102,10 +112,10 @@ class Recovery:
             crashed = True  # whatever stopped it, this is not how a clean stop leaves a log
             start = self._log.start
         self._checksums.load(self._safe_end, crashed=crashed, remember_beyond=is_ours and checkpoint.is_ours)
-        done = Recovered(crashed, start, safe_end=self._safe_end)
+        done = RecoveryResult(crashed, start, safe_end=self._safe_end)
         self._believed = start
         if crashed:
-            self._begin(_starting_at(checkpoint, start))
+            self._begin(_restart_at(checkpoint, start))
         self._log.end = self._log.segments.stop  # until it is found: queue entries are held against the log
         all_fit = self._queues.load(self._entry_is_sound if crashed else None)
         if self._index is not None:
@@ -114,7 +124,7 @@ class Recovery:
                 self._index.rebuild(start)
         missing = not all_fit or self._queues_are_missing(checkpoint, crashed) or self._index_is_missing(checkpoint)
         if missing or not crashed:
-            self._begin(_starting_at(checkpoint, self._log.start) if missing else checkpoint)
+            self._begin(_restart_at(checkpoint, self._log.start) if missing else checkpoint)
         if missing:
             self._dispatch(self._records(self._log.start, start), crashed)
         if crashed:
@@ -182,13 +192,13 @@ class Recovery:
 
     def _ends_cleanly(self, start: int) -> bool:
         """Whether sound records go from `start` to where there is nothing."""
-        done = Recovered(False, start)
+        done = RecoveryResult(False, start)
         for _ in self._step(start, done):
             pass
         segment_start = self._log.segments.start_of(done.end)
         return segment_start is None or not any(self._log.segments.file(segment_start).view()[done.end - segment_start :][:8])
 
-    def _step(self, start: int, done: Recovered) -> Iterator[Found]:
+    def _step(self, start: int, done: RecoveryResult) -> Iterator[FoundRecord]:
         """After a clean stop: from record to record, without looking at what lies behind the last."""
         segments = self._log.segments
         done.end = start
@@ -202,42 +212,42 @@ class Recovery:
                     break
                 yield item
 
-    def _walk(self, start: int, done: Recovered) -> Iterator[Found]:
+    def _walk(self, start: int, done: RecoveryResult) -> Iterator[FoundRecord]:
         """After a crash: every sound record to the end. Damage is set aside on the way, and what is torn is cut."""
         segments = self._log.segments
-        pending: list[Damaged] = []  # damage if something sound follows; torn if not
+        pending: list[DamagedRange] = []  # damage if something sound follows; torn if not
         done.end = start
         for segment_start in [s for s in segments.starts if s + segments.segment_bytes > start]:
             view = segments.file(segment_start).view()
             for item in walk_segment(view, segment_start, max(0, start - segment_start)):
-                if isinstance(item, End):
-                    pending.append(Damaged(item.offset, segment_start + segments.segment_bytes - item.offset))
-                elif isinstance(item, Damaged):
+                if isinstance(item, LogEnd):
+                    pending.append(DamagedRange(item.offset, segment_start + segments.segment_bytes - item.offset))
+                elif isinstance(item, DamagedRange):
                     pending.append(item)
-                elif isinstance(item, Found) and self._is_damaged(item, view, segment_start):
-                    pending.append(Damaged(item.offset, item.size))
-                elif isinstance(item, Found) or not pending or self._sound_follows(segment_start):
+                elif isinstance(item, FoundRecord) and self._is_damaged(item, view, segment_start):
+                    pending.append(DamagedRange(item.offset, item.size))
+                elif isinstance(item, FoundRecord) or not pending or self._sound_follows(segment_start):
                     self._set_aside(pending, done)
                     self._note(item, done)
-                    if isinstance(item, Found):
+                    if isinstance(item, FoundRecord):
                         yield item
         self._keep_what_was_safe(done)
         self._cut_tail(done)
 
-    def _keep_what_was_safe(self, done: Recovered) -> None:
+    def _keep_what_was_safe(self, done: RecoveryResult) -> None:
         """Before the safe end everything was on disk: if it cannot be read now, it is no torn tail but damage at the end."""
         segments = self._log.segments
         while done.end < min(self._safe_end, segments.stop):
             border = done.end - done.end % segments.segment_bytes + segments.segment_bytes
-            lost = Damaged(done.end, min(self._safe_end, border) - done.end)
+            lost = DamagedRange(done.end, min(self._safe_end, border) - done.end)
             self._set_aside([lost], done)
             done.end += lost.size
 
-    def _is_damaged(self, found: Found, view: memoryview, segment_start: int) -> bool:
+    def _is_damaged(self, found: FoundRecord, view: memoryview, segment_start: int) -> bool:
         if is_filler(found.record):
             return False  # it lies where something else was
         at = found.offset - segment_start
-        fits = self._checksums.fits(found.offset, view[at : at + found.size])
+        fits = self._checksums.matches(found.offset, view[at : at + found.size])
         if fits is None:
             return found.offset >= self._safe_end and looks_torn(view, at, found.size, found.record)
         return not fits
@@ -251,21 +261,21 @@ class Recovery:
         found = record_at(view, following, 0)
         return found is not None and not self._is_damaged(found, view, following)
 
-    def _note(self, item: Found | Blank, done: Recovered) -> None:
+    def _note(self, item: FoundRecord | Blank, done: RecoveryResult) -> None:
         done.end = item.offset + item.size
-        if isinstance(item, Found):
+        if isinstance(item, FoundRecord):
             done.messages += 1
             done.last_offset = item.offset
             done.last_timestamp = item.record.store_timestamp
 
-    def _set_aside(self, pending: list[Damaged], done: Recovered) -> None:
-        for damaged in _merged(pending, self._log.segments.segment_bytes):
+    def _set_aside(self, pending: list[DamagedRange], done: RecoveryResult) -> None:
+        for damaged in _merge_ranges(pending, self._log.segments.segment_bytes):
             file = self._log.segments.file(damaged.offset - damaged.offset % self._log.segments.segment_bytes)
             kept = set_aside(self._files, self._damaged, file, damaged.offset, damaged.size, done.last_timestamp)
-            done.set_aside.append(SetAside(damaged.offset, damaged.size, kept))
+            done.set_aside.append(SetAsideRange(damaged.offset, damaged.size, kept))
         pending.clear()
 
-    def _cut_tail(self, done: Recovered) -> None:
+    def _cut_tail(self, done: RecoveryResult) -> None:
         """Leave zeros behind the end: old bytes there must not come back to life behind new ones."""
         segment_start = self._log.segments.start_of(done.end)
         if segment_start is None:
@@ -284,11 +294,13 @@ class Recovery:
         """Whether a queue entry was on disk for sure. Those behind may have holes, and all are written again."""
         return entry.physical_offset < self._believed
 
-    def _dispatch(self, records: Iterator[Found], crashed: bool) -> None:
+    def _dispatch(self, records: Iterator[FoundRecord], crashed: bool) -> None:
         """Queue entries, index keys and checksums for records that were walked over."""
         while turn := list(islice(records, DISPATCHES_AT_ONCE)):
             self._complete_checksums(turn)
-            dispatches = [dispatch_of(item.record, item.size, self._delays_ms) for item in turn if not is_filler(item.record)]
+            dispatches = [
+                dispatch_request_of(item.record, item.size, self._delays_ms) for item in turn if not is_filler(item.record)
+            ]
             if crashed:
                 for dispatch in dispatches:
                     key = (dispatch.topic, dispatch.queue_id)
@@ -299,7 +311,7 @@ class Recovery:
             if self._index is not None:
                 self._index.put(dispatches)
 
-    def _complete_checksums(self, turn: list[Found]) -> None:
+    def _complete_checksums(self, turn: list[FoundRecord]) -> None:
         for segment_start, some in groupby(turn, lambda item: item.offset - item.offset % self._log.segments.segment_bytes):
             view = self._log.segments.file(segment_start).view()
             self._checksums.complete(segment_start, view, [(item.offset - segment_start, item.size) for item in some])
@@ -312,16 +324,16 @@ class Recovery:
                 queue.truncate(queue.max_offset - 1)
                 last = queue.entry(queue.max_offset - 1)
 
-    def _records(self, start: int, end: int) -> Iterator[Found]:
+    def _records(self, start: int, end: int) -> Iterator[FoundRecord]:
         segments = self._log.segments
         for segment_start in [s for s in segments.starts if s < end and s + segments.segment_bytes > start]:
             view = segments.file(segment_start).view()
             for item in walk_segment(view[: end - segment_start], segment_start, max(0, start - segment_start)):
-                if isinstance(item, Found):
+                if isinstance(item, FoundRecord):
                     yield item
 
 
-def _starting_at(checkpoint: Checkpoint, start: int) -> Checkpoint:
+def _restart_at(checkpoint: Checkpoint, start: int) -> Checkpoint:
     """A crash from here on must not start later than this recovery does: queues and index have nothing behind `start`."""
     if checkpoint.dispatch_end is not None and checkpoint.dispatch_end <= start:
         return checkpoint
@@ -333,22 +345,22 @@ def _starting_at(checkpoint: Checkpoint, start: int) -> Checkpoint:
     )
 
 
-def _next_item(view: memoryview, segment_start: int, at: int) -> Found | Blank | None:
+def _next_item(view: memoryview, segment_start: int, at: int) -> FoundRecord | Blank | None:
     found = record_at(view, segment_start, at)
     if found is None and is_blank(view, at):
         return Blank(segment_start + at, len(view) - at)
     return found
 
 
-def _merged(ranges: list[Damaged], segment_bytes: int) -> list[Damaged]:
+def _merge_ranges(ranges: list[DamagedRange], segment_bytes: int) -> list[DamagedRange]:
     """Ranges that touch, put together; but never across the border of a segment."""
-    merged: list[Damaged] = []
+    merged: list[DamagedRange] = []
     for damaged in ranges:
         if merged:
             last = merged[-1]
             touches = last.offset + last.size == damaged.offset
             if touches and damaged.offset % segment_bytes:
-                merged[-1] = Damaged(last.offset, last.size + damaged.size)
+                merged[-1] = DamagedRange(last.offset, last.size + damaged.size)
                 continue
         merged.append(damaged)
     return merged

@@ -9,8 +9,8 @@ from __future__ import annotations
 from skyrocket.protocol.message.record import Record
 from skyrocket.protocol.sysflag import TRANSACTION_MASK
 from skyrocket.store.log.commit_log import CommitLog
-from skyrocket.store.log.scan import Found, walk_segment
-from skyrocket.store.message import UNQUEUED, dispatch_of
+from skyrocket.store.log.scan import FoundRecord, walk_segment
+from skyrocket.store.message import UNQUEUED, dispatch_request_of
 from skyrocket.store.queues.consume_queue import ENTRY, ConsumeQueue, QueueEntry
 
 STRETCH_BYTES_MAX = 16 * 1024 * 1024  # of the log, for one entry: a reader waits meanwhile
@@ -23,7 +23,7 @@ class QueueRepair:
         self._delays_ms = delays_ms
         self._beyond_repair: set[tuple[str, int, int]] = set()
 
-    def mend(self, queue: ConsumeQueue, topic: str, queue_id: int, queue_offset: int) -> QueueEntry | None:
+    def repair(self, queue: ConsumeQueue, topic: str, queue_id: int, queue_offset: int) -> QueueEntry | None:
         """The entry as it should be, after it was written so; None when the log does not have its message."""
         key = (topic, queue_id, queue_offset)
         if key in self._beyond_repair:
@@ -34,12 +34,12 @@ class QueueRepair:
                 self._beyond_repair.clear()
             self._beyond_repair.add(key)
             return None
-        dispatch = dispatch_of(found.record, found.size, self._delays_ms)
+        dispatch = dispatch_request_of(found.record, found.size, self._delays_ms)
         entry = QueueEntry(found.offset, found.size, dispatch.tags_code)
         queue.replace(queue_offset, ENTRY.pack(*entry))
         return entry
 
-    def _find(self, queue: ConsumeQueue, topic: str, queue_id: int, queue_offset: int) -> Found | None:
+    def _find(self, queue: ConsumeQueue, topic: str, queue_id: int, queue_offset: int) -> FoundRecord | None:
         before = queue.entry(queue_offset - 1) if queue_offset > queue.min_offset else None
         behind = queue.entry(queue_offset + 1)
         start = self._log.start if before is None else max(self._log.start, before.physical_offset + before.size)
@@ -51,7 +51,7 @@ class QueueRepair:
                 continue
             view = self._log.segments.file(segment_start).view()[: stop - segment_start]
             for item in walk_segment(view, segment_start, max(0, start - segment_start)):
-                if isinstance(item, Found) and _is_in(item.record, topic, queue_id, queue_offset):
+                if isinstance(item, FoundRecord) and _is_in(item.record, topic, queue_id, queue_offset):
                     return item
         return None
 

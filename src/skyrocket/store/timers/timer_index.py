@@ -23,8 +23,8 @@ from skyrocket.store.errors import StoreFormatError, store_error
 from skyrocket.store.files import Files
 from skyrocket.store.paths import StorePaths
 from skyrocket.store.timers.timer_checkpoint import TimerCheckpoint, TimerCheckpointFile
-from skyrocket.store.timers.timer_log import DELETES, UNIT, TimerLog, Unit
-from skyrocket.store.timers.timer_wheel import Slot, TimerWheel
+from skyrocket.store.timers.timer_log import DELETES, UNIT, TimerLog, TimerUnit
+from skyrocket.store.timers.timer_wheel import TimerWheel, WheelSlot
 
 
 class TimerSizes(NamedTuple):
@@ -33,7 +33,7 @@ class TimerSizes(NamedTuple):
     log_file_bytes: int = 100 * 1024 * 1024
 
 
-class Entry(NamedTuple):
+class TimerEntry(NamedTuple):
     """A message to take in: a time within its slot, and what its unit says of it."""
 
     time_ms: int
@@ -43,7 +43,7 @@ class Entry(NamedTuple):
     topic_hash: int
 
 
-class Topic(NamedTuple):
+class TimerTopic(NamedTuple):
     """The queue of the timer topic."""
 
     min_offset: int
@@ -85,7 +85,7 @@ class TimerIndex:
 
     # --- opening
 
-    def open(self, now_ms: int, topic: Topic) -> list[str]:
+    def open(self, now_ms: int, topic: TimerTopic) -> list[str]:
         """Ready for messages. What had to be found again, in sentences."""
         checkpoint = self._checkpoint_file.read()
         try:
@@ -96,7 +96,7 @@ class TimerIndex:
         self._write(now_ms)  # the wheel changes from now on
         return sentences
 
-    def _open(self, checkpoint: TimerCheckpoint | None, now_ms: int, topic: Topic) -> list[str]:
+    def _open(self, checkpoint: TimerCheckpoint | None, now_ms: int, topic: TimerTopic) -> list[str]:
         if checkpoint is None:
             self.read_ms = self.settled_ms = self._slot_ms(now_ms)
             self.queue_offset = topic.min_offset
@@ -117,7 +117,7 @@ class TimerIndex:
             self.read_again(now_ms, topic.min_offset)
             return [f"Timers are found again from their topic: {error}"]
 
-    def _open_files(self, checkpoint: TimerCheckpoint, topic: Topic) -> list[str]:
+    def _open_files(self, checkpoint: TimerCheckpoint, topic: TimerTopic) -> list[str]:
         if checkpoint.delivered_until_ms is None:
             end, last = self._relink(self.read_ms)
             if last is None and self.queue_offset > topic.min_offset:
@@ -141,7 +141,7 @@ class TimerIndex:
             raise StoreFormatError(f"the timer log is damaged at {end}.")
         return ["The timer wheel is made from the timer log."]
 
-    def _relink(self, read_ms: int) -> tuple[int, Unit | None]:
+    def _relink(self, read_ms: int) -> tuple[int, TimerUnit | None]:
         """A new wheel from the log. How far the log is sound, and its last unit."""
         self.wheel.create()
         self.waiting = 0
@@ -206,7 +206,7 @@ class TimerIndex:
 
     # --- slots out
 
-    def slot(self, time_ms: int) -> Slot:
+    def slot(self, time_ms: int) -> WheelSlot:
         return self.wheel.slot(time_ms)
 
     def move_on(self) -> None:
@@ -264,7 +264,7 @@ class TimerIndex:
         except OSError as error:
             raise store_error("writing the timers' checkpoint", error) from error
 
-    def now(self, now_ms: int) -> TimerCheckpoint:
+    def current_checkpoint(self, now_ms: int) -> TimerCheckpoint:
         """As it would be written, for whoever asks."""
         return self._checkpoint(self.read_ms, now_ms, is_clean=False)
 

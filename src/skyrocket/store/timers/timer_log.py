@@ -51,7 +51,7 @@ _ZEROS_BYTES = 1024 * 1024
 UnitFields = tuple[int, int, int, int, int, int, int, int, int]
 
 
-class Unit(NamedTuple):
+class TimerUnit(NamedTuple):
     unit_bytes: int
     before: int
     magic: int
@@ -145,7 +145,7 @@ class TimerLog:
 
     # --- reading
 
-    def unit(self, position: int) -> Unit | None:
+    def unit(self, position: int) -> TimerUnit | None:
         """None where there is none."""
         start, segment = self._segment
         at = position - start
@@ -159,7 +159,7 @@ class TimerLog:
                 return None
         if position + UNIT.size > self.end:
             return None
-        unit = Unit._make(UNIT.unpack_from(segment, at))
+        unit = TimerUnit._make(UNIT.unpack_from(segment, at))
         return unit if unit.unit_bytes == UNIT.size and not unit.magic & ~_MAGIC_MASK and unit.before < position else None
 
     def units_at(self, positions: Sequence[int]) -> list[UnitFields | None]:
@@ -192,7 +192,7 @@ class TimerLog:
             position = unit[1]
         return found
 
-    def units(self, position: int) -> Iterator[tuple[int, Unit]]:
+    def units(self, position: int) -> Iterator[tuple[int, TimerUnit]]:
         """From here on, with their positions, as long as they are sound."""
         while position < self.end:
             start = self.segments.start_of(position)
@@ -201,14 +201,14 @@ class TimerLog:
             stop = min(self.end - start, self._units_per_segment * UNIT.size)
             count = max(0, start + stop - position) // UNIT.size
             view = self.segments.file(start).view()[position - start : position - start + count * UNIT.size]
-            for unit in map(Unit._make, UNIT.iter_unpack(view)):
+            for unit in map(TimerUnit._make, UNIT.iter_unpack(view)):
                 if unit.unit_bytes != UNIT.size or unit.magic & ~_MAGIC_MASK or unit.before >= position:
                     return
                 yield position, unit
                 position += UNIT.size
             position = start + self.segments.segment_bytes
 
-    def last_in(self, start: int) -> Unit | None:
+    def last_in(self, start: int) -> TimerUnit | None:
         """The last unit of a whole segment."""
         return self.unit(start + (self._units_per_segment - 1) * UNIT.size)
 

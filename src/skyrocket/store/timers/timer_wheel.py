@@ -28,13 +28,13 @@ SLOT: Final = struct.Struct(">qqqii")
 ROUNDS: Final = 2  # a file has room for twice the time that may lie ahead, so that what is overdue is not overwritten
 
 
-class Slot(NamedTuple):
+class WheelSlot(NamedTuple):
     first: int
     last: int
     units: int
 
 
-EMPTY: Final = Slot(NO_POSITION, NO_POSITION, 0)
+EMPTY_SLOT: Final = WheelSlot(NO_POSITION, NO_POSITION, 0)
 
 
 class TimerWheel:
@@ -70,10 +70,10 @@ class TimerWheel:
         self._file = file
         self._window = file.window(self.size_bytes)
 
-    def slot(self, time_ms: int) -> Slot:
+    def slot(self, time_ms: int) -> WheelSlot:
         stretch = time_ms // self._precision_ms
         said, first, last, units, _ = SLOT.unpack_from(self._window, stretch % self._slots * SLOT.size)
-        return Slot(first, last, units) if said == stretch else EMPTY
+        return WheelSlot(first, last, units) if said == stretch else EMPTY_SLOT
 
     def link(self, time_ms: int, first: int, last: int, units: int) -> None:
         """More units of a slot, chained to each other and to the slot's last one."""

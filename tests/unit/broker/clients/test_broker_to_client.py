@@ -56,7 +56,7 @@ def test_a_consumer_gets_the_message_that_it_shall_handle():
     answer = parts.ask(309, consumerGroup="billing", clientId="a", msgId=message_id, topic="orders")
     assert answer.body == b"{}"
     (question,) = consumer.asked
-    assert question.body == bytes(parts.store.reading.bytes_at(0) or b"")
+    assert question.body == bytes(parts.store.reading.view_at(0) or b"")
     assert question.fields == {
         "consumerGroup": "billing",
         "clientId": "a",

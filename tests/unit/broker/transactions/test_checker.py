@@ -16,14 +16,14 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from skyrocket.protocol.system_names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_TOPIC, TRANSACTION_GROUP
-from skyrocket.store.message import Placed
+from skyrocket.store.message import AppendResult
 from tests.support.transaction_parts import TOPIC, Producer, Transacting
 
 COMMIT, ROLLBACK = TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 ROUND_MS = 30_000
 
 
-def names(asked: list[tuple[str, Placed]]) -> list[str]:
+def names(asked: list[tuple[str, AppendResult]]) -> list[str]:
     return [name for name, _ in asked]
 
 

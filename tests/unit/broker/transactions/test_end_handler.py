@@ -21,8 +21,8 @@ from skyrocket.protocol.sysflag import (
 )
 from skyrocket.protocol.system_names import HALF_TOPIC
 from skyrocket.store.errors import DiskFullError
-from skyrocket.store.log.readdress import unplaced_move
-from skyrocket.store.message import Placed
+from skyrocket.store.log.readdress import readdress_record
+from skyrocket.store.message import AppendResult
 from tests.support.running_broker import send_header
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.transaction_parts import GROUP, TOPIC, Producer, Transacting
@@ -129,7 +129,7 @@ def test_properties_that_are_odd_go_through_as_they_came():
     record = Record(HALF_TOPIC, b"x", b"a\x01b\x01c\x02REAL_TOPIC\x01t\x02REAL_QID\x010\x02")
     facts = HalfFacts.of(decode_properties(record.properties))
     assert facts.address is not None
-    message = unplaced_move((memoryview(encode_record(record)), facts.address, None, b""))
+    message = readdress_record((memoryview(encode_record(record)), facts.address, None, b""))
     assert decode_record(message.record).properties == b"a\x01b\x01c\x02"
 
 
@@ -208,7 +208,7 @@ def test_an_end_after_the_immunity_waits_for_the_question():
 
 def test_a_half_message_that_expired_cannot_end():
     broker = Transacting()
-    answer = broker.end(Placed(0, 0, 0), COMMIT)
+    answer = broker.end(AppendResult(0, 0, 0), COMMIT)
     assert answer is not None
     assert answer.code == ResponseCode.SYSTEM_ERROR
 
@@ -221,8 +221,8 @@ def test_all_ends_of_a_read_event_are_one_append():
     halves = [broker.half(f"m{number}") for number in range(3)]
     peer = Producer()
     appends: list[int] = []
-    append = broker.store.append_placed
-    broker.store.append_placed = lambda *given: appends.append(len(given[2])) or append(*given)  # type: ignore[method-assign]
+    append = broker.store.append_encoded
+    broker.store.append_encoded = lambda *given: appends.append(len(given[2])) or append(*given)  # type: ignore[method-assign]
     commands = []
     for half in halves:
         broker.router.handle = lambda _, found: commands.extend(found)  # type: ignore[method-assign, assignment]
@@ -261,12 +261,12 @@ def test_a_full_disk_refuses_the_end_and_forgets_it():
     def full(*_: object) -> None:
         raise DiskFullError("The disk is full.")
 
-    opening, broker.store.opening = broker.store.opening, full  # type: ignore[method-assign, assignment]
+    opening, broker.store.append_position = broker.store.append_position, full  # type: ignore[method-assign, assignment]
     for outcome in (COMMIT, ROLLBACK):
         answer = broker.end(half, outcome)
         assert answer is not None
         assert answer.code != ResponseCode.SUCCESS
     assert not broker.checks.ops
-    broker.store.opening = opening  # type: ignore[method-assign]
+    broker.store.append_position = opening  # type: ignore[method-assign]
     broker.end(half, COMMIT)
     assert broker.delivered() == ["one"]

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from skyrocket.columnar.rows import Rows, Summed, chain
+from skyrocket.columnar.rows import ChecksumScope, RecordRows, find_record_starts
 from skyrocket.protocol.errors import CompressionError
 from skyrocket.protocol.hosts import host_text
 from skyrocket.protocol.message.compression import compress, decompress
@@ -22,14 +22,14 @@ V4, V6 = b"\x7f\0\0\1\0\0\x1f\x90", bytes(15) + b"\1\0\0\x1f\x90"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def rows_of(records: list[Record], between: bytes = b"an answer's header") -> Rows:
+def rows_of(records: list[Record], between: bytes = b"an answer's header") -> RecordRows:
     """As they lie in an intake: with other bytes between, and physical offsets that mean other places."""
     data, starts = bytearray(), []
     for record in records:
         data += between
         starts.append(len(data))
         data += encode_record(record)
-    return Rows(np.frombuffer(data + bytes(200), np.uint8), None, np.array(starts, np.int64), Summed.BODY)
+    return RecordRows(np.frombuffer(data + bytes(200), np.uint8), None, np.array(starts, np.int64), ChecksumScope.BODY)
 
 
 def message(number: int, **given: object) -> Record:
@@ -139,13 +139,13 @@ def test_a_changed_body_is_found():
     assert with_sound_bodies(rows).all()
     rows.data.flags.writeable = True
     rows.data[rows.body[2]] ^= 1
-    assert with_sound_bodies(Rows(rows.data, None, rows.start, Summed.BODY)).tolist() == [True, True, False, True]
+    assert with_sound_bodies(RecordRows(rows.data, None, rows.start, ChecksumScope.BODY)).tolist() == [True, True, False, True]
 
 
 def test_rows_end_before_a_record_whose_lengths_lie():
     data = bytearray(encode_record(message(0)) + encode_record(message(1)))
-    packed, _ = chain(memoryview(data), 0, len(data), 10)
+    packed, _ = find_record_starts(memoryview(data), 0, len(data), 10)
     starts = np.frombuffer(packed, np.int64)
     body_length_at = starts[1] + 48 + 8 + 8 + 8 + 4 + 8
     data[body_length_at : body_length_at + 4] = (10_000).to_bytes(4)
-    assert len(Rows(np.frombuffer(data, np.uint8), None, starts)) == 1
+    assert len(RecordRows(np.frombuffer(data, np.uint8), None, starts)) == 1

@@ -18,7 +18,7 @@ from skyrocket.spark.offline.partitions import LogPart, QueuePart
 from skyrocket.spark.offline.store_reader import StoreReader
 from skyrocket.spark.options.store_options import store_options
 from skyrocket.store.config import StoreConfig
-from skyrocket.store.message import unplaced
+from skyrocket.store.message import append_request_of
 from skyrocket.store.offline.offline_store import OfflineStore
 from tests.support.sample_stores import NOW_MS, flip, golden_store, sample_record, sample_store, write_store
 
@@ -200,7 +200,7 @@ def test_a_log_that_grows_is_read_to_where_it_ended_when_the_job_was_planned(tmp
     whole = expected(tmp_path / "store")
     made = reader(tmp_path / "store", columns="physicalOffset")
     parts = made.partitions()
-    store.append([unplaced(sample_record(number)) for number in range(100, 300)], NOW_MS * 2)
+    store.append([append_request_of(sample_record(number)) for number in range(100, 300)], NOW_MS * 2)
     found = [batch.to_pylist() for part in parts for batch in made.read(part)]
     assert offsets(itertools.chain.from_iterable(found)) == whole
     assert len(read(tmp_path / "store")) > 2 * len(whole)

@@ -9,9 +9,9 @@ import pytest
 
 from skyrocket.protocol.message.record import decode_record
 from skyrocket.store.errors import DiskFullError, StoreFormatError
-from skyrocket.store.index.index import Index, hash_of
+from skyrocket.store.index.index import Index, hash_key
 from skyrocket.store.index.index_file import HEADER, KEY, IndexFile, index_bytes
-from skyrocket.store.message import Dispatch
+from skyrocket.store.message import DispatchRequest
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.store_messages import FOREVER_MS, SMALL, START_MS, a_message, an_open_store, index_hash
 
@@ -22,8 +22,8 @@ def an_index(disk: SimulatedDisk, slots: int = 7, entries: int = 10) -> Index:
     return index
 
 
-def a_dispatch(offset: int, *keys: str, at_ms: int = START_MS, topic: str = "t", sys_flag: int = 0) -> Dispatch:
-    return Dispatch(topic, 0, 0, offset, 100, 0, at_ms, keys, sys_flag)
+def a_dispatch(offset: int, *keys: str, at_ms: int = START_MS, topic: str = "t", sys_flag: int = 0) -> DispatchRequest:
+    return DispatchRequest(topic, 0, 0, offset, 100, 0, at_ms, keys, sys_flag)
 
 
 def find(index: Index, key: str, begin_ms: int = 0, end_ms: int = FOREVER_MS) -> list[int]:
@@ -155,12 +155,12 @@ def test_the_hash_is_javas():
         ("t", "schlüssel"),
         ("t", "k" * 400),
     ]:
-        assert hash_of(topic, key) == index_hash(topic, key)
-    assert hash_of("t", "vjnOgNk") == 0  # Java's hash of it is the one int without an absolute value
+        assert hash_key(topic, key) == index_hash(topic, key)
+    assert hash_key("t", "vjnOgNk") == 0  # Java's hash of it is the one int without an absolute value
 
 
 def test_a_hash_collision_never_returns_the_wrong_message():
-    assert hash_of("orders", "Aa") == hash_of("orders", "BB")
+    assert hash_key("orders", "Aa") == hash_key("orders", "BB")
     store = an_open_store(SimulatedDisk(), replace(SMALL, index_slots=1))
     store.append([a_message(body=b"one", keys="Aa"), a_message(body=b"two", keys="BB")], START_MS)
     assert [decode_record(view).body for view in store.reading.query("orders", "Aa", 0, FOREVER_MS, 10)] == [b"one"]

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from skyrocket.protocol.message.tags import java_hash
-from skyrocket.store.index.key_hashes import key_hashes
+from skyrocket.store.index.key_hashes import hash_keys
 from tests.support.store_messages import index_hash
 
 ALPHABETS = ["0123456789ABCDEF", "".join(map(chr, range(128))), "aé☂😀"]
@@ -20,14 +20,14 @@ def test_together_and_alone_are_the_same(seed: int):
     topic = "".join(rng.choices(alphabet, k=rng.randrange(1, 40)))
     longest = rng.choice((8, 32, 40))
     keys = ["".join(rng.choices(alphabet, k=rng.randrange(longest + 1))) for _ in range(rng.choice((0, 1, 2, 128, 129, 400)))]
-    assert key_hashes(topic, keys) == [index_hash(topic, key) for key in keys]
+    assert hash_keys(topic, keys) == [index_hash(topic, key) for key in keys]
 
 
 def test_the_one_int_without_an_absolute_value_is_zero():
     assert java_hash("t#vjnOgNk") == -(2**31)
-    assert key_hashes("t", ["vjnOgNk"]) == [0]
+    assert hash_keys("t", ["vjnOgNk"]) == [0]
 
 
 def test_the_hash_of_the_largest_characters_does_not_spill_into_its_neighbour():
     keys = ["\x7f" * 32, "", "\x7f" * 32, "a"]
-    assert key_hashes("\x7f" * 100, keys) == [index_hash("\x7f" * 100, key) for key in keys]
+    assert hash_keys("\x7f" * 100, keys) == [index_hash("\x7f" * 100, key) for key in keys]

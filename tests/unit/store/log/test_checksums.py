@@ -39,7 +39,7 @@ def record(number: int) -> memoryview:
 
 
 def fit(checksums: Checksums, segment: int = 0) -> list[bool | None]:
-    return [checksums.fits(segment + ENDS[n] - SIZES[n], record(n)) for n in range(len(SIZES))]
+    return [checksums.matches(segment + ENDS[n] - SIZES[n], record(n)) for n in range(len(SIZES))]
 
 
 def test_every_record_fits_its_checksum():
@@ -53,7 +53,7 @@ def test_a_record_with_one_flipped_bit_does_not_fit():
         for bit in range(8):
             flipped = bytearray(record(0))
             flipped[at] ^= 1 << bit
-            assert checksums.fits(0, memoryview(flipped)) is False, f"bit {bit} of byte {at}"
+            assert checksums.matches(0, memoryview(flipped)) is False, f"bit {bit} of byte {at}"
 
 
 def test_a_flipped_bit_in_a_checksum_accuses_no_record():
@@ -67,15 +67,15 @@ def test_a_flipped_bit_in_a_checksum_accuses_no_record():
 
 def test_a_record_without_a_checksum_is_neither_right_nor_wrong():
     checksums = filled(SimulatedDisk())
-    assert checksums.fits(ENDS[-1], memoryview(b"x" * 100)) is None
-    assert checksums.fits(5 * SEGMENT, memoryview(b"x" * 100)) is None
-    assert checksums.fits(0, record(0)[:-1]) is None
+    assert checksums.matches(ENDS[-1], memoryview(b"x" * 100)) is None
+    assert checksums.matches(5 * SEGMENT, memoryview(b"x" * 100)) is None
+    assert checksums.matches(0, record(0)[:-1]) is None
 
 
 def test_records_can_be_asked_for_in_any_order():
     checksums = filled(SimulatedDisk())
     for number in (4, 0, 3, 1, 2, 2, 4, 0):
-        assert checksums.fits(ENDS[number] - SIZES[number], record(number))
+        assert checksums.matches(ENDS[number] - SIZES[number], record(number))
 
 
 def test_entries_behind_the_trusted_end_are_dropped():
@@ -131,7 +131,7 @@ def test_entries_of_records_that_were_taken_back_leave_nothing_behind():
     put(checksums, ENDS[1], b"z" * 95, [95])
     again = checksums_on(disk.kill())
     again.load(0, remember_beyond=True)
-    assert again.fits(ENDS[1], memoryview(b"z" * 95))
+    assert again.matches(ENDS[1], memoryview(b"z" * 95))
     assert fit(again)[2:] == [None, None, None]
 
 

@@ -13,8 +13,8 @@ import pytest
 from skyrocket.protocol.message.record import Record, encode_record
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.errors import StoreFormatError
-from skyrocket.store.log.scan import Damaged, End, Found
-from skyrocket.store.message import unplaced
+from skyrocket.store.log.scan import DamagedRange, FoundRecord, LogEnd
+from skyrocket.store.message import append_request_of
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.offline.offline_index import IndexSizes
 from skyrocket.store.offline.offline_store import OfflineStore, properties_of
@@ -53,7 +53,7 @@ def segment(directory: Path, offset: int) -> tuple[Path, int]:
     return directory / "commitlog" / f"{start:020d}", offset - start
 
 
-def like(found: Found) -> tuple[str, bytes, bytes, int]:
+def like(found: FoundRecord) -> tuple[str, bytes, bytes, int]:
     record = found.record
     return record.topic, record.body, record.properties, record.flag
 
@@ -72,8 +72,8 @@ def test_all_messages_come_in_order_across_segments(store: OfflineStore):
 
 def test_the_last_item_is_the_end_of_the_log(store: OfflineStore):
     *_, last, end = store.items()
-    assert isinstance(last, Found)
-    assert end == End(last.offset + last.size)
+    assert isinstance(last, FoundRecord)
+    assert end == LogEnd(last.offset + last.size)
 
 
 def test_an_offset_between_records_begins_with_the_next_one(store: OfflineStore):
@@ -138,7 +138,7 @@ def test_a_key_is_looked_for_within_a_time(store: OfflineStore):
     assert list(store.query("topic-1", "shared-1", begin, end)) == expected[::-1]
 
 
-def carries(found: Found, key: str) -> bool:
+def carries(found: FoundRecord, key: str) -> bool:
     properties = properties_of(found.record)
     return key in (properties.get("UNIQ_KEY"), *properties.get("KEYS", "").split())
 
@@ -192,7 +192,7 @@ def test_what_is_no_store_is_refused(tmp_path: Path):
 def test_an_empty_log_has_an_end_and_nothing_else(tmp_path: Path):
     (tmp_path / "commitlog").mkdir()
     with OfflineStore(tmp_path) as store:
-        assert list(store.items()) == [End(0)]
+        assert list(store.items()) == [LogEnd(0)]
         assert store.queues() == []
         assert list(store.query("t", "k")) == []
 
@@ -205,7 +205,7 @@ def test_a_store_is_read_while_it_is_open_and_grows(tmp_path: Path):
     offline = OfflineStore(tmp_path)
     assert offline.is_open
     assert len(list(offline.records())) == 20
-    store.append([unplaced(sample_record(number)) for number in range(20, 120)], NOW_MS + 100_000)
+    store.append([append_request_of(sample_record(number)) for number in range(20, 120)], NOW_MS + 100_000)
     assert [each.record.flag for each in offline.records()] == list(range(120))
     assert [each.record.flag for each in offline.query("topic-2", "key-101")] == [101]
     assert [each.record.flag for each in offline.queue_records("topic-1", 1, 3)][-1] == 115
@@ -242,9 +242,9 @@ def test_a_damaged_message_is_reported_and_not_served(copy: Path):
         victim = found[41]
         path, at = segment(copy, victim.offset)
         flip(path, at + victim.size - len(victim.record.properties) - len(victim.record.topic) - 10)
-        told: list[Damaged] = []
+        told: list[DamagedRange] = []
         assert list(store.records(on_damage=told.append)) == found[:41] + found[42:]
-        assert told == [Damaged(victim.offset, victim.size)]
+        assert told == [DamagedRange(victim.offset, victim.size)]
         key = victim.record.topic, victim.record.queue_id
         assert victim not in list(store.queue_records(*key, on_damage=told.append))
         assert told[1:] == told[:1]
@@ -257,9 +257,9 @@ def test_a_flipped_bit_anywhere_in_a_record_of_ours_is_seen(copy: Path):
         path, start = segment(copy, victim.offset)
         for at in range(victim.size):
             flip(path, start + at, at % 8)
-            told: list[Damaged] = []
+            told: list[DamagedRange] = []
             assert list(store.records(victim.offset - found[39].size, on_damage=told.append)) == [found[39], *found[41:]]
-            assert told == [Damaged(victim.offset, victim.size)]
+            assert told == [DamagedRange(victim.offset, victim.size)]
             flip(path, start + at, at % 8)
 
 
@@ -275,9 +275,9 @@ def test_what_recovery_set_aside_is_reported_and_not_served(copy: Path):
     assert len(recovered.open().set_aside) == 1
     recovered.close()
     with OfflineStore(copy) as store:
-        told: list[Damaged] = []
+        told: list[DamagedRange] = []
         assert list(store.records(on_damage=told.append)) == found[:60] + found[61:]
-        assert told == [Damaged(victim.offset, victim.size)]
+        assert told == [DamagedRange(victim.offset, victim.size)]
 
 
 def test_the_rest_of_a_segment_is_damaged_only_if_another_follows(copy: Path):
@@ -287,10 +287,10 @@ def test_the_rest_of_a_segment_is_damaged_only_if_another_follows(copy: Path):
         first_lost = [each for each in found if each.offset < border][-3]
         path, at = segment(copy, first_lost.offset)
         overwrite(path, at, bytes(SMALL.segment_bytes - at))
-        told: list[Damaged] = []
+        told: list[DamagedRange] = []
         kept = [each for each in found if each.offset < first_lost.offset or each.offset >= border]
         assert list(store.records(on_damage=told.append)) == kept
-        assert told == [Damaged(first_lost.offset, border - first_lost.offset)]
+        assert told == [DamagedRange(first_lost.offset, border - first_lost.offset)]
 
 
 def test_a_missing_segment_is_damage(copy: Path):
@@ -299,9 +299,9 @@ def test_a_missing_segment_is_damage(copy: Path):
         gap, after = store.log.starts[1:3]
         (copy / "commitlog" / f"{gap:020d}").unlink()
     with OfflineStore(copy) as store:
-        told: list[Damaged] = []
+        told: list[DamagedRange] = []
         assert list(store.records(on_damage=told.append)) == [e for e in found if not gap <= e.offset < after]
-        assert told == [Damaged(gap, after - gap)]
+        assert told == [DamagedRange(gap, after - gap)]
 
 
 def test_a_queue_entry_that_lies_is_reported_and_hides_nothing(copy: Path):
@@ -309,9 +309,9 @@ def test_a_queue_entry_that_lies_is_reported_and_hides_nothing(copy: Path):
         expected = list(store.queue_records("topic-0", 0))
         path = copy / "consumequeue" / "topic-0" / "0" / f"{0:020d}"
         overwrite(path, 20 * 3, struct.pack(">qi", expected[4].offset, expected[4].size))
-        told: list[Damaged] = []
+        told: list[DamagedRange] = []
         assert list(store.queue_records("topic-0", 0, on_damage=told.append)) == expected[:3] + expected[4:]
-        assert told == [Damaged(expected[4].offset, expected[4].size)]
+        assert told == [DamagedRange(expected[4].offset, expected[4].size)]
 
 
 def test_properties_that_are_not_text_do_not_stop_a_reader():

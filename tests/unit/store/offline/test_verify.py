@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from skyrocket.store.errors import StoreFormatError
-from skyrocket.store.log.scan import Found
-from skyrocket.store.message import unplaced
+from skyrocket.store.log.scan import FoundRecord
+from skyrocket.store.message import append_request_of
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.offline.offline_store import OfflineStore
-from skyrocket.store.offline.verify import Verified, verify
+from skyrocket.store.offline.verify import VerifyCounts, verify
 from skyrocket.store.offline.verify_index import Finding
 from skyrocket.store.recovery.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from tests.support.sample_stores import (
@@ -42,7 +42,7 @@ def store(untouched: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def records(untouched: Path) -> list[Found]:
+def records(untouched: Path) -> list[FoundRecord]:
     with OfflineStore(untouched) as opened:
         return list(opened.records())
 
@@ -70,7 +70,7 @@ def only(directory: Path) -> Finding:
 
 
 def test_a_sound_store_has_no_finding(untouched: Path):
-    verified = Verified()
+    verified = VerifyCounts()
     assert list(verify(untouched, verified=verified)) == []
     assert (verified.messages, verified.queues) == (COUNT, 6)
     assert verified.index_entries > 200
@@ -93,7 +93,7 @@ def test_what_is_no_store_is_refused(tmp_path: Path):
         list(verify(tmp_path))
 
 
-def test_verifying_changes_nothing(store: Path, records: list[Found]):
+def test_verifying_changes_nothing(store: Path, records: list[FoundRecord]):
     path, at = log_file(store, records[50].offset)
     overwrite(path, at, b"damage")
     before = fingerprint(store)
@@ -107,7 +107,7 @@ def test_verifying_changes_nothing(store: Path, records: list[Found]):
 def test_an_open_store_has_no_finding(tmp_path: Path):
     store = write_store(tmp_path, map(sample_record, range(60)), close=False)
     assert list(verify(tmp_path)) == []
-    store.append([unplaced(sample_record(number)) for number in range(60, COUNT)], NOW_MS + 100_000)
+    store.append([append_request_of(sample_record(number)) for number in range(60, COUNT)], NOW_MS + 100_000)
     assert list(verify(tmp_path)) == []
     store.close()
     assert list(verify(tmp_path)) == []
@@ -116,7 +116,7 @@ def test_an_open_store_has_no_finding(tmp_path: Path):
 def test_a_record_that_is_being_written_is_no_finding(tmp_path: Path):
     store = write_store(tmp_path, map(sample_record, range(20)), close=False)
     path, at = log_file(tmp_path, store.log.end)
-    overwrite(path, at, unplaced(sample_record(1)).record[:60])
+    overwrite(path, at, append_request_of(sample_record(1)).record[:60])
     assert list(verify(tmp_path)) == []
 
 
@@ -124,7 +124,7 @@ def test_messages_on_their_way_to_their_queue_are_no_finding_but_old_ones_are(tm
     store = write_store(tmp_path, map(sample_record, range(20)), close=False)
     store.flush()
     store.checkpoint()
-    store.append([unplaced(sample_record(number)) for number in range(20, 40)], NOW_MS + 100_000)
+    store.append([append_request_of(sample_record(number)) for number in range(20, 40)], NOW_MS + 100_000)
     with OfflineStore(tmp_path) as offline:
         found = list(offline.queue_records("topic-0", 0))
         old = sum(each.offset < store.begin_checkpoint().checkpoint.queue_physical_offset for each in found)
@@ -143,7 +143,7 @@ def test_messages_on_their_way_to_their_queue_are_no_finding_but_old_ones_are(tm
 # --- the log
 
 
-def test_a_damaged_body_is_found_with_the_entry_that_loses_its_message(store: Path, records: list[Found]):
+def test_a_damaged_body_is_found_with_the_entry_that_loses_its_message(store: Path, records: list[FoundRecord]):
     (store / "checkpoint").unlink()
     victim = next(each for each in records[40:] if len(each.record.body) > 10 and each.record.sys_flag == 0)
     path, at = log_file(store, victim.offset)
@@ -157,7 +157,7 @@ def test_a_damaged_body_is_found_with_the_entry_that_loses_its_message(store: Pa
     assert "where no sound message lies" in in_queue.problem
 
 
-def test_a_flipped_bit_outside_the_body_is_found_by_our_checksums(store: Path, records: list[Found]):
+def test_a_flipped_bit_outside_the_body_is_found_by_our_checksums(store: Path, records: list[FoundRecord]):
     victim = records[44]
     path, at = log_file(store, victim.offset)
     flip(path, at + 40)  # of the born timestamp
@@ -165,7 +165,7 @@ def test_a_flipped_bit_outside_the_body_is_found_by_our_checksums(store: Path, r
     assert "the checksum over the whole record does not fit" in problems[0]
 
 
-def test_a_damaged_end_of_a_closed_store_is_found(store: Path, records: list[Found]):
+def test_a_damaged_end_of_a_closed_store_is_found(store: Path, records: list[FoundRecord]):
     last = records[-1]
     path, at = log_file(store, last.offset)
     flip(path, at + 5)
@@ -173,7 +173,7 @@ def test_a_damaged_end_of_a_closed_store_is_found(store: Path, records: list[Fou
     assert {finding.path.partition("/")[0] for finding in findings} == {"checkpoint", "consumequeue", "index"}
 
 
-def test_fillers_are_findings(store: Path, records: list[Found]):
+def test_fillers_are_findings(store: Path, records: list[FoundRecord]):
     victim = records[60]
     path, at = log_file(store, victim.offset)
     overwrite(path, at, bytes(victim.size))
@@ -297,7 +297,7 @@ def test_any_flipped_bit_of_a_queue_is_found(store: Path):
         flip(path, at, at % 8)
 
 
-def test_any_flipped_bit_of_our_log_is_found(store: Path, records: list[Found]):
+def test_any_flipped_bit_of_our_log_is_found(store: Path, records: list[FoundRecord]):
     for at in range(0, SMALL.segment_bytes, 211):
         path, _ = log_file(store, at)
         if at >= records[0].size and is_in_blank(at, records):
@@ -307,7 +307,7 @@ def test_any_flipped_bit_of_our_log_is_found(store: Path, records: list[Found]):
         flip(path, at, at % 8)
 
 
-def is_in_blank(at: int, records: list[Found]) -> bool:
+def is_in_blank(at: int, records: list[FoundRecord]) -> bool:
     """The filler before a border has nothing that could be damaged but its first eight bytes."""
     last = [each for each in records if each.offset < SMALL.segment_bytes][-1]
     return at >= last.offset + last.size + 8

@@ -9,7 +9,7 @@ import pytest
 from skyrocket.store.errors import DiskFullError, QueueNameError, StoreIOError
 from skyrocket.store.files import OpenFiles
 from skyrocket.store.queues.consume_queue import ENTRY, PRE_BLANK, ConsumeQueue, QueueEntry
-from skyrocket.store.queues.consume_queues import ConsumeQueues, QueueKey, can_be_directory
+from skyrocket.store.queues.consume_queues import ConsumeQueues, QueueKey, is_directory_name
 from tests.support.simulated_disk import SimulatedDisk
 
 PER_FILE = 5
@@ -164,7 +164,7 @@ def test_dirty_files_are_told_once():
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/etc", "a\0b", "x" * 256])
 def test_a_name_that_leads_elsewhere_is_no_queue(name: str):
     queues = ConsumeQueues(disk := SimulatedDisk(), OpenFiles(disk, 10), "cq", PER_FILE)
-    assert not can_be_directory((name, 0))
+    assert not is_directory_name((name, 0))
     with pytest.raises(QueueNameError):
         queues.next_offset(QueueKey(name, 0))
     with pytest.raises(QueueNameError):

@@ -9,7 +9,7 @@ import pytest
 
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.message_store import MessageStore
-from skyrocket.store.read.queue_run import Wanted
+from skyrocket.store.read.queue_run import RunQuery
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.store_messages import START_MS, a_message, an_open_store, bodies
 from tests.support.twins import KINDS, using
@@ -78,7 +78,7 @@ def pulled(store: MessageStore, rng: Random) -> list[tuple[object, ...]]:
         offset, count, bytes_max = rng.randrange(90), rng.choice((1, 5, 32)), rng.choice((100, 3000, 10**6))
         queue = store.queues.get(topic, queue_id)
         assert queue is not None
-        pieces, *rest = store.reading.pulled(queue, Wanted(topic, queue_id, offset, count, bytes_max, wanted))
+        pieces, *rest = store.reading.read_pull(queue, RunQuery(topic, queue_id, offset, count, bytes_max, wanted))
         read = store.reading.messages(topic, queue_id, offset, count, bytes_max, wanted)
         assert b"".join(pieces) == b"".join(read.records)
         found.append((b"".join(pieces), *rest))
@@ -96,7 +96,7 @@ def test_a_pull_finds_the_same_with_the_compiled_twin_and_with_its_reference(see
         store = an_open_store(own, CONFIG)
         rng = Random(seed)
         if seed % 2:
-            store.reading.opened_at(store.log.end // 2)
+            store.reading.set_opened_at(store.log.end // 2)
         for _ in range(flips):
             damage(own, rng)
         with using(kind):
@@ -110,7 +110,7 @@ def test_a_run_of_old_records_is_looked_at_together(monkeypatch: pytest.MonkeyPa
     store.append([a_message(queue_id=n % 2, body=b"%d" % n) for n in range(40)], START_MS)
     store.close()
     store = an_open_store(disk, CONFIG)
-    monkeypatch.setattr(store.reading, "_checked", lambda *_: pytest.fail("a record was looked at alone"))
+    monkeypatch.setattr(store.reading, "_check_record", lambda *_: pytest.fail("a record was looked at alone"))
     assert len(store.reading.messages("orders", 1, 0, 32).records) == 20
     store.close()
 
@@ -123,11 +123,11 @@ def test_a_large_pull_of_one_of_several_queues_is_looked_at_together(kind: str, 
     store.append([a_message(queue_id=n % 4, body=b"%d" % n) for n in range(4400)], START_MS)
     store.close()
     store = an_open_store(disk, config)
-    monkeypatch.setattr(store.reading, "_checked", lambda *_: pytest.fail("a record was looked at alone"))
+    monkeypatch.setattr(store.reading, "_check_record", lambda *_: pytest.fail("a record was looked at alone"))
     queue = store.queues.get("orders", 1)
     assert queue is not None
     with using(kind):
-        assert store.reading.pulled(queue, Wanted("orders", 1, 0, 1024, 4 * 1024 * 1024, None)).messages == 1024
+        assert store.reading.read_pull(queue, RunQuery("orders", 1, 0, 1024, 4 * 1024 * 1024, None)).messages == 1024
     store.close()
 
 

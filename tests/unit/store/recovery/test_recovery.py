@@ -11,9 +11,9 @@ import pytest
 from skyrocket.protocol.message.record import BLANK_MAGIC, Record, encode_record
 from skyrocket.protocol.sysflag import TRANSACTION_PREPARED
 from skyrocket.store.errors import StoreFormatError
-from skyrocket.store.message import Unplaced
+from skyrocket.store.message import AppendRequest
 from skyrocket.store.message_store import MessageStore
-from skyrocket.store.recovery.recovery import Recovered
+from skyrocket.store.recovery.recovery import RecoveryResult
 from tests.support.simulated_disk import PowerCut, SimulatedDisk
 from tests.support.store_messages import (
     FOREVER_MS,
@@ -52,7 +52,7 @@ def a_killed_store(checkpointed: int = 10, more: int = 10) -> SimulatedDisk:
     return disk.kill()
 
 
-def opened(disk: SimulatedDisk) -> tuple[MessageStore, Recovered]:
+def opened(disk: SimulatedDisk) -> tuple[MessageStore, RecoveryResult]:
     store = MessageStore(ROOT, SMALL, files=disk)
     return store, store.open()
 
@@ -244,7 +244,7 @@ def test_a_message_that_nobody_can_decode_does_not_keep_the_store_from_opening()
     disk = SimulatedDisk()
     store = an_open_store(disk)
     odd = encode_record(Record(topic="orders", body=b"odd", properties=b"KEYS\x01\xff\xfe\x02"))
-    store.append([Unplaced("orders", 0, odd, 0, ())], START_MS)
+    store.append([AppendRequest("orders", 0, odd, 0, ())], START_MS)
     store.append(numbered(2), START_MS)
     again, _ = opened(disk.kill())
     assert len(bodies(again)) == 3

@@ -6,7 +6,7 @@ import pytest
 
 from skyrocket.store.timers.timer_checkpoint import PAGE_BYTES, TimerCheckpoint, decode_timer_checkpoint, encode_timer_checkpoint
 from skyrocket.store.timers.timer_log import BLANK, BLANK_MAGIC, NO_POSITION, UNIT, TimerLog
-from skyrocket.store.timers.timer_wheel import EMPTY, SLOT, Slot, TimerWheel
+from skyrocket.store.timers.timer_wheel import EMPTY_SLOT, SLOT, TimerWheel, WheelSlot
 from tests.support.simulated_disk import SimulatedDisk
 
 SEGMENT_BYTES = 4096
@@ -112,11 +112,11 @@ def test_a_slot_has_its_own_time_and_no_other_round():
     wheel.create()
     wheel.link(5_400, 52, 104, 2)
     wheel.link(5_999, 156, 156, 1)
-    assert wheel.slot(5_000) == Slot(52, 156, 3)
-    assert wheel.slot(5_000 + 20_000) == EMPTY
+    assert wheel.slot(5_000) == WheelSlot(52, 156, 3)
+    assert wheel.slot(5_000 + 20_000) == EMPTY_SLOT
     wheel.link(25_000, 208, 208, 1)
-    assert wheel.slot(25_500) == Slot(208, 208, 1)
-    assert wheel.slot(5_000) == EMPTY
+    assert wheel.slot(25_500) == WheelSlot(208, 208, 1)
+    assert wheel.slot(5_000) == EMPTY_SLOT
 
 
 def test_a_wheel_is_what_apache_expects():

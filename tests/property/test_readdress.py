@@ -1,4 +1,4 @@
-"""Records that move within the log: the short way (`placed`) and the general way store the same, byte for byte, in every file."""
+"""Readdressed records: the fast path and the general path store the same bytes in every file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from skyrocket.protocol.hosts import pack_host
 from skyrocket.protocol.message.record import MAGIC, MAGIC_V2, Record, encode_record
-from skyrocket.store.log.readdress import Address, Move, placed, unplaced_move
+from skyrocket.store.log.readdress import Address, ReaddressRequest, readdress_record, readdress_records
 from skyrocket.store.message_store import MessageStore
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.store_messages import ROOT, SMALL, START_MS
@@ -55,24 +55,24 @@ def a_store(disk: SimulatedDisk) -> MessageStore:
     return store
 
 
-def stored_quickly(store: MessageStore, turn: list[Move]) -> bool:
-    opening = store.opening(START_MS)
-    run = placed(turn, opening, store.queues.next_offset)
+def stored_quickly(store: MessageStore, turn: list[ReaddressRequest]) -> bool:
+    opening = store.append_position(START_MS)
+    run = readdress_records(turn, opening, store.queues.next_offset)
     if run is not None and turn:
-        store.append_placed(opening, *run)
+        store.append_encoded(opening, *run)
     return run is not None
 
 
 @given(st.lists(st.lists(moves, max_size=5), max_size=4))
-def test_both_ways_store_the_same(turns: list[list[Move]]):
+def test_both_ways_store_the_same(turns: list[list[ReaddressRequest]]):
     quick_disk, general_disk = SimulatedDisk(), SimulatedDisk()
     quick, general = a_store(quick_disk), a_store(general_disk)
     for turn in turns:
         is_quick = stored_quickly(quick, turn)
         event("the short way" if is_quick else "the general way")
         if not is_quick:
-            quick.append([unplaced_move(move) for move in turn], START_MS)
-        general.append([unplaced_move(move) for move in turn], START_MS)
+            quick.append([readdress_record(move) for move in turn], START_MS)
+        general.append([readdress_record(move) for move in turn], START_MS)
     assert quick.queues.entry_count == general.queues.entry_count
     quick.close()
     general.close()
