@@ -65,7 +65,7 @@ sanitize: $(READY)  ## mutated frames to the compiled twins, built with AddressS
 	  $(BIN)/python -m pytest -q tests/fuzz/test_twins.py tests/property/test_twins.py tests/property/test_end_twins.py \
 	    tests/property/test_pull_twins.py tests/property/test_answer_twins.py tests/property/test_row_twins.py \
 	    tests/unit/store/read/test_queue_run.py; \
-	  status=$$?; $(BIN)/python hatch_build.py && exit $$status
+	  status=$$?; rm src/skyrocket/compiled/*.so; $(BIN)/python hatch_build.py && exit $$status
 
 chaos: $(READY)  ## servers that die for a minute under load (make test: some seconds)
 	SKYROCKET_CHAOS_S=60 $(BIN)/python -m pytest -rP tests/client/test_chaos.py

@@ -1,7 +1,9 @@
 """Builds the compiled twins (src/skyrocket/compiled/*.pyx) into a wheel, or beside their sources for an editable install.
 
-Where Cython or a C compiler is missing, or SKYROCKET_PURE=1 says so, the wheel is pure Python: it works the same, and slower. By
-itself, `python hatch_build.py` builds them beside their sources; words behind it go to the C compiler and the linker.
+Where Cython or a C compiler is missing, or SKYROCKET_PURE=1 says so, the wheel is pure Python: it works the same, and slower.
+
+    python hatch_build.py            # builds the twins whose sources changed, beside their sources
+    python hatch_build.py FLAGS      # builds all of them, with more flags for the C compiler and the linker
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 ROOT = Path(__file__).resolve().parent
 SOURCES = Path("src/skyrocket/compiled")
 FLAGS = ["-O2", "-g0"]
+digests = runpy.run_path(str(ROOT / SOURCES / "source_digest.py"))  # skyrocket itself is not installed yet
 
 
 class CannotBuildError(Exception):
@@ -52,11 +55,26 @@ def tag() -> str:
     return f"{interpreter}-{interpreter}-{platform}"
 
 
+def built_path(source: Path) -> Path:
+    """Where the extension module of a source is built: beside it."""
+    return source.with_name(source.stem + sysconfig.get_config_var("EXT_SUFFIX"))
+
+
+def digest_of(source: Path) -> str:
+    digest: str = digests["source_digest"](source.resolve())
+    return digest
+
+
+def is_current(source: Path) -> bool:
+    """Whether a source has been built as it stands: the module contains the digest of its sources."""
+    built = built_path(source)
+    return built.exists() and digest_of(source).encode() in built.read_bytes()
+
+
 def build(more_flags: list[str] | None = None) -> list[Path]:
     """Build the extension modules beside their sources, and return their paths relative to the root.
 
-    Only modules whose sources changed are compiled. With a list of flags for the C compiler and the linker, even an empty one,
-    all of them are.
+    Only modules whose sources changed are compiled; with `more_flags` for the C compiler and the linker, all of them.
     """
     if os.environ.get("SKYROCKET_PURE", "") not in ("", "0"):
         raise CannotBuildError("SKYROCKET_PURE is set.")
@@ -72,41 +90,33 @@ def build(more_flags: list[str] | None = None) -> list[Path]:
 
     def translate(source: Path) -> Any:
         """Translate one module to C, and return the setuptools command that compiles it."""
-        digest = digests["source_digest"](source.resolve())
         extension = Extension(
             f"skyrocket.compiled.{source.stem}",
             [str(source)],
             include_dirs=[str(SOURCES)],
             depends=[str(shared) for pattern in ("*.pxi", "*.h") for shared in sorted(SOURCES.glob(pattern))],
-            define_macros=[(digests["MACRO"], f'"{digest}"')],
+            define_macros=[(digests["MACRO"], f'"{digest_of(source)}"')],
             extra_compile_args=[*FLAGS, *(more_flags or [])],
             extra_link_args=more_flags or [],
         )
         translated = cythonize([extension], build_dir="build/cython", language_level=3, quiet=True, include_path=["src"])
         distribution = Distribution({"name": "skyrocketmq", "ext_modules": translated, "package_dir": {"": "src"}})
         command = distribution.get_command_obj("build_ext")
-        command.inplace, command.build_temp = True, "build/compiled"
+        command.inplace, command.force, command.build_temp = True, True, "build/compiled"
         command.ensure_finalized()
-        built = Path(command.get_ext_fullpath(extension.name))
-        command.force = more_flags is not None or not (built.exists() and digest.encode() in built.read_bytes())
         return command
 
     os.chdir(ROOT)
-    digests = runpy.run_path(str(SOURCES / "source_digest.py"))  # skyrocket itself is not installed yet
-    largest_first = sorted(SOURCES.glob("*.pyx"), key=lambda source: source.stat().st_size, reverse=True)
+    sources = sorted(SOURCES.glob("*.pyx"), key=lambda source: source.stat().st_size, reverse=True)  # the slowest first
     try:
         # The C compiler takes most of the time. It runs as a process for each module, while Cython translates the next one here.
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            commands = []
-            jobs = []
-            for source in largest_first:
-                commands.append(translate(source))
-                jobs.append(pool.submit(commands[-1].run))
+            jobs = [pool.submit(translate(source).run) for source in sources if more_flags or not is_current(source)]
         for job in jobs:
             job.result()
     except (CythonError, BaseError, CompileError, LinkError, OSError) as error:
         raise CannotBuildError(f"The compiled twins could not be built: {error}.") from error
-    return [Path(command.get_ext_fullpath(command.extensions[0].name)).resolve().relative_to(ROOT) for command in commands]
+    return [built_path(source) for source in sources]
 
 
 if __name__ == "__main__":
