@@ -7,15 +7,22 @@ import subprocess
 import sys
 from pathlib import Path
 
-RUNS = 5  # each counts by its fastest, since a busy machine makes a run slower and never faster
+ROUNDS_MIN, ROUNDS_MAX = 4, 16
 
 
-def times_as_much(arguments: list[str], than: list[str], cache: Path) -> float:
-    """The CPU time of `python arguments…` as a multiple of that of `python than…`. Both have their bytecode in `cache`."""
+def costs_less_than(limit: float, arguments: list[str], baseline: list[str], cache: Path) -> bool:
+    """Whether `python arguments…` takes less than `limit` times the CPU time of `python baseline…`, with bytecode in `cache`.
+
+    Both run by turns, and the fastest run of each counts: a busy machine makes a run slower, and never faster.
+    """
     environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(cache)}
-    runs = [(_cpu_s(arguments, environment), _cpu_s(than, environment)) for _ in range(RUNS + 1)]
-    compared, baseline = zip(*runs[1:], strict=True)  # the first ones write the bytecode
-    return min(compared) / min(baseline)
+    own_s, baseline_s = [], []
+    for _ in range(ROUNDS_MAX):
+        own_s.append(_cpu_s(arguments, environment))
+        baseline_s.append(_cpu_s(baseline, environment))
+        if len(own_s) > ROUNDS_MIN and min(own_s[1:]) < limit * min(baseline_s[1:]):  # the first round writes the bytecode
+            return True
+    return False
 
 
 def _cpu_s(arguments: list[str], environment: dict[str, str]) -> float:

@@ -7,7 +7,6 @@ spreads the load.
 from __future__ import annotations
 
 import asyncio
-import http.client
 import logging
 import random
 import urllib.parse
@@ -57,12 +56,14 @@ async def fetch_nameservers(url: str) -> tuple[str, ...]:
     try:
         text = await asyncio.to_thread(_get, url)
         return parse_addresses(text)
-    except (OSError, http.client.HTTPException, ConfigurationError) as error:
+    except (OSError, ConfigurationError) as error:
         log.warning("The address server %s returned no nameservers: %s.", url, error)
         return ()
 
 
 def _get(url: str) -> str:
+    import http.client  # noqa: PLC0415 — slow to import, and most clients have no address server
+
     parts = urllib.parse.urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigurationError(
@@ -77,5 +78,7 @@ def _get(url: str) -> str:
             raise OSError(f"it answered with HTTP status {response.status}")
         lines = response.read(_RESPONSE_BYTES_MAX).decode(errors="replace").split()
         return lines[0] if lines else ""
+    except http.client.HTTPException as error:
+        raise OSError(f"it did not answer in HTTP: {error!r}") from error
     finally:
         connection.close()
