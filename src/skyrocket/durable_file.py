@@ -1,4 +1,4 @@
-"""A small file that is replaced as a whole: after a crash at any instant it holds all of the new content or all of the old."""
+"""Replace a small file atomically: after a crash at any instant it holds either the old content or the new."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Returns when it is on disk. OSError when it is not; the old content stays then."""
+    """Replace the file. The content is on disk on return. After an OSError the old content is still there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f"{path.name}.tmp")
     with beside.open("wb") as file:
@@ -17,13 +17,13 @@ def replace_file(path: Path, content: bytes) -> None:
     beside.replace(path)
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(folder)  # the new name
+        os.fsync(folder)  # makes the rename durable
     finally:
         os.close(folder)
 
 
 def read_file(path: Path, bytes_max: int) -> bytes | None:
-    """None when there is none. OSError when it cannot be read; what is too long is cut just behind `bytes_max`."""
+    """Read the file, at most `bytes_max` + 1 bytes. Return None when it does not exist."""
     try:
         with path.open("rb") as file:
             return file.read(bytes_max + 1)

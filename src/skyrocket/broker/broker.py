@@ -217,7 +217,7 @@ class Broker:
         self._heartbeats: HeartbeatHandlers = install_clients(context)
         install_admin(context)
         self._on_queue_growth = context.on_queue_growth
-        self.server.gate = context.flow_control
+        self.server.flow_control = context.flow_control
         self.server.on_closed += [self.pull.disconnected, self._heartbeats.disconnected]
 
     def _safe_position(self) -> int:

@@ -15,7 +15,7 @@ from skyrocket.cli.serving import CANNOT_START, serve
 from skyrocket.nameserver.nameserver import Nameserver
 from skyrocket.nameserver.settings import NameserverSettings
 from skyrocket.settings.errors import SettingsError
-from skyrocket.settings.file import given_texts, read_texts
+from skyrocket.settings.file import read_required_texts, read_texts
 
 Sets = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting, by the name it has in broker.conf.")
@@ -86,7 +86,7 @@ def _settings(settings: BrokerSettings, config: Path | None, flags: dict[str, st
                 raise SettingsError(f"'{text}' is not key=value.")
             texts[key.strip()] = value
         if config is not None:
-            kept = {**given_texts(config), "brokerConfigPath": str(config.absolute())}
+            kept = {**read_required_texts(config), "brokerConfigPath": str(config.absolute())}
         else:
             kept = read_texts(settings.with_texts(texts).changes_path) or {}
         return settings.with_texts(kept).with_texts(texts)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final
 
-from skyrocket.settings.file import given_texts
+from skyrocket.settings.file import read_required_texts
 from skyrocket.settings.kinds import BOOLEAN, HOST, PATH, PORT, TEXT, TLS_ONLY, whole
 from skyrocket.settings.table import Settings, setting
 
@@ -60,4 +60,4 @@ class NameserverSettings(Settings):
 
 def read_settings(path: Path) -> NameserverSettings:
     """Of a properties file, which is where changes will be kept. SettingsError when it cannot be used."""
-    return NameserverSettings().with_texts({**given_texts(path), "configStorePath": str(path.absolute())})
+    return NameserverSettings().with_texts({**read_required_texts(path), "configStorePath": str(path.absolute())})

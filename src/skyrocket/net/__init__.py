@@ -1,10 +1,11 @@
-"""Remoting: connections that carry commands. Knows frames and commands, not messages.
+"""Remoting: connections that carry commands. This package handles frames and commands, not messages.
 
-limits          every bound and time-out, in one place
+limits          every bound and time-out
 pending         requests that wait for their response (pure)
-connection      one connection, either way: frames in, commands out, one write a turn
-tls             TLS on the same port: the first byte tells
+connection      one connection, incoming or outgoing: frames in, commands out, one write for each turn of the loop
+tls             TLS on the same port as plain connections
+lateness        how long requests waited because the loop was busy
 router          from a request's code to its handler
-server          listening, counting, watching, draining
-dialer          connections that we open, shared by address
+server          incoming connections: listen, count, time out, drain
+dialer          outgoing connections, one to each address
 """

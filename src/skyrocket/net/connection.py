@@ -1,7 +1,7 @@
-"""One connection, whoever opened it: frames in, commands out.
+"""One connection, incoming or outgoing: frames in, commands out.
 
-All frames of a read event are handed over together, and all answers to them leave with one write. Both sides may ask: a broker
-asks its clients over the connection that they opened.
+The connection hands over all frames of a read event together, and writes all responses to them at once. Both sides may send
+requests: a broker sends requests to its clients over the connections that the clients opened.
 """
 
 from __future__ import annotations
@@ -22,39 +22,39 @@ from skyrocket.protocol.frame import Frame, FrameSplitter, MalformedFrameError
 
 Sendable = bytes | Iterable[bytes | memoryview]
 
-JOINED_BYTES_MAX = 64 * 1024  # more is sooner written piece by piece than copied
-COLLECTED_BYTES_MAX = 128 * 1024  # more does not wait for the end of a read event: it would leave the processor's cache
+JOINED_BYTES_MAX = 64 * 1024  # above it, writing piece by piece is cheaper than one copy
+COLLECTED_BYTES_MAX = 128 * 1024  # above it, write before the read event ends, while the bytes are in the processor's cache
 
 
-class Owner(Protocol):
-    """What a connection belongs to: a server, or a dialer."""
+class ConnectionOwner(Protocol):
+    """The owner of a connection: a server or a dialer."""
 
     limits: NetLimits
-    tls: ssl.SSLContext | None  # for connections that come; those that go are made with theirs
-    tls_only: bool  # plain ones are closed
-    reads_always: bool  # also from a peer that does not read: two that both waited for the other to read would wait for ever
+    tls: ssl.SSLContext | None  # for incoming connections
+    tls_only: bool  # close plain connections
+    reads_always: bool  # read even from a peer that does not read: two peers that wait for each other would wait for ever
 
     def now_ms(self) -> int: ...
 
     def opened(self, connection: Connection) -> bool:
-        """False: there are too many, it is closed."""
+        """Accept a new connection. Return False when there are too many: the connection closes."""
 
     def closed(self, connection: Connection, reason: str) -> None: ...
 
     def express(self, connection: Connection, frames: list[Frame]) -> int:
-        """All frames of one read event, before commands are made of them. How many of the first are dealt with."""
+        """Handle the first of a read event's frames on a fast path, undecoded. Return how many were handled."""
 
     def requests(self, connection: Connection, commands: list[Command]) -> list[Command]:
-        """All requests of one read event. Those that are left, since the connection `is_full`, are returned."""
+        """Handle the requests of a read event. Return those that are left because the connection `is_full`."""
 
     def may_hold(self, size_bytes: int) -> bool:
-        """Whether this much more may wait here until a peer reads it."""
+        """Whether this many more bytes may wait until the peer reads them."""
 
 
 class Connection(asyncio.Protocol):
-    """Created by its owner's loop; used in that loop only."""
+    """A connection. All calls happen in the event loop of its owner."""
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: ConnectionOwner) -> None:
         self._owner = owner
         self._limits = owner.limits
         self._splitter = FrameSplitter(owner.limits.frame_bytes_max)
@@ -63,34 +63,34 @@ class Connection(asyncio.Protocol):
         self._tls: TlsLayer | None = None
         self._unsent: list[bytes | memoryview] = []
         self._unsent_bytes = 0
-        self._left: list[Command] = []  # requests that wait until the peer has read some of its answers
+        self._deferred: list[Command] = []  # requests to handle once the peer has read some responses
         self._flush_scheduled = False
-        self._reading = False  # inside data_received: answers collect, and leave together at its end
-        self._closing: str | None = None  # why
-        self._alarm: asyncio.TimerHandle | None = None  # at the first deadline of our requests
-        self._alarm_ms = 0
+        self._reading = False  # inside data_received: collect responses and write them at its end
+        self._closing: str | None = None  # the reason
+        self._deadline_timer: asyncio.TimerHandle | None = None  # due at the first deadline of our requests
+        self._deadline_ms = 0
         self.peer: tuple[str, int] = ("", 0)
         self.local: tuple[str, int] = ("", 0)
-        self.opened_ms = self.heard_ms = self.spoke_ms = 0
-        self.frame_since_ms: int | None = None  # when the unfinished frame began
+        self.opened_ms = self.last_read_ms = self.last_write_ms = 0
+        self.frame_since_ms: int | None = None  # when the first byte of the unfinished frame arrived
         self.frames_read = 0
 
-    # --- asyncio's side
+    # --- called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport = cast("asyncio.Transport", transport)  # uvloop's has its methods, not its ancestors
+        transport = cast("asyncio.Transport", transport)  # uvloop's transport has the methods but not the base class
         self._transport = transport
         self.peer = _address(transport.get_extra_info("peername"))
         self.local = _address(transport.get_extra_info("sockname"))
         transport.set_write_buffer_limits(high=self._limits.unwritten_high_bytes)
-        self.opened_ms = self.heard_ms = self.spoke_ms = self._owner.now_ms()
+        self.opened_ms = self.last_read_ms = self.last_write_ms = self._owner.now_ms()
         if not self._owner.opened(self):
             self.close("there are too many connections")
 
     def data_received(self, data: bytes) -> None:
         if self._closing is not None:
             return
-        self.heard_ms = self._owner.now_ms()
+        self.last_read_ms = self._owner.now_ms()
         if not self.frames_read and self._tls is None and data[0] == HANDSHAKE and self._owner.tls is not None:
             self._tls = TlsLayer(self._owner.tls)
         if self._owner.tls_only and self._tls is None:
@@ -99,14 +99,14 @@ class Connection(asyncio.Protocol):
         self._reading = True
         try:
             if self._tls is not None:
-                data = self._decrypted(self._tls, data)
+                data = self._decrypt(self._tls, data)
             if data:
-                self._frames(data)
+                self._process_frames(data)
         finally:
             self._reading = False
         self._flush()
 
-    def _decrypted(self, tls: TlsLayer, data: bytes) -> bytes:
+    def _decrypt(self, tls: TlsLayer, data: bytes) -> bytes:
         try:
             plain = tls.receive(data)
         except ssl.SSLError as error:
@@ -115,7 +115,7 @@ class Connection(asyncio.Protocol):
         self._write(tls.to_send())
         return plain
 
-    def _frames(self, data: bytes) -> None:
+    def _process_frames(self, data: bytes) -> None:
         broken: str | None = None
         try:
             frames = self._splitter.feed(data)
@@ -124,15 +124,15 @@ class Connection(asyncio.Protocol):
         if frames:
             self.frames_read += len(frames)
             self.frame_since_ms = None
-            taken = 0 if self._left else self._owner.express(self, frames)
+            taken = 0 if self._deferred else self._owner.express(self, frames)
             if taken < len(frames):
-                broken = self._commands(frames[taken:]) or broken
+                broken = self._process_commands(frames[taken:]) or broken
         if self._splitter.pending_bytes and self.frame_since_ms is None:
-            self.frame_since_ms = self.heard_ms
+            self.frame_since_ms = self.last_read_ms
         if broken is not None:
             self.close(broken)
 
-    def _commands(self, frames: list[Frame]) -> str | None:
+    def _process_commands(self, frames: list[Frame]) -> str | None:
         requests: list[Command] = []
         broken: str | None = None
         for frame in frames:
@@ -142,7 +142,7 @@ class Connection(asyncio.Protocol):
                 broken = str(error)
                 break
             if command.flag & RESPONSE_FLAG:
-                self.answered(command.opaque, command)
+                self.resolve(command.opaque, command)
             else:
                 requests.append(command)
         if requests:
@@ -150,15 +150,15 @@ class Connection(asyncio.Protocol):
         return broken
 
     def _hand_over(self, requests: list[Command]) -> None:
-        """As many as there is room for their answers. A read event may bring hundreds, with megabytes to answer to each."""
-        requests = self._left + requests
+        """Hand over as many requests as there is room for responses. One read event may bring hundreds."""
+        requests = self._deferred + requests
         while requests and self._closing is None:
             requests = self._owner.requests(self, requests)
             if requests:
                 self._write_unsent()
                 if self.unwritten_bytes > self._limits.unwritten_high_bytes:
                     break
-        self._left = requests
+        self._deferred = requests
 
     def eof_received(self) -> bool:
         return False
@@ -167,29 +167,29 @@ class Connection(asyncio.Protocol):
         reason = self._closing or (f"{exc}" if exc else "the peer closed it")
         self._closing = reason
         self._transport = None
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
+        if self._deadline_timer is not None:
+            self._deadline_timer.cancel()
+            self._deadline_timer = None
         for waiter in self._pending.clear():
             if not waiter.done():
                 waiter.set_exception(DisconnectedError(f"The connection to {self.peer_text} ended: {reason}."))
         self._owner.closed(self, reason)
 
     def pause_writing(self) -> None:
-        """The peer does not take its answers: read no more of its requests until it does."""
+        """Stop reading requests from a peer that does not read its responses."""
         if self._owner.reads_always:
             return
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        if self._left:
+        if self._deferred:
             self._hand_over([])
             self._flush()
-        if not self._left and self._transport is not None and not self._transport.is_closing():
+        if not self._deferred and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
-    # --- our side
+    # --- called by the rest of skyrocket
 
     @property
     def peer_text(self) -> str:
@@ -206,16 +206,16 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_full(self) -> bool:
-        """It has enough to write for now: what answers requests can leave the rest for later."""
+        """Whether enough bytes wait to be written. Handlers then leave further requests for later."""
         return self._unsent_bytes + self.unwritten_bytes > self._limits.unwritten_high_bytes
 
     @property
     def held_bytes(self) -> int:
-        """What waits here for the peer: answers that it has not read, and a frame that it has not finished."""
+        """The bytes held for the peer: responses that it has not read, and a frame that it has not finished."""
         return self.unwritten_bytes + self._splitter.pending_bytes
 
     def send(self, data: Sendable) -> None:
-        """Bytes of whole frames. What is sent in one turn of the loop leaves with one write; after the end, nowhere."""
+        """Send whole frames. Frames of one turn of the loop leave with one write. A closed connection drops them."""
         if self._closing is not None:
             return
         if isinstance(data, bytes):
@@ -226,7 +226,7 @@ class Connection(asyncio.Protocol):
             self._unsent += pieces
             self._unsent_bytes += len(pieces[0]) if len(pieces) == 1 else sum(map(len, pieces))
         if self._unsent_bytes > self._limits.unwritten_max_bytes:
-            self.abort("more is sent to it at once than it could read")
+            self.abort("too many bytes were sent to it at once")
         elif self._unsent_bytes > COLLECTED_BYTES_MAX:
             self._write_unsent()
         elif not self._reading and not self._flush_scheduled:
@@ -237,7 +237,7 @@ class Connection(asyncio.Protocol):
         self.send(encode_command(command))
 
     def request(self, command: Command, timeout_ms: int | None = None) -> asyncio.Future[Command]:
-        """Ask the peer. The future fails with a NetError when no response comes."""
+        """Send a request. The future fails with a NetError when no response arrives."""
         command.opaque = self._pending.next_opaque()
         deadline_ms = self._owner.now_ms() + (self._limits.request_ms if timeout_ms is None else timeout_ms)
         return self.request_frame(command.opaque, encode_command(command), deadline_ms)
@@ -246,63 +246,65 @@ class Connection(asyncio.Protocol):
         return self._pending.next_opaque()
 
     def request_frame(self, opaque: int, frame: Sendable, deadline_ms: int) -> asyncio.Future[Any]:
-        """The same for who writes the frame himself, with a number from `next_opaque`, and knows until when he will wait."""
+        """Like `request`, for a caller that has already encoded the frame (with `next_opaque`) and has its own deadline."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         if self._closing is not None or self._transport is None:
             future.set_exception(DisconnectedError(f"The connection to {self.peer_text} is closed."))
             return future
         if not self._pending.add(opaque, deadline_ms, future):
-            future.set_exception(OverloadedError(f"{len(self._pending)} requests to {self.peer_text} wait for their response."))
+            future.set_exception(
+                OverloadedError(f"{len(self._pending)} requests to {self.peer_text} already wait for a response.")
+            )
             return future
-        if self._alarm is None or deadline_ms < self._alarm_ms:
-            self._set_alarm(loop, deadline_ms)
+        if self._deadline_timer is None or deadline_ms < self._deadline_ms:
+            self._set_deadline_timer(loop, deadline_ms)
         self.send(frame)
         return future
 
-    def _set_alarm(self, loop: asyncio.AbstractEventLoop, deadline_ms: int) -> None:
-        """One timer for all requests of this connection; most are answered long before it rings."""
-        if self._alarm is not None:
-            self._alarm.cancel()
-        self._alarm_ms = deadline_ms
-        self._alarm = loop.call_later((deadline_ms - self._owner.now_ms() + 1) / 1000, self._ring)
+    def _set_deadline_timer(self, loop: asyncio.AbstractEventLoop, deadline_ms: int) -> None:
+        """Set the one timer for all requests of this connection. Most responses arrive long before it is due."""
+        if self._deadline_timer is not None:
+            self._deadline_timer.cancel()
+        self._deadline_ms = deadline_ms
+        self._deadline_timer = loop.call_later((deadline_ms - self._owner.now_ms() + 1) / 1000, self._on_deadline)
 
-    def _ring(self) -> None:
-        self._alarm = None
+    def _on_deadline(self) -> None:
+        self._deadline_timer = None
         self._expire(self._owner.now_ms())
         next_ms = self._pending.next_deadline_ms()
         if next_ms is not None:
-            self._set_alarm(asyncio.get_running_loop(), next_ms)
+            self._set_deadline_timer(asyncio.get_running_loop(), next_ms)
 
     def oneway(self, command: Command) -> None:
         command.flag |= ONEWAY_FLAG
         command.opaque = self._pending.next_opaque()
         self.send_command(command)
 
-    def answered(self, opaque: int, answer: object) -> None:
-        """Its future has this for its result: a command, or what an express handler made of the frame instead."""
-        waiter = self._pending.answered(opaque)
+    def resolve(self, opaque: int, answer: object) -> None:
+        """Complete a request of ours with a command, or with what a fast-path handler made of the frame."""
+        waiter = self._pending.pop(opaque)
         if waiter is not None and not waiter.done():
             waiter.set_result(answer)
 
     def check_time(self, now_ms: int) -> None:
-        """Called every so often: end what takes too long."""
+        """Enforce the time-outs. The owner calls this every `scan_ms`."""
         self._expire(now_ms)
         limits = self._limits
         if not self.frames_read and now_ms - self.opened_ms > limits.first_frame_ms:
-            self.close("it sent no whole frame")
+            self.close("it sent no whole frame in time")
         elif self.frame_since_ms is not None and now_ms - self.frame_since_ms > limits.frame_ms:
-            self.close("it never finished a frame")
-        elif now_ms - max(self.heard_ms, self.spoke_ms) > limits.idle_ms:
-            self.close("it was idle")
+            self.close("it did not finish a frame in time")
+        elif now_ms - max(self.last_read_ms, self.last_write_ms) > limits.idle_ms:
+            self.close("it was idle for too long")
 
     def _expire(self, now_ms: int) -> None:
-        for waiter in self._pending.expired(now_ms):
+        for waiter in self._pending.pop_expired(now_ms):
             if not waiter.done():
                 waiter.set_exception(RequestTimeoutError(f"{self.peer_text} did not answer in time."))
 
     def close(self, reason: str) -> None:
-        """What was sent before still leaves."""
+        """Close the connection. Bytes that were sent before still leave."""
         if self._closing is None:
             self._write_unsent()
             self._closing = reason
@@ -310,14 +312,17 @@ class Connection(asyncio.Protocol):
                 self._transport.close()
 
     def abandon(self) -> None:
-        """After a fork, in the child. The descriptor is not closed, since its socket would do that once more, but led nowhere;
-        the parent's goes on."""
-        self._closing = self._closing or "it belongs to another process"
+        """Drop the connection in a forked child, without a word to the peer.
+
+        Point the descriptor at the null device instead of closing it: its socket object closes it later, and must not close
+        a descriptor that was reused meanwhile. The parent's connection is not affected.
+        """
+        self._closing = self._closing or "it belongs to the parent process"
         descriptor = self._transport.get_extra_info("socket") if self._transport is not None else None
         if descriptor is not None and descriptor.fileno() >= 0:
-            nowhere = os.open(os.devnull, os.O_RDWR)
-            os.dup2(nowhere, descriptor.fileno(), inheritable=False)
-            os.close(nowhere)
+            null_device = os.open(os.devnull, os.O_RDWR)
+            os.dup2(null_device, descriptor.fileno(), inheritable=False)
+            os.close(null_device)
 
     def abort(self, reason: str) -> None:
         self._closing = self._closing or reason
@@ -338,7 +343,7 @@ class Connection(asyncio.Protocol):
         self._unsent, self._unsent_bytes = [], 0
         if size_bytes > JOINED_BYTES_MAX and self._tls is None and self._transport is not None:
             self._transport.writelines(pieces)
-            self._wrote(self._transport, size_bytes)
+            self._count_written(self._transport, size_bytes)
             return
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         if self._tls is not None:
@@ -350,17 +355,17 @@ class Connection(asyncio.Protocol):
         if not data or self._transport is None:
             return
         self._transport.write(data)
-        self._wrote(self._transport, len(data))
+        self._count_written(self._transport, len(data))
 
-    def _wrote(self, transport: asyncio.Transport, size_bytes: int) -> None:
-        self.spoke_ms = self._owner.now_ms()
+    def _count_written(self, transport: asyncio.Transport, size_bytes: int) -> None:
+        self.last_write_ms = self._owner.now_ms()
         waiting = transport.get_write_buffer_size()
         if waiting and (waiting > self._limits.unwritten_max_bytes or not self._owner.may_hold(min(waiting, size_bytes))):
-            self.abort("it does not read its answers")
+            self.abort("it does not read its responses")
 
 
 def _address(name: object) -> tuple[str, int]:
-    """Of a socket; ("", 0) when it has none."""
+    """Return the host and port of a socket name, or ("", 0)."""
     if isinstance(name, tuple) and len(name) >= 2:
         host: str = name[0]
         return host.removeprefix("::ffff:"), name[1]

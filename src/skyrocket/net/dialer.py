@@ -1,4 +1,4 @@
-"""Connections that we open: one to an address, shared by everyone who asks for it."""
+"""Outgoing connections: one to each address, shared by all callers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from skyrocket.protocol.frame import Frame
 
 log = logging.getLogger(__name__)
 
-_GOODBYE_TURNS = 32  # half a second, together
+_CLOSING_TURNS = 32  # 0.5 s in total
 
 
 class Dialer:
-    """`router` answers what the peers ask us."""
+    """Opens connections. `router` handles the requests that peers send to us."""
 
     def __init__(
         self,
@@ -32,11 +32,11 @@ class Dialer:
     ) -> None:
         self.router = router or Router()
         self.limits = limits or NetLimits()
-        self.tls: ssl.SSLContext | None = None  # nobody connects to us
+        self.tls: ssl.SSLContext | None = None  # for incoming connections, of which a dialer has none
         self.tls_only = False
         self.reads_always = True
         self.now_ms = now_ms
-        self.on_opened: list[Callable[[str, Connection], None]] = []  # told the address, before anyone uses the connection
+        self.on_opened: list[Callable[[str, Connection], None]] = []  # called with the address before the connection is used
         self._client_tls = tls
         self._connections: dict[str, Connection] = {}
         self._connecting: dict[str, asyncio.Task[Connection]] = {}
@@ -44,17 +44,17 @@ class Dialer:
         self._closed = False
 
     def abandon(self) -> None:
-        """After a fork, in the child: the connections are the parent's. Let go of them without a word to the peers."""
+        """Drop the connections in a forked child. They belong to the parent, so the peers must not notice."""
         for connection in self._connections.values():
             connection.abandon()
 
     def open_connection(self, address: str) -> Connection | None:
-        """The connection to `host:port` if there is one."""
+        """Return the connection to `host:port` if one is open."""
         found = self._connections.get(address)
         return found if found is not None and found.is_open else None
 
     async def connection(self, address: str) -> Connection:
-        """The open connection to `host:port`, made if there is none."""
+        """Return the connection to `host:port`, and open it if necessary."""
         found = self.open_connection(address)
         if found is not None:
             return found
@@ -62,16 +62,16 @@ class Dialer:
         if task is None:
             task = asyncio.get_running_loop().create_task(self._connect(address))
             self._connecting[address] = task
-            task.add_done_callback(lambda done: self._connected(address, done))
-        return await asyncio.shield(task)  # one who gives up does not take the others' connection along
+            task.add_done_callback(lambda done: self._finish_connecting(address, done))
+        return await asyncio.shield(task)  # a caller that is cancelled does not cancel the connection for the others
 
     async def request(self, address: str, command: Command, timeout_ms: int | None = None) -> Command:
         return await (await self.connection(address)).request(command, timeout_ms)
 
-    def _connected(self, address: str, done: asyncio.Task[Connection]) -> None:
+    def _finish_connecting(self, address: str, done: asyncio.Task[Connection]) -> None:
         self._connecting.pop(address, None)
         if not done.cancelled():
-            done.exception()  # whoever asked may be gone; then nobody else looks at it
+            done.exception()  # mark it as retrieved: the caller may be gone
 
     async def close(self) -> None:
         self._closed = True
@@ -83,7 +83,7 @@ class Dialer:
         await asyncio.gather(*unfinished, return_exceptions=True)
         for connection in list(self._connections.values()):
             connection.close("we are closing")
-        for turn in range(_GOODBYE_TURNS):  # TLS says goodbye, and what was sent leaves, before a transport ends
+        for turn in range(_CLOSING_TURNS):  # time for TLS to shut down and for buffered bytes to leave
             if not self._connections:
                 return
             await asyncio.sleep(turn / 1000)
@@ -117,10 +117,10 @@ class Dialer:
             self._scan_task = loop.create_task(self._scan())
         return connection
 
-    # --- what connections tell
+    # --- called by connections
 
     def opened(self, connection: Connection) -> bool:
-        connection.frames_read = 1  # the peer need not speak first
+        connection.frames_read = 1  # the peer need not send the first frame
         return not self._closed
 
     def closed(self, connection: Connection, reason: str) -> None:

@@ -1,23 +1,23 @@
-"""What a caller of the network sees when a request brings no answer."""
+"""Errors of a request that gets no response."""
 
 from __future__ import annotations
 
 
 class NetError(Exception):
-    """The root of the network's errors."""
+    """The base of all errors of this package."""
 
 
 class ConnectError(NetError):
-    """No connection could be made."""
+    """The connection could not be opened."""
 
 
 class DisconnectedError(NetError):
-    """The connection ended before the response came. Whether the request was handled is unknown."""
+    """The connection ended before the response arrived. The peer may or may not have handled the request."""
 
 
 class RequestTimeoutError(NetError):
-    """No response came in time. Whether the request was handled is unknown."""
+    """No response arrived in time. The peer may or may not have handled the request."""
 
 
 class OverloadedError(NetError):
-    """A bound of `limits` is reached; the request was not sent."""
+    """The request was not sent, because a bound in `limits` is reached."""

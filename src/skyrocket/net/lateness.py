@@ -1,15 +1,15 @@
-"""How late an event loop is: how long what it reads now has waited at least, while others had their turn.
+"""How late the event loop is: a lower bound for how long a request waited in the kernel before the loop read it.
 
-One thread serves all connections: it asks the kernel which have something to read, and reads one after the other. A timer that
-should have rung by now, and has not, tells that the loop is still busy with what it found before; so what it reads meanwhile
-lay there since. The timer is set by the first read and not by the clock: a loop that does nothing is not woken.
+One thread serves all connections. It asks the kernel which sockets are readable, and reads them one after another. An overdue
+timer shows that the loop is still busy with sockets that were readable earlier, so whatever it reads now has waited at least as
+long as the timer is overdue. The first read sets the timer. An idle loop sets none, and so is not woken up.
 
-     read, timer set                 rings ─ but nobody is free to hear it
+     read, timer set                 timer due, but the loop is busy
      │                               │
      ├──── WATCH_MS ─────────────────┼──────────────── late ──────────┤
      A's requests   B's requests     C's requests    …                Z's requests
 
-What it costs: a comparison for each read event, a timer every WATCH_MS.
+The cost is one comparison for each read event and one timer every WATCH_MS.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class Lateness:
         self._due_ms = 0
 
     def late_ms(self, now_ms: int) -> int:
-        """At a read event; `now_ms` is its time."""
+        """Return how late a read event at `now_ms` is."""
         if self._timer is None:
             self._due_ms = now_ms + WATCH_MS
-            self._timer = asyncio.get_running_loop().call_later(WATCH_MS / 1000, self._rang)
+            self._timer = asyncio.get_running_loop().call_later(WATCH_MS / 1000, self._on_timer)
         return now_ms - self._due_ms if now_ms > self._due_ms else 0
 
-    def _rang(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
 
     def close(self) -> None:

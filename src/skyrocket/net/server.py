@@ -1,4 +1,4 @@
-"""A server: it listens, counts, watches the time, and drains before it goes."""
+"""A server: listens, limits its connections, enforces time-outs, and drains before it closes."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-class Gate(Protocol):
-    """Who decides which requests are not served, since they come too late."""
+class FlowControlPolicy(Protocol):
+    """Decides which requests the server refuses because they waited too long."""
 
     def is_calm(self, waited_ms: int, now_ms: int) -> bool:
-        """At each read event: no request has to be looked at."""
+        """Return True when every request of a read event may be served without a closer look."""
 
     def refusal(self, code: int, waited_ms: int, now_ms: int) -> str | None:
-        """Why a request is not served; None when it is."""
+        """Return why a request is refused, or None when it may be served."""
 
     def served(self, code: int, took_ms: int, now_ms: int) -> None:
-        """What a read event brought is done; `code` is that of its first request."""
+        """Take note that the requests of a read event were served. `code` is that of the first request."""
 
 
 class Server:
-    """Any number of ports, one set of connections, one router."""
+    """Serves any number of ports with one set of connections and one router."""
 
     def __init__(
         self,
@@ -57,22 +57,22 @@ class Server:
         self.reads_always = False
         self.now_ms = now_ms
         self.on_closed: list[Callable[[Connection], None]] = []
-        self.gate: Gate | None = None
+        self.flow_control: FlowControlPolicy | None = None
         self.connections: set[Connection] = set()
         self._listening: list[asyncio.Server] = []
         self._scan_task: asyncio.Task[None] | None = None
-        self._overload: str | None = None  # why requests are refused for now
-        self._held_bytes = 0  # of all connections, at the most: added to as answers come to wait, and counted anew at times
+        self._overload: str | None = None  # why requests are refused at present
+        self._held_bytes = 0  # upper bound over all connections: grows with each unwritten response, recounted at each scan
         self._draining = False
         self._lateness = Lateness()
 
     async def listen(self, host: str, port: int) -> int:
-        """Start taking connections; the port, which may have been chosen by the system."""
+        """Start accepting connections. Return the port: for port 0 the system chooses one."""
         loop = asyncio.get_running_loop()
         try:
             server = await loop.create_server(lambda: Connection(self), host, port, backlog=1024)
         except OSError as error:
-            raise NetError(f"{host}:{port} cannot be listened on: {error.strerror or error}.") from error
+            raise NetError(f"Cannot listen on {host}:{port}: {error.strerror or error}.") from error
         self._listening.append(server)
         if self._scan_task is None:
             self._scan_task = loop.create_task(self._scan())
@@ -80,7 +80,7 @@ class Server:
         return chosen
 
     async def close(self) -> None:
-        """Take no more connections and requests, let answers leave, then end what is left."""
+        """Stop accepting connections and requests, wait until responses are written, then close all connections."""
         self._draining = True
         for server in self._listening:
             server.close()
@@ -91,17 +91,17 @@ class Server:
         try:
             async with asyncio.timeout(self.limits.drain_ms / 1000):
                 await self.router.drain()
-                while any(connection.unwritten_bytes for connection in self.connections):  # noqa: ASYNC110 — the kernel tells nobody
+                while any(connection.unwritten_bytes for connection in self.connections):  # noqa: ASYNC110 — the kernel sends no event
                     await asyncio.sleep(0.01)
         except TimeoutError:
-            log.warning("Answers to %d connections did not leave in time.", len(self.connections))
+            log.warning("Responses to %d connections were not written in time.", len(self.connections))
         for connection in list(self.connections):
             connection.close("the server is closing")
         for server in self._listening:
             await server.wait_closed()
         self._listening.clear()
 
-    # --- what connections tell
+    # --- called by connections
 
     def opened(self, connection: Connection) -> bool:
         if self._draining or len(self.connections) >= self.limits.connections_max:
@@ -112,7 +112,7 @@ class Server:
     def closed(self, connection: Connection, reason: str) -> None:
         if connection in self.connections:
             self.connections.discard(connection)
-            log.debug("%s left: %s.", connection.peer_text, reason)
+            log.debug("The connection from %s ended: %s.", connection.peer_text, reason)
             for callback in self.on_closed:
                 callback(connection)
 
@@ -124,7 +124,7 @@ class Server:
             return 0
         served = way.handler(frames, connection)
         if served:
-            self._tell_served(way.code, connection.heard_ms)
+            self._report_served(way.code, connection.last_read_ms)
         return served
 
     def requests(self, connection: Connection, commands: list[Command]) -> list[Command]:
@@ -134,28 +134,28 @@ class Server:
             self.router.refuse_all(connection, commands, ResponseCode.SYSTEM_BUSY, "The server is closing.")
         else:
             first, began_ms = commands[0].code, self.now_ms()
-            in_time = commands if self._is_calm(connection) else self._in_time(connection, commands)
+            in_time = commands if self._is_calm(connection) else self._refuse_late(connection, commands)
             left = self.router.handle(connection, in_time)
-            self._tell_served(first, began_ms)
+            self._report_served(first, began_ms)
             return left
         return []
 
     def _is_calm(self, connection: Connection) -> bool:
-        heard_ms = connection.heard_ms
-        return self.gate is None or self.gate.is_calm(self._lateness.late_ms(heard_ms), heard_ms)
+        heard_ms = connection.last_read_ms
+        return self.flow_control is None or self.flow_control.is_calm(self._lateness.late_ms(heard_ms), heard_ms)
 
-    def _tell_served(self, code: int, began_ms: int) -> None:
-        if self.gate is not None:
+    def _report_served(self, code: int, began_ms: int) -> None:
+        if self.flow_control is not None:
             now_ms = self.now_ms()
-            self.gate.served(code, now_ms - began_ms, now_ms)
+            self.flow_control.served(code, now_ms - began_ms, now_ms)
 
-    def _in_time(self, connection: Connection, commands: list[Command]) -> list[Command]:
-        """Those that are served; the others are refused here."""
-        assert self.gate is not None
+    def _refuse_late(self, connection: Connection, commands: list[Command]) -> list[Command]:
+        """Refuse the requests that waited too long, and return the others."""
+        assert self.flow_control is not None
         served: list[Command] = []
-        waited_ms = self._lateness.late_ms(connection.heard_ms)
+        waited_ms = self._lateness.late_ms(connection.last_read_ms)
         for command in commands:
-            why = self.gate.refusal(command.code, waited_ms, connection.heard_ms)
+            why = self.flow_control.refusal(command.code, waited_ms, connection.last_read_ms)
             if why is None:
                 served.append(command)
             else:
@@ -172,13 +172,14 @@ class Server:
         return sum(connection.held_bytes for connection in self.connections)
 
     def _check_held(self) -> None:
-        """Requests are refused while much waits; when too much does, those for whom most waits go."""
+        """Refuse requests while connections hold much data. Close the connections that hold the most when it is too much."""
         held = self._count_held()
-        self._overload = f"{held} bytes wait to be read or completed." if held > self.limits.in_flight_max_bytes else None
+        most = self.limits.in_flight_max_bytes
+        self._overload = f"Connections hold {held} bytes of unread responses; {most} are allowed." if held > most else None
         if held > self.limits.held_max_bytes:
             for connection in sorted(self.connections, key=lambda each: each.held_bytes, reverse=True):
                 held -= connection.held_bytes
-                connection.abort("too much of it waits here")
+                connection.abort("it holds too many bytes")
                 if held <= self.limits.held_max_bytes:
                     break
         self._held_bytes = held

@@ -1,7 +1,7 @@
-"""TLS on the port where plain connections come too. The first byte tells: a TLS handshake starts with 0x16, a frame with 0x00.
+"""TLS on the same port as plain connections. The first byte of a TLS handshake is 0x16, that of a frame 0x00.
 
-The layer stands between a transport and what handles plain bytes. It works on memory only, so it is the same under every event
-loop, and a connection can become TLS after its first bytes were read.
+`TlsLayer` sits between the transport and the connection. It works on memory buffers, so it behaves alike under every event loop,
+and a connection can switch to TLS after its first bytes were read.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ _READ_BYTES = 256 * 1024
 
 
 def server_context(certificate: str | Path, key: str | Path) -> ssl.SSLContext | None:
-    """From the files of a certificate (with its chain) and its key; None where no certificate is named."""
+    """Load a certificate (with its chain) and its key from files. Return None when no certificate is named."""
     if not str(certificate):
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
         context.load_cert_chain(certificate, key or None)
-    except OSError as error:  # ssl.SSLError is one
-        raise NetError(f"The certificate {certificate} with the key {key} cannot be used: {error}.") from error
+    except OSError as error:  # includes ssl.SSLError
+        raise NetError(f"The certificate {certificate} cannot be used with the key {key}: {error}.") from error
     return context
 
 
@@ -34,17 +34,17 @@ class TlsLayer:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
-        self._shaken = False
-        self._waiting: list[bytes] = []  # written before the handshake was done
+        self._is_handshake_done = False
+        self._waiting: list[bytes] = []  # plain bytes to send once the handshake is done
 
     def receive(self, data: bytes) -> bytes:
-        """Bytes from the network; the plain bytes that they bring. ssl.SSLError when they are not TLS. Then ask `to_send`."""
+        """Decrypt bytes from the network. Raise ssl.SSLError when they are not TLS. Call `to_send` next."""
         self._incoming.write(data)
         plain: list[bytes] = []
         try:
-            if not self._shaken:
+            if not self._is_handshake_done:
                 self._object.do_handshake()
-                self._shaken = True
+                self._is_handshake_done = True
                 for early in self._waiting:
                     self._object.write(early)
                 self._waiting.clear()
@@ -55,12 +55,12 @@ class TlsLayer:
         return b"".join(plain)
 
     def send(self, data: bytes) -> None:
-        """Plain bytes for the peer. Then ask `to_send`."""
-        if self._shaken:
+        """Encrypt bytes for the peer. Call `to_send` next."""
+        if self._is_handshake_done:
             self._object.write(data)
         else:
             self._waiting.append(data)
 
     def to_send(self) -> bytes:
-        """What the network must carry now."""
+        """Return the encrypted bytes to write to the network."""
         return self._outgoing.read()

@@ -1,8 +1,8 @@
-"""What a server can be told: typed rows, where they are read from, and how they change while it runs.
+"""Settings of a server: typed rows, the file that holds them, and changes at run time.
 
-kinds      what a value can be: its words, how it is read and shown
+kinds      the kinds of values: how each is described, parsed and formatted
 table      the rows of a server, and changes to them (pure)
-file       the properties file that they are read from, and kept in
-live       the settings as they are now
+file       the properties file
+live       the current settings of a running server
 requests   changes by an administrator's request
 """

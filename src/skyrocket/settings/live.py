@@ -1,4 +1,4 @@
-"""The settings as they are now. A change by a request counts when it is on disk."""
+"""The current settings of a running server. A change by a request takes effect once it is on disk."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
-from skyrocket.settings.file import keep_texts
+from skyrocket.settings.file import save_texts
 from skyrocket.settings.table import Settings
 
 S = TypeVar("S", bound=Settings)
@@ -21,14 +21,14 @@ class LiveSettings(Generic[S]):
         return self._now
 
     def replace(self, settings: S) -> None:
-        """From here, and not kept: the port that was chosen, for example."""
+        """Replace the settings without saving them. For example, the server learns its port when it listens."""
         self._now = settings
 
     async def change(self, texts: Mapping[str, str]) -> None:
-        """By a request: all of it, or SettingsError or OSError, and nothing."""
+        """Apply a request's changes, all or none. Raise SettingsError or OSError when none is applied."""
         async with self._changing:
-            changed = self._now.changed_from_afar(texts)
+            changed = self._now.change_by_request(texts)
             if texts:
                 shown = changed.to_texts()
-                await asyncio.to_thread(keep_texts, changed.changes_path, {key: shown[key] for key in texts})
+                await asyncio.to_thread(save_texts, changed.changes_path, {key: shown[key] for key in texts})
             self._now = changed

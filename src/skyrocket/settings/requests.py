@@ -1,4 +1,4 @@
-"""A server's own settings, changed from afar by an administrator."""
+"""Requests of an administrator that change the settings of a running server."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ log = logging.getLogger(__name__)
 
 
 async def change_settings(settings: LiveSettings[S], request: Command, connection: Connection) -> None:
-    """As the request's body says. RefusedError otherwise."""
+    """Apply the changes in a request's body, or raise RefusedError."""
     texts = decode_config(request.body)
     try:
         await settings.change(texts)
     except FixedSettingError as error:
-        log.warning("%s may not do this: %s", connection.peer_text, error)
+        log.warning("Refused a change of settings by %s: %s", connection.peer_text, error)
         raise RefusedError(ResponseCode.NO_PERMISSION, str(error)) from error
     except SettingsError as error:
         raise RefusedError(ResponseCode.SYSTEM_ERROR, str(error)) from error
     except OSError as error:
-        remark = f"The change could not be written, and was not made: {error.strerror}."
+        remark = f"The change could not be saved and was not applied: {error.strerror}."
         raise RefusedError(ResponseCode.SYSTEM_ERROR, remark) from error
     log.info("%s changed %s.", connection.peer_text, ", ".join(texts) or "nothing")

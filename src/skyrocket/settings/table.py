@@ -1,4 +1,4 @@
-"""Settings of a server: one typed row each, with Apache's key where it means the same.
+"""The table of a server's settings: one typed row each, under Apache's key where Apache has the same setting.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LampSettings(Settings):
@@ -7,9 +7,9 @@ class LampSettings(Settings):
 
 LampSettings().with_texts({"lampWatts": "7"})
 
-A file, the command line and a request all go through the same table: an unknown key or a wrong value is refused with a sentence
-that names it. A row says whether it may change while the server runs. Nothing that names a path, an address, a command or a
-class may: that is how other servers were made to write files.
+Files, the command line and requests use the same table. It refuses an unknown key or an invalid value with a sentence that names
+it. A row says whether the setting may change at run time. No setting that names a path, an address, a command or a class may
+change: attackers used such requests to make other servers write files.
 """
 
 from __future__ import annotations
@@ -21,54 +21,54 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from skyrocket.settings.errors import FixedSettingError, SettingsError
-from skyrocket.settings.kinds import Kind
+from skyrocket.settings.kinds import ValueKind
 
 T = TypeVar("T")
 _TEXT_SHOWN_MAX = 64
-_NEVER_FROM_AFAR = frozenset({"rocketmqHome", "configBlackList"})  # Apache refuses them as we do, although we have no such row
-_HIDDEN = "tls."  # where certificates lie is not told
+_FIXED_IN_APACHE = frozenset({"rocketmqHome", "configBlackList"})  # no rows of ours; Apache refuses these keys with the same code
+_HIDDEN = "tls."  # responses do not show where certificates are
 
 
 class Row(NamedTuple):
     attribute: str
     key: str
-    kind: Kind
+    kind: ValueKind
     default: object
     changeable: bool
     note: str
 
 
-def setting(default: T, key: str, kind: Kind, note: str = "", *, changeable: bool = False) -> T:
+def setting(default: T, key: str, kind: ValueKind, note: str = "", *, changeable: bool = False) -> T:
     return field(default=default, metadata={"key": key, "kind": kind, "changeable": changeable, "note": note})
 
 
 class Settings:
-    """The base of a frozen dataclass, each of whose fields is a `setting`."""
+    """The base of a frozen dataclass in which every field is a `setting`."""
 
     __slots__ = ()
-    OWNER: ClassVar[str] = "the server"  # in sentences
+    OWNER: ClassVar[str] = "the server"  # in error messages
 
     @property
     def changes_path(self) -> Path:
-        """The file where changes made while the server runs are kept."""
+        """The file that holds changes made at run time."""
         raise NotImplementedError
 
     def check(self) -> None:
-        """ValueError for values that do not go together."""
+        """Raise ValueError for values that exclude each other."""
 
     @classmethod
     def rows(cls) -> Mapping[str, Row]:
-        """By key, in the order of the table."""
+        """Return the rows by key, in the order of the table."""
         found: Mapping[str, Row] = _rows(cls)  # type: ignore[arg-type]  # a class is hashable
         return found
 
     def to_texts(self) -> dict[str, str]:
-        """Key -> value in the order of the keys, as Apache shows them."""
+        """Format the settings as key -> value, sorted by key as Apache does."""
         shown = [row for key, row in sorted(self.rows().items()) if not key.startswith(_HIDDEN)]
         return {row.key: row.kind.show(getattr(self, row.attribute)) for row in shown}
 
     def with_texts(self, texts: Mapping[str, str]) -> Self:
-        """All of them, or SettingsError, which names every key that is unknown and every value that is wrong."""
+        """Apply texts, all or none. The SettingsError names every unknown key and every invalid value."""
         problems = []
         changes: dict[str, Any] = {}
         for key, text in texts.items():
@@ -82,20 +82,19 @@ class Settings:
                 problems.append(f"{key} must be {row.kind.words}, not '{text[:_TEXT_SHOWN_MAX]}'")
         if problems:
             raise SettingsError("; ".join(problems) + ".")
-        changed = replace(self, **changes)  # type: ignore[type-var]  # it is a dataclass below here
+        changed = replace(self, **changes)  # type: ignore[type-var]  # subclasses are dataclasses
         try:
             changed.check()
         except ValueError as error:
             raise SettingsError(str(error)) from error
         return changed
 
-    def changed_from_afar(self, texts: Mapping[str, str]) -> Self:
-        """The same for a request. FixedSettingError for what no request may change."""
+    def change_by_request(self, texts: Mapping[str, str]) -> Self:
+        """Apply texts of a request. Raise FixedSettingError for a setting that no request may change."""
         rows = self.rows()
-        fixed = [key for key in texts if key in _NEVER_FROM_AFAR or (key in rows and not rows[key].changeable)]
+        fixed = [key for key in texts if key in _FIXED_IN_APACHE or (key in rows and not rows[key].changeable)]
         if fixed:
-            verb = "is" if len(fixed) == 1 else "are"
-            raise FixedSettingError(f"{' and '.join(fixed)} {verb} not to be changed while {self.OWNER} runs.")
+            raise FixedSettingError(f"{' and '.join(fixed)} cannot be changed while {self.OWNER} runs.")
         return self.with_texts(texts)
 
 

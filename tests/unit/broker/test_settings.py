@@ -48,12 +48,12 @@ def test_all_values_count_or_none():
     "name", ["storePathRootDir", "namesrvAddr", "bindAddress", "brokerIP1", "listenPort", "brokerName", "mappedFileSizeCommitLog"]
 )
 def test_no_path_address_or_identity_changes_remotely(name: str):
-    with pytest.raises(FixedSettingError, match=f"{name} is not to be changed while the broker runs"):
-        SETTINGS.changed_from_afar({name: "/tmp/x"})
+    with pytest.raises(FixedSettingError, match=f"{name} cannot be changed while the broker runs"):
+        SETTINGS.change_by_request({name: "/tmp/x"})
 
 
 def test_what_may_change_remotely_changes():
-    assert SETTINGS.changed_from_afar({"fileReservedTime": "48"}).reserved_hours == 48
+    assert SETTINGS.change_by_request({"fileReservedTime": "48"}).reserved_hours == 48
 
 
 def test_nameservers_and_addresses():

@@ -94,7 +94,7 @@ def test_a_setting_that_was_changed_while_it_ran_is_so_after_a_kill(tmp_path: Pa
         (["run", "--set", "nonsense=1"], "'nonsense' is not a setting of the broker."),
         (["run", "--set", "nonsense"], "'nonsense' is not key=value."),
         (["broker", "--set", "listenPort=high"], "listenPort must be a whole number from 0 to 65535"),
-        (["broker", "-c", "no-such-file.conf"], "There is no file no-such-file.conf."),
+        (["broker", "-c", "no-such-file.conf"], "There is no settings file no-such-file.conf."),
         (["namesrv", "-c", "no-such-file.conf"], "no-such-file.conf"),
     ],
 )
@@ -114,6 +114,6 @@ def test_a_port_that_is_taken_is_said(tmp_path: Path):
         port = taken.getsockname()[1]
         with started(*run_arguments(tmp_path, "--set", f"listenPort={port}")) as process:
             output, _ = process.communicate(timeout=30)
-    assert f"127.0.0.1:{port} cannot be listened on" in output
+    assert f"Cannot listen on 127.0.0.1:{port}" in output
     assert "Traceback" not in output
     assert process.returncode == 2

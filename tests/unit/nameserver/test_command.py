@@ -63,4 +63,4 @@ def test_a_port_that_is_taken_is_said_in_a_sentence(tmp_path: Path):
         arguments = ["-c", str(tmp_path / "namesrv.conf"), "--host", "127.0.0.1", "--port", str(taken.getsockname()[1])]
         done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 2
-    assert "cannot be listened on" in done.output
+    assert "Cannot listen on" in done.output

@@ -52,7 +52,7 @@ def test_ports_are_ports(text: str):
 
 
 def test_a_file_that_cannot_be_used_is_named(tmp_path: Path):
-    with pytest.raises(SettingsError, match="There is no file"):
+    with pytest.raises(SettingsError, match="There is no settings file"):
         read_settings(tmp_path / "missing")
     with pytest.raises(SettingsError, match="cannot be read"):
         read_settings(tmp_path)
@@ -66,7 +66,7 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path: Path):
 )
 def test_a_request_may_not_change_where_the_nameserver_listens_or_writes(key: str):
     with pytest.raises(FixedSettingError, match=key):
-        NameserverSettings().changed_from_afar({"enableTopicList": "false", key: "1"})
+        NameserverSettings().change_by_request({"enableTopicList": "false", key: "1"})
 
 
 # --- over the wire

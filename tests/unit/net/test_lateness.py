@@ -52,7 +52,7 @@ class Gated:
         for code in (SEND, PULL):
             router.add(code, lambda command, _: command.response(0))
         self.server = Server(router, now_ms=lambda: self.now_ms)
-        self.gate = self.server.gate = Gate()
+        self.gate = self.server.flow_control = Gate()
 
     def work(self, command: Command, connection: Connection) -> Command:
         self.now_ms += WORK_MS

@@ -14,25 +14,25 @@ def waiting(**deadlines: int) -> PendingRequests[str]:
 
 def test_a_response_finds_who_waits_for_it_once():
     pending = waiting(a=100)
-    assert pending.answered(0) == "a"
-    assert pending.answered(0) is None
+    assert pending.pop(0) == "a"
+    assert pending.pop(0) is None
 
 
 def test_a_response_that_nobody_waits_for_finds_nobody():
-    assert waiting(a=100).answered(7) is None
+    assert waiting(a=100).pop(7) is None
 
 
 def test_time_ends_the_wait_at_its_deadline_and_not_before():
     pending = waiting(a=100, b=200)
-    assert pending.expired(99) == []
-    assert pending.expired(100) == ["a"]
-    assert pending.expired(200) == ["b"]
+    assert pending.pop_expired(99) == []
+    assert pending.pop_expired(100) == ["a"]
+    assert pending.pop_expired(200) == ["b"]
 
 
 def test_one_that_was_answered_is_not_late():
     pending = waiting(a=100)
-    pending.answered(0)
-    assert pending.expired(1_000) == []
+    pending.pop(0)
+    assert pending.pop_expired(1_000) == []
 
 
 def test_there_are_never_too_many():
@@ -40,7 +40,7 @@ def test_there_are_never_too_many():
     assert pending.add(1, 0, "a")
     assert pending.add(2, 0, "b")
     assert not pending.add(3, 0, "c")
-    pending.answered(1)
+    pending.pop(1)
     assert pending.add(3, 0, "c")
 
 
@@ -48,19 +48,19 @@ def test_those_that_were_answered_do_not_pile_up():
     pending: PendingRequests[int] = PendingRequests(10)
     for number in range(20_000):
         pending.add(number, 10**9 + number // 10_000 * number, number)  # first with one deadline, then each with its own
-        pending.answered(number)
+        pending.pop(number)
         assert sum(len(numbers) for _, numbers in pending._deadlines) < 4_000
 
 
 def test_those_with_one_deadline_are_late_together_and_one_that_comes_then_is_not():
     pending = waiting(a=100, b=100, c=200)
-    assert pending.expired(100) == ["a", "b"]
+    assert pending.pop_expired(100) == ["a", "b"]
     pending.add(3, 200, "d")
-    pending.answered(2)
+    pending.pop(2)
     assert pending.next_deadline_ms() == 200
-    assert pending.expired(200) == ["d"]
+    assert pending.pop_expired(200) == ["d"]
     pending.add(4, 200, "e")
-    assert pending.expired(200) == ["e"]
+    assert pending.pop_expired(200) == ["e"]
 
 
 def test_numbers_start_again_before_they_leave_30_bits():
@@ -73,7 +73,7 @@ def test_when_the_connection_goes_all_who_waited_are_told():
     pending = waiting(a=1, b=2)
     assert sorted(pending.clear()) == ["a", "b"]
     assert len(pending) == 0
-    assert pending.expired(99) == []
+    assert pending.pop_expired(99) == []
 
 
 def test_the_next_deadline_is_that_of_a_request_which_still_waits():
@@ -81,8 +81,8 @@ def test_the_next_deadline_is_that_of_a_request_which_still_waits():
     assert pending.next_deadline_ms() is None
     pending.add(1, 100, "early")
     pending.add(2, 200, "late")
-    pending.answered(1)
+    pending.pop(1)
     assert pending.next_deadline_ms() == 200
-    assert pending.expired(150) == []
-    pending.answered(2)
+    assert pending.pop_expired(150) == []
+    pending.pop(2)
     assert pending.next_deadline_ms() is None

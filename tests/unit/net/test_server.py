@@ -151,7 +151,7 @@ async def test_oneway_requests_are_handled_and_not_answered():
         connection.oneway(Command(31_000))
         connection.oneway(Command(ECHO))
         assert (await played.ask(ECHO, body=b"x")).body == b"x"
-        assert connection._pending.answered(1) is None
+        assert connection._pending.pop(1) is None
 
 
 async def test_all_requests_of_a_piece_reach_a_group_handler_together_and_are_answered_with_one_write():
@@ -247,7 +247,7 @@ async def test_a_malformed_stream_is_closed_after_what_came_before_it_was_answer
     [
         (b"", {"first_frame_ms": 100}, "no whole frame"),
         (encode_command(Command(ECHO))[:-3], {"first_frame_ms": 100}, "no whole frame"),
-        (encode_command(Command(ECHO)) + b"\0", {"frame_ms": 100}, "never finished"),
+        (encode_command(Command(ECHO)) + b"\0", {"frame_ms": 100}, "did not finish"),
         (encode_command(Command(ECHO)), {"idle_ms": 100}, "idle"),
     ],
 )
@@ -320,7 +320,7 @@ async def test_overload_answers_busy_with_a_reason():
         await asyncio.sleep(0.1)
         response = await played.ask(ECHO)
         assert response.code == ResponseCode.SYSTEM_BUSY
-        assert "wait to be read" in (response.remark or "")
+        assert "of unread responses" in (response.remark or "")
         stuck.writer.transport.abort()
         await asyncio.sleep(0.05)
         assert (await played.ask(ECHO)).code == 0
@@ -379,7 +379,7 @@ async def test_closing_lets_answers_leave_and_takes_no_more_requests():
 async def test_a_port_that_is_taken_is_a_clear_error():
     async with scene() as played:
         other = Server(Router())
-        with pytest.raises(NetError, match=f"127.0.0.1:{played.port} cannot be listened on"):
+        with pytest.raises(NetError, match=f"Cannot listen on 127.0.0.1:{played.port}"):
             await other.listen("127.0.0.1", played.port)
         await other.close()
 

@@ -45,7 +45,7 @@ def take_send_responses(frames: list[Frame], connection: Connection) -> int:
 
     This is a fast-path handler of the router. The first frame that is something else ends the run.
     """
-    taken, answered = 0, connection.answered
+    taken, answered = 0, connection.resolve
     try:
         for frame in frames:
             response = _decode(frame[1])

@@ -108,7 +108,7 @@ def test_a_change_is_kept_in_the_store_or_in_the_file_that_was_given(tmp_path: P
 def test_a_change_that_cannot_be_kept_is_not_made(tmp_path: Path):
     (tmp_path / "config").write_text("a file where a folder should be")
     looked = Looked(tmp_path)
-    with pytest.raises(RefusedError, match="could not be written, and was not made"):
+    with pytest.raises(RefusedError, match="could not be saved and was not applied"):
         looked.update("traceOn=false")
     assert looked.settings().trace_on
 

@@ -121,7 +121,7 @@ async def test_flow_control_hears_that_they_were_pulls():
         served = staticmethod(lambda code, took_ms, now_ms: told.append(code))
 
     # the server's watch of its own lateness needs a loop
-    parts.server.gate = Gate()
+    parts.server.flow_control = Gate()
     parts.connection.data_received(a_pull(1, 0))
     assert told == [RequestCode.PULL_MESSAGE]
 
