@@ -1,4 +1,4 @@
-"""The administrator's client, against our servers and Apache's."""
+"""The admin client, against our servers and Apache's."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ from skyrocket.client import (
     Queue,
     sync,
 )
-from skyrocket.client.admin import cluster, groups, messages, offsets, sync_admin, topics
+from skyrocket.client.admin import sync_admin
+from skyrocket.client.admin.admin import ClusterAdmin, GroupAdmin, MessageAdmin, OffsetAdmin, TopicAdmin
 from skyrocket.protocol.headers import GetKVConfigRequestHeader
 from skyrocket.protocol.requests import RequestCode
-from tests.client.consuming import QUICK, numbered, numbers, taken
+from tests.client.consumer_support import QUICK, numbered, numbers, take
 from tests.client.servers import BROKER, WAIT_S_MAX, Servers
 
 
-async def sent(servers: Servers, topic: str, count: int, queues: int = 1) -> list[str]:
-    """A topic with so many messages, spread over so many queues; their offset ids."""
+async def fill_topic(servers: Servers, topic: str, count: int, queues: int = 1) -> list[str]:
+    """Create a topic and send `count` messages to its queues in turn. Returns their offset ids."""
     async with Admin(servers.nameserver) as admin:
         await admin.topics.create(topic, queues=queues)
         async with Producer(servers.nameserver) as producer:
@@ -48,8 +49,8 @@ async def sent(servers: Servers, topic: str, count: int, queues: int = 1) -> lis
     return [receipt.offset_id for receipt in receipts]
 
 
-async def order_of(admin: Admin, topic: str) -> str | None:
-    """What the nameserver lays down for an ordered topic."""
+async def fetch_order(admin: Admin, topic: str) -> str | None:
+    """Fetch the nameserver's order entry of a topic."""
     assert admin._session is not None
     header = GetKVConfigRequestHeader(namespace="ORDER_TOPIC_CONFIG", key=topic)
     return (await admin._session.request_nameserver(RequestCode.GET_KV_CONFIG, header)).fields.get("value")
@@ -58,7 +59,7 @@ async def order_of(admin: Admin, topic: str) -> str | None:
 # --- topics
 
 
-async def test_a_topic_is_made_changed_shown_and_deleted(servers: Servers):
+async def test_topic_is_created_changed_shown_and_deleted(servers: Servers):
     topic = servers.topic("made")
     async with Admin(servers.nameserver) as admin:
         (made,) = await admin.topics.create(topic, queues=3, attributes={"message.type": "NORMAL"})
@@ -69,7 +70,7 @@ async def test_a_topic_is_made_changed_shown_and_deleted(servers: Servers):
 
         await admin.topics.create(topic, write_queues=2, permission="r")
         (changed,) = await admin.topics.get(topic)
-        assert (changed.read_queues, changed.write_queues, changed.permission) == (3, 2, "r"), "what was not said stays"
+        assert (changed.read_queues, changed.write_queues, changed.permission) == (3, 2, "r"), "values that are not given stay"
         assert changed.attributes == {"message.type": "NORMAL"}
 
         await admin.topics.create(topic, permission="rw", attributes={"message.type": None})
@@ -82,25 +83,25 @@ async def test_a_topic_is_made_changed_shown_and_deleted(servers: Servers):
             await admin.topics.status(topic)
 
 
-async def test_an_ordered_topic_is_known_as_one(servers: Servers):
+async def test_ordered_topic_has_an_order_entry_at_the_nameserver(servers: Servers):
     topic = servers.topic("ordered")
     async with Admin(servers.nameserver) as admin:
         (made,) = await admin.topics.create(topic, queues=2, order=True)
         assert made.is_ordered
         assert (await admin.topics.get(topic))[0].is_ordered
-        assert await order_of(admin, topic) == f"{BROKER}:2"
+        assert await fetch_order(admin, topic) == f"{BROKER}:2"
         await admin.topics.create(topic, queues=3)
-        assert await order_of(admin, topic) == f"{BROKER}:3", "what was not said stays"
+        assert await fetch_order(admin, topic) == f"{BROKER}:3", "values that are not given stay"
         (changed,) = await admin.topics.create(topic, order=False)
         assert not changed.is_ordered
-        assert await order_of(admin, topic) is None
+        assert await fetch_order(admin, topic) is None
         await admin.topics.delete(topic)
 
 
-async def test_the_status_of_a_topic_has_the_bounds_of_each_queue(servers: Servers):
+async def test_status_of_a_topic_has_the_offsets_of_each_queue(servers: Servers):
     topic = servers.topic("status")
     before_ms = time.time_ns() // 1_000_000
-    await sent(servers, topic, 5, queues=2)
+    await fill_topic(servers, topic, 5, queues=2)
     async with Admin(servers.nameserver) as admin:
         status = await admin.topics.status(topic)
         assert [(row.queue_id, row.first_offset, row.end_offset) for row in status.queues] == [(0, 0, 3), (1, 0, 2)]
@@ -108,7 +109,7 @@ async def test_the_status_of_a_topic_has_the_bounds_of_each_queue(servers: Serve
         assert all(row.updated_ms >= before_ms for row in status.queues)
 
 
-async def test_internal_topics_are_listed_when_asked_for(servers: Servers):
+async def test_internal_names_are_listed_only_on_request(servers: Servers):
     async with Admin(servers.nameserver) as admin:
         assert "TBW102" not in await admin.topics.names()
         assert {"TBW102", BROKER} <= set(await admin.topics.names(internal=True))
@@ -119,7 +120,7 @@ async def test_internal_topics_are_listed_when_asked_for(servers: Servers):
 # --- groups
 
 
-async def test_a_group_is_made_changed_shown_and_deleted(servers: Servers):
+async def test_group_is_created_changed_shown_and_deleted(servers: Servers):
     group = servers.topic("group")
     async with Admin(servers.nameserver) as admin:
         with pytest.raises(NotFoundError, match=group):
@@ -135,14 +136,14 @@ async def test_a_group_is_made_changed_shown_and_deleted(servers: Servers):
             await admin.groups.delete(group)
 
 
-async def test_who_is_in_a_group_and_how_far_it_is(servers: Servers):
+async def test_members_and_progress_of_a_group(servers: Servers):
     topic, group = servers.topic("members"), servers.topic("members-of")
-    await sent(servers, topic, 6, queues=2)
+    await fill_topic(servers, topic, 6, queues=2)
     async with Admin(servers.nameserver) as admin:
         assert (await admin.groups.members(group)).members == []
         consumer = Consumer(servers.nameserver, group=group, topics={topic: "*"}, start="first", consumer_limits=QUICK)
         async with consumer:
-            assert len(await taken(consumer, 6)) == 6
+            assert len(await take(consumer, 6)) == 6
             found = await admin.groups.members(group)
             assert [member.client_id for member in found.members] == [consumer.client_id]
             assert (found.members[0].language, found.members[0].version) == ("PYTHON", "5.5.0")
@@ -161,13 +162,13 @@ async def test_who_is_in_a_group_and_how_far_it_is(servers: Servers):
         assert group in await admin.topics.groups(topic)
 
 
-async def test_producers_that_are_connected_are_shown(servers: Servers):
+async def test_connected_producers_are_listed(servers: Servers):
     topic, group = servers.topic("producers"), servers.topic("producing")
-    await sent(servers, topic, 1)
+    await fill_topic(servers, topic, 1)
     async with Admin(servers.nameserver) as admin, Producer(servers.nameserver, group=group) as producer:
         await producer.send(Message(topic, b"m"))
         async with asyncio.timeout(WAIT_S_MAX):
-            while not (found := await admin.groups.producers(group)):  # noqa: ASYNC110 — the heartbeat is under way
+            while not (found := await admin.groups.producers(group)):  # noqa: ASYNC110 — until the heartbeat arrives
                 await asyncio.sleep(0.02)
         assert [(one.group, one.client_id, one.language) for one in found] == [(group, producer.client_id, "PYTHON")]
         assert group in {one.group for one in await admin.groups.producers()}
@@ -179,7 +180,7 @@ async def test_producers_that_are_connected_are_shown(servers: Servers):
 
 async def test_offsets_are_read_reset_set_and_cloned(servers: Servers):
     topic, group, other = servers.topic("offsets"), servers.topic("offsets-of"), servers.topic("clone")
-    await sent(servers, topic, 6, queues=2)
+    await fill_topic(servers, topic, 6, queues=2)
     async with Admin(servers.nameserver) as admin:
         await admin.groups.create(group)
         assert [row.offset for row in await admin.offsets.reset(group, topic, "last")] == [3, 3]
@@ -197,26 +198,26 @@ async def test_offsets_are_read_reset_set_and_cloned(servers: Servers):
             await admin.offsets.set(group, {Queue(topic, BROKER, 1): 777})
 
 
-async def test_a_group_that_is_running_goes_where_it_is_reset_to(servers: Servers):
+async def test_running_group_continues_at_the_reset_offset(servers: Servers):
     topic, group = servers.topic("running"), servers.topic("running-of")
-    await sent(servers, topic, 4)
+    await fill_topic(servers, topic, 4)
     consumer = Consumer(servers.nameserver, group=group, topics=topic, start="first", consumer_limits=QUICK)
     async with Admin(servers.nameserver) as admin, consumer:
-        assert numbers(await taken(consumer, 4)) == [0, 1, 2, 3]
+        assert numbers(await take(consumer, 4)) == [0, 1, 2, 3]
         await consumer.commit()
         await admin.offsets.reset(group, topic, "first")
-        assert numbers(await taken(consumer, 4)) == [0, 1, 2, 3]
+        assert numbers(await take(consumer, 4)) == [0, 1, 2, 3]
 
 
 # --- messages
 
 
-async def test_messages_are_found_by_key_id_and_place(servers: Servers):
+async def test_messages_are_found_by_key_id_and_offset(servers: Servers):
     topic = servers.topic("found")
-    ids = await sent(servers, topic, 6, queues=2)
+    ids = await fill_topic(servers, topic, 6, queues=2)
     async with Admin(servers.nameserver) as admin:
         async with asyncio.timeout(WAIT_S_MAX):
-            while len(found := await admin.messages.by_key(topic, "k1")) < 2:  # noqa: ASYNC110 — the index comes later
+            while len(found := await admin.messages.by_key(topic, "k1")) < 2:  # noqa: ASYNC110 — until the index is built
                 await asyncio.sleep(0.02)
         assert numbers(found) == [1, 4]
         assert await admin.messages.by_key(topic, "no-such-key") == []
@@ -236,9 +237,9 @@ async def test_messages_are_found_by_key_id_and_place(servers: Servers):
             await admin.messages.by_offset_id("nonsense")
 
 
-async def test_a_topic_is_read_without_being_consumed(servers: Servers):
+async def test_reading_a_topic_commits_no_offsets(servers: Servers):
     topic = servers.topic("read")
-    await sent(servers, topic, 70, queues=2)
+    await fill_topic(servers, topic, 70, queues=2)
     async with Admin(servers.nameserver) as admin:
         assert sorted(numbers([one async for one in admin.messages.read(topic)])) == list(range(70))
         odd = [one async for one in admin.messages.read(topic, expression="odd")]
@@ -251,7 +252,7 @@ async def test_a_topic_is_read_without_being_consumed(servers: Servers):
 # --- the cluster
 
 
-async def test_the_cluster_is_shown_and_its_settings_change(servers: Servers):
+async def test_cluster_states_and_settings(servers: Servers):
     async with Admin(servers.nameserver) as admin:
         (state,) = await admin.cluster.states()
         assert (state.broker_name, state.broker_id, state.version, state.error) == (BROKER, 0, "5.5.0", "")
@@ -269,22 +270,22 @@ async def test_the_cluster_is_shown_and_its_settings_change(servers: Servers):
             await admin.topics.create(servers.topic("lost"), cluster="elsewhere")
 
 
-async def test_a_refused_setting_is_the_brokers_error(ours: Servers):
+async def test_refused_setting_raises_the_brokers_error(ours: Servers):
     async with Admin(ours.nameserver) as admin:
         with pytest.raises(BrokerError, match="storePathRootDir"):
             await admin.cluster.update_config(BROKER, {"storePathRootDir": "/elsewhere"})
 
 
-# --- around it
+# --- namespace, errors, sync
 
 
-async def test_a_namespace_is_invisible(servers: Servers):
+async def test_namespace_is_invisible_to_the_user(servers: Servers):
     topic = servers.topic("spaced")
-    async with Admin(servers.nameserver, namespace="tenant") as admin, Admin(servers.nameserver) as whole:
+    async with Admin(servers.nameserver, namespace="tenant") as admin, Admin(servers.nameserver) as without_namespace:
         await admin.topics.create(topic, queues=1)
         assert topic in await admin.topics.names()
-        assert f"tenant%{topic}" in await whole.topics.names()
-        assert topic not in await whole.topics.names()
+        assert f"tenant%{topic}" in await without_namespace.topics.names()
+        assert topic not in await without_namespace.topics.names()
         async with Producer(servers.nameserver, namespace="tenant") as producer:
             await producer.send(Message(topic, b"m"))
         async with asyncio.timeout(WAIT_S_MAX):
@@ -304,13 +305,13 @@ async def test_a_namespace_is_invisible(servers: Servers):
         lambda admin: admin.messages.by_key("fine", "key", most=1_000),
     ],
 )
-async def test_what_cannot_be_meant_is_refused_before_anyone_is_asked(ours: Servers, wrong):
+async def test_invalid_arguments_are_refused_before_any_request(ours: Servers, wrong):
     async with Admin(ours.nameserver) as admin:
         with pytest.raises(ValueError, match=r"."):
             await wrong(admin)
 
 
-async def test_nobody_there_and_closed_are_clear_errors():
+async def test_no_nameserver_and_closed_client_raise_typed_errors():
     async with Admin("127.0.0.1:1") as admin:
         with pytest.raises(NoNameserverError):
             await admin.topics.names()
@@ -318,7 +319,7 @@ async def test_nobody_there_and_closed_are_clear_errors():
         await admin.cluster.brokers()
 
 
-def test_the_same_without_await(servers: Servers):
+def test_sync_admin_works_without_await(servers: Servers):
     topic = servers.topic("sync-admin")
     with sync.Admin(servers.nameserver) as admin:
         admin.topics.create(topic, queues=2)
@@ -337,23 +338,23 @@ def test_the_same_without_await(servers: Servers):
 
 
 @pytest.mark.parametrize(
-    ("awaited", "plain"),
+    ("async_class", "sync_class"),
     [
-        (topics.Topics, sync_admin.Topics),
-        (groups.Groups, sync_admin.Groups),
-        (offsets.Offsets, sync_admin.Offsets),
-        (messages.Messages, sync_admin.Messages),
-        (cluster.Cluster, sync_admin.Cluster),
+        (TopicAdmin, sync_admin.SyncTopicAdmin),
+        (GroupAdmin, sync_admin.SyncGroupAdmin),
+        (OffsetAdmin, sync_admin.SyncOffsetAdmin),
+        (MessageAdmin, sync_admin.SyncMessageAdmin),
+        (ClusterAdmin, sync_admin.SyncClusterAdmin),
     ],
 )
-def test_nothing_is_missing_without_await(awaited: type, plain: type):
-    wanted = {name for name in vars(awaited) if not name.startswith("_")} - {"nameservers"}
-    assert wanted == {name for name in vars(plain) if not name.startswith("_")}
+def test_sync_admin_has_every_method(async_class: type, sync_class: type):
+    expected = {name for name in vars(async_class) if not name.startswith("_")} - {"nameservers"}
+    assert expected == {name for name in vars(sync_class) if not name.startswith("_")}
 
 
-async def test_a_pull_consumer_reads_where_it_was_set(servers: Servers):
+async def test_offset_that_was_set_is_the_committed_offset_of_a_consumer(servers: Servers):
     topic, group = servers.topic("set"), servers.topic("set-of")
-    await sent(servers, topic, 5)
+    await fill_topic(servers, topic, 5)
     async with Admin(servers.nameserver) as admin:
         await admin.groups.create(group)
         await admin.offsets.set(group, {Queue(topic, BROKER, 0): 3})

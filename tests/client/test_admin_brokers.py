@@ -1,4 +1,4 @@
-"""The administrator's client where there is more than one broker, and where one of them is gone."""
+"""The admin client with two brokers, and with one of them unreachable."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests.support.running_broker import SMALL
 NAMES = ("broker-a", "broker-b")
 
 
-class Cluster:
+class TwoBrokers:
     def __init__(self, nameserver: str, brokers: dict[str, Broker]) -> None:
         self.nameserver = nameserver
         self.brokers = brokers
 
 
 @asynccontextmanager
-async def cluster(path: Path) -> AsyncIterator[Cluster]:
+async def two_brokers(path: Path) -> AsyncIterator[TwoBrokers]:
     names = Nameserver(NameserverSettings().with_texts({"listenPort": "0", "kvConfigPath": str(path / "kv.json")}))
     await names.start()
     brokers = {
@@ -44,27 +44,27 @@ async def cluster(path: Path) -> AsyncIterator[Cluster]:
     try:
         for broker in brokers.values():
             await broker.start()
-        yield Cluster(names.address, brokers)
+        yield TwoBrokers(names.address, brokers)
     finally:
         for broker in brokers.values():
             await broker.close()
         await names.close()
 
 
-async def sent(there: Cluster, topic: str, queue: Queue, body: bytes) -> str:
-    async with Producer(there.nameserver) as producer:
+async def send_to(cluster: TwoBrokers, topic: str, queue: Queue, body: bytes) -> str:
+    async with Producer(cluster.nameserver) as producer:
         return (await producer.send(Message(topic, body, keys=["key"]), queue=queue)).offset_id
 
 
-async def test_a_topic_is_made_at_every_broker_or_at_some(tmp_path: Path):
-    async with cluster(tmp_path) as there, Admin(there.nameserver) as admin:
+async def test_topic_is_created_at_all_or_at_some_brokers(tmp_path: Path):
+    async with two_brokers(tmp_path) as cluster, Admin(cluster.nameserver) as admin:
         both = await admin.topics.create("both", queues=2)
         assert [one.broker_name for one in both] == ["broker-a", "broker-b"]
         (one,) = await admin.topics.create("one", brokers=["broker-b"])
         assert one.broker_name == "broker-b"
         (other,) = await admin.topics.create("other", cluster="cluster-a")
         assert other.broker_name == "broker-a"
-        assert "one" not in there.brokers["broker-a"].topics
+        assert "one" not in cluster.brokers["broker-a"].topics
 
         await admin.topics.create("both", write_queues=1, brokers=["broker-a"])
         assert [(row.broker_name, row.write_queues) for row in await admin.topics.get("both")] == [
@@ -72,16 +72,16 @@ async def test_a_topic_is_made_at_every_broker_or_at_some(tmp_path: Path):
             ("broker-b", 2),
         ]
         await admin.topics.delete("both")
-        assert not any("both" in broker.topics for broker in there.brokers.values())
-        with pytest.raises(NotFoundError, match="no master called 'broker-c'"):
+        assert not any("both" in broker.topics for broker in cluster.brokers.values())
+        with pytest.raises(NotFoundError, match="has a master called 'broker-c'"):
             await admin.topics.create("lost", brokers=["broker-a", "broker-c"])
 
 
-async def test_what_is_told_is_of_all_brokers(tmp_path: Path):
-    async with cluster(tmp_path) as there, Admin(there.nameserver) as admin:
+async def test_results_cover_all_brokers(tmp_path: Path):
+    async with two_brokers(tmp_path) as cluster, Admin(cluster.nameserver) as admin:
         await admin.topics.create("orders", queues=1)
         queues = [Queue("orders", name, 0) for name in NAMES]
-        ids = [await sent(there, "orders", queue, queue.broker_name.encode()) for queue in queues]
+        ids = [await send_to(cluster, "orders", queue, queue.broker_name.encode()) for queue in queues]
         assert [(row.broker_name, row.end_offset) for row in (await admin.topics.status("orders")).queues] == [
             ("broker-a", 1),
             ("broker-b", 1),
@@ -98,25 +98,25 @@ async def test_what_is_told_is_of_all_brokers(tmp_path: Path):
         assert (await admin.groups.progress("coupons", "orders")).lag == 1
 
 
-async def test_a_group_is_deleted_only_where_it_is(tmp_path: Path):
-    """Apache's brokers make a group that they are told to delete."""
-    async with cluster(tmp_path) as there, Admin(there.nameserver) as admin:
+async def test_group_is_deleted_only_at_brokers_that_have_it(tmp_path: Path):
+    """Apache's brokers create a group that they are asked to delete."""
+    async with two_brokers(tmp_path) as cluster, Admin(cluster.nameserver) as admin:
         await admin.groups.create("here", brokers=["broker-a"])
         assert [one.broker_name for one in await admin.groups.get("here")] == ["broker-a"]
         asked: list[str] = []
-        for name, broker in there.brokers.items():
+        for name, broker in cluster.brokers.items():
             broker.groups.on_change.append(lambda name=name: asked.append(name))
         await admin.groups.delete("here")
         assert asked == ["broker-a"]
 
 
-async def test_a_broker_that_is_gone_is_told_as_such(tmp_path: Path):
+async def test_state_of_an_unreachable_broker_has_an_error(tmp_path: Path):
     limits = ClientLimits(request_ms=1_000, reconnect_first_ms=1)
-    async with cluster(tmp_path) as there, Admin(there.nameserver, limits=limits) as admin:
+    async with two_brokers(tmp_path) as cluster, Admin(cluster.nameserver, limits=limits) as admin:
         await admin.topics.create("orders", queues=1)
-        gone = there.brokers["broker-b"]
+        gone = cluster.brokers["broker-b"]
         address = gone.settings().address
-        await gone.server.close()  # as if it had died: nobody has told the nameserver
+        await gone.server.close()  # as after a crash: the nameserver still has it
         states = {state.broker_name: state for state in await admin.cluster.states()}
         assert states["broker-a"].error == ""
         assert address in states["broker-b"].error

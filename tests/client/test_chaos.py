@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from skyrocket.client import Admin, ClientError, Consumer, Message, NoNameserverError, Producer, Queue, Received
-from tests.client.consuming import QUICK, make
+from tests.client.consumer_support import QUICK, make_topic
 from tests.client.servers import Servers, until
 from tests.client.test_failures import mortal
 from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
@@ -110,7 +110,7 @@ class Chaos:
 async def test_acknowledged_messages_arrive_in_order_whatever_dies(mortal: Servers):
     """Ours dies together with its nameserver."""
     chaos = Chaos(mortal.nameserver, mortal.topic("chaos"), [Victim(mortal.kill_broker, mortal.start_broker)])
-    await make(mortal, chaos.topic, QUEUES)
+    await make_topic(mortal, chaos.topic, QUEUES)
     await chaos.play()
 
 

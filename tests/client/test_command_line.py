@@ -1,4 +1,4 @@
-"""The command line against our servers and Apache's: once through all of it. tests/unit/cli has the rest."""
+"""The command line against our servers and Apache's, one test through all commands. tests/unit/cli tests the details."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from skyrocket.cli.main import app
 from tests.client.servers import BROKER, WAIT_S_MAX, Servers
 
 
-def test_a_message_from_sending_to_its_group(servers: Servers):
+def test_commands_work_on_a_message_from_send_to_delete(servers: Servers):
     topic, group = servers.topic("cli"), servers.topic("cli-group")
 
-    def says(*arguments: str) -> str:
+    def run(*arguments: str) -> str:
         done = CliRunner().invoke(app, [*arguments, "--namesrv", servers.nameserver])
         assert done.exit_code == 0, done.output
         return done.stdout
 
-    def told(*arguments: str) -> Any:
-        return json.loads(says(*arguments, "--json"))
+    def run_json(*arguments: str) -> Any:
+        return json.loads(run(*arguments, "--json"))
 
-    assert told("topic", "create", topic, "--queues", "2")[0]["writeQueues"] == 2
-    receipt = told("send", topic, "--body", "hello", "--tag", "paid", "--key", "o-7")
+    assert run_json("topic", "create", topic, "--queues", "2")[0]["writeQueues"] == 2
+    receipt = run_json("send", topic, "--body", "hello", "--tag", "paid", "--key", "o-7")
     deadline = time.monotonic() + WAIT_S_MAX
-    while not (found := told("query", "key", topic, "o-7")):  # Apache's index comes a moment later
+    while not (found := run_json("query", "key", topic, "o-7")):  # Apache's broker builds its index a moment later
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert found[0]["msgId"] == receipt["msgId"]
     for kind in ("msgId", "offsetId"):
-        assert told("query", "id", topic, receipt[kind])[0]["body"] == "hello"
-    assert "hello" in says("consume", topic)
-    assert "hello" in says("consume", topic, "--group", group, "--from", "first", "--count", "1")
-    assert told("group", "show", group)["progress"]["lag"] == 0
-    assert says("group", "list").startswith("GROUP")
-    assert told("offset", "reset", group, topic, "--to", "first")[0]["offset"] == 0
-    assert told("group", "show", group)["progress"]["lag"] == 1
-    assert told("cluster", "show")[0]["brokerName"] == BROKER
-    assert told("cluster", "info", BROKER)["brokerVersionDesc"] == "V5_5_0"
-    says("group", "delete", group, "--topics")
-    says("topic", "delete", topic)
+        assert run_json("query", "id", topic, receipt[kind])[0]["body"] == "hello"
+    assert "hello" in run("consume", topic)
+    assert "hello" in run("consume", topic, "--group", group, "--from", "first", "--count", "1")
+    assert run_json("group", "show", group)["progress"]["lag"] == 0
+    assert run("group", "list").startswith("GROUP")
+    assert run_json("offset", "reset", group, topic, "--to", "first")[0]["offset"] == 0
+    assert run_json("group", "show", group)["progress"]["lag"] == 1
+    assert run_json("cluster", "show")[0]["brokerName"] == BROKER
+    assert run_json("cluster", "info", BROKER)["brokerVersionDesc"] == "V5_5_0"
+    run("group", "delete", group, "--topics")
+    run("topic", "delete", topic)

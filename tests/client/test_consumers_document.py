@@ -1,4 +1,4 @@
-"""Every example of docs/consumers.md runs as it stands, with the nameserver's address put in; what would not end is cancelled."""
+"""Every example of docs/consumers.md runs unchanged but for the nameserver's address. Examples that do not end are cancelled."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.async_tests import run_async
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "consumers.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
 TOPICS = ("user-registered", "clicks", "orders", "prices")
-LONG_ENOUGH_S = 1.5
+EXAMPLE_S_MAX = 1.5
 
 
 @pytest.fixture(scope="module")
@@ -32,12 +32,12 @@ def filled(ours: Servers) -> Servers:
     return ours
 
 
-def test_there_are_examples():
+def test_document_has_examples():
     assert len(EXAMPLES) >= 7
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=[re.sub(r"\W+", " ", example)[-40:] for example in EXAMPLES])
-def test_an_example_runs(
+def test_example_runs(
     filled: Servers, example: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ):
     text = example.replace("127.0.0.1:9876", filled.nameserver).replace('"offsets"', repr(str(tmp_path)))
@@ -47,7 +47,7 @@ def test_an_example_runs(
 
         async def main() -> None:
             try:
-                async with asyncio.timeout(LONG_ENOUGH_S):
+                async with asyncio.timeout(EXAMPLE_S_MAX):
                     await eval(code, names)
             except TimeoutError:
                 pass
@@ -57,4 +57,4 @@ def test_an_example_runs(
         exec(code, names)
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
     if "print(" in example:
-        assert capsys.readouterr().out, "it has shown nothing"
+        assert capsys.readouterr().out, "the example printed nothing"

@@ -1,4 +1,4 @@
-"""Every example of the guides runs as it stands, with addresses and files put in; what would not end is cancelled."""
+"""Every example of the guides runs unchanged but for addresses and files. Examples that do not end are cancelled."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.async_tests import run_async
 
 DOCUMENTS = Path(__file__).resolve().parents[2] / "docs"
 GUIDES = ("quick-start.md", "at-least-once.md", "tracing.md")
-LONG_ENOUGH_S = 1.5
+EXAMPLE_S_MAX = 1.5
 
 
 def examples() -> Iterator[object]:
@@ -39,7 +39,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 
 
 @pytest.mark.parametrize("example", list(examples()))
-def test_an_example_runs(
+def test_example_runs(
     filled: Servers,
     example: str,
     tmp_path: Path,
@@ -55,7 +55,7 @@ def test_an_example_runs(
 
         async def main() -> None:
             try:
-                async with asyncio.timeout(LONG_ENOUGH_S):
+                async with asyncio.timeout(EXAMPLE_S_MAX):
                     await eval(code, names)
             except TimeoutError:
                 pass
@@ -64,4 +64,4 @@ def test_an_example_runs(
     else:
         exec(code, names)
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
-    assert capsys.readouterr().out, "it has shown nothing"
+    assert capsys.readouterr().out, "the example printed nothing"

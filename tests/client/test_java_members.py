@@ -1,4 +1,4 @@
-"""Java and Python in one cluster: each reads what the other sends, and members of both kinds share a group."""
+"""Java and Python clients in one cluster: each consumes what the other sends, and both share a group."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from skyrocket.client import Consumer, Message, Outcome, Producer, Received, TransactionProducer
-from tests.client.consuming import QUICK, make, numbered, numbers, send, taken
+from tests.client.consumer_support import QUICK, make_topic, numbered, numbers, send, take
 from tests.client.servers import Servers, until
 from tests.support.java_scenes import Cluster, Out, Scenes
 from tests.support.skyrocket_process import registered
@@ -17,7 +17,7 @@ from tests.support.transaction_scenes import COMMIT, ROLLBACK, TransactionScenes
 
 pytestmark = pytest.mark.interop
 
-# Members of Java's kind hear of others at once, and look around by themselves often enough for a crash.
+# Java members rebalance at once when members change, and often enough to notice a crash.
 OPTIONS = ["-Drocketmq.client.rebalance.waitInterval=2000", "-Drocketmq.client.rebalance.minInterval=50"]
 
 
@@ -31,7 +31,7 @@ _machines: dict[str, Scenes] = {}
 
 @pytest.fixture(scope="module")
 def machines() -> Iterator[dict[str, Scenes]]:
-    """One for each kind of server, as long as this module runs."""
+    """Yield one Java process for each kind of server, shared by the tests of this module."""
     yield _machines
     for scenes in _machines.values():
         scenes.kill()
@@ -45,18 +45,18 @@ def scenes(servers: Servers, machines: dict[str, Scenes], tmp_path_factory: pyte
     return machines[servers.name]
 
 
-async def test_java_sends_and_ours_consumes(servers: Servers, scenes: Scenes):
+async def test_python_consumes_what_java_sends(servers: Servers, scenes: Scenes):
     topic = scenes.topic("to-python", 1)
     large = b"large enough " * 1_000
-    squeezing = {kind: scenes.producer(compressOver=64, compressType=kind) for kind in ("ZLIB", "LZ4", "ZSTD")}
+    compressing = {kind: scenes.producer(compressOver=64, compressType=kind) for kind in ("ZLIB", "LZ4", "ZSTD")}
     scenes.send(topic, Out(b"plain", tags="web", keys="u-42", flag=7, properties={"colour": "grün"}))
     scenes.send(topic, *(Out(b"in a batch %d" % number) for number in range(3)), how="batch")
-    for kind, producer in squeezing.items():
+    for kind, producer in compressing.items():
         scenes.send(topic, Out(large, keys=kind), by=producer)
     scenes.send(topic, Out(b"delayed", properties={"DELAY": "1"}))
     scenes.send(topic, *(Out(b"%d" % number) for number in range(10)), queue=0)
     async with Consumer(servers.nameserver, group=topic, topics=topic, start="first", consumer_limits=QUICK) as consumer:
-        found = await taken(consumer, 18)
+        found = await take(consumer, 18)
     plain = found[0]
     assert (plain.body, plain.tag, plain.keys, plain.flag, plain.properties["colour"]) == (
         b"plain",
@@ -72,7 +72,7 @@ async def test_java_sends_and_ours_consumes(servers: Servers, scenes: Scenes):
     assert numbers(message for message in found if message.body.isdigit()) == list(range(10))
 
 
-async def test_ours_sends_and_java_consumes(servers: Servers, scenes: Scenes):
+async def test_java_consumes_what_python_sends(servers: Servers, scenes: Scenes):
     topic = scenes.topic("to-java", 1)
     large = b"large enough " * 1_000
 
@@ -116,24 +116,24 @@ async def test_ours_sends_and_java_consumes(servers: Servers, scenes: Scenes):
     assert len(heard) == 19
 
 
-async def test_ours_sees_what_java_commits(servers: Servers, tmp_path_factory: pytest.TempPathFactory):
+async def test_python_consumes_only_committed_transactions_of_java(servers: Servers, tmp_path_factory: pytest.TempPathFactory):
     topic = servers.topic("java-transactions")
-    await make(servers, topic, 1)
+    await make_topic(servers, topic, 1)
     scenes = TransactionScenes(tmp_path_factory.mktemp("transactions") / "scenes", servers.nameserver, [])
     try:
         producer = scenes.producer(f"{topic}-t")
         for number in range(6):
             scenes.transact(producer, COMMIT if number % 2 else ROLLBACK, topic, str(number))
-        # while Java is there: it tells the outcome without waiting for an answer
+        # while Java runs: it ends a transaction with a oneway request
         async with Consumer(servers.nameserver, group=topic, topics=topic, start="first", consumer_limits=QUICK) as consumer:
-            assert numbers(await taken(consumer, 3)) == [1, 3, 5]
+            assert numbers(await take(consumer, 3)) == [1, 3, 5]
     finally:
         scenes.kill()
 
 
-async def test_ours_sees_committed_transactions_only(servers: Servers):
+async def test_python_consumes_only_committed_transactions_of_python(servers: Servers):
     topic = servers.topic("transactional")
-    await make(servers, topic, 1)
+    await make_topic(servers, topic, 1)
 
     async def decide(message: Message, _transaction_id: str) -> Outcome:
         return Outcome.COMMIT if int(message.body) % 2 else Outcome.ROLLBACK
@@ -145,10 +145,10 @@ async def test_ours_sees_committed_transactions_only(servers: Servers):
         for body in numbered(10):
             await producer.transaction(Message(topic, body), decide)
     async with Consumer(servers.nameserver, group=topic, topics=topic, start="first", consumer_limits=QUICK) as consumer:
-        assert numbers(await taken(consumer, 5)) == [1, 3, 5, 7, 9]
+        assert numbers(await take(consumer, 5)) == [1, 3, 5, 7, 9]
 
 
-async def test_a_java_member_and_a_python_member_share_eight_queues_through_a_join_a_leave_and_a_crash(
+async def test_java_and_python_members_share_queues_through_a_join_a_leave_and_a_crash(
     servers: Servers, scenes: Scenes, tmp_path_factory: pytest.TempPathFactory
 ):
     topic = scenes.topic("mixed", 8)
@@ -158,7 +158,7 @@ async def test_a_java_member_and_a_python_member_share_eight_queues_through_a_jo
     async def ask(machine: Scenes, verb: str, *words: object) -> object:
         return await asyncio.to_thread(getattr(machine, verb), *words)
 
-    async def shared(machine: Scenes, name: str, consumer: Consumer) -> None:
+    async def wait_until_shared(machine: Scenes, name: str, consumer: Consumer) -> None:
         async with asyncio.timeout(40):
             while True:
                 theirs = await asyncio.to_thread(machine.share, name)
@@ -174,27 +174,27 @@ async def test_a_java_member_and_a_python_member_share_eight_queues_through_a_jo
         got.append(int(message.body))
 
     async with consumer:
-        await until(lambda: len(consumer.queues) == 8, "ours has all")
+        await until(lambda: len(consumer.queues) == 8, "the Python member has all queues")
         await send(servers, topic, numbered(40))
-        await until(lambda: len(got) >= 40, "40 at ours")
-        name = await asyncio.to_thread(lambda: scenes.push(group, topic, **{"from": "first"}))  # a join
-        await shared(scenes, name, consumer)
+        await until(lambda: len(got) >= 40, "40 messages")
+        name = await asyncio.to_thread(lambda: scenes.push(group, topic, **{"from": "first"}))  # join
+        await wait_until_shared(scenes, name, consumer)
         await send(servers, topic, numbered(120, since=40))
-        await until(lambda: len(got) >= 80, "ours has its half")
+        await until(lambda: len(got) >= 80, "the Python member has its half")
         heard = await asyncio.to_thread(scenes.heard, name, 40)
         await ask(scenes, "ask", "persist", name)
-        await ask(scenes, "ask", "stop", name)  # a leave
-        await until(lambda: len(consumer.queues) == 8, "ours has all again")
+        await ask(scenes, "ask", "stop", name)  # leave
+        await until(lambda: len(consumer.queues) == 8, "the Python member has all queues again")
         await send(servers, topic, numbered(160, since=120))
-        await until(lambda: len(got) >= 120, "all at ours")
+        await until(lambda: len(got) >= 120, "all messages")
         crashing = await asyncio.to_thread(java, servers, "crashing", tmp_path_factory)
         try:
             name = await asyncio.to_thread(lambda: crashing.push(group, topic, **{"from": "first"}))
-            await shared(crashing, name, consumer)
+            await wait_until_shared(crashing, name, consumer)
         finally:
-            crashing.kill()  # a crash
-        await until(lambda: len(consumer.queues) == 8, "ours has all once more")
+            crashing.kill()  # crash
+        await until(lambda: len(consumer.queues) == 8, "the Python member has all queues once more")
         await send(servers, topic, numbered(200, since=160))
-        await until(lambda: len(got) >= 160, "all at ours once more")
+        await until(lambda: len(got) >= 160, "all messages again")
     both = Counter([*got, *(int(each.body) for each in heard)])
-    assert both == Counter(range(200)), "each was consumed once"
+    assert both == Counter(range(200)), "each message was consumed once"

@@ -1,4 +1,4 @@
-"""Orderly consumers: queue by queue, each in order, with the broker's locks."""
+"""Orderly consumers: each queue is handled in order, under the broker's lock."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections import Counter, defaultdict
 import pytest
 
 from skyrocket.client import Consumer, Message, Producer, Received, RetryLater, Verdict
-from skyrocket.client.consumer.locks import QueueLocks
-from tests.client.consuming import QUICK, make, numbered, send
+from skyrocket.client.consumer.locks import LockRequests
+from tests.client.consumer_support import QUICK, make_topic, numbered, send
 from tests.client.servers import Servers, reader, until
 
 
@@ -19,7 +19,7 @@ def orderly(servers: Servers, group: str, **options: object) -> Consumer:
 
 async def test_each_queue_is_handled_in_order_by_one_handler_at_a_time(servers: Servers):
     topic = servers.topic("ordered")
-    await make(servers, topic, 4)
+    await make_topic(servers, topic, 4)
     async with Producer(servers.nameserver) as producer:
         for number in range(100):
             await producer.send(Message(topic, b"%d" % number, sharding_key=f"key-{number % 7}"))
@@ -40,9 +40,9 @@ async def test_each_queue_is_handled_in_order_by_one_handler_at_a_time(servers: 
     assert got == {f"key-{key}": list(range(key, 100, 7)) for key in range(7)}
 
 
-async def test_a_failing_message_holds_its_queue_and_comes_again_in_its_place(servers: Servers):
+async def test_failing_message_blocks_its_queue_until_it_is_handled(servers: Servers):
     topic = servers.topic("suspended")
-    await make(servers, topic, 1)
+    await make_topic(servers, topic, 1)
     await send(servers, topic, numbered(5))
     consumer = orderly(servers, topic)
     got: list[tuple[bytes, int]] = []
@@ -54,13 +54,13 @@ async def test_a_failing_message_holds_its_queue_and_comes_again_in_its_place(se
             raise RetryLater(suspend_ms=20)
 
     async with consumer:
-        await until(lambda: len(got) >= 7, "all of it")
+        await until(lambda: len(got) >= 7, "all messages")
     assert got == [(b"0", 0), (b"1", 0), (b"2", 0), (b"2", 1), (b"2", 2), (b"3", 0), (b"4", 0)]
 
 
-async def test_after_so_many_failures_it_is_a_dead_letter_and_the_queue_goes_on(servers: Servers):
-    topic = servers.topic("given-up")
-    await make(servers, topic, 1)
+async def test_message_becomes_a_dead_letter_after_retries_max_and_the_queue_continues(servers: Servers):
+    topic = servers.topic("exhausted")
+    await make_topic(servers, topic, 1)
     await send(servers, topic, [b"poison", b"good"])
     consumer = orderly(servers, topic, retries_max=1)
     got: list[bytes] = []
@@ -69,19 +69,19 @@ async def test_after_so_many_failures_it_is_a_dead_letter_and_the_queue_goes_on(
     async def handle(message: Received) -> None:
         got.append(message.body)
         if message.body == b"poison":
-            raise ValueError("it is poison")
+            raise ValueError("poison")
 
     async with consumer, reader(servers) as read:
         (dead,) = await read.at_least(f"%DLQ%{topic}", 1)
-        await until(lambda: b"good" in got, "the queue goes on")
+        await until(lambda: b"good" in got, "the queue continues")
     assert got == [b"poison", b"poison", b"good"]
     assert dead.body == b"poison"
     assert dead.properties["RETRY_TOPIC"] == topic
 
 
-async def test_a_handler_may_commit_and_roll_back_by_hand(servers: Servers):
-    topic = servers.topic("by-hand")
-    await make(servers, topic, 1)
+async def test_handler_commits_and_rolls_back(servers: Servers):
+    topic = servers.topic("manual-commit")
+    await make_topic(servers, topic, 1)
     await send(servers, topic, numbered(6))
     consumer = orderly(servers, topic, auto_commit=False)
     got: list[int] = []
@@ -97,7 +97,7 @@ async def test_a_handler_may_commit_and_roll_back_by_hand(servers: Servers):
         return Verdict.DONE
 
     async with consumer:
-        await until(lambda: len(got) >= 8, "all of it")
+        await until(lambda: len(got) >= 8, "all messages")
     assert got == [0, 1, 2, 3, 4, 3, 4, 5]
     again = orderly(servers, topic)
     after: list[int] = []
@@ -107,13 +107,13 @@ async def test_a_handler_may_commit_and_roll_back_by_hand(servers: Servers):
         after.append(int(message.body))
 
     async with again:
-        await until(lambda: len(after) >= 3, "what was not committed")
+        await until(lambda: len(after) >= 3, "the uncommitted messages")
     assert after == [3, 4, 5]
 
 
-async def test_a_lock_that_another_has_ends_the_queue_here_and_is_won_back(servers: Servers, caplog: pytest.LogCaptureFixture):
+async def test_queue_is_removed_while_another_client_holds_its_lock(servers: Servers, caplog: pytest.LogCaptureFixture):
     topic = servers.topic("lost")
-    await make(servers, topic, 1)
+    await make_topic(servers, topic, 1)
     consumer = orderly(servers, topic)
     got: list[int] = []
 
@@ -125,23 +125,23 @@ async def test_a_lock_that_another_has_ends_the_queue_here_and_is_won_back(serve
         (queue,) = consumer.queues
         await send(servers, topic, numbered(3))
         await until(lambda: len(got) == 3, "three messages")
-        await consumer._running().locks.unlock([queue])
+        await consumer._require_engine().locks.unlock([queue])
         await read.session.route(topic)
-        stranger = QueueLocks(read.session, topic)
-        assert await stranger.lock([queue]) == ({queue}, set())
-        await until(lambda: "is another's now" in caplog.text, "the loss is noticed")
+        other_client = LockRequests(read.session, topic)
+        assert await other_client.lock([queue]) == ({queue}, set())
+        await until(lambda: "Another client has locked" in caplog.text, "the lost lock is noticed")
         assert consumer.queues == []
         await send(servers, topic, numbered(6, since=3))
         await asyncio.sleep(0.3)
-        assert got == [0, 1, 2], "what another has locked is not handled"
-        await stranger.unlock([queue])
-        await until(lambda: len(got) == 6, "the queue is ours again")
+        assert got == [0, 1, 2], "a queue that another client has locked is not handled"
+        await other_client.unlock([queue])
+        await until(lambda: len(got) == 6, "the queue is assigned again")
     assert got == list(range(6))
 
 
-async def test_order_holds_while_members_come_and_go(servers: Servers):
+async def test_order_holds_while_members_join_and_leave(servers: Servers):
     topic = servers.topic("moving")
-    await make(servers, topic, 4)
+    await make_topic(servers, topic, 4)
     got: dict[int, list[int]] = defaultdict(list)
     busy: Counter[int] = Counter()
 
@@ -166,11 +166,11 @@ async def test_order_holds_while_members_come_and_go(servers: Servers):
 
     async with member() as one:
         producing = asyncio.create_task(produce())
-        await until(lambda: sum(map(len, got.values())) > 50, "some")
+        await until(lambda: sum(map(len, got.values())) > 50, "some messages")
         async with member() as two:
-            await until(lambda: len(one.queues) == len(two.queues) == 2, "two each")
-            await until(lambda: sum(map(len, got.values())) > 150, "some more")
+            await until(lambda: len(one.queues) == len(two.queues) == 2, "two queues each")
+            await until(lambda: sum(map(len, got.values())) > 150, "more messages")
         await producing
-        await until(lambda: sum(map(len, got.values())) >= 400, "all")
+        await until(lambda: sum(map(len, got.values())) >= 400, "all messages")
     assert sorted(number for numbers in got.values() for number in numbers) == list(range(400))
     assert all(numbers == sorted(numbers) for numbers in got.values())

@@ -18,7 +18,7 @@ from skyrocket.protocol.message.record import Record, encode_record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PULL_COMMIT_OFFSET
-from tests.client.consuming import QUICK, numbers, taken
+from tests.client.consumer_support import QUICK, numbers, take
 from tests.client.servers import until
 from tests.client.strange import strange
 
@@ -32,7 +32,7 @@ async def test_a_slave_is_read_when_the_master_suggests_it_and_keeps_no_offset()
         master.suggests = slave.suggests = 1
         slave.records = [record(number) for number in range(3)]
         async with Consumer(master.address, group="g", topics="t", start="first", consumer_limits=QUICK) as consumer:
-            assert numbers(await taken(consumer, 3)) == [0, 1, 2]
+            assert numbers(await take(consumer, 3)) == [0, 1, 2]
             await consumer.commit()
             await until(lambda: len(slave.asked[RequestCode.PULL_MESSAGE]) > 2, "it is asked again")
         flags = [command.header(PullMessageRequestHeader).sys_flag for command in slave.asked[RequestCode.PULL_MESSAGE]]
@@ -60,7 +60,9 @@ async def test_a_message_that_cannot_be_given_back_is_sent_to_the_retry_topic():
 
         async with consumer:
             await until(lambda: RequestCode.SEND_MESSAGE_V2 in broker.asked, "it is sent")
-            await until(lambda: consumer._running().holdings.queues[consumer.queues[0]].state.commit_offset == 1, "it is done")
+            (queue,) = consumer.queues
+            process_queue = consumer._require_engine().assigned.by_queue[queue].process_queue
+            await until(lambda: process_queue.commit_offset == 1, "the message is finished")
         (sent,) = broker.asked[RequestCode.SEND_MESSAGE_V2]
         header = sent.header(SendMessageRequestHeaderV2)
         properties = decode_properties(header.properties or "")
@@ -76,7 +78,7 @@ async def test_a_damaged_record_is_never_given_out(caplog: pytest.LogCaptureFixt
         async with Consumer(broker.address, group="g", topics="t", start="first", consumer_limits=QUICK) as consumer:
             await until(lambda: "has CRC" in caplog.text, "it is noticed")
             broker.records = [record(0)]
-            assert numbers(await taken(consumer, 1)) == [0]
+            assert numbers(await take(consumer, 1)) == [0]
 
 
 async def test_an_offset_that_the_broker_does_not_have_is_corrected_and_committed():
@@ -94,7 +96,7 @@ async def test_an_offset_that_the_broker_does_not_have_is_corrected_and_committe
         broker.forget(RequestCode.PULL_MESSAGE)
         broker.answer(RequestCode.PULL_MESSAGE, moved)
         async with Consumer(broker.address, group="g", topics="t", start="first", consumer_limits=QUICK) as consumer:
-            assert numbers(await taken(consumer, 1)) == [5]
+            assert numbers(await take(consumer, 1)) == [5]
         with_pulls = [command.header(PullMessageRequestHeader) for command in broker.asked[RequestCode.PULL_MESSAGE]]
         alone = [
             command.header(UpdateConsumerOffsetRequestHeader)

@@ -1,4 +1,4 @@
-"""Consumers without await, from threads."""
+"""The consumers of `skyrocket.client.sync`, used from threads."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ import pytest
 
 from skyrocket.client import ConfigurationError
 from skyrocket.client.sync import Consumer, Message, Producer, PullConsumer, Received
-from tests.client.consuming import QUICK, make, numbered, numbers
+from tests.client.consumer_support import QUICK, make_topic, numbered, numbers
 from tests.client.servers import WAIT_S_MAX, Servers
 
 
-def filled(servers: Servers, what: str, count: int) -> str:
+def make_filled_topic(servers: Servers, what: str, count: int) -> str:
     topic = servers.topic(what)
-    asyncio.run(make(servers, topic, 1))
+    asyncio.run(make_topic(servers, topic, 1))
     with Producer(servers.nameserver) as producer:
         for body in numbered(count):
             producer.send(Message(topic, body))
     return topic
 
 
-def until(is_so: Callable[[], bool]) -> None:
+def wait_until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + WAIT_S_MAX
-    while not is_so():
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
 
-def until_the_last(consumer: Consumer, body: bytes) -> list[Received]:
+def consume_until(consumer: Consumer, body: bytes) -> list[Received]:
     found = []
     for message in consumer:
         found.append(message)
@@ -41,31 +41,31 @@ def until_the_last(consumer: Consumer, body: bytes) -> list[Received]:
     return found
 
 
-def test_a_loop_without_await(servers: Servers):
-    topic = filled(servers, "sync-loop", 100)
+def test_for_loop_gets_messages_and_the_next_consumer_continues(servers: Servers):
+    topic = make_filled_topic(servers, "sync-loop", 100)
     with Consumer(servers.nameserver, group=topic, topics=topic, start="first", consumer_limits=QUICK) as consumer:
         first = list(itertools.islice(consumer, 60))
     with Consumer(servers.nameserver, group=topic, topics=topic, start="first", consumer_limits=QUICK) as consumer:
-        rest = until_the_last(consumer, b"99")
+        rest = consume_until(consumer, b"99")
         consumer.commit()
     assert numbers(first) == list(range(60))
     assert numbers(rest) == list(range(100 - len(rest), 100))
-    if servers.name == "apache":  # which may hear of a pull's commit after the last one
+    if servers.name == "apache":  # a commit with a pull may arrive there after the last commit
         assert 40 <= len(rest) < 100
     else:
-        assert len(rest) == 40, "it goes on where the first ended"
+        assert len(rest) == 40, "it continues where the first consumer ended"
 
 
-def test_a_message_whose_body_raises_comes_again(servers: Servers):
-    topic = filled(servers, "sync-raises", 3)
+def test_message_is_delivered_again_when_the_loop_raises(servers: Servers):
+    topic = make_filled_topic(servers, "sync-raises", 3)
 
     def fail() -> None:
         with Consumer(servers.nameserver, group=topic, topics=topic, start="first", consumer_limits=QUICK) as consumer:
             for message in consumer:
                 if message.body == b"1":
-                    raise ValueError("bad day")
+                    raise ValueError("caller error")
 
-    with pytest.raises(ValueError, match="bad day"):
+    with pytest.raises(ValueError, match="caller error"):
         fail()
     with Consumer(servers.nameserver, group=topic, topics=topic, start="first", consumer_limits=QUICK) as consumer:
         found = list(itertools.islice(consumer, 2))
@@ -73,7 +73,7 @@ def test_a_message_whose_body_raises_comes_again(servers: Servers):
 
 
 def test_handlers_run_in_threads_until_stopped(servers: Servers):
-    topic = filled(servers, "sync-handlers", 50)
+    topic = make_filled_topic(servers, "sync-handlers", 50)
     consumer = Consumer(servers.nameserver, group=topic, start="first", concurrency=4, consumer_limits=QUICK)
     got: list[int] = []
 
@@ -86,15 +86,15 @@ def test_handlers_run_in_threads_until_stopped(servers: Servers):
         consumer.on(topic)(handle)
     runner = threading.Thread(target=consumer.run)
     runner.start()
-    until(lambda: len(got) >= 50)
+    wait_until(lambda: len(got) >= 50)
     consumer.stop()
     runner.join(WAIT_S_MAX)
     assert not runner.is_alive()
     assert sorted(got) == list(range(50))
 
 
-def test_seek_poll_and_commit(servers: Servers):
-    topic = filled(servers, "sync-pull", 20)
+def test_pull_consumer_seeks_polls_and_commits(servers: Servers):
+    topic = make_filled_topic(servers, "sync-pull", 20)
     with PullConsumer(servers.nameserver, group=topic, start="first", auto_commit=False, consumer_limits=QUICK) as consumer:
         (queue,) = consumer.queues(topic)
         consumer.assign([queue])

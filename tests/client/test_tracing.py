@@ -16,7 +16,7 @@ from opentelemetry.trace import NoOpTracerProvider, SpanKind, StatusCode
 
 from skyrocket.client import Consumer, Message, NoNameserverError, Outcome, Producer, Received, TransactionProducer, sync
 from skyrocket.client.helpers.tracing import Tracing
-from tests.client.consuming import QUICK, make, taken
+from tests.client.consumer_support import QUICK, make_topic, take
 from tests.client.servers import WAIT_S_MAX, Servers, reader, until
 
 
@@ -127,7 +127,7 @@ async def test_every_way_to_send_carries_its_context(servers: Servers, spans: Sp
 
 async def test_a_request_and_its_reply_are_one_trace(servers: Servers, spans: Spans):
     topic = servers.topic("asked")
-    await make(servers, topic, 1)
+    await make_topic(servers, topic, 1)
     async with Producer(servers.nameserver, tracing=spans.tracing) as producer:
         consumer = Consumer(servers.nameserver, group=topic, start="first", consumer_limits=QUICK, tracing=spans.tracing)
 
@@ -149,7 +149,7 @@ async def test_a_handler_of_batches_is_linked_to_all_that_were_sent(servers: Ser
     def handle(messages: list[Received]) -> None:
         """A plain function, so in a thread."""
 
-    await make(servers, topic, 1)
+    await make_topic(servers, topic, 1)
     async with Producer(servers.nameserver, tracing=spans.tracing) as producer:
         for number in range(3):
             await producer.send(Message(topic, b"%d" % number))
@@ -191,7 +191,7 @@ async def test_a_loop_has_the_span_that_it_opens(ours: Servers, spans: Spans):
     async with Producer(ours.nameserver, tracing=spans.tracing) as producer:
         await producer.send(Message(topic, b"m"))
     async with Consumer(ours.nameserver, group=topic, topics=topic, start="first", consumer_limits=QUICK) as consumer:
-        (message,) = await taken(consumer, 1)
+        (message,) = await take(consumer, 1)
         with spans.tracing.processing(message), spans.within("inside"):
             pass
     processed = spans.one(f"process {topic}")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from skyrocket.client.consumer.offsets.offset_files import OffsetFile
+from skyrocket.client.consumer.offsets.offset_file import OffsetFile
 from skyrocket.client.queues import Queue
 from tests.support.apache import JAVA_OPENS, compiled, library
 from tests.support.client_questions import GOLDEN, our_answer, questions

@@ -23,11 +23,11 @@ from skyrocket.client import admin as aio_admin
 from skyrocket.client.admin import sync_admin
 from skyrocket.client.consumer import consumer as aio_consumer
 from skyrocket.client.consumer import pull_consumer as aio_pull_consumer
-from skyrocket.client.consumer.handlers import Handle, RetryLater, Verdict
+from skyrocket.client.consumer.handlers import HandlerFunction, RetryLater, Verdict
 from skyrocket.client.consumer.offsets.start_position import Start
 from skyrocket.client.consumer.options import ConsumerOptions
 from skyrocket.client.consumer.pull_consumer import POLL_MESSAGES, PullConsumerOptions
-from skyrocket.client.consumer.subscription import Expression, Topics, sql
+from skyrocket.client.consumer.subscription import Expression, TopicSelection, sql
 from skyrocket.client.errors import ClientClosedError, ClientError
 from skyrocket.client.message import Message
 from skyrocket.client.options import Nameservers
@@ -69,7 +69,7 @@ class Startable(Protocol):
 
 C = TypeVar("C", bound=Startable)
 P = TypeVar("P", bound=aio.Producer)
-H = TypeVar("H", bound=Handle)
+H = TypeVar("H", bound=HandlerFunction)
 _STOP_S_MAX = 5.0  # how long the end of the process waits for the background thread
 
 
@@ -306,7 +306,7 @@ class Consumer(Facade[aio_consumer.Consumer]):
     """
 
     def __init__(self, nameservers: Nameservers = None, **options: Unpack[ConsumerOptions]) -> None:
-        self._registered: list[tuple[str, Expression | None, int, Handle]] = []
+        self._registered: list[tuple[str, Expression | None, int, HandlerFunction]] = []
 
         def make() -> aio_consumer.Consumer:
             consumer = aio_consumer.Consumer(nameservers, **options)
@@ -348,18 +348,18 @@ class Consumer(Facade[aio_consumer.Consumer]):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         client = self._client
         if client is not None and self._process == os.getpid():
-            run(client.lay_down(error))
+            run(client.complete_current(error))
         self.close()
 
     def __iter__(self) -> Iterator[Received]:
         """Yield messages. They arrive from the client's thread in batches, so that the loop does not switch threads for each."""
-        client, taker = self._start_client(), threading.get_ident()
-        while (hand := run(client.next_hand(taker))) is not None:
-            while (message := hand.next()) is not None:
-                hand.current = message
+        client, owner = self._start_client(), threading.get_ident()
+        while (batch := run(client.next_batch(owner))) is not None:
+            while (message := batch.take_next()) is not None:
+                batch.current = message
                 yield message
-                hand.done.append(message)
-            hand.current = None
+                batch.done.append(message)
+            batch.current = None
 
     def messages(self, most: int = 32) -> list[Received]:
         return run(self._start_client().messages(most))
@@ -397,7 +397,7 @@ class PullConsumer(Facade[aio_pull_consumer.PullConsumer]):
     def assign(self, queues: Iterable[Queue], expression: str = "*") -> None:
         run(self._start_client().assign(queues, expression))
 
-    def subscribe(self, topics: Topics) -> None:
+    def subscribe(self, topics: TopicSelection) -> None:
         run(self._start_client().subscribe(topics))
 
     @property
@@ -453,8 +453,8 @@ class Admin(Facade[aio_admin.Admin]):
 
     def __init__(self, nameservers: Nameservers = None, **options: Unpack[aio_admin.AdminOptions]) -> None:
         super().__init__(lambda: aio_admin.Admin(nameservers, **options))
-        self.topics = sync_admin.Topics(lambda: self._start_client().topics, run)
-        self.groups = sync_admin.Groups(lambda: self._start_client().groups, run)
-        self.offsets = sync_admin.Offsets(lambda: self._start_client().offsets, run)
-        self.messages = sync_admin.Messages(lambda: self._start_client().messages, run)
-        self.cluster = sync_admin.Cluster(lambda: self._start_client().cluster, run)
+        self.topics = sync_admin.SyncTopicAdmin(lambda: self._start_client().topics, run)
+        self.groups = sync_admin.SyncGroupAdmin(lambda: self._start_client().groups, run)
+        self.offsets = sync_admin.SyncOffsetAdmin(lambda: self._start_client().offsets, run)
+        self.messages = sync_admin.SyncMessageAdmin(lambda: self._start_client().messages, run)
+        self.cluster = sync_admin.SyncClusterAdmin(lambda: self._start_client().cluster, run)

@@ -1,8 +1,8 @@
-"""Administration of a cluster, ours or Apache's: one room for each noun, `Admin` in front of them."""
+"""Administration of a cluster, ours or Apache's: `Admin`, with one class for each kind of thing that it manages."""
 
 from skyrocket.client.admin.admin import Admin, AdminOptions
 from skyrocket.client.admin.results import (
-    Broker,
+    BrokerInfo,
     BrokerState,
     GroupMember,
     GroupMembers,
@@ -21,7 +21,7 @@ from skyrocket.client.admin.results import (
 __all__ = [
     "Admin",
     "AdminOptions",
-    "Broker",
+    "BrokerInfo",
     "BrokerState",
     "GroupMember",
     "GroupMembers",

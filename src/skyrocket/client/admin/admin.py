@@ -1,4 +1,4 @@
-"""The administrator's client.
+"""The admin client: manages topics, groups, offsets, messages and brokers of a cluster.
 
 async with Admin("127.0.0.1:9876") as admin:
     await admin.topics.create("orders", queues=8)
@@ -11,11 +11,11 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from skyrocket.client.admin.brokers import Brokers
-from skyrocket.client.admin.cluster import Cluster
-from skyrocket.client.admin.groups import Groups
-from skyrocket.client.admin.messages import Messages
-from skyrocket.client.admin.offsets import Offsets
-from skyrocket.client.admin.topics import Topics
+from skyrocket.client.admin.cluster import ClusterAdmin
+from skyrocket.client.admin.groups import GroupAdmin
+from skyrocket.client.admin.messages import MessageAdmin
+from skyrocket.client.admin.offsets import OffsetAdmin
+from skyrocket.client.admin.topics import TopicAdmin
 from skyrocket.client.errors import ClientClosedError
 from skyrocket.client.options import ClientKeywords, ClientOptions, Nameservers, resolve_options
 from skyrocket.client.session.session import Session
@@ -28,8 +28,10 @@ class AdminOptions(ClientKeywords, total=False):
 
 
 class Admin:
-    """Topics, groups, offsets, messages and the cluster itself, each under its name. Start it with `async with`, or with `start`
-    and `close`; use it in one event loop. It is a member of no group: brokers do not know it."""
+    """The admin client. Start it with `async with`, or with `start` and `close`; use it in one event loop.
+
+    It joins no group and sends no heartbeats.
+    """
 
     def __init__(
         self,
@@ -41,18 +43,20 @@ class Admin:
         """`ClientOptions` explains the options that `keywords` set."""
         self._options = resolve_options(options, nameservers, keywords)
         self._session: Session | None = None
-        self._nouns: tuple[Topics, Groups, Offsets, Messages, Cluster] | None = None
+        self._parts: tuple[TopicAdmin, GroupAdmin, OffsetAdmin, MessageAdmin, ClusterAdmin] | None = None
 
     async def start(self) -> None:
+        """Connect."""
         if self._session is not None:
             return
         self._session = await Session.acquire(self._options)
         brokers = Brokers(self._session)
-        offsets = Offsets(brokers)
-        self._nouns = (Topics(brokers), Groups(brokers), offsets, Messages(brokers, offsets), Cluster(brokers))
+        offsets = OffsetAdmin(brokers)
+        self._parts = (TopicAdmin(brokers), GroupAdmin(brokers), offsets, MessageAdmin(brokers, offsets), ClusterAdmin(brokers))
 
     async def close(self) -> None:
-        session, self._session, self._nouns = self._session, None, None
+        """Disconnect. Clients with equal options may share the connections; those stay open."""
+        session, self._session, self._parts = self._session, None, None
         if session is not None:
             await session.release()
 
@@ -64,26 +68,26 @@ class Admin:
         await self.close()
 
     @property
-    def topics(self) -> Topics:
-        return self._opened()[0]
+    def topics(self) -> TopicAdmin:
+        return self._require_open()[0]
 
     @property
-    def groups(self) -> Groups:
-        return self._opened()[1]
+    def groups(self) -> GroupAdmin:
+        return self._require_open()[1]
 
     @property
-    def offsets(self) -> Offsets:
-        return self._opened()[2]
+    def offsets(self) -> OffsetAdmin:
+        return self._require_open()[2]
 
     @property
-    def messages(self) -> Messages:
-        return self._opened()[3]
+    def messages(self) -> MessageAdmin:
+        return self._require_open()[3]
 
     @property
-    def cluster(self) -> Cluster:
-        return self._opened()[4]
+    def cluster(self) -> ClusterAdmin:
+        return self._require_open()[4]
 
-    def _opened(self) -> tuple[Topics, Groups, Offsets, Messages, Cluster]:
-        if self._nouns is None:
-            raise ClientClosedError("The administrator's client is closed, or was not started: use `async with`.")
-        return self._nouns
+    def _require_open(self) -> tuple[TopicAdmin, GroupAdmin, OffsetAdmin, MessageAdmin, ClusterAdmin]:
+        if self._parts is None:
+            raise ClientClosedError("The admin client is closed or was not started. Use `async with`.")
+        return self._parts

@@ -1,4 +1,4 @@
-"""Which brokers a question goes to, and how all of them are asked. Behind every noun of `Admin`."""
+"""Broker lookup and requests for the admin classes: which brokers a request goes to, and how it is sent to all of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
-from skyrocket.client.admin.results import Broker
+from skyrocket.client.admin.results import BrokerInfo
 from skyrocket.client.errors import BrokerError, NoRouteError, NotFoundError, UnreachableError
 from skyrocket.client.queues import Queue
 from skyrocket.client.session.namespaces import with_namespace, without_namespace
@@ -26,113 +26,116 @@ A = TypeVar("A")
 
 
 class Brokers:
-    """Names that come in are the user's, those that go out are on the wire, and the other way round."""
+    """Finds brokers and sends requests to them. Arguments carry the user's names, requests the names with the namespace."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
 
     # --- names
 
-    def wire(self, name: str) -> str:
+    def to_wire(self, name: str) -> str:
+        """Add the namespace to a topic or group."""
         return with_namespace(self.session.options.namespace, name)
 
-    def user(self, name: str) -> str:
+    def to_user(self, name: str) -> str:
+        """Remove the namespace from a topic or group."""
         return without_namespace(self.session.options.namespace, name)
 
-    def is_ours(self, name: str) -> bool:
-        """In the namespace, where there is one."""
-        return not self.session.options.namespace or self.user(name) != name or is_system_name(name)
+    def is_in_namespace(self, name: str) -> bool:
+        """Whether a name on the wire is in the namespace. Without a namespace every name is."""
+        return not self.session.options.namespace or self.to_user(name) != name or is_system_name(name)
 
-    # --- who there is
+    # --- lookup
 
-    async def all(self) -> list[Broker]:
-        """Every broker that the nameservers know, slaves too."""
+    async def list_brokers(self) -> list[BrokerInfo]:
+        """Fetch all brokers from a nameserver, slaves included."""
         answer = await self.ask_nameserver(RequestCode.GET_BROKER_CLUSTER_INFO)
-        info = self.read(answer, ClusterInfo)
+        info = self.decode_body(answer, ClusterInfo)
         return [
-            Broker(cluster=broker.cluster or "", broker_name=name, broker_id=broker_id, address=address)
+            BrokerInfo(cluster=broker.cluster or "", broker_name=name, broker_id=broker_id, address=address)
             for name, broker in sorted((info.broker_addr_table or {}).items())
             for broker_id, address in sorted((broker.broker_addrs or {}).items())
         ]
 
     async def masters(self, cluster: str | None = None, brokers: Iterable[str] | None = None) -> dict[str, str]:
-        """Name -> address of all masters, of those of one cluster, or of those that are named."""
-        known = await self.all()
+        """Fetch broker name -> address of all masters, of one cluster's masters, or of the named ones."""
+        known = await self.list_brokers()
         found = {one.broker_name: one.address for one in known if one.is_master and cluster in (None, one.cluster)}
         if brokers is not None:
-            wanted = list(brokers)
-            for name in wanted:
+            names = list(brokers)
+            for name in names:
                 if name not in found:
-                    raise NotFoundError(f"The nameservers know no master called '{name}'{_in(cluster)}.")
-            found = {name: found[name] for name in wanted}
+                    raise NotFoundError(f"No nameserver has a master called '{name}'{_in_cluster(cluster)}.")
+            found = {name: found[name] for name in names}
         if not found:
-            raise NotFoundError(f"The nameservers know no master{_in(cluster)}.")
+            raise NotFoundError(f"No nameserver has a master{_in_cluster(cluster)}.")
         return found
 
     async def address(self, broker: str) -> str:
-        """Of a broker's name: the master's. An address is taken as it is."""
+        """Return the master's address for a broker name. An address is returned unchanged."""
         if ":" in broker:
             return broker
         return (await self.masters(brokers=[broker]))[broker]
 
     async def route(self, topic: str) -> Route:
-        """Asked for anew. NoRouteError when the nameservers know no such topic."""
-        wire = self.wire(topic)
-        self.session.routes.forget(wire)
-        route = await self.session.route(wire)
+        """Fetch the current route of a topic. Raises NoRouteError if the topic does not exist."""
+        wire_topic = self.to_wire(topic)
+        self.session.routes.forget(wire_topic)
+        route = await self.session.route(wire_topic)
         if route is None:
-            raise NoRouteError(f"The nameservers know no topic '{topic}'.", topic)
+            raise self.no_route(topic)
         return route
 
-    async def of_topic(self, topic: str) -> dict[str, str]:
-        """Name -> address of the brokers that have it: masters, or slaves where there is no master."""
+    def no_route(self, topic: str) -> NoRouteError:
+        """Create the error for a topic that does not exist."""
+        nameservers = ";".join(self.session.nameservers)
+        return NoRouteError(
+            f"Topic '{topic}' does not exist at {nameservers}. Create it with: skyrocket topic create {topic}", topic
+        )
+
+    async def addresses_of_topic(self, topic: str) -> dict[str, str]:
+        """Fetch broker name -> address of the brokers that have a topic: the master, or a slave if there is no master."""
         route = await self.route(topic)
         found = {name: self.session.routes.any_address(name) for name in route.brokers}
         return {name: address for name, address in found.items() if address is not None}
 
-    async def address_of(self, queue: Queue) -> str:
-        """`queue` as the user names it."""
-        address = (await self.of_topic(queue.topic)).get(queue.broker_name)
+    async def address_of_queue(self, queue: Queue) -> str:
+        """Fetch the address of the broker that has a queue. The queue carries the user's topic name."""
+        address = (await self.addresses_of_topic(queue.topic)).get(queue.broker_name)
         if address is None:
-            raise UnreachableError(f"The nameservers know no address of broker {queue.broker_name}, which has {queue}.")
+            raise UnreachableError(f"No nameserver has an address of broker {queue.broker_name}, which holds {queue}.")
         return address
 
-    # --- asking
+    # --- requests
 
-    async def each(self, names: Sequence[A], ask: Callable[[A], Awaitable[T]]) -> list[T]:
-        """All at the same time; the first error is raised once all have ended."""
-        ended = await asyncio.gather(*(ask(name) for name in names), return_exceptions=True)
+    async def for_each(self, items: Sequence[A], ask: Callable[[A], Awaitable[T]]) -> list[T]:
+        """Call `ask` for all items at the same time. When all calls have ended, raises the first error, if any."""
+        results = await asyncio.gather(*(ask(item) for item in items), return_exceptions=True)
         answers: list[T] = []
-        for end in ended:
-            if isinstance(end, BaseException):
-                raise end
-            answers.append(end)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+            answers.append(result)
         return answers
 
     async def ask_nameserver(self, code: int, header: Header | None = None) -> Command:
+        """Send a request to one nameserver. Raises BrokerError if the response is not SUCCESS."""
         answer = await self.session.request_nameserver(code, header)
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerError(answer.code, answer.remark or "", "The nameserver")
         return answer
 
-    async def tell_nameservers(self, code: int, header: Header | None = None, body: bytes = b"", *, fine: int = 0) -> None:
-        """Each of them: they do not tell one another. `fine` is an answer beside SUCCESS that will do."""
+    async def ask_all_nameservers(self, code: int, header: Header | None = None, body: bytes = b"") -> None:
+        """Send a request to every nameserver, as they do not replicate."""
+        await self.for_each(self.session.nameservers, lambda address: self.session.request_ok(address, code, header, body))
 
-        async def tell(address: str) -> None:
-            try:
-                await self.session.request_ok(address, code, header, body)
-            except BrokerError as error:
-                if error.code != fine:
-                    raise
-
-        await self.each(self.session.nameservers, tell)
-
-    def read(self, answer: Command, body_type: type[T]) -> T:
+    def decode_body(self, answer: Command, body_type: type[T]) -> T:
+        """Decode the body of a response. Raises BrokerError if it is not valid."""
         try:
             return decode(answer.body, body_type)
         except BodyError as error:
-            raise BrokerError(answer.code, f"it cannot be read: {error}", "An answer") from error
+            raise BrokerError(answer.code, f"the body cannot be decoded: {error}", "A server") from error
 
 
-def _in(cluster: str | None) -> str:
+def _in_cluster(cluster: str | None) -> str:
     return f" in cluster '{cluster}'" if cluster else ""

@@ -1,14 +1,13 @@
-"""The cluster, for an administrator: its brokers, how they are, and the settings of brokers and nameservers."""
+"""Administration of brokers and nameservers: their state and their settings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 import msgspec
 
 from skyrocket.client.admin.brokers import Brokers
-from skyrocket.client.admin.results import Broker, BrokerState
+from skyrocket.client.admin.results import BrokerInfo, BrokerState
 from skyrocket.client.errors import BrokerError, ClientError
 from skyrocket.protocol.bodies import KVTable
 from skyrocket.protocol.command import Command
@@ -16,89 +15,90 @@ from skyrocket.protocol.config_text import decode_config, encode_config
 from skyrocket.protocol.errors import BodyError
 from skyrocket.protocol.requests import RequestCode
 
-_DISK: Final = "commitLogDiskRatio"
 
+class ClusterAdmin:
+    """Brokers and nameservers of a cluster."""
 
-class Cluster:
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
 
     @property
     def nameservers(self) -> list[str]:
+        """The addresses of the nameservers."""
         return list(self._brokers.session.nameservers)
 
-    async def brokers(self) -> list[Broker]:
-        """All that the nameservers know, slaves too."""
-        return await self._brokers.all()
+    async def brokers(self) -> list[BrokerInfo]:
+        """List all brokers that are registered, slaves included."""
+        return await self._brokers.list_brokers()
 
     async def states(self) -> list[BrokerState]:
-        """The same, each asked how it is. One that does not answer is told as such: its `error` is not empty."""
-        return await self._brokers.each(await self.brokers(), self._state)
+        """Fetch the state of all brokers. If a broker does not answer, the `error` of its row says why."""
+        return await self._brokers.for_each(await self.brokers(), self._fetch_state)
 
-    async def _state(self, broker: Broker) -> BrokerState:
-        known = msgspec.structs.asdict(broker)
+    async def _fetch_state(self, broker: BrokerInfo) -> BrokerState:
+        fields = msgspec.structs.asdict(broker)
         try:
             info = await self.runtime(broker.address)
         except ClientError as error:
-            return BrokerState(**known, error=str(error))
-        today = _whole(info, "msgPutTotalTodayNow") - _whole(info, "msgPutTotalTodayMorning")
+            return BrokerState(**fields, error=str(error))
+        today = _parse_int(info, "msgPutTotalTodayNow") - _parse_int(info, "msgPutTotalTodayMorning")
         return BrokerState(
-            **known,
+            **fields,
             version=info.get("brokerVersionDesc", "").removeprefix("V").replace("_", "."),
-            put_rate=_first_number(info.get("putTps", "")),
-            get_rate=_first_number(info.get("getTransferredTps", "")),
+            put_rate=_parse_first_number(info.get("putTps", "")),
+            get_rate=_parse_first_number(info.get("getTransferredTps", "")),
             messages_today=max(0, today),
-            disk_used_percent=round(100 * max(0.0, _first_number(info.get(_DISK, ""))), 1),
-            started_ms=_whole(info, "bootTimestamp"),
+            disk_used_percent=round(100 * max(0.0, _parse_first_number(info.get("commitLogDiskRatio", ""))), 1),
+            started_ms=_parse_int(info, "bootTimestamp"),
         )
 
     async def runtime(self, broker: str) -> dict[str, str]:
-        """Everything that a broker (its name: the master; or an address) says of itself, by Apache's names."""
+        """Fetch the runtime values of a broker, by Apache's names. `broker` is an address, or a name for its master."""
         address = await self._brokers.address(broker)
         answer = await self._brokers.session.request_ok(address, RequestCode.GET_BROKER_RUNTIME_INFO)
-        return dict(sorted(self._brokers.read(answer, KVTable).table.items()))
+        return dict(sorted(self._brokers.decode_body(answer, KVTable).table.items()))
 
     # --- settings
 
     async def config(self, broker: str) -> dict[str, str]:
-        """A broker's settings, by Apache's names."""
+        """Fetch the settings of a broker, by Apache's names."""
         address = await self._brokers.address(broker)
-        return _settings(await self._brokers.session.request_ok(address, RequestCode.GET_BROKER_CONFIG), address)
+        return _decode_settings(await self._brokers.session.request_ok(address, RequestCode.GET_BROKER_CONFIG), address)
 
     async def update_config(self, broker: str, values: Mapping[str, str]) -> None:
-        """Change settings while the broker runs. BrokerError when it does not let them be changed."""
+        """Change settings of a running broker. Raises BrokerError if the broker refuses."""
         address = await self._brokers.address(broker)
         body = encode_config(values)
         await self._brokers.session.request_ok(address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
 
     async def nameserver_config(self) -> dict[str, dict[str, str]]:
-        """Each nameserver's settings: address -> name -> value."""
+        """Fetch the settings of each nameserver: address -> name -> value."""
 
         async def ask(address: str) -> dict[str, str]:
-            return _settings(await self._brokers.session.request_ok(address, RequestCode.GET_NAMESRV_CONFIG), address)
+            return _decode_settings(await self._brokers.session.request_ok(address, RequestCode.GET_NAMESRV_CONFIG), address)
 
         addresses = self.nameservers
-        return dict(zip(addresses, await self._brokers.each(addresses, ask), strict=True))
+        return dict(zip(addresses, await self._brokers.for_each(addresses, ask), strict=True))
 
     async def update_nameserver_config(self, values: Mapping[str, str]) -> None:
-        """At every nameserver: they do not tell one another."""
-        await self._brokers.tell_nameservers(RequestCode.UPDATE_NAMESRV_CONFIG, body=encode_config(values))
+        """Change settings of every nameserver."""
+        await self._brokers.ask_all_nameservers(RequestCode.UPDATE_NAMESRV_CONFIG, body=encode_config(values))
 
 
-def _settings(answer: Command, address: str) -> dict[str, str]:
+def _decode_settings(answer: Command, address: str) -> dict[str, str]:
     try:
         return dict(sorted(decode_config(answer.body).items()))
     except BodyError as error:
-        raise BrokerError(answer.code, f"it cannot be read: {error}", address) from error
+        raise BrokerError(answer.code, f"the settings cannot be decoded: {error}", address) from error
 
 
-def _whole(info: Mapping[str, str], name: str) -> int:
+def _parse_int(info: Mapping[str, str], name: str) -> int:
     text = info.get(name, "")
     return int(text) if text.isdigit() else 0
 
 
-def _first_number(text: str) -> float:
-    """Rates are told as three: of ten seconds, a minute and ten minutes."""
+def _parse_first_number(text: str) -> float:
+    """Parse the first of the three rates that brokers report: over 10 s, 1 min and 10 min."""
     try:
         return float(text.split(maxsplit=1)[0])
     except (ValueError, IndexError):

@@ -1,4 +1,4 @@
-"""Groups, for an administrator: made, changed, deleted, listed; who is in them, and how far they are."""
+"""Administration of consumer groups: their settings, members and progress, and the members of producer groups."""
 
 from __future__ import annotations
 
@@ -44,11 +44,13 @@ from skyrocket.protocol.system_names import SYSTEM_GROUPS, dead_letter_topic, is
 from skyrocket.protocol.versions import version_text
 
 
-class Groups:
+class GroupAdmin:
+    """Consumer and producer groups."""
+
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
 
-    # --- changing
+    # --- change
 
     async def create(
         self,
@@ -63,30 +65,30 @@ class Groups:
         cluster: str | None = None,
         brokers: Iterable[str] | None = None,
     ) -> list[GroupSettings]:
-        """Make a group at every master (or those of `cluster`, or `brokers`), or change it where it is: what is not said stays.
+        """Create a group at all masters, or at those of `cluster` or `brokers`. An existing group is changed; None keeps a value.
 
-        `enabled` is whether it may consume, `broadcast` whether its consumers may each get everything, `orderly` that they
-        consume in order, `retries_max` how often a message is given again before it is a dead letter.
+        `enabled`: the group may consume. `broadcast`: its consumers may broadcast. `orderly`: they consume in order.
+        `retries_max`: how often a message is retried before it becomes a dead letter.
         """
         check_group(group)
-        said: dict[str, bool | int | None] = {
+        given: dict[str, bool | int | None] = {
             "consume_enable": enabled,
             "consume_broadcast_enable": broadcast,
             "consume_message_orderly": orderly,
             "retry_max_times": retries_max,
             "retry_queue_nums": retry_queues,
         }
-        changes = {field: value for field, value in said.items() if value is not None}
+        changes = {field: value for field, value in given.items() if value is not None}
         masters = await self._brokers.masters(cluster, brokers)
-        return await self._brokers.each(
-            list(masters), lambda name: self._put(group, name, masters[name], changes, attributes or {})
+        return await self._brokers.for_each(
+            list(masters), lambda name: self._update(group, name, masters[name], changes, attributes or {})
         )
 
-    async def _put(
+    async def _update(
         self, group: str, name: str, address: str, changes: Mapping[str, bool | int], attributes: Mapping[str, str | None]
     ) -> GroupSettings:
-        wire = self._brokers.wire(group)
-        config = (await self._configs(address)).get(wire) or SubscriptionGroupConfig(group_name=wire)
+        wire_group = self._brokers.to_wire(group)
+        config = (await self._fetch_configs(address)).get(wire_group) or SubscriptionGroupConfig(group_name=wire_group)
         kept = dict(config.attributes)
         for field, value in changes.items():
             setattr(config, field, value)
@@ -97,62 +99,71 @@ class Groups:
         return _settings(group, name, config)
 
     async def delete(self, group: str, *, offsets: bool = True, topics: bool = False) -> None:
-        """At every master; with its offsets, and with `topics` its retry and dead-letter topic and all that is in them.
-        NotFoundError when no broker knows it."""
+        """Delete a group at all masters, with its offsets, and with `topics` also its retry and dead-letter topics.
+
+        Raises NotFoundError if no broker has the group.
+        """
         known = await self.get(group)
         masters = await self._brokers.masters()
-        wire = self._brokers.wire(group)
-        header = DeleteSubscriptionGroupRequestHeader(group_name=wire, clean_offset=offsets)
-        there = {one.broker_name: masters[one.broker_name] for one in known if one.broker_name in masters}
-        await self._each(there, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)  # others of Apache's would make it now
-        for topic in (retry_topic(wire), dead_letter_topic(wire)) if topics else ():
-            await self._each(masters, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=topic))
-            everywhere = DeleteTopicFromNamesrvRequestHeader(topic=topic)
-            await self._brokers.tell_nameservers(RequestCode.DELETE_TOPIC_IN_NAMESRV, everywhere)
+        wire_group = self._brokers.to_wire(group)
+        header = DeleteSubscriptionGroupRequestHeader(group_name=wire_group, clean_offset=offsets)
+        with_group = {one.broker_name: masters[one.broker_name] for one in known if one.broker_name in masters}
+        # Only where the group exists: Apache's other brokers would create it now.
+        await self._ask_each(with_group, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+        for topic in (retry_topic(wire_group), dead_letter_topic(wire_group)) if topics else ():
+            await self._ask_each(masters, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=topic))
+            from_nameservers = DeleteTopicFromNamesrvRequestHeader(topic=topic)
+            await self._brokers.ask_all_nameservers(RequestCode.DELETE_TOPIC_IN_NAMESRV, from_nameservers)
 
-    # --- asking
+    # --- query
 
     async def names(self, *, internal: bool = False) -> list[str]:
-        """Sorted. The system's own are left out unless `internal`."""
+        """List the names of all groups, sorted. System groups only with `internal`."""
         masters = await self._brokers.masters()
-        tables = await self._brokers.each(list(masters.values()), self._configs)
-        found = {name for table in tables for name in table if self._brokers.is_ours(name)}
+        tables = await self._brokers.for_each(list(masters.values()), self._fetch_configs)
+        found = {name for table in tables for name in table if self._brokers.is_in_namespace(name)}
         if not internal:
             found = {name for name in found if name not in SYSTEM_GROUPS and not is_system_name(name)}
-        return sorted(self._brokers.user(name) for name in found)
+        return sorted(self._brokers.to_user(name) for name in found)
 
     async def get(self, group: str) -> list[GroupSettings]:
-        """Its settings at each broker that knows it. NotFoundError when none does."""
+        """Fetch the settings of a group at each broker. Raises NotFoundError if no broker has the group."""
         masters = await self._brokers.masters()
-        tables = await self._brokers.each(list(masters.values()), self._configs)
-        wire = self._brokers.wire(group)
-        found = [_settings(group, name, table[wire]) for name, table in zip(masters, tables, strict=True) if wire in table]
+        tables = await self._brokers.for_each(list(masters.values()), self._fetch_configs)
+        wire_group = self._brokers.to_wire(group)
+        found = [
+            _settings(group, name, table[wire_group]) for name, table in zip(masters, tables, strict=True) if wire_group in table
+        ]
         if not found:
-            raise NotFoundError(f"No broker knows a group '{group}'.")
+            raise NotFoundError(f"Group '{group}' does not exist at any broker. Create it with: skyrocket group create {group}")
         return found
 
-    async def _configs(self, address: str) -> dict[str, SubscriptionGroupConfig]:
+    async def _fetch_configs(self, address: str) -> dict[str, SubscriptionGroupConfig]:
         answer = await self._brokers.session.request_ok(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-        return self._brokers.read(answer, SubscriptionGroupWrapper).subscription_group_table
+        return self._brokers.decode_body(answer, SubscriptionGroupWrapper).subscription_group_table
 
     async def members(self, group: str) -> GroupMembers:
-        """Its consumers that are connected now. None is an answer too."""
-        header = GetConsumerConnectionListRequestHeader(consumer_group=self._brokers.wire(group))
-        answers = await self._each(
+        """Fetch the consumers of a group that are connected now. There may be none."""
+        header = GetConsumerConnectionListRequestHeader(consumer_group=self._brokers.to_wire(group))
+        answers = await self._ask_each(
             await self._brokers.masters(),
             RequestCode.GET_CONSUMER_CONNECTION_LIST,
             header,
-            fine=(ResponseCode.CONSUMER_NOT_ONLINE,),
+            accepted_codes=(ResponseCode.CONSUMER_NOT_ONLINE,),
         )
         members: dict[str, GroupMember] = {}
         subscriptions: dict[str, str] = {}
         is_broadcasting, start = None, None
         for answer in answers:
-            told = self._brokers.read(answer, ConsumerConnection)
-            members |= {one.client_id: GroupMember(**_client(one)) for one in told.connection_set}
-            subscriptions |= {self._brokers.user(topic): one.sub_string or "*" for topic, one in told.subscription_table.items()}
-            is_broadcasting = told.message_model is MessageModel.BROADCASTING if told.message_model else is_broadcasting
-            start = told.consume_from_where.value if told.consume_from_where else start
+            connection = self._brokers.decode_body(answer, ConsumerConnection)
+            members |= {one.client_id: GroupMember(**_client_fields(one)) for one in connection.connection_set}
+            subscriptions |= {
+                self._brokers.to_user(topic): one.sub_string or "*" for topic, one in connection.subscription_table.items()
+            }
+            is_broadcasting = (
+                connection.message_model is MessageModel.BROADCASTING if connection.message_model else is_broadcasting
+            )
+            start = connection.consume_from_where.value if connection.consume_from_where else start
         return GroupMembers(
             group=group,
             members=[members[client_id] for client_id in sorted(members)],
@@ -162,18 +173,18 @@ class Groups:
         )
 
     async def progress(self, group: str, topic: str | None = None) -> GroupProgress:
-        """How far it is in each queue, of one topic or of all that it has offsets in, its retry topic included."""
+        """Fetch offsets and lag of a group in each queue, of one topic or of all topics in which it has offsets."""
         if topic is not None:
-            addresses = await self._brokers.of_topic(topic)
+            addresses = await self._brokers.addresses_of_topic(topic)
         else:
             addresses = await self._brokers.masters()
-        wire = None if topic is None else self._brokers.wire(topic)
-        header = GetConsumeStatsRequestHeader(consumer_group=self._brokers.wire(group), topic=wire)
-        answers = await self._each(addresses, RequestCode.GET_CONSUME_STATS, header)
-        stats = [self._brokers.read(answer, ConsumeStats) for answer in answers]
+        wire_topic = None if topic is None else self._brokers.to_wire(topic)
+        header = GetConsumeStatsRequestHeader(consumer_group=self._brokers.to_wire(group), topic=wire_topic)
+        answers = await self._ask_each(addresses, RequestCode.GET_CONSUME_STATS, header)
+        stats = [self._brokers.decode_body(answer, ConsumeStats) for answer in answers]
         queues = [
             QueueProgress(
-                topic=self._brokers.user(queue.topic),
+                topic=self._brokers.to_user(queue.topic),
                 broker_name=queue.broker_name,
                 queue_id=queue.queue_id,
                 committed_offset=max(0, row.consumer_offset),
@@ -190,52 +201,54 @@ class Groups:
         return GroupProgress(group=group, lag=sum(row.lag for row in queues), rate=rate, queues=queues)
 
     async def topics(self, group: str) -> list[str]:
-        """Those in which it has offsets."""
-        header = QueryTopicsByConsumerRequestHeader(group=self._brokers.wire(group))
-        answers = await self._each(await self._brokers.masters(), RequestCode.QUERY_TOPICS_BY_CONSUMER, header)
-        found = {topic for answer in answers for topic in self._brokers.read(answer, TopicList).topic_list}
-        return sorted(self._brokers.user(topic) for topic in found)
+        """List the topics in which a group has offsets."""
+        header = QueryTopicsByConsumerRequestHeader(group=self._brokers.to_wire(group))
+        answers = await self._ask_each(await self._brokers.masters(), RequestCode.QUERY_TOPICS_BY_CONSUMER, header)
+        found = {topic for answer in answers for topic in self._brokers.decode_body(answer, TopicList).topic_list}
+        return sorted(self._brokers.to_user(topic) for topic in found)
 
     async def producers(self, group: str | None = None) -> list[ProducerClient]:
-        """Producers that are connected now: of one group, or of all."""
+        """Fetch the producers that are connected now, of one group or of all."""
         masters = await self._brokers.masters()
         found: dict[tuple[str, str], ProducerClient] = {}
         if group is None:
-            for answer in await self._each(masters, RequestCode.GET_ALL_PRODUCER_INFO, None):
-                for wire, clients in (self._brokers.read(answer, ProducerTableInfo).data or {}).items():
+            for answer in await self._ask_each(masters, RequestCode.GET_ALL_PRODUCER_INFO, None):
+                for wire_group, clients in (self._brokers.decode_body(answer, ProducerTableInfo).data or {}).items():
                     for one in clients:
                         client = Connection(
                             client_id=one.client_id, client_addr=one.remote_ip, language=one.language, version=one.version
                         )
-                        found[wire, one.client_id] = ProducerClient(group=self._brokers.user(wire), **_client(client))
+                        found[wire_group, one.client_id] = ProducerClient(
+                            group=self._brokers.to_user(wire_group), **_client_fields(client)
+                        )
         else:
-            header = GetProducerConnectionListRequestHeader(producer_group=self._brokers.wire(group))
-            answers = await self._each(
-                masters, RequestCode.GET_PRODUCER_CONNECTION_LIST, header, fine=(ResponseCode.SYSTEM_ERROR,)
+            header = GetProducerConnectionListRequestHeader(producer_group=self._brokers.to_wire(group))
+            answers = await self._ask_each(
+                masters, RequestCode.GET_PRODUCER_CONNECTION_LIST, header, accepted_codes=(ResponseCode.SYSTEM_ERROR,)
             )
-            for answer in answers:  # a broker that has none of the group says SYSTEM_ERROR
-                for client in self._brokers.read(answer, ProducerConnection).connection_set:
-                    found[group, client.client_id] = ProducerClient(group=group, **_client(client))
+            for answer in answers:  # a broker without producers of the group answers SYSTEM_ERROR
+                for client in self._brokers.decode_body(answer, ProducerConnection).connection_set:
+                    found[group, client.client_id] = ProducerClient(group=group, **_client_fields(client))
         return [found[key] for key in sorted(found)]
 
-    async def _each(
-        self, addresses: Mapping[str, str], code: int, header: Header | None, *, fine: tuple[int, ...] = ()
+    async def _ask_each(
+        self, addresses: Mapping[str, str], code: int, header: Header | None, *, accepted_codes: tuple[int, ...] = ()
     ) -> list[Command]:
-        """The answers of those who gave one; a no that is `fine` is left out."""
+        """Send a request to all addresses. A response with one of `accepted_codes` is no error, and is left out."""
 
         async def ask(address: str) -> Command | None:
             try:
                 return await self._brokers.session.request_ok(address, code, header)
             except BrokerError as error:
-                if error.code in fine:
+                if error.code in accepted_codes:
                     return None
                 raise
 
-        answers = await self._brokers.each(list(addresses.values()), ask)
+        answers = await self._brokers.for_each(list(addresses.values()), ask)
         return [answer for answer in answers if answer is not None]
 
 
-def _client(connection: Connection) -> dict[str, str]:
+def _client_fields(connection: Connection) -> dict[str, str]:
     return {
         "client_id": connection.client_id,
         "address": (connection.client_addr or "").removeprefix("/"),

@@ -1,4 +1,4 @@
-"""Offsets, for an administrator: where groups are in queues, and moving them."""
+"""Administration of consumer offsets: read, reset, set and clone them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from skyrocket.client.admin.brokers import Brokers
 from skyrocket.client.admin.results import QueueOffset
 from skyrocket.client.consumer.offsets.queue_offsets import QueueOffsets
-from skyrocket.client.consumer.offsets.start_position import Start, moment_ms
+from skyrocket.client.consumer.offsets.start_position import Start, to_epoch_ms
 from skyrocket.client.errors import BrokerError, ConfigurationError
 from skyrocket.client.queues import Queue
 from skyrocket.client.session.names import check_group
@@ -17,78 +17,80 @@ from skyrocket.protocol.headers import CloneGroupOffsetRequestHeader, ResetOffse
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 
-_TO_THE_END = -1  # what brokers take for a moment after all messages
+_END_TIMESTAMP = -1  # brokers take it for a time after all messages
 
 
-class Offsets:
+class OffsetAdmin:
+    """Committed offsets of groups."""
+
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
 
     async def get(self, group: str, topic: str) -> list[QueueOffset]:
-        """The group's offset in each of the topic's queues; None where it has none."""
+        """Fetch the group's offset in each queue of a topic. The offset is None if the group has none."""
         route = await self._brokers.route(topic)
-        asking = QueueOffsets(self._brokers.session, self._brokers.wire(group))
-        offsets = await self._brokers.each(route.to_read, asking.committed)
+        offset_requests = QueueOffsets(self._brokers.session, self._brokers.to_wire(group))
+        offsets = await self._brokers.for_each(route.to_read, offset_requests.committed_offset)
         return [self._row(group, queue, offset) for queue, offset in zip(route.to_read, offsets, strict=True)]
 
     async def at(self, topic: str, moment: Start) -> dict[Queue, int]:
-        """The offset of the first message since then in each queue; also of "first" and "last"."""
+        """Fetch the offset in each queue: of the first message stored at `moment` or later, or "first", or "last"."""
         route = await self._brokers.route(topic)
-        asking = QueueOffsets(self._brokers.session, "")
+        offset_requests = QueueOffsets(self._brokers.session, "")
         if moment == "first":
-            offsets = await self._brokers.each(route.to_read, asking.first)
+            offsets = await self._brokers.for_each(route.to_read, offset_requests.min_offset)
         elif moment == "last":
-            offsets = await self._brokers.each(route.to_read, asking.last)
+            offsets = await self._brokers.for_each(route.to_read, offset_requests.max_offset)
         else:
-            at_ms = moment_ms(moment)
-            offsets = await self._brokers.each(route.to_read, lambda queue: asking.at(queue, at_ms))
-        return {self._users(queue): offset for queue, offset in zip(route.to_read, offsets, strict=True)}
+            at_ms = to_epoch_ms(moment)
+            offsets = await self._brokers.for_each(route.to_read, lambda queue: offset_requests.offset_at(queue, at_ms))
+        return {self._to_user(queue): offset for queue, offset in zip(route.to_read, offsets, strict=True)}
 
-    # --- moving
+    # --- change
 
     async def reset(self, group: str, topic: str, to: Start) -> list[QueueOffset]:
-        """Move the group to "first", "last" or a moment in every queue of the topic, whether its members are there or not.
+        """Reset a group to "first", "last" or a time in every queue of a topic, whether it has connected members or not.
 
-        Members that are there are told with their next pull; what they have in hand they may still finish.
+        Connected members learn it with their next pull. They may still finish messages that are with their handlers.
         """
-        addresses = await self._brokers.of_topic(topic)
-        at_ms = {"first": 0, "last": _TO_THE_END}[to] if isinstance(to, str) and to in ("first", "last") else moment_ms(to)
+        addresses = await self._brokers.addresses_of_topic(topic)
+        at_ms = {"first": 0, "last": _END_TIMESTAMP}[to] if isinstance(to, str) and to in ("first", "last") else to_epoch_ms(to)
         header = ResetOffsetRequestHeader(
-            group=self._brokers.wire(check_group(group)), topic=self._brokers.wire(topic), timestamp=at_ms, is_force=True
+            group=self._brokers.to_wire(check_group(group)), topic=self._brokers.to_wire(topic), timestamp=at_ms, is_force=True
         )
         try:
-            answers = await self._brokers.each(
+            answers = await self._brokers.for_each(
                 list(addresses.values()),
                 lambda address: self._brokers.session.request_ok(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header),
             )
         except BrokerError as error:
             if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
                 raise
-            return await self._commit(group, await self.at(topic, to))  # a broker before 5.0 can only tell members that are there
+            return await self._commit(group, await self.at(topic, to))  # a broker before 5.0 resets only connected members
         rows = [
             self._row(group, Queue.of(queue), offset)
             for answer in answers
-            for queue, offset in self._brokers.read(answer, ResetOffsetBody).offset_table.items()
+            for queue, offset in self._brokers.decode_body(answer, ResetOffsetBody).offset_table.items()
         ]
         return sorted(rows, key=lambda row: row.queue)
 
     async def set(self, group: str, offsets: Mapping[Queue, int]) -> list[QueueOffset]:
-        """The same to an offset in each of some queues."""
+        """Set the offsets of a group in some queues, whether it has connected members or not."""
         check_group(group)
         for queue, offset in offsets.items():
             if offset < 0:
-                raise ConfigurationError(f"An offset cannot be {offset}.")
+                raise ConfigurationError(f"The offset of {queue} must not be negative, but is {offset}.")
             await self._set(group, queue, offset)
         return [self._row(group, queue, offset) for queue, offset in sorted(offsets.items())]
 
     async def _set(self, group: str, queue: Queue, offset: int) -> None:
-        address = await self._brokers.address_of(queue)
+        address = await self._brokers.address_of_queue(queue)
         header = ResetOffsetRequestHeader(
-            group=self._brokers.wire(group),
-            topic=self._brokers.wire(queue.topic),
+            group=self._brokers.to_wire(group),
+            topic=self._brokers.to_wire(queue.topic),
             queue_id=queue.queue_id,
             offset=offset,
-            timestamp=_TO_THE_END,
+            timestamp=_END_TIMESTAMP,
             is_force=True,
         )
         try:
@@ -99,20 +101,20 @@ class Offsets:
             await self._commit(group, {queue: offset})
 
     async def _commit(self, group: str, offsets: Mapping[Queue, int]) -> list[QueueOffset]:
-        asking = QueueOffsets(self._brokers.session, self._brokers.wire(group))
-        await asyncio.gather(*(asking.commit(self._on_wire(queue), offset) for queue, offset in offsets.items()))
+        offset_requests = QueueOffsets(self._brokers.session, self._brokers.to_wire(group))
+        await asyncio.gather(*(offset_requests.commit(self._to_wire(queue), offset) for queue, offset in offsets.items()))
         return [self._row(group, queue, offset) for queue, offset in sorted(offsets.items())]
 
     async def clone(self, source: str, target: str, topic: str) -> list[QueueOffset]:
-        """Give a group the offsets that another has in a topic. What the target then has is returned."""
-        addresses = await self._brokers.of_topic(topic)
+        """Copy the offsets of group `source` in a topic to group `target`. Returns the offsets of `target`."""
+        addresses = await self._brokers.addresses_of_topic(topic)
         header = CloneGroupOffsetRequestHeader(
-            src_group=self._brokers.wire(source),
-            dest_group=self._brokers.wire(check_group(target)),
-            topic=self._brokers.wire(topic),
+            src_group=self._brokers.to_wire(source),
+            dest_group=self._brokers.to_wire(check_group(target)),
+            topic=self._brokers.to_wire(topic),
             offline=True,
         )
-        await self._brokers.each(
+        await self._brokers.for_each(
             list(addresses.values()),
             lambda address: self._brokers.session.request_ok(address, RequestCode.CLONE_GROUP_OFFSET, header),
         )
@@ -123,14 +125,14 @@ class Offsets:
     def _row(self, group: str, queue: Queue, offset: int | None) -> QueueOffset:
         return QueueOffset(
             group=group,
-            topic=self._brokers.user(queue.topic),
+            topic=self._brokers.to_user(queue.topic),
             broker_name=queue.broker_name,
             queue_id=queue.queue_id,
             offset=offset,
         )
 
-    def _users(self, queue: Queue) -> Queue:
-        return queue._replace(topic=self._brokers.user(queue.topic))
+    def _to_user(self, queue: Queue) -> Queue:
+        return queue._replace(topic=self._brokers.to_user(queue.topic))
 
-    def _on_wire(self, queue: Queue) -> Queue:
-        return queue._replace(topic=self._brokers.wire(queue.topic))
+    def _to_wire(self, queue: Queue) -> Queue:
+        return queue._replace(topic=self._brokers.to_wire(queue.topic))

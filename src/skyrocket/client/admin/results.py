@@ -1,4 +1,4 @@
-"""What an administrator is told: plain values, named for what a user knows. `msgspec.to_builtins` makes JSON of each."""
+"""The results of admin methods: plain values. `msgspec.to_builtins` converts each for JSON."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from skyrocket.protocol.sysflag import PERM_READ, PERM_WRITE
 _LETTERS: Final = {"r": PERM_READ, "w": PERM_WRITE}
 
 
-class Result(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The root of all of them."""
+class AdminResult(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """The base of all results."""
 
 
-class OfQueue(Result, frozen=True):
-    """What is told of one queue."""
+class QueueResult(AdminResult, frozen=True):
+    """The base of results about one queue."""
 
     topic: str
     broker_name: str
@@ -32,8 +32,8 @@ class OfQueue(Result, frozen=True):
 # --- topics
 
 
-class TopicSettings(Result, frozen=True):
-    """A topic at one broker."""
+class TopicSettings(AdminResult, frozen=True):
+    """The settings of a topic at one broker."""
 
     topic: str
     broker_name: str
@@ -44,8 +44,8 @@ class TopicSettings(Result, frozen=True):
     attributes: dict[str, str]
 
 
-class TopicBroker(Result, frozen=True):
-    """A broker as a topic's route names it."""
+class TopicBroker(AdminResult, frozen=True):
+    """A broker in the route of a topic."""
 
     broker_name: str
     cluster: str
@@ -55,22 +55,28 @@ class TopicBroker(Result, frozen=True):
     permission: str
 
 
-class TopicRoute(Result, frozen=True):
+class TopicRoute(AdminResult, frozen=True):
+    """The brokers that have a topic."""
+
     topic: str
     brokers: list[TopicBroker]
 
 
-class QueueStatus(OfQueue, frozen=True):
+class QueueStatus(QueueResult, frozen=True):
+    """The messages in a queue."""
+
     first_offset: int
-    end_offset: int  # one past the last
-    updated_ms: int  # when the last message was stored; 0 where there was none
+    end_offset: int  # one after the last message
+    updated_ms: int  # when the last message was stored; 0: the queue is empty
 
     @property
     def messages(self) -> int:
         return self.end_offset - self.first_offset
 
 
-class TopicStatus(Result, frozen=True):
+class TopicStatus(AdminResult, frozen=True):
+    """The messages in a topic."""
+
     topic: str
     messages: int
     queues: list[QueueStatus]
@@ -79,8 +85,8 @@ class TopicStatus(Result, frozen=True):
 # --- groups
 
 
-class GroupSettings(Result, frozen=True):
-    """A group at one broker."""
+class GroupSettings(AdminResult, frozen=True):
+    """The settings of a group at one broker."""
 
     group: str
     broker_name: str
@@ -92,39 +98,47 @@ class GroupSettings(Result, frozen=True):
     attributes: dict[str, str]
 
 
-class GroupMember(Result, frozen=True):
+class GroupMember(AdminResult, frozen=True):
+    """A connected consumer."""
+
     client_id: str
     address: str
     language: str
     version: str
 
 
-class GroupMembers(Result, frozen=True):
-    """Who consumes for a group now, and what. Without members the rest is not known."""
+class GroupMembers(AdminResult, frozen=True):
+    """The connected consumers of a group and their subscriptions. Without members the other fields are empty."""
 
     group: str
     members: list[GroupMember]
     subscriptions: dict[str, str]  # topic -> expression
     is_broadcasting: bool | None
-    start: str | None  # CONSUME_FROM_… as the members say it
+    start: str | None  # CONSUME_FROM_…, as in the members' heartbeats
 
 
-class QueueProgress(OfQueue, frozen=True):
+class QueueProgress(QueueResult, frozen=True):
+    """The progress of a group in a queue."""
+
     committed_offset: int
     end_offset: int
-    pulled_offset: int  # how far its members were given messages
-    lag: int  # messages between them
-    consumed_ms: int  # when the last consumed message was stored; 0 where that is not known
+    pulled_offset: int  # the offset up to which members have pulled
+    lag: int  # messages from committed_offset to end_offset
+    consumed_ms: int  # when the last consumed message was stored; 0: unknown
 
 
-class GroupProgress(Result, frozen=True):
+class GroupProgress(AdminResult, frozen=True):
+    """The progress of a group in all queues."""
+
     group: str
     lag: int
-    rate: float  # messages a second
+    rate: float  # consumed messages per second
     queues: list[QueueProgress]
 
 
-class ProducerClient(Result, frozen=True):
+class ProducerClient(AdminResult, frozen=True):
+    """A connected producer."""
+
     group: str
     client_id: str
     address: str
@@ -135,8 +149,8 @@ class ProducerClient(Result, frozen=True):
 # --- offsets
 
 
-class QueueOffset(OfQueue, frozen=True):
-    """A group's offset in a queue; None where it has none."""
+class QueueOffset(QueueResult, frozen=True):
+    """The committed offset of a group in a queue. None: the group has none."""
 
     group: str
     offset: int | None
@@ -145,7 +159,9 @@ class QueueOffset(OfQueue, frozen=True):
 # --- brokers
 
 
-class Broker(Result, frozen=True):
+class BrokerInfo(AdminResult, frozen=True):
+    """A registered broker."""
+
     cluster: str
     broker_name: str
     broker_id: int
@@ -156,11 +172,11 @@ class Broker(Result, frozen=True):
         return self.broker_id == 0
 
 
-class BrokerState(Broker, frozen=True):
-    """A broker that was asked how it is. What it did not say is empty or 0; `error` says why it said nothing."""
+class BrokerState(BrokerInfo, frozen=True):
+    """A broker and its state. Missing values are empty or 0. `error` says why the broker did not answer."""
 
     version: str = ""
-    put_rate: float = 0.0  # messages a second, over the last minute or so
+    put_rate: float = 0.0  # messages per second, over the last 10 s
     get_rate: float = 0.0
     messages_today: int = 0
     disk_used_percent: float = 0.0
@@ -172,11 +188,12 @@ class BrokerState(Broker, frozen=True):
 
 
 def permission_text(perm: int) -> str:
+    """Convert permission bits to rw, r, w or -."""
     return "".join(letter for letter, bit in _LETTERS.items() if perm & bit) or "-"
 
 
 def permission_bits(permission: str) -> int:
-    """Of rw, r, w or -."""
+    """Convert rw, r, w or - to permission bits."""
     bits = 0
     for letter in permission.lower().replace("-", ""):
         if letter not in _LETTERS:

@@ -1,7 +1,4 @@
-"""The nouns of `Admin` for those who do not await: the same methods with the same arguments, each waited for.
-
-Who makes them gives `run`, which carries a coroutine out in the loop where the client lives.
-"""
+"""The admin classes without await: each method has the arguments of its async twin and blocks until the result is there."""
 
 from __future__ import annotations
 
@@ -9,88 +6,99 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
 
-from skyrocket.client.admin import cluster, groups, messages, offsets, topics
+from skyrocket.client.admin.cluster import ClusterAdmin
+from skyrocket.client.admin.groups import GroupAdmin
+from skyrocket.client.admin.messages import MessageAdmin
+from skyrocket.client.admin.offsets import OffsetAdmin
+from skyrocket.client.admin.topics import TopicAdmin
 
 T = TypeVar("T")
 N = TypeVar("N")
 A = ParamSpec("A")
 
 
-class Run(Protocol):
+class RunCoroutine(Protocol):
+    """Runs a coroutine in the event loop of the client, and blocks until it ends."""
+
     def __call__(self, job: Coroutine[Any, Any, T], /) -> T: ...
 
 
-class Noun(Generic[N]):
-    def __init__(self, find: Callable[[], N], run: Run) -> None:
-        self.find = find
+class SyncAdminPart(Generic[N]):
+    """One admin class without await."""
+
+    def __init__(self, get: Callable[[], N], run: RunCoroutine) -> None:
+        """`get` returns the async object, and starts the client if needed."""
+        self.get_async = get
         self.run = run
 
 
-def _waited(method: Callable[Concatenate[N, A], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Noun[N], A], T]:
+def _blocking(method: Callable[Concatenate[N, A], Coroutine[Any, Any, T]]) -> Callable[Concatenate[SyncAdminPart[N], A], T]:
     @wraps(method)
-    def wait(noun: Noun[N], *args: A.args, **kwargs: A.kwargs) -> T:
-        return noun.run(method(noun.find(), *args, **kwargs))
+    def call(part: SyncAdminPart[N], *args: A.args, **kwargs: A.kwargs) -> T:
+        return part.run(method(part.get_async(), *args, **kwargs))
 
-    return cast("Callable[Concatenate[Noun[N], A], T]", wait)
+    return cast("Callable[Concatenate[SyncAdminPart[N], A], T]", call)
 
 
-def _iterated(method: Callable[Concatenate[N, A], AsyncIterator[T]]) -> Callable[Concatenate[Noun[N], A], Iterator[T]]:
+def _blocking_iterator(
+    method: Callable[Concatenate[N, A], AsyncIterator[T]],
+) -> Callable[Concatenate[SyncAdminPart[N], A], Iterator[T]]:
     @wraps(method)
-    def iterate(noun: Noun[N], *args: A.args, **kwargs: A.kwargs) -> Iterator[T]:
-        items = method(noun.find(), *args, **kwargs)
-        while (item := noun.run(_next(items))) is not None:
+    def iterate(part: SyncAdminPart[N], *args: A.args, **kwargs: A.kwargs) -> Iterator[T]:
+        items = method(part.get_async(), *args, **kwargs)
+        while (item := part.run(_next(items))) is not None:
             yield item
 
-    return cast("Callable[Concatenate[Noun[N], A], Iterator[T]]", iterate)
+    return cast("Callable[Concatenate[SyncAdminPart[N], A], Iterator[T]]", iterate)
 
 
 async def _next(items: AsyncIterator[T]) -> T | None:
     return await anext(items, None)
 
 
-class Topics(Noun[topics.Topics]):
-    create = _waited(topics.Topics.create)
-    delete = _waited(topics.Topics.delete)
-    names = _waited(topics.Topics.names)
-    get = _waited(topics.Topics.get)
-    route = _waited(topics.Topics.route)
-    status = _waited(topics.Topics.status)
-    groups = _waited(topics.Topics.groups)
+class SyncTopicAdmin(SyncAdminPart[TopicAdmin]):
+    create = _blocking(TopicAdmin.create)
+    delete = _blocking(TopicAdmin.delete)
+    names = _blocking(TopicAdmin.names)
+    get = _blocking(TopicAdmin.get)
+    route = _blocking(TopicAdmin.route)
+    status = _blocking(TopicAdmin.status)
+    groups = _blocking(TopicAdmin.groups)
 
 
-class Groups(Noun[groups.Groups]):
-    create = _waited(groups.Groups.create)
-    delete = _waited(groups.Groups.delete)
-    names = _waited(groups.Groups.names)
-    get = _waited(groups.Groups.get)
-    members = _waited(groups.Groups.members)
-    progress = _waited(groups.Groups.progress)
-    topics = _waited(groups.Groups.topics)
-    producers = _waited(groups.Groups.producers)
+class SyncGroupAdmin(SyncAdminPart[GroupAdmin]):
+    create = _blocking(GroupAdmin.create)
+    delete = _blocking(GroupAdmin.delete)
+    names = _blocking(GroupAdmin.names)
+    get = _blocking(GroupAdmin.get)
+    members = _blocking(GroupAdmin.members)
+    progress = _blocking(GroupAdmin.progress)
+    topics = _blocking(GroupAdmin.topics)
+    producers = _blocking(GroupAdmin.producers)
 
 
-class Offsets(Noun[offsets.Offsets]):
-    get = _waited(offsets.Offsets.get)
-    at = _waited(offsets.Offsets.at)
-    reset = _waited(offsets.Offsets.reset)
-    set = _waited(offsets.Offsets.set)
-    clone = _waited(offsets.Offsets.clone)
+class SyncOffsetAdmin(SyncAdminPart[OffsetAdmin]):
+    get = _blocking(OffsetAdmin.get)
+    at = _blocking(OffsetAdmin.at)
+    reset = _blocking(OffsetAdmin.reset)
+    set = _blocking(OffsetAdmin.set)
+    clone = _blocking(OffsetAdmin.clone)
 
 
-class Messages(Noun[messages.Messages]):
-    by_key = _waited(messages.Messages.by_key)
-    by_unique_id = _waited(messages.Messages.by_unique_id)
-    by_offset_id = _waited(messages.Messages.by_offset_id)
-    by_offset = _waited(messages.Messages.by_offset)
-    peek = _waited(messages.Messages.peek)
-    read = _iterated(messages.Messages.read)
+class SyncMessageAdmin(SyncAdminPart[MessageAdmin]):
+    by_key = _blocking(MessageAdmin.by_key)
+    by_unique_id = _blocking(MessageAdmin.by_unique_id)
+    by_offset_id = _blocking(MessageAdmin.by_offset_id)
+    by_offset = _blocking(MessageAdmin.by_offset)
+    peek = _blocking(MessageAdmin.peek)
+    read = _blocking_iterator(MessageAdmin.read)
 
 
-class Cluster(Noun[cluster.Cluster]):
-    brokers = _waited(cluster.Cluster.brokers)
-    states = _waited(cluster.Cluster.states)
-    runtime = _waited(cluster.Cluster.runtime)
-    config = _waited(cluster.Cluster.config)
-    update_config = _waited(cluster.Cluster.update_config)
-    nameserver_config = _waited(cluster.Cluster.nameserver_config)
-    update_nameserver_config = _waited(cluster.Cluster.update_nameserver_config)
+class SyncClusterAdmin(SyncAdminPart[ClusterAdmin]):
+    brokers = _blocking(ClusterAdmin.brokers)
+    states = _blocking(ClusterAdmin.states)
+    runtime = _blocking(ClusterAdmin.runtime)
+    config = _blocking(ClusterAdmin.config)
+    update_config = _blocking(ClusterAdmin.update_config)
+    nameserver_config = _blocking(ClusterAdmin.nameserver_config)
+    update_nameserver_config = _blocking(ClusterAdmin.update_nameserver_config)

@@ -1,4 +1,4 @@
-"""Topics, for an administrator: made, changed, deleted, listed, and where they are."""
+"""Administration of topics: create, change, delete and list them; their routes and queues."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from skyrocket.client.admin.results import (
     permission_bits,
     permission_text,
 )
-from skyrocket.client.errors import BrokerError, ConfigurationError, NoRouteError, TimedOutError
+from skyrocket.client.errors import BrokerError, ConfigurationError, TimedOutError
 from skyrocket.client.session.names import check_topic
 from skyrocket.protocol.bodies import GroupList, TopicConfig, TopicList, TopicRouteData, TopicStatsTable
 from skyrocket.protocol.headers import (
@@ -38,16 +38,18 @@ from skyrocket.protocol.system_names import DEAD_LETTER_PREFIX, DEFAULT_TOPIC, R
 
 QUEUES_DEFAULT: Final = 8
 QUEUES_MAX: Final = 65_536
-_ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"  # of the nameservers' table of keys and values
+_ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"  # in the key-value table of the nameservers
 _INTERNAL_PREFIXES: Final = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
-_LOOK_AGAIN_S: Final = 0.02
+_ROUTE_POLL_S: Final = 0.02
 
 
-class Topics:
+class TopicAdmin:
+    """Topics of a cluster."""
+
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
 
-    # --- changing
+    # --- change
 
     async def create(
         self,
@@ -62,34 +64,36 @@ class Topics:
         cluster: str | None = None,
         brokers: Iterable[str] | None = None,
     ) -> list[TopicSettings]:
-        """Make a topic at every master (or those of `cluster`, or `brokers`), or change it where it is: what is not said stays.
+        """Create a topic at all masters, or at those of `cluster` or `brokers`. An existing topic is changed; None keeps a value.
 
-        `queues` is for reading and writing; without any, a new topic has 8. `permission` is rw, r, w or -. Attributes are
-        Apache's, such as {"message.type": "FIFO"}; None takes one away. Returns when the nameservers lead to it.
+        `queues` sets read and write queues; a new topic has 8 by default. `permission` is rw, r, w or -. Attributes are Apache's,
+        such as {"message.type": "FIFO"}; None removes one. Returns when the nameservers have the new route.
         """
         check_topic(topic)
         masters = await self._brokers.masters(cluster, brokers)
-        changes = _changes(queues, read_queues, write_queues, permission, order)
-        settings = await self._brokers.each(
-            list(masters), lambda name: self._put(topic, name, masters[name], changes, attributes or {})
+        changes = _config_changes(queues, read_queues, write_queues, permission, order)
+        settings = await self._brokers.for_each(
+            list(masters), lambda name: self._update(topic, name, masters[name], changes, attributes or {})
         )
         if order is False:
-            await self._tell_order(topic, {})
+            await self._write_order(topic, {})
         elif any(one.is_ordered for one in settings):
-            await self._tell_order(topic, {**await self._order(topic), **{one.broker_name: one.write_queues for one in settings}})
-        await self._until_known(topic, settings)
+            await self._write_order(
+                topic, {**await self._fetch_order(topic), **{one.broker_name: one.write_queues for one in settings}}
+            )
+        await self._wait_for_route(topic, settings)
         return settings
 
-    async def _put(
+    async def _update(
         self, topic: str, name: str, address: str, changes: Mapping[str, int | bool], attributes: Mapping[str, str | None]
     ) -> TopicSettings:
-        config = await self._config(topic, address) or TopicConfig(
-            topic_name=self._brokers.wire(topic), read_queue_nums=QUEUES_DEFAULT, write_queue_nums=QUEUES_DEFAULT
+        config = await self._fetch_config(topic, address) or TopicConfig(
+            topic_name=self._brokers.to_wire(topic), read_queue_nums=QUEUES_DEFAULT, write_queue_nums=QUEUES_DEFAULT
         )
         for field, value in changes.items():
             setattr(config, field, value)
         header = CreateTopicRequestHeader(
-            topic=self._brokers.wire(topic),
+            topic=self._brokers.to_wire(topic),
             default_topic=DEFAULT_TOPIC,
             read_queue_nums=config.read_queue_nums,
             write_queue_nums=config.write_queue_nums,
@@ -103,97 +107,102 @@ class Topics:
         config.attributes = {key: value for key, value in {**config.attributes, **attributes}.items() if value is not None}
         return _settings(topic, name, config)
 
-    async def _order(self, topic: str) -> dict[str, int]:
-        """Broker -> queues of an ordered topic, as the nameservers have it; empty where they have nothing."""
-        header = GetKVConfigRequestHeader(namespace=_ORDER_NAMESPACE, key=self._brokers.wire(topic))
+    async def _fetch_order(self, topic: str) -> dict[str, int]:
+        """Fetch broker -> queues of an ordered topic from a nameserver. Empty if there is no entry."""
+        header = GetKVConfigRequestHeader(namespace=_ORDER_NAMESPACE, key=self._brokers.to_wire(topic))
         answer = await self._brokers.session.request_nameserver(RequestCode.GET_KV_CONFIG, header)
         text = answer.header(GetKVConfigResponseHeader).value if answer.code == ResponseCode.SUCCESS else None
         parts = [part.rpartition(":") for part in (text or "").split(";")]
         return {broker: int(count) for broker, _, count in parts if broker and count.isdigit()}
 
-    async def _tell_order(self, topic: str, queues: Mapping[str, int]) -> None:
-        """Brokers learn from the nameservers which topics are ordered, and forget what those do not say."""
-        key = self._brokers.wire(topic)
+    async def _write_order(self, topic: str, queues: Mapping[str, int]) -> None:
+        """Write the order entry of a topic to all nameservers: brokers read there which topics are ordered."""
+        key = self._brokers.to_wire(topic)
         if not queues:
-            gone = DeleteKVConfigRequestHeader(namespace=_ORDER_NAMESPACE, key=key)
-            await self._brokers.tell_nameservers(RequestCode.DELETE_KV_CONFIG, gone)
+            header = DeleteKVConfigRequestHeader(namespace=_ORDER_NAMESPACE, key=key)
+            await self._brokers.ask_all_nameservers(RequestCode.DELETE_KV_CONFIG, header)
             return
         value = ";".join(f"{broker}:{count}" for broker, count in queues.items())
-        header = PutKVConfigRequestHeader(namespace=_ORDER_NAMESPACE, key=key, value=value)
-        await self._brokers.tell_nameservers(RequestCode.PUT_KV_CONFIG, header)
+        put_header = PutKVConfigRequestHeader(namespace=_ORDER_NAMESPACE, key=key, value=value)
+        await self._brokers.ask_all_nameservers(RequestCode.PUT_KV_CONFIG, put_header)
 
-    async def _until_known(self, topic: str, settings: list[TopicSettings]) -> None:
-        wanted = {(one.broker_name, one.read_queues, one.write_queues, one.permission) for one in settings}
+    async def _wait_for_route(self, topic: str, settings: list[TopicSettings]) -> None:
+        expected = {(one.broker_name, one.read_queues, one.write_queues, one.permission) for one in settings}
         deadline_ms = self._brokers.session.now_ms() + self._brokers.session.limits.request_ms
         while True:
-            route = await self._route(topic)
+            route = await self._fetch_route(topic)
             found = route.brokers if route is not None else []
-            if wanted <= {(one.broker_name, one.read_queues, one.write_queues, one.permission) for one in found}:
+            if expected <= {(one.broker_name, one.read_queues, one.write_queues, one.permission) for one in found}:
                 break
             if self._brokers.session.now_ms() >= deadline_ms:
                 if {one.broker_name for one in settings} <= {one.broker_name for one in found}:
-                    break  # a broker that may not be written to tells of less than the topic's settings say
-                raise TimedOutError(f"Topic '{topic}' is made, but the nameservers do not tell of it yet.")
-            await asyncio.sleep(_LOOK_AGAIN_S)
-        self._brokers.session.routes.forget(self._brokers.wire(topic))
+                    break  # a broker without write permission registers fewer queues than the topic has
+                raise TimedOutError(
+                    f"Topic '{topic}' is created, but no nameserver has its route yet. Wait a moment and try again."
+                )
+            await asyncio.sleep(_ROUTE_POLL_S)
+        self._brokers.session.routes.forget(self._brokers.to_wire(topic))
 
     async def delete(self, topic: str, *, cluster: str | None = None) -> None:
-        """At every master, and at the nameservers, of all clusters or of one. Its messages cannot be read any more, and groups
-        lose their offsets in it. NoRouteError when there is no such topic."""
+        """Delete a topic at all masters and nameservers, or only in one cluster. Its messages and its consumer offsets are lost.
+
+        Raises NoRouteError if the topic does not exist.
+        """
         await self._brokers.route(topic)
         masters = await self._brokers.masters(cluster)
-        wire, ask_for = self._brokers.wire(topic), self._brokers.session.request_ok
-        header = DeleteTopicRequestHeader(topic=wire)
-        await self._brokers.each(
+        wire_topic, ask_for = self._brokers.to_wire(topic), self._brokers.session.request_ok
+        header = DeleteTopicRequestHeader(topic=wire_topic)
+        await self._brokers.for_each(
             list(masters.values()), lambda address: ask_for(address, RequestCode.DELETE_TOPIC_IN_BROKER, header)
         )
-        everywhere = DeleteTopicFromNamesrvRequestHeader(topic=wire, cluster_name=cluster)
-        await self._brokers.tell_nameservers(RequestCode.DELETE_TOPIC_IN_NAMESRV, everywhere)
-        await self._tell_order(topic, {})
-        self._brokers.session.routes.forget(wire)
+        from_nameservers = DeleteTopicFromNamesrvRequestHeader(topic=wire_topic, cluster_name=cluster)
+        await self._brokers.ask_all_nameservers(RequestCode.DELETE_TOPIC_IN_NAMESRV, from_nameservers)
+        await self._write_order(topic, {})
+        self._brokers.session.routes.forget(wire_topic)
 
-    # --- asking
+    # --- query
 
     async def names(self, *, internal: bool = False) -> list[str]:
-        """Sorted. The system's own, retry and dead-letter topics are left out unless `internal`."""
+        """List the names of all topics, sorted. System, retry and dead-letter topics only with `internal`."""
         answer = await self._brokers.ask_nameserver(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-        topics = [name for name in self._brokers.read(answer, TopicList).topic_list if self._brokers.is_ours(name)]
+        topics = [name for name in self._brokers.decode_body(answer, TopicList).topic_list if self._brokers.is_in_namespace(name)]
         if not internal:
             answer = await self._brokers.ask_nameserver(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
-            named = set(self._brokers.read(answer, TopicList).topic_list)  # after clusters and brokers
-            topics = [name for name in topics if not _is_internal(name, named)]
-        return sorted(self._brokers.user(name) for name in topics)
+            system_topics = set(self._brokers.decode_body(answer, TopicList).topic_list)  # names of clusters and brokers, too
+            topics = [name for name in topics if not _is_internal(name, system_topics)]
+        return sorted(self._brokers.to_user(name) for name in topics)
 
     async def get(self, topic: str) -> list[TopicSettings]:
-        """Its settings at each broker that has it."""
-        addresses = await self._brokers.of_topic(topic)
-        configs = await self._brokers.each(list(addresses), lambda name: self._config(topic, addresses[name]))
+        """Fetch the settings of a topic at each broker that has it."""
+        addresses = await self._brokers.addresses_of_topic(topic)
+        configs = await self._brokers.for_each(list(addresses), lambda name: self._fetch_config(topic, addresses[name]))
         return [_settings(topic, name, config) for name, config in zip(addresses, configs, strict=True) if config is not None]
 
-    async def _config(self, topic: str, address: str) -> TopicConfig | None:
-        header = GetTopicConfigRequestHeader(topic=self._brokers.wire(topic))
+    async def _fetch_config(self, topic: str, address: str) -> TopicConfig | None:
+        header = GetTopicConfigRequestHeader(topic=self._brokers.to_wire(topic))
         try:
             answer = await self._brokers.session.request_ok(address, RequestCode.GET_TOPIC_CONFIG, header)
         except BrokerError as error:
             if error.code == ResponseCode.TOPIC_NOT_EXIST:
                 return None
             raise
-        return self._brokers.read(answer, TopicConfig)
+        return self._brokers.decode_body(answer, TopicConfig)
 
     async def route(self, topic: str) -> TopicRoute:
-        found = await self._route(topic)
+        """Fetch the route of a topic. Raises NoRouteError if the topic does not exist."""
+        found = await self._fetch_route(topic)
         if found is None:
-            raise NoRouteError(f"The nameservers know no topic '{topic}'.", topic)
+            raise self._brokers.no_route(topic)
         return found
 
-    async def _route(self, topic: str) -> TopicRoute | None:
-        header = GetRouteInfoRequestHeader(topic=self._brokers.wire(topic), accept_standard_json_only=True)
+    async def _fetch_route(self, topic: str) -> TopicRoute | None:
+        header = GetRouteInfoRequestHeader(topic=self._brokers.to_wire(topic), accept_standard_json_only=True)
         answer = await self._brokers.session.request_nameserver(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerError(answer.code, answer.remark or "", "The nameserver")
-        data = self._brokers.read(answer, TopicRouteData)
+        data = self._brokers.decode_body(answer, TopicRouteData)
         known = {broker.broker_name: broker for broker in data.broker_datas}
         brokers = [
             TopicBroker(
@@ -210,11 +219,11 @@ class Topics:
         return TopicRoute(topic=topic, brokers=brokers)
 
     async def status(self, topic: str) -> TopicStatus:
-        """The first and last offsets of every queue, and when each got its last message."""
-        addresses = await self._brokers.of_topic(topic)
-        header = GetTopicStatsInfoRequestHeader(topic=self._brokers.wire(topic))
+        """Fetch the first and last offset of every queue, and the time of its last message."""
+        addresses = await self._brokers.addresses_of_topic(topic)
+        header = GetTopicStatsInfoRequestHeader(topic=self._brokers.to_wire(topic))
         ask_for = self._brokers.session.request_ok
-        answers = await self._brokers.each(
+        answers = await self._brokers.for_each(
             list(addresses.values()), lambda address: ask_for(address, RequestCode.GET_TOPIC_STATS_INFO, header)
         )
         queues = [
@@ -227,28 +236,28 @@ class Topics:
                 updated_ms=max(0, offsets.last_update_timestamp),
             )
             for answer in answers
-            for queue, offsets in self._brokers.read(answer, TopicStatsTable).offset_table.items()
+            for queue, offsets in self._brokers.decode_body(answer, TopicStatsTable).offset_table.items()
         ]
         queues.sort(key=lambda row: row.queue)
         return TopicStatus(topic=topic, messages=sum(row.messages for row in queues), queues=queues)
 
     async def groups(self, topic: str) -> list[str]:
-        """Those that consume it now, or have an offset in it."""
-        addresses = await self._brokers.of_topic(topic)
-        header = QueryTopicConsumeByWhoRequestHeader(topic=self._brokers.wire(topic))
+        """List the groups that consume a topic now, or have an offset in it."""
+        addresses = await self._brokers.addresses_of_topic(topic)
+        header = QueryTopicConsumeByWhoRequestHeader(topic=self._brokers.to_wire(topic))
         ask_for = self._brokers.session.request_ok
-        answers = await self._brokers.each(
+        answers = await self._brokers.for_each(
             list(addresses.values()), lambda address: ask_for(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
         )
-        found = {group for answer in answers for group in self._brokers.read(answer, GroupList).group_list}
-        return sorted(self._brokers.user(group) for group in found)
+        found = {group for answer in answers for group in self._brokers.decode_body(answer, GroupList).group_list}
+        return sorted(self._brokers.to_user(group) for group in found)
 
 
-def _changes(
+def _config_changes(
     queues: int | None, read_queues: int | None, write_queues: int | None, permission: str | None, order: bool | None
 ) -> dict[str, int | bool]:
-    """Field of a TopicConfig -> value, of what was said."""
-    said = {
+    """Return field of TopicConfig -> value, of the arguments that are not None."""
+    given = {
         "read_queue_nums": queues if read_queues is None else read_queues,
         "write_queue_nums": queues if write_queues is None else write_queues,
         "perm": None if permission is None else permission_bits(permission),
@@ -257,11 +266,11 @@ def _changes(
     for count in (queues, read_queues, write_queues):
         if count is not None and not 0 < count <= QUEUES_MAX:
             raise ConfigurationError(f"A topic has 1 to {QUEUES_MAX} queues at a broker, not {count}.")
-    return {field: value for field, value in said.items() if value is not None}
+    return {field: value for field, value in given.items() if value is not None}
 
 
 def _attribute_changes(attributes: Mapping[str, str | None]) -> str:
-    """As they travel: +name=value sets, -name takes away."""
+    """Encode attributes as on the wire: +name=value sets, -name removes."""
     return ",".join(f"-{name}" if value is None else f"+{name}={value}" for name, value in attributes.items())
 
 
@@ -277,5 +286,5 @@ def _settings(topic: str, broker_name: str, config: TopicConfig) -> TopicSetting
     )
 
 
-def _is_internal(topic: str, named: set[str]) -> bool:
-    return topic in named or is_system_name(topic) or topic.startswith(_INTERNAL_PREFIXES) or topic.endswith(REPLY_SUFFIX)
+def _is_internal(topic: str, system_topics: set[str]) -> bool:
+    return topic in system_topics or is_system_name(topic) or topic.startswith(_INTERNAL_PREFIXES) or topic.endswith(REPLY_SUFFIX)

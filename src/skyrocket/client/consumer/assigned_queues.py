@@ -1,4 +1,4 @@
-"""The queues that a consumer holds: begun at the right offset, pulled, committed, and let go of so that nothing is lost."""
+"""The queues that are assigned to a consumer: starts, pulls and commits them, and revokes them without losing messages."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from skyrocket.client.consumer.assigned_queue import HeldQueue
+from skyrocket.client.consumer.assigned_queue import AssignedQueue
 from skyrocket.client.consumer.limits import ConsumerLimits
-from skyrocket.client.consumer.locks import QueueLease
-from skyrocket.client.consumer.offsets.offset_store import OffsetStore
+from skyrocket.client.consumer.locks import QueueLock
+from skyrocket.client.consumer.offsets.offset_commit import OffsetStore
 from skyrocket.client.consumer.offsets.queue_offsets import QueueOffsets
-from skyrocket.client.consumer.offsets.start_position import Place, StartPosition
-from skyrocket.client.consumer.pull.puller import Pulling
+from skyrocket.client.consumer.offsets.start_position import StartOffset, StartPosition
+from skyrocket.client.consumer.pull.puller import Puller
 from skyrocket.client.consumer.subscription import Subscription
 from skyrocket.client.errors import ClientError
 from skyrocket.client.queues import Queue
@@ -22,176 +22,202 @@ from skyrocket.protocol.system_names import RETRY_PREFIX
 
 log = logging.getLogger(__name__)
 
-_IDLE_MS = 5_000  # how long a queue that begins anew waits for handlers of its old messages, where order matters
+_RESTART_IDLE_MS = 5_000  # how long the restart of an orderly queue waits for the handler of the old messages
 
 
-class Holdings:
+class AssignedQueues:
+    """The queues that are assigned to a consumer, and the pull loop of each."""
+
     def __init__(
         self,
         session: Session,
         group: str,
-        store: OffsetStore,
+        offset_store: OffsetStore,
         limits: ConsumerLimits,
         start: StartPosition,
         *,
         orderly: bool = False,
-        commits: bool = True,
-        arrived: Callable[[HeldQueue], None],
-        is_paused: Callable[[HeldQueue], bool],
+        commits_with_pulls: bool = True,
+        on_messages: Callable[[AssignedQueue], None],
+        is_paused: Callable[[AssignedQueue], bool],
     ) -> None:
-        """`commits`: the group's offsets are the brokers'. `arrived` is told of queues with messages to give out."""
+        """`commits_with_pulls`: pulls carry the offset to commit. `on_messages` is called when a queue has new messages."""
         self._session = session
         self._group = group
-        self._store = store
+        self._offset_store = offset_store
         self._limits = limits
-        together = (limits.topic_messages_max, limits.topic_bytes_max, limits.all_messages_max, limits.all_bytes_max)
-        self._is_shared = any(bound is not None for bound in together)
+        shared_bounds = (limits.topic_messages_max, limits.topic_bytes_max, limits.all_messages_max, limits.all_bytes_max)
+        self._has_shared_bounds = any(bound is not None for bound in shared_bounds)
         self._start = start
         self._orderly = orderly
-        self._commits = commits
-        self._arrived = arrived
+        self._commits_with_pulls = commits_with_pulls
+        self._on_messages = on_messages
         self._is_paused = is_paused
         self._offsets = QueueOffsets(session, group)
         self._tasks: set[asyncio.Task[None]] = set()
-        self.queues: dict[Queue, HeldQueue] = {}
+        self.by_queue: dict[Queue, AssignedQueue] = {}
 
-    # --- to have
+    # --- assign
 
-    async def hold(self, queue: Queue, subscription: Subscription, lease: QueueLease | None = None, *, keep: bool = True) -> bool:
-        """Find where to begin, and begin. Not now when that cannot be found out, which is logged. Without `keep` a beginning
-        that nobody has committed stays so until something moves."""
+    async def assign(
+        self, queue: Queue, subscription: Subscription, lock: QueueLock | None = None, *, commit_start: bool = True
+    ) -> bool:
+        """Find the offset to start at, and start pulling.
+
+        Returns False, with a log line, if the offset cannot be fetched now. Without `commit_start`, a start offset that the group
+        never committed is committed only once consumption has moved past it.
+        """
         try:
-            kept = await self._store.read(queue)
-            offset = await self._beginning(queue) if kept is None else kept
+            committed = await self._offset_store.read(queue)
+            offset = await self._fetch_start_offset(queue) if committed is None else committed
         except ClientError as error:
-            log.warning("Where to begin in %s is not known yet: %s", queue, error)
+            log.warning("The start offset of %s could not be fetched; the next rebalance tries again: %s", queue, error)
             return False
-        self.begin(queue, subscription, offset, lease, kept if keep or kept is not None else offset)
+        self._start_queue(queue, subscription, offset, lock, committed if commit_start or committed is not None else offset)
         return True
 
-    async def _beginning(self, queue: Queue) -> int:
-        place = self._start.place(is_retry=queue.topic.startswith(RETRY_PREFIX))
-        if place is Place.END:
-            return await self._offsets.last(queue)
-        if place is Place.MOMENT:
-            return await self._offsets.at(queue, self._start.at_ms)
+    async def _fetch_start_offset(self, queue: Queue) -> int:
+        start = self._start.start_offset(is_retry=queue.topic.startswith(RETRY_PREFIX))
+        if start is StartOffset.MAX:
+            return await self._offsets.max_offset(queue)
+        if start is StartOffset.TIMESTAMP:
+            return await self._offsets.offset_at(queue, self._start.at_ms)
         return 0
 
-    def begin(
+    def _start_queue(
         self,
         queue: Queue,
         subscription: Subscription,
         offset: int,
-        lease: QueueLease | None = None,
-        kept: int | None = None,
-    ) -> HeldQueue:
-        now_ms = self._session.now_ms()
-        held = HeldQueue(queue, subscription, offset, now_ms, self._limits, orderly=self._orderly, lease=lease, kept=kept)
-        self.queues[queue] = held
-        pulling = Pulling(
+        lock: QueueLock | None = None,
+        committed_offset: int | None = None,
+    ) -> None:
+        assigned = AssignedQueue(
+            queue,
+            subscription,
+            offset,
+            self._session.now_ms(),
+            self._limits,
+            orderly=self._orderly,
+            lock=lock,
+            committed_offset=committed_offset,
+        )
+        self.by_queue[queue] = assigned
+        puller = Puller(
             self._session,
             self._group,
-            held,
-            arrived=self._arrived,
-            moved=self._moved,
+            assigned,
+            on_messages=self._on_messages,
+            on_offset_moved=self._restart_soon,
             is_paused=self._is_paused,
-            commits=self._commits,
+            commits_with_pulls=self._commits_with_pulls,
         )
-        self._share_out()
-        held.puller = self._run(pulling.run())
-        return held
+        self._divide_limits()
+        assigned.pull_task = self._start_task(puller.run())
 
-    def _share_out(self) -> None:
-        """What all queues together may cache, among those that are held now."""
-        if self._is_shared:
-            of_topic = Counter(queue.topic for queue in self.queues)
-            for queue, held in self.queues.items():
-                held.state.limits = self._limits.shared_by(of_topic[queue.topic], len(self.queues))
+    def _divide_limits(self) -> None:
+        """Divide the cache bounds of topics, and of all queues, among the queues that are assigned now."""
+        if self._has_shared_bounds:
+            queues_of_topic = Counter(queue.topic for queue in self.by_queue)
+            for queue, assigned in self.by_queue.items():
+                assigned.process_queue.limits = self._limits.divide(queues_of_topic[queue.topic], len(self.by_queue))
 
-    def _run(self, job: object) -> asyncio.Task[None]:
+    def _start_task(self, job: object) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.get_running_loop().create_task(job)  # type: ignore[arg-type]
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_task_end)
         return task
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_task_end(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            log.error("The pulling of a queue ended; it is begun anew with a later rebalance.", exc_info=task.exception())
+            log.error("The pull loop of a queue failed. The queue restarts within seconds.", exc_info=task.exception())
 
-    # --- to move
+    # --- move
 
-    def _moved(self, held: HeldQueue, offset: int) -> None:
-        log.warning("%s goes on at %d: its broker has nothing at %d.", held.queue, offset, held.state.next_offset)
-        self._run(self.begin_anew(held, offset))
+    def _restart_soon(self, assigned: AssignedQueue, offset: int) -> None:
+        log.warning(
+            "The broker has no offset %d in %s. Pulling continues at offset %d.",
+            assigned.process_queue.next_offset,
+            assigned.queue,
+            offset,
+        )
+        self._start_task(self.restart(assigned, offset))
 
-    async def begin_anew(self, held: HeldQueue, offset: int) -> None:
-        """From this offset, forgetting what is cached. What is with handlers does not count any more."""
-        held.state.drop()
-        held.wake()
+    async def restart(self, assigned: AssignedQueue, offset: int) -> None:
+        """Drop what is cached and pull again from `offset`. Results of handlers that still run do not count."""
+        assigned.process_queue.drop()
+        assigned.wake()
         if self._orderly:
-            await held.idle(_IDLE_MS)
-        if self.queues.get(held.queue) is held:
-            self._stop(held)
-            self.begin(held.queue, held.subscription, offset, held.state.lease)
+            await assigned.wait_until_idle(_RESTART_IDLE_MS)
+        if self.by_queue.get(assigned.queue) is assigned:
+            self._stop_pulling(assigned)
+            self._start_queue(assigned.queue, assigned.subscription, offset, assigned.process_queue.lock)
 
-    def _stop(self, held: HeldQueue) -> None:
-        held.wake()
-        if held.puller is not None and held.puller is not asyncio.current_task():
-            held.puller.cancel()
+    def _stop_pulling(self, assigned: AssignedQueue) -> None:
+        assigned.wake()
+        if assigned.pull_task is not None and assigned.pull_task is not asyncio.current_task():
+            assigned.pull_task.cancel()
 
-    # --- to keep
+    # --- commit
 
     async def commit(self, queues: Iterable[Queue] | None = None) -> None:
-        """Offsets that have moved since they were kept last, of all queues or of these."""
-        chosen = self.queues.values() if queues is None else [self.queues[queue] for queue in queues if queue in self.queues]
-        moved = {held: held.state.commit_offset for held in chosen if held.state.commit_offset != held.kept}
+        """Commit the offsets that have moved since the last commit: of these queues, or of all."""
+        by_queue = self.by_queue
+        chosen = by_queue.values() if queues is None else [by_queue[queue] for queue in queues if queue in by_queue]
+        moved = {each: each.process_queue.commit_offset for each in chosen}
+        moved = {each: offset for each, offset in moved.items() if offset != each.committed_offset}
         if moved:
-            done = set(await self._store.write({held.queue: offset for held, offset in moved.items()}))
-            for held, offset in moved.items():
-                if held.queue in done:
-                    held.kept = offset
+            written = set(await self._offset_store.write({each.queue: offset for each, offset in moved.items()}))
+            for each, offset in moved.items():
+                if each.queue in written:
+                    each.committed_offset = offset
 
-    # --- to let go
+    # --- revoke
 
-    async def let_go(self, gone: Iterable[Queue]) -> list[Queue]:
-        """Stop pulling, commit, forget. An orderly queue stays while a handler is at work: those that are gone."""
-        leaving = [self.queues[queue] for queue in gone if queue in self.queues]
-        for held in leaving:
-            held.state.stop()
-            self._stop(held)
+    async def revoke(self, queues: Iterable[Queue]) -> list[Queue]:
+        """Stop pulling queues, commit their offsets and remove them. Returns the removed queues.
+
+        An orderly queue stays while a handler works on it and its lock is held.
+        """
+        leaving = [self.by_queue[queue] for queue in queues if queue in self.by_queue]
+        for assigned in leaving:
+            assigned.process_queue.stop()
+            self._stop_pulling(assigned)
         if self._orderly and leaving:
-            await asyncio.gather(*(held.idle(self._limits.when_orderly_leaves_ms) for held in leaving))
-            leaving = [held for held in leaving if not held.hands or _is_lost(held, self._session.now_ms())]
-        await self.commit([held.queue for held in leaving])
-        for held in leaving:
-            held.state.drop()
-            if self.queues.get(held.queue) is held:
-                del self.queues[held.queue]
-        self._share_out()
-        return [held.queue for held in leaving]
+            await asyncio.gather(*(assigned.wait_until_idle(self._limits.orderly_revoke_ms) for assigned in leaving))
+            leaving = [each for each in leaving if not each.batches_in_progress or _lost_lock(each, self._session.now_ms())]
+        await self.commit([assigned.queue for assigned in leaving])
+        for assigned in leaving:
+            assigned.process_queue.drop()
+            if self.by_queue.get(assigned.queue) is assigned:
+                del self.by_queue[assigned.queue]
+        self._divide_limits()
+        return [assigned.queue for assigned in leaving]
 
-    def forget(self, held: HeldQueue) -> None:
-        """At once, without a commit: it is another's already."""
-        held.state.drop()
-        self._stop(held)
-        if self.queues.get(held.queue) is held:
-            del self.queues[held.queue]
-        self._share_out()
+    def remove(self, assigned: AssignedQueue) -> None:
+        """Remove a queue at once, without a commit: another member consumes it already."""
+        assigned.process_queue.drop()
+        self._stop_pulling(assigned)
+        if self.by_queue.get(assigned.queue) is assigned:
+            del self.by_queue[assigned.queue]
+        self._divide_limits()
 
     async def stop_pulling(self) -> None:
-        """For a shutdown: what is with handlers may still finish."""
-        for held in self.queues.values():
-            held.state.stop()
+        """Stop all pull loops for a shutdown. Handlers may still finish."""
+        for assigned in self.by_queue.values():
+            assigned.process_queue.stop()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def wake(self) -> None:
-        for held in self.queues.values():
-            held.wake()
+        """Make all pull loops look again."""
+        for assigned in self.by_queue.values():
+            assigned.wake()
 
 
-def _is_lost(held: HeldQueue, now_ms: int) -> bool:
-    return held.state.lease is not None and not held.state.lease.is_held(now_ms)
+def _lost_lock(assigned: AssignedQueue, now_ms: int) -> bool:
+    lock = assigned.process_queue.lock
+    return lock is not None and not lock.is_held(now_ms)

@@ -1,6 +1,6 @@
-"""What brokers ask a consumer: to look again who its group is, to go on elsewhere, what it is doing, and to handle a message.
+"""Requests that brokers send to a consumer: rebalance, reset offsets, report its state, consume a message.
 
-One row for each question. Answers are as Apache's client gives them, so that its tools show our members as they show its own.
+Responses equal those of Apache's client, so that its admin tools show Python members as they show Java members.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from skyrocket.client.consumer.assigned_queue import HeldQueue
+from skyrocket.client.consumer.assigned_queue import AssignedQueue
 from skyrocket.client.consumer.handlers import Verdict
 from skyrocket.client.queues import Queue
 from skyrocket.client.received import Received
@@ -41,7 +41,7 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 
 if TYPE_CHECKING:
-    from skyrocket.client.consumer.engine import Consuming
+    from skyrocket.client.consumer.engine import ConsumerEngine
 
 _RESULTS: Final = {
     Verdict.DONE: CMResult.CR_SUCCESS,
@@ -50,98 +50,101 @@ _RESULTS: Final = {
     Verdict.ROLLBACK: CMResult.CR_ROLLBACK,
 }
 _MIB = 1024 * 1024
-_VERSION = "V5_5_0"  # Apache's name of the version whose behaviour this project follows
+_VERSION = "V5_5_0"  # Apache's name of the version whose behaviour this client follows
 
 
-class ConsumerAnswers:
-    def __init__(self, consuming: Consuming) -> None:
-        self._consuming = consuming
+class BrokerRequests:
+    """Handles the requests that brokers send to one consumer."""
+
+    def __init__(self, engine: ConsumerEngine) -> None:
+        self._engine = engine
         self._started_ms = time.time_ns() // 1_000_000
 
     def handlers(self) -> Mapping[int, Handler]:
+        """Return request code -> handler."""
         return {
-            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._members_changed,
-            RequestCode.RESET_CONSUMER_CLIENT_OFFSET: self._reset,
-            RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: self._status,
-            RequestCode.GET_CONSUMER_RUNNING_INFO: self._running_info,
+            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._rebalance,
+            RequestCode.RESET_CONSUMER_CLIENT_OFFSET: self._reset_offsets,
+            RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: self._report_offsets,
+            RequestCode.GET_CONSUMER_RUNNING_INFO: self._report_running_info,
             RequestCode.CONSUME_MESSAGE_DIRECTLY: self._consume_directly,
         }
 
-    def _members_changed(self, _command: Command, _connection: Connection) -> Answer:
-        self._consuming.rebalance_soon()
+    def _rebalance(self, _command: Command, _connection: Connection) -> Answer:
+        self._engine.rebalance_soon()
         return None
 
-    async def _reset(self, command: Command, _connection: Connection) -> Answer:
-        """Oneway."""
+    async def _reset_offsets(self, command: Command, _connection: Connection) -> Answer:
+        """Reset offsets. The request is oneway: there is no response."""
         body = decode(command.body, ResetOffsetBody)
-        await self._consuming.reset({Queue.of(queue): offset for queue, offset in body.offset_table.items()})
+        await self._engine.reset_offsets({Queue.of(queue): offset for queue, offset in body.offset_table.items()})
         return None
 
-    def _status(self, command: Command, _connection: Connection) -> Answer:
+    def _report_offsets(self, command: Command, _connection: Connection) -> Answer:
         topic = command.header(GetConsumerStatusRequestHeader).topic
         offsets = {
-            queue.as_body(): held.state.commit_offset
-            for queue, held in self._consuming.holdings.queues.items()
+            queue.as_body(): assigned.process_queue.commit_offset
+            for queue, assigned in self._engine.assigned.by_queue.items()
             if queue.topic == topic
         }
         return command.response(ResponseCode.SUCCESS, body=encode(GetConsumerStatusBody(message_queue_table=offsets)))
 
-    def _running_info(self, command: Command, _connection: Connection) -> Answer:
-        consuming, settings = self._consuming, self._consuming.settings
+    def _report_running_info(self, command: Command, _connection: Connection) -> Answer:
+        engine, settings = self._engine, self._engine.settings
         info = ConsumerRunningInfo(
             properties={
-                "PROP_NAMESERVER_ADDR": ";".join(consuming.session.options.nameservers),
+                "PROP_NAMESERVER_ADDR": ";".join(engine.session.options.nameservers),
                 "PROP_CONSUME_TYPE": ConsumeType.CONSUME_PASSIVELY.value,
                 "PROP_CLIENT_VERSION": _VERSION,
                 "PROP_THREADPOOL_CORE_SIZE": str(settings.concurrency),
                 "PROP_CONSUMEORDERLY": "true" if settings.orderly else "false",
                 "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
             },
-            subscription_set=[wanted.as_body() for wanted in consuming.subscriptions.values()],
-            mq_table={queue.as_body(): _info(held) for queue, held in consuming.holdings.queues.items()},
-            status_table={topic: ConsumeStatus() for topic in consuming.subscriptions},
+            subscription_set=[subscription.as_body() for subscription in engine.subscriptions.values()],
+            mq_table={queue.as_body(): _process_queue_info(assigned) for queue, assigned in engine.assigned.by_queue.items()},
+            status_table={topic: ConsumeStatus() for topic in engine.subscriptions},
         )
         if command.header(GetConsumerRunningInfoRequestHeader).jstack_enable:
-            info.jstack = _stacks()
+            info.jstack = _format_stacks()
         return command.response(ResponseCode.SUCCESS, body=encode(info))
 
     async def _consume_directly(self, command: Command, _connection: Connection) -> Answer:
-        consuming, header = self._consuming, command.header(ConsumeMessageDirectlyResultRequestHeader)
-        if consuming.calling is None:
-            raise RefusedError(ResponseCode.SYSTEM_ERROR, "This consumer has no handlers: its messages are read in a loop.")
+        engine, header = self._engine, command.header(ConsumeMessageDirectlyResultRequestHeader)
+        if engine.runner is None:
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, "This consumer has no handlers: it reads messages in a loop.")
         message = Received(decode_record(command.body), broker_name=header.broker_name or "")
-        namespace = consuming.session.options.namespace
+        namespace = engine.session.options.namespace
         message.topic = without_namespace(namespace, message.properties.get(RETRY_TOPIC, message.record.topic))
-        begun = time.monotonic()
-        verdict, error = await consuming.calling.directly(message)
+        started = time.monotonic()
+        verdict, error = await engine.runner.run_directly(message)
         failed = CMResult.CR_RETURN_NULL if error is None else CMResult.CR_THROW_EXCEPTION
         result = ConsumeMessageDirectlyResult(
-            order=consuming.settings.orderly,
-            auto_commit=consuming.settings.auto_commit,
+            order=engine.settings.orderly,
+            auto_commit=engine.settings.auto_commit,
             consume_result=failed if verdict is None else _RESULTS[verdict],
             remark=None if error is None else repr(error),
-            spent_time_mills=int((time.monotonic() - begun) * 1000),
+            spent_time_mills=int((time.monotonic() - started) * 1000),
         )
         return command.response(ResponseCode.SUCCESS, body=encode(result))
 
 
-def _info(held: HeldQueue) -> ProcessQueueInfo:
-    state = held.state
+def _process_queue_info(assigned: AssignedQueue) -> ProcessQueueInfo:
+    process_queue = assigned.process_queue
     return ProcessQueueInfo(
-        commit_offset=state.commit_offset,
-        cached_msg_min_offset=state.commit_offset if state.cached_messages else 0,
-        cached_msg_max_offset=state.commit_offset + state.span if state.cached_messages else 0,
-        cached_msg_count=state.cached_messages,
-        cached_msg_size_in_mib=state.cached_bytes // _MIB,
-        locked=state.lease is not None,
-        dropped=state.dropped,
+        commit_offset=process_queue.commit_offset,
+        cached_msg_min_offset=process_queue.commit_offset if process_queue.cached_messages else 0,
+        cached_msg_max_offset=process_queue.commit_offset + process_queue.span if process_queue.cached_messages else 0,
+        cached_msg_count=process_queue.cached_messages,
+        cached_msg_size_in_mib=process_queue.cached_bytes // _MIB,
+        locked=process_queue.lock is not None,
+        dropped=process_queue.dropped,
         last_pull_timestamp=time.time_ns() // 1_000_000,
         last_consume_timestamp=time.time_ns() // 1_000_000,
     )
 
 
-def _stacks() -> str:
-    """What every thread does at this moment: Python's word for what Java's tools call jstack."""
+def _format_stacks() -> str:
+    """Format the stacks of all threads, for what Apache's tools call jstack."""
     parts = []
     for thread, frame in sys._current_frames().items():
         parts.append(f"thread {thread}\n" + "".join(traceback.format_stack(frame)))

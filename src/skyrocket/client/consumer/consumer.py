@@ -1,10 +1,10 @@
-"""The consumer: messages of a group's topics, for a loop or for handlers, as they come.
+"""The consumer: delivers the messages of a group's topics to a loop or to handlers.
 
     async with Consumer("127.0.0.1:9876", group="coupons", topics={"user-registered": "web || app"}, start="first") as consumer:
         async for message in consumer:
             ...
 
-or, with handlers:
+Or with handlers:
 
     consumer = Consumer("127.0.0.1:9876", group="coupons")
 
@@ -25,14 +25,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
-from skyrocket.client.consumer.dispatch.work_batch import Hand
-from skyrocket.client.consumer.engine import Consuming, ConsumingSettings
-from skyrocket.client.consumer.handlers import Failure, Handle, Handler, RetryLater, handler
+from skyrocket.client.consumer.dispatch.work_batch import WorkBatch
+from skyrocket.client.consumer.engine import ConsumerEngine, EngineSettings
+from skyrocket.client.consumer.handlers import HandlerFailure, HandlerFunction, MessageHandler, RetryLater, make_handler
 from skyrocket.client.consumer.limits import ConsumerLimits
-from skyrocket.client.consumer.offsets.start_position import Start, start_position
-from skyrocket.client.consumer.options import BROADCASTER, check_options
+from skyrocket.client.consumer.offsets.start_position import Start, parse_start
+from skyrocket.client.consumer.options import BROADCAST_INSTANCE, check_options
 from skyrocket.client.consumer.strategies import Averagely, Strategy
-from skyrocket.client.consumer.subscription import Expression, Subscription, Topics, subscription, topics_wanted
+from skyrocket.client.consumer.subscription import Expression, Subscription, TopicSelection, make_subscription, parse_topics
 from skyrocket.client.errors import ClientClosedError, ConfigurationError
 from skyrocket.client.options import ClientKeywords, ClientOptions, Nameservers, resolve_options
 from skyrocket.client.queues import Queue
@@ -48,14 +48,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-H = TypeVar("H", bound=Handle)
+H = TypeVar("H", bound=HandlerFunction)
 
 
 class Consumer:
-    """One member of a group. Start it with `async with`, with `run`, or with `start` and `close`; use it in one event loop.
+    """A member of a consumer group. Start it with `async with`, `run`, or `start` and `close`; use it in one event loop.
 
-    In a loop, a message is acknowledged when the next one is asked for, and when `async with` is left without an exception. When
-    it is left by one, the message at hand is given back and comes again later. Delivery is at least once.
+    A loop acknowledges a message when it asks for the next one, and when the `async with` block ends without an exception. If
+    the block ends with an exception, the current message is sent back and delivered again later. Delivery is at least once.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Consumer:
         *,
         options: ClientOptions | None = None,
         group: str,
-        topics: Topics | None = None,
+        topics: TopicSelection | None = None,
         start: Start = "last",
         concurrency: int = 20,
         orderly: bool = False,
@@ -81,7 +81,7 @@ class Consumer:
         """`ConsumerOptions` explains the options, and `ClientOptions` those that `keywords` set."""
         self._options = resolve_options(options, nameservers, keywords)
         if broadcasting and not self._options.instance:
-            self._options = resolve_options(self._options, None, {"instance": BROADCASTER})
+            self._options = resolve_options(self._options, None, {"instance": BROADCAST_INSTANCE})
         check_options(
             concurrency=concurrency,
             orderly=orderly,
@@ -90,9 +90,9 @@ class Consumer:
             retries_max=retries_max,
         )
         self.group = check_group(group)
-        self._settings = ConsumingSettings(
+        self._settings = EngineSettings(
             group=with_namespace(self._options.namespace, group),
-            start=start_position(start),
+            start=parse_start(start),
             concurrency=concurrency,
             orderly=orderly,
             auto_commit=auto_commit,
@@ -104,212 +104,227 @@ class Consumer:
         )
         self._close_timeout_ms = close_timeout_ms
         self._tracing = tracing
-        self._handlers: dict[str, Handler] = {}
+        self._handlers: dict[str, MessageHandler] = {}
         self._subscriptions: dict[str, Subscription] = {}
-        for topic, expression in topics_wanted(topics).items():
+        for topic, expression in parse_topics(topics).items():
             self._subscribe(topic, expression)
-        self._paused: set[str] = set()
+        self._paused_topics: set[str] = set()
         self._is_paused = False
-        self._consuming: Consuming | None = None
+        self._engine: ConsumerEngine | None = None
         self._pool: concurrent.futures.ThreadPoolExecutor | None = None
-        self._stopped: asyncio.Event | None = None
+        self._stop_requested: asyncio.Event | None = None
 
-    # --- what it wants
+    # --- subscriptions and handlers
 
     def on(self, topic: str = "", expression: Expression | None = None, *, batch: int = 0) -> Callable[[H], H]:
-        """Register a handler: of this topic, or without a topic of all that have none. It subscribes, too, where that was not
-        done. With `batch` it gets lists of up to so many messages. Plain functions run in threads."""
-        if self._consuming is not None:
-            raise ConfigurationError("Handlers are registered before the consumer starts.")
-        if topic and (expression is not None or topic not in self.topics):
-            for name, wanted in topics_wanted({topic: EVERY_TAG if expression is None else expression}).items():
-                self._subscribe(name, wanted)
+        """Register a handler for a topic, or, without `topic`, for all topics that have none. Use it as a decorator.
 
-        def register(handle: H) -> H:
+        It also subscribes to the topic. With `batch` the handler gets lists of at most that many messages. Async functions run
+        in the event loop, plain functions in threads.
+        """
+        if self._engine is not None:
+            raise ConfigurationError("A handler must be registered before the consumer starts.")
+        if topic and (expression is not None or topic not in self.topics):
+            for name, parsed in parse_topics({topic: EVERY_TAG if expression is None else expression}).items():
+                self._subscribe(name, parsed)
+
+        def register(function: H) -> H:
             if topic in self._handlers:
                 raise ConfigurationError(f"Topic '{topic}' has a handler already.")
-            self._handlers[topic] = handler(handle, batch)
-            return handle
+            self._handlers[topic] = make_handler(function, batch)
+            return function
 
         return register
 
     @property
     def topics(self) -> list[str]:
-        """Those that were asked for; the group's retry topic is always among what is consumed, and not named here."""
+        """The subscribed topics, without the group's retry topic."""
         own = retry_topic(self._settings.group)
         return [without_namespace(self._options.namespace, topic) for topic in self._subscriptions if topic != own]
 
     def subscribe(self, topic: str, expression: Expression = EVERY_TAG) -> None:
-        """One more topic, or something else of one, also while it runs."""
-        for name, wanted in topics_wanted({topic: expression}).items():
-            self._subscribe(name, wanted)
-        if self._consuming is not None:
-            self._consuming.subscribed()
+        """Subscribe to a topic, or change the expression of a subscription. Also possible while the consumer runs."""
+        for name, parsed in parse_topics({topic: expression}).items():
+            self._subscribe(name, parsed)
+        if self._engine is not None:
+            self._engine.apply_subscriptions()
 
     def unsubscribe(self, topic: str) -> None:
+        """Consume a topic no longer. Also possible while the consumer runs."""
         self._subscriptions.pop(with_namespace(self._options.namespace, topic), None)
-        if self._consuming is not None:
-            self._consuming.subscribed()
+        if self._engine is not None:
+            self._engine.apply_subscriptions()
 
     def _subscribe(self, topic: str, expression: Expression) -> None:
-        wire = with_namespace(self._options.namespace, topic)
-        self._subscriptions[wire] = subscription(wire, expression, time.time_ns() // 1_000_000)
+        wire_topic = with_namespace(self._options.namespace, topic)
+        self._subscriptions[wire_topic] = make_subscription(wire_topic, expression, time.time_ns() // 1_000_000)
 
-    # --- life
+    # --- start and close
 
     async def start(self) -> None:
-        """Returns when the group's brokers know us and our first queues are being pulled, where they can be reached."""
-        if self._consuming is not None:
+        """Join the group. Returns when brokers have our heartbeat and the first queues are assigned, if they can be reached."""
+        if self._engine is not None:
             return
         if not self._subscriptions:
-            raise ConfigurationError(f"Group '{self.group}' consumes no topic: name topics, or register handlers.")
+            raise ConfigurationError(f"Group '{self.group}' subscribes to no topic. Pass `topics`, or register handlers.")
         for topic in self.topics if self._handlers and "" not in self._handlers else ():
             if topic not in self._handlers:
-                raise ConfigurationError(f"Topic '{topic}' has no handler, while others have.")
+                raise ConfigurationError(f"Topic '{topic}' has no handler, but other topics have one. Register one with `on`.")
         pool = None
-        if any(not known.is_async for known in self._handlers.values()):
+        if any(not handler.is_async for handler in self._handlers.values()):
             pool = self._pool = concurrent.futures.ThreadPoolExecutor(self._settings.concurrency, f"skyrocket-{self.group}")
         session = await Session.acquire(self._options, consumer_group=self._settings.group)
         handlers = self._handlers if self._tracing is None else self._tracing.handlers(self._handlers, self.group)
-        consuming = Consuming(session, self._settings, self._subscriptions, handlers, pool, is_paused=self._is_topic_paused)
-        self._consuming = consuming
+        engine = ConsumerEngine(session, self._settings, self._subscriptions, handlers, pool, is_paused=self._is_topic_paused)
+        self._engine = engine
         try:
-            await consuming.start()
+            await engine.start()
         except BaseException:
             await self.close()
             raise
 
     async def close(self) -> None:
-        """What is with handlers is finished first, for at most `close_timeout_ms`. Then offsets are committed, and the group
-        hears that we leave."""
-        consuming, self._consuming = self._consuming, None
-        if consuming is None:
+        """Wait for running handlers for at most `close_timeout_ms`, commit offsets, and leave the group."""
+        engine, self._engine = self._engine, None
+        if engine is None:
             return
         try:
-            await consuming.close(self._close_timeout_ms)
+            await engine.close(self._close_timeout_ms)
         finally:
             if self._pool is not None:
                 self._pool.shutdown(wait=False, cancel_futures=True)
                 self._pool = None
-            if self._stopped is not None:
-                self._stopped.set()
-            await consuming.session.release(consumer_group=self._settings.group)
+            if self._stop_requested is not None:
+                self._stop_requested.set()
+            await engine.session.release(consumer_group=self._settings.group)
 
     async def __aenter__(self) -> Self:
         await self.start()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._consuming is not None:
-            await self.lay_down(error)
+        if self._engine is not None:
+            await self.complete_current(error)
         await self.close()
 
     async def run(self) -> None:
-        """With handlers: start, and go on until cancelled, or until `stop` or `close` is called."""
+        """Start, and run the handlers until `stop` or `close` is called, or until the task is cancelled."""
         if not self._handlers:
-            raise ConfigurationError("A consumer without handlers is not run: use `async for`.")
-        self._stopped = asyncio.Event()
+            raise ConfigurationError("`run` needs handlers. Register one with `on`, or use `async for`.")
+        self._stop_requested = asyncio.Event()
         try:
             await self.start()
-            await self._stopped.wait()
+            await self._stop_requested.wait()
         finally:
-            self._stopped = None
+            self._stop_requested = None
             await self.close()
 
     def stop(self) -> None:
-        """Ends `run`."""
-        if self._stopped is not None:
-            self._stopped.set()
+        """End `run`."""
+        if self._stop_requested is not None:
+            self._stop_requested.set()
 
-    # --- messages for a loop
+    # --- messages for the user's own loop
 
     async def __aiter__(self) -> AsyncIterator[Received]:
-        dispatching = self._running().dispatching
-        if self._handlers:
-            raise ConfigurationError("A consumer with handlers has no messages for a loop.")
-        dispatching.acknowledge_own()  # a new loop asks for the next
-        while (hand := await dispatching.next_hand()) is not None:
-            done, rest, state = hand.done.append, hand.rest, hand.held.state
+        dispatcher = self._require_engine().dispatcher
+        self._require_no_handlers()
+        dispatcher.acknowledge_owned()  # a new loop of this task asks for the next message
+        while (batch := await dispatcher.next_batch()) is not None:
+            done, pending, process_queue = batch.done.append, batch.pending, batch.assigned.process_queue
             try:
-                while rest and not state.dropped:  # in the loop, where no other thread takes anything
-                    if state.lease is not None and not hand.may_go_on():
+                while pending and not process_queue.dropped:  # runs in the event loop, so no other thread takes messages
+                    if process_queue.lock is not None and not batch.may_continue():
                         break
-                    message = hand.current = rest.popleft()
+                    message = batch.current = pending.popleft()
                     yield message
                     done(message)
-                hand.current = None
+                batch.current = None
             finally:
-                dispatching.laid_down(hand)
+                dispatcher.release(batch)
 
     async def messages(self, most: int = 32) -> list[Received]:
-        """The next ones, at least one and at most so many, for one who handles batches: asking again acknowledges what was given
-        before. None are given once the consumer is closed."""
-        if self._handlers:
-            raise ConfigurationError("A consumer with handlers has no messages for a loop.")
-        return await self._running().dispatching.next_batch(most)
+        """Wait for the next messages: at least one, at most `most`. The next call acknowledges them.
+
+        The list is empty once the consumer is closed.
+        """
+        self._require_no_handlers()
+        return await self._require_engine().dispatcher.next_messages(most)
 
     async def send_back(self, message: Received, delay_level: int = 0) -> None:
-        """Instead of raising: this one is to come again later. It is still acknowledged in its turn, as handled."""
-        if not await self._running().sending_back.send_back(message, delay_level):
-            raise RetryLater(f"Message {message.message_id} could not be given back now.")
+        """Have a message delivered again later, without raising in the loop or handler, which still acknowledges it.
 
-    async def lay_down(self, error: BaseException | None) -> None:
-        """The message at hand when `async with` was left: done, given back, or, when the task or process ends, as it was."""
-        consuming = self._running()
-        for hand in list(consuming.dispatching.hands):
-            messages = hand.laid_down()
+        Raises RetryLater if no broker accepts it.
+        """
+        if not await self._require_engine().redelivery.send_back(message, delay_level):
+            raise RetryLater(f"Message {message.message_id} could not be sent back now.")
+
+    async def complete_current(self, error: BaseException | None) -> None:
+        """Complete the current messages of the user's loops when `async with` ends.
+
+        They are done without an error, and sent back after an exception. When the task or process ends, they stay uncommitted.
+        """
+        engine = self._require_engine()
+        for batch in list(engine.dispatcher.batches):
+            messages = batch.take_current()
             if messages and isinstance(error, Exception):
-                log.warning("Message %s is given back: %r", messages[0].message_id, error)
-                await consuming.settling.give_back(hand.held, Failure(messages, error))
+                log.warning("Message %s is sent back: %r", messages[0].message_id, error)
+                await engine.completion.redeliver(batch.assigned, HandlerFailure(messages, error))
             elif error is None:
-                hand.done.extend(messages)
-            consuming.dispatching.laid_down(hand)
+                batch.done.extend(messages)
+            engine.dispatcher.release(batch)
 
-    async def next_hand(self, taker: object) -> Hand | None:
-        """For a loop in another thread, `taker`: what it left before is done, and these are the next. None: it is closed."""
-        if self._handlers:
-            raise ConfigurationError("A consumer with handlers has no messages for a loop.")
-        dispatching = self._running().dispatching
-        dispatching.acknowledge_own(taker)
-        return await dispatching.next_hand(taker)
+    async def next_batch(self, owner: object) -> WorkBatch | None:
+        """Acknowledge the batches of a loop in another thread, `owner`, and wait for its next one. None: closed."""
+        self._require_no_handlers()
+        dispatcher = self._require_engine().dispatcher
+        dispatcher.acknowledge_owned(owner)
+        return await dispatcher.next_batch(owner)
 
-    # --- while it runs
+    # --- control
 
     def pause(self, *topics: str) -> None:
-        """Take no messages from these topics, or from any, until `resume`. What handlers have they finish."""
-        self._paused.update(topics)
+        """Dispatch no messages of these topics, or of any without arguments, until `resume`. Running handlers finish."""
+        self._paused_topics.update(topics)
         self._is_paused = self._is_paused or not topics
 
     def resume(self, *topics: str) -> None:
-        """Without topics: everything."""
+        """End the pause of these topics, or of all without arguments."""
         if topics:
-            self._paused.difference_update(topics)
+            self._paused_topics.difference_update(topics)
         else:
-            self._paused.clear()
+            self._paused_topics.clear()
             self._is_paused = False
-        if self._consuming is not None:
-            self._consuming.resumed()
+        if self._engine is not None:
+            self._engine.resume()
 
     def _is_topic_paused(self, topic: str) -> bool:
-        return self._is_paused or (bool(self._paused) and without_namespace(self._options.namespace, topic) in self._paused)
+        paused = self._paused_topics
+        return self._is_paused or (bool(paused) and without_namespace(self._options.namespace, topic) in paused)
 
     @property
     def queues(self) -> list[Queue]:
-        """Those that are ours at present, the retry topic's left out."""
-        return [self._users(queue) for queue in self._running().own_queues()]
+        """The queues that are assigned to this member now, without those of the retry topic."""
+        return [self._to_user(queue) for queue in self._require_engine().queues()]
 
     @property
     def client_id(self) -> str:
-        return self._running().session.client_id
+        return self._require_engine().session.client_id
 
     async def commit(self) -> None:
-        """Tell the brokers now how far we are; it happens every few seconds anyway."""
-        await self._running().commit()
+        """Commit the offsets now. The consumer also commits every few seconds."""
+        await self._require_engine().commit()
 
-    def _users(self, queue: Queue) -> Queue:
+    def _to_user(self, queue: Queue) -> Queue:
         return queue._replace(topic=without_namespace(self._options.namespace, queue.topic))
 
-    def _running(self) -> Consuming:
-        if self._consuming is None:
-            raise ClientClosedError("The consumer is closed, or was not started: use `async with`.")
-        return self._consuming
+    def _require_engine(self) -> ConsumerEngine:
+        if self._engine is None:
+            raise ClientClosedError("The consumer is closed or was not started. Use `async with`.")
+        return self._engine
+
+    def _require_no_handlers(self) -> None:
+        if self._handlers:
+            raise ConfigurationError(
+                "A consumer with handlers delivers no messages to a loop. Remove the handlers, or use `run`."
+            )

@@ -1,4 +1,7 @@
-"""A consumer at work: its membership, its queues, and the periods in which things are done. `Consumer` is its face."""
+"""The engine of a consumer: connects pulling, dispatching, rebalancing and offset commits, and runs their periodic tasks.
+
+`Consumer` is the public class around it.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +12,23 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from skyrocket.client.consumer.assigned_queue import HeldQueue
-from skyrocket.client.consumer.assigned_queues import Holdings
-from skyrocket.client.consumer.broker_requests import ConsumerAnswers
-from skyrocket.client.consumer.dispatch.completion import Settling
-from skyrocket.client.consumer.dispatch.dispatcher import Dispatching
-from skyrocket.client.consumer.dispatch.handler_runner import Calling
-from skyrocket.client.consumer.dispatch.redelivery import SendingBack
-from skyrocket.client.consumer.handlers import Handler
+from skyrocket.client.consumer.assigned_queue import AssignedQueue
+from skyrocket.client.consumer.assigned_queues import AssignedQueues
+from skyrocket.client.consumer.broker_requests import BrokerRequests
+from skyrocket.client.consumer.dispatch.completion import Completion
+from skyrocket.client.consumer.dispatch.dispatcher import Dispatcher
+from skyrocket.client.consumer.dispatch.handler_runner import HandlerRunner
+from skyrocket.client.consumer.dispatch.redelivery import Redelivery
+from skyrocket.client.consumer.handlers import MessageHandler
 from skyrocket.client.consumer.limits import ConsumerLimits
-from skyrocket.client.consumer.locks import QueueLease, QueueLocks
-from skyrocket.client.consumer.offsets.offset_files import OffsetFile, default_folder
-from skyrocket.client.consumer.offsets.offset_store import BrokerOffsets, FileOffsets, OffsetStore
+from skyrocket.client.consumer.locks import LockRequests, QueueLock
+from skyrocket.client.consumer.offsets.offset_commit import BrokerOffsetStore, FileOffsetStore, OffsetStore
+from skyrocket.client.consumer.offsets.offset_file import OffsetFile, default_folder
 from skyrocket.client.consumer.offsets.queue_offsets import QueueOffsets
 from skyrocket.client.consumer.offsets.start_position import StartPosition
-from skyrocket.client.consumer.rebalancing import Change, Rebalancing
+from skyrocket.client.consumer.rebalancing import AssignmentChange, Rebalancer
 from skyrocket.client.consumer.strategies import Strategy
-from skyrocket.client.consumer.subscription import SQL92, Subscription, subscription
+from skyrocket.client.consumer.subscription import SQL92, Subscription, make_subscription
 from skyrocket.client.errors import BrokerError, ClientError, UnreachableError
 from skyrocket.client.queues import Queue
 from skyrocket.client.session.members import SessionMember
@@ -39,12 +42,14 @@ from skyrocket.protocol.system_names import RETRY_PREFIX, retry_topic
 
 log = logging.getLogger(__name__)
 
-_CLOSE_MS = 3_000  # for the last words to the brokers
+_LAST_COMMIT_MS = 3_000  # for the last commit and the unlocking of a shutdown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumingSettings:
-    group: str  # on the wire
+class EngineSettings:
+    """The options of a consumer, parsed."""
+
+    group: str  # as on the wire
     start: StartPosition
     concurrency: int
     orderly: bool
@@ -56,20 +61,21 @@ class ConsumingSettings:
     limits: ConsumerLimits
 
 
-def _offset_store(session: Session, settings: ConsumingSettings) -> OffsetStore:
-    """Who broadcasts reads every queue by himself, and keeps his offsets himself."""
+def _make_offset_store(session: Session, settings: EngineSettings) -> OffsetStore:
     if settings.broadcasting:
-        return FileOffsets(OffsetFile(settings.offsets_folder or default_folder(), session.client_id, settings.group))
-    return BrokerOffsets(QueueOffsets(session, settings.group))
+        return FileOffsetStore(OffsetFile(settings.offsets_folder or default_folder(), session.client_id, settings.group))
+    return BrokerOffsetStore(QueueOffsets(session, settings.group))
 
 
-class Consuming:
+class ConsumerEngine:
+    """One running member of a consumer group."""
+
     def __init__(
         self,
         session: Session,
-        settings: ConsumingSettings,
+        settings: EngineSettings,
         subscriptions: MutableMapping[str, Subscription],
-        handlers: Mapping[str, Handler],
+        handlers: Mapping[str, MessageHandler],
         pool: concurrent.futures.Executor | None,
         *,
         is_paused: Callable[[str], bool],
@@ -80,75 +86,79 @@ class Consuming:
         limits, group = settings.limits, settings.group
         topic = retry_topic(group)
         if not settings.broadcasting and topic not in subscriptions:
-            subscriptions[topic] = subscription(topic, EVERY_TAG, next(iter(subscriptions.values())).version)
-        self.sending_back = SendingBack(session, group, settings.retries_max)
-        self.settling = Settling(
-            self.sending_back,
+            subscriptions[topic] = make_subscription(topic, EVERY_TAG, next(iter(subscriptions.values())).version)
+        self.redelivery = Redelivery(session, group, settings.retries_max)
+        self.completion = Completion(
+            self.redelivery,
             limits,
             session.now_ms,
             broadcasting=settings.broadcasting,
             retries_max=settings.retries_max,
-            again=self._arrived,
+            on_ready=self._add_ready,
         )
-        self.calling = Calling(handlers, pool, by_hand=not settings.auto_commit) if handlers else None
+        self.runner = HandlerRunner(handlers, pool, manual_commit=not settings.auto_commit) if handlers else None
 
-        def paused(held: HeldQueue) -> bool:
-            return is_paused(held.queue.topic)
+        def is_queue_paused(assigned: AssignedQueue) -> bool:
+            return is_paused(assigned.queue.topic)
 
-        self.dispatching = Dispatching(
-            self.settling,
-            self.calling,
+        self.dispatcher = Dispatcher(
+            self.completion,
+            self.runner,
             session.now_ms,
             concurrency=settings.concurrency if handlers else 1,
-            batch=max((known.batch for known in handlers.values()), default=0),
-            is_paused=paused,
+            handler_batch_max=max((handler.batch for handler in handlers.values()), default=0),
+            is_paused=is_queue_paused,
         )
-        self.holdings = Holdings(
+        self.assigned = AssignedQueues(
             session,
             group,
-            _offset_store(session, settings),
+            _make_offset_store(session, settings),
             limits,
             settings.start,
             orderly=settings.orderly,
-            commits=not settings.broadcasting,
-            arrived=self._arrived,
-            is_paused=paused,
+            commits_with_pulls=not settings.broadcasting,
+            on_messages=self._add_ready,
+            is_paused=is_queue_paused,
         )
-        self.locks = QueueLocks(session, group) if settings.orderly and not settings.broadcasting else None
-        self._rebalancing = Rebalancing(
+        self.locks = LockRequests(session, group) if settings.orderly and not settings.broadcasting else None
+        self._rebalancer = Rebalancer(
             session,
             group,
             subscriptions,
             None if settings.broadcasting else settings.strategy,
             limits,
-            held=lambda: list(self.holdings.queues),
-            apply=self._apply,
+            assigned=lambda: list(self.assigned.by_queue),
+            apply=self._apply_change,
         )
-        self._changing = asyncio.Lock()  # of who changes what is held
+        self._assignment_lock = asyncio.Lock()  # held while the assignment changes
         self._tasks: list[asyncio.Future[None]] = []
         self._is_joined = False
         self.member = SessionMember(
             group=group,
             consumer_data=self.consumer_data,
             topics=lambda: list(self.subscriptions),
-            handlers=ConsumerAnswers(self).handlers(),
-            route_changed=self._route_changed,
-            connected=lambda _: self.holdings.wake(),
+            handlers=BrokerRequests(self).handlers(),
+            route_changed=self._on_route_change,
+            connected=lambda _: self.assigned.wake(),
         )
 
     def consumer_data(self) -> ConsumerData:
+        """Return what heartbeats say about this member."""
         return ConsumerData(
             group_name=self.settings.group,
             consume_type=ConsumeType.CONSUME_PASSIVELY,
             message_model=MessageModel.BROADCASTING if self.settings.broadcasting else MessageModel.CLUSTERING,
             consume_from_where=self.settings.start.where,
-            subscription_data_set=[wanted.as_body() for wanted in self.subscriptions.values()],
+            subscription_data_set=[subscription.as_body() for subscription in self.subscriptions.values()],
         )
 
-    # --- begin
+    # --- start
 
     async def start(self) -> None:
-        """NoNameserverError when none answers; BrokerError when a broker refuses us or an expression."""
+        """Join the group and assign the first queues.
+
+        Raises NoNameserverError if no nameserver answers, and BrokerError if a broker refuses the client or an expression.
+        """
         for topic in list(self.subscriptions):
             await self.session.route(topic)
         await self._check_expressions()
@@ -157,32 +167,32 @@ class Consuming:
         await self.session.send_heartbeats()
         limits = self.settings.limits
         for topic in list(self.subscriptions):
-            await self._balance_first(topic)
-        self._every(limits.commit_ms, self.commit)
-        self._every(limits.tick_ms, self._tick)
+            await self._rebalance_first(topic)
+        self._run_every(limits.commit_ms, self.commit)
+        self._run_every(limits.tick_ms, self._tick)
         if self.locks is not None:
-            self._every(limits.lock_renew_ms, self.renew_locks)
-        self._start_task(self._rebalancing.run())
+            self._run_every(limits.lock_renew_ms, self.renew_locks)
+        self._start_task(self._rebalancer.run())
 
-    async def _balance_first(self, topic: str) -> None:
-        """What a broker refuses is told now; what cannot be reached is left to later."""
+    async def _rebalance_first(self, topic: str) -> None:
+        """Rebalance a topic at the start. Raises only if a broker denies permission; other failures are retried later."""
         try:
-            await self._rebalancing.balance_topic(topic)
+            await self._rebalancer.rebalance_topic(topic)
         except BrokerError as error:
             if error.code == ResponseCode.NO_PERMISSION:
                 raise
-            log.warning("The queues of topic '%s' could not be shared out: %s", topic, error)
+            log.warning("Topic '%s' could not be rebalanced: %s", topic, error)
         except ClientError as error:
-            log.warning("The queues of topic '%s' could not be shared out: %s", topic, error)
+            log.warning("Topic '%s' could not be rebalanced: %s", topic, error)
 
     async def _check_expressions(self) -> None:
-        """Brokers compile SQL92 expressions; what they say to them is better heard now than in their logs."""
-        for wanted in self.subscriptions.values():
-            route = self.session.routes.route(wanted.topic)
-            if wanted.kind != SQL92 or route is None:
+        """Have the brokers compile the SQL92 expressions, so that an error is raised here and not only logged there."""
+        for subscription in self.subscriptions.values():
+            route = self.session.routes.route(subscription.topic)
+            if subscription.kind != SQL92 or route is None:
                 continue
             body = CheckClientRequestBody(
-                client_id=self.session.client_id, group=self.settings.group, subscription_data=wanted.as_body()
+                client_id=self.session.client_id, group=self.settings.group, subscription_data=subscription.as_body()
             )
             for broker in route.brokers:
                 address = self.session.routes.any_address(broker)
@@ -191,10 +201,10 @@ class Consuming:
                 try:
                     await self.session.request_ok(address, RequestCode.CHECK_CLIENT_CONFIG, body=encode(body))
                 except UnreachableError as error:
-                    log.warning("Whether %s takes the expression of topic '%s' is not known: %s", broker, wanted.topic, error)
+                    log.warning("%s could not check the expression of topic '%s': %s", broker, subscription.topic, error)
 
-    def _every(self, period_ms: int, job: Callable[[], Awaitable[None]]) -> None:
-        async def again() -> None:
+    def _run_every(self, period_ms: int, job: Callable[[], Awaitable[None]]) -> None:
+        async def repeat() -> None:
             while True:
                 await asyncio.sleep(period_ms / 1000)
                 try:
@@ -202,155 +212,169 @@ class Consuming:
                 except ClientError as error:
                     log.warning("%s", error)
 
-        self._start_task(again())
+        self._start_task(repeat())
 
-    # --- queues come and go
+    # --- assignment
 
-    def _arrived(self, held: HeldQueue) -> None:
-        self.dispatching.arrived(held)
+    def _add_ready(self, assigned: AssignedQueue) -> None:
+        self.dispatcher.add_ready(assigned)
 
     def rebalance_soon(self) -> None:
-        self._rebalancing.soon()
+        self._rebalancer.rebalance_soon()
 
-    def _route_changed(self, topic: str) -> None:
+    def _on_route_change(self, topic: str) -> None:
         if topic in self.subscriptions:
-            self._rebalancing.soon()
+            self._rebalancer.rebalance_soon()
 
-    def subscribed(self) -> None:
-        """What is wanted has changed: tell the brokers, and look what is ours. Queues wanted otherwise are begun anew."""
-        for held in list(self.holdings.queues.values()):
-            wanted = self.subscriptions.get(held.queue.topic)
-            if wanted is not None and wanted != held.subscription:
-                held.subscription = wanted
-                self._start_task(self.holdings.begin_anew(held, held.state.commit_offset))
+    def apply_subscriptions(self) -> None:
+        """Apply changed subscriptions: restart the queues that they concern, send a heartbeat and rebalance."""
+        for assigned in list(self.assigned.by_queue.values()):
+            subscription = self.subscriptions.get(assigned.queue.topic)
+            if subscription is not None and subscription != assigned.subscription:
+                assigned.subscription = subscription
+                self._start_task(self.assigned.restart(assigned, assigned.process_queue.commit_offset))
         self._start_task(self.session.send_heartbeats())
-        self._rebalancing.soon()
+        self._rebalancer.rebalance_soon()
 
     def _start_task(self, job: Awaitable[None]) -> None:
         task = asyncio.ensure_future(job)
         self._tasks.append(task)
-        task.add_done_callback(self._task_ended)
+        task.add_done_callback(self._on_task_end)
 
-    def _task_ended(self, task: asyncio.Future[None]) -> None:
+    def _on_task_end(self, task: asyncio.Future[None]) -> None:
         self._tasks.remove(task)
         if not task.cancelled() and task.exception() is not None:
             log.error(
-                "Group '%s' is not served as it should be: this is an error of ours.",
+                "A background task of group '%s' failed. This is a bug in the client.",
                 self.settings.group,
                 exc_info=task.exception(),
             )
 
-    async def _apply(self, change: Change) -> bool:
-        """Whether all of it could be done."""
-        async with self._changing:
-            complete = await self._let_go(change.lost)
-            won = change.won
-            leases: dict[Queue, QueueLease] = {}
-            if self.locks is not None and won:
-                asked_ms = self.session.now_ms()
-                locked, _ = await self.locks.lock(won)
-                complete &= len(locked) == len(won)
-                won = [queue for queue in won if queue in locked]
-                for queue in won:
-                    leases[queue] = QueueLease(self.settings.limits)
-                    leases[queue].granted(asked_ms)
-            wanted = [(queue, self.subscriptions.get(queue.topic)) for queue in won]
-            begun = await asyncio.gather(
-                *(self.holdings.hold(queue, known, leases.get(queue)) for queue, known in wanted if known is not None)
+    async def _apply_change(self, change: AssignmentChange) -> bool:
+        """Revoke and assign queues. Returns whether all of it was possible."""
+        async with self._assignment_lock:
+            is_complete = await self._revoke(change.revoked)
+            queues = change.assigned
+            locks: dict[Queue, QueueLock] = {}
+            if self.locks is not None and queues:
+                requested_ms = self.session.now_ms()
+                locked, _ = await self.locks.lock(queues)
+                is_complete &= len(locked) == len(queues)
+                queues = [queue for queue in queues if queue in locked]
+                for queue in queues:
+                    locks[queue] = QueueLock(self.settings.limits)
+                    locks[queue].grant(requested_ms)
+            subscriptions = [(queue, self.subscriptions.get(queue.topic)) for queue in queues]
+            assigned = await asyncio.gather(
+                *(
+                    self.assigned.assign(queue, subscription, locks.get(queue))
+                    for queue, subscription in subscriptions
+                    if subscription is not None
+                )
             )
-            return complete and all(begun)
+            return is_complete and all(assigned)
 
-    async def _let_go(self, lost: list[Queue]) -> bool:
-        for hand in self.dispatching.hands:
-            self.settling.note_done(hand)
-        gone = await self.holdings.let_go(lost)
-        if self.locks is not None and gone:
-            await self.locks.unlock(gone)
-        return len(gone) == len(lost)
+    async def _revoke(self, queues: list[Queue]) -> bool:
+        self._finish_done()
+        revoked = await self.assigned.revoke(queues)
+        if self.locks is not None and revoked:
+            await self.locks.unlock(revoked)
+        return len(revoked) == len(queues)
 
     async def renew_locks(self) -> None:
-        """A lock that another has by now ends the queue here at once: what is cached may be with the other already."""
+        """Renew the locks on all queues. Removes a queue that another client has locked, as it may be consumed there."""
         assert self.locks is not None
-        async with self._changing:  # a queue that is let go of meanwhile would be locked for nobody
-            held = {queue: each for queue, each in self.holdings.queues.items() if each.state.lease is not None}
-            asked_ms = self.session.now_ms()
-            locked, refused = await self.locks.lock(held)
+        async with self._assignment_lock:  # otherwise a queue that is revoked meanwhile would be locked again
+            queues = {queue: each for queue, each in self.assigned.by_queue.items() if each.process_queue.lock is not None}
+            requested_ms = self.session.now_ms()
+            locked, refused = await self.locks.lock(queues)
         for queue in locked:
-            lease = held[queue].state.lease
-            assert lease is not None
-            lease.granted(asked_ms)
-            held[queue].wake()
+            lock = queues[queue].process_queue.lock
+            assert lock is not None
+            lock.grant(requested_ms)
+            queues[queue].wake()
         for queue in refused:
-            lease = held[queue].state.lease
-            assert lease is not None
-            if lease.refused():
-                log.warning("The lock of %s is another's now: it is given up here.", queue)
-                self.holdings.forget(held[queue])
+            lock = queues[queue].process_queue.lock
+            assert lock is not None
+            if lock.revoke():
+                log.warning("Another client has locked %s. The queue is removed here.", queue)
+                self.assigned.remove(queues[queue])
         if refused:
-            self._rebalancing.soon()
+            self._rebalancer.rebalance_soon()
 
-    async def reset(self, offsets: Mapping[Queue, int]) -> None:
-        """An administrator wants these queues to go on elsewhere."""
-        async with self._changing:
+    async def reset_offsets(self, offsets: Mapping[Queue, int]) -> None:
+        """Continue at other offsets, as an administrator requested."""
+        async with self._assignment_lock:
             for queue, offset in offsets.items():
-                held = self.holdings.queues.get(queue)
-                if held is not None:
+                assigned = self.assigned.by_queue.get(queue)
+                if assigned is not None:
                     log.warning(
-                        "%s goes on at %d, as an administrator wants; it was at %d.", queue, offset, held.state.commit_offset
+                        "An administrator reset %s from offset %d to %d.", queue, assigned.process_queue.commit_offset, offset
                     )
-                    await self.holdings.begin_anew(held, offset)
-            await self.holdings.commit(offsets)
+                    await self.assigned.restart(assigned, offset)
+            await self.assigned.commit(offsets)
 
-    # --- now and then
+    # --- periodic tasks
 
     async def commit(self) -> None:
-        for hand in self.dispatching.hands:
-            self.settling.note_done(hand)
-        await self.holdings.commit()
+        """Commit the offsets of all queues."""
+        self._finish_done()
+        await self.assigned.commit()
+
+    def _finish_done(self) -> None:
+        for batch in self.dispatcher.batches:
+            self.completion.finish_done(batch)
 
     async def _tick(self) -> None:
         now_ms = self.session.now_ms()
-        held = list(self.holdings.queues.values())
-        self.dispatching.tick(held)
-        for each in held:
+        queues = list(self.assigned.by_queue.values())
+        self.dispatcher.tick(queues)
+        for assigned in queues:
+            process_queue, pull_task = assigned.process_queue, assigned.pull_task
             if not self.settings.orderly and not self.settings.broadcasting:
-                await self.settling.overdue(each)
-            if each.state.is_pull_expired(now_ms) or (each.puller is not None and each.puller.done() and not each.state.dropped):
-                log.error("%s is not pulled any more; it is begun anew.", each.queue)
-                await self.holdings.begin_anew(each, each.state.commit_offset)
+                await self.completion.send_back_overdue(assigned)
+            if process_queue.is_pull_expired(now_ms) or (
+                pull_task is not None and pull_task.done() and not process_queue.dropped
+            ):
+                log.error("Pulling %s has stopped. The queue restarts.", assigned.queue)
+                await self.assigned.restart(assigned, process_queue.commit_offset)
 
-    def resumed(self) -> None:
-        self.holdings.wake()
-        for held in self.holdings.queues.values():
-            if held.state.waiting:
-                self.dispatching.arrived(held)
+    def resume(self) -> None:
+        """Pull and dispatch again after a pause."""
+        self.assigned.wake()
+        for assigned in self.assigned.by_queue.values():
+            if assigned.process_queue.waiting:
+                self.dispatcher.add_ready(assigned)
 
-    def own_queues(self) -> list[Queue]:
-        return [queue for queue in self.holdings.queues if not queue.topic.startswith(RETRY_PREFIX)]
+    def queues(self) -> list[Queue]:
+        """Return the assigned queues, without those of the retry topic."""
+        return [queue for queue in self.assigned.by_queue if not queue.topic.startswith(RETRY_PREFIX)]
 
     # --- end
 
     async def close(self, most_ms: int) -> None:
+        """Stop pulling, wait for handlers for at most `most_ms`, commit, and leave the group."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self.holdings.stop_pulling()
-        self.dispatching.close()
-        self.dispatching.acknowledge_own()
-        if not await self.dispatching.drain(most_ms):
-            for hand in self.dispatching.hands:
-                self.settling.note_done(hand)
-            left = await self.dispatching.abandon()
-            log.error("%d handlers did not end in %d ms; their messages come again.", left, most_ms)
+        await self.assigned.stop_pulling()
+        self.dispatcher.close()
+        self.dispatcher.acknowledge_owned()
+        if not await self.dispatcher.drain(most_ms):
+            self._finish_done()
+            left = await self.dispatcher.abandon()
+            log.error("%d handlers did not end within %d ms. Their messages are delivered again.", left, most_ms)
         try:
-            async with asyncio.timeout(_CLOSE_MS / 1000):
-                await self.holdings.commit()
+            async with asyncio.timeout(_LAST_COMMIT_MS / 1000):
+                await self.assigned.commit()
                 if self.locks is not None:
-                    await self.locks.unlock(list(self.holdings.queues))
+                    await self.locks.unlock(list(self.assigned.by_queue))
         except TimeoutError:
-            log.warning("Not all offsets could be committed in the end; some messages come again.")
-        for held in self.holdings.queues.values():
-            held.state.drop()
+            log.warning(
+                "The last offsets could not be committed within %d ms. Some messages are delivered again.", _LAST_COMMIT_MS
+            )
+        for assigned in self.assigned.by_queue.values():
+            assigned.process_queue.drop()
         if self._is_joined:
             await self.session.leave(self.member)

@@ -1,7 +1,7 @@
-"""Rebalancing: which queues are ours, now that members have come or gone, or routes have changed.
+"""Rebalancing: decides which queues this member consumes, after members or routes have changed.
 
-The decision is pure (`share` in `strategies`, `change` here); around it, brokers are asked who the members are, queues are let
-go of before new ones are taken, and what could not be finished is tried again soon.
+The decision is pure: `allocate_queues` in `strategies`, and `assignment_change` here. The code around it fetches the members of
+the group from a broker, revokes queues before it assigns new ones, and soon repeats a rebalance that was incomplete.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from skyrocket.client.consumer.dispatch.handler_runner import Trial
+from skyrocket.client.consumer.handlers import CallResult
 from skyrocket.client.consumer.limits import ConsumerLimits
-from skyrocket.client.consumer.strategies import RebalanceError, Strategy, share
+from skyrocket.client.consumer.strategies import RebalanceError, Strategy, allocate_queues
 from skyrocket.client.consumer.subscription import Subscription
 from skyrocket.client.errors import BrokerError, ClientError
 from skyrocket.client.queues import Queue
@@ -28,18 +28,22 @@ from skyrocket.protocol.system_names import RETRY_PREFIX
 log = logging.getLogger(__name__)
 
 
-class Change(NamedTuple):
-    lost: list[Queue]
-    won: list[Queue]
+class AssignmentChange(NamedTuple):
+    """Queues to revoke, and queues to assign."""
+
+    revoked: list[Queue]
+    assigned: list[Queue]
 
 
-def change(held: Iterable[Queue], ours: Iterable[Queue]) -> Change:
-    """From what is held of a topic to what is ours of it."""
-    before, after = set(held), dict.fromkeys(ours)
-    return Change([queue for queue in before if queue not in after], [queue for queue in after if queue not in before])
+def assignment_change(before: Iterable[Queue], after: Iterable[Queue]) -> AssignmentChange:
+    """Compare two assignments."""
+    old, new = set(before), dict.fromkeys(after)
+    return AssignmentChange([queue for queue in old if queue not in new], [queue for queue in new if queue not in old])
 
 
-class Rebalancing:
+class Rebalancer:
+    """Keeps the assignment of one member up to date."""
+
     def __init__(
         self,
         session: Session,
@@ -48,97 +52,98 @@ class Rebalancing:
         strategy: Strategy | None,
         limits: ConsumerLimits,
         *,
-        held: Callable[[], Iterable[Queue]],
-        apply: Callable[[Change], Awaitable[bool]],
-        changed: Callable[[str, list[Queue]], None] | None = None,
+        assigned: Callable[[], Iterable[Queue]],
+        apply: Callable[[AssignmentChange], Awaitable[bool]],
     ) -> None:
-        """Without a `strategy` every queue is ours: a broadcasting consumer's. `apply` does what a change says, and tells
-        whether all of it could be done; `changed` hears of each topic whose share is another now."""
+        """Without a `strategy` every queue is assigned, as for a broadcasting consumer. `assigned` returns the queues that are
+        assigned now. `apply` carries a change out, and returns whether all of it was possible."""
         self._session = session
         self._group = group
         self._subscriptions = subscriptions
         self._strategy = strategy
         self._limits = limits
-        self._held = held
+        self._assigned = assigned
         self._apply = apply
-        self._changed = changed
-        self._soon = asyncio.Event()
-        self._unknown: set[str] = set()  # topics without a route, of which the log has a line
+        self._requested = asyncio.Event()
+        self._unknown_topics: set[str] = set()  # topics without a route; each is logged once
 
-    def soon(self) -> None:
-        self._soon.set()
+    def rebalance_soon(self) -> None:
+        """Make `run` rebalance now."""
+        self._requested.set()
 
     async def run(self) -> None:
-        """Every so often, and whenever `soon` is called. One that is not complete is tried again, less and less often."""
+        """Rebalance periodically, and after each `rebalance_soon`. An incomplete rebalance is repeated with growing delays."""
         again_ms = self._limits.rebalance_again_ms
-        complete = False
+        is_complete = False
         while True:
-            wait_ms = self._limits.rebalance_ms if complete else min(again_ms, self._limits.rebalance_ms)
+            wait_ms = self._limits.rebalance_ms if is_complete else min(again_ms, self._limits.rebalance_ms)
             try:
                 async with asyncio.timeout(wait_ms / 1000):
-                    await self._soon.wait()
+                    await self._requested.wait()
             except TimeoutError:
                 pass
-            self._soon.clear()
-            complete = await self.balance()
-            again_ms = self._limits.rebalance_again_ms if complete else again_ms * 2
+            self._requested.clear()
+            is_complete = await self.rebalance()
+            again_ms = self._limits.rebalance_again_ms if is_complete else again_ms * 2
 
-    async def balance(self) -> bool:
-        """Whether everything is as it should be now. What cannot be done is logged."""
-        complete = True
+    async def rebalance(self) -> bool:
+        """Rebalance all topics. Returns whether the assignment is complete; failures are logged."""
+        is_complete = True
         for topic in list(self._subscriptions):
             try:
-                complete &= await self.balance_topic(topic)
+                is_complete &= await self.rebalance_topic(topic)
             except ClientError as error:
-                log.warning("The queues of topic '%s' could not be shared out: %s", topic, error)
-                complete = False
-        gone = [queue for queue in self._held() if queue.topic not in self._subscriptions]
-        if gone:
-            complete &= await self._apply(Change(gone, []))
-        return complete
+                log.warning("Topic '%s' could not be rebalanced: %s", topic, error)
+                is_complete = False
+        unsubscribed = [queue for queue in self._assigned() if queue.topic not in self._subscriptions]
+        if unsubscribed:
+            is_complete &= await self._apply(AssignmentChange(unsubscribed, []))
+        return is_complete
 
-    async def balance_topic(self, topic: str) -> bool:
+    async def rebalance_topic(self, topic: str) -> bool:
+        """Rebalance one topic. Returns whether its assignment is complete."""
         route = await self._session.route(topic)
         if route is None or route.is_borrowed:
             if route is not None:
-                self._session.refresh_soon(topic)  # it was about to be created when we looked
-            return self._no_route(topic)
-        self._unknown.discard(topic)
-        ours: list[Queue] = list(route.to_read)
-        complete = True
-        if self._strategy is not None and ours:
-            members = await self._members(topic)
+                self._session.refresh_soon(topic)  # the topic was about to be created when the route was fetched
+            self._note_unknown_topic(topic)
+            return False
+        self._unknown_topics.discard(topic)
+        queues: list[Queue] = list(route.to_read)
+        is_complete = True
+        if self._strategy is not None and queues:
+            members = await self._fetch_members(topic)
             if not members:
                 return False
-            if self._session.client_id not in members:  # a broker that has forgotten us, or does not know us yet
+            if self._session.client_id not in members:  # the broker has no heartbeat of this client, or lost it
                 await self._session.send_heartbeats()
-                complete = False
-            ours = self._share(self._strategy, route.to_read, members)
-        difference = change([queue for queue in self._held() if queue.topic == topic], ours)
-        if difference.lost or difference.won:
-            complete &= await self._apply(difference)
-            if self._changed is not None:
-                self._changed(topic, [queue for queue in self._held() if queue.topic == topic])
-        return complete
+                is_complete = False
+            queues = self._allocate(self._strategy, route.to_read, members)
+        change = assignment_change([queue for queue in self._assigned() if queue.topic == topic], queues)
+        if change.revoked or change.assigned:
+            is_complete &= await self._apply(change)
+        return is_complete
 
-    def _share(self, strategy: Strategy, queues: Iterable[Queue], members: list[str]) -> list[Queue]:
-        trial = Trial()  # a strategy may be a user's own
-        ours: list[Queue] = []
-        with trial:
-            ours = share(strategy, self._group, self._session.client_id, queues, members)
-        if trial.error is not None:
-            raise RebalanceError(f"The strategy {strategy.name} failed: {trial.error!r}") from trial.error
-        return ours
+    def _allocate(self, strategy: Strategy, queues: Iterable[Queue], members: list[str]) -> list[Queue]:
+        result = CallResult()  # a strategy may be a user's own code
+        allocated: list[Queue] = []
+        with result:
+            allocated = allocate_queues(strategy, self._group, self._session.client_id, queues, members)
+        if result.error is not None:
+            raise RebalanceError(f"The rebalance strategy {strategy.name} failed: {result.error!r}") from result.error
+        return allocated
 
-    def _no_route(self, topic: str) -> bool:
-        if topic not in self._unknown:
-            self._unknown.add(topic)
+    def _note_unknown_topic(self, topic: str) -> None:
+        if topic not in self._unknown_topics:
+            self._unknown_topics.add(topic)
             if not topic.startswith(RETRY_PREFIX):
-                log.warning("Topic '%s' does not exist yet; group '%s' consumes it as soon as it does.", topic, self._group)
-        return False
+                log.warning("Topic '%s' does not exist yet. Group '%s' consumes it as soon as it exists.", topic, self._group)
 
-    async def _members(self, topic: str) -> list[str]:
-        """As some broker of the topic knows them: all know all. None when none of them answers."""
+    async def _fetch_members(self, topic: str) -> list[str]:
+        """Fetch the client ids of the group from any broker of the topic: each member sends heartbeats to all of them.
+
+        Empty if the brokers have no member of the group.
+        """
         route = self._session.routes.route(topic)
         header = GetConsumerListByGroupRequestHeader(consumer_group=self._group)
         failure: ClientError | None = None
@@ -151,7 +156,7 @@ class Rebalancing:
             except BrokerError as error:
                 if error.code == ResponseCode.NO_PERMISSION:
                     raise
-                failure = error  # Apache's way to say that it has heard of no member
+                failure = error  # Apache's broker answers with an error if it has no member of the group
                 await self._session.send_heartbeats()
             except ClientError as error:
                 failure = error

@@ -1,4 +1,4 @@
-"""What a consumer wants of a topic: all of it, messages with certain tags, or those for which an SQL92 expression is true."""
+"""Subscriptions: which messages of a topic a consumer gets. All, those with certain tags, or those that match an SQL92 filter."""
 
 from __future__ import annotations
 
@@ -17,28 +17,30 @@ SQL92: Final = "SQL92"
 
 
 class Sql(NamedTuple):
-    """An expression over messages' properties, as `sql` makes it."""
+    """An SQL92 expression over the properties of messages. Create it with `sql`."""
 
     expression: str
 
 
 Expression = str | Sql
-Topics = str | Iterable[str] | Mapping[str, Expression]
-"""One topic, several, or each with what is wanted of it."""
+TopicSelection = str | Iterable[str] | Mapping[str, Expression]
+"""One topic, several topics, or topics with an expression each."""
 
 
 def sql(expression: str) -> Sql:
-    """Messages whose properties make this true: `sql("price > 100 AND region = 'eu'")`. The broker must allow it."""
+    """Select messages by their properties: `sql("price > 100 AND region = 'eu'")`. The broker must allow SQL92 filters."""
     if not expression.strip():
-        raise ConfigurationError("An SQL92 expression is empty.")
+        raise ConfigurationError("An SQL92 expression must not be empty.")
     return Sql(expression)
 
 
 class Subscription(NamedTuple):
-    topic: str  # on the wire
+    """The subscription to one topic."""
+
+    topic: str  # as on the wire
     expression: str
     kind: str
-    tags: frozenset[str] | None  # None: every message, as far as tags go
+    tags: frozenset[str] | None  # None: messages with any tag
     version: int
 
     def as_body(self) -> SubscriptionData:
@@ -52,13 +54,14 @@ class Subscription(NamedTuple):
             expression_type=self.kind,
         )
 
-    def wanted(self, messages: list[Received]) -> list[Received]:
-        """Brokers compare the hashes of tags, which different tags may share; here it is the words."""
+    def filter(self, messages: list[Received]) -> list[Received]:
+        """Keep the messages whose tag was subscribed to. Brokers compare only hash codes, which different tags may share."""
         tags = self.tags
         return messages if tags is None else [message for message in messages if message.tag in tags]
 
 
-def subscription(topic: str, expression: Expression, version: int) -> Subscription:
+def make_subscription(topic: str, expression: Expression, version: int) -> Subscription:
+    """Create a subscription from an expression. Raises ConfigurationError."""
     if isinstance(expression, Sql):
         return Subscription(topic, expression.expression, SQL92, None, version)
     text = expression or EVERY_TAG
@@ -69,8 +72,8 @@ def subscription(topic: str, expression: Expression, version: int) -> Subscripti
     return Subscription(topic, text, TAG, tags, version)
 
 
-def topics_wanted(topics: Topics | None) -> dict[str, Expression]:
-    """What users write, in one shape."""
+def parse_topics(topics: TopicSelection | None) -> dict[str, Expression]:
+    """Convert what a user wrote to topic -> expression. Raises ConfigurationError."""
     if topics is None:
         return {}
     if isinstance(topics, str):
@@ -81,5 +84,5 @@ def topics_wanted(topics: Topics | None) -> dict[str, Expression]:
         try:
             check_topic(topic)
         except ValueError as error:
-            raise ConfigurationError(f"Nobody can subscribe to {topic!r}: {error}") from error
+            raise ConfigurationError(f"Topic {topic!r} cannot be subscribed to: {error}") from error
     return dict(topics)

@@ -29,7 +29,7 @@ except ImportError as missing:
     raise ImportError("Tracing needs OpenTelemetry. Install it with: pip install skyrocketmq[otel]") from missing
 
 import skyrocket
-from skyrocket.client.consumer.handlers import Handle, Handler
+from skyrocket.client.consumer.handlers import HandlerFunction, MessageHandler
 from skyrocket.client.message import Message
 from skyrocket.client.producer.send_strategy import SendScope
 from skyrocket.client.receipt import Receipt
@@ -104,12 +104,12 @@ class Tracing:
         with self._span("process", several[0].topic, trace.SpanKind.CONSUMER, details, parent, links) as span:
             yield span
 
-    def handlers(self, handlers: Mapping[str, Handler], group: str) -> dict[str, Handler]:
+    def handlers(self, handlers: Mapping[str, MessageHandler], group: str) -> dict[str, MessageHandler]:
         """Wrap handlers so that each call runs in a span."""
-        return {topic: known._replace(handle=self._wrap(known, group)) for topic, known in handlers.items()}
+        return {topic: known._replace(function=self._wrap(known, group)) for topic, known in handlers.items()}
 
-    def _wrap(self, handler: Handler, group: str) -> Handle:
-        handle: Any = handler.handle
+    def _wrap(self, handler: MessageHandler, group: str) -> HandlerFunction:
+        handle: Any = handler.function
 
         async def run_async(messages: Received | list[Received]) -> object:
             with self.processing(messages, group):

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
 from skyrocket.client.admin.brokers import Brokers
-from skyrocket.client.admin.topics import Topics
+from skyrocket.client.admin.topics import TopicAdmin
 from skyrocket.client.consumer.offsets.queue_offsets import QueueOffsets
 from skyrocket.client.consumer.subscription import Subscription
 from skyrocket.client.errors import (
@@ -65,7 +65,7 @@ class Cluster:
 
     def topics(self) -> list[str]:
         """All but the system's own, retry and dead-letter topics."""
-        found = self._asked(lambda session: Topics(Brokers(session)).names())
+        found = self._asked(lambda session: TopicAdmin(Brokers(session)).names())
         return [topic for topic in found if not is_internal_topic(topic)]
 
     def queues(self, topics: Iterable[str]) -> dict[str, tuple[Queue, ...]]:
@@ -108,20 +108,20 @@ class Cluster:
 
     def first(self, queues: Iterable[Queue], *, some: bool = False) -> Offsets:
         """Of each queue's first message. With `some`, queues whose broker does not answer at once are left out."""
-        found = self._each(queues, lambda offsets, queue: offsets.first(queue), some=some)
+        found = self._each(queues, lambda offsets, queue: offsets.min_offset(queue), some=some)
         return {queue: max(0, offset) for queue, offset in found.items()}
 
     def last(self, queues: Iterable[Queue], *, some: bool = False) -> Offsets:
         """One past each queue's last message."""
-        return self._each(queues, lambda offsets, queue: offsets.last(queue), some=some)
+        return self._each(queues, lambda offsets, queue: offsets.max_offset(queue), some=some)
 
     def at(self, moments: Mapping[Queue, int]) -> Offsets:
         """Of the first message that was stored at the moment or later; of the end, where there is none."""
         wire = {self._on_wire(queue): moment for queue, moment in moments.items()}
-        return self._each(moments, lambda offsets, queue: offsets.at(queue, wire[queue]))
+        return self._each(moments, lambda offsets, queue: offsets.offset_at(queue, wire[queue]))
 
     def committed(self, group: str, queues: Iterable[Queue]) -> dict[Queue, int | None]:
-        return self._each(queues, lambda offsets, queue: offsets.committed(queue), group=group)
+        return self._each(queues, lambda offsets, queue: offsets.committed_offset(queue), group=group)
 
     def commit(self, group: str, offsets: Mapping[Queue, int], *, some: bool = False) -> set[Queue]:
         """The queues whose broker took it: all, unless `some` will do."""

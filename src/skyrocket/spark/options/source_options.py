@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final, Literal
 
-from skyrocket.client.consumer.subscription import Sql, Subscription, subscription
+from skyrocket.client.consumer.subscription import Sql, Subscription, make_subscription
 from skyrocket.client.errors import ConfigurationError
 from skyrocket.client.session.names import check_group, check_topic
 from skyrocket.protocol.system_names import is_system_name
@@ -119,7 +119,7 @@ class SourceOptions:
         return self.sql is not None or (self.tags is not None and self.subscription("").tags is not None)
 
     def subscription(self, topic: str) -> Subscription:
-        return subscription(topic, Sql(self.sql) if self.sql is not None else self.tags or "", 0)
+        return make_subscription(topic, Sql(self.sql) if self.sql is not None else self.tags or "", 0)
 
     @property
     def selected_by(self) -> str:

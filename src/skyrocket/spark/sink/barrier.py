@@ -45,7 +45,7 @@ class Barrier:
         deadline_ms = self._session.now_ms() + self._options.cluster.retry_ms
         while True:
             try:
-                if await self._offsets.last(halves) > half_offset:
+                if await self._offsets.max_offset(halves) > half_offset:
                     return
             except BrokerError as error:
                 log.warning("How far the queues of %s are behind cannot be found out: %s", queue.broker_name, error)

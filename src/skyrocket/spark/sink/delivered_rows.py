@@ -25,7 +25,7 @@ async def last_offsets(session: Session, queues: list[Queue]) -> dict[Queue, int
 
     async def one(queue: Queue) -> int:
         async with gate:
-            return await offsets.last(queue)
+            return await offsets.max_offset(queue)
 
     return dict(zip(queues, await asyncio.gather(*map(one, queues)), strict=True))
 

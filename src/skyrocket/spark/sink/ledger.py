@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Final
 
 from skyrocket.client.admin.brokers import Brokers
-from skyrocket.client.admin.topics import Topics
+from skyrocket.client.admin.topics import TopicAdmin
 from skyrocket.client.consumer.offsets.queue_offsets import QueueOffsets
 from skyrocket.client.errors import NotFoundError, UnreachableError
 from skyrocket.client.producer.delivery import Delivery
@@ -96,7 +96,7 @@ class Ledger:
     async def _backwards(self, queue: Queue, query_id: str) -> AsyncIterator[tuple[list[Entry], bool]]:
         """The query's entries, window by window from the end of the queue; with each, whether it is the last."""
         offsets = QueueOffsets(self._session, TOOLS_GROUP)
-        first, end = max(0, await offsets.first(queue)), await offsets.last(queue)
+        first, end = max(0, await offsets.min_offset(queue)), await offsets.max_offset(queue)
         window = FIRST_WINDOW
         while end > first:
             start = max(first, end - window)
@@ -152,7 +152,7 @@ class Ledger:
 
         async def make() -> None:
             try:
-                await Topics(Brokers(self._session)).create(self._topic, queues=1, brokers=[first])
+                await TopicAdmin(Brokers(self._session)).create(self._topic, queues=1, brokers=[first])
             except NotFoundError as error:  # it took rows a moment ago, so it will be back
                 raise UnreachableError(str(error)) from error
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from skyrocket.client.consumer.pull.pull_policy import Outcome
-from skyrocket.client.consumer.pull.pull_request import pull_answer
+from skyrocket.client.consumer.pull.pull_policy import PullStatus
+from skyrocket.client.consumer.pull.pull_request import decode_pull_response
 from skyrocket.client.consumer.subscription import TAG
 from skyrocket.client.errors import ClientError, UnreachableError
 from skyrocket.client.queues import Queue
@@ -56,7 +56,7 @@ async def records_in(
             rpc_broker_name=queue.broker_name,
         )
         address = await master_address(session, queue)
-        answer = pull_answer(
+        answer = decode_pull_response(
             await session.request(address, Command(RequestCode.PULL_MESSAGE, fields=header.to_fields())), address
         )
         if answer.records:
@@ -65,7 +65,7 @@ async def records_in(
             except RecordError as error:
                 raise ClientError(f"{queue} has a record that is not sound: {error}") from error
         if answer.next_offset <= at:
-            if answer.outcome is Outcome.FOUND or answer.outcome is Outcome.OFFSET_ILLEGAL:
+            if answer.status is PullStatus.FOUND or answer.status is PullStatus.OFFSET_ILLEGAL:
                 raise ClientError(f"{queue} cannot be read on from {at}: its broker leads to {answer.next_offset}.")
             return  # its end
         at = answer.next_offset

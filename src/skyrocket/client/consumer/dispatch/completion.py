@@ -1,9 +1,10 @@
-"""What becomes of messages after their handlers: done, given back, put back, or held until a commit.
+"""Completion: what happens to messages after their handlers have run.
 
-concurrent            done: finished       failed: given back to the broker; where that fails too, handled again here, later
-broadcasting          done: finished       failed: finished, with a line in the log: nobody else's copy is concerned
-orderly               done: finished       failed: the queue waits a moment, then the same message comes again; after
-                                           retries_max it goes to the group's retry topic, and so among its dead letters
+                  consumed      failed
+concurrent        finished      sent back to the broker; if that fails too, handled here again after a delay
+broadcasting      finished      finished, with a log line: a retry would concern this member only
+orderly           finished      the queue pauses, then the same message comes again; after retries_max retries it goes to
+                                the group's retry topic, where the broker makes it a dead letter
 """
 
 from __future__ import annotations
@@ -12,135 +13,145 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from skyrocket.client.consumer.assigned_queue import HeldQueue
-from skyrocket.client.consumer.dispatch.redelivery import SendingBack
-from skyrocket.client.consumer.dispatch.work_batch import Hand, drained
-from skyrocket.client.consumer.handlers import Failure, RetryLater, Verdict
+from skyrocket.client.consumer.assigned_queue import AssignedQueue
+from skyrocket.client.consumer.dispatch.redelivery import Redelivery
+from skyrocket.client.consumer.dispatch.retry_delay import UNLIMITED_RETRIES, suspend_delay_ms
+from skyrocket.client.consumer.dispatch.work_batch import WorkBatch, drain
+from skyrocket.client.consumer.handlers import HandlerFailure, RetryLater, Verdict
 from skyrocket.client.consumer.limits import ConsumerLimits
 from skyrocket.client.received import Received
 
 log = logging.getLogger(__name__)
 
-RETRIES_WITHOUT_END = 2**31 - 1  # an orderly consumer's default
 
+class Completion:
+    """Completes work batches: finishes consumed messages, retries failed ones."""
 
-class Settling:
     def __init__(
         self,
-        sending_back: SendingBack,
+        redelivery: Redelivery,
         limits: ConsumerLimits,
         now_ms: Callable[[], int],
         *,
         broadcasting: bool,
         retries_max: int | None,
-        again: Callable[[HeldQueue], None],
+        on_ready: Callable[[AssignedQueue], None],
     ) -> None:
-        """`again` is told when a queue that waited may be given out."""
-        self._sending_back = sending_back
+        """`on_ready` is called when a queue may be dispatched again."""
+        self._redelivery = redelivery
         self._limits = limits
         self._now_ms = now_ms
         self._broadcasting = broadcasting
-        self._retries_max = RETRIES_WITHOUT_END if retries_max is None else retries_max
-        self._again = again
+        self._retries_max = UNLIMITED_RETRIES if retries_max is None else retries_max
+        self._on_ready = on_ready
 
-    def note_done(self, hand: Hand) -> None:
-        """What is done so far is finished. At any time, in the loop."""
-        if hand.done:
-            hand.held.state.finish(drained(hand.done))
-            hand.held.wake()
+    def finish_done(self, batch: WorkBatch) -> None:
+        """Finish the messages that are done so far. Call it in the event loop, at any time."""
+        if batch.done:
+            batch.assigned.process_queue.finish(drain(batch.done))
+            batch.assigned.wake()
 
-    async def settle(self, hand: Hand) -> None:
-        """Nobody works on it any more."""
-        state = hand.held.state
-        self.note_done(hand)
+    async def complete(self, batch: WorkBatch) -> None:
+        """Complete a batch that no worker works on any more."""
+        assigned = batch.assigned
+        process_queue = assigned.process_queue
+        self.finish_done(batch)
         try:
-            while hand.verdicts:
-                self._by_hand(hand.held, *hand.verdicts.popleft())
-            while hand.failures:
-                failure = hand.failures.popleft()
+            while batch.verdicts:
+                self._apply_verdict(assigned, *batch.verdicts.popleft())
+            while batch.failures:
+                failure = batch.failures.popleft()
                 log.warning(
-                    "The handler of %s failed with %d message(s), the first %s: %r",
+                    "The handler of topic %s failed for %d message(s), the first is %s: %r",
                     failure.messages[0].topic,
                     len(failure.messages),
                     failure.messages[0].message_id,
                     failure.error,
                     exc_info=None if isinstance(failure.error, RetryLater) else failure.error,
                 )
-                if state.orderly:
-                    await self._suspend(hand, failure)
+                if process_queue.orderly:
+                    await self._retry_in_order(batch, failure)
                 else:
-                    await self.give_back(hand.held, failure)
+                    await self.redeliver(assigned, failure)
         finally:
-            state.put_back(hand.given_up())
-            hand.held.hands -= 1
-            hand.held.wake()
-            if state.waiting:
-                self._again(hand.held)
+            process_queue.put_back(batch.take_pending())
+            assigned.batches_in_progress -= 1
+            assigned.wake()
+            if process_queue.waiting:
+                self._on_ready(assigned)
 
     # --- concurrent
 
-    async def give_back(self, held: HeldQueue, failure: Failure) -> None:
-        asked = failure.error if isinstance(failure.error, RetryLater) else None
-        again = failure.messages
-        if asked is not None and asked.messages is not None:
-            chosen = {id(message) for message in asked.messages}
-            again = [message for message in failure.messages if id(message) in chosen]
-            held.state.finish(message for message in failure.messages if id(message) not in chosen)
+    async def redeliver(self, assigned: AssignedQueue, failure: HandlerFailure) -> None:
+        """Send failed messages back to their broker. Those that no broker accepts are handled here again after a delay."""
+        process_queue = assigned.process_queue
+        request = failure.error if isinstance(failure.error, RetryLater) else None
+        messages = failure.messages
+        if request is not None and request.messages is not None:
+            chosen = {id(message) for message in request.messages}
+            messages = [message for message in failure.messages if id(message) in chosen]
+            process_queue.finish(message for message in failure.messages if id(message) not in chosen)
         if self._broadcasting:
-            log.warning("Broadcast messages are not retried: %d are passed over.", len(again))
-            held.state.finish(again)
+            log.warning("%d message(s) are skipped: a broadcasting consumer does not retry.", len(messages))
+            process_queue.finish(messages)
             return
-        again = [message for message in again if held.state.has(message)]  # not those that were overdue and sent back already
-        delay_level = asked.delay_level if asked is not None else 0
-        done = await asyncio.gather(*(self._sending_back.send_back(message, delay_level) for message in again))
-        held.state.finish(message for message, is_done in zip(again, done, strict=True) if is_done)
-        kept = [message for message, is_done in zip(again, done, strict=True) if not is_done]
+        messages = [message for message in messages if process_queue.is_unfinished(message)]  # others were overdue and sent back
+        delay_level = request.delay_level if request is not None else 0
+        accepted = await asyncio.gather(*(self._redelivery.send_back(message, delay_level) for message in messages))
+        process_queue.finish(message for message, is_accepted in zip(messages, accepted, strict=True) if is_accepted)
+        kept = [message for message, is_accepted in zip(messages, accepted, strict=True) if not is_accepted]
         if kept:
             for message in kept:
                 message.record.reconsume_times += 1
-            asyncio.get_running_loop().call_later(self._limits.send_back_again_ms / 1000, self._put_back, held, kept)
+            asyncio.get_running_loop().call_later(self._limits.send_back_again_ms / 1000, self._put_back, assigned, kept)
 
-    def _put_back(self, held: HeldQueue, messages: list[Received]) -> None:
-        if not held.state.dropped:
-            held.state.put_back(messages)
-            self._again(held)
+    def _put_back(self, assigned: AssignedQueue, messages: list[Received]) -> None:
+        if not assigned.process_queue.dropped:
+            assigned.process_queue.put_back(messages)
+            self._on_ready(assigned)
 
-    async def overdue(self, held: HeldQueue) -> None:
-        """Those whose handler takes too long are given back; its result will not count."""
-        late = held.state.overdue(self._now_ms())
+    async def send_back_overdue(self, assigned: AssignedQueue) -> None:
+        """Send back the messages whose handler takes too long. The result of that handler does not count."""
+        process_queue = assigned.process_queue
+        late = process_queue.overdue(self._now_ms())
         for message in late:
-            log.warning("Message %s is with its handler for too long, and given back.", message.message_id)
+            log.warning(
+                "The handler of message %s has not returned in %d ms. The message is sent back.",
+                message.message_id,
+                process_queue.limits.handler_ms,
+            )
         if late:
-            done = await asyncio.gather(*(self._sending_back.send_back(message) for message in late))
-            held.state.finish(message for message, is_done in zip(late, done, strict=True) if is_done)
-            held.wake()
+            accepted = await asyncio.gather(*(self._redelivery.send_back(message) for message in late))
+            process_queue.finish(message for message, is_accepted in zip(late, accepted, strict=True) if is_accepted)
+            assigned.wake()
 
     # --- orderly
 
-    async def _suspend(self, hand: Hand, failure: Failure) -> None:
-        state = hand.held.state
-        back: list[Received] = []
+    async def _retry_in_order(self, batch: WorkBatch, failure: HandlerFailure) -> None:
+        """Put failed messages back and pause the queue, or give a message up that has had all its retries."""
+        process_queue = batch.assigned.process_queue
+        again: list[Received] = []
         for message in failure.messages:
-            given_up = message.record.reconsume_times >= self._retries_max
-            if given_up and await self._sending_back.send_anew(message, self._retries_max):
-                state.finish([message])
+            is_exhausted = message.record.reconsume_times >= self._retries_max
+            if is_exhausted and await self._redelivery.send_to_retry_topic(message, self._retries_max):
+                process_queue.finish([message])
             else:
                 message.record.reconsume_times += 1
-                back.append(message)
-        if back:
-            asked_ms = failure.error.suspend_ms if isinstance(failure.error, RetryLater) else None
-            self._suspended(hand.held, lambda until_ms: state.put_back([*back, *hand.given_up()], until_ms), asked_ms)
+                again.append(message)
+        if again:
+            requested_ms = failure.error.suspend_ms if isinstance(failure.error, RetryLater) else None
+            delay_ms = suspend_delay_ms(requested_ms, self._limits)
+            process_queue.put_back([*again, *batch.take_pending()], self._now_ms() + delay_ms)
+            self._notify_ready_after(batch.assigned, delay_ms)
 
-    def _by_hand(self, held: HeldQueue, messages: list[Received], verdict: Verdict) -> None:
-        held.state.hold(messages)
+    def _apply_verdict(self, assigned: AssignedQueue, messages: list[Received], verdict: Verdict) -> None:
+        assigned.process_queue.hold_for_commit(messages)
         if verdict is Verdict.COMMIT:
-            held.state.commit()
+            assigned.process_queue.commit()
         elif verdict is Verdict.ROLLBACK:
-            self._suspended(held, held.state.rollback, None)
+            delay_ms = suspend_delay_ms(None, self._limits)
+            assigned.process_queue.rollback(self._now_ms() + delay_ms)
+            self._notify_ready_after(assigned, delay_ms)
 
-    def _suspended(self, held: HeldQueue, back: Callable[[int], None], asked_ms: int | None) -> None:
-        limits = self._limits
-        wait_ms = limits.suspend_ms if asked_ms is None else asked_ms
-        wait_ms = min(max(wait_ms, limits.suspend_least_ms), limits.suspend_most_ms)
-        back(self._now_ms() + wait_ms)
-        asyncio.get_running_loop().call_later(wait_ms / 1000 + 0.001, self._again, held)
+    def _notify_ready_after(self, assigned: AssignedQueue, delay_ms: int) -> None:
+        asyncio.get_running_loop().call_later(delay_ms / 1000 + 0.001, self._on_ready, assigned)

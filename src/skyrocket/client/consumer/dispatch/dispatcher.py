@@ -1,7 +1,7 @@
-"""Giving messages out: queues stand in line, and whoever is free takes a hand from the first, at most so many at once.
+"""The dispatcher: gives work batches of ready queues to workers, at most `concurrency` at a time.
 
-A hand has as many messages as there are, so that quick handlers do not pay for each of them. As soon as a handler waits for
-something, others take half of what lies in its hand, and half of that; so nothing waits beside a free worker.
+A batch has up to 64 messages, so that fast handlers do not pay for the dispatch of each message. When a handler waits, idle
+workers steal half of its pending messages, and then half of those. So no message waits while a worker is idle.
 """
 
 from __future__ import annotations
@@ -11,206 +11,211 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from skyrocket.client.consumer.assigned_queue import HeldQueue
-from skyrocket.client.consumer.dispatch.completion import Settling
-from skyrocket.client.consumer.dispatch.handler_runner import Calling
-from skyrocket.client.consumer.dispatch.work_batch import Hand
+from skyrocket.client.consumer.assigned_queue import AssignedQueue
+from skyrocket.client.consumer.dispatch.completion import Completion
+from skyrocket.client.consumer.dispatch.handler_runner import HandlerRunner
+from skyrocket.client.consumer.dispatch.work_batch import WorkBatch
 from skyrocket.client.received import Received
 
 log = logging.getLogger(__name__)
 
-HAND_MESSAGES_MAX = 64
-HELP_S = 0.002  # before others help a thread that is not through its hand
-HAND_MS_MAX = 1_000  # then what has not been begun goes back
-_LISTS = "lists"  # a taker: whoever asks for lists, from whichever task
+BATCH_MESSAGES_MAX = 64
+STEAL_AFTER_S = 0.002  # before idle workers steal from a thread that has not finished its batch
+BATCH_MS_MAX = 1_000  # after that, pending messages of a batch go back to the process queue
+_LIST_OWNER = "lists"  # owner of the batches behind `next_messages`, in whatever task it is called
 
 
-class Dispatching:
+class Dispatcher:
+    """Gives work batches to handlers, or to the user's own loop."""
+
     def __init__(
         self,
-        settling: Settling,
-        calling: Calling | None,
+        completion: Completion,
+        runner: HandlerRunner | None,
         now_ms: Callable[[], int],
         *,
         concurrency: int,
-        batch: int,
-        is_paused: Callable[[HeldQueue], bool],
+        handler_batch_max: int,
+        is_paused: Callable[[AssignedQueue], bool],
     ) -> None:
-        """Without `calling` nobody is called: hands are asked for with `next_hand`. `batch` is the most a handler takes."""
-        self._settling = settling
-        self._calling = calling
+        """Without a `runner` no handler is called: the user's loop asks with `next_batch`. `handler_batch_max` is the largest
+        batch size of the handlers."""
+        self._completion = completion
+        self._runner = runner
         self._now_ms = now_ms
         self._concurrency = concurrency
-        self._batch = batch
+        self._messages_max = max(handler_batch_max, BATCH_MESSAGES_MAX)
         self._is_paused = is_paused
-        self._line: deque[HeldQueue] = deque()
+        self._ready: deque[AssignedQueue] = deque()
         self._workers: set[asyncio.Task[None]] = set()
-        self._waiting: deque[asyncio.Future[None]] = deque()  # for a hand
+        self._waiters: deque[asyncio.Future[None]] = deque()  # callers of next_batch
         self._closed = False
-        self._helps = False
-        self._help_s = HELP_S if calling is not None and calling.uses_threads else 0.0
-        self.hands: set[Hand] = set()
+        self._is_steal_scheduled = False
+        self._steal_after_s = STEAL_AFTER_S if runner is not None and runner.uses_threads else 0.0
+        self.batches: set[WorkBatch] = set()
 
     # --- queues
 
-    def arrived(self, held: HeldQueue) -> None:
-        """It has messages that could be given out."""
-        if not held.is_in_line:
-            held.is_in_line = True
-            self._line.append(held)
-        if self._calling is not None:
-            self._start()
-        elif self._waiting:
-            self._wake()
+    def add_ready(self, assigned: AssignedQueue) -> None:
+        """Add a queue that has messages to dispatch."""
+        if not assigned.is_ready:
+            assigned.is_ready = True
+            self._ready.append(assigned)
+        if self._runner is not None:
+            self._start_workers()
+        elif self._waiters:
+            self._wake_one()
 
-    def tick(self, all_held: Iterable[HeldQueue]) -> None:
-        """Now and then: note what is done, share what lies about, and look at queues that could not be given out before."""
+    def tick(self, queues: Iterable[AssignedQueue]) -> None:
+        """Do the periodic work: finish what is done, put old pending messages back, and look at all queues again."""
         now_ms = self._now_ms()
-        for hand in list(self.hands):
-            self._settling.note_done(hand)
-            if now_ms - hand.since_ms > HAND_MS_MAX and not hand.held.state.orderly and hand.rest:
-                hand.held.state.put_back(hand.given_up())
-        for held in all_held:
-            if held.state.waiting:
-                self.arrived(held)
+        for batch in list(self.batches):
+            self._completion.finish_done(batch)
+            process_queue = batch.assigned.process_queue
+            if now_ms - batch.started_ms > BATCH_MS_MAX and not process_queue.orderly and batch.pending:
+                process_queue.put_back(batch.take_pending())
+        for assigned in queues:
+            if assigned.process_queue.waiting:
+                self.add_ready(assigned)
 
-    def take(self) -> Hand | None:
-        line = self._line
-        for _ in range(len(line)):
-            held = line.popleft()
-            held.is_in_line = False
-            if self._is_paused(held) or self._closed:
+    def _take_batch(self) -> WorkBatch | None:
+        ready = self._ready
+        for _ in range(len(ready)):
+            assigned = ready.popleft()
+            assigned.is_ready = False
+            if self._is_paused(assigned) or self._closed:
                 continue
-            state = held.state
-            messages = state.take(max(self._batch, HAND_MESSAGES_MAX), self._now_ms())
+            process_queue = assigned.process_queue
+            messages = process_queue.take(self._messages_max, self._now_ms())
             if not messages:
                 continue
-            if state.waiting and not state.orderly:
-                held.is_in_line = True
-                line.append(held)
-            return self._hand(held, messages)
+            if process_queue.waiting and not process_queue.orderly:
+                assigned.is_ready = True
+                ready.append(assigned)
+            return self._add_batch(assigned, messages)
         return None
 
-    def _hand(self, held: HeldQueue, messages: list[Received]) -> Hand:
-        hand = Hand(held, messages, self._now_ms)
-        self.hands.add(hand)
-        return hand
+    def _add_batch(self, assigned: AssignedQueue, messages: list[Received]) -> WorkBatch:
+        batch = WorkBatch(assigned, messages, self._now_ms)
+        self.batches.add(batch)
+        return batch
 
     # --- handlers
 
-    def _start(self) -> None:
-        while len(self._workers) < self._concurrency and (hand := self.take()) is not None:
-            self._start_worker(hand)
+    def _start_workers(self) -> None:
+        while len(self._workers) < self._concurrency and (batch := self._take_batch()) is not None:
+            self._start_worker(batch)
 
-    def _start_worker(self, hand: Hand) -> None:
+    def _start_worker(self, batch: WorkBatch) -> None:
         loop = asyncio.get_running_loop()
-        task = loop.create_task(self._work(hand))
+        task = loop.create_task(self._work(batch))
         self._workers.add(task)
-        task.add_done_callback(self._ended)
-        if not self._helps:
-            self._helps = True
-            loop.call_later(self._help_s, self._help)  # behind the worker's first step
+        task.add_done_callback(self._on_worker_end)
+        if not self._is_steal_scheduled:
+            self._is_steal_scheduled = True
+            loop.call_later(self._steal_after_s, self._steal)  # runs after the worker's first step
 
-    def _help(self) -> None:
-        """Someone waits with more in hand: who is free takes half of it. Again and again, so all that are free help soon."""
-        self._helps = False
+    def _steal(self) -> None:
+        """Start a worker on half of the fullest batch. Each new worker schedules this again, so all idle workers soon help."""
+        self._is_steal_scheduled = False
         if len(self._workers) >= self._concurrency or self._closed:
             return
-        hand = self.take()
-        if hand is None:
-            fullest = max(self.hands, key=lambda known: len(known.rest), default=None)
-            if fullest is None or fullest.held.state.orderly or not (messages := fullest.half()):
+        batch = self._take_batch()
+        if batch is None:
+            fullest = max(self.batches, key=lambda known: len(known.pending), default=None)
+            if fullest is None or fullest.assigned.process_queue.orderly or not (messages := fullest.steal_half()):
                 return
-            hand = self._hand(fullest.held, messages)
-        self._start_worker(hand)
+            batch = self._add_batch(fullest.assigned, messages)
+        self._start_worker(batch)
 
-    async def _work(self, first: Hand) -> None:
-        assert self._calling is not None
-        hand: Hand | None = first
-        while hand is not None:
+    async def _work(self, first: WorkBatch) -> None:
+        assert self._runner is not None
+        batch: WorkBatch | None = first
+        while batch is not None:
             try:
-                await self._calling.work_off(hand)
+                await self._runner.run(batch)
             finally:
-                self.hands.discard(hand)
-                await self._settling.settle(hand)
-            await asyncio.sleep(0)  # handlers that never wait must not keep the loop from everyone else
-            hand = self.take()
+                self.batches.discard(batch)
+                await self._completion.complete(batch)
+            await asyncio.sleep(0)  # handlers that never wait must not block the event loop
+            batch = self._take_batch()
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_worker_end(self, task: asyncio.Task[None]) -> None:
         self._workers.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            log.error("A worker ended: its messages come again later.", exc_info=task.exception())
+            log.error("A worker failed. Its messages are delivered again later.", exc_info=task.exception())
         if not self._closed:
-            self._start()
+            self._start_workers()
 
     # --- the user's own loop
 
-    async def next_hand(self, taker: object = None) -> Hand | None:
-        """None: the consumer is closed."""
+    async def next_batch(self, owner: object = None) -> WorkBatch | None:
+        """Wait for a batch. `owner` is who works on it; by default the current task. None: the consumer is closed."""
         while not self._closed:
-            hand = self.take()
-            if hand is not None:
-                hand.taker = taker or asyncio.current_task()
-                return hand
+            batch = self._take_batch()
+            if batch is not None:
+                batch.owner = owner or asyncio.current_task()
+                return batch
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(waiter)
+            self._waiters.append(waiter)
             await waiter
         return None
 
-    async def next_batch(self, most: int) -> list[Received]:
-        """For who asks for lists: what was given this way before is done. Empty: the consumer is closed."""
-        self.acknowledge_own(_LISTS)
-        hand = await self.next_hand(_LISTS)
-        if hand is None:
+    async def next_messages(self, most: int) -> list[Received]:
+        """Acknowledge what the last call returned, and wait for the next messages. Empty: the consumer is closed."""
+        self.acknowledge_owned(_LIST_OWNER)
+        batch = await self.next_batch(_LIST_OWNER)
+        if batch is None:
             return []
-        while len(hand.batch) < most and (message := hand.next()) is not None:
-            hand.batch.append(message)
-        batch = hand.batch
-        self.laid_down(hand)
-        return batch or await self.next_batch(most)  # none: the queue was lost in this moment
+        while len(batch.current_list) < most and (message := batch.take_next()) is not None:
+            batch.current_list.append(message)
+        messages = batch.current_list
+        self.release(batch)
+        return messages or await self.next_messages(most)  # empty: the queue was revoked at this moment
 
-    def laid_down(self, hand: Hand) -> None:
-        """The loop has left it: what was not looked at goes to the next who asks."""
-        self._settling.note_done(hand)
-        hand.held.state.put_back(hand.given_up())
-        if not hand.is_in_use and hand in self.hands:
-            self.hands.discard(hand)
-            hand.held.hands -= 1
-        if hand.held.state.waiting:
-            self.arrived(hand.held)
+    def release(self, batch: WorkBatch) -> None:
+        """Put the pending messages of a batch back after the user's loop has left it, and finish what is done."""
+        assigned = batch.assigned
+        self._completion.finish_done(batch)
+        assigned.process_queue.put_back(batch.take_pending())
+        if not batch.has_current and batch in self.batches:
+            self.batches.discard(batch)
+            assigned.batches_in_progress -= 1
+        if assigned.process_queue.waiting:
+            self.add_ready(assigned)
 
-    def acknowledge(self, hand: Hand) -> None:
-        """The one that the loop has left with is done."""
-        hand.done.extend(hand.laid_down())
-        self.laid_down(hand)
+    def acknowledge(self, batch: WorkBatch) -> None:
+        """Acknowledge the message that the user's loop worked on last, and release the batch."""
+        batch.done.extend(batch.take_current())
+        self.release(batch)
 
-    def acknowledge_own(self, taker: object = None) -> None:
-        """The same for whatever this task, or `taker`, has left before: it asks for the next."""
-        taker = taker or asyncio.current_task()
-        for hand in [hand for hand in self.hands if hand.taker == taker]:
-            self.acknowledge(hand)
+    def acknowledge_owned(self, owner: object = None) -> None:
+        """Acknowledge all batches of an owner, by default the current task, which asks for the next message."""
+        owner = owner or asyncio.current_task()
+        for batch in [batch for batch in self.batches if batch.owner == owner]:
+            self.acknowledge(batch)
 
-    def _wake(self) -> None:
-        while self._waiting:
-            waiter = self._waiting.popleft()
+    def _wake_one(self) -> None:
+        while self._waiters:
+            waiter = self._waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)
                 return
 
-    # --- the end
+    # --- end
 
     def close(self) -> None:
-        """Nothing more is given out; who waits for a hand gets none."""
+        """Dispatch no more messages. Callers of `next_batch` get None."""
         self._closed = True
-        while self._waiting:
-            self._wake()
-        for hand in list(self.hands):
-            hand.held.state.put_back(hand.given_up())
+        while self._waiters:
+            self._wake_one()
+        for batch in list(self.batches):
+            batch.assigned.process_queue.put_back(batch.take_pending())
 
     async def drain(self, most_ms: int) -> bool:
-        """Whether everything that was in someone's hands came to an end in this time."""
+        """Wait for all batches to end, for at most `most_ms`. Returns whether they did."""
         until = asyncio.get_running_loop().time() + most_ms / 1000
-        while self.hands or self._workers:
+        while self.batches or self._workers:
             left_s = until - asyncio.get_running_loop().time()
             if left_s <= 0:
                 return False
@@ -221,11 +226,11 @@ class Dispatching:
         return True
 
     async def abandon(self) -> int:
-        """How many handlers had to be left: those in the loop are cancelled, those in threads go on without us."""
+        """Cancel the handlers in the event loop and leave those in threads. Returns how many there were."""
         workers = list(self._workers)
         for worker in workers:
             worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
-        left = len(self.hands) + len(workers)
-        self.hands.clear()
+        left = len(self.batches) + len(workers)
+        self.batches.clear()
         return left

@@ -1,147 +1,133 @@
-"""Calling what a user wrote: whatever it raises is noted, and told where it belongs, instead of ending what called it.
-
-Calling handlers with what is in a hand, one after another: in the loop, or in a thread. The hand notes what comes of it.
-"""
+"""Runs handlers on a work batch, one message after another: in the event loop, or in a thread. The batch collects the results."""
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Any
 
-from skyrocket.client.consumer.dispatch.work_batch import Hand
-from skyrocket.client.consumer.handlers import Failure, Handler, RetryLater, Verdict, verdict_of
+from skyrocket.client.consumer.dispatch.work_batch import WorkBatch
+from skyrocket.client.consumer.handlers import CallResult, HandlerFailure, MessageHandler, RetryLater, Verdict, verdict_of
 from skyrocket.client.errors import ConfigurationError
 from skyrocket.client.received import Received
 
 
-class Trial:
-    """Notes an exception instead of letting it through: what a handler raises is the message's fate, not ours."""
+class HandlerRunner:
+    """Runs the registered handlers."""
 
-    __slots__ = ("error", "result")
-
-    def __init__(self, error: Exception | None = None) -> None:
-        self.error = error
-        self.result: object = None
-
-    def __enter__(self) -> Trial:
-        self.error = self.result = None
-        return self
-
-    def __exit__(self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None) -> bool:
-        if not isinstance(error, Exception):
-            return False  # nothing, or the end of this task or process
-        self.error = error
-        return True
-
-
-class Calling:
-    def __init__(self, handlers: Mapping[str, Handler], pool: concurrent.futures.Executor | None, *, by_hand: bool) -> None:
-        """`by_hand`: handlers say when to commit, with their verdicts."""
+    def __init__(
+        self, handlers: Mapping[str, MessageHandler], pool: concurrent.futures.Executor | None, *, manual_commit: bool
+    ) -> None:
+        """`handlers` is topic -> handler; the handler of "" serves all other topics. With `manual_commit`, the verdicts of the
+        handlers say when to commit."""
         self._handlers = handlers
         self._pool = pool
-        self._by_hand = by_hand
+        self._manual_commit = manual_commit
 
     @property
     def uses_threads(self) -> bool:
         return self._pool is not None
 
-    async def work_off(self, hand: Hand) -> None:
-        """Until it is empty, or must not be gone on with. A hand of a retry topic may need several handlers."""
-        while (message := hand.next()) is not None:
+    async def run(self, batch: WorkBatch) -> None:
+        """Handle a batch until it is empty or may not continue. A batch of a retry topic may need several handlers."""
+        while (message := batch.take_next()) is not None:
             handler = self._handlers.get(message.topic) or self._handlers.get("")
-            if handler is None:  # retried since a time when the group had one
+            if handler is None:  # retried since a time when the group had a handler for the topic
                 error = ConfigurationError(f"Topic '{message.topic}' has no handler.")
-                goes_on = self._noted(hand, [message], Trial(error))
-            elif handler.is_async and not handler.batch and not self._by_hand:
-                goes_on = await self._one_by_one(hand, message, handler)
+                goes_on = self._record_result(batch, [message], CallResult(error))
+            elif handler.is_async and not handler.batch and not self._manual_commit:
+                goes_on = await self._run_single(batch, message, handler)
             elif handler.is_async:
-                goes_on = await self._here(hand, message, handler)
+                goes_on = await self._run_async(batch, message, handler)
             else:
-                goes_on = await asyncio.get_running_loop().run_in_executor(self._pool, self._there, hand, message, handler)
+                loop = asyncio.get_running_loop()
+                goes_on = await loop.run_in_executor(self._pool, self._run_in_thread, batch, message, handler)
             if not goes_on:
                 return
 
-    async def _one_by_one(self, hand: Hand, first: Received, handler: Handler) -> bool:
-        """As `_here`, for the usual handler, which returns nothing: as long as all goes well, a message costs little more than
-        the call."""
-        trial, handle, done, take, topic = Trial(), handler.handle, hand.done.append, hand.next, first.topic
+    async def _run_single(self, batch: WorkBatch, first: Received, handler: MessageHandler) -> bool:
+        """Do what `_run_async` does, faster, for the usual handler: one message at a time, and returns None.
+
+        As long as no call fails, a message costs little more than the call itself.
+        """
+        result, function, done, take_next, topic = CallResult(), handler.function, batch.done.append, batch.take_next, first.topic
         message: Received | None = first
         while message is not None and message.topic == topic:
-            with trial:
+            with result:
                 while message is not None and message.topic == topic:
-                    trial.result = await handle(message)  # type: ignore[misc]
-                    if trial.result is not None:
+                    result.value = await function(message)  # type: ignore[misc]
+                    if result.value is not None:
                         break
                     done(message)
-                    message = take()
-            if trial.error is None and trial.result is None:
+                    message = take_next()
+            if result.error is None and result.value is None:
                 break
             assert message is not None
-            if not self._noted(hand, [message], trial):
+            if not self._record_result(batch, [message], result):
                 return False
-            message = take()
+            message = take_next()
         if message is not None:
-            hand.rest.appendleft(message)
+            batch.pending.appendleft(message)
         return True
 
-    async def _here(self, hand: Hand, first: Received, handler: Handler) -> bool:
-        trial, handle, batch = Trial(), handler.handle, handler.batch
+    async def _run_async(self, batch: WorkBatch, first: Received, handler: MessageHandler) -> bool:
+        result, function, count = CallResult(), handler.function, handler.batch
         message: Received | None = first
         while message is not None and message.topic == first.topic:
-            messages = hand.more(message, batch) if batch else [message]
-            with trial:
-                trial.result = await handle(messages if batch else message)  # type: ignore[misc]
-            if not self._noted(hand, messages, trial):
+            messages = batch.take_list(message, count) if count else [message]
+            with result:
+                result.value = await function(messages if count else message)  # type: ignore[misc]
+            if not self._record_result(batch, messages, result):
                 return False
-            message = hand.next()
+            message = batch.take_next()
         if message is not None:
-            hand.rest.appendleft(message)
+            batch.pending.appendleft(message)
         return True
 
-    def _there(self, hand: Hand, first: Received, handler: Handler) -> bool:
-        trial, handle, batch = Trial(), handler.handle, handler.batch
+    def _run_in_thread(self, batch: WorkBatch, first: Received, handler: MessageHandler) -> bool:
+        result, function, count = CallResult(), handler.function, handler.batch
         message: Received | None = first
         while message is not None and message.topic == first.topic:
-            messages = hand.more(message, batch) if batch else [message]
-            with trial:
-                trial.result = handle(messages if batch else message)
-                if asyncio.iscoroutine(trial.result):  # a plain function that hides an async one, such as a partial
-                    trial.result = asyncio.run(trial.result)
-            if not self._noted(hand, messages, trial):
+            messages = batch.take_list(message, count) if count else [message]
+            with result:
+                result.value = function(messages if count else message)
+                if asyncio.iscoroutine(result.value):  # a plain function around an async one, such as a partial
+                    result.value = asyncio.run(result.value)
+            if not self._record_result(batch, messages, result):
                 return False
-            message = hand.next()
+            message = batch.take_next()
         if message is not None:
-            hand.rest.appendleft(message)
+            batch.pending.appendleft(message)
         return True
 
-    def _noted(self, hand: Hand, messages: list[Received], trial: Trial) -> bool:
-        """Whether to go on with this hand: an orderly one ends where something failed."""
-        verdict = Verdict.DONE if trial.result is None else verdict_of(trial.result)
-        error = trial.error
+    def _record_result(self, batch: WorkBatch, messages: list[Received], result: CallResult) -> bool:
+        """Record the result of a call. Returns whether the batch continues: an orderly batch ends at its first failure."""
+        verdict = Verdict.DONE if result.value is None else verdict_of(result.value)
+        error = result.error
         if error is None and verdict is Verdict.LATER:
             error = RetryLater()
         if error is not None:
-            hand.failures.append(Failure(messages, error))
-            return not hand.held.state.orderly
-        if self._by_hand:
-            hand.verdicts.append((messages, verdict))
+            batch.failures.append(HandlerFailure(messages, error))
+            return not batch.assigned.process_queue.orderly
+        if self._manual_commit:
+            batch.verdicts.append((messages, verdict))
             return verdict is not Verdict.ROLLBACK
-        hand.done.extend(messages)
+        batch.done.extend(messages)
         return True
 
-    async def directly(self, message: Received) -> tuple[Verdict | None, Any]:
-        """One message, for who asks what its handler makes of it: the verdict, or None and what was raised."""
+    async def run_directly(self, message: Received) -> tuple[Verdict | None, Exception | None]:
+        """Handle one message that an administrator sent. Returns the verdict, or None and the exception.
+
+        Both are None if the topic has no handler.
+        """
         handler = self._handlers.get(message.topic) or self._handlers.get("")
-        trial = Trial()
+        result = CallResult()
         if handler is None:
             return None, None
-        given = [message] if handler.batch else message
-        with trial:
+        argument = [message] if handler.batch else message
+        with result:
             if handler.is_async:
-                trial.result = await handler.handle(given)  # type: ignore[misc]
+                result.value = await handler.function(argument)  # type: ignore[misc]
             else:
-                trial.result = await asyncio.get_running_loop().run_in_executor(self._pool, handler.handle, given)
-        return (verdict_of(trial.result), None) if trial.error is None else (None, trial.error)
+                result.value = await asyncio.get_running_loop().run_in_executor(self._pool, handler.function, argument)
+        return (verdict_of(result.value), None) if result.error is None else (None, result.error)

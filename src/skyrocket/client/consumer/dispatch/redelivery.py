@@ -1,7 +1,7 @@
-"""Giving a message back: the broker delivers it again later, or puts it among the group's dead letters.
+"""Redelivery: has the broker deliver a message again later, or put it among the group's dead letters.
 
-The broker that has the message is asked to do it, so the body does not travel. Where that fails, the message is sent to the
-group's retry topic like any other, which any broker of that topic takes; properties say what it is.
+The broker that stores the message is asked first, so the body does not travel. If that fails, the message is sent to the group's
+retry topic as a new message, which any broker of that topic accepts; its properties name the original.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import random
 import time
 from typing import Final
 
+from skyrocket.client.consumer.dispatch.retry_delay import retry_delay_level
 from skyrocket.client.errors import ClientClosedError, ClientError, UnreachableError
 from skyrocket.client.queues import Queue
 from skyrocket.client.received import Received
@@ -25,34 +26,39 @@ from skyrocket.protocol.system_names import DEFAULT_TOPIC, INNER_PRODUCER_GROUP,
 log = logging.getLogger(__name__)
 
 SEND_BACK_MS: Final = 5_000
-FIRST_RETRY_LEVEL: Final = 3  # the delay level of the first retry; each further one is a level higher
-DEAD_LETTER_LEVEL: Final = -1  # asked for instead of a delay: no more retries
-_DROPPED: Final = (p.TRANSACTION_PREPARED, p.RECONSUME_TIME, p.MAX_RECONSUME_TIMES, p.MIN_OFFSET, p.MAX_OFFSET)
+_REMOVED_PROPERTIES: Final = (p.TRANSACTION_PREPARED, p.RECONSUME_TIME, p.MAX_RECONSUME_TIMES, p.MIN_OFFSET, p.MAX_OFFSET)
 
 
-class SendingBack:
+class Redelivery:
+    """Sends messages of one group back."""
+
     def __init__(self, session: Session, group: str, retries_max: int | None) -> None:
-        """`retries_max`: after so many the message is a dead letter. None: what the broker says for the group, 16 as a rule."""
+        """After `retries_max` retries a message becomes a dead letter. None: the broker's setting of the group, 16 by default."""
         self._session = session
         self._group = group
         self._retries_max = retries_max
 
     async def send_back(self, message: Received, delay_level: int = 0) -> bool:
-        """Whether it will come again. Level 0: the broker's choice, longer each time; below: a dead letter at once."""
+        """Have a message delivered again. Returns whether a broker accepted it.
+
+        With level 0 the broker chooses the delay, longer with each retry. A negative level makes the message a dead letter.
+        """
         try:
-            await self._ask(message, delay_level)
+            await self._ask_broker(message, delay_level)
         except ClientClosedError:
             return False
         except ClientError as error:
-            log.warning("Message %s could not be given back to its broker, and is sent anew: %s", message.message_id, error)
-            return await self.send_anew(message, self._retries_max)
+            log.warning(
+                "Message %s could not be sent back to its broker, and goes to the retry topic: %s", message.message_id, error
+            )
+            return await self.send_to_retry_topic(message, self._retries_max)
         return True
 
-    async def _ask(self, message: Received, delay_level: int) -> None:
+    async def _ask_broker(self, message: Received, delay_level: int) -> None:
         record, session = message.record, self._session
         address = session.routes.address(message.broker_name)
         if address is None:
-            raise UnreachableError(f"Broker {message.broker_name} has no master at present.")
+            raise UnreachableError(f"Broker {message.broker_name} has no master now.")
         header = ConsumerSendMsgBackRequestHeader(
             offset=record.physical_offset,
             group=self._group,
@@ -64,8 +70,11 @@ class SendingBack:
         )
         await session.request_ok(address, RequestCode.CONSUMER_SEND_MSG_BACK, header, timeout_ms=SEND_BACK_MS)
 
-    async def send_anew(self, message: Received, retries_max: int | None) -> bool:
-        """To the retry topic, as a new message. The broker makes it a dead letter when it was retried often enough."""
+    async def send_to_retry_topic(self, message: Received, retries_max: int | None) -> bool:
+        """Send a copy of a message to the group's retry topic. Returns whether a broker accepted it.
+
+        The broker makes the copy a dead letter if the message has had `retries_max` retries.
+        """
         topic = retry_topic(self._group)
         try:
             route = await self._session.route_to_write(topic, timeout_ms=SEND_BACK_MS)
@@ -82,10 +91,10 @@ class SendingBack:
 
     def _header(self, message: Received, queue: Queue, retries_max: int | None) -> SendMessageRequestHeaderV2:
         record = message.record
-        properties = {name: value for name, value in message.properties.items() if name not in _DROPPED}
+        properties = {name: value for name, value in message.properties.items() if name not in _REMOVED_PROPERTIES}
         properties.setdefault(p.ORIGIN_MESSAGE_ID, message.message_id)
         properties[p.RETRY_TOPIC] = with_namespace(self._session.options.namespace, message.topic)
-        properties[p.DELAY_LEVEL] = str(FIRST_RETRY_LEVEL + record.reconsume_times)
+        properties[p.DELAY_LEVEL] = str(retry_delay_level(record.reconsume_times))
         return SendMessageRequestHeaderV2(
             producer_group=INNER_PRODUCER_GROUP,
             topic=queue.topic,

@@ -1,6 +1,7 @@
-"""A hand: messages of one queue that were given out together, to a handler or to a loop of the user, one after another.
+"""A work batch: messages of one queue that a handler, or the user's own loop, works through one after another.
 
-One thread takes from it while another may look: deques give and take whole elements, so neither needs a lock.
+One thread takes messages while another may steal some or look at the results. The deques make each step atomic, so neither thread
+needs a lock.
 """
 
 from __future__ import annotations
@@ -9,85 +10,98 @@ from collections import deque
 from collections.abc import Callable
 from itertools import repeat, starmap
 
-from skyrocket.client.consumer.assigned_queue import HeldQueue
-from skyrocket.client.consumer.handlers import Failure, Verdict
+from skyrocket.client.consumer.assigned_queue import AssignedQueue
+from skyrocket.client.consumer.handlers import HandlerFailure, Verdict
 from skyrocket.client.received import Received
 
 
-class Hand:
-    __slots__ = ("_now_ms", "batch", "current", "done", "failures", "held", "rest", "since_ms", "taker", "verdicts")
+class WorkBatch:
+    """Messages of one queue that were dispatched together, and their results."""
 
-    def __init__(self, held: HeldQueue, messages: list[Received], now_ms: Callable[[], int]) -> None:
-        self.held = held
-        self.rest = deque(messages)
-        self.current: Received | None = None  # with the user's own loop
-        self.batch: list[Received] = []  # the same, for who asks for lists
+    __slots__ = (
+        "_now_ms",
+        "assigned",
+        "current",
+        "current_list",
+        "done",
+        "failures",
+        "owner",
+        "pending",
+        "started_ms",
+        "verdicts",
+    )
+
+    def __init__(self, assigned: AssignedQueue, messages: list[Received], now_ms: Callable[[], int]) -> None:
+        self.assigned = assigned
+        self.pending = deque(messages)  # not started
+        self.current: Received | None = None  # the message that the user's loop works on
+        self.current_list: list[Received] = []  # the messages that a caller of `Consumer.messages` works on
         self.done: deque[Received] = deque()
-        self.failures: deque[Failure] = deque()
-        self.verdicts: deque[tuple[list[Received], Verdict]] = deque()  # of handlers that commit by hand
-        self.since_ms = now_ms()
-        self.taker: object = None  # the task, or thread, in which the user's own loop runs
+        self.failures: deque[HandlerFailure] = deque()
+        self.verdicts: deque[tuple[list[Received], Verdict]] = deque()  # of handlers with manual commits
+        self.started_ms = now_ms()
+        self.owner: object = None  # the task or thread in which the user's loop runs
         self._now_ms = now_ms
-        held.hands += 1
+        assigned.batches_in_progress += 1
 
-    def next(self) -> Received | None:
-        """None: there are no more, or the queue is no longer ours to go on with."""
-        if not self.may_go_on():
+    def take_next(self) -> Received | None:
+        """Take the next message. None: no message is left, or the queue may not be consumed any more."""
+        if not self.may_continue():
             return None
         try:
-            return self.rest.popleft()
+            return self.pending.popleft()
         except IndexError:
             return None
 
-    def may_go_on(self) -> bool:
-        """Whether the queue is still ours; an orderly one also locked for us."""
-        state = self.held.state
-        return not state.dropped and (state.lease is None or state.lease.is_held(self._now_ms()))
+    def may_continue(self) -> bool:
+        """Whether the queue is still assigned to this consumer, and locked if it is orderly."""
+        process_queue = self.assigned.process_queue
+        return not process_queue.dropped and (process_queue.lock is None or process_queue.lock.is_held(self._now_ms()))
 
-    def more(self, first: Received, count: int) -> list[Received]:
-        """`first`, and those behind it of the same topic, so many in all."""
-        found = [first]
-        while len(found) < count:
+    def take_list(self, first: Received, count: int) -> list[Received]:
+        """Take the messages after `first` that have its topic. Returns `first` and those, at most `count` in all."""
+        messages = [first]
+        while len(messages) < count:
             try:
-                message = self.rest.popleft()
+                message = self.pending.popleft()
             except IndexError:
                 break
             if message.topic != first.topic:
-                self.rest.appendleft(message)
+                self.pending.appendleft(message)
                 break
-            found.append(message)
-        return found
+            messages.append(message)
+        return messages
 
-    def half(self) -> list[Received]:
-        """The second half of what nobody has begun with, taken away from whoever works on this hand."""
-        found: list[Received] = []
-        for _ in range((len(self.rest) + 1) // 2):
+    def steal_half(self) -> list[Received]:
+        """Take the second half of the pending messages away, for another worker."""
+        stolen: list[Received] = []
+        for _ in range((len(self.pending) + 1) // 2):
             try:
-                found.append(self.rest.pop())
+                stolen.append(self.pending.pop())
             except IndexError:
                 break
-        return found[::-1]
+        return stolen[::-1]
 
-    def laid_down(self) -> list[Received]:
-        """What the user's own loop had when it was left."""
-        found = self.batch if self.current is None else [self.current]
-        self.current, self.batch = None, []
-        return found
+    def take_current(self) -> list[Received]:
+        """Take the messages that the user's loop worked on when it stopped."""
+        messages = self.current_list if self.current is None else [self.current]
+        self.current, self.current_list = None, []
+        return messages
 
     @property
-    def is_in_use(self) -> bool:
-        return self.current is not None or bool(self.batch)
+    def has_current(self) -> bool:
+        return self.current is not None or bool(self.current_list)
 
-    def given_up(self) -> list[Received]:
-        """What nobody has begun with, taken away from whoever works on this hand."""
-        found = []
+    def take_pending(self) -> list[Received]:
+        """Take all pending messages away, to put them back into the process queue."""
+        messages = []
         while True:
             try:
-                found.append(self.rest.pop())
+                messages.append(self.pending.pop())
             except IndexError:
-                return found[::-1]
+                return messages[::-1]
 
 
-def drained(messages: deque[Received]) -> list[Received]:
-    """What is there now; another thread may append meanwhile."""
-    return list(starmap(messages.popleft, repeat((), len(messages))))  # in C: this is done for each message
+def drain(messages: deque[Received]) -> list[Received]:
+    """Remove and return what the deque holds now. Another thread may append meanwhile."""
+    return list(starmap(messages.popleft, repeat((), len(messages))))  # runs in C: this happens for every message

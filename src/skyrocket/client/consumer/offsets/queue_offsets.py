@@ -1,4 +1,4 @@
-"""What brokers know of a queue's offsets: its first and last, those of a moment, and how far a group is."""
+"""Offset requests to brokers: the bounds of a queue, the offset at a time, and the committed offset of a group."""
 
 from __future__ import annotations
 
@@ -21,41 +21,43 @@ _OFFSET = "offset"
 
 
 class QueueOffsets:
-    """For one group. Queues are those on the wire."""
+    """Fetches and commits offsets for one group. Queues carry the topic name as on the wire."""
 
     def __init__(self, session: Session, group: str) -> None:
         self._session = session
         self._group = group
 
-    async def first(self, queue: Queue) -> int:
+    async def min_offset(self, queue: Queue) -> int:
+        """Fetch the offset of the first message."""
         header = GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id, rpc_broker_name=queue.broker_name)
-        return await self._offset(queue, RequestCode.GET_MIN_OFFSET, header)
+        return await self._fetch(queue, RequestCode.GET_MIN_OFFSET, header)
 
-    async def last(self, queue: Queue) -> int:
-        """One past the last message."""
+    async def max_offset(self, queue: Queue) -> int:
+        """Fetch the offset after the last message."""
         header = GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id, rpc_broker_name=queue.broker_name)
-        return await self._offset(queue, RequestCode.GET_MAX_OFFSET, header)
+        return await self._fetch(queue, RequestCode.GET_MAX_OFFSET, header)
 
-    async def at(self, queue: Queue, moment_ms: int) -> int:
-        """Of the first message that was stored then or later."""
+    async def offset_at(self, queue: Queue, time_ms: int) -> int:
+        """Fetch the offset of the first message that was stored at this time or later."""
         header = SearchOffsetRequestHeader(
-            topic=queue.topic, queue_id=queue.queue_id, timestamp=moment_ms, rpc_broker_name=queue.broker_name
+            topic=queue.topic, queue_id=queue.queue_id, timestamp=time_ms, rpc_broker_name=queue.broker_name
         )
-        return await self._offset(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+        return await self._fetch(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
 
-    async def committed(self, queue: Queue) -> int | None:
-        """None: the broker has none for this group."""
+    async def committed_offset(self, queue: Queue) -> int | None:
+        """Fetch the group's committed offset. None: the broker has none for this group."""
         header = QueryConsumerOffsetRequestHeader(
             consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id, rpc_broker_name=queue.broker_name
         )
         try:
-            return await self._offset(queue, RequestCode.QUERY_CONSUMER_OFFSET, header)
+            return await self._fetch(queue, RequestCode.QUERY_CONSUMER_OFFSET, header)
         except BrokerError as error:
             if error.code == ResponseCode.QUERY_NOT_FOUND:
                 return None
             raise
 
     async def commit(self, queue: Queue, offset: int) -> None:
+        """Commit the group's offset, and wait for the broker's response."""
         header = UpdateConsumerOffsetRequestHeader(
             consumer_group=self._group,
             topic=queue.topic,
@@ -65,13 +67,13 @@ class QueueOffsets:
         )
         await self._session.request_ok(await self._address(queue), RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
-    async def _offset(self, queue: Queue, code: int, header: Header) -> int:
+    async def _fetch(self, queue: Queue, code: int, header: Header) -> int:
         address = await self._address(queue)
         answer: Command = await self._session.request_ok(address, code, header)
         try:
             return int(answer.fields[_OFFSET])
         except (KeyError, ValueError) as error:
-            raise BrokerError(answer.code, f"it says no offset of {queue}.", address) from error
+            raise BrokerError(answer.code, f"the response has no offset of {queue}.", address) from error
 
     async def _address(self, queue: Queue) -> str:
         address = self._session.routes.any_address(queue.broker_name)
@@ -79,5 +81,5 @@ class QueueOffsets:
             await self._session.route(queue.topic)
             address = self._session.routes.any_address(queue.broker_name)
         if address is None:
-            raise UnreachableError(f"The nameservers know no address of broker {queue.broker_name}, which has {queue}.")
+            raise UnreachableError(f"No nameserver has an address of broker {queue.broker_name}, which holds {queue}.")
         return address

@@ -1,12 +1,12 @@
-"""Where a group begins in a queue of which it has no offset yet. The rules are those of Apache's client; pure.
+"""Where a group starts in a queue in which it has no committed offset. The rules equal those of Apache's client. Pure.
 
-                       a topic's queue              its retry topic's queue
-    first              its beginning                its beginning
-    last               its end                      its beginning: what was to be retried is not skipped
-    a moment           the first message since      its end
+    start              a queue of the topic             a queue of the retry topic
+    first              its first message                its first message
+    last               after its last message           its first message: pending retries are not skipped
+    a time             its first message since then     after its last message
 
-A broker that still has a young queue from its first message on tells offset 0 for a group that it does not know, whatever the
-rule: so what is sent to a new queue before anyone consumes it is not lost.
+If a broker still has a queue from its first message on, it reports offset 0 for a group that it has no offset of, whatever the
+rule. So messages that are sent to a new queue before the first consumer starts are not lost.
 """
 
 from __future__ import annotations
@@ -19,45 +19,50 @@ from skyrocket.client.errors import ConfigurationError
 from skyrocket.protocol.bodies import ConsumeFromWhere
 
 Start = Literal["first", "last"] | datetime | int
-"""`first`, `last`, a moment with its time zone, or milliseconds since 1970."""
+"""`first`, `last`, a datetime with a time zone, or milliseconds since 1970."""
 
 
-class Place(Enum):
-    BEGINNING = auto()  # 0, which the broker corrects where the first ones are gone
-    END = auto()
-    MOMENT = auto()
+class StartOffset(Enum):
+    """The offset at which a queue starts."""
+
+    MIN = auto()  # 0; the broker corrects it if the first messages are deleted
+    MAX = auto()
+    TIMESTAMP = auto()
 
 
-_PLACES: Final = {
-    ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET: (Place.BEGINNING, Place.BEGINNING),
-    ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET: (Place.END, Place.BEGINNING),
-    ConsumeFromWhere.CONSUME_FROM_TIMESTAMP: (Place.MOMENT, Place.END),
+_START_OFFSETS: Final = {
+    ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET: (StartOffset.MIN, StartOffset.MIN),
+    ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET: (StartOffset.MAX, StartOffset.MIN),
+    ConsumeFromWhere.CONSUME_FROM_TIMESTAMP: (StartOffset.TIMESTAMP, StartOffset.MAX),
 }
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class StartPosition(NamedTuple):
+    """A parsed `Start`."""
+
     where: ConsumeFromWhere
     at_ms: int = 0
 
-    def place(self, *, is_retry: bool) -> Place:
-        return _PLACES[self.where][is_retry]
+    def start_offset(self, *, is_retry: bool) -> StartOffset:
+        return _START_OFFSETS[self.where][is_retry]
 
 
-def start_position(start: Start) -> StartPosition:
+def parse_start(start: Start) -> StartPosition:
+    """Parse what a user wrote. Raises ConfigurationError."""
     if start == "first":
         return StartPosition(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
     if start == "last":
         return StartPosition(ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET)
-    return StartPosition(ConsumeFromWhere.CONSUME_FROM_TIMESTAMP, moment_ms(start))
+    return StartPosition(ConsumeFromWhere.CONSUME_FROM_TIMESTAMP, to_epoch_ms(start))
 
 
-def moment_ms(moment: object) -> int:
-    """Of a datetime with its zone, or of a number that is milliseconds already."""
-    if isinstance(moment, datetime):
-        if moment.tzinfo is None:
-            raise ConfigurationError("A moment needs a time zone, such as datetime.now(UTC) has.")
-        return (moment - _EPOCH) // timedelta(milliseconds=1)
-    if isinstance(moment, int) and not isinstance(moment, bool) and moment >= 0:
-        return moment
-    raise ConfigurationError(f"A group starts 'first', 'last', at a datetime or at milliseconds since 1970, not at {moment!r}.")
+def to_epoch_ms(time: object) -> int:
+    """Convert a datetime with a time zone to milliseconds since 1970. An integer is returned unchanged."""
+    if isinstance(time, datetime):
+        if time.tzinfo is None:
+            raise ConfigurationError(f"{time} has no time zone. Give it one, as datetime.now(UTC) has.")
+        return (time - _EPOCH) // timedelta(milliseconds=1)
+    if isinstance(time, int) and not isinstance(time, bool) and time >= 0:
+        return time
+    raise ConfigurationError(f"A start is 'first', 'last', a datetime or milliseconds since 1970, not {time!r}.")

@@ -1,9 +1,9 @@
-"""When a queue is pulled next: what is known of it, or how its last pull ended, makes a decision; the delays stand in one table.
+"""When to pull a queue: the decision before each pull and after its result. Pure; the delays stand in one table.
 
-    before_pull(queue, …)     may it be pulled now?
-    after_pull(outcome, …)    and when again?
+    before_pull(queue, …)     may the queue be pulled now?
+    after_pull(status, …)     when is the next pull?
 
-The figures are those of Apache's client, and come from `ConsumerLimits`.
+The delays are those of Apache's client and come from `ConsumerLimits`.
 """
 
 from __future__ import annotations
@@ -12,74 +12,80 @@ from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
 from skyrocket.client.consumer.limits import ConsumerLimits
-from skyrocket.client.consumer.process_queue import ConsumerQueue
+from skyrocket.client.consumer.process_queue import ProcessQueue
 from skyrocket.protocol.responses import ResponseCode
 
 
-class Step(Enum):
-    PULL = auto()  # now, or when the delay is over
-    WAIT = auto()  # ask again when the delay is over
-    GIVE_UP = auto()  # never again: the queue is another's
-    BEGIN_ANEW = auto()  # drop the queue, commit the offset that the broker named, and rebalance
+class PullAction(Enum):
+    """What the pull loop does next."""
+
+    PULL = auto()  # after the delay
+    WAIT = auto()  # decide again after the delay
+    END = auto()  # the queue was dropped: end the loop
+    RESTART = auto()  # drop what is cached and start again at the offset that the broker named
 
 
-class Outcome(Enum):
-    """How a pull ended."""
+class PullStatus(Enum):
+    """The result of a pull."""
 
     FOUND = auto()
-    NOTHING_NEW = auto()  # the broker held it until its time was over
-    NOTHING_MATCHED = auto()  # there were messages, with other tags
-    OFFSET_ILLEGAL = auto()  # the broker has no such offset, and says which
-    BROKER_BUSY = auto()  # it refused, to protect itself
-    FAILED = auto()  # any other answer, or none
+    NO_NEW_MESSAGES = auto()  # the broker held the pull until its time was over
+    NO_MATCHED_MESSAGES = auto()  # there were messages, with other tags
+    OFFSET_ILLEGAL = auto()  # the broker does not have the offset, and names another
+    BROKER_BUSY = auto()  # the broker refused for flow control
+    FAILED = auto()  # any other response, or none
 
 
-class Decision(NamedTuple):
-    step: Step
+class PullDecision(NamedTuple):
+    """What the pull loop does next, after which delay, and why."""
+
+    action: PullAction
     delay_ms: int = 0
     reason: str = ""
 
 
-_PULL: Final = Decision(Step.PULL)
+_PULL_NOW: Final = PullDecision(PullAction.PULL)
 
-_OUTCOMES: Final[dict[int, Outcome]] = {
-    ResponseCode.SUCCESS: Outcome.FOUND,
-    ResponseCode.PULL_NOT_FOUND: Outcome.NOTHING_NEW,
-    ResponseCode.PULL_RETRY_IMMEDIATELY: Outcome.NOTHING_MATCHED,
-    ResponseCode.PULL_OFFSET_MOVED: Outcome.OFFSET_ILLEGAL,
-    ResponseCode.FLOW_CONTROL: Outcome.BROKER_BUSY,
+_STATUSES: Final[dict[int, PullStatus]] = {
+    ResponseCode.SUCCESS: PullStatus.FOUND,
+    ResponseCode.PULL_NOT_FOUND: PullStatus.NO_NEW_MESSAGES,
+    ResponseCode.PULL_RETRY_IMMEDIATELY: PullStatus.NO_MATCHED_MESSAGES,
+    ResponseCode.PULL_OFFSET_MOVED: PullStatus.OFFSET_ILLEGAL,
+    ResponseCode.FLOW_CONTROL: PullStatus.BROKER_BUSY,
 }
 
-# How it ended -> what next, and after which of the limits' delays.
-_AFTER: Final[dict[Outcome, tuple[Step, str | None]]] = {
-    Outcome.FOUND: (Step.PULL, "between_pulls_ms"),
-    Outcome.NOTHING_NEW: (Step.PULL, None),
-    Outcome.NOTHING_MATCHED: (Step.PULL, None),
-    Outcome.OFFSET_ILLEGAL: (Step.BEGIN_ANEW, None),
-    Outcome.BROKER_BUSY: (Step.PULL, "when_broker_busy_ms"),
-    Outcome.FAILED: (Step.PULL, "after_failure_ms"),
+# Status -> the next action, and the field of ConsumerLimits that holds its delay.
+_AFTER_PULL: Final[dict[PullStatus, tuple[PullAction, str | None]]] = {
+    PullStatus.FOUND: (PullAction.PULL, "between_pulls_ms"),
+    PullStatus.NO_NEW_MESSAGES: (PullAction.PULL, None),
+    PullStatus.NO_MATCHED_MESSAGES: (PullAction.PULL, None),
+    PullStatus.OFFSET_ILLEGAL: (PullAction.RESTART, None),
+    PullStatus.BROKER_BUSY: (PullAction.PULL, "when_broker_busy_ms"),
+    PullStatus.FAILED: (PullAction.PULL, "after_failure_ms"),
 }
 
 
-def outcome_of(code: int) -> Outcome:
-    """From a pull's response code."""
-    return _OUTCOMES.get(code, Outcome.FAILED)
+def status_of(code: int) -> PullStatus:
+    """Convert the response code of a pull."""
+    return _STATUSES.get(code, PullStatus.FAILED)
 
 
-def before_pull(queue: ConsumerQueue[Any], now_ms: int, *, paused: bool = False) -> Decision:
+def before_pull(queue: ProcessQueue[Any], now_ms: int, *, paused: bool = False) -> PullDecision:
+    """Decide whether to pull a queue now."""
     limits = queue.limits
     if queue.dropped:
-        return Decision(Step.GIVE_UP, 0, "it is no longer ours")
+        return PullDecision(PullAction.END, 0, "the queue is no longer assigned to this consumer")
     if paused:
-        return Decision(Step.WAIT, limits.when_paused_ms, "the consumer is paused")
-    full = queue.full()
-    if full is not None:
-        return Decision(Step.WAIT, limits.when_full_ms, full.value)
-    if queue.lease is not None and not queue.lease.is_held(now_ms):
-        return Decision(Step.WAIT, limits.when_not_locked_ms, "its broker has not locked it for us")
-    return _PULL
+        return PullDecision(PullAction.WAIT, limits.when_paused_ms, "the consumer is paused")
+    reached = queue.reached_limit()
+    if reached is not None:
+        return PullDecision(PullAction.WAIT, limits.when_full_ms, reached.value)
+    if queue.lock is not None and not queue.lock.is_held(now_ms):
+        return PullDecision(PullAction.WAIT, limits.when_not_locked_ms, "this consumer does not hold the lock on the queue")
+    return _PULL_NOW
 
 
-def after_pull(outcome: Outcome, limits: ConsumerLimits) -> Decision:
-    step, delay = _AFTER[outcome]
-    return Decision(step, getattr(limits, delay) if delay else 0)
+def after_pull(status: PullStatus, limits: ConsumerLimits) -> PullDecision:
+    """Decide when to pull again."""
+    action, delay = _AFTER_PULL[status]
+    return PullDecision(action, getattr(limits, delay) if delay else 0)

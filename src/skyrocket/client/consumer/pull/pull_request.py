@@ -1,4 +1,4 @@
-"""The request for more of a queue, and what its answer says. A frame is written once for each queue; offsets are put into it."""
+"""The pull request of a queue and its response. The frame is encoded once for each queue; each pull fills in the offsets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from skyrocket.client.consumer.limits import ConsumerLimits
-from skyrocket.client.consumer.pull.pull_policy import Outcome, outcome_of
+from skyrocket.client.consumer.pull.pull_policy import PullStatus, status_of
 from skyrocket.client.consumer.subscription import TAG, Subscription
 from skyrocket.client.errors import BrokerError
 from skyrocket.client.queues import Queue
@@ -20,17 +20,26 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.sysflag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 
 _CODE: Final = int(RequestCode.PULL_MESSAGE)
-_VARYING: Final = ("commitOffset", "queueOffset", "sysFlag")
+_VARYING_FIELDS: Final = ("commitOffset", "queueOffset", "sysFlag")
+_FRAME_END: Final = (
+    b',"commitOffset":"%%d","queueOffset":"%%d","sysFlag":"%%d"},"flag":0,"language":"%b","opaque":%%d,'
+    b'"serializeTypeCurrentRPC":"JSON","version":%d}' % (Language.PYTHON.name.encode(), versions.CURRENT)
+)
 
 
 class PullRequest:
-    __slots__ = ("_before", "_flags", "_header")
+    """The pull request of one queue."""
+
+    __slots__ = ("_flags", "_frame_start", "_header")
 
     def __init__(self, group: str, queue: Queue, subscription: Subscription, limits: ConsumerLimits) -> None:
-        """Tags are told with each pull, since a broker may have forgotten us a moment ago; an SQL92 expression is compiled
-        once for a heartbeat, not for each pull."""
-        tells = subscription.kind == TAG
-        self._flags = PULL_SUSPEND | (PULL_SUBSCRIPTION if tells else 0)
+        """Encode the constant part.
+
+        Each pull carries a tag expression, because a broker may have lost the subscription. It does not carry an SQL92
+        expression: the broker compiles that once for each heartbeat instead of for each pull.
+        """
+        carries_expression = subscription.kind == TAG
+        self._flags = PULL_SUSPEND | (PULL_SUBSCRIPTION if carries_expression else 0)
         self._header = PullMessageRequestHeader(
             consumer_group=group,
             topic=queue.topic,
@@ -40,51 +49,47 @@ class PullRequest:
             sys_flag=self._flags,
             commit_offset=0,
             suspend_timeout_millis=limits.pull_hold_ms,
-            subscription=subscription.expression if tells else None,
+            subscription=subscription.expression if carries_expression else None,
             sub_version=subscription.version,
             expression_type=subscription.kind,
             max_msg_bytes=limits.pull_bytes,
             rpc_broker_name=queue.broker_name,
         )
         fields = self._header.to_fields()
-        for name in _VARYING:
+        for name in _VARYING_FIELDS:
             fields.pop(name)
-        self._before = b'{"code":%d,"extFields":%b' % (_CODE, msgspec.json.encode(fields)[:-1])
+        self._frame_start = b'{"code":%d,"extFields":%b' % (_CODE, msgspec.json.encode(fields)[:-1])
 
-    def frame(self, opaque: int, offset: int, commit: int | None) -> bytes:
-        """`commit` is an offset to be kept for the group on this occasion; slaves keep none."""
+    def encode_frame(self, opaque: int, offset: int, commit: int | None) -> bytes:
+        """Encode the frame of a pull at `offset` that also commits `commit`. Only masters commit offsets."""
         flags = self._flags if commit is None else self._flags | PULL_COMMIT_OFFSET
-        return join_frame(Serialization.JSON, self._before + _REST % (commit or 0, offset, flags, opaque))
+        return join_frame(Serialization.JSON, self._frame_start + _FRAME_END % (commit or 0, offset, flags, opaque))
 
     def command(self, offset: int, commit: int | None) -> Command:
-        """The same for who has to sign its fields."""
+        """Build the request as a command, whose fields can be signed."""
         fields = self._header.to_fields()
         flags = self._flags if commit is None else self._flags | PULL_COMMIT_OFFSET
         fields |= {"commitOffset": str(commit or 0), "queueOffset": str(offset), "sysFlag": str(flags)}
         return Command(_CODE, fields=fields)
 
 
-_REST: Final = (
-    b',"commitOffset":"%%d","queueOffset":"%%d","sysFlag":"%%d"},"flag":0,"language":"%b","opaque":%%d,'
-    b'"serializeTypeCurrentRPC":"JSON","version":%d}' % (Language.PYTHON.name.encode(), versions.CURRENT)
-)
+class PullResult(NamedTuple):
+    """A decoded pull response."""
 
-
-class PullAnswer(NamedTuple):
-    outcome: Outcome
+    status: PullStatus
     next_offset: int
-    ask_broker_id: int  # which of the brokers of that name should be asked next
+    suggested_broker_id: int  # which broker of the same name to pull from next
     records: bytes
 
 
-def pull_answer(answer: Command, address: str) -> PullAnswer:
-    """BrokerError when it is a no, or says less than it must."""
-    outcome = outcome_of(answer.code)
-    if outcome in (Outcome.FAILED, Outcome.BROKER_BUSY):
+def decode_pull_response(answer: Command, address: str) -> PullResult:
+    """Decode a pull response. Raises BrokerError if the broker refused, or if a field is missing."""
+    status = status_of(answer.code)
+    if status in (PullStatus.FAILED, PullStatus.BROKER_BUSY):
         raise BrokerError(answer.code, answer.remark or "", address)
     fields = answer.fields
     try:
         next_offset, broker_id = int(fields["nextBeginOffset"]), int(fields["suggestWhichBrokerId"])
     except (KeyError, ValueError) as error:
-        raise BrokerError(answer.code, f"it does not say where to go on ({error}).", address) from error
-    return PullAnswer(outcome, next_offset, broker_id, answer.body if outcome is Outcome.FOUND else b"")
+        raise BrokerError(answer.code, f"the response does not say where to continue ({error}).", address) from error
+    return PullResult(status, next_offset, broker_id, answer.body if status is PullStatus.FOUND else b"")

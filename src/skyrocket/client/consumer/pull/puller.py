@@ -1,4 +1,4 @@
-"""The pull loop of one queue: ask the broker for more, wait where there is reason to, and go on whatever happens."""
+"""The pull loop of one queue: pull, wait if the policy says so, and continue after any failure."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import logging
 import time
 from collections.abc import Callable
 
-from skyrocket.client.consumer.assigned_queue import HeldQueue
-from skyrocket.client.consumer.pull.pull_policy import Outcome, Step, after_pull, before_pull
-from skyrocket.client.consumer.pull.pull_request import PullAnswer, PullRequest, pull_answer
+from skyrocket.client.consumer.assigned_queue import AssignedQueue
+from skyrocket.client.consumer.pull.pull_policy import PullAction, PullStatus, after_pull, before_pull
+from skyrocket.client.consumer.pull.pull_request import PullRequest, PullResult, decode_pull_response
 from skyrocket.client.errors import BrokerError, ClientClosedError, ClientError, UnreachableError
 from skyrocket.client.received import PulledMessage, Received
 from skyrocket.client.session.namespaces import without_namespace
@@ -24,87 +24,91 @@ from skyrocket.protocol.responses import ResponseCode
 log = logging.getLogger(__name__)
 
 
-class Pulling:
+class Puller:
+    """The pull loop of one queue."""
+
     def __init__(
         self,
         session: Session,
         group: str,
-        held: HeldQueue,
+        assigned: AssignedQueue,
         *,
-        arrived: Callable[[HeldQueue], None],
-        moved: Callable[[HeldQueue, int], None],
-        is_paused: Callable[[HeldQueue], bool],
-        commits: bool,
+        on_messages: Callable[[AssignedQueue], None],
+        on_offset_moved: Callable[[AssignedQueue, int], None],
+        is_paused: Callable[[AssignedQueue], bool],
+        commits_with_pulls: bool,
     ) -> None:
-        """`arrived` is told that there are messages; `moved` that the queue is to be begun anew, from another offset. With
-        `commits` the group's offset travels with pulls."""
+        """`on_messages` is called after a pull with new messages, `on_offset_moved` when the queue must restart at another
+        offset. With `commits_with_pulls`, pulls carry the group's offset."""
         self._session = session
-        self._held = held
-        self._arrived = arrived
-        self._moved = moved
+        self._assigned = assigned
+        self._on_messages = on_messages
+        self._on_offset_moved = on_offset_moved
         self._is_paused = is_paused
-        self._commits = commits
-        self._limits = held.state.limits
-        self._request = PullRequest(group, held.queue, held.subscription, held.state.limits)
-        self._after = {outcome: after_pull(outcome, self._limits) for outcome in Outcome}
+        self._commits_with_pulls = commits_with_pulls
+        self._limits = assigned.process_queue.limits
+        self._request = PullRequest(group, assigned.queue, assigned.subscription, assigned.process_queue.limits)
+        self._after_pull = {status: after_pull(status, self._limits) for status in PullStatus}
         self._signs = session.options.credentials is not None
         namespace = session.options.namespace
         self._namespace = namespace
-        self._topic = without_namespace(namespace, held.queue.topic)
+        self._topic = without_namespace(namespace, assigned.queue.topic)
 
     async def run(self) -> None:
-        """Until the queue is dropped, or this is cancelled."""
-        held, session = self._held, self._session
-        state = held.state
+        """Pull until the queue is dropped or must restart, or until the task is cancelled."""
+        assigned, session = self._assigned, self._session
+        process_queue = assigned.process_queue
         while True:
-            before = before_pull(state, session.now_ms(), paused=self._is_paused(held))
-            if before.step is Step.GIVE_UP:
+            before = before_pull(process_queue, session.now_ms(), paused=self._is_paused(assigned))
+            if before.action is PullAction.END:
                 return
-            state.pulled(session.now_ms())
-            if before.step is Step.WAIT:
-                await held.changed(before.delay_ms)
+            process_queue.note_pull(session.now_ms())
+            if before.action is PullAction.WAIT:
+                await assigned.wait_for_change(before.delay_ms)
                 continue
-            outcome, next_offset = await self._pull()
-            after = self._after[outcome]
-            if after.step is Step.BEGIN_ANEW:
-                self._moved(held, next_offset)
+            status, next_offset = await self._pull()
+            after = self._after_pull[status]
+            if after.action is PullAction.RESTART:
+                self._on_offset_moved(assigned, next_offset)
                 return
             if after.delay_ms:
-                await held.changed(after.delay_ms)
+                await assigned.wait_for_change(after.delay_ms)
 
-    async def _pull(self) -> tuple[Outcome, int]:
-        held, state = self._held, self._held.state
+    async def _pull(self) -> tuple[PullStatus, int]:
+        assigned = self._assigned
         try:
-            answer = await self._asked()
-            messages = self._received(answer.records) if answer.records else []
+            result = await self._ask_broker()
+            messages = self._decode_messages(result.records) if result.records else []
         except ClientClosedError:
             raise
         except (ClientError, RecordError) as error:
-            return self._failed(error), 0
-        if held.is_failing:
-            held.is_failing = False
-            log.info("%s can be pulled again.", held.queue)
-        held.suggested_id = answer.ask_broker_id
-        if answer.outcome is Outcome.OFFSET_ILLEGAL:
-            return answer.outcome, answer.next_offset
-        if state.took(messages, answer.next_offset):
-            self._arrived(held)
-        return answer.outcome, answer.next_offset
+            return self._note_failure(error), 0
+        if assigned.is_failing:
+            assigned.is_failing = False
+            log.info("Pulling %s works again.", assigned.queue)
+        assigned.suggested_broker_id = result.suggested_broker_id
+        if result.status is PullStatus.OFFSET_ILLEGAL:
+            return result.status, result.next_offset
+        if assigned.process_queue.add(messages, result.next_offset):
+            self._on_messages(assigned)
+        return result.status, result.next_offset
 
-    def _failed(self, error: Exception) -> Outcome:
-        busy = isinstance(error, BrokerError) and error.code == ResponseCode.FLOW_CONTROL
-        if not self._held.is_failing and not busy:
-            self._held.is_failing = True
-            log.warning("%s cannot be pulled; it is tried again and again. %s", self._held.queue, error)
+    def _note_failure(self, error: Exception) -> PullStatus:
+        assigned = self._assigned
+        is_busy = isinstance(error, BrokerError) and error.code == ResponseCode.FLOW_CONTROL
+        if not assigned.is_failing and not is_busy:
+            assigned.is_failing = True
+            log.warning("Pulling %s failed; it is retried every few seconds. %s", assigned.queue, error)
         if not isinstance(error, BrokerError):
-            self._session.refresh_soon(self._held.queue.topic)
-        return Outcome.BROKER_BUSY if busy else Outcome.FAILED
+            self._session.refresh_soon(assigned.queue.topic)
+        return PullStatus.BROKER_BUSY if is_busy else PullStatus.FAILED
 
-    async def _asked(self) -> PullAnswer:
-        session, held = self._session, self._held
+    async def _ask_broker(self) -> PullResult:
+        session, assigned = self._session, self._assigned
+        process_queue = assigned.process_queue
         address, is_master = self._address()
-        commit = held.state.commit_offset if self._commits and is_master else None
-        if commit == held.kept:
+        commit = process_queue.commit_offset if self._commits_with_pulls and is_master else None
+        if commit == assigned.committed_offset:
             commit = None
         deadline_ms = session.now_ms() + self._limits.pull_answer_ms
         connection = session.dialer.open_connection(address)
@@ -112,36 +116,39 @@ class Pulling:
             connection = await session.connection(address, deadline_ms)
         opaque = connection.next_opaque()
         if self._signs:
-            command = session.sign(self._request.command(held.state.next_offset, commit))
+            command = session.sign(self._request.command(process_queue.next_offset, commit))
             command.opaque = opaque
             frame = encode_command(command)
         else:
-            frame = self._request.frame(opaque, held.state.next_offset, commit)
+            frame = self._request.encode_frame(opaque, process_queue.next_offset, commit)
         try:
             answer = await connection.request_frame(opaque, frame, deadline_ms)
         except NetError as error:
             raise client_error(error) from error
-        pulled = pull_answer(answer, address)
+        result = decode_pull_response(answer, address)
         if commit is not None:
-            held.kept = commit
-        return pulled
+            assigned.committed_offset = commit
+        return result
 
     def _address(self) -> tuple[str, bool]:
-        """Where to pull from, and whether that is a master. The suggested broker, else the master, else whoever is there."""
-        routes, name = self._session.routes, self._held.queue.broker_name
-        suggested = routes.address(name, self._held.suggested_id)
+        """Return the address to pull from, and whether it is a master's.
+
+        The broker that the last response suggested comes first, then the master, then any broker of that name.
+        """
+        routes, name = self._session.routes, self._assigned.queue.broker_name
+        suggested = routes.address(name, self._assigned.suggested_broker_id)
         if suggested is not None:
-            return suggested, self._held.suggested_id == MASTER_ID
+            return suggested, self._assigned.suggested_broker_id == MASTER_ID
         address = routes.any_address(name)
         if address is None:
-            raise UnreachableError(f"The nameservers know no address of broker {name}.")
+            raise UnreachableError(f"No nameserver has an address of broker {name}.")
         return address, address == routes.address(name)
 
-    def _received(self, records: bytes) -> list[Received]:
-        held, topic = self._held, self._topic
-        broker, now_ms = held.queue.broker_name, time.time_ns() // 1_000_000
+    def _decode_messages(self, records: bytes) -> list[Received]:
+        assigned, topic = self._assigned, self._topic
+        broker, now_ms = assigned.queue.broker_name, time.time_ns() // 1_000_000
         messages: list[Received] = [PulledMessage(parts, broker, topic, now_ms) for parts in split_plainly(records)]
-        if held.is_retry:
+        if assigned.is_retry:
             for message in messages:
                 message.topic = without_namespace(self._namespace, message.properties.get(RETRY_TOPIC, topic))
-        return held.subscription.wanted(messages)
+        return assigned.subscription.filter(messages)

@@ -1,4 +1,4 @@
-"""Who of a group consumes which queue: the six strategies of Apache's client, each a pure function of members and queues."""
+"""Rebalance strategies: which member of a group consumes which queue. The six of Apache's client, as pure functions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from skyrocket.client.consumer.strategies.configured import Configured
 from skyrocket.client.consumer.strategies.consistent_hash import ConsistentHash
 from skyrocket.client.consumer.strategies.machine_room import MachineRoom
 from skyrocket.client.consumer.strategies.machine_room_nearby import MachineRoomNearby
-from skyrocket.client.consumer.strategies.strategy import RebalanceError, Strategy, share
+from skyrocket.client.consumer.strategies.strategy import RebalanceError, Strategy, allocate_queues
 
 __all__ = [
     "Averagely",
@@ -19,5 +19,5 @@ __all__ = [
     "MachineRoomNearby",
     "RebalanceError",
     "Strategy",
-    "share",
+    "allocate_queues",
 ]

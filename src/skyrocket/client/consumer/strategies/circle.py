@@ -1,4 +1,4 @@
-"""Dealt like cards: the first member gets the first queue, the second the second, and round again."""
+"""Circle: deals the queues out in turn, the first queue to the first member, the second to the second, and round again."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from skyrocket.client.queues import Queue
 
 
 class Circle:
+    """Deals the queues out in turn: the first queue to the first member, the second to the second, and round again."""
+
     name: Final = "AVG_BY_CIRCLE"
 
     def allocate(self, _group: str, client_id: str, queues: Sequence[Queue], client_ids: Sequence[str], /) -> list[Queue]:

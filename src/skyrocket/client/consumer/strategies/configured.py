@@ -1,4 +1,4 @@
-"""The queues that this member was told to consume, whoever else there is. What they cover together is the operator's care."""
+"""Configured: a fixed list of queues, whatever members there are. The operator makes sure that all queues are covered."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from skyrocket.client.queues import Queue
 
 
 class Configured:
+    """Gives this member a fixed list of queues, whatever other members there are. The operator must cover all queues."""
+
     name: Final = "CONFIG"
 
     def __init__(self, queues: Iterable[Queue]) -> None:

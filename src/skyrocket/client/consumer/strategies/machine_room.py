@@ -1,6 +1,6 @@
-"""Only queues of brokers in named machine rooms, which is the part of a broker's name before its `@`, averagely.
+"""Machine room: only queues of brokers in the given machine rooms. The room is the part of a broker's name before the `@`.
 
-Neighbouring queues to each member, and what does not come out even is dealt from the end of the list.
+Each member gets a run of neighbouring queues. The remainder is dealt out from the end of the list, one queue to each member.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from skyrocket.client.queues import Queue
 
 
 class MachineRoom:
+    """Allocates only queues of brokers in the given machine rooms: the part of a broker's name before the `@`."""
+
     name: Final = "MACHINE_ROOM"
 
     def __init__(self, rooms: Iterable[str]) -> None:
@@ -22,13 +24,13 @@ class MachineRoom:
         if not is_member(client_id, queues, client_ids):
             return []
         index = client_ids.index(client_id)
-        ours = [queue for queue in queues if self._is_in_a_room(queue.broker_name)]
-        each, left_over = divmod(len(ours), len(client_ids))
-        mine = ours[index * each : (index + 1) * each]
-        if index < left_over:
-            mine.append(ours[each * len(client_ids) + index])
+        local = [queue for queue in queues if self._is_in_room(queue.broker_name)]
+        each, remainder = divmod(len(local), len(client_ids))
+        mine = local[index * each : (index + 1) * each]
+        if index < remainder:
+            mine.append(local[each * len(client_ids) + index])
         return mine
 
-    def _is_in_a_room(self, broker_name: str) -> bool:
-        parts = broker_name.rstrip("@").split("@")  # Java's split gives no empty parts at the end
+    def _is_in_room(self, broker_name: str) -> bool:
+        parts = broker_name.rstrip("@").split("@")  # Java's split drops empty parts at the end
         return len(parts) == 2 and parts[0] in self.rooms

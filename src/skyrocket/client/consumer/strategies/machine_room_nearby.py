@@ -1,7 +1,7 @@
-"""A machine room's queues to the members in that room; those of a room without members to everyone.
+"""Machine room nearby: queues go to members in the broker's machine room; queues of a room without members go to all members.
 
-How those that share do it is another strategy's. Where a broker or a member stands, two functions say: from the queue, as a rule
-by its broker's name, and from the client's id.
+Another strategy divides the queues among those members. Two functions name the room of a queue, usually from its broker's name,
+and of a client, from its id.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from skyrocket.client.queues import Queue, java_order
 
 
 class MachineRoomNearby:
+    """Gives queues to members in the broker's machine room; queues of a room without members are divided among all."""
+
     def __init__(
         self, room_of_queue: Callable[[Queue], str], room_of_client: Callable[[str], str], within: Strategy | None = None
     ) -> None:
@@ -30,10 +32,10 @@ class MachineRoomNearby:
             return []
         queues_of: dict[str, list[Queue]] = {}
         for queue in queues:
-            queues_of.setdefault(_named(self._room_of_queue(queue), queue), []).append(queue)
+            queues_of.setdefault(_require_room(self._room_of_queue(queue), queue), []).append(queue)
         members_of: dict[str, list[str]] = {}
         for member in client_ids:
-            members_of.setdefault(_named(self._room_of_client(member), member), []).append(member)
+            members_of.setdefault(_require_room(self._room_of_client(member), member), []).append(member)
 
         here = self._room_of_client(client_id)
         mine: list[Queue] = []
@@ -44,7 +46,7 @@ class MachineRoomNearby:
         return mine
 
 
-def _named(room: str, what: Queue | str) -> str:
+def _require_room(room: str, what: Queue | str) -> str:
     if not room:
-        raise RebalanceError(f"No machine room is known for {what}.")
+        raise RebalanceError(f"No machine room for {what}: the function that names the room returned an empty text.")
     return room

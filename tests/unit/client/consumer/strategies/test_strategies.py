@@ -1,4 +1,4 @@
-"""Who gets which queue. That the answers are Java's, golden/ and interop/ say; here is what each strategy is for."""
+"""Rebalance strategies: what each is for. Tests with golden data and in interop/ check that results equal Java's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from skyrocket.client.consumer.strategies import (
     MachineRoomNearby,
     RebalanceError,
     Strategy,
-    share,
+    allocate_queues,
 )
 from skyrocket.client.errors import ClientError
 from skyrocket.client.queues import Queue
@@ -42,46 +42,46 @@ COMPLETE = {
 }
 
 
-def test_averagely_gives_neighbours():
+def test_averagely_gives_neighbouring_queues():
     assert numbers(Averagely()) == [[0, 1, 2], [3, 4, 5], [6, 7]]
     assert numbers(Averagely(), QUEUES[:2]) == [[0], [1], []]
 
 
-def test_circle_deals_like_cards():
+def test_circle_deals_queues_out_in_turn():
     assert numbers(Circle()) == [[0, 3, 6], [1, 4, 7], [2, 5]]
 
 
-def test_configured_queues_are_whatever_was_configured():
+def test_configured_gives_the_configured_queues():
     assert numbers(Configured(QUEUES[3:5])) == [[3, 4]] * 3
 
 
-def test_only_queues_of_the_named_rooms_are_shared():
+def test_machine_room_allocates_only_queues_of_the_given_rooms():
     queues = [Queue("orders", broker, number) for broker in ("room1@a", "room2@a") for number in range(4)]
-    shares = [MachineRoom(["room1"]).allocate("group", me, queues, IDS) for me in IDS]
-    assert [[(q.broker_name, q.queue_id) for q in mine] for mine in shares] == [
+    allocations = [MachineRoom(["room1"]).allocate("group", me, queues, IDS) for me in IDS]
+    assert [[(q.broker_name, q.queue_id) for q in mine] for mine in allocations] == [
         [("room1@a", 0), ("room1@a", 3)],
         [("room1@a", 1)],
         [("room1@a", 2)],
     ]
 
 
-def test_a_room_is_served_by_its_own_members_and_an_empty_one_by_all():
+def test_nearby_members_get_their_rooms_queues_and_all_share_a_room_without_members():
     queues = [Queue("orders", broker, number) for broker in ("east@a", "south@a", "west@a") for number in range(2)]
     ids = ["east@1", "west@1", "west@2"]
-    shares = [COMPLETE["nearby"].allocate("group", me, queues, ids) for me in ids]
-    assert [[f"{q.broker_name}/{q.queue_id}" for q in mine] for mine in shares] == [
+    allocations = [COMPLETE["nearby"].allocate("group", me, queues, ids) for me in ids]
+    assert [[f"{q.broker_name}/{q.queue_id}" for q in mine] for mine in allocations] == [
         ["east@a/0", "east@a/1", "south@a/0"],
         ["west@a/0", "south@a/1"],
         ["west@a/1"],
     ]
 
 
-def test_a_room_that_nobody_can_name_is_refused():
-    with pytest.raises(RebalanceError, match="No machine room is known for queue 0 of orders at broker-a"):
+def test_queue_without_a_machine_room_is_refused():
+    with pytest.raises(RebalanceError, match="No machine room for queue 0 of orders at broker-a"):
         MachineRoomNearby(lambda queue: "", room).allocate("group", "c1", QUEUES, IDS)
 
 
-def test_with_consistent_hashing_whoever_leaves_moves_only_his_own_queues():
+def test_consistent_hash_moves_only_the_queues_of_a_member_that_leaves():
     queues = [Queue("orders", "broker-a", number) for number in range(200)]
     ids = [f"10.0.0.{number}@1" for number in range(6)]
     before = {queue: me for me in ids for queue in ConsistentHash().allocate("group", me, queues, ids)}
@@ -89,25 +89,25 @@ def test_with_consistent_hashing_whoever_leaves_moves_only_his_own_queues():
     assert all(after[queue] == me for queue, me in before.items() if me != ids[0])
 
 
-def test_a_queue_at_a_members_very_place_is_his_and_of_two_members_at_one_place_the_later_stays():
-    places = {"c1-0": 10, "c2-0": 20, "c3-0": 20}
-    ring = ConsistentHash(points=1, place=lambda text: places.get(text) or 10 * int(text[-2]))
+def test_equal_hashes_give_the_queue_to_that_member_and_the_node_to_the_later_member():
+    hashes = {"c1-0": 10, "c2-0": 20, "c3-0": 20}
+    ring = ConsistentHash(virtual_nodes=1, hash_function=lambda text: hashes.get(text) or 10 * int(text[-2]))
     assert numbers(ring) == [[0, 1, 3, 4, 5, 6, 7], [], [2]]
 
 
-def test_a_ring_without_points_gives_nothing_and_one_with_fewer_is_refused():
-    assert numbers(ConsistentHash(points=0)) == [[], [], []]
+def test_ring_without_nodes_gives_no_queues_and_a_negative_number_is_refused():
+    assert numbers(ConsistentHash(virtual_nodes=0)) == [[], [], []]
     with pytest.raises(RebalanceError):
-        ConsistentHash(points=-1)
+        ConsistentHash(virtual_nodes=-1)
 
 
 @pytest.mark.parametrize("strategy", COMPLETE.values(), ids=COMPLETE)
-def test_what_cannot_be_shared_is_refused_and_a_stranger_gets_nothing(strategy: Strategy):
+def test_empty_arguments_are_refused_and_a_non_member_gets_no_queues(strategy: Strategy):
     assert issubclass(RebalanceError, ClientError)
     for me, queues, ids in (("", QUEUES, IDS), ("c1", [], IDS), ("c1", QUEUES, [])):
         with pytest.raises(RebalanceError, match="A rebalance needs"):
             strategy.allocate("group", me, queues, ids)
-    assert strategy.allocate("group", "stranger", QUEUES, IDS) == []
+    assert strategy.allocate("group", "non-member", QUEUES, IDS) == []
 
 
 rooms = st.sampled_from(["room1", "room2", "room3"])
@@ -117,8 +117,8 @@ some_ids = st.sets(st.builds(lambda r, n: f"{r}@{n}", rooms, st.integers(0, 30))
 
 @pytest.mark.parametrize("name", COMPLETE)
 @given(queues=some_queues, ids=some_ids)
-def test_every_queue_has_exactly_one_member(name: str, queues: set[Queue], ids: set[str]):
-    given_out = [queue for me in ids for queue in share(COMPLETE[name], "group", me, queues, ids)]
+def test_every_queue_goes_to_exactly_one_member(name: str, queues: set[Queue], ids: set[str]):
+    allocated = [queue for me in ids for queue in allocate_queues(COMPLETE[name], "group", me, queues, ids)]
     expected = {queue for queue in queues if queue.broker_name == "room1@a"} if name == "room" else queues
-    assert len(given_out) == len(set(given_out))
-    assert set(given_out) == expected
+    assert len(allocated) == len(set(allocated))
+    assert set(allocated) == expected

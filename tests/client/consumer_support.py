@@ -1,4 +1,4 @@
-"""What scenes with consumers have in common."""
+"""Helpers for tests with consumers."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ QUICK = ConsumerLimits(
 )
 
 
-async def make(servers: Servers, topic: str, queues: int, perm: int = 6) -> None:
-    """A topic of so many queues, of which the nameserver knows."""
+async def make_topic(servers: Servers, topic: str, queues: int, perm: int = 6) -> None:
+    """Create a topic, and wait until the nameserver has its route."""
     header = CreateTopicRequestHeader(
         topic=topic,
         default_topic=DEFAULT_TOPIC,
@@ -36,13 +36,13 @@ async def make(servers: Servers, topic: str, queues: int, perm: int = 6) -> None
         order=False,
     )
     async with reader(servers) as read, asyncio.timeout(WAIT_S_MAX):
-        await read.session.request_ok(await address_of(read), RequestCode.UPDATE_AND_CREATE_TOPIC, header)
-        while await read.session.route(topic) is None:  # noqa: ASYNC110 — a nameserver tells nobody
+        await read.session.request_ok(await broker_address(read), RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+        while await read.session.route(topic) is None:  # noqa: ASYNC110 — a nameserver sends no notification
             await asyncio.sleep(0.02)
 
 
-async def address_of(read: Reader) -> str:
-    """The broker's."""
+async def broker_address(read: Reader) -> str:
+    """Return the address of the broker."""
     route = await read.session.route(DEFAULT_TOPIC)
     assert route is not None
     address = read.session.routes.any_address(route.brokers[0])
@@ -64,8 +64,8 @@ def numbers(messages: Iterable[Received]) -> list[int]:
     return [int(message.body) for message in messages]
 
 
-async def taken(consumer: Consumer, count: int) -> list[Received]:
-    """The next so many."""
+async def take(consumer: Consumer, count: int) -> list[Received]:
+    """Take the next `count` messages."""
     found: list[Received] = []
     async with asyncio.timeout(WAIT_S_MAX):
         async for message in consumer:
