@@ -15,7 +15,7 @@ from skyrocket.broker.delay.timer_delivery import PACE_MS, TimerDelivery
 from skyrocket.broker.delay.timer_metrics import TimerMetrics
 from skyrocket.broker.delay.timers import slot_start_ms
 from skyrocket.broker.load.counters import Counters
-from skyrocket.broker.send.internal_writer import OwnMessages
+from skyrocket.broker.send.internal_writer import InternalWriter
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.protocol.message.properties import encode_properties
 from skyrocket.protocol.message.record import Record
@@ -45,11 +45,11 @@ class Bench:
 
     def open_timers(self) -> None:
         counters = Counters(self.clock)
-        self._own_messages = OwnMessages(self.store, self.clock, lambda: None, counters)
+        self._internal_writer = InternalWriter(self.store, self.clock, lambda: None, counters)
         self.index = TimerIndex(Disk(), self.store.paths, TimerSizes())
         settings = BrokerSettings()
         self.delivery = TimerDelivery(
-            self.store, self._own_messages, self.index, TimerMetrics(self.clock), lambda: settings, counters
+            self.store, self._internal_writer, self.index, TimerMetrics(self.clock), lambda: settings, counters
         )
 
     def clock(self) -> int:
@@ -69,7 +69,7 @@ class Bench:
                 "REAL_QID": str(number % QUEUES),
             }
             made.append(Record(TIMER_TOPIC, BODY, encode_properties(properties), born_timestamp=self.now_ms))
-        self._own_messages.put(made)
+        self._internal_writer.write(made)
         self._sent += count
         self.store.take_grown()
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import os
 from random import Random
-from typing import Any
+from typing import Any, cast
 
-from skyrocket.broker.send.fast_loop import Group, Terms
+from skyrocket.broker.send.batch import SendBatch
+from skyrocket.broker.send.fast_loop import BatchTerms
+from skyrocket.broker.transactions.end_fast_path import EndContribution
 from skyrocket.compiled import TWINS
 from skyrocket.protocol.command import ONEWAY_FLAG
 from skyrocket.protocol.frame import Frame, join_frame
@@ -96,14 +98,19 @@ def a_frame(random: Random, halves: list[tuple[int, int]], number: int) -> Frame
     return Frame(int(random.random() < 0.01), header, body)
 
 
-def gathered(frames: list[Frame], parts: SendParts, terms: Terms, *, compiled: bool) -> tuple[Any, ...]:
-    """What is made of them, and the rest of it."""
-    twins = TWINS["send_loop.gather_most"]
-    group = Group(1000, BEGIN_MS)
-    number = twins.compiled(frames, 0, group, terms, parts.ordinary) if compiled else 0
-    number = twins.reference(frames, number, group, terms, parts.ordinary)
-    ends = (group.ended, group.ends)
-    return b"".join(group.parts), group.dispatches, group.answers, *ends, group.position, group.taken(), number
+def a_batch(parts: SendParts, stop: int) -> SendBatch:
+    return SendBatch(1000, stop, BEGIN_MS, parts.store.queues.next_offset)
+
+
+def place(frames: list[Frame], parts: SendParts, stop: int, terms: BatchTerms, *, compiled: bool) -> tuple[Any, ...]:
+    """Place the frames in a batch, and return everything that the batch has then."""
+    twins = TWINS["send_loop.place_run"]
+    batch = a_batch(parts, stop)
+    number = twins.compiled(frames, 0, batch, terms, parts.fast_path) if compiled else 0
+    number = twins.reference(frames, number, batch, terms, parts.fast_path)
+    contribution = cast("EndContribution | None", batch.contribution)
+    ends = ([], []) if contribution is None else (contribution.ended, contribution.deferred)
+    return b"".join(batch.parts), batch.dispatches, batch.answers, *ends, batch.position, batch.following_offsets(), number
 
 
 def some_halves(parts: SendParts) -> list[tuple[int, int]]:
@@ -113,29 +120,29 @@ def some_halves(parts: SendParts) -> list[tuple[int, int]]:
         unique, more = f"7F000001A1B218B4AAC2{number:012X}", "TAGS\x01red\x02" * (number % 2)
         named = {UNIQUE_KEY: unique, "PGROUP": "shop", "REAL_TOPIC": "orders", "REAL_QID": str(number % 3), "TRAN_MSG": "true"}
         record = Record(HALF_TOPIC, bytes(100 * number), f"{encode_properties(named).decode()}{more}".encode())
-        (placed,) = parts.own_messages.put([record])
+        (placed,) = parts.internal_writer.write([record])
         if number < 5:
-            parts.ends._shapes.of(*shape_of(record.properties))
+            parts.rules.shapes.of(*shape_of(record.properties))
         stored.append((placed.queue_offset, placed.physical_offset))
     return stored
 
 
 def test_mutated_sends_become_the_same():
     random = Random(20)
-    parts = SendParts(express=True)
+    parts = SendParts(fast=True)
     halves = some_halves(parts)
     taken = by_compiled = ended = 0
-    parts.ordinary._forget_old(parts.settings)
+    parts.fast_path._drop_old_profiles(parts.settings)
     for event in range(EVENTS):
         frames = [a_frame(random, halves, number) for number in range(16)]
         host = pack_host(random.choice(["10.0.0.7", "fd00::7"]), 40_000)
         stop = mostly(random, 2**40, [3000, 20_000])
-        terms = Terms(host, pack_host("127.0.0.1", 10911), stop, 4000, b"CLUSTER\x01c\x02", parts.ends.halves)
-        ours, theirs = gathered(frames, parts, terms, compiled=True), gathered(frames, parts, terms, compiled=False)
+        terms = BatchTerms(host, pack_host("127.0.0.1", 10911), 4000, b"CLUSTER\x01c\x02", parts.contributors.of_frames)
+        ours, theirs = (place(frames, parts, stop, terms, compiled=compiled) for compiled in (True, False))
         assert ours == theirs, f"event {event}: {frames}"
         taken += ours[-1]
         ended += len(ours[3])
-        by_compiled += TWINS["send_loop.gather_most"].compiled(frames, 0, Group(1000, BEGIN_MS), terms, parts.ordinary)
+        by_compiled += TWINS["send_loop.place_run"].compiled(frames, 0, a_batch(parts, stop), terms, parts.fast_path)
     assert 0.2 < by_compiled / EVENTS / 16 < 0.95, "few went through the twin, or nothing was wrong with any"
     assert by_compiled < taken
     assert ended > EVENTS / 4, "few transactions ended"

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from skyrocket.broker.send.fast_loop import Group, Terms
+from skyrocket.broker.send.batch import SendBatch
+from skyrocket.broker.send.contributors import Contributor, PendingAppend
+from skyrocket.broker.send.fast_loop import BatchTerms
 from skyrocket.broker.send.property_shapes import PropertyShapes
-from skyrocket.broker.transactions.check_round import Copies
-from skyrocket.broker.transactions.end_fast_path import Halves
+from skyrocket.broker.transactions.check_round import HalfCopies
+from skyrocket.broker.transactions.end_fast_path import EndContribution, RecentHalves
+from skyrocket.broker.transactions.end_rules import EndRules
 from skyrocket.broker.transactions.records import HalfFacts
 from skyrocket.compiled import TWINS
+from skyrocket.protocol.fast_path.end_transaction import END_START
 from skyrocket.protocol.frame import Frame, Serialization
 from skyrocket.protocol.hosts import pack_host
 from skyrocket.protocol.message.properties import encode_properties
@@ -55,14 +59,24 @@ ODD = [
     "\\",
     "\0",
 ]
+NO_LOOKUPS: Any = None  # the loop asks nothing, as there is no send
 odd_values = st.sampled_from([*ODD, None, 1, 1.5, True, {}, []])
 
 
-class Offsets:
-    """What the loop asks about queues; about nothing else, since there is no send."""
+class Ends(Contributor):
+    """Contributes ends of these half messages. Nothing is appended, so nothing is done about them afterwards."""
 
-    def next_offset(self, topic: str, queue_id: int) -> int:
-        return len(topic) + queue_id
+    frame_start = END_START
+
+    def __init__(self, halves: RecentHalves) -> None:
+        self._halves = halves
+
+    def begin(self, append: PendingAppend) -> EndContribution:
+        return EndContribution(append, cast("EndRules", None), self._halves, 0, lambda *_: None)
+
+
+def a_batch(position: int, stop: int) -> SendBatch:
+    return SendBatch(position, stop, 1_700_000_000_000, lambda queue: len(queue[0]) + queue[1])
 
 
 def a_log(pieces: list[bytes], start: int) -> tuple[bytes, list[int]]:
@@ -76,33 +90,35 @@ def a_log(pieces: list[bytes], start: int) -> tuple[bytes, list[int]]:
     return bytes(segment), places
 
 
-def gathered(headers: list[bytes], halves: Halves, stop: int, *, compiled: bool) -> tuple[Any, ...]:
-    """What is made of them; and how many of them the twin left to the reference."""
-    twins, group = TWINS["send_loop.gather_most"], Group(2**40, 1_700_000_000_000)
-    terms = Terms(HOST, HOST, stop, 4000, b"", lambda: halves)
+def place(headers: list[bytes], halves: RecentHalves, stop: int, *, compiled: bool) -> tuple[Any, ...]:
+    """Place the ends in a batch. Return how many frames were taken, and everything that the batch has then."""
+    twins, batch = TWINS["send_loop.place_run"], a_batch(2**40, stop)
+    terms = BatchTerms(HOST, HOST, 4000, b"", Ends(halves))
     frames = [Frame(Serialization.JSON, header, b"") for header in headers]
-    at = twins.compiled(frames, 0, group, terms, Offsets()) if compiled else 0
-    number = twins.reference(frames, at, group, terms, Offsets())
-    return number, b"".join(group.parts), group.dispatches, group.ended, group.ends, group.position, group.taken(), group.answers
+    at = twins.compiled(frames, 0, batch, terms, NO_LOOKUPS) if compiled else 0
+    number = twins.reference(frames, at, batch, terms, NO_LOOKUPS)
+    contribution = cast("EndContribution | None", batch.contribution)
+    ends = ([], []) if contribution is None else (contribution.ended, contribution.deferred)
+    return number, b"".join(batch.parts), batch.dispatches, *ends, batch.position, batch.following_offsets(), batch.answers
 
 
-def same(headers: list[bytes], halves: Halves, stop: int = 2**50) -> tuple[Any, ...]:
-    reference = gathered(headers, halves, stop, compiled=False)
-    assert gathered(headers, halves, stop, compiled=True) == reference
+def same(headers: list[bytes], halves: RecentHalves, stop: int = 2**50) -> tuple[Any, ...]:
+    reference = place(headers, halves, stop, compiled=False)
+    assert place(headers, halves, stop, compiled=True) == reference
     return reference
 
 
-def halves_of(records: list[bytes], start: int = 0, cut: int = 0, copied: int | None = None) -> tuple[Halves, list[int]]:
+def halves_of(records: list[bytes], start: int = 0, cut: int = 0, copied: int | None = None) -> tuple[RecentHalves, list[int]]:
     """All of them are known; and where they are."""
     segment, places = a_log(records, start)
     log = RecentRecords(memoryview(segment), start, start, start + len(segment) - cut)
-    shapes, copies = PropertyShapes(HalfFacts.of), Copies()
+    shapes, copies = PropertyShapes(HalfFacts.of), HalfCopies()
     for half in waiting_records(reading.record_views(*log, places), HALF_TOPIC):
         if half is not None:
             shapes.of(half[1], half[2])
     if copied is not None:
-        copies.copied(copied, copied + 1)
-    return Halves(log, shapes.known, copies), places
+        copies.add(copied, copied + 1)
+    return RecentHalves(log, shapes.known, copies), places
 
 
 def a_header(**fields: object) -> bytes:
@@ -147,9 +163,9 @@ def test_a_header_is_read_the_same_way(header: bytes):
 def test_what_java_sends_is_read_by_the_twin():
     halves, _ = halves_of([])
     frames = [Frame(Serialization.JSON, a_header(), b"")]
-    group = Group(0, 0)
-    assert TWINS["send_loop.gather_most"].compiled(frames, 0, group, Terms(HOST, HOST, 0, 0, b"", lambda: halves), Offsets()) == 1
-    assert group.ends == [(4711, 17, 8, "shop", False)]
+    batch = a_batch(0, 0)
+    assert TWINS["send_loop.place_run"].compiled(frames, 0, batch, BatchTerms(HOST, HOST, 0, b"", Ends(halves)), NO_LOOKUPS) == 1
+    assert cast("EndContribution", batch.contribution).deferred == [(4711, 17, 8, "shop", False)]
 
 
 # --- what they mean

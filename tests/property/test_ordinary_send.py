@@ -173,11 +173,11 @@ def test_both_ways_end_transactions_the_same(
     message, which would name those of a whole read event, then every file is the same."""
     followed: list[int] = []
 
-    async def played(express: bool, known: dict[bytes, HalfFacts]) -> SendParts:
-        parts = SendParts(express=express, sync_flush=sync_flush, transaction_op_bytes_max=op_bytes_max)
-        parts.ends._shapes.known |= known
-        take = parts.ends.take
-        parts.ends.take = lambda left, connection: followed.append(len(left)) or take(left, connection)  # type: ignore[method-assign]
+    async def played(fast: bool, known: dict[bytes, HalfFacts]) -> SendParts:
+        parts = SendParts(fast=fast, sync_flush=sync_flush, transaction_op_bytes_max=op_bytes_max)
+        parts.rules.shapes.known |= known
+        handle = parts.ends.handle_oneway
+        parts.ends.handle_oneway = lambda ends, connection: followed.append(len(ends)) or handle(ends, connection)  # type: ignore[method-assign]
         for one in events:
             halves = [(half.queue_offset, half.physical_offset) for half in read_queue(parts.store, HALF_TOPIC)]
             await parts.read(b"".join([frame.frame(halves) if isinstance(frame, EndOf) else frame for frame in one]))
@@ -185,7 +185,7 @@ def test_both_ways_end_transactions_the_same(
 
     async def main() -> None:
         general = await played(False, {})
-        short = await played(True, general.ends._shapes.known if is_known else {})
+        short = await played(True, general.rules.shapes.known if is_known else {})
         ours, theirs = short.state(), general.state()
         assert ours["counted"][0] == theirs["counted"][0] or op_bytes_max < 4096
         assert sorted(ours["ended"]) == sorted(theirs["ended"]) or op_bytes_max < 4096
@@ -214,8 +214,8 @@ def test_both_ways_store_and_answer_the_same(kind: str, events: list[list[bytes]
     stream = b"".join(b"".join(event) for event in events)
     reads = [b"".join(event) for event in events] if cut is None else [stream[at : at + cut] for at in range(0, len(stream), cut)]
 
-    async def played(express: bool) -> SendParts:
-        parts = SendParts(express=express, sync_flush=sync_flush)
+    async def played(fast: bool) -> SendParts:
+        parts = SendParts(fast=fast, sync_flush=sync_flush)
         for data in reads:
             await parts.read(data)
         return parts
@@ -228,7 +228,7 @@ def test_both_ways_store_and_answer_the_same(kind: str, events: list[list[bytes]
         assert files.keys() == other_files.keys()
         for path, content in files.items():
             assert content == other_files[path], f"{path} differs"
-        event("some went the short way" if short.ordinary._surroundings else "all went the general way")
+        event("some went the short way" if short.fast_path._profiles else "all went the general way")
 
     with using(kind):
         asyncio.run(main())

@@ -199,7 +199,7 @@ rows = st.tuples(numbers, st.binary(max_size=40), places, places, numbers) | st.
 def test_answers_are_the_same(rows: list[Any], between: bytes):
     plain = between + b"q%d k%b" + between + b"%016X,%d" + between + b"%d"
     longer = b"%d%b%016X%b" + between + b"%d%d"
-    assert_same("send_loop.framed", rows, plain, longer, 5)
+    assert_same("send_loop.fill_frames", rows, plain, longer, 5)
 
 
 # --- moves

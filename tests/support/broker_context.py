@@ -14,9 +14,10 @@ from skyrocket.broker.load.flow_control import FlowControl
 from skyrocket.broker.load.slow_consumers import SlowConsumers
 from skyrocket.broker.pull.filters import Filters
 from skyrocket.broker.scheduler import Clockwork
-from skyrocket.broker.send.internal_writer import OwnMessages
-from skyrocket.broker.send.redirects import Detours
-from skyrocket.broker.send.validation import Intake
+from skyrocket.broker.send.contributors import Contributors
+from skyrocket.broker.send.internal_writer import InternalWriter
+from skyrocket.broker.send.parked_answers import ConfirmedAnswers
+from skyrocket.broker.send.validation import SendValidator
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.broker.tables.clients import ClientTable
 from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
@@ -41,14 +42,15 @@ def a_context(
     """`settings` may be any function that returns settings, unless a part under test changes them. There is no flusher."""
     store_host = pack_host("127.0.0.1", settings().port)
     counters = parts.setdefault("counters", Counters(wall_ms))
-    redirects = parts.setdefault("redirects", Detours())
+    contributors = parts.setdefault("contributors", Contributors())
     topics = parts.setdefault("topics", TopicTable(settings, wall_ms))
     built = {
         "files": SimulatedDisk(),
         "flusher": None,
         "remove_expired_files": lambda: None,
-        "internal_writer": OwnMessages(store, wall_ms, on_appended, counters),
-        "send_validation": Intake(topics, settings, store_host, redirects),
+        "internal_writer": InternalWriter(store, wall_ms, on_appended, counters),
+        "send_validator": SendValidator(topics, settings, store_host, contributors),
+        "answers": ConfirmedAnswers(store.horizon, wall_ms),
         "groups": SubscriptionGroupTable(settings, wall_ms),
         "offsets": ConsumerOffsets(wall_ms),
         "clients": ClientTable(),

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from skyrocket.broker.delay.level_progress import DelayProgress
 from skyrocket.broker.delay.levels import Schedule
 from skyrocket.broker.load.counters import Counters
-from skyrocket.broker.send.internal_writer import OwnMessages
+from skyrocket.broker.send.internal_writer import InternalWriter
 from skyrocket.protocol.message.properties import UNIQUE_KEY, decode_properties, encode_properties
 from skyrocket.protocol.message.record import Record, decode_record
 from skyrocket.store.config import DELAY_LEVELS, StoreConfig, delay_levels_ms
@@ -57,8 +57,8 @@ class Delays:
         loaded = self.files.load(DELAY_OFFSETS).body
         if loaded is not None:
             self.progress.load(loaded)
-        own = OwnMessages(self.store, self.clock, self._grown, Counters(self.clock))
-        self.own_messages = own
+        own = InternalWriter(self.store, self.clock, self._grown, Counters(self.clock))
+        self.internal_writer = own
         self.schedule = Schedule(self.store, own, self.progress, delay_levels_ms(self.config.delay_levels), self._wake)
 
     def kill(self) -> None:
@@ -111,8 +111,8 @@ class Delays:
         """As the intake does it."""
         properties = {"DELAY": str(level), UNIQUE_KEY: key}
         record = Record(topic=topic, body=key.encode(), queue_id=queue_id, born_timestamp=self.now_ms, **given)  # type: ignore[arg-type]
-        stored = self.schedule.lead(send_header(topic), record, properties) or record
-        (placed,) = self.own_messages.put([replace(stored, properties=encode_properties(properties))])
+        stored = self.schedule.redirect(send_header(topic), record, properties) or record
+        (placed,) = self.internal_writer.write([replace(stored, properties=encode_properties(properties))])
         return placed
 
     def send_all(self, level: int, keys: Iterable[str]) -> None:

@@ -1,6 +1,6 @@
-"""What sends go through in a broker, without sockets, threads or time: frames go into a connection, and what it writes is kept.
+"""The send path of a broker without sockets, threads or a clock: frames go into a connection, and a transport keeps its writes.
 
-With `express` false the short way of ordinary sends is closed, and every send goes the general way.
+With `fast` false the fast path is not registered, and every send takes the general path.
 """
 
 from __future__ import annotations
@@ -13,21 +13,23 @@ from msgspec.structs import replace as replaced
 
 from skyrocket.broker.delay.level_progress import DelayProgress
 from skyrocket.broker.delay.levels import Schedule
-from skyrocket.broker.delay.timers import TIMER_PROPERTIES, Timers
+from skyrocket.broker.delay.timers import Timers
 from skyrocket.broker.errors import ERROR_CODES
 from skyrocket.broker.load.counters import Counters
-from skyrocket.broker.send.fast_path import OrdinarySends
+from skyrocket.broker.send.contributors import Contributor, Contributors
+from skyrocket.broker.send.fast_path import SendFastPath
 from skyrocket.broker.send.handler import SendHandler
-from skyrocket.broker.send.internal_writer import OwnMessages
-from skyrocket.broker.send.redirects import Detours
-from skyrocket.broker.send.validation import Intake
+from skyrocket.broker.send.internal_writer import InternalWriter
+from skyrocket.broker.send.parked_answers import ConfirmedAnswers
+from skyrocket.broker.send.validation import SendValidator
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.broker.tables.clients import ClientTable
 from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
 from skyrocket.broker.tables.topics import TopicTable
-from skyrocket.broker.transactions.checker import TransactionChecks
+from skyrocket.broker.transactions.checker import TransactionChecker
+from skyrocket.broker.transactions.contributor import TransactionContributor
 from skyrocket.broker.transactions.end_handler import EndTransactionHandler
-from skyrocket.broker.transactions.records import half_detour, half_short_cut
+from skyrocket.broker.transactions.end_rules import EndRules
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import Router
 from skyrocket.net.server import Server
@@ -52,7 +54,7 @@ SMALL = BrokerSettings(
 
 
 class KeptWrites(asyncio.Transport):
-    """A socket whose peer reads everything at once."""
+    """A transport that keeps what is written. Its peer reads everything at once."""
 
     def __init__(self) -> None:
         super().__init__({"peername": ("10.0.0.7", 40_000), "sockname": ("127.0.0.1", 10911)})
@@ -85,7 +87,7 @@ def connected(server: Server) -> tuple[Connection, KeptWrites]:
 
 
 class SendParts:
-    def __init__(self, *, express: bool, sync_flush: bool = False, disk: SimulatedDisk | None = None, **changes: Any) -> None:
+    def __init__(self, *, fast: bool, sync_flush: bool = False, disk: SimulatedDisk | None = None, **changes: Any) -> None:
         self.now_ms = BEGIN_MS
         self.disk = disk or SimulatedDisk()
         self.settings = replace(SMALL, sync_flush=sync_flush, **changes)
@@ -96,43 +98,44 @@ class SendParts:
             [TopicConfig(topic_name=name, read_queue_nums=4, write_queue_nums=4, perm=6) for name in ("orders", "%RETRY%shop")]
             + [TopicConfig(topic_name="closed", read_queue_nums=4, write_queue_nums=4, perm=4)]
         )
-        self.detours = Detours()
+        self.contributors = Contributors()
         self.counters = Counters(self._wall_ms)
-        self.own_messages = OwnMessages(self.store, self._wall_ms, self._appended, self.counters)
-        self._add_detours()
+        self.internal_writer = InternalWriter(self.store, self._wall_ms, self._appended, self.counters)
+        host = pack_host("127.0.0.1", self.settings.port)
+        self.ends = self._ends(host)
+        self._add_contributors()
         self.appends = 0
         router = Router(ERROR_CODES)
-        host = pack_host("127.0.0.1", self.settings.port)
-        self.intake = Intake(self.topics, lambda: self.settings, host, self.detours)
-        shared = (lambda: self.settings, host, self._wall_ms, self._appended, self.counters)
-        self.general = SendHandler(self.store, self.intake, *shared)
+        self.answers = ConfirmedAnswers(self.store.horizon, self._wall_ms)
+        self.validator = SendValidator(self.topics, lambda: self.settings, host, self.contributors)
+        shared = (lambda: self.settings, host, self._wall_ms, self._appended, self.counters, self.answers)
+        self.general = SendHandler(self.store, self.validator, *shared)
         self.general.register(router)
-        self.ends = self._ends(host)
         self.ends.register(router)
-        self.ordinary = OrdinarySends(self.store, self.topics, self.detours, *shared, self.general, self.ends)
-        if express:
-            self.ordinary.register(router)
+        self.fast_path = SendFastPath(self.store, self.topics, self.contributors, *shared)
+        if fast:
+            self.fast_path.register(router)
         self.server = Server(router, now_ms=self._wall_ms)
         self.connection, self.transport = connected(self.server)
 
-    def _add_detours(self) -> None:
-        """As in a broker; only that nothing that waits is ever delivered."""
+    def _add_contributors(self) -> None:
+        """Add the contributors of a broker. Nothing delivers what they redirect."""
         delays_ms = delay_levels_ms(self.settings.delay_levels)
         progress = DelayProgress(lambda: self.store.horizon.flushed, self._wall_ms)
-        schedule = Schedule(self.store, self.own_messages, progress, delays_ms, wake=lambda: None)
+        schedule = Schedule(self.store, self.internal_writer, progress, delays_ms, wake=lambda: None)
         timers = Timers(lambda: self.settings, self._wall_ms, crowd=lambda time_ms: 0 if time_ms % 7_000 else 2**31)
-        current = lambda: self.settings  # noqa: E731 — a name for it, not a function
-        self.detours.add(["TRAN_MSG"], half_detour(current), half_short_cut(current))
-        self.detours.add(TIMER_PROPERTIES, timers.lead, timers.short_cut)
-        self.detours.add(["DELAY"], schedule.lead, schedule.short_cut)
-        self.detours.add_for_topics("%RETRY%", _elsewhere)
+        for contributor in (TransactionContributor(lambda: self.settings, self.ends), timers, schedule, _RetryRedirect()):
+            self.contributors.add(contributor)
 
     def _ends(self, host: bytes) -> EndTransactionHandler:
         clients: ClientTable[Connection] = ClientTable()
         current = lambda: self.settings  # noqa: E731 — a name for it, not a function
         offsets = ConsumerOffsets(self._wall_ms)
-        self.checks = TransactionChecks(self.store, self.own_messages, offsets, self.topics, clients, current, host, self.now_ms)
-        return EndTransactionHandler(self.store, self.own_messages, self.checks, current, host, self._wall_ms, lambda: None)
+        self.checks = TransactionChecker(
+            self.store, self.internal_writer, offsets, self.topics, clients, current, host, self.now_ms
+        )
+        self.rules = EndRules(self.checks, current, host, wake=lambda: None)
+        return EndTransactionHandler(self.store, self.internal_writer, self.rules, self._wall_ms)
 
     def _wall_ms(self) -> int:
         return self.now_ms
@@ -141,18 +144,18 @@ class SendParts:
         self.appends += 1
 
     async def read(self, data: bytes) -> None:
-        """A read event; then the disk does its part."""
+        """Give the connection a read event, then flush and release parked answers."""
         self.connection.data_received(data)
         self.store.flush()
-        self.general.confirmed()
-        await asyncio.sleep(0)  # lets what was parked leave
+        self.answers.release()
+        await asyncio.sleep(0)  # the connection writes
         self.now_ms += 7
 
     def state(self) -> dict[str, Any]:
-        """Everything that one can see from outside."""
+        """Return everything that is visible from outside."""
         put = self.counters.put
         return {
-            "answers": sorted(FrameSplitter().feed(self.transport.written)),  # their order says nothing: clients go by the number
+            "answers": sorted(FrameSplitter().feed(self.transport.written)),  # clients match answers by opaque, not by order
             "closed": self.transport.closed,
             "files": self.disk.contents(),
             "horizon": (self.store.horizon.appended, self.store.horizon.confirmed),
@@ -163,6 +166,11 @@ class SendParts:
         }
 
 
-def _elsewhere(header: Any, record: Record, properties: dict[str, str]) -> Record:
-    properties["REAL_TOPIC"] = header.topic
-    return replaced(record, topic="SCHEDULE_TOPIC_XXXX", queue_id=0)
+class _RetryRedirect(Contributor):
+    """Redirects every message to a retry topic."""
+
+    topic_prefix = "%RETRY%"
+
+    def redirect(self, header: Any, record: Record, properties: dict[str, str]) -> Record:
+        properties["REAL_TOPIC"] = header.topic
+        return replaced(record, topic="SCHEDULE_TOPIC_XXXX", queue_id=0)

@@ -8,7 +8,7 @@ from skyrocket.broker.delay.timer_delivery import TimerDelivery
 from skyrocket.broker.delay.timer_metrics import TimerMetrics
 from skyrocket.broker.delay.timers import Timers
 from skyrocket.broker.load.counters import Counters
-from skyrocket.broker.send.internal_writer import OwnMessages
+from skyrocket.broker.send.internal_writer import InternalWriter
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.protocol.message.properties import (
     TIMER_DELETE_UNIQUE_KEY,
@@ -52,10 +52,10 @@ class TimerWorld:
         sizes = TimerSizes(self.settings.timer_wheel_slots, self.settings.timer_precision_ms, self.log_file_bytes)
         self.index = TimerIndex(self.disk, self.store.paths, sizes)
         self.counters = Counters(self.clock)
-        self.own_messages = OwnMessages(self.store, self.clock, lambda: None, self.counters)
+        self.internal_writer = InternalWriter(self.store, self.clock, lambda: None, self.counters)
         self.metrics = TimerMetrics(self.clock)
         self.delivery = TimerDelivery(
-            self.store, self.own_messages, self.index, self.metrics, lambda: self.settings, self.counters
+            self.store, self.internal_writer, self.index, self.metrics, lambda: self.settings, self.counters
         )
         self.timers = Timers(lambda: self.settings, self.clock, self.delivery.crowd)
 
@@ -82,9 +82,9 @@ class TimerWorld:
         """The properties that it waits with, or is delivered with at once."""
         stored = {UNIQUE_KEY: key, **properties}
         record = Record(TOPIC, key.encode(), queue_id=1, born_timestamp=self.now_ms)
-        elsewhere = self.timers.lead(send_header(TOPIC), record, stored) or record
+        elsewhere = self.timers.redirect(send_header(TOPIC), record, stored) or record
         elsewhere.properties = encode_properties(stored)
-        self.own_messages.put([elsewhere])
+        self.internal_writer.write([elsewhere])
         return stored
 
     def at(self, key: str, due_ms: int) -> dict[str, str]:

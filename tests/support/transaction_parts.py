@@ -11,14 +11,15 @@ from typing import Any
 
 from skyrocket.broker.errors import ERROR_CODES
 from skyrocket.broker.load.counters import Counters
-from skyrocket.broker.send.internal_writer import OwnMessages
+from skyrocket.broker.send.internal_writer import InternalWriter
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.broker.tables.clients import ClientTable, Member
 from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
 from skyrocket.broker.tables.topics import TopicTable
-from skyrocket.broker.transactions.checker import TransactionChecks
+from skyrocket.broker.transactions.checker import TransactionChecker
+from skyrocket.broker.transactions.contributor import TransactionContributor
 from skyrocket.broker.transactions.end_handler import EndTransactionHandler
-from skyrocket.broker.transactions.records import half_detour
+from skyrocket.broker.transactions.end_rules import EndRules
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import Router
 from skyrocket.protocol.command import ONEWAY_FLAG, Command
@@ -66,13 +67,14 @@ class Transacting:
         self.producer = Producer()
         self.router = Router(ERROR_CODES)
         self.woken = 0
-        self.own_messages = OwnMessages(self.store, self.wall, lambda: None, Counters(self.wall))
-        self.checks = TransactionChecks(
-            self.store, self.own_messages, self.offsets, self.topics, self.clients, self.settings, HOST, now_ms
+        self.internal_writer = InternalWriter(self.store, self.wall, lambda: None, Counters(self.wall))
+        self.checks = TransactionChecker(
+            self.store, self.internal_writer, self.offsets, self.topics, self.clients, self.settings, HOST, now_ms
         )
-        self.ends = EndTransactionHandler(self.store, self.own_messages, self.checks, self.settings, HOST, self.wall, self._wake)
+        rules = EndRules(self.checks, self.settings, HOST, self._wake)
+        self.ends = EndTransactionHandler(self.store, self.internal_writer, rules, self.wall)
         self.ends.register(self.router)
-        self._detour = half_detour(self.settings)
+        self._contributor = TransactionContributor(self.settings, self.ends)
 
     def settings(self) -> BrokerSettings:
         return self.settings_now
@@ -106,10 +108,10 @@ class Transacting:
             born_host=HOST,
             store_host=HOST,
         )
-        half = self._detour(send_header(TOPIC, queue_id, named), record, named)
+        half = self._contributor.redirect(send_header(TOPIC, queue_id, named), record, named)
         assert half is not None
         half.properties = encode_properties(named)
-        (placed,) = self.own_messages.put([half])
+        (placed,) = self.internal_writer.write([half])
         return placed
 
     def end(self, half: AppendResult, outcome: int, *, oneway: bool = False, **given: Any) -> Command | None:

@@ -36,18 +36,18 @@ from skyrocket.broker.pull.install import install as install_pull
 from skyrocket.broker.request_reply import install as install_request_reply
 from skyrocket.broker.retry import install as install_retry
 from skyrocket.broker.scheduler import Clockwork
-from skyrocket.broker.send.handler import SendHandler
+from skyrocket.broker.send.contributors import Contributors
 from skyrocket.broker.send.install import install as install_send
-from skyrocket.broker.send.internal_writer import OwnMessages
-from skyrocket.broker.send.redirects import Detours
-from skyrocket.broker.send.validation import Intake
+from skyrocket.broker.send.internal_writer import InternalWriter
+from skyrocket.broker.send.parked_answers import ConfirmedAnswers
+from skyrocket.broker.send.validation import SendValidator
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.broker.tables.clients import ClientTable
 from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
 from skyrocket.broker.tables.queue_locks import QueueLocks
 from skyrocket.broker.tables.subscription_groups import SubscriptionGroupTable
 from skyrocket.broker.tables.topics import TopicTable
-from skyrocket.broker.transactions.checker import TransactionChecks
+from skyrocket.broker.transactions.checker import TransactionChecker
 from skyrocket.broker.transactions.install import install as install_transactions
 from skyrocket.net.connection import Connection
 from skyrocket.net.dialer import Dialer
@@ -109,7 +109,7 @@ class Broker:
         self.server = Server(self.router, limits, tls, tls_only=settings.tls_only)
         self._dialer = Dialer()
         self._flusher: Flusher | None = None
-        self._transaction_checks: TransactionChecks | None = None
+        self._transaction_checks: TransactionChecker | None = None
         self._timers: TimerParts | None = None
         self._registration: Registration | None = None
         self._ticks: asyncio.Task[None] | None = None
@@ -173,7 +173,7 @@ class Broker:
         """Build what the parts share. The port must be known, because message ids contain it."""
         settings = self.settings()
         store_host = pack_host(settings.advertised_host or settings.host, settings.port)
-        counters, redirects = Counters(self._wall_ms), Detours()
+        counters, contributors = Counters(self._wall_ms), Contributors()
         return BrokerContext(
             settings=self.settings,
             wall_ms=self._wall_ms,
@@ -184,9 +184,10 @@ class Broker:
             flusher=flusher,
             on_appended=self._on_appended,
             remove_expired_files=self._remove_expired_files,
-            internal_writer=OwnMessages(self.store, self._wall_ms, self._on_appended, counters),
-            redirects=redirects,
-            send_validation=Intake(self.topics, self.settings, store_host, redirects),
+            internal_writer=InternalWriter(self.store, self._wall_ms, self._on_appended, counters),
+            contributors=contributors,
+            send_validator=SendValidator(self.topics, self.settings, store_host, contributors),
+            answers=ConfirmedAnswers(self.store.horizon, self._wall_ms),
             topics=self.topics,
             groups=self.groups,
             offsets=self.offsets,
@@ -206,13 +207,12 @@ class Broker:
 
     def _install(self, context: BrokerContext) -> None:
         self.context = context
-        transactions = install_transactions(context)  # before the delays: both may redirect a message
-        self._transaction_checks = transactions.checks
-        self.send: SendHandler = install_send(context, transactions.ends)
+        self._transaction_checks = install_transactions(context)  # before the delays: both may redirect a message
+        install_send(context)
         self.pull: PullHandler = install_pull(context)
-        delay = install_delay(context, self.send)
+        delay = install_delay(context)
         self._timers = delay.timers
-        install_retry(context, delay.schedule, self.send)
+        install_retry(context, delay.schedule)
         install_request_reply(context)
         self._heartbeats: HeartbeatHandlers = install_clients(context)
         install_admin(context)
@@ -235,7 +235,7 @@ class Broker:
         self._wake_pulls()
 
     def _on_confirmed(self) -> None:
-        self.send.confirmed()
+        self.context.answers.release()
         self._wake_pulls()
 
     def _wake_pulls(self) -> None:
@@ -245,11 +245,11 @@ class Broker:
                 self._on_queue_growth[topic](queue_id)
 
     async def _tick(self) -> None:
-        counters = self.context.counters
+        answers, counters = self.context.answers, self.context.counters
         while True:
             await asyncio.sleep(TICK_MS / 1000)
             now_ms = monotonic_ms()
-            self.send.check_time(self._wall_ms())
+            answers.check_time(self._wall_ms())
             self.pull.check_time(now_ms)
             counters.check_time(self._wall_ms())
             if now_ms - self._last_slow_tick_ms >= SLOW_TICK_MS:

@@ -19,9 +19,10 @@ from skyrocket.broker.load.flow_control import FlowControl
 from skyrocket.broker.load.slow_consumers import SlowConsumers
 from skyrocket.broker.pull.filters import Filters
 from skyrocket.broker.scheduler import Clockwork
-from skyrocket.broker.send.internal_writer import OwnMessages
-from skyrocket.broker.send.redirects import Detours
-from skyrocket.broker.send.validation import Intake
+from skyrocket.broker.send.contributors import Contributors
+from skyrocket.broker.send.internal_writer import InternalWriter
+from skyrocket.broker.send.parked_answers import ConfirmedAnswers
+from skyrocket.broker.send.validation import SendValidator
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.broker.tables.clients import ClientTable
 from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
@@ -49,9 +50,10 @@ class BrokerContext:
     flusher: Flusher
     on_appended: Callable[[], None]  # call it after each append: it wakes the flusher and waiting pulls
     remove_expired_files: Callable[[], None]
-    internal_writer: OwnMessages
-    redirects: Detours
-    send_validation: Intake
+    internal_writer: InternalWriter
+    contributors: Contributors  # parts of the broker that redirect messages or add records to a send's append
+    send_validator: SendValidator
+    answers: ConfirmedAnswers  # sends an answer when its messages are confirmed
 
     # Tables
     topics: TopicTable

@@ -13,8 +13,8 @@ import logging
 from collections.abc import Callable
 
 from skyrocket.broker.context import BrokerContext
-from skyrocket.broker.send.internal_writer import OwnMessages
-from skyrocket.broker.send.validation import Intake
+from skyrocket.broker.send.internal_writer import InternalWriter
+from skyrocket.broker.send.validation import SendValidator
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.broker.tables.clients import ClientTable
 from skyrocket.net.connection import Connection
@@ -45,15 +45,15 @@ class ReplyHandlers:
     def __init__(
         self,
         clients: ClientTable[Connection],
-        intake: Intake,
-        own_messages: OwnMessages,
+        validator: SendValidator,
+        internal_writer: InternalWriter,
         settings: Callable[[], BrokerSettings],
         store_host: bytes,
         wall_ms: Callable[[], int],
     ) -> None:
         self._clients = clients
-        self._intake = intake
-        self._own_messages = own_messages
+        self._validator = validator
+        self._internal_writer = internal_writer
         self._settings = settings
         self._store_host = store_host
         self._wall_ms = wall_ms
@@ -64,7 +64,7 @@ class ReplyHandlers:
 
     async def reply(self, command: Command, connection: Connection) -> Command:
         header = _header_of(command)
-        queue_id = self._intake.destination(header, connection)
+        queue_id = self._validator.choose_queue(header, connection)
         problem = await self._push(command, header, connection)
         settings = self._settings()
         placed = self._keep(command, header, queue_id, connection) if settings.store_replies else None
@@ -140,7 +140,7 @@ class ReplyHandlers:
             magic=magic_for(header.topic),
         )
         try:
-            (placed,) = self._own_messages.put([record])
+            (placed,) = self._internal_writer.write([record])
         except (StoreError, RecordError) as error:
             log.warning("A reply was not kept: %s", error)
             return None
@@ -157,7 +157,7 @@ def install(context: BrokerContext) -> None:
     """Register the requests that carry replies (324, 325)."""
     handlers = ReplyHandlers(
         context.clients,
-        context.send_validation,
+        context.send_validator,
         context.internal_writer,
         context.settings,
         context.store_host,

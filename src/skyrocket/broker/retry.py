@@ -19,7 +19,9 @@ from msgspec.structs import replace
 
 from skyrocket.broker.context import BrokerContext
 from skyrocket.broker.errors import BrokerError
-from skyrocket.broker.send.internal_writer import OwnMessages
+from skyrocket.broker.send.contributors import Contributor
+from skyrocket.broker.send.internal_writer import InternalWriter
+from skyrocket.broker.send.parked_answers import ConfirmedAnswers
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.broker.tables.queue_locks import QueueLocks
 from skyrocket.net.connection import Connection
@@ -59,10 +61,6 @@ class Topics(Protocol):
 
 class Delays(Protocol):
     def delayed(self, record: Record, properties: dict[str, str], level: int) -> Record: ...
-
-
-class Answers(Protocol):
-    def answer_when_confirmed(self, position: int, connection: Connection, command: Command, answer: bytes) -> None: ...
 
 
 # What is to be done with a message ------------------------------------------------------------------------------------
@@ -106,7 +104,9 @@ def sent_back(record: Record, properties: dict[str, str], topic: str, queue_id: 
 # Requests -------------------------------------------------------------------------------------------------------------
 
 
-class Retry:
+class Retry(Contributor):
+    topic_prefix = RETRY_PREFIX
+
     def __init__(
         self,
         store: MessageStore,
@@ -114,8 +114,8 @@ class Retry:
         groups: Groups,
         locks: QueueLocks,
         delays: Delays,
-        own_messages: OwnMessages,
-        answers: Answers,
+        internal_writer: InternalWriter,
+        answers: ConfirmedAnswers,
         settings: Callable[[], BrokerSettings],
         store_host: bytes,
         now_ms: Callable[[], int],
@@ -128,7 +128,7 @@ class Retry:
         self._groups = groups
         self._locks = locks
         self._delays = delays
-        self._own_messages = own_messages
+        self._internal_writer = internal_writer
         self._answers = answers
         self._settings = settings
         self._store_host = store_host
@@ -156,7 +156,7 @@ class Retry:
             if record is not None:
                 records.append(record)
         try:
-            self._own_messages.put(records)
+            self._internal_writer.write(records)
         except StoreError as error:
             for command in accepted:
                 self._router.refuse(connection, command, error)
@@ -165,7 +165,7 @@ class Retry:
         for command in accepted:
             if not command.is_oneway:
                 answer = encode_command(command.response(ResponseCode.SUCCESS))
-                self._answers.answer_when_confirmed(position, connection, command, answer)
+                self._answers.send(position, connection, command, answer)
 
     def _accept(self, command: Command) -> Record | None:
         """The record to store; None when the group wants none. RefusedError says why not."""
@@ -207,8 +207,8 @@ class Retry:
 
     # --- a send to a retry topic
 
-    def lead(self, header: SendMessageRequestHeaderV2, record: Record, properties: dict[str, str]) -> Record | None:
-        """The detour of messages that were tried often enough; the others go on as they are."""
+    def redirect(self, header: SendMessageRequestHeaderV2, record: Record, properties: dict[str, str]) -> Record | None:
+        """Redirect a message that was tried often enough to the dead-letter topic of its group."""
         name = record.topic.removeprefix(RETRY_PREFIX)
         group = self._group(name)
         limit = group.retry_max_times if header.max_reconsume_times is None else header.max_reconsume_times
@@ -219,7 +219,7 @@ class Retry:
         return replace(record, topic=dead.topic_name, queue_id=self._one_of(DEAD_LETTER_QUEUES))
 
 
-def install(context: BrokerContext, delays: Delays, answers: Answers) -> None:
+def install(context: BrokerContext, delays: Delays) -> None:
     """Register the request that sends a message back (36), and the redirect of sends to retry topics."""
     retry = Retry(
         context.store,
@@ -228,11 +228,11 @@ def install(context: BrokerContext, delays: Delays, answers: Answers) -> None:
         context.locks,
         delays,
         context.internal_writer,
-        answers,
+        context.answers,
         context.settings,
         context.store_host,
         context.now_ms,
         on_sent_back=context.counters.count_send_back,
     )
     retry.register(context.router)
-    context.redirects.add_for_topics(RETRY_PREFIX, retry.lead)
+    context.contributors.add(retry)

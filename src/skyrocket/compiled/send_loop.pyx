@@ -76,7 +76,7 @@ cdef int make_room(Buffer *buffer, size_t more) except -1:
 
 
 cdef class _Stored:
-    """A target, as the loop wants it."""
+    """A `TargetTopic`, unpacked for the loop."""
 
     cdef object topic
     cdef object topic_bytes
@@ -88,8 +88,8 @@ cdef class _Stored:
         self.topic, self.queues, self.magic, self.topic_bytes, self.next_offsets = target
 
 
-cdef class _Led:
-    """A way, as the loop wants it."""
+cdef class _Placement:
+    """A `Placement`, unpacked for the loop."""
 
     cdef _Stored stored
     cdef object queue
@@ -99,8 +99,8 @@ cdef class _Led:
     cdef size_t marks  # in those
     cdef bytes recall_words
 
-    def __init__(self, way):
-        target, self.queue, self.entry, self.kept_flags, self.more, self.recall_words = way
+    def __init__(self, placement):
+        target, self.queue, self.entry, self.kept_flags, self.more, self.recall_words = placement
         self.stored = _Stored(target)
         self.marks = self.more.count(MARK)
 
@@ -161,7 +161,7 @@ cdef inline bint is_end(const unsigned char *header, size_t size):
     return size >= END_BYTES and memcmp(header, END_START, END_BYTES) == 0
 
 
-def gather_most(list frames, Py_ssize_t first, group, terms, ways):
+def place_run(list frames, Py_ssize_t first, batch, terms, lookups):
     cdef size_t sent_bytes = 0, header_bytes_max = 0, header_bytes, ends = 0, sends = 0, committed_bytes
     cdef Py_ssize_t number
     cdef unsigned char *text
@@ -177,25 +177,25 @@ def gather_most(list frames, Py_ssize_t first, group, terms, ways):
         else:
             sends, sent_bytes = sends + 1, sent_bytes + header_bytes + PyBytes_Size(body)
     committed_bytes = ends * (sent_bytes // sends if sends else USUAL_BYTES)  # as if they were like those that are sent now
-    out = _Pieces(group.parts, sent_bytes + min(committed_bytes, <size_t>COMMITTED_BYTES_MAX))
+    out = _Pieces(batch.parts, sent_bytes + min(committed_bytes, <size_t>COMMITTED_BYTES_MAX))
     text = <unsigned char *>malloc(header_bytes_max or 1)
     if text == NULL:
         raise MemoryError
     try:
-        return gathered(frames, first, group, terms, ways, out, text)
+        return place_frames(frames, first, batch, terms, lookups, out, text)
     finally:
         free(text)
         out.close()
 
 
-cdef Py_ssize_t gathered(list frames, Py_ssize_t first, group, terms, ways, _Pieces out, unsigned char *text) except -1:
-    cdef list dispatches = group.dispatches
-    cdef list answers = group.answers
-    cdef int64_t position = group.position, stop
+cdef Py_ssize_t place_frames(list frames, Py_ssize_t first, batch, terms, lookups, _Pieces out, unsigned char *text) except -1:
+    cdef list dispatches = batch.dispatches
+    cdef list answers = batch.answers
+    cdef int64_t position = batch.position, stop = batch.stop
     cdef size_t body_bytes_max
     cdef bytes born_host, store_host, added
-    cdef object timestamp = group.timestamp, halves_now
-    born_host, store_host, stop, body_bytes_max, added, halves_now = terms
+    cdef object timestamp = batch.timestamp, contributor, stored_next_offset = batch.stored_next_offset
+    born_host, store_host, body_bytes_max, added, contributor = terms
     cdef int64_t stored_ms = timestamp
     cdef size_t hosts_bytes = len(born_host) + len(store_host)
     cdef int32_t host_bits = (BORN_HOST_V6 if len(born_host) != V4_BYTES else 0) | (STORE_HOST_V6 if len(store_host) != V4_BYTES else 0)
@@ -210,36 +210,38 @@ cdef Py_ssize_t gathered(list frames, Py_ssize_t first, group, terms, ways, _Pie
     cdef size_t before_bytes, unique_bytes, after_bytes  # of the properties
     cdef int64_t queue_id, queue_offset
     cdef int32_t sys_flag
-    cdef object frame, serialization, header_object, target, found, entry, handle, code, short_cut, unique_key
+    cdef object frame, serialization, header_object, target, found, entry, handle, code, redirect, unique_key
     cdef object queue, offset, place, queue_asked
     cdef bytes body, key_bytes, more, topic_known = None, before_known = None, after_known = None
     cdef tuple keys
-    cdef bint is_ordinary = False
+    cdef bint is_fast = False
     cdef _Stored sent_to = None, stored
-    cdef dict led_by_queue = {}  # the ways to the queues of this topic, with these surroundings
-    cdef _Led led
-    cdef _Halves halves = None
+    cdef dict placements = {}  # of this topic and profile, by queue id
+    cdef _Placement placement
+    cdef _Ends ends = None
     while number < len(frames):
         frame = frames[number]
         serialization, header_object, body = <tuple>frame
         header, header_bytes = bytes_of(header_object), PyBytes_Size(header_object)
-        if halves_now is not None and not serialization and is_end(header, header_bytes):
+        if contributor is not None and not serialization and is_end(header, header_bytes):
             if not read_end(header, header_bytes, &end):
                 break
-            if halves is None:
-                halves = _Halves(halves_now(), group)
-            position = halves.take(&end, ways, position, stop, timestamp, out)
+            if ends is None:
+                if batch.contribution is None:
+                    batch.contribution = contributor.begin(batch)
+                ends = _Ends(batch.contribution, batch)
+            position = ends.place(&end, position, stop, timestamp, out)
             number += 1
             continue
         if serialization or not read_send(header, header_bytes, text, &send):
             break
-        # The topic, and what stands around the unique key: mostly the same as of the message before.
+        # The topic and the properties around the unique key are mostly those of the message before.
         if not is_same(send.topic.at, send.topic.size, topic_known):
-            target = ways.target(PyUnicode_DecodeASCII(<char *>send.topic.at, send.topic.size, NULL), group)
+            target = lookups.target(PyUnicode_DecodeASCII(<char *>send.topic.at, send.topic.size, NULL), batch)
             if target is None:
                 break
             topic_known, sent_to = PyBytes_FromStringAndSize(<char *>send.topic.at, send.topic.size), _Stored(target)
-            led_by_queue = {}
+            placements = {}
         unique = find(text, send.properties_bytes, UNIQUE, UNIQUE_BYTES)
         if unique == NULL:
             break
@@ -253,31 +255,31 @@ cdef Py_ssize_t gathered(list frames, Py_ssize_t first, group, terms, ways, _Pie
             before_known = PyBytes_FromStringAndSize(<char *>text, before_bytes)
             after_known = PyBytes_FromStringAndSize(<char *>after, after_bytes)
             try:
-                found = ways.surroundings(before_known.decode(), after_known.decode())
+                found = lookups.profile(before_known.decode(), after_known.decode())
             except UnicodeDecodeError:
                 break
-            is_ordinary, code, keys, short_cut = found
-            led_by_queue = {}
+            is_fast, code, keys, redirect = found
+            placements = {}
         queue_id, sys_flag = send.queue_id, send.sys_flag
-        if not is_ordinary or not 0 <= queue_id < sent_to.queues:
+        if not is_fast or not 0 <= queue_id < sent_to.queues:
             break
         key_bytes = PyBytes_FromStringAndSize(<char *>unique, unique_bytes)
         unique_key = PyUnicode_DecodeASCII(<char *>unique, unique_bytes, NULL)
         stored, entry, more, handle = sent_to, code, added, None
         marked_key, properties_bytes = NULL, send.properties_bytes + len(added)
         queue = queue_asked = queue_id
-        if short_cut is not None:
-            led = led_by_queue.get(queue)
-            if led is None:
-                found = ways.way(short_cut, topic_known.decode(), queue, code, group)
+        if redirect is not None:
+            placement = placements.get(queue)
+            if placement is None:
+                found = lookups.placement(redirect, topic_known.decode(), queue, code, batch)
                 if found is None:
                     break
-                led_by_queue[queue] = led = _Led(found)
-            stored, queue, entry, more = led.stored, led.queue, led.entry, led.more
-            marked_key, properties_bytes = unique, send.properties_bytes + len(more) - led.marks + led.marks * unique_bytes
-            sys_flag, queue_id = sys_flag & led.kept_flags, queue
-            if led.recall_words is not None:
-                handle = base64(led.recall_words.replace(MARK, key_bytes))
+                placements[queue] = placement = _Placement(found)
+            stored, queue, entry, more = placement.stored, placement.queue, placement.entry, placement.more
+            marked_key, properties_bytes = unique, send.properties_bytes + len(more) - placement.marks + placement.marks * unique_bytes
+            sys_flag, queue_id = sys_flag & placement.kept_flags, queue
+            if placement.recall_words is not None:
+                handle = base64(placement.recall_words.replace(MARK, key_bytes))
         size = FIXED_BYTES + hosts_bytes + len(body) + PyBytes_Size(stored.topic_bytes) + PROPERTIES_LENGTH_BYTES + properties_bytes
         if <size_t>len(body) > body_bytes_max or properties_bytes > PROPERTIES_BYTES_MAX or position + <int64_t>size > stop:
             break
@@ -285,7 +287,7 @@ cdef Py_ssize_t gathered(list frames, Py_ssize_t first, group, terms, ways, _Pie
             break
         offset = stored.next_offsets.get(queue)
         if offset is None:
-            offset = ways.next_offset(stored.topic, queue)
+            offset = stored_next_offset((stored.topic, queue))
         queue_offset = offset
         stored.next_offsets[queue] = queue_offset + 1
         out.make_room(size)
@@ -301,7 +303,7 @@ cdef Py_ssize_t gathered(list frames, Py_ssize_t first, group, terms, ways, _Pie
             answers.append((queue_asked, key_bytes, place, handle, offset, send.opaque))
         position += size
         number += 1
-    group.position = position
+    batch.position = position
     return number
 
 
@@ -384,7 +386,7 @@ cdef int fill(Buffer *out, Template *template, tuple row) except -1:
     return 0
 
 
-def framed(rows, bytes plain, bytes longer, Py_ssize_t plain_values):
+def fill_frames(rows, bytes plain, bytes longer, Py_ssize_t plain_values):
     cdef Template short_one, long_one
     cdef Buffer out = Buffer(NULL, 0, 0)
     cdef tuple row

@@ -23,8 +23,8 @@ cdef tuple end_as_tuple(End *end):
     return end.place, end.queue_offset, end.outcome, group, end.is_answer
 
 
-cdef class _Halves:
-    """Half messages as the loop wants them, and what is known of the one that it looked at last."""
+cdef class _Ends:
+    """The ends of a read event (`EndContribution`), their half messages, and what is known of the last half message."""
 
     cdef Py_buffer view
     cdef int64_t start
@@ -41,12 +41,14 @@ cdef class _Halves:
     cdef dict next_offsets  # of the topic that it goes to
     cdef dict all_next_offsets
     cdef list ended
-    cdef list ends
+    cdef list deferred
     cdef list dispatches
+    cdef object stored_next_offset
 
-    def __cinit__(self, halves, group):
-        self.all_next_offsets, self.ended, self.ends, self.dispatches = group.next_offsets, group.ended, group.ends, group.dispatches
-        log, self.known, self.copies = halves
+    def __cinit__(self, contribution, batch):
+        self.ended, self.deferred = contribution.ended, contribution.deferred
+        self.all_next_offsets, self.dispatches, self.stored_next_offset = batch.next_offsets, batch.dispatches, batch.stored_next_offset
+        log, self.known, self.copies = contribution.halves
         segment, self.start, self.first, self.end = log
         self.has_copies = not self.copies.is_empty
         PyObject_GetBuffer(segment, &self.view, PyBUF_SIMPLE)
@@ -140,14 +142,14 @@ cdef class _Halves:
             return False
         return not self.has_copies or not self.copies.knows(end.queue_offset)
 
-    cdef int64_t take(self, End *end, ways, int64_t position, int64_t stop, object timestamp, _Pieces out) except -1:
-        """Takes an end into the group, and says where the next record goes."""
+    cdef int64_t place(self, End *end, int64_t position, int64_t stop, object timestamp, _Pieces out) except -1:
+        """Put what a plain end commits into the batch, and defer any other end. Return where the next record goes."""
         cdef ReaddressedRecord moved
         cdef object offset, place
         cdef _Address to
         cdef bint commits = end.outcome == TRANSACTION_COMMIT
         if not self.is_plain(end, &moved) or (commits and not self.address.fit(&moved, 0, stop - position)):
-            self.ends.append(end_as_tuple(end))
+            self.deferred.append(end_as_tuple(end))
             return position
         self.ended.append(end.queue_offset)
         if not commits:
@@ -155,7 +157,7 @@ cdef class _Halves:
         to, place = self.address, position
         offset = self.next_offsets.get(to.queue_id)
         if offset is None:
-            offset = ways.next_offset(to.topic, to.queue_id)
+            offset = self.stored_next_offset((to.topic, to.queue_id))
         self.next_offsets[to.queue_id] = offset + 1
         to.write(out, &moved, b"", offset, position, timestamp)
         self.dispatches.append((to.topic, to.queue_id, offset, place, moved.size, to.code, timestamp, to.found_by(&moved), moved.sys_flag))

@@ -10,9 +10,7 @@ from skyrocket.broker.delay.levels import Schedule
 from skyrocket.broker.delay.recall import RecallHandler
 from skyrocket.broker.delay.timer_checkpointing import TimerKeeper
 from skyrocket.broker.delay.timer_delivery import TimerDelivery
-from skyrocket.broker.delay.timers import TIMER_PROPERTIES, Timers
-from skyrocket.broker.send.handler import SendHandler
-from skyrocket.protocol.message.properties import DELAY_LEVEL
+from skyrocket.broker.delay.timers import Timers
 from skyrocket.protocol.system_names import SCHEDULE_TOPIC, TIMER_TOPIC
 from skyrocket.store.config import delay_levels_ms
 from skyrocket.store.timers.timer_index import TimerIndex, TimerSizes
@@ -32,7 +30,7 @@ class DelayParts(NamedTuple):
     timers: TimerParts | None  # None when the settings disable timers
 
 
-def install(context: BrokerContext, answers: SendHandler) -> DelayParts:
+def install(context: BrokerContext) -> DelayParts:
     """Install timers before delay levels: of a message that has both properties, the level counts."""
     settings = context.settings()
     delays_ms = delay_levels_ms(settings.delay_levels)
@@ -46,15 +44,15 @@ def install(context: BrokerContext, answers: SendHandler) -> DelayParts:
         wake=lambda: context.scheduler.wake(schedule.check),
     )
     schedule.register(context.router)
-    timers = _install_timers(context, answers)
-    context.redirects.add([DELAY_LEVEL], schedule.lead, schedule.short_cut)
+    timers = _install_timers(context)
+    context.contributors.add(schedule)
     context.scheduler.add(schedule.check)
     context.runtime_figures.append(schedule.figures)
     context.on_queue_growth[SCHEDULE_TOPIC] = schedule.grew
     return DelayParts(schedule, timers)
 
 
-def _install_timers(context: BrokerContext, answers: SendHandler) -> TimerParts | None:
+def _install_timers(context: BrokerContext) -> TimerParts | None:
     settings = context.settings()
     sizes = TimerSizes(settings.timer_wheel_slots, settings.timer_precision_ms, settings.timer_log_file_bytes)
     index = TimerIndex(context.files, context.store.paths, sizes)
@@ -62,7 +60,7 @@ def _install_timers(context: BrokerContext, answers: SendHandler) -> TimerParts 
         context.store, context.internal_writer, index, context.timer_metrics, context.settings, context.counters
     )
     timers = Timers(context.settings, context.wall_ms, delivery.crowd)
-    context.redirects.add(TIMER_PROPERTIES, timers.lead, timers.short_cut)
+    context.contributors.add(timers)
     if not settings.timers_enabled:
         return None
     keeper = TimerKeeper(
@@ -75,7 +73,7 @@ def _install_timers(context: BrokerContext, answers: SendHandler) -> TimerParts 
     )
     keeper.register(context.router)
     recall = RecallHandler(
-        timers, context.topics, context.internal_writer, answers, context.settings, context.store_host, context.wall_ms
+        timers, context.topics, context.internal_writer, context.answers, context.settings, context.store_host, context.wall_ms
     )
     recall.register(context.router)
     delivery.prepare(context.wall_ms())

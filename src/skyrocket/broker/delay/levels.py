@@ -8,8 +8,8 @@ Delayed messages (property DELAY): they wait in SCHEDULE_TOPIC_XXXX, one queue a
 
     producer ──DELAY=3──▶ SCHEDULE_TOPIC_XXXX, queue 2 ──10 s──▶ REAL_TOPIC, queue REAL_QID
 
-`lead` is the detour that every such message takes; `check` delivers what is due, in bounded turns, and says when it wants to be
-asked again. Delivered records keep everything but their address, as Apache keeps it: also the properties of the detour.
+`redirect` stores every such message in the schedule topic; `check` delivers what is due, in bounded turns, and says when it wants
+to be asked again. Delivered records keep everything but their address, as Apache keeps it, the properties of the redirect too.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from skyrocket.broker.delay.level_progress import DelayProgress
-from skyrocket.broker.send.internal_writer import OwnMessages
+from skyrocket.broker.send.contributors import Contributor
+from skyrocket.broker.send.internal_writer import InternalWriter
 from skyrocket.broker.send.property_shapes import PropertyShapes
-from skyrocket.broker.send.redirects import Led, ShortCut, way_back
+from skyrocket.broker.send.redirects import FastRedirect, RedirectAdditions, real_queue_properties
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.command import Command
@@ -107,18 +108,20 @@ class _Turn:
     size_bytes: int = BYTES_PER_TURN
 
 
-class Schedule:
+class Schedule(Contributor):
+    property_names = frozenset({DELAY_LEVEL})
+
     def __init__(
         self,
         store: MessageStore,
-        own_messages: OwnMessages,
+        internal_writer: InternalWriter,
         progress: DelayProgress,
         delays_ms: tuple[int, ...],
         wake: Callable[[], None],
     ) -> None:
         """`wake` has `check` asked soon."""
         self._store = store
-        self._own_messages = own_messages
+        self._internal_writer = internal_writer
         self._progress = progress
         self._wake = wake
         self._delays_ms = delays_ms
@@ -154,20 +157,20 @@ class Schedule:
 
     # --- in
 
-    def lead(self, _header: SendMessageRequestHeaderV2, record: Record, properties: dict[str, str]) -> Record | None:
+    def redirect(self, _header: SendMessageRequestHeaderV2, record: Record, properties: dict[str, str]) -> Record | None:
         if record.sys_flag & TRANSACTION_MASK in UNQUEUED:
             return None  # its time begins with its commit
         level = level_of(properties.get(DELAY_LEVEL, "0"))
         return self.delayed(record, properties, level) if level > 0 else None
 
-    def short_cut(self, properties: Mapping[str, str]) -> ShortCut | None:
+    def fast_redirect(self, properties: Mapping[str, str]) -> FastRedirect | None:
         """For a level that is there, and written as it will be stored."""
         text = properties[DELAY_LEVEL]
         levels = len(self._delays_ms)
         level = next((level for level in range(1, levels + 1) if str(level) == text), None)
         if level is None:
             return None
-        return ShortCut(SCHEDULE_TOPIC, level - 1, _lead, self._delay_ms(level))
+        return FastRedirect(SCHEDULE_TOPIC, level - 1, _additions, self._delay_ms(level))
 
     def delayed(self, record: Record, properties: dict[str, str], level: int) -> Record:
         """The message and its `properties`, changed to how they wait. A level beyond the last is the last."""
@@ -234,7 +237,7 @@ class Schedule:
         if len(records) < next_offset - offset:
             missing = next_offset - offset - len(records)
             log.error("%d delayed messages of level %d are damaged: they cannot be delivered.", missing, level.level)
-        self._own_messages.move(self._delivered(records))
+        self._internal_writer.readdress(self._delivered(records))
         self._progress.moved(level.level, next_offset, self._store.horizon.appended)
         turn.messages -= next_offset - offset
         turn.size_bytes -= sum(map(len, records))
@@ -260,8 +263,8 @@ class Schedule:
         return moves
 
 
-def _lead(topic: str, queue_id: int) -> Led:
-    return Led(way_back(topic, queue_id))
+def _additions(topic: str, queue_id: int) -> RedirectAdditions:
+    return RedirectAdditions(real_queue_properties(topic, queue_id))
 
 
 class _Nowhere(NamedTuple):

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from skyrocket.broker.delay.timers import Timers
 from skyrocket.broker.errors import BrokerError
-from skyrocket.broker.send.handler import SendHandler
-from skyrocket.broker.send.internal_writer import OwnMessages
+from skyrocket.broker.send.internal_writer import InternalWriter
+from skyrocket.broker.send.parked_answers import ConfirmedAnswers
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.broker.tables.topics import TopicTable
 from skyrocket.net.connection import Connection
@@ -48,8 +48,8 @@ class RecallHandler:
         self,
         timers: Timers,
         topics: TopicTable,
-        own_messages: OwnMessages,
-        answers: SendHandler,
+        internal_writer: InternalWriter,
+        answers: ConfirmedAnswers,
         settings: Callable[[], BrokerSettings],
         store_host: bytes,
         wall_ms: Callable[[], int],
@@ -57,7 +57,7 @@ class RecallHandler:
         """`answers` has them wait for the disk, where a send would."""
         self._timers = timers
         self._topics = topics
-        self._own_messages = own_messages
+        self._internal_writer = internal_writer
         self._answers = answers
         self._settings = settings
         self._store_host = store_host
@@ -77,9 +77,9 @@ class RecallHandler:
     def _recall(self, command: Command, connection: Connection) -> None:
         header = command.header(RecallMessageRequestHeader)
         handle = self._checked(header)
-        [place] = self._own_messages.put_encoded([append_request_of(self._record(header, handle, connection))])
+        [place] = self._internal_writer.write_encoded([append_request_of(self._record(header, handle, connection))])
         answer = command.response(ResponseCode.SUCCESS, RecallMessageResponseHeader(msg_id=handle.unique_key))
-        self._answers.answer_when_confirmed(place.physical_offset + place.size, connection, command, encode_command(answer))
+        self._answers.send(place.physical_offset + place.size, connection, command, encode_command(answer))
 
     def _checked(self, header: RecallMessageRequestHeader) -> RecallHandle:
         settings = self._settings()

@@ -23,7 +23,7 @@ from skyrocket.broker.delay.timer_metrics import TimerMetrics
 from skyrocket.broker.delay.timer_slot import DueSlot, position_of
 from skyrocket.broker.delay.timers import BLANK_SLOTS, rolled_to_ms, rolls_from_ms
 from skyrocket.broker.load.counters import Counters
-from skyrocket.broker.send.internal_writer import OwnMessages
+from skyrocket.broker.send.internal_writer import InternalWriter
 from skyrocket.broker.send.property_shapes import PropertyShapes
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.protocol.message.record import store_timestamp_of
@@ -54,14 +54,14 @@ class TimerDelivery:
     def __init__(
         self,
         store: MessageStore,
-        own_messages: OwnMessages,
+        internal_writer: InternalWriter,
         index: TimerIndex,
         metrics: TimerMetrics,
         settings: Callable[[], BrokerSettings],
         counters: Counters,
     ) -> None:
         self._store = store
-        self._own_messages = own_messages
+        self._internal_writer = internal_writer
         self._index = index
         self._metrics = metrics
         self._settings = settings
@@ -268,7 +268,7 @@ class TimerDelivery:
             units = self._of_one_turn(self._index.log.units_at(list(map(position_of, taken))))
             topics: dict[str, int] = {}
             moves = self._moves([unit for unit in units if unit is not None], slot, now_ms, topics)
-            self._own_messages.move(moves)
+            self._internal_writer.readdress(moves)
         except StoreError:
             slot.give_back(taken)
             raise

@@ -15,7 +15,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from skyrocket.broker.send.redirects import Led, ShortCut, way_back
+from skyrocket.broker.send.contributors import Contributor
+from skyrocket.broker.send.redirects import FastRedirect, RedirectAdditions, real_queue_properties
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.net.router import RefusedError
 from skyrocket.protocol.headers import SendMessageRequestHeaderV2
@@ -48,8 +49,10 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 _OUT = f"{TIMER_OUT_MS}{NAME_END}%d{VALUE_END}".encode()
 
 
-class Timers:
-    """The detour of timed messages."""
+class Timers(Contributor):
+    """The contributor for timed messages: it redirects them to the timer topic."""
+
+    property_names = frozenset(TIMER_PROPERTIES)
 
     def __init__(self, settings: Callable[[], BrokerSettings], wall_ms: Callable[[], int], crowd: Callable[[int], int]) -> None:
         """`crowd` says how many messages wait in the slot of a time."""
@@ -57,7 +60,7 @@ class Timers:
         self._wall_ms = wall_ms
         self._crowd = crowd
 
-    def lead(self, _header: SendMessageRequestHeaderV2, record: Record, properties: dict[str, str]) -> Record | None:
+    def redirect(self, _header: SendMessageRequestHeaderV2, record: Record, properties: dict[str, str]) -> Record | None:
         if record.sys_flag & TRANSACTION_MASK in UNQUEUED or record.topic == TIMER_TOPIC or TIMER_OUT_MS in properties:
             return None
         level = number(properties.get(DELAY_LEVEL, "0"))
@@ -78,21 +81,24 @@ class Timers:
         properties[REAL_QUEUE_ID] = str(record.queue_id)
         return replace(record, topic=TIMER_TOPIC, queue_id=0)
 
-    def short_cut(self, properties: Mapping[str, str]) -> ShortCut | None:
+    def fast_redirect(self, properties: Mapping[str, str]) -> FastRedirect | None:
         if TIMER_OUT_MS in properties:
             return None
 
-        def lead(topic: str, queue_id: int) -> Led | None:
+        def additions(topic: str, queue_id: int) -> RedirectAdditions | None:
             try:
                 out_ms = self._out_ms(properties)
             except RefusedError:
-                return None  # the general way will say why
+                return None  # the general path answers why
             if out_ms is None:
                 return None
             handle = RecallHandle(topic, self._settings().broker_name, out_ms + 1, MARK.decode())
-            return Led(_OUT % out_ms + way_back(topic, queue_id), handle.words())
+            return RedirectAdditions(_OUT % out_ms + real_queue_properties(topic, queue_id), handle.words())
 
-        return ShortCut(TIMER_TOPIC, 0, lead)
+        return FastRedirect(TIMER_TOPIC, 0, additions)
+
+    def recall_handle(self, properties: Mapping[str, str]) -> str | None:
+        return recall_handle(properties, self._settings().broker_name)
 
     def _out_ms(self, properties: Mapping[str, str]) -> int | None:
         """The slot that a message waits in; None when its time has come already. RefusedError says why it cannot wait."""

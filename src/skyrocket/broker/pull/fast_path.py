@@ -17,7 +17,7 @@ from skyrocket.broker.errors import BrokerError
 from skyrocket.broker.pull.checks import PullChecks, PullTerms
 from skyrocket.broker.pull.frames import FramedRuns, read_frames
 from skyrocket.broker.pull.handler import PullHandler, bytes_max_of
-from skyrocket.broker.send.responses import found_words
+from skyrocket.broker.pull.responses import found_words
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.command import decode_command

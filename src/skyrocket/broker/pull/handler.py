@@ -18,7 +18,7 @@ from skyrocket.broker.context import BrokerContext
 from skyrocket.broker.pull.checks import PullChecks, PullTerms
 from skyrocket.broker.pull.filters import Wanted
 from skyrocket.broker.pull.long_polling import WaitingPull, WaitingPulls
-from skyrocket.broker.send.responses import pull_response
+from skyrocket.broker.pull.responses import pull_response
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.net.connection import Connection, Sendable
 from skyrocket.net.router import Router

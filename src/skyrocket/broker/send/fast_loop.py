@@ -1,23 +1,20 @@
-"""The loop of ordinary sends: from frames to records with their places, to what queues and index need, and to rows of answers.
-Ends of transactions come between the halves of others: the messages that plain ones commit are put between the sent ones.
+"""The fast path's loop over the frames of a read event: from each send's frame to its record, queue entry and response row.
 
-Each message costs what this loop costs, so it calls little, makes few objects, and has a compiled twin. What a message's topic
-and properties mean is not decided here but asked (`Ways`), and mostly remembered from the message before it.
+The loop runs once for each message, so it makes few calls and few objects, and it has a compiled twin
+(`compiled/send_loop.pyx`). It does not decide what a topic or a property means: it asks `SendLookups`, and mostly reuses the
+answer for the message before. Frames that a contributor claims (`contributors`) come between the sends; their records go into
+the same append.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, cast
 
-from skyrocket.broker.send.redirects import ShortCut
-from skyrocket.broker.send.responses import RecallableRow, SendRow
-from skyrocket.broker.transactions.end_fast_path import Halves, plain_ends
+from skyrocket.broker.send.batch import SendBatch, TargetTopic
+from skyrocket.broker.send.contributors import Contributor
+from skyrocket.broker.send.redirects import FastRedirect
 from skyrocket.compiled import twin
-from skyrocket.protocol.command import Command
 from skyrocket.protocol.crc import crc32
-from skyrocket.protocol.fast_path.end_transaction import END_START, TransactionEnd, decode_oneway_end
 from skyrocket.protocol.fast_path.send_header import NOT_ONE, decode_ordinary_send
 from skyrocket.protocol.frame import Frame
 from skyrocket.protocol.limits import PROPERTIES_BYTES_MAX
@@ -27,143 +24,86 @@ from skyrocket.protocol.message.record import HOST_BITS, layout_for
 from skyrocket.protocol.message.unique_key import MARK
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.sysflag import TRANSACTION_MASK
-from skyrocket.store.log.readdress import ReaddressRequest, readdress_records
-from skyrocket.store.message import AppendPosition, DispatchFields
 
 _UNIQUE = UNIQUE_KEY + NAME_END
 _CODE: Final = int(RequestCode.SEND_MESSAGE_V2)
 _CRC_MASK: Final = 0x7FFF_FFFF
-_LENGTH_BYTES = 2  # of the properties, in a record
+_LENGTH_BYTES = 2  # the properties' length field in a record
 
 
-class Surroundings(NamedTuple):
-    """What a message's properties say beside its unique key: most of a producer's messages say the same."""
+class MessageProfile(NamedTuple):
+    """What a message's properties mean apart from the unique key. Most messages of a producer have the same profile."""
 
-    is_ordinary: bool
+    is_fast: bool  # False: the message takes the general path
     tags_code: int
-    keys: tuple[str, ...]  # what the index finds the message by, beside the unique key
-    short_cut: ShortCut | None  # that the message takes
+    keys: tuple[str, ...]  # the message's keys in the index, without the unique key
+    redirect: FastRedirect | None
 
 
-class Target(NamedTuple):
-    """A topic of this read event's messages, or one where they are stored instead."""
+class Placement(NamedTuple):
+    """Where redirected messages are stored: those of one profile, sent to one queue."""
 
-    topic: str
-    queues: int  # that messages can be sent to
-    magic: int
-    topic_bytes: bytes  # its name as it lies in a record
-    next_offsets: dict[int, int]  # by queue id
-
-
-class Way(NamedTuple):
-    """Where messages are stored that take a short cut: those to one queue of a topic, with the same surroundings."""
-
-    target: Target
+    target: TargetTopic
     queue_id: int
-    entry_code: int  # of its queue entry
-    kept_flags: int  # of its sys flag
-    more: bytes  # properties behind its own, the unique key marked
-    recall_words: bytes | None  # of the handle by which it can be recalled, marked too
+    entry_code: int  # the third field of the consume queue entry: the tag's hash or the time of delivery
+    kept_flags: int  # the bits of the system flag that are stored
+    more: bytes  # properties behind the message's own, with MARK for the unique key
+    recall_words: bytes | None  # the plain text of the recall handle, with MARK for the unique key
 
     def with_key(self, key: bytes) -> tuple[bytes, bytes | None]:
-        """The properties and the handle of one message."""
+        """Return the additional properties and the recall handle of one message."""
         words = self.recall_words
         return self.more.replace(MARK, key), None if words is None else encode_words(words.replace(MARK, key))
 
 
-class Terms(NamedTuple):
+class BatchTerms(NamedTuple):
     """What is the same for all messages of a read event."""
 
     born_host: bytes
     store_host: bytes
-    stop: int  # their records end here at the latest
     body_bytes_max: int
     added: bytes  # properties that the broker adds
-    halves: Callable[[], Halves] | None = None  # that end; None: nobody takes ends of transactions
+    contributor: Contributor | None = None  # claims frames between the sends
 
 
-@dataclass(slots=True)
-class Group:
-    """Messages that are put into the store together."""
+class SendLookups(Protocol):
+    """What the loop asks about topics and properties. None sends the message to the general path."""
 
-    position: int  # where the next record goes
-    timestamp: int  # when they are stored
-    parts: list[bytes] = field(default_factory=list)  # of the records; joined once: small pieces of memory are dear
-    dispatches: list[DispatchFields] = field(default_factory=list)
-    answers: list[SendRow | RecallableRow] = field(default_factory=list)
-    targets: dict[str, Target] = field(default_factory=dict)
-    detours: dict[str, Target] = field(default_factory=dict)  # nobody may send to these
-    next_offsets: dict[str, dict[int, int]] = field(default_factory=dict)  # where queues go on, by topic and queue id
-    ended: list[int] = field(default_factory=list)  # queue offsets of half messages that had plain ends
-    ends: list[TransactionEnd] = field(default_factory=list)
-    """Those that one must look at more closely. They follow behind the sends: none of them can be of a half that came with it,
-    since its producer must know first where that is."""
+    def target(self, topic: str, batch: SendBatch) -> TargetTopic | None: ...
 
-    def move(self, moves: list[ReaddressRequest], stop: int, next_offset: Callable[[str, int], int]) -> bool:
-        """Puts records of the log behind the others, under their new places; False when they are for the general way."""
+    def profile(self, before: str, after: str) -> MessageProfile:
+        """Return the profile of properties, given the text before and behind the unique key."""
 
-        def of_queue(queue: tuple[str, int]) -> int:
-            found = self.next_offsets.get(queue[0], {}).get(queue[1])
-            return next_offset(*queue) if found is None else found
-
-        run = readdress_records(moves, AppendPosition(self.position, stop - self.position, self.timestamp), of_queue)
-        if run is None:
-            return False
-        data, dispatches, taken = run
-        self.parts.append(data)
-        self.dispatches += dispatches
-        self.position += len(data)
-        for (topic, queue_id), offset in taken.items():
-            self.next_offsets.setdefault(topic, {})[queue_id] = offset
-        return True
-
-    def taken(self) -> dict[tuple[str, int], int]:
-        """Where the queues go on."""
-        return {(topic, queue_id): offset for topic, offsets in self.next_offsets.items() for queue_id, offset in offsets.items()}
-
-    def requests(self) -> list[Command]:
-        return [Command(RequestCode.SEND_MESSAGE_V2, opaque=row[-1]) for row in self.answers]
+    def placement(
+        self, redirect: FastRedirect, topic: str, queue_id: int, tags_code: int, batch: SendBatch
+    ) -> Placement | None: ...
 
 
-class Ways(Protocol):
-    """What the loop asks. None: there is something to say about the message, and the general way will."""
+def _place_run(frames: list[Frame], first: int, batch: SendBatch, terms: BatchTerms, lookups: SendLookups) -> int:  # noqa: PLR0915
+    """Put the sends from frame `first` on into the batch, up to the first frame that is for the general path or does not fit.
 
-    def target(self, topic: str, group: Group) -> Target | None: ...
-
-    def next_offset(self, topic: str, queue_id: int) -> int:
-        """Of a queue that has had no message in this group."""
-
-    def surroundings(self, before: str, after: str) -> Surroundings:
-        """Of properties, the text before and behind the unique key."""
-
-    def way(self, short_cut: ShortCut, topic: str, queue_id: int, tags_code: int, group: Group) -> Way | None: ...
-
-
-def _gather_most(frames: list[Frame], first: int, group: Group, terms: Terms, ways: Ways) -> int:  # noqa: PLR0915
-    """Takes the frames from `first` on into the group, as many as are ordinary sends and fit in one piece; which one is not.
-
-    The twin stops at headers, too, that it cannot read: they are JSON, but not as Java writes it.
+    Return the number of that frame. The compiled twin also stops at JSON that Java would not write; this function reads it.
     """
-    parts, dispatches, answers, position = group.parts, group.dispatches, group.answers, group.position
-    timestamp = group.timestamp
-    born_host, store_host, stop, body_bytes_max, added, halves_now = terms
+    parts, dispatches, answers, position = batch.parts, batch.dispatches, batch.answers, batch.position
+    stop, timestamp, contribution, has_claims = batch.stop, batch.timestamp, batch.contribution, False
+    born_host, store_host, body_bytes_max, added, contributor = terms
+    frame_start = b"" if contributor is None else contributor.frame_start or b""
     layout, host_bits = layout_for(born_host, store_host)
     pack, fixed_bytes, kept_bits = layout.pack, layout.size + _LENGTH_BYTES, ~HOST_BITS
-    nothing: str | None = None
-    target_topic = before_last = after_last = nothing
-    led: dict[int, Way] = {}  # the ways to the queues of this topic, with these surroundings
-    ends: list[TransactionEnd] = []  # neighbours: they are looked at together
-    taken = 0
+    last_topic = last_before = last_after = cast("str | None", None)
+    placements, taken = dict[int, Placement](), 0  # of this topic and profile, by queue id
     for frame in frames[first:]:
         serialization, header_bytes, body = frame
-        if halves_now is not None and not serialization and header_bytes.startswith(END_START):
-            end = decode_oneway_end(header_bytes)
-            if end is not None:
-                ends.append(end)
-                taken += 1
+        if contributor is not None and not serialization and header_bytes.startswith(frame_start):
+            if contribution is None:
+                contribution = batch.contribution = contributor.begin(batch)
+            if contribution.claim(header_bytes):
+                has_claims, taken = True, taken + 1
                 continue
-        if ends and halves_now is not None:
-            position, ends = _with_ends(ends, halves_now(), group, position, stop, ways), []
+        if has_claims and contribution is not None:
+            batch.position, has_claims = position, False
+            contribution.place()
+            position = batch.position
         try:
             send = decode_ordinary_send(header_bytes)
         except NOT_ONE:
@@ -172,26 +112,26 @@ def _gather_most(frames: list[Frame], first: int, group: Group, terms: Terms, wa
         topic, queue_id, sys_flag, text = header.topic, header.queue_id, header.sys_flag, header.properties
         if serialization or send.code != _CODE or send.flag or not text or header.batch:  # flags: responses, oneway sends
             break
-        if topic != target_topic:
-            target_topic, target, led = topic, ways.target(topic, group), {}
+        if topic != last_topic:
+            last_topic, target, placements = topic, lookups.target(topic, batch), {}
         before, _, rest = text.partition(_UNIQUE)
         unique_key, ended, after = rest.partition(VALUE_END)
-        if after != after_last or before != before_last:  # mostly they are the same
-            is_ordinary, code, keys, short_cut = ways.surroundings(before, after)
-            before_last, after_last, led = before, after, {}
+        if after != last_after or before != last_before:  # most messages have the properties of the one before
+            is_fast, code, keys, redirect = lookups.profile(before, after)
+            last_before, last_after, placements = before, after, {}
         key_bytes = unique_key.encode()
-        if target is None or not 0 <= queue_id < target.queues or not is_ordinary or not ended or not key_bytes.isalnum():
-            break  # of other keys it is not known how they look in JSON
-        if short_cut is None:
+        if target is None or not 0 <= queue_id < target.queues or not is_fast or not ended or not key_bytes.isalnum():
+            break  # any other key might need escaping in the JSON of the response
+        if redirect is None:
             stored_in, stored_queue, entry, more, handle = target, queue_id, code, added, None
         else:
-            way = led.get(queue_id) or ways.way(short_cut, topic, queue_id, code, group)
-            if way is None:
+            placement = placements.get(queue_id) or lookups.placement(redirect, topic, queue_id, code, batch)
+            if placement is None:
                 break
-            led[queue_id] = way
-            stored_in, stored_queue, entry, kept_flags, _, _ = way
+            placements[queue_id] = placement
+            stored_in, stored_queue, entry, kept_flags, _, _ = placement
             sys_flag &= kept_flags
-            more, handle = way.with_key(key_bytes)
+            more, handle = placement.with_key(key_bytes)
         stored_topic, _, magic, topic_bytes, next_offsets = stored_in
         properties, body_bytes = text.encode(), len(body)
         properties_bytes = len(properties) + len(more)
@@ -201,44 +141,29 @@ def _gather_most(frames: list[Frame], first: int, group: Group, terms: Terms, wa
             break
         queue_offset = next_offsets.get(stored_queue)
         if queue_offset is None:
-            queue_offset = ways.next_offset(stored_topic, stored_queue)
+            queue_offset = batch.stored_next_offset((stored_topic, stored_queue))
         next_offsets[stored_queue] = queue_offset + 1
         place = (stored_queue, header.flag, queue_offset, position, sys_flag & kept_bits | host_bits)
         times = (header.born_timestamp, born_host, timestamp, store_host, header.reconsume_times or 0)
         fixed = pack(size, magic, crc32(body) & _CRC_MASK, *place, *times, 0, body_bytes)
         parts += (fixed, body, topic_bytes, properties_bytes.to_bytes(_LENGTH_BYTES), properties, more)
-        found_by = (unique_key, *keys)
-        dispatches.append((stored_topic, stored_queue, queue_offset, position, size, entry, timestamp, found_by, sys_flag))
+        all_keys = (unique_key, *keys)
+        dispatches.append((stored_topic, stored_queue, queue_offset, position, size, entry, timestamp, all_keys, sys_flag))
         row = (queue_id, key_bytes, position, queue_offset, send.opaque)
         answers.append(row if handle is None else (*row[:3], handle, *row[3:]))
         position += size
         taken += 1
-    group.position = position
-    if ends and halves_now is not None:
-        _with_ends(ends, halves_now(), group, position, stop, ways)
+    batch.position = position
+    if has_claims and contribution is not None:
+        contribution.place()
     return first + taken
 
 
-gather_most = twin("send_loop", _gather_most)
+place_run = twin("send_loop", _place_run)
 
 
-def _with_ends(ends: list[TransactionEnd], halves: Halves, group: Group, position: int, stop: int, ways: Ways) -> int:
-    """Takes ends into the group, with what plain ones commit. If that does not fit any more, one by one: as many as do."""
-    group.position = position
-    found = plain_ends(ends, halves)
-    if group.move([move for _, move in filter(None, found) if move is not None], stop, ways.next_offset):
-        group.ended += [offset for offset, _ in filter(None, found)]
-        group.ends += [end for end, ended in zip(ends, found, strict=True) if ended is None]
-    elif len(ends) == 1:
-        group.ends += ends
-    else:
-        for end in ends:
-            _with_ends([end], halves, group, group.position, stop, ways)
-    return group.position
-
-
-def gather(frames: list[Frame], group: Group, terms: Terms, ways: Ways) -> None:
-    """Takes the first frames into the group, as many as are ordinary sends and fit in one piece."""
-    number = gather_most(frames, 0, group, terms, ways)
-    if number < len(frames) and gather_most is not _gather_most:
-        _gather_most(frames, number, group, terms, ways)
+def place_sends(frames: list[Frame], batch: SendBatch, terms: BatchTerms, lookups: SendLookups) -> None:
+    """Put the first frames into the batch: as many as are for the fast path and fit into the segment."""
+    number = place_run(frames, 0, batch, terms, lookups)
+    if number < len(frames) and place_run is not _place_run:
+        _place_run(frames, number, batch, terms, lookups)

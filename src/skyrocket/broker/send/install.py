@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 from skyrocket.broker.context import BrokerContext
-from skyrocket.broker.send.fast_path import OrdinarySends
+from skyrocket.broker.send.fast_path import SendFastPath
 from skyrocket.broker.send.handler import SendHandler
-from skyrocket.broker.transactions.end_handler import EndTransactionHandler
 
 
-def install(context: BrokerContext, ends: EndTransactionHandler) -> SendHandler:
-    """Register the requests that send messages. `ends` stores the ends of transactions that the fast path finds among them."""
+def install(context: BrokerContext) -> None:
+    """Register the requests that send messages. Install contributors that claim frames before this."""
     handler = SendHandler(
         context.store,
-        context.send_validation,
+        context.send_validator,
         context.settings,
         context.store_host,
         context.wall_ms,
         context.on_appended,
         context.counters,
+        context.answers,
     )
-    fast_path = OrdinarySends(
+    fast_path = SendFastPath(
         context.store,
         context.topics,
-        context.redirects,
+        context.contributors,
         context.settings,
         context.store_host,
         context.wall_ms,
         context.on_appended,
         context.counters,
-        handler,
-        ends,
+        context.answers,
     )
     handler.register(context.router)
     fast_path.register(context.router)
-    return handler

@@ -1,13 +1,16 @@
-"""From a send request to the records that it asks to store: what is checked, and what the broker adds."""
+"""The general path's checks of a send request, and the records that it asks to store.
+
+A send that passes becomes an `AcceptedSend` with encoded records; any other send raises the error to answer with. The broker adds
+its properties (region, trace switch, cluster) as Apache's broker does.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from skyrocket.broker.delay.timers import recall_handle
 from skyrocket.broker.names import name_problem
-from skyrocket.broker.send.redirects import Detours
+from skyrocket.broker.send.contributors import Contributors
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError
@@ -34,58 +37,62 @@ from skyrocket.protocol.message.tags import tags_code
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PERM_WRITE, TRANSACTION_MASK
-from skyrocket.protocol.system_names import NOT_FOR_PRODUCERS, RETRY_PREFIX, TIMER_TOPIC
+from skyrocket.protocol.system_names import NOT_FOR_PRODUCERS, RETRY_PREFIX
 from skyrocket.store.message import AppendRequest, delay_level, index_keys
 
 
-class Topics(Protocol):
-    """What a send needs of the topic table."""
+class SendTopics(Protocol):
+    """The part of the topic table that sends use."""
 
     def get(self, topic: str) -> TopicConfig | None: ...
 
     def create_on_send(self, topic: str, default_topic: str, queues: int, peer: str) -> TopicConfig | None:
-        """The topic, made after the default one if that is allowed; None when it is not."""
+        """Create the topic after the default topic and return it. Return None when that is not allowed."""
 
     def create_for_group(self, topic: str, queues: int) -> TopicConfig: ...
 
 
-class Sent(NamedTuple):
-    """A request that was accepted, and its messages."""
+class AcceptedSend(NamedTuple):
+    """A send request that passed the checks, and its messages."""
 
     command: Command
     queue_id: int
     unique_key: str
     messages: list[AppendRequest]
-    waits: bool  # for the flush, where there is a flush to wait for
+    waits_for_flush: bool  # with sync flush, the response waits for it
     recall_handle: str | None = None
 
 
-class Intake:
-    def __init__(self, topics: Topics, settings: Callable[[], BrokerSettings], store_host: bytes, detours: Detours) -> None:
+class SendValidator:
+    def __init__(
+        self, topics: SendTopics, settings: Callable[[], BrokerSettings], store_host: bytes, contributors: Contributors
+    ) -> None:
         self._topics = topics
-        self._detours = detours
+        self._contributors = contributors
         self._settings = settings
         self._store_host = store_host
-        self._turn = 0  # gives queues to sends that leave the choice to us
+        self._next_queue = 0  # counts sends that leave the choice of the queue to the broker
         self._added_for: BrokerSettings | None = None
         self._added = b""  # properties that the broker adds, with these settings
 
-    def accept(self, command: Command, connection: Connection) -> Sent:
-        """RefusedError, or a ProtocolError, says why not."""
+    def accept(self, command: Command, connection: Connection) -> AcceptedSend:
+        """Check a send and encode its records. Raise RefusedError or ProtocolError when it is not acceptable."""
         header = _header_of(command)
         settings = self._settings()
-        queue_id = self.destination(header, connection)
+        queue_id = self.choose_queue(header, connection)
         text = header.properties or ""
         if len(command.body) > settings.max_message_bytes:
             raise _illegal(f"A body of {len(command.body)} bytes is larger than the {settings.max_message_bytes} allowed.")
         properties = decode_properties(text)
         _check_properties(text)
         batch = command.code == RequestCode.SEND_BATCH_MESSAGE or bool(header.batch)
-        goes_straight = self._detours.names.isdisjoint(properties) and not header.topic.startswith(self._detours.prefixes)
+        is_claimed = not self._contributors.property_names.isdisjoint(properties) or header.topic.startswith(
+            self._contributors.topic_prefixes
+        )
         record = Record(
             header.topic,
             command.body,
-            self._stored_properties(text, properties, settings) if goes_straight and not batch else b"",
+            b"" if is_claimed or batch else self._stored_properties(text, properties, settings),
             queue_id,
             flag=header.flag,
             sys_flag=header.sys_flag,
@@ -99,29 +106,32 @@ class Intake:
         if batch:
             _check_batch(header.topic, properties)
             messages = _batch(record)
-        elif goes_straight:
-            messages = [_single(record, properties)]
-        else:
+        elif is_claimed:
             stored = properties | added_properties(settings)
-            messages = [self._led(header, record, stored)]
-            handle = recall_handle(stored, settings.broker_name) if messages[0].topic == TIMER_TOPIC else None
-        return Sent(command, queue_id, properties.get(UNIQUE_KEY, ""), messages, properties.get(WAIT) != "false", handle)
+            message, handle = self._redirect(header, record, stored)
+            messages = [message]
+        else:
+            messages = [_single(record, properties)]
+        waits_for_flush = properties.get(WAIT) != "false"
+        return AcceptedSend(command, queue_id, properties.get(UNIQUE_KEY, ""), messages, waits_for_flush, handle)
 
-    def destination(self, header: SendMessageRequestHeaderV2, connection: Connection) -> int:
-        """The queue that a message goes to, in a topic that there is by now and that takes messages."""
+    def choose_queue(self, header: SendMessageRequestHeaderV2, connection: Connection) -> int:
+        """Return the queue that a message goes to. Create the topic if needed; refuse one that accepts no messages."""
         config = self._topics.get(header.topic)
         if config is None or header.topic in NOT_FOR_PRODUCERS:
-            config = self._new_topic(header, connection)
+            config = self._create_topic(header, connection)
         _check_permission(self._settings(), config)
-        return self._queue(header, config)
+        return self._queue_of(header, config)
 
-    def _led(self, header: SendMessageRequestHeaderV2, record: Record, properties: dict[str, str]) -> AppendRequest:
-        """The message as it is stored where it goes instead."""
-        elsewhere = self._detours.lead(header, record, properties)
+    def _redirect(
+        self, header: SendMessageRequestHeaderV2, record: Record, properties: dict[str, str]
+    ) -> tuple[AppendRequest, str | None]:
+        """Return the message as contributors want it stored, and its recall handle."""
+        elsewhere, handle = self._contributors.redirect(header, record, properties)
         elsewhere.properties, elsewhere.magic = encode_properties(properties), magic_for(elsewhere.topic)
-        return _single(elsewhere, properties)
+        return _single(elsewhere, properties), handle
 
-    def _new_topic(self, header: SendMessageRequestHeaderV2, connection: Connection) -> TopicConfig:
+    def _create_topic(self, header: SendMessageRequestHeaderV2, connection: Connection) -> TopicConfig:
         topic = header.topic
         if problem := name_problem(topic):
             raise RefusedError(ResponseCode.INVALID_PARAMETER, f"The topic's name {problem}.")
@@ -134,23 +144,23 @@ class Intake:
             raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, f"Topic '{topic}' does not exist, and is not made by sending to it.")
         return config
 
-    def _queue(self, header: SendMessageRequestHeaderV2, config: TopicConfig) -> int:
+    def _queue_of(self, header: SendMessageRequestHeaderV2, config: TopicConfig) -> int:
         if 0 <= header.queue_id < max(config.write_queue_nums, config.read_queue_nums):
             return header.queue_id
         if header.queue_id < 0 < config.write_queue_nums:
-            self._turn += 1
-            return self._turn % config.write_queue_nums
+            self._next_queue += 1
+            return self._next_queue % config.write_queue_nums
         raise RefusedError(
             ResponseCode.INVALID_PARAMETER,
             f"Topic '{header.topic}' has {config.write_queue_nums} queues; there is no queue {header.queue_id}.",
         )
 
     def _stored_properties(self, text: str, properties: dict[str, str], settings: BrokerSettings) -> bytes:
-        """What the producer said, and what Apache's broker adds to it."""
+        """Encode the producer's properties and those that the broker adds, as Apache's broker does."""
         if self._added_for is not settings:
             self._added_for, self._added = settings, encode_properties(added_properties(settings))
-        plain = text.endswith(VALUE_END) and MESSAGE_REGION not in properties and CLUSTER not in properties
-        if not plain or TRACE_ON in properties:
+        is_regular = text.endswith(VALUE_END) and MESSAGE_REGION not in properties and CLUSTER not in properties
+        if not is_regular or TRACE_ON in properties:
             return encode_properties(properties | added_properties(settings))
         try:
             stored = text.encode() + self._added
@@ -199,8 +209,10 @@ def _single(record: Record, properties: dict[str, str]) -> AppendRequest:
 
 
 def _check_batch(topic: str, properties: dict[str, str]) -> None:
-    """What Apache's clients do not send. Its broker takes a batch with a delay, and then loses it: its messages do not say where
-    they go."""
+    """Refuse batches that Apache's clients never send.
+
+    Apache's broker accepts a batch with a delay and then loses it, as its messages do not say where they go.
+    """
     if topic.startswith(RETRY_PREFIX):
         raise _illegal(f"A batch cannot go to a retry topic such as '{topic}'.")
     if properties.get(DELAY_LEVEL, "0").strip("+-0"):
@@ -208,7 +220,7 @@ def _check_batch(topic: str, properties: dict[str, str]) -> None:
 
 
 def _batch(like: Record) -> list[AppendRequest]:
-    """The messages of a batch. What the request's own properties say is for the batch as a whole, and is not stored."""
+    """Return the messages of a batch, each like the record `like`. The request's own properties are not stored."""
     if like.sys_flag & TRANSACTION_MASK:
         raise _illegal("A batch cannot be part of a transaction.")
     entries = decode_batch(like.body)

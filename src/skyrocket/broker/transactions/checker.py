@@ -1,9 +1,9 @@
-"""Walks along the half messages when it is time, and does what the round (`transactions.py`) decides.
+"""Checks half messages: asks producers about transactions that have not ended, in rounds (`check_round` decides).
 
-A round goes on in turns, each a few messages long, so that nobody waits for it. Before the first turn, and before a producer is
-asked, everything appended so far is confirmed: a producer's answer must find the half message that it was asked about. How far
-a round has come is told (as the offsets of group CID_RMQ_SYS_TRANS, where Apache's brokers look for it) when all that it relies
-on is on disk: copies, op messages, and the messages that transactions committed. A crash before that repeats the round.
+A round works in turns of a few messages, so that it delays no other work of the event loop. Before the first turn, and before it
+asks a producer, it waits until everything appended so far is confirmed: the producer's answer must find the half message. The
+round's progress is published as the offsets of group CID_RMQ_SYS_TRANS, where Apache's brokers look for it. It is published when
+all that it relies on is on disk: copies, op messages and committed messages. A crash before that repeats the round.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
-from skyrocket.broker.send.internal_writer import OwnMessages
+from skyrocket.broker.send.internal_writer import InternalWriter
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.broker.tables.clients import ClientTable
 from skyrocket.broker.tables.consumer_offsets import NOT_FOUND, ConsumerOffsets
 from skyrocket.broker.tables.topics import TopicTable
-from skyrocket.broker.transactions.check_round import CheckRound, Copies, PendingOps, Progress, Rules, Verdict
+from skyrocket.broker.transactions.check_round import CheckDecision, CheckProgress, CheckRound, CheckRules, HalfCopies, PendingOps
 from skyrocket.broker.transactions.records import (
     QUEUE,
-    Half,
-    copy_for_question,
-    copy_of_immune,
+    HalfMessage,
+    check_request,
+    copy_for_check,
+    copy_while_immune,
     given_up,
     op_message,
     op_offsets,
-    question,
 )
 from skyrocket.net.connection import Connection
 from skyrocket.protocol.command import Command
@@ -43,29 +43,29 @@ HALVES_PER_TURN = 64
 HALF_BYTES_PER_TURN = 1024 * 1024
 OPS_PER_TURN = 32
 OP_BYTES_PER_TURN = 256 * 1024
-CONFIRM_MS = 10  # how often a round looks whether what it waits for is confirmed
-PUBLISH_MS = 500  # and whether what it has done is on disk
+CONFIRM_POLL_MS = 10  # how often a round looks whether everything appended is confirmed
+PUBLISH_POLL_MS = 500  # how often it looks whether its progress can be published
 
 
-class _Question(NamedTuple):
-    """For a producer of a group, as soon as what it is about is confirmed."""
+class _Check(NamedTuple):
+    """A request for a producer of a group, to be sent when the copy of the half message is confirmed."""
 
     group: str
-    command: Command
+    request: Command
 
 
 class _Unpublished(NamedTuple):
-    """How far the checks have come, once the log is on disk up to there."""
+    """Progress to publish once the log is on disk up to `needs_flushed`."""
 
-    progress: Progress
+    progress: CheckProgress
     needs_flushed: int
 
 
-class TransactionChecks:
+class TransactionChecker:
     def __init__(
         self,
         store: MessageStore,
-        own_messages: OwnMessages,
+        writer: InternalWriter,
         offsets: ConsumerOffsets,
         topics: TopicTable,
         clients: ClientTable[Connection],
@@ -74,27 +74,27 @@ class TransactionChecks:
         now_ms: int,
     ) -> None:
         self._store = store
-        self._own_messages = own_messages
+        self._writer = writer
         self._offsets = offsets
         self._topics = topics
         self._clients = clients
         self._settings = settings
         self._store_host = store_host
         self.ops = PendingOps()
-        self.copies = Copies()
+        self.copies = HalfCopies()
         self._round: CheckRound | None = None
-        self._confirmed_at = 0  # the round goes on when everything before this is confirmed
-        self._questions: list[_Question] = []
+        self._needs_confirmed = 0  # the round goes on when everything before this position is confirmed
+        self._checks_to_send: list[_Check] = []
         self._given_up = 0  # in this round
         self._unpublished: _Unpublished | None = None
-        self._bring_back()
+        self._limit_progress()
         self._next_round_ms = now_ms + settings().transaction_check_interval_ms
-        self._turn = 0  # gives questions to the producers of a group
+        self._next_producer = 0  # gives each producer of a group its turn
 
-    # --- the clockwork's side
+    # --- work that is due
 
     def check(self, now_ms: int) -> int:
-        """Do what is due; when to be asked again."""
+        """Do what is due. Return when to call this again."""
         settings = self._settings()
         self.publish()
         self._next_round_ms = min(self._next_round_ms, now_ms + settings.transaction_check_interval_ms)  # clocks are set back
@@ -102,76 +102,80 @@ class TransactionChecks:
         if due_ms is not None and due_ms <= now_ms:
             self.write_ops(now_ms)
         if self._round is None and self._next_round_ms <= now_ms:
-            self._begin(settings, now_ms)
+            self._begin_round(settings, now_ms)
         if self._round is not None:
-            if self._store.horizon.confirmed < self._confirmed_at:
-                return now_ms + CONFIRM_MS
-            self._ask()
-            self._go_on(self._round, settings, now_ms)
-            if not self._round.is_over or self._questions:
+            if self._store.horizon.confirmed < self._needs_confirmed:
+                return now_ms + CONFIRM_POLL_MS
+            self._send_checks()
+            self._take_turn(self._round, settings, now_ms)
+            if not self._round.is_over or self._checks_to_send:
                 return now_ms
             self._finish(self._round, settings, now_ms)
         times_ms = [self._next_round_ms]
         if (due_ms := self.ops.due_ms(now_ms, settings.transaction_op_interval_ms)) is not None:
             times_ms.append(due_ms)
         if self._unpublished is not None:
-            times_ms.append(now_ms + PUBLISH_MS)
+            times_ms.append(now_ms + PUBLISH_POLL_MS)
         return min(times_ms)
 
-    def ended(self, offsets: list[int]) -> None:
-        """Transactions have ended, perhaps while a round is under way."""
-        self.copies.ended(offsets)
+    def record_ended(self, offsets: list[int]) -> None:
+        """Take note that these half messages have ended, also for a round that is under way."""
+        self.copies.record_ended(offsets)
         if self._round is not None:
-            self._round.ended(offsets)
+            self._round.record_ended(offsets)
 
     def write_ops(self, now_ms: int) -> None:
-        """Say in the op queue what has ended."""
+        """Write an op message that names what has ended."""
         if self.ops:
-            self._own_messages.put([op_message(self.ops.waiting(), self._store_host, now_ms)])
-            self.ops.written()
+            self._writer.write([op_message(self.ops.waiting(), self._store_host, now_ms)])
+            self.ops.clear()
 
     def publish(self) -> None:
-        """Say how far the checks have come, if that is safe by now."""
+        """Publish the progress of the checks, if everything that it relies on is on disk."""
         if self._unpublished is not None and self._store.horizon.flushed >= self._unpublished.needs_flushed:
             progress, self._unpublished = self._unpublished.progress, None
             self._offsets.commit(TRANSACTION_GROUP, HALF_TOPIC, QUEUE, progress.half)
             self._offsets.commit(TRANSACTION_GROUP, OP_TOPIC, QUEUE, progress.op)
 
     def close(self, now_ms: int) -> None:
-        """Nothing ends any more. What the disk does not take now is found out again after the next start."""
+        """Write the last op message. If that fails, the producers are asked again after the next start."""
         try:
             self.write_ops(now_ms)
         except StoreError as error:
             log.warning(
-                "The ends of %d transactions were not noted; their producers will be asked again: %s", len(self.ops), error
+                "No op message was written for the ends of %d transactions. Their producers will be asked again: %s",
+                len(self.ops),
+                error,
             )
 
     # --- a round
 
-    def _begin(self, settings: BrokerSettings, now_ms: int) -> None:
+    def _begin_round(self, settings: BrokerSettings, now_ms: int) -> None:
         self.write_ops(now_ms)
         at = self._progress()
         half_end = self._bounds(HALF_TOPIC).max_offset
-        rules = Rules.of(settings.transaction_timeout_ms, settings.transaction_checks_max, settings.reserved_hours)
+        rules = CheckRules.of(settings.transaction_timeout_ms, settings.transaction_checks_max, settings.reserved_hours)
         self._round = CheckRound(rules, now_ms, at, half_end)
         self._given_up = 0
-        self._confirmed_at = self._store.horizon.appended
+        self._needs_confirmed = self._store.horizon.appended
 
-    def _bring_back(self) -> None:
-        """Offsets may be ahead of queues that lost their ends in a crash: what comes there next must not be taken for done."""
-        told = self._told()
-        progress = Progress(min(told.half, self._bounds(HALF_TOPIC).max_offset), min(told.op, self._bounds(OP_TOPIC).max_offset))
-        if progress != told:
+    def _limit_progress(self) -> None:
+        """Bring the progress back to the queues' ends. Queues that lost messages in a crash may end before it, and the progress
+        would count their next messages as done."""
+        published = self._published_progress()
+        half_end, op_end = self._bounds(HALF_TOPIC).max_offset, self._bounds(OP_TOPIC).max_offset
+        progress = CheckProgress(min(published.half, half_end), min(published.op, op_end))
+        if progress != published:
             self._unpublished = _Unpublished(progress, self._store.horizon.appended)
 
-    def _progress(self) -> Progress:
-        return self._told() if self._unpublished is None else self._unpublished.progress
+    def _progress(self) -> CheckProgress:
+        return self._published_progress() if self._unpublished is None else self._unpublished.progress
 
-    def _told(self) -> Progress:
-        return Progress(self._offset_in(HALF_TOPIC), self._offset_in(OP_TOPIC))
+    def _published_progress(self) -> CheckProgress:
+        return CheckProgress(self._offset_in(HALF_TOPIC), self._offset_in(OP_TOPIC))
 
     def _offset_in(self, topic: str) -> int:
-        """Where the checks go on in a queue."""
+        """Return where the checks go on in a queue."""
         offset = self._offsets.query(TRANSACTION_GROUP, topic, QUEUE)
         least = self._bounds(topic).min_offset
         return least if offset == NOT_FOUND else max(least, offset)
@@ -179,65 +183,67 @@ class TransactionChecks:
     def _bounds(self, topic: str) -> QueueMessages:
         return self._store.reading.messages(topic, QUEUE, 0, 0)
 
-    def _go_on(self, walk: CheckRound, settings: BrokerSettings, now_ms: int) -> None:
+    def _take_turn(self, walk: CheckRound, settings: BrokerSettings, now_ms: int) -> None:
         offset, count = walk.pending(HALVES_PER_TURN)
         if not count:
             walk.is_over = True
             return
         read = self._store.reading.messages(HALF_TOPIC, QUEUE, offset, count, HALF_BYTES_PER_TURN)
         next_half = max(offset + 1, min(read.next_offset, offset + count))
-        decided: list[tuple[Half, Verdict]] = []
+        decided: list[tuple[HalfMessage, CheckDecision]] = []
         for view in read.records:
-            half = Half.of(decode_record(view, check_crc=False))
+            half = HalfMessage.of(decode_record(view, check_crc=False))
             at = half.record.queue_offset
             if at >= next_half:
                 break
-            verdict = walk.judge(half, now_ms)
-            if verdict is Verdict.WAIT:
+            decision = walk.decide(half, now_ms)
+            if decision is CheckDecision.WAIT:
                 walk.is_over, next_half = True, at
-            elif self._has_more_ops(walk):
+            elif self._read_ops(walk):
                 next_half = at
             else:
-                decided.append((half, verdict))
+                decided.append((half, decision))
                 continue
             break
         self._carry_out(decided, settings)
-        walk.passed(next_half)
+        walk.skip_halves(next_half)
 
-    def _has_more_ops(self, walk: CheckRound) -> bool:
-        """Whether there were op messages that had not been read."""
+    def _read_ops(self, walk: CheckRound) -> bool:
+        """Read the next op messages. Return False when there are none."""
         read = self._store.reading.messages(OP_TOPIC, QUEUE, walk.next_op, OPS_PER_TURN, OP_BYTES_PER_TURN)
         if read.next_offset <= walk.next_op:
             return False
         for view in read.records:
             record = decode_record(view, check_crc=False)
-            walk.learn(record.queue_offset, op_offsets(record))
-        walk.passed_ops(read.next_offset)
+            walk.add_op(record.queue_offset, op_offsets(record))
+        walk.skip_ops(read.next_offset)
         return True
 
-    def _carry_out(self, decided: list[tuple[Half, Verdict]], settings: BrokerSettings) -> None:
-        """Store again what has to be, all of it with one append."""
-        stored: list[tuple[Half, Half | None, Record]] = []  # the half message, its copy if that is what is stored, the record
-        for half, verdict in decided:
-            copy = _copy(half, verdict)
+    def _carry_out(self, decided: list[tuple[HalfMessage, CheckDecision]], settings: BrokerSettings) -> None:
+        """Store copies and given-up messages with one append, and prepare the checks."""
+        stored: list[
+            tuple[HalfMessage, HalfMessage | None, Record]
+        ] = []  # half message, its copy (None if given up), record to store
+        for half, decision in decided:
+            copy = _copy_for(half, decision)
             if copy is not None and len(copy.record.properties) <= PROPERTIES_BYTES_MAX:
                 stored.append((half, copy, copy.record))
-            elif verdict is not Verdict.ENDED:
+            elif decision is not CheckDecision.ENDED:
                 stored.append((half, None, given_up(half)))
         if not stored:
             return
-        gone = sum(copy is None for _, copy, _ in stored)
-        if gone and CHECK_MAX_TIME_TOPIC not in self._topics:
+        given_up_now = sum(copy is None for _, copy, _ in stored)
+        if given_up_now and CHECK_MAX_TIME_TOPIC not in self._topics:
             self._topics.create_for_group(CHECK_MAX_TIME_TOPIC, 1)
-        placed = self._own_messages.put([record for _, _, record in stored])
-        self._given_up += gone
-        self._confirmed_at = self._store.horizon.appended
+        placed = self._writer.write([record for _, _, record in stored])
+        self._given_up += given_up_now
+        self._needs_confirmed = self._store.horizon.appended
         for (half, copy, _), place in zip(stored, placed, strict=True):
             if copy is not None:
-                self.copies.copied(half.record.queue_offset, place.queue_offset)
+                self.copies.add(half.record.queue_offset, place.queue_offset)
             if copy is not None and copy.check_times != half.check_times:
-                command = question(copy, place, settings.broker_name)
-                self._questions.append(_Question(copy.producer_group or "", command))
+                request = check_request(copy, place, settings.broker_name)
+                self._checks_to_send.append(_Check(copy.producer_group or "", request))
 
     def _finish(self, walk: CheckRound, settings: BrokerSettings, now_ms: int) -> None:
         progress = walk.progress
@@ -245,35 +251,37 @@ class TransactionChecks:
             self._unpublished = _Unpublished(progress, self._store.horizon.appended)
         if self._given_up:
             log.warning(
-                "%d half messages were asked about too often, or are too old: they are in %s now.",
+                "%d half messages were checked too often, or are too old. They were moved to topic %s.",
                 self._given_up,
                 CHECK_MAX_TIME_TOPIC,
             )
         self._round = None
         self._next_round_ms = now_ms + settings.transaction_check_interval_ms
 
-    # --- asking producers
+    # --- producers
 
-    def _ask(self) -> None:
-        questions, self._questions = self._questions, []
-        for group, command in questions:
+    def _send_checks(self) -> None:
+        checks, self._checks_to_send = self._checks_to_send, []
+        for group, request in checks:
             connection = self._producer(group)
             if connection is not None:
-                connection.oneway(command)
+                connection.oneway(request)
 
     def _producer(self, group: str) -> Connection | None:
-        """One of the group that is there and reads what it is sent; they take turns. Without one the question is lost, as it is
-        in Apache's brokers: the half message is asked about again in the next round."""
+        """Return a producer of the group that is connected and reads its socket; producers take turns.
+
+        Without one the check is dropped, as by Apache's brokers. The next round checks the half message again.
+        """
         members = self._clients.producers(group) or []
-        self._turn += 1
+        self._next_producer += 1
         for at in range(len(members)):
-            connection = members[(self._turn + at) % len(members)].connection
+            connection = members[(self._next_producer + at) % len(members)].connection
             if connection.is_open and not connection.is_full:
                 return connection
         return None
 
 
-def _copy(half: Half, verdict: Verdict) -> Half | None:
-    if verdict is Verdict.ASK:
-        return copy_for_question(half)
-    return copy_of_immune(half) if verdict is Verdict.LATER else None
+def _copy_for(half: HalfMessage, decision: CheckDecision) -> HalfMessage | None:
+    if decision is CheckDecision.CHECK:
+        return copy_for_check(half)
+    return copy_while_immune(half) if decision is CheckDecision.LATER else None

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from skyrocket.broker.context import BrokerContext
-from skyrocket.broker.transactions.checker import TransactionChecks
+from skyrocket.broker.transactions.checker import TransactionChecker
+from skyrocket.broker.transactions.contributor import TransactionContributor
 from skyrocket.broker.transactions.end_handler import EndTransactionHandler
-from skyrocket.broker.transactions.records import half_detour, half_short_cut
-from skyrocket.protocol.message.properties import TRANSACTION_PREPARED
+from skyrocket.broker.transactions.end_rules import EndRules
 
 
-class TransactionParts(NamedTuple):
-    checks: TransactionChecks
-    ends: EndTransactionHandler
-
-
-def install(context: BrokerContext) -> TransactionParts:
+def install(context: BrokerContext) -> TransactionChecker:
     """Install before the delays: of a message that both may redirect, the transaction's redirect comes first."""
-    checks = TransactionChecks(
+    checker = TransactionChecker(
         context.store,
         context.internal_writer,
         context.offsets,
@@ -28,16 +21,10 @@ def install(context: BrokerContext) -> TransactionParts:
         context.store_host,
         context.wall_ms(),
     )
-    ends = EndTransactionHandler(
-        context.store,
-        context.internal_writer,
-        checks,
-        context.settings,
-        context.store_host,
-        context.wall_ms,
-        wake=lambda: context.scheduler.wake(checks.check),
-    )
+    wake = lambda: context.scheduler.wake(checker.check)  # noqa: E731
+    rules = EndRules(checker, context.settings, context.store_host, wake)
+    ends = EndTransactionHandler(context.store, context.internal_writer, rules, context.wall_ms)
     ends.register(context.router)
-    context.redirects.add([TRANSACTION_PREPARED], half_detour(context.settings), half_short_cut(context.settings))
-    context.scheduler.add(checks.check)
-    return TransactionParts(checks, ends)
+    context.contributors.add(TransactionContributor(context.settings, ends))
+    context.scheduler.add(checker.check)
+    return checker

@@ -111,7 +111,7 @@ def test_a_backlog_of_large_messages_is_delivered_in_turns():
         properties = {"DELAY": "1", "UNIQ_KEY": str(i)}
         stored = delays.schedule.delayed(record, properties, 1)
         stored.properties = encode_properties(properties)
-        delays.own_messages.put([stored])
+        delays.internal_writer.write([stored])
     delays.now_ms += 5_000
     assert delays.check() == delays.now_ms
     assert delays.keys() == ["0", "1", "2"]
@@ -200,7 +200,7 @@ def test_a_delivered_message_is_what_was_sent_but_for_its_place():
     stored = delays.schedule.delayed(Record(topic="orders", queue_id=3, **sent), properties, 4)  # type: ignore[arg-type]
     assert (stored.topic, stored.queue_id) == (SCHEDULE_TOPIC, 3)
     stored.properties = encode_properties(properties)
-    delays.own_messages.put([stored])
+    delays.internal_writer.write([stored])
     delays.pass_ms(30_000)
     (message,) = delays.delivered(queue_id=3)
     record = message.record
@@ -222,7 +222,7 @@ def test_a_delivered_message_is_found_by_its_tag_again():
     properties = {"UNIQ_KEY": "a", "TAGS": "red"}
     stored = delays.schedule.delayed(record, properties, 1)
     stored.properties = encode_properties(properties)
-    delays.own_messages.put([stored])
+    delays.internal_writer.write([stored])
     delays.pass_ms(1_000)
     red, blue = 112785, 3027034  # Java's hashes of the words
     assert len(delays.store.reading.messages("orders", 0, 0, 10, wanted=frozenset({red})).records) == 1
@@ -236,7 +236,7 @@ def test_a_delivered_message_is_found_by_its_tag_again():
 def test_a_message_that_does_not_say_where_it_goes_holds_up_nobody(properties: dict[str, str]):
     delays = Delays()
     stray = Record(topic=SCHEDULE_TOPIC, body=b"", properties=encode_properties({"DELAY": "1", **properties}))
-    delays.own_messages.put([stray])
+    delays.internal_writer.write([stray])
     delays.send(1, "a")
     delays.pass_ms(1_000)
     assert delays.keys() == ["a"]

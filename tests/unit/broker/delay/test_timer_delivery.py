@@ -274,7 +274,7 @@ def test_a_timer_log_that_is_damaged_while_it_is_used_is_made_again(world: Timer
 
 def test_a_message_in_the_topic_that_is_no_timer_holds_nothing_up(world: TimerWorld):
     half_right = b"TIMER_OUT_MS\x01x\x02REAL_TOPIC\x01T\x02"
-    world.own_messages.put([Record(TIMER_TOPIC, b"junk"), Record(TIMER_TOPIC, b"junk", half_right)])
+    world.internal_writer.write([Record(TIMER_TOPIC, b"junk"), Record(TIMER_TOPIC, b"junk", half_right)])
     world.at("key", BEGIN_MS + 1_500)
     world.pass_ms(3_000)
     assert world.keys == ["key"]

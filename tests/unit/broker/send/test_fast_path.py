@@ -45,7 +45,7 @@ def none_may_go_the_general_way(parts: SendParts, monkeypatch: pytest.MonkeyPatc
     def accept(*_: object) -> None:
         raise AssertionError("a send went the general way")
 
-    monkeypatch.setattr(parts.intake, "accept", accept)
+    monkeypatch.setattr(parts.validator, "accept", accept)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def none_may_go_the_general_way(parts: SendParts, monkeypatch: pytest.MonkeyPatc
     ],
 )
 async def test_ordinary_sends_of_a_read_event_are_one_append(given: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
-    parts = SendParts(express=True)
+    parts = SendParts(fast=True)
     none_may_go_the_general_way(parts, monkeypatch)
     await parts.read(b"".join(a_frame(n, b"%d" % n, queue_id=n % 2, **given) for n in range(20)))
     assert parts.appends == 1
@@ -87,7 +87,7 @@ async def test_ordinary_sends_of_a_read_event_are_one_append(given: dict[str, An
     ],
 )
 async def test_one_that_is_not_ordinary_and_those_behind_it_go_the_general_way(given: dict[str, Any]):
-    parts = SendParts(express=True)
+    parts = SendParts(fast=True)
     await parts.read(a_frame(1) + a_frame(2, **given) + a_frame(3))
     assert parts.appends == 2
     assert parts.counters.put.messages == 3
@@ -106,7 +106,7 @@ async def test_one_that_is_not_ordinary_and_those_behind_it_go_the_general_way(g
 async def test_those_with_one_plain_detour_go_the_short_way_too(
     properties: dict[str, str], sys_flag: int, topic: str, queue_id: int, monkeypatch: pytest.MonkeyPatch
 ):
-    parts = SendParts(express=True)
+    parts = SendParts(fast=True)
     none_may_go_the_general_way(parts, monkeypatch)
     led = {"properties": properties, "sys_flag": sys_flag}
     await parts.read(a_frame(0) + b"".join(a_frame(n, b"%d" % n, queue_id=n, **led) for n in (1, 2)) + a_frame(3))
@@ -116,13 +116,13 @@ async def test_those_with_one_plain_detour_go_the_short_way_too(
 
 
 async def test_nobody_sends_to_a_topic_because_others_were_led_there():
-    parts = SendParts(express=True)
+    parts = SendParts(fast=True)
     await parts.read(a_frame(1, properties={"DELAY": "1"}) + a_frame(2, topic="SCHEDULE_TOPIC_XXXX"))
     assert [answer.code for answer in answers(parts)] == [0, ResponseCode.NO_PERMISSION]
 
 
 async def test_a_broker_that_takes_no_more_transactions_takes_none_by_a_short_cut():
-    parts = SendParts(express=True)
+    parts = SendParts(fast=True)
     await parts.read(a_frame(1, properties={"TRAN_MSG": "true"}))
     parts.settings = replace(parts.settings, reject_transactions=True)
     await parts.read(a_frame(2, properties={"TRAN_MSG": "true"}))
@@ -154,7 +154,7 @@ async def halves(parts: SendParts, count: int, padding: bytes = b"", **given: An
 
 
 async def test_ends_of_transactions_among_sends_are_one_append_with_them(monkeypatch: pytest.MonkeyPatch):
-    parts = SendParts(express=True)
+    parts = SendParts(fast=True)
     one, two, three = await halves(parts, 3)
     none_may_go_the_general_way(parts, monkeypatch)
     parts.appends = 0
@@ -166,7 +166,7 @@ async def test_ends_of_transactions_among_sends_are_one_append_with_them(monkeyp
 
 
 async def test_the_op_message_that_ends_fill_is_in_the_same_append_behind_what_they_commit():
-    parts = SendParts(express=True)
+    parts = SendParts(fast=True)
     several = await halves(parts, 3)
     parts.appends = 0
     parts.settings = replace(parts.settings, transaction_op_bytes_max=6)
@@ -190,7 +190,7 @@ async def test_the_op_message_that_ends_fill_is_in_the_same_append_behind_what_t
     ],
 )
 async def test_an_end_that_does_not_fit_its_half_message_ends_nothing(given: dict[str, Any], caplog: pytest.LogCaptureFixture):
-    parts = SendParts(express=True)
+    parts = SendParts(fast=True)
     (one,) = await halves(parts, 1)
     await parts.read(an_end(one, **given) + a_frame(9, b"9"))
     assert bodies(parts.store) == [b"first", b"9"]
@@ -199,23 +199,23 @@ async def test_an_end_that_does_not_fit_its_half_message_ends_nothing(given: dic
 
 
 async def test_a_half_message_that_was_stored_again_is_looked_at_more_closely():
-    parts = SendParts(express=True)
+    parts = SendParts(fast=True)
     one, two = await halves(parts, 2)
-    parts.checks.copies.copied(1, 2)  # as if the second were a copy of the first
+    parts.checks.copies.add(1, 2)  # as if the second were a copy of the first
     await parts.read(an_end(two))
     await parts.read(an_end(one))
     assert bodies(parts.store) == [b"first", b"half 2"], "one message, with one end"
 
 
 async def test_an_end_with_nothing_else_stores_what_it_commits():
-    parts = SendParts(express=True)
+    parts = SendParts(fast=True)
     (one,) = await halves(parts, 1)
     await parts.read(an_end(one))
     assert bodies(parts.store) == [b"first", b"half 1"]
 
 
 async def test_sends_and_what_is_committed_to_one_queue_share_its_offsets():
-    parts = SendParts(express=True)
+    parts = SendParts(fast=True)
     one, two = await halves(parts, 2, queue_id=3)
     sent = [a_frame(number, b"%d" % number, queue_id=3) for number in (7, 8)]
     await parts.read(an_end(one) + sent[0] + an_end(two) + sent[1])
@@ -229,7 +229,7 @@ async def test_sends_and_what_is_committed_to_one_queue_share_its_offsets():
 
 
 async def test_what_does_not_fit_into_the_segment_any_more_is_committed_behind_it():
-    parts = SendParts(express=True)
+    parts = SendParts(fast=True)
     (one,) = await halves(parts, 1, padding=bytes(3000))
     while parts.store.log.room_bytes > 2000:
         await parts.read(a_frame(9, bytes(min(parts.store.log.room_bytes - 1000, 3000))))
@@ -241,7 +241,7 @@ async def test_what_does_not_fit_into_the_segment_any_more_is_committed_behind_i
 
 async def test_a_full_disk_ends_no_transaction(caplog: pytest.LogCaptureFixture):
     disk = SimulatedDisk()
-    parts = SendParts(express=True, disk=disk)
+    parts = SendParts(fast=True, disk=disk)
     one, two = await halves(parts, 2)
     disk.fail("write", lasting=True)
     parts.connection.data_received(an_end(one) + an_end(two, outcome=TRANSACTION_ROLLBACK))
@@ -253,7 +253,7 @@ async def test_a_full_disk_ends_no_transaction(caplog: pytest.LogCaptureFixture)
 
 
 async def test_an_end_that_wants_an_answer_goes_the_general_way():
-    parts = SendParts(express=True)
+    parts = SendParts(fast=True)
     one, two = await halves(parts, 2)
     before = len(answers(parts))
     await parts.read(a_frame(5) + an_end(one, flag=0) + an_end(two))
@@ -265,19 +265,19 @@ async def test_an_end_that_wants_an_answer_goes_the_general_way():
 
 
 async def test_with_sync_flush_the_answers_wait_for_the_disk_together():
-    parts = SendParts(express=True, sync_flush=True)
+    parts = SendParts(fast=True, sync_flush=True)
     parts.connection.data_received(a_frame(1) + a_frame(2))
     assert parts.transport.written == b""
     parts.store.flush()
-    parts.general.confirmed()
+    parts.answers.release()
     await asyncio.sleep(0)
     assert [(answer.opaque, answer.code) for answer in answers(parts)] == [(1, 0), (2, 0)]
 
 
 async def test_a_flush_that_takes_too_long_is_told_to_each():
-    parts = SendParts(express=True, sync_flush=True)
+    parts = SendParts(fast=True, sync_flush=True)
     parts.connection.data_received(a_frame(1) + a_frame(2))
-    parts.general.check_time(parts.now_ms + 60_000)
+    parts.answers.check_time(parts.now_ms + 60_000)
     await asyncio.sleep(0)
     late = ResponseCode.FLUSH_DISK_TIMEOUT
     assert [(answer.opaque, answer.code) for answer in answers(parts)] == [(1, late), (2, late)]
@@ -285,7 +285,7 @@ async def test_a_flush_that_takes_too_long_is_told_to_each():
 
 async def test_a_full_disk_is_told_to_each_and_nothing_is_stored():
     disk = SimulatedDisk()
-    parts = SendParts(express=True, disk=disk)
+    parts = SendParts(fast=True, disk=disk)
     await parts.read(a_frame(0))
     disk.fail("write", lasting=True)
     parts.connection.data_received(a_frame(1) + a_frame(2))
@@ -296,7 +296,7 @@ async def test_a_full_disk_is_told_to_each_and_nothing_is_stored():
 
 
 async def test_settings_and_topics_that_change_count_at_once():
-    parts = SendParts(express=True)
+    parts = SendParts(fast=True)
     await parts.read(a_frame(1))
     parts.topics.delete("orders")
     parts.settings = replace(parts.settings, auto_create_topic=False)
@@ -305,14 +305,14 @@ async def test_settings_and_topics_that_change_count_at_once():
 
 
 async def test_properties_that_change_with_each_message_are_not_kept_for_ever():
-    parts = SendParts(express=True, segment_bytes=1024 * 1024)
+    parts = SendParts(fast=True, segment_bytes=1024 * 1024)
     for n in range(2000):
         parts.connection.data_received(a_frame(n, b"", properties={"number": str(n)}))
-    assert len(parts.ordinary._surroundings) <= 1024
+    assert len(parts.fast_path._profiles) <= 1024
 
 
 async def test_frames_that_arrive_in_pieces_are_stored_once_and_in_order():
-    parts = SendParts(express=True)
+    parts = SendParts(fast=True)
     stream = b"".join(a_frame(n, b"%d" % n) for n in range(30))
     for at in range(0, len(stream), 997):
         await parts.read(stream[at : at + 997])

@@ -153,7 +153,7 @@ async def test_with_sync_flush_the_answer_comes_after_the_flush(tmp_path: Path):
 
 async def test_a_flush_that_takes_too_long_is_told_as_stored_and_not_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     async with running(tmp_path, sync_flush=True) as served:
-        monkeypatch.setattr("skyrocket.broker.send.handler.SYNC_FLUSH_TIMEOUT_MS", -1)
+        monkeypatch.setattr("skyrocket.broker.send.parked_answers.SYNC_FLUSH_TIMEOUT_MS", -1)
         monkeypatch.setattr(served.broker._flusher, "appended", lambda: None)
         monkeypatch.setattr(served.broker.store, "begin_flush", lambda: None)
         response = await served.send("orders", b"x")

@@ -5,69 +5,71 @@ from __future__ import annotations
 import pytest
 
 from skyrocket.broker.transactions.check_round import (
+    CheckDecision,
+    CheckProgress,
     CheckRound,
-    Copies,
+    CheckRules,
+    HalfCopies,
     PendingOps,
-    Progress,
-    Rules,
-    Verdict,
     end_is_too_late,
     immunity_ms,
 )
-from skyrocket.broker.transactions.records import Half
+from skyrocket.broker.transactions.records import HalfMessage
 from skyrocket.protocol.message.record import Record
 
 NOW_MS = 1_000_000_000
-RULES = Rules.of(timeout_ms=6_000, checks_max=15, reserved_hours=72)
+RULES = CheckRules.of(timeout_ms=6_000, checks_max=15, reserved_hours=72)
 
 
-def a_half(age_ms: int = 10_000, offset: int = 0, stored_ms: int = 0, **properties: str) -> Half:
+def a_half(age_ms: int = 10_000, offset: int = 0, stored_ms: int = 0, **properties: str) -> HalfMessage:
     record = Record("half", b"", queue_offset=offset, born_timestamp=NOW_MS - age_ms, store_timestamp=stored_ms)
-    return Half(record, {name.upper(): value for name, value in properties.items()})
+    return HalfMessage(record, {name.upper(): value for name, value in properties.items()})
 
 
 def a_round(half: int = 0, op: int = 0, half_end: int = 10) -> CheckRound:
-    return CheckRound(RULES, NOW_MS, Progress(half, op), half_end)
+    return CheckRound(RULES, NOW_MS, CheckProgress(half, op), half_end)
 
 
 # --- what to do with a half message
 
 
 @pytest.mark.parametrize(
-    ("half", "verdict"),
+    ("half", "decision"),
     [
-        pytest.param(a_half(6_000), Verdict.WAIT, id="as old as the timeout"),
-        pytest.param(a_half(6_001), Verdict.ASK, id="older than the timeout"),
-        pytest.param(a_half(0), Verdict.WAIT, id="born now"),
-        pytest.param(a_half(-1), Verdict.ASK, id="born in the future, by a clock that is ahead"),
-        pytest.param(a_half(stored_ms=NOW_MS), Verdict.WAIT, id="stored since the round began"),
-        pytest.param(a_half(stored_ms=NOW_MS - 1), Verdict.ASK, id="stored just before it"),
-        pytest.param(a_half(transaction_check_times="14"), Verdict.ASK, id="asked 14 times"),
-        pytest.param(a_half(transaction_check_times="15"), Verdict.GIVE_UP, id="asked 15 times"),
+        pytest.param(a_half(6_000), CheckDecision.WAIT, id="as old as the timeout"),
+        pytest.param(a_half(6_001), CheckDecision.CHECK, id="older than the timeout"),
+        pytest.param(a_half(0), CheckDecision.WAIT, id="born now"),
+        pytest.param(a_half(-1), CheckDecision.CHECK, id="born in the future, by a clock that is ahead"),
+        pytest.param(a_half(stored_ms=NOW_MS), CheckDecision.WAIT, id="stored since the round began"),
+        pytest.param(a_half(stored_ms=NOW_MS - 1), CheckDecision.CHECK, id="stored just before it"),
+        pytest.param(a_half(transaction_check_times="14"), CheckDecision.CHECK, id="asked 14 times"),
+        pytest.param(a_half(transaction_check_times="15"), CheckDecision.GIVE_UP, id="asked 15 times"),
         pytest.param(
-            a_half(transaction_check_times="15", stored_ms=NOW_MS), Verdict.WAIT, id="asked a moment ago, for the last time"
+            a_half(transaction_check_times="15", stored_ms=NOW_MS), CheckDecision.WAIT, id="asked a moment ago, for the last time"
         ),
-        pytest.param(a_half(transaction_check_times="often"), Verdict.ASK, id="asked nobody knows how often"),
-        pytest.param(a_half(72 * 3_600_000), Verdict.ASK, id="as old as files get"),
-        pytest.param(a_half(72 * 3_600_000 + 1), Verdict.GIVE_UP, id="older than files get"),
-        pytest.param(a_half(20_000, check_immunity_time_in_seconds="20"), Verdict.LATER, id="immune"),
-        pytest.param(a_half(20_001, check_immunity_time_in_seconds="20"), Verdict.ASK, id="no more immune"),
-        pytest.param(a_half(6_001, check_immunity_time_in_seconds="soon"), Verdict.ASK, id="immune for no number"),
-        pytest.param(a_half(100, check_immunity_time_in_seconds="0"), Verdict.ASK, id="immune not at all"),
+        pytest.param(a_half(transaction_check_times="often"), CheckDecision.CHECK, id="asked nobody knows how often"),
+        pytest.param(a_half(72 * 3_600_000), CheckDecision.CHECK, id="as old as files get"),
+        pytest.param(a_half(72 * 3_600_000 + 1), CheckDecision.GIVE_UP, id="older than files get"),
+        pytest.param(a_half(20_000, check_immunity_time_in_seconds="20"), CheckDecision.LATER, id="immune"),
+        pytest.param(a_half(20_001, check_immunity_time_in_seconds="20"), CheckDecision.CHECK, id="no more immune"),
+        pytest.param(a_half(6_001, check_immunity_time_in_seconds="soon"), CheckDecision.CHECK, id="immune for no number"),
+        pytest.param(a_half(100, check_immunity_time_in_seconds="0"), CheckDecision.CHECK, id="immune not at all"),
         pytest.param(
             a_half(9_000, check_immunity_time_in_seconds="20", tran_prepared_queue_offset="3"),
-            Verdict.ENDED,
+            CheckDecision.ENDED,
             id="immune, and ended",
         ),
         pytest.param(
-            a_half(9_000, check_immunity_time_in_seconds="20", tran_prepared_queue_offset="4"), Verdict.LATER, id="immune copy"
+            a_half(9_000, check_immunity_time_in_seconds="20", tran_prepared_queue_offset="4"),
+            CheckDecision.LATER,
+            id="immune copy",
         ),
     ],
 )
-def test_a_half_message_is_judged_by_its_age_and_what_it_asks_for(half: Half, verdict: Verdict):
+def test_a_half_message_is_judged_by_its_age_and_what_it_asks_for(half: HalfMessage, decision: CheckDecision):
     walk = a_round()
-    walk.ended([3])
-    assert walk.judge(half, NOW_MS) is verdict
+    walk.record_ended([3])
+    assert walk.decide(half, NOW_MS) is decision
 
 
 def test_ends_of_immune_messages_come_in_their_time_or_when_asked():
@@ -84,11 +86,11 @@ def test_ends_of_immune_messages_come_in_their_time_or_when_asked():
 
 def test_what_has_ended_is_passed_without_being_read():
     walk = a_round()
-    walk.ended([0, 1, 2, 5])
+    walk.record_ended([0, 1, 2, 5])
     assert walk.pending(64) == (3, 2)
-    walk.passed(5)
+    walk.skip_halves(5)
     assert walk.pending(64) == (6, 4)
-    walk.passed(10)
+    walk.skip_halves(10)
     assert walk.pending(64) == (10, 0)
     assert walk.progress.half == 10
 
@@ -96,41 +98,41 @@ def test_what_has_ended_is_passed_without_being_read():
 def test_a_round_ends_where_the_queue_ended_when_it_began():
     walk = a_round(half=4, half_end=4)
     assert walk.pending(64) == (4, 0)
-    assert walk.progress == Progress(4, 0)
+    assert walk.progress == CheckProgress(4, 0)
 
 
 def test_an_op_message_is_done_when_all_that_it_names_are_and_those_before_it():
     walk = a_round(half=10, op=5, half_end=20)
-    walk.learn(5, [10, 11])
-    walk.learn(6, [14])
-    walk.learn(7, [3])  # long done
-    assert walk.progress == Progress(10, 5)
+    walk.add_op(5, [10, 11])
+    walk.add_op(6, [14])
+    walk.add_op(7, [3])  # long done
+    assert walk.progress == CheckProgress(10, 5)
     assert walk.pending(64) == (12, 2)
-    assert walk.progress == Progress(12, 6)
-    walk.passed(14)
+    assert walk.progress == CheckProgress(12, 6)
+    walk.skip_halves(14)
     assert walk.pending(64) == (15, 5)
-    assert walk.progress == Progress(15, 8)
+    assert walk.progress == CheckProgress(15, 8)
 
 
 def test_an_op_message_that_cannot_be_read_holds_up_nothing():
     walk = a_round(op=5)
-    walk.learn(8, [])
-    walk.passed_ops(10)
+    walk.add_op(8, [])
+    walk.skip_ops(10)
     assert walk.next_op == 10
     assert walk.progress.op == 10
 
 
 def test_ends_outside_of_the_round_are_left_for_a_later_one():
     walk = a_round(half=10, half_end=12)
-    walk.learn(0, [9, 10, 11, 12, 10**15])
+    walk.add_op(0, [9, 10, 11, 12, 10**15])
     assert walk.pending(64) == (12, 0)
-    assert walk.progress == Progress(12, 0), "what the op message names at 12 is not done"
+    assert walk.progress == CheckProgress(12, 0), "what the op message names at 12 is not done"
 
 
 def test_a_round_in_the_middle_hears_of_ends():
     walk = a_round()
     assert walk.pending(3) == (0, 3)
-    walk.ended([1])
+    walk.record_ended([1])
     assert walk.pending(3) == (0, 1)
 
 
@@ -138,30 +140,30 @@ def test_a_round_in_the_middle_hears_of_ends():
 
 
 def test_the_end_of_any_of_a_messages_offsets_is_the_end_of_its_newest_copy():
-    copies = Copies()
-    copies.copied(3, 10)
-    copies.copied(10, 20)
+    copies = HalfCopies()
+    copies.add(3, 10)
+    copies.add(10, 20)
     assert copies.offsets_of([3, 4]) == [3, 20, 4]
     assert copies.offsets_of([20]) == [20]
     assert not copies.is_over(3)
-    copies.ended([3, 20])
+    copies.record_ended([3, 20])
     assert copies.is_over(3)
     assert copies.is_over(20)
     assert not copies.is_over(4)
 
 
 def test_messages_without_copies_are_not_remembered():
-    copies = Copies()
-    copies.copied(3, 10)
-    copies.ended([4])
+    copies = HalfCopies()
+    copies.add(3, 10)
+    copies.record_ended([4])
     assert not copies.is_over(4)
     assert copies.offsets_of([4]) == [4]
 
 
 def test_the_oldest_copies_are_forgotten():
-    copies = Copies(most=2)
+    copies = HalfCopies(copies_max=2)
     for offset in range(5):
-        copies.copied(offset, offset + 100)
+        copies.add(offset, offset + 100)
     assert copies.offsets_of([0]) == [0]
     assert copies.offsets_of([4]) == [4, 104]
 
@@ -174,7 +176,7 @@ def test_ends_wait_until_they_fill_an_op_message():
     assert ops.filled_by([1, 2], 6) is None
     ops.add([1, 2], NOW_MS)
     assert ops.filled_by([3], 6) == [1, 2, 3]
-    ops.written()
+    ops.clear()
     assert not ops
 
 
@@ -185,6 +187,6 @@ def test_ends_wait_no_longer_than_the_interval_of_the_first():
     ops.add([2], NOW_MS + 2_000)
     assert ops.due_ms(NOW_MS + 2_500, 3_000) == NOW_MS + 3_000
     assert ops.due_ms(NOW_MS - 50_000, 3_000) == NOW_MS - 47_000, "by a clock that was set back"
-    ops.written()
+    ops.clear()
     ops.add([3], NOW_MS + 9_000)
     assert ops.due_ms(NOW_MS + 9_000, 3_000) == NOW_MS + 12_000

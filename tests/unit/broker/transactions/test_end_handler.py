@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+from typing import cast
 
 import pytest
 
 from skyrocket.broker.settings import BrokerSettings
-from skyrocket.broker.transactions.records import HalfFacts, half_detour, op_offsets
+from skyrocket.broker.transactions.contributor import TransactionContributor
+from skyrocket.broker.transactions.end_handler import EndTransactionHandler
+from skyrocket.broker.transactions.records import HalfFacts, op_offsets
 from skyrocket.net.router import RefusedError
 from skyrocket.protocol.message.properties import decode_properties, encode_properties
 from skyrocket.protocol.message.record import Record, decode_record, encode_record
@@ -33,15 +36,15 @@ COMMIT, ROLLBACK = TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 # --- the half message
 
 
-def led(properties: dict[str, str], settings: BrokerSettings | None = None, **header: int) -> Record | None:
-    detour = half_detour(lambda: settings or BrokerSettings())
+def redirect(properties: dict[str, str], settings: BrokerSettings | None = None, **header: int) -> Record | None:
+    contributor = TransactionContributor(lambda: settings or BrokerSettings(), cast("EndTransactionHandler", None))
     record = Record(TOPIC, b"x", queue_id=3, sys_flag=TRANSACTION_PREPARED | COMPRESSED)
-    return detour(send_header(TOPIC, 3, **header), record, properties)
+    return contributor.redirect(send_header(TOPIC, 3, **header), record, properties)
 
 
 def test_a_message_of_a_transaction_waits_under_the_topic_of_halves_and_knows_where_it_belongs():
     properties = {"UNIQ_KEY": "U1", "TRAN_MSG": "true", "PGROUP": GROUP}
-    half = led(properties)
+    half = redirect(properties)
     assert half is not None
     assert (half.topic, half.queue_id, half.sys_flag) == (HALF_TOPIC, 0, COMPRESSED)
     assert properties == {
@@ -56,31 +59,31 @@ def test_a_message_of_a_transaction_waits_under_the_topic_of_halves_and_knows_wh
 
 @pytest.mark.parametrize("text", ["false", "1", "", "yes"])
 def test_a_message_that_does_not_say_true_is_an_ordinary_one(text: str):
-    assert led({"TRAN_MSG": text}) is None
+    assert redirect({"TRAN_MSG": text}) is None
 
 
 def test_true_may_be_written_in_any_case():
-    assert led({"TRAN_MSG": "TRUE"}) is not None
+    assert redirect({"TRAN_MSG": "TRUE"}) is not None
 
 
 @pytest.mark.parametrize("delay", ["DELAY", "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "TIMER_DELIVER_MS"])
 def test_a_delayed_transaction_is_refused(delay: str):
     with pytest.raises(RefusedError, match="cannot be delayed") as refused:
-        led({"TRAN_MSG": "true", delay: "3"})
+        redirect({"TRAN_MSG": "true", delay: "3"})
     assert refused.value.code == ResponseCode.MESSAGE_ILLEGAL
 
 
 def test_what_an_old_client_sends_back_is_a_retry_and_no_transaction():
-    assert led({"TRAN_MSG": "true", "DELAY": "3"}, reconsume_times=1) is None
+    assert redirect({"TRAN_MSG": "true", "DELAY": "3"}, reconsume_times=1) is None
 
 
 def test_delay_level_0_is_none():
-    assert led({"TRAN_MSG": "true", "DELAY": "0"}) is not None
+    assert redirect({"TRAN_MSG": "true", "DELAY": "0"}) is not None
 
 
 def test_a_broker_can_refuse_transactions():
     with pytest.raises(RefusedError, match="takes no transactions") as refused:
-        led({"TRAN_MSG": "true"}, BrokerSettings(reject_transactions=True))
+        redirect({"TRAN_MSG": "true"}, BrokerSettings(reject_transactions=True))
     assert refused.value.code == ResponseCode.NO_PERMISSION
 
 
@@ -180,7 +183,7 @@ def _without(given: dict[str, object]) -> dict[str, object]:
 def test_a_message_that_is_no_half_cannot_be_committed():
     broker = Transacting()
     properties = encode_properties({"PGROUP": GROUP, "REAL_TOPIC": "stolen", "REAL_QID": "0"})
-    (placed,) = broker.own_messages.put([Record(TOPIC, b"plain", properties)])
+    (placed,) = broker.internal_writer.write([Record(TOPIC, b"plain", properties)])
     answer = broker.end(placed, COMMIT)
     assert answer is not None
     assert answer.code == ResponseCode.SYSTEM_ERROR

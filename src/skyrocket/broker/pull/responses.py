@@ -1,0 +1,43 @@
+"""Responses to a pull, encoded straight to bytes. A `Command` in between would cost more than the rest of the answer.
+
+Both functions write JSON headers, and only values that need no escaping in JSON: the caller has checked that.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from skyrocket.broker.pull.frames import Words
+from skyrocket.protocol import versions
+from skyrocket.protocol.frame import PREFIX
+from skyrocket.protocol.responses import ResponseCode
+
+_FOUND: Final = b"FOUND"  # the remark of a pull that found messages, as Apache's broker words it
+
+_BEFORE: Final = b'{"code":%d,"extFields":{"suggestWhichBrokerId":"%d","groupSysFlag":"0","nextBeginOffset":"'
+_BETWEEN: Final = b'","maxOffset":"%d","minOffset":"%d","topicSysFlag":"%d"},"flag":1,"language":"PYTHON","opaque":'
+_BEHIND: Final = b',"remark":"%b","serializeTypeCurrentRPC":"JSON","version":%d}' % (b"%b", versions.CURRENT)
+_HEADER: Final = _BEFORE + b"%d" + _BETWEEN + b"%d" + _BEHIND
+
+
+def pull_response(
+    opaque: int, code: int, offsets: tuple[int, int, int], suggested: int, topic_sys_flag: int, remark: bytes, body_bytes: int
+) -> bytes:
+    """Encode the length prefix and header of a pull's response; `body_bytes` of records follow it on the wire.
+
+    `offsets` are the next, the minimum and the maximum offset; `suggested` is the id of the broker to pull from next.
+    """
+    following, least, most = offsets
+    header = _HEADER % (code, suggested, following, most, least, topic_sys_flag, opaque, remark)
+    return PREFIX.pack(len(header) + 4 + body_bytes, len(header)) + header
+
+
+@lru_cache(maxsize=256)  # consumers that read older messages see the same minimum and maximum again and again
+def found_words(least: int, most: int, topic_sys_flag: int) -> Words:
+    """Build the header text that all responses for one queue share when they found messages.
+
+    Only the next offset and the opaque number differ; they go between the three pieces.
+    """
+    before = _BEFORE % (ResponseCode.SUCCESS, 0)
+    return Words(before, _BETWEEN % (most, least, topic_sys_flag), _BEHIND % _FOUND)

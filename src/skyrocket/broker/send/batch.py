@@ -1,0 +1,75 @@
+"""The append that the fast path builds from the frames of a read event, and the topics that its messages go to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from skyrocket.broker.send.contributors import Contribution
+from skyrocket.broker.send.responses import RecallableRow, SendRow
+from skyrocket.protocol.command import Command
+from skyrocket.protocol.message.record import magic_for, topic_field
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.store.log.readdress import ReaddressRequest, readdress_records
+from skyrocket.store.message import AppendPosition, DispatchFields
+
+
+class TargetTopic(NamedTuple):
+    """A topic that messages of a batch are stored in: the one they were sent to, or the one they are redirected to."""
+
+    topic: str
+    queues: int  # queue ids below this one are valid; 0 where producers may not send
+    magic: int
+    topic_bytes: bytes  # the topic's length and name, as a record holds them
+    next_offsets: dict[int, int]  # by queue id
+
+
+@dataclass(slots=True)
+class SendBatch:
+    """Records, queue entries and response rows of one append."""
+
+    position: int  # where the next record goes
+    stop: int  # where the segment of the log ends
+    timestamp: int  # the store timestamp of all records
+    stored_next_offset: Callable[[tuple[str, int]], int]  # the next offset of a queue that has no message in this batch yet
+    parts: list[bytes] = field(default_factory=list)  # pieces of the records; joined once, as small allocations are expensive
+    dispatches: list[DispatchFields] = field(default_factory=list)
+    answers: list[SendRow | RecallableRow] = field(default_factory=list)
+    targets: dict[str, TargetTopic] = field(default_factory=dict)  # topics that producers sent to
+    redirect_targets: dict[str, TargetTopic] = field(default_factory=dict)  # system topics, which producers may not send to
+    next_offsets: dict[str, dict[int, int]] = field(default_factory=dict)  # after this batch, by topic and queue id
+    contribution: Contribution | None = None  # begun at the first frame that a contributor claims
+
+    def target(self, topic: str, queues: int) -> TargetTopic:
+        magic = magic_for(topic)
+        return TargetTopic(topic, queues, magic, topic_field(topic, magic), self.next_offsets.setdefault(topic, {}))
+
+    def add_moves(self, moves: list[ReaddressRequest]) -> bool:
+        """Put records of the log behind the records so far, each under its new address.
+
+        Return False, and add none, when they do not fit or need the general path.
+        """
+
+        def next_offset(queue: tuple[str, int]) -> int:
+            found = self.next_offsets.get(queue[0], {}).get(queue[1])
+            return self.stored_next_offset(queue) if found is None else found
+
+        run = readdress_records(moves, AppendPosition(self.position, self.stop - self.position, self.timestamp), next_offset)
+        if run is None:
+            return False
+        data, dispatches, following = run
+        self.parts.append(data)
+        self.dispatches += dispatches
+        self.position += len(data)
+        for (topic, queue_id), offset in following.items():
+            self.next_offsets.setdefault(topic, {})[queue_id] = offset
+        return True
+
+    def following_offsets(self) -> dict[tuple[str, int], int]:
+        """The next offset of each queue after this batch."""
+        return {(topic, queue_id): offset for topic, offsets in self.next_offsets.items() for queue_id, offset in offsets.items()}
+
+    def requests(self) -> list[Command]:
+        """The requests that `answers` answer, as far as an error response needs them."""
+        return [Command(RequestCode.SEND_MESSAGE_V2, opaque=row[-1]) for row in self.answers]
