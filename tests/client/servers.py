@@ -1,4 +1,4 @@
-"""A nameserver and a broker for the client's tests, ours or Apache's, and a reader that owes nothing to the consumers."""
+"""A nameserver and a broker for the client's tests, ours or Apache's, and a reader that is independent of the consumers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.skyrocket_process import SMALL_STORE, Skyrocket
 WAIT_S_MAX = 30.0
 BROKER = "broker-a"
 QUICK_CHECKS = {"transactionTimeOut": 1_000, "transactionCheckInterval": 1_000, "recallMessageEnable": "true"}
-CONSUMERS = {"messageDelayLevel": "1s " * 17 + "1s", "enablePropertyFilter": "true"}  # retries come soon, and SQL92 works
+CONSUMERS = {"messageDelayLevel": "1s " * 17 + "1s", "enablePropertyFilter": "true"}  # short retry delays, and SQL92 filters
 _numbers = itertools.count()
 
 __all__ = ["BROKER", "Servers", "apache_servers", "our_servers", "reader", "until"]
@@ -34,13 +34,15 @@ __all__ = ["BROKER", "Servers", "apache_servers", "our_servers", "reader", "unti
 
 @dataclass
 class Servers:
+    """A running nameserver and broker."""
+
     name: str
     nameserver: str
     kill_broker: Callable[[], None]
     start_broker: Callable[[], None]
 
     def topic(self, what: str) -> str:
-        """A name that no other test uses."""
+        """Return a topic name that no other test uses."""
         return f"{what}-{next(_numbers)}"
 
 
@@ -78,13 +80,13 @@ async def reader(servers: Servers) -> AsyncIterator[Reader]:
 
 
 class Reader:
-    """Reads queues by pulling, without being a member of anything."""
+    """Reads queues with pull requests, without joining a consumer group."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
 
     async def all(self, topic: str) -> list[Received]:
-        """Everything in the topic's queues now, queue by queue."""
+        """Return all messages in the topic's queues now, queue by queue."""
         self.session.routes.forget(topic)
         route = await self.session.route(topic)
         found: list[Received] = []
@@ -93,22 +95,22 @@ class Reader:
             assert address is not None
             offset = 0
             while True:
-                answer = await self.session.request(address, pull(topic, queue.queue_id, offset))
-                if answer.code == ResponseCode.PULL_OFFSET_MOVED and int(answer.fields["nextBeginOffset"]) > offset:
-                    offset = int(answer.fields["nextBeginOffset"])
+                response = await self.session.request(address, pull(topic, queue.queue_id, offset))
+                if response.code == ResponseCode.PULL_OFFSET_MOVED and int(response.fields["nextBeginOffset"]) > offset:
+                    offset = int(response.fields["nextBeginOffset"])
                     continue
-                if answer.code != ResponseCode.SUCCESS:
+                if response.code != ResponseCode.SUCCESS:
                     break
-                records = list(iterate_records(answer.body))
+                records = list(iterate_records(response.body))
                 found += [Received(record, broker_name=queue.broker_name) for record in records]
                 offset = records[-1].queue_offset + 1
         return found
 
     async def at_least(self, topic: str, count: int) -> list[Received]:
-        """The same once there are so many: Apache's brokers dispatch a moment after they acknowledge."""
+        """Return all messages once there are `count`. Apache's brokers dispatch a moment after they acknowledge."""
         deadline = time.monotonic() + WAIT_S_MAX
         while len(found := await self.all(topic)) < count:
-            assert time.monotonic() < deadline, f"{len(found)} of {count} messages came to {topic}"
+            assert time.monotonic() < deadline, f"{len(found)} of {count} messages are in {topic}"
             await asyncio.sleep(0.02)
         return found
 
@@ -130,8 +132,9 @@ def pull(topic: str, queue_id: int, offset: int) -> Command:
     return Command(RequestCode.PULL_MESSAGE, fields=header.to_fields())
 
 
-async def until(is_so: Callable[[], bool], what: str) -> None:
+async def until(is_true: Callable[[], bool], what: str) -> None:
+    """Wait until a condition holds."""
     deadline = time.monotonic() + WAIT_S_MAX
-    while not is_so():
-        assert time.monotonic() < deadline, f"{what}: not in {WAIT_S_MAX} s"
+    while not is_true():
+        assert time.monotonic() < deadline, f"{what}: not within {WAIT_S_MAX} s"
         await asyncio.sleep(0.01)

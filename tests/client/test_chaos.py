@@ -1,6 +1,6 @@
-"""Servers killed and started again and again under load, with members that come and go: what was acknowledged arrives, in order.
+"""Servers are killed and restarted under load while consumers join and leave: acknowledged messages arrive, in order.
 
-`SKYROCKET_CHAOS_S` says for how long (`make chaos`: a minute); that finds more than the few seconds that a test may take.
+`SKYROCKET_CHAOS_S` is the duration. `make chaos` runs a minute, which finds more than the few seconds of the test suite.
 """
 
 from __future__ import annotations
@@ -28,11 +28,15 @@ GROWTH_MAX_KIB = 200 * 1024
 
 
 class Victim(NamedTuple):
+    """A server that is killed and restarted."""
+
     kill: Callable[[], None]
     start: Callable[[], None]
 
 
 class Chaos:
+    """Producers, consumers that come and go, and a task that kills servers."""
+
     def __init__(self, nameserver: str, topic: str, victims: Sequence[Victim]) -> None:
         self.nameserver = nameserver
         self.topic = topic
@@ -40,11 +44,11 @@ class Chaos:
         self.deaths = 0
         self.chance = random.Random(7)
         self.acknowledged: dict[Queue, list[int]] = defaultdict(list)
-        self.seen: dict[Queue, dict[int, None]] = defaultdict(dict)  # each number once, as it first came
+        self.seen: dict[Queue, dict[int, None]] = defaultdict(dict)  # each number once, in the order of first delivery
         self.until_s = asyncio.get_running_loop().time() + LASTS_S
 
     @property
-    def goes_on(self) -> bool:
+    def is_running(self) -> bool:
         return asyncio.get_running_loop().time() < self.until_s
 
     def member(self) -> Consumer:
@@ -62,26 +66,26 @@ class Chaos:
         number = 0
         async with Producer(self.nameserver, timeout_ms=60_000, instance=f"p{producer_number}") as producer:
             queue = (await producer.queues(self.topic))[producer_number]
-            while self.goes_on:
+            while self.is_running:
                 try:
                     await producer.send(Message(self.topic, b"%d" % number), queue=queue)
                     self.acknowledged[queue].append(number)
                 except ClientError:
-                    pass  # nobody promised anything
+                    pass  # without an acknowledgement there is no promise
                 number += 1
                 await asyncio.sleep(0.001)
 
     async def come_and_go(self) -> None:
-        while self.goes_on:
+        while self.is_running:
             try:
                 async with self.member():
                     await asyncio.sleep(self.chance.uniform(0.3, 1.5))
             except NoNameserverError:
-                pass  # none was there in this moment
+                pass  # both nameservers may be down
             await asyncio.sleep(self.chance.uniform(0.1, 0.5))
 
     async def kill(self) -> None:
-        while self.goes_on:
+        while self.is_running:
             await asyncio.sleep(self.chance.uniform(0.8, 2))
             victim = self.chance.choice(self.victims)
             await asyncio.to_thread(victim.kill)
@@ -92,11 +96,11 @@ class Chaos:
     def all_arrived(self) -> bool:
         return all(self.seen[queue].keys() >= set(sent) for queue, sent in self.acknowledged.items())
 
-    async def play(self) -> None:
+    async def run(self) -> None:
         before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         async with self.member():
             await asyncio.gather(*map(self.produce, range(QUEUES)), self.come_and_go(), self.kill())
-            await until(self.all_arrived, "all that was acknowledged arrives")
+            await until(self.all_arrived, "every acknowledged message arrives")
         count = sum(map(len, self.acknowledged.values()))
         print(f"{count} messages were acknowledged while servers died {self.deaths} times")  # noqa: T201 — `make chaos` shows it
         assert count > 100
@@ -107,14 +111,14 @@ class Chaos:
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < GROWTH_MAX_KIB
 
 
-async def test_acknowledged_messages_arrive_in_order_whatever_dies(mortal: Servers):
-    """Ours dies together with its nameserver."""
+async def test_acknowledged_messages_arrive_in_order_when_the_servers_die(mortal: Servers):
+    """Our broker dies together with its nameserver."""
     chaos = Chaos(mortal.nameserver, mortal.topic("chaos"), [Victim(mortal.kill_broker, mortal.start_broker)])
     await make_topic(mortal, chaos.topic, QUEUES)
-    await chaos.play()
+    await chaos.run()
 
 
-async def test_the_same_in_a_cluster_of_two_nameservers_and_two_brokers(tmp_path: Path):
+async def test_acknowledged_messages_arrive_in_order_in_a_cluster_of_two_nameservers_and_two_brokers(tmp_path: Path):
     with SkyrocketNameserver(tmp_path / "one") as one, SkyrocketNameserver(tmp_path / "two") as two:
         names = f"{one.nameserver};{two.nameserver}"
         brokers = [SkyrocketBroker(tmp_path / name, names, {"brokerName": name}) for name in ("a", "b")]
@@ -122,5 +126,5 @@ async def test_the_same_in_a_cluster_of_two_nameservers_and_two_brokers(tmp_path
             chaos = Chaos(names, "chaos", [Victim(each.kill, each.start) for each in (one, two, *brokers)])
             async with Admin(names) as admin:
                 await admin.topics.create(chaos.topic, queues=QUEUES // 2)
-            await chaos.play()
+            await chaos.run()
             assert {queue.broker_name for queue in chaos.acknowledged} == {"a", "b"}

@@ -24,7 +24,7 @@ from skyrocket.protocol.message.message_id import decode_offset_id, parse_unique
 from tests.client.servers import BROKER, Servers, reader
 
 
-async def test_a_message_arrives_as_it_was_sent(servers: Servers):
+async def test_message_arrives_as_it_was_sent(servers: Servers):
     topic = servers.topic("plain")
     message = Message(topic, b"hello", tag="web", keys=["u-42", "o-1"], properties={"colour": "grün"}, flag=7)
     async with Producer(servers.nameserver, group="signup") as producer, reader(servers) as read:
@@ -48,7 +48,7 @@ async def test_queues_are_used_in_turn(servers: Servers):
     assert Counter(receipt.queue for receipt in receipts) == dict.fromkeys(queues, 2)
 
 
-async def test_a_sharding_key_keeps_to_one_queue_and_its_order(servers: Servers):
+async def test_messages_with_one_sharding_key_stay_in_one_queue_and_in_order(servers: Servers):
     topic = servers.topic("sharded")
     async with Producer(servers.nameserver) as producer, reader(servers) as read:
         for number in range(30):
@@ -60,7 +60,7 @@ async def test_a_sharding_key_keeps_to_one_queue_and_its_order(servers: Servers)
         assert [int(message.body) for message in of_key] == sorted(int(message.body) for message in of_key)
 
 
-async def test_a_queue_or_a_selector_says_where_to(servers: Servers):
+async def test_queue_and_selector_determine_the_queue(servers: Servers):
     topic = servers.topic("chosen")
     async with Producer(servers.nameserver) as producer:
         queues = await producer.queues(topic)
@@ -69,7 +69,7 @@ async def test_a_queue_or_a_selector_says_where_to(servers: Servers):
     assert (here.queue, there.queue) == (queues[2], queues[3])
 
 
-async def test_a_batch_lies_together_in_one_queue(servers: Servers):
+async def test_batch_is_stored_in_one_queue_in_order(servers: Servers):
     topic = servers.topic("batch")
     async with Producer(servers.nameserver) as producer, reader(servers) as read:
         receipt = await producer.send_batch([Message(topic, b"%d" % number, tag=f"t{number}") for number in range(5)])
@@ -83,7 +83,7 @@ async def test_a_batch_lies_together_in_one_queue(servers: Servers):
         await producer.send_batch([Message(topic, b"m")])
 
 
-async def test_messages_that_linger_travel_together_and_each_gets_its_receipt(servers: Servers):
+async def test_automatic_batches_give_each_message_its_receipt(servers: Servers):
     topic = servers.topic("lingering")
     async with Producer(servers.nameserver, linger_ms=5) as producer, reader(servers) as read:
         receipts = await asyncio.gather(*(producer.send(Message(topic, b"%d" % number)) for number in range(200)))
@@ -96,7 +96,7 @@ async def test_messages_that_linger_travel_together_and_each_gets_its_receipt(se
 
 
 @pytest.mark.parametrize("kind", ["zlib", "lz4", "zstd"])
-async def test_a_large_body_is_compressed_on_the_way(servers: Servers, kind: str):
+async def test_large_body_is_compressed(servers: Servers, kind: str):
     topic = servers.topic(kind)
     body = b"large enough " * 30_000
     async with Producer(servers.nameserver, compression=kind) as producer, reader(servers) as read:
@@ -106,8 +106,8 @@ async def test_a_large_body_is_compressed_on_the_way(servers: Servers, kind: str
     assert found.body == body
 
 
-async def test_delayed_messages_are_put_aside(servers: Servers):
-    """When they come is the broker's business; here it is that they do not come at once, and that a level is kept."""
+async def test_delayed_messages_are_not_delivered_at_once(servers: Servers):
+    """The broker's tests cover the time of delivery. This one checks that delivery is not immediate and keeps the level."""
     topic = servers.topic("delayed")
     async with Producer(servers.nameserver) as producer, reader(servers) as read:
         await producer.send(Message(topic, b"by level", delay_level=1))
@@ -119,7 +119,7 @@ async def test_delayed_messages_are_put_aside(servers: Servers):
     assert by_level.properties.get("DELAY") in (None, "1")
 
 
-async def test_a_timed_message_can_be_taken_back(servers: Servers):
+async def test_timed_message_can_be_recalled(servers: Servers):
     topic = servers.topic("recalled")
     async with Producer(servers.nameserver) as producer:
         receipt = await producer.send(Message(topic, b"never mind", deliver_in=timedelta(seconds=30)))
@@ -128,24 +128,24 @@ async def test_a_timed_message_can_be_taken_back(servers: Servers):
             await producer.recall(topic, "nonsense")
 
 
-async def test_oneway_messages_arrive_too(servers: Servers):
+async def test_oneway_messages_arrive(servers: Servers):
     topic = servers.topic("oneway")
     async with Producer(servers.nameserver) as producer, reader(servers) as read:
         ids = [await producer.send_oneway(Message(topic, b"m")) for _ in range(20)]
         assert {message.message_id for message in await read.at_least(topic, 20)} == set(ids)
 
 
-async def test_send_soon_gives_a_future_and_calls_back(servers: Servers):
+async def test_send_soon_returns_a_future_and_calls_back(servers: Servers):
     topic = servers.topic("soon")
-    told: list[Receipt] = []
+    receipts: list[Receipt] = []
     async with Producer(servers.nameserver) as producer:
-        futures = [producer.send_soon(Message(topic, b"m"), lambda done: told.append(done.result())) for _ in range(50)]
+        futures = [producer.send_soon(Message(topic, b"m"), lambda done: receipts.append(done.result())) for _ in range(50)]
         await producer.flush()
         assert all(future.done() for future in futures)
-    assert {receipt.message_id for receipt in told} == {future.result().message_id for future in futures}
+    assert {receipt.message_id for receipt in receipts} == {future.result().message_id for future in futures}
 
 
-async def test_closing_sends_what_was_taken(servers: Servers):
+async def test_close_sends_accepted_messages(servers: Servers):
     topic = servers.topic("closing")
     async with Producer(servers.nameserver, linger_ms=10_000) as producer:
         futures = [producer.send_soon(Message(topic, b"m")) for _ in range(10)]
@@ -155,7 +155,7 @@ async def test_closing_sends_what_was_taken(servers: Servers):
         await producer.send(Message(topic, b"m"))
 
 
-async def test_stamped_messages_show_a_loss_audit_that_nothing_is_missing(servers: Servers):
+async def test_stamped_messages_have_consecutive_numbers_in_each_queue(servers: Servers):
     topic = servers.topic("stamped")
     async with Producer(servers.nameserver, stamp=True) as producer, reader(servers) as read:
         for _ in range(40):
@@ -170,7 +170,7 @@ async def test_stamped_messages_show_a_loss_audit_that_nothing_is_missing(server
     assert len({message.properties["SR_PID"] for message in found}) == 1
 
 
-async def test_a_namespace_is_put_before_the_topic_and_taken_away_again(servers: Servers):
+async def test_namespace_is_added_to_the_topic_and_removed_from_receipts(servers: Servers):
     topic = servers.topic("spaced")
     async with Producer(servers.nameserver, namespace="shop") as producer, reader(servers) as read:
         receipt = await producer.send(Message(topic, b"m"))
@@ -180,7 +180,7 @@ async def test_a_namespace_is_put_before_the_topic_and_taken_away_again(servers:
     assert found.properties["INSTANCE_ID"] == "shop"
 
 
-async def test_producers_with_equal_options_share_their_connections(servers: Servers):
+async def test_producers_with_equal_options_share_a_session(servers: Servers):
     topic = servers.topic("shared")
     async with Producer(servers.nameserver, group="a") as one, Producer(servers.nameserver, group="b") as two:
         await asyncio.gather(*(producer.send(Message(topic, b"m")) for producer in (one, two) for _ in range(10)))
@@ -191,23 +191,23 @@ async def test_producers_with_equal_options_share_their_connections(servers: Ser
         await again.send(Message(topic, b"m"))
 
 
-# --- what goes wrong
+# --- errors
 
 
-async def test_a_broker_that_says_no_is_heard_with_its_reason(servers: Servers):
+async def test_refusal_of_a_broker_has_its_reason(servers: Servers):
     async with Producer(servers.nameserver) as producer:
         with pytest.raises((BrokerError, SendFailedError)) as caught:
             await producer.send(Message(servers.topic("refused"), b"m"), queue=Queue("", BROKER, 99), timeout_ms=2_000)
     assert "99" in str(caught.value) or "queue" in str(caught.value).lower()
 
 
-async def test_no_nameserver_is_one_clear_error_and_nothing_hangs():
+async def test_missing_nameserver_is_an_error_and_nothing_hangs():
     async with Producer("127.0.0.1:1") as producer:
         with pytest.raises(NoNameserverError, match=r"127\.0\.0\.1:1 cannot be reached"):
             await producer.send(Message("t", b"m"), timeout_ms=500)
 
 
-async def test_a_cancelled_send_leaves_nothing_behind(servers: Servers):
+async def test_cancelled_send_frees_the_in_flight_limit(servers: Servers):
     topic = servers.topic("cancelled")
     async with Producer(servers.nameserver) as producer:
         await producer.send(Message(topic, b"m"))
@@ -220,27 +220,27 @@ async def test_a_cancelled_send_leaves_nothing_behind(servers: Servers):
         assert producer._session.in_flight._count == 0
 
 
-async def test_a_cancelled_send_that_lingers_is_sent_with_its_batch_and_takes_no_room_afterwards(servers: Servers):
+async def test_cancelled_message_of_a_batch_is_sent_and_frees_the_in_flight_limit(servers: Servers):
     topic = servers.topic("lingering")
     async with Producer(servers.nameserver, linger_ms=50) as producer, reader(servers) as read:
-        kept, given_up = producer.send_soon(Message(topic, b"kept")), producer.send_soon(Message(topic, b"given up"))
+        kept, cancelled = producer.send_soon(Message(topic, b"kept")), producer.send_soon(Message(topic, b"cancelled"))
         await asyncio.sleep(0)
-        given_up.cancel()
+        cancelled.cancel()
         assert (await kept).is_safe
         with pytest.raises(asyncio.CancelledError):
-            await given_up
+            await cancelled
         await producer.flush()
         assert (producer._session.in_flight._count, producer._session.in_flight._bytes) == (0, 0)
-        assert {message.body for message in await read.at_least(topic, 2)} == {b"kept", b"given up"}, "it was taken"
+        assert {message.body for message in await read.at_least(topic, 2)} == {b"kept", b"cancelled"}, "the batch accepted it"
 
 
-async def test_an_exception_in_a_callback_harms_nobody(servers: Servers):
+async def test_error_in_a_callback_does_not_affect_the_producer(servers: Servers):
     topic = servers.topic("raising")
 
     def bad(_: object) -> None:
         raise ValueError("in a callback")
 
-    asyncio.get_running_loop().set_exception_handler(lambda *_: None)  # the loop would log it
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)  # keep the loop from logging it
     async with Producer(servers.nameserver) as producer:
         receipt = await producer.send_soon(Message(topic, b"m"), bad)
         assert receipt.is_safe

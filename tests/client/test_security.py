@@ -1,4 +1,4 @@
-"""TLS, and signed requests."""
+"""TLS and signed requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
     return Certificate.made(tmp_path_factory.mktemp("tls"))
 
 
-async def test_a_producer_speaks_tls_with_both_servers(tmp_path: Path, certificate: Certificate):
+async def test_producer_uses_tls_with_nameserver_and_broker(tmp_path: Path, certificate: Certificate):
     tls = certificate.server_settings
     with (
         SkyrocketNameserver(tmp_path / "names", tls) as names,
@@ -32,20 +32,20 @@ async def test_a_producer_speaks_tls_with_both_servers(tmp_path: Path, certifica
     ):
         async with Producer(names.nameserver, tls=certificate.trusted()) as producer:
             assert (await producer.send(Message("secret", b"m" * 100_000, keys=["k"]))).is_safe
-        async with Producer(names.nameserver, tls=True) as wary:
+        async with Producer(names.nameserver, tls=True) as strict:
             with pytest.raises(ClientError, match="certificate verify failed"):
-                await wary.send(Message("secret", b"m"), timeout_ms=1_000)
+                await strict.send(Message("secret", b"m"), timeout_ms=1_000)
 
 
 async def test_every_request_is_signed():
-    """A server that is nameserver and broker in one, and notes who asked."""
+    """The test runs a server that is nameserver and broker, and checks each request."""
     wrong: list[str] = []
-    asked: set[int] = set()
+    codes_seen: set[int] = set()
     credentials = Credentials("key", "secret")
 
-    def checked(command: Command) -> None:
+    def check(command: Command) -> None:
         fields = dict(command.fields)
-        asked.add(command.code)
+        codes_seen.add(command.code)
         if fields.pop("Signature", "") != signature(fields, command.body, "secret") or fields["AccessKey"] != "key":
             wrong.append(repr(command))
 
@@ -58,7 +58,7 @@ async def test_every_request_is_signed():
     )
 
     def answer(command: Command, _: object) -> Command:
-        checked(command)
+        check(command)
         response = command.response(0, body=encode(route))
         response.fields = {"msgId": "0" * 32, "queueId": "0", "queueOffset": "0"}
         return response
@@ -74,5 +74,5 @@ async def test_every_request_is_signed():
         await producer._session.send_heartbeats()
     await server.close()
     await asyncio.sleep(0)
-    assert asked == set(map(int, codes))
+    assert codes_seen == set(map(int, codes))
     assert not wrong

@@ -1,4 +1,4 @@
-"""The client without await: from threads, and across a fork."""
+"""The synchronous client: from threads, and across a fork."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def bodies(servers: Servers, topic: str, count: int) -> list[bytes]:
     return asyncio.run(read())
 
 
-def test_it_sends_without_await(servers: Servers):
+def test_all_kinds_of_send(servers: Servers):
     topic = servers.topic("sync")
     with Producer(servers.nameserver, group="signup") as producer:
         queues = producer.queues(topic)
@@ -36,7 +36,7 @@ def test_it_sends_without_await(servers: Servers):
     assert bodies(servers, topic, 5) == [b"five", b"four", b"one", b"three", b"two"]
 
 
-def test_any_number_of_threads_may_use_one(servers: Servers):
+def test_threads_share_one_producer(servers: Servers):
     topic = servers.topic("threads")
     with Producer(servers.nameserver) as producer, ThreadPoolExecutor(16) as threads:
         receipts = list(threads.map(lambda number: producer.send(Message(topic, b"%03d" % number)), range(200)))
@@ -44,18 +44,16 @@ def test_any_number_of_threads_may_use_one(servers: Servers):
     assert bodies(servers, topic, 200) == [b"%03d" % number for number in range(200)]
 
 
-def test_what_was_given_to_send_soon_is_sent_before_it_closes(servers: Servers):
+def test_flush_sends_open_batches(servers: Servers):
     topic = servers.topic("soon")
-    told: list[str] = []
+    ids: list[str] = []
     with Producer(servers.nameserver, linger_ms=1_000) as producer:
-        futures = [
-            producer.send_soon(Message(topic, b"m"), lambda done: told.append(done.result().message_id)) for _ in range(20)
-        ]
+        futures = [producer.send_soon(Message(topic, b"m"), lambda done: ids.append(done.result().message_id)) for _ in range(20)]
         producer.flush()
-    assert sorted(told) == sorted(future.result().message_id for future in futures)
+    assert sorted(ids) == sorted(future.result().message_id for future in futures)
 
 
-def test_a_flush_waits_for_whatever_was_given_to_send_soon(servers: Servers):
+def test_flush_waits_for_every_send_soon(servers: Servers):
     topic = servers.topic("flushed")
     with Producer(servers.nameserver) as producer:
         futures = [producer.send_soon(Message(topic, b"m")) for _ in range(500)]
@@ -64,14 +62,14 @@ def test_a_flush_waits_for_whatever_was_given_to_send_soon(servers: Servers):
         assert all(future.result().is_safe for future in futures)
 
 
-def test_leaving_waits_for_whatever_was_given_to_send_soon(servers: Servers):
+def test_close_waits_for_every_send_soon(servers: Servers):
     topic = servers.topic("left")
     with Producer(servers.nameserver) as producer:
         futures = [producer.send_soon(Message(topic, b"m")) for _ in range(500)]
     assert all(future.result(0).is_safe for future in futures)
 
 
-def test_errors_are_the_same():
+def test_errors_are_those_of_the_asyncio_client():
     with pytest.raises(ConfigurationError):
         Producer("nowhere")
     with Producer("127.0.0.1:1") as producer, pytest.raises(ClientError, match="No nameserver answers"):
@@ -80,7 +78,7 @@ def test_errors_are_the_same():
         producer.send(Message("t", b"m"))
 
 
-def test_a_callback_that_would_wait_for_its_own_thread_is_told_so(ours: Servers):
+def test_send_from_a_callback_is_refused(ours: Servers):
     topic, caught = ours.topic("inside"), []
     with Producer(ours.nameserver) as producer:
 
@@ -95,7 +93,7 @@ def test_a_callback_that_would_wait_for_its_own_thread_is_told_so(ours: Servers)
     assert "another thread" in caught[0]
 
 
-def test_after_a_fork_the_child_begins_anew_and_the_parent_goes_on(servers: Servers):
+def test_child_starts_a_new_client_after_a_fork_and_the_parent_goes_on(servers: Servers):
     topic = servers.topic("fork")
     with Producer(servers.nameserver) as producer:
         before = producer.send(Message(topic, b"parent before"))
@@ -128,15 +126,15 @@ producer.send_soon(Message(sys.argv[2], b"at the end"))
 """
 
 
-def test_a_script_that_just_ends_has_sent_what_it_gave(ours: Servers):
+def test_end_of_the_process_sends_accepted_messages(ours: Servers):
     topic = ours.topic("script")
     subprocess.run([sys.executable, "-W", "error", "-c", SCRIPT, ours.nameserver, topic], check=True, timeout=60)
     assert bodies(ours, topic, 1) == [b"at the end"]
 
 
-def test_transactions_are_there_too(servers: Servers):
+def test_transaction(servers: Servers):
     topic = servers.topic("sync")
     with TransactionProducer(servers.nameserver, group=topic, check=lambda _: Outcome.COMMIT) as producer:
-        told = producer.transaction(Message(topic, b"m"), lambda message, transaction_id: Outcome.COMMIT)
-        assert told.outcome is Outcome.COMMIT
+        result = producer.transaction(Message(topic, b"m"), lambda message, transaction_id: Outcome.COMMIT)
+        assert result.outcome is Outcome.COMMIT
     assert bodies(servers, topic, 1) == [b"m"]

@@ -1,4 +1,4 @@
-"""Spans of OpenTelemetry's own SDK: who sent what, who handled it, and that both belong together."""
+"""Tracing with the OpenTelemetry SDK: spans of sends and handlers, and how they belong together."""
 
 from __future__ import annotations
 
@@ -15,31 +15,33 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import NoOpTracerProvider, SpanKind, StatusCode
 
 from skyrocket.client import Consumer, Message, NoNameserverError, Outcome, Producer, Received, TransactionProducer, sync
-from skyrocket.client.helpers.tracing import Tracing
+from skyrocket.client.helpers import Tracing
 from tests.client.consumer_support import QUICK, make_topic, take
 from tests.client.servers import WAIT_S_MAX, Servers, reader, until
 
 
 class Spans:
+    """A tracer provider that keeps finished spans in memory."""
+
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
         self.provider = TracerProvider(shutdown_on_exit=False)
         self.provider.add_span_processor(SimpleSpanProcessor(self._exporter))
         self.tracing = Tracing(self.provider)
 
-    def called(self, name: str) -> list[ReadableSpan]:
-        """Those that have ended, in the order of their ends."""
+    def named(self, name: str) -> list[ReadableSpan]:
+        """Return the finished spans of this name, in the order in which they finished."""
         return [span for span in self._exporter.get_finished_spans() if span.name == name]
 
     def ending(self, end: str) -> list[ReadableSpan]:
         return [span for span in self._exporter.get_finished_spans() if span.name.endswith(end)]
 
     def one(self, name: str) -> ReadableSpan:
-        (span,) = self.called(name)
+        (span,) = self.named(name)
         return span
 
     def within(self, name: str):
-        """A span of the application's own."""
+        """Open a span of the application."""
         return self.provider.get_tracer("application").start_as_current_span(name)
 
 
@@ -58,17 +60,17 @@ def traceparent(span: ReadableSpan) -> str:
     return f"00-{span.context.trace_id:032x}-{span.context.span_id:016x}-{span.context.trace_flags:02x}"
 
 
-async def handled(servers: Servers, topic: str, count: int, handle, spans: Spans, *, batch: int = 0) -> None:
-    """By a consumer of its own, until `count` spans of it have ended."""
+async def handle_all(servers: Servers, topic: str, count: int, handle, spans: Spans, *, batch: int = 0) -> None:
+    """Run a consumer with this handler until `count` of its spans have finished."""
     consumer = Consumer(
         servers.nameserver, group=topic, start="first", consumer_limits=QUICK, tracing=spans.tracing, concurrency=1
     )
     consumer.on(topic, batch=batch)(handle)
     async with consumer:
-        await until(lambda: len(spans.called(f"process {topic}")) >= count, "all are handled")
+        await until(lambda: len(spans.named(f"process {topic}")) >= count, "all are handled")
 
 
-async def test_from_the_caller_through_the_message_to_the_handler_it_is_one_trace(servers: Servers, spans: Spans):
+async def test_caller_send_and_handler_are_one_trace(servers: Servers, spans: Spans):
     topic = servers.topic("traced")
     seen: list[tuple[str, int]] = []
 
@@ -79,13 +81,13 @@ async def test_from_the_caller_through_the_message_to_the_handler_it_is_one_trac
         with spans.within("checkout"):
             message = Message(topic, b"12345", tag="paid", keys=["o-7"], sharding_key="u-1", properties={"own": "kept"})
             receipt = await producer.send(message)
-    assert message.properties == {"own": "kept"}, "the user's message stays as it was"
-    await handled(servers, topic, 1, handle, spans)
+    assert message.properties == {"own": "kept"}, "the user's message is unchanged"
+    await handle_all(servers, topic, 1, handle, spans)
     outer, sent, processed = spans.one("checkout"), spans.one(f"send {topic}"), spans.one(f"process {topic}")
     assert (parent(sent), parent(processed)) == (outer.context.span_id, sent.context.span_id)
     assert sent.context.trace_id == processed.context.trace_id == outer.context.trace_id
     assert [link.context.span_id for link in processed.links] == [sent.context.span_id]
-    assert seen == [(traceparent(sent), processed.context.span_id)], "the handler is inside its span"
+    assert seen == [(traceparent(sent), processed.context.span_id)], "the handler runs inside its span"
     assert (sent.kind, processed.kind) == (SpanKind.PRODUCER, SpanKind.CONSUMER)
     common = {
         "messaging.system": "rocketmq",
@@ -103,7 +105,7 @@ async def test_from_the_caller_through_the_message_to_the_handler_it_is_one_trac
     assert dict(processed.attributes) == {**common, **processes, "messaging.consumer.group.name": topic}
 
 
-async def test_every_way_to_send_carries_its_context(servers: Servers, spans: Spans):
+async def test_every_kind_of_send_carries_its_context(servers: Servers, spans: Spans):
     topic = servers.topic("ways")
     options = {"tracing": spans.tracing, "stamp": True}
     async with (
@@ -118,14 +120,14 @@ async def test_every_way_to_send_carries_its_context(servers: Servers, spans: Sp
         await producer.transaction(Message(topic, b"transaction"), lambda *_: Outcome.COMMIT)
         await asyncio.gather(*(lingering.send(Message(topic, b"linger %d" % number)) for number in (1, 2)))
         found = {message.body: message.properties.get("traceparent") for message in await read.at_least(topic, 8)}
-    sends = {traceparent(span) for span in spans.called(f"send {topic}")}
-    assert len(sends) == 7, "one for each send, and one for the batch"
+    sends = {traceparent(span) for span in spans.named(f"send {topic}")}
+    assert len(sends) == 7, "one span for each send, and one for the batch"
     assert set(found.values()) == sends
     assert found[b"batch 1"] == found[b"batch 2"]
-    assert found[b"linger 1"] != found[b"linger 2"], "they only travelled together"
+    assert found[b"linger 1"] != found[b"linger 2"], "messages of an automatic batch keep their own spans"
 
 
-async def test_a_request_and_its_reply_are_one_trace(servers: Servers, spans: Spans):
+async def test_request_and_reply_are_one_trace(servers: Servers, spans: Spans):
     topic = servers.topic("asked")
     await make_topic(servers, topic, 1)
     async with Producer(servers.nameserver, tracing=spans.tracing) as producer:
@@ -143,24 +145,24 @@ async def test_a_request_and_its_reply_are_one_trace(servers: Servers, spans: Sp
         assert replied.context.trace_id == spans.one(f"send {topic}").context.trace_id
 
 
-async def test_a_handler_of_batches_is_linked_to_all_that_were_sent(servers: Servers, spans: Spans):
+async def test_span_of_a_batch_handler_is_linked_to_every_send(servers: Servers, spans: Spans):
     topic = servers.topic("linked")
 
     def handle(messages: list[Received]) -> None:
-        """A plain function, so in a thread."""
+        """A plain function, which runs in a thread."""
 
     await make_topic(servers, topic, 1)
     async with Producer(servers.nameserver, tracing=spans.tracing) as producer:
         for number in range(3):
             await producer.send(Message(topic, b"%d" % number))
-    await handled(servers, topic, 1, handle, spans, batch=10)
-    processed = spans.called(f"process {topic}")
-    sent = [span.context.span_id for span in spans.called(f"send {topic}")]
+    await handle_all(servers, topic, 1, handle, spans, batch=10)
+    processed = spans.named(f"process {topic}")
+    sent = [span.context.span_id for span in spans.named(f"send {topic}")]
     assert [link.context.span_id for span in processed for link in span.links] == sent
-    assert all(span.parent is None for span in processed if len(span.links) > 1), "of whose trace would it be?"
+    assert all(span.parent is None for span in processed if len(span.links) > 1), "a span of several traces has no parent"
 
 
-async def test_what_went_wrong_is_in_the_spans(servers: Servers, spans: Spans):
+async def test_errors_are_recorded_in_the_spans(servers: Servers, spans: Spans):
     topic = servers.topic("wrong")
     calls: list[int] = []
 
@@ -177,8 +179,8 @@ async def test_what_went_wrong_is_in_the_spans(servers: Servers, spans: Spans):
     assert failed.attributes["error.type"] == "NoNameserverError"
     async with Producer(servers.nameserver, tracing=spans.tracing) as producer:
         await producer.send(Message(topic, b"m"))
-    await handled(servers, topic, 2, handle, spans)
-    first, second = spans.called(f"process {topic}")
+    await handle_all(servers, topic, 2, handle, spans)
+    first, second = spans.named(f"process {topic}")
     assert (first.status.status_code, second.status.status_code) == (StatusCode.ERROR, StatusCode.UNSET)
     assert first.attributes["error.type"] == "ValueError"
     assert [event.name for event in first.events] == ["exception"]
@@ -186,7 +188,7 @@ async def test_what_went_wrong_is_in_the_spans(servers: Servers, spans: Spans):
     assert calls == [0, 1]
 
 
-async def test_a_loop_has_the_span_that_it_opens(ours: Servers, spans: Spans):
+async def test_loop_opens_its_own_span(ours: Servers, spans: Spans):
     topic = ours.topic("looped")
     async with Producer(ours.nameserver, tracing=spans.tracing) as producer:
         await producer.send(Message(topic, b"m"))
@@ -199,7 +201,7 @@ async def test_a_loop_has_the_span_that_it_opens(ours: Servers, spans: Spans):
     assert parent(spans.one("inside")) == processed.context.span_id
 
 
-def test_without_await_the_callers_span_is_the_parent_too(ours: Servers, spans: Spans):
+def test_span_of_the_caller_is_the_parent_in_the_sync_client(ours: Servers, spans: Spans):
     topic = ours.topic("waited")
     producer = sync.Producer(ours.nameserver, tracing=spans.tracing)
     consumer = sync.Consumer(ours.nameserver, group=topic, start="first", consumer_limits=QUICK, tracing=spans.tracing)
@@ -221,7 +223,7 @@ def test_without_await_the_callers_span_is_the_parent_too(ours: Servers, spans: 
     assert parent(spans.one("inside")) == processed.context.span_id
 
 
-async def test_where_nothing_is_recorded_nothing_travels(ours: Servers):
+async def test_no_context_is_sent_when_nothing_is_recorded(ours: Servers):
     topic = ours.topic("unrecorded")
     async with Producer(ours.nameserver, tracing=Tracing(NoOpTracerProvider())) as producer, reader(ours) as read:
         await producer.send(Message(topic, b"m"))
@@ -233,11 +235,11 @@ def python(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
 
 
-def test_who_does_not_ask_for_it_does_not_load_it():
+def test_importing_the_client_does_not_import_opentelemetry():
     assert python("import sys, skyrocket.client, skyrocket.client.sync; print('opentelemetry' in sys.modules)") == "False"
 
 
-def test_without_the_package_one_is_told_what_to_install():
+def test_missing_package_error_says_what_to_install():
     code = """
 import sys
 sys.modules["opentelemetry"] = None

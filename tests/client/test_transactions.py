@@ -1,4 +1,4 @@
-"""Transactions: what is committed is seen, what is rolled back is not, and a broker that does not know asks."""
+"""Transactions: commit, rollback and check-backs, against our broker and Apache's."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from tests.client.servers import Servers, reader, until
 
 
 def never(_: Received) -> Outcome:
-    raise AssertionError("nobody should have to ask")
+    raise AssertionError("no check-back is expected")
 
 
-async def test_a_committed_message_is_seen_and_a_rolled_back_one_is_not(servers: Servers):
+async def test_committed_message_is_delivered_and_rolled_back_one_is_not(servers: Servers):
     topic = servers.topic("decided")
     async with TransactionProducer(servers.nameserver, group=topic, check=never) as producer, reader(servers) as read:
         done: list[str] = []
@@ -29,25 +29,25 @@ async def test_a_committed_message_is_seen_and_a_rolled_back_one_is_not(servers:
     assert (back.outcome, kept.outcome) == (Outcome.ROLLBACK, Outcome.COMMIT)
 
 
-async def test_a_broker_asks_about_what_it_was_not_told(servers: Servers):
-    topic = servers.topic("asked")
-    asked: list[Received] = []
+async def test_broker_checks_back_when_the_outcome_is_unknown(servers: Servers):
+    topic = servers.topic("checked")
+    checked: list[Received] = []
 
     async def check(message: Received) -> Outcome:
-        asked.append(message)
+        checked.append(message)
         return Outcome.COMMIT if message.keys == ["paid"] else Outcome.ROLLBACK
 
     async with TransactionProducer(servers.nameserver, group=topic, check=check) as producer, reader(servers) as read:
         for key in ("unpaid", "paid"):
             await producer.transaction(Message(topic, key.encode(), keys=[key]), lambda *_: Outcome.UNKNOWN)
         found = await read.at_least(topic, 1)
-        await until(lambda: {message.keys[0] for message in asked} == {"paid", "unpaid"}, "both are asked about")
+        await until(lambda: {message.keys[0] for message in checked} == {"paid", "unpaid"}, "both are checked")
     assert [message.body for message in found] == [b"paid"]
-    assert {message.topic for message in asked} == {topic}
+    assert {message.topic for message in checked} == {topic}
 
 
-async def test_a_producer_that_starts_later_is_asked_too(servers: Servers):
-    """The one that sent the message is gone: any other of its group knows the answer."""
+async def test_later_producer_of_the_group_answers_check_backs(servers: Servers):
+    """The producer that sent the message has left; another member of its group answers."""
     topic = servers.topic("orphan")
     async with TransactionProducer(servers.nameserver, group=topic, check=never) as gone:
         with pytest.raises(ZeroDivisionError):
@@ -60,7 +60,7 @@ async def test_a_producer_that_starts_later_is_asked_too(servers: Servers):
     assert found.body == b"orphan"
 
 
-async def test_a_check_that_raises_is_asked_again(servers: Servers, caplog: pytest.LogCaptureFixture):
+async def test_check_that_raises_is_repeated(servers: Servers, caplog: pytest.LogCaptureFixture):
     topic = servers.topic("again")
     times: list[int] = []
 
@@ -77,7 +77,7 @@ async def test_a_check_that_raises_is_asked_again(servers: Servers, caplog: pyte
     assert "the broker will check back again" in caplog.text
 
 
-async def test_a_delayed_message_cannot_be_part_of_one():
+async def test_delayed_message_cannot_be_part_of_a_transaction():
     producer = TransactionProducer("127.0.0.1:9876", check=never)
     with pytest.raises(InvalidMessageError, match="delayed"):
         await producer.transaction(Message("t", b"m", delay_level=1), lambda *_: Outcome.COMMIT)

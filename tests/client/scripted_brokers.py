@@ -1,4 +1,4 @@
-"""A nameserver and broker made for a test, which answers what a real one rarely does."""
+"""A nameserver and broker in one, whose responses a test scripts: responses that a real broker rarely gives."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 
 
-class Strange:
-    """Nameserver and broker in one, with one queue of `t`. What it is asked is noted by code."""
+class ScriptedBroker:
+    """A nameserver and broker with one queue of topic `t`. `requests` has the requests that it received, by code."""
 
     def __init__(self) -> None:
         self.router = Router()
@@ -35,31 +35,34 @@ class Strange:
         self.address = ""
         self.addresses: dict[int, str] = {}
         self.members: list[str] = []
-        self.asked: dict[int, list[Command]] = {}
+        self.requests: dict[int, list[Command]] = {}
         self.records: list[bytes] = []
         self.suggests = 0
-        self.answer(RequestCode.GET_ROUTEINFO_BY_TOPIC, self._route)
-        self.answer(RequestCode.HEART_BEAT, self._heartbeat)
-        self.answer(RequestCode.GET_CONSUMER_LIST_BY_GROUP, self._members)
-        self.answer(RequestCode.QUERY_CONSUMER_OFFSET, lambda c: c.response(0, QueryConsumerOffsetResponseHeader(offset=0)))
-        self.answer(RequestCode.PULL_MESSAGE, self._pull)
+        self.respond(RequestCode.GET_ROUTEINFO_BY_TOPIC, self._route)
+        self.respond(RequestCode.HEART_BEAT, self._heartbeat)
+        self.respond(RequestCode.GET_CONSUMER_LIST_BY_GROUP, self._members)
+        self.respond(RequestCode.QUERY_CONSUMER_OFFSET, lambda c: c.response(0, QueryConsumerOffsetResponseHeader(offset=0)))
+        self.respond(RequestCode.PULL_MESSAGE, self._pull)
         for code in (RequestCode.UNREGISTER_CLIENT, RequestCode.UPDATE_CONSUMER_OFFSET):
-            self.answer(code, lambda command: command.response(0))
+            self.respond(code, lambda command: command.response(0))
 
-    def answer(self, code: int, how: Callable[[Command], Command]) -> None:
-        def noted(command: Command, _connection: object) -> Command:
-            self.asked.setdefault(command.code, []).append(command)
+    def respond(self, code: int, how: Callable[[Command], Command]) -> None:
+        """Answer requests of this code with the result of `how`."""
+
+        def handle(command: Command, _connection: object) -> Command:
+            self.requests.setdefault(command.code, []).append(command)
             return how(command)
 
-        self.router.add(code, noted)
+        self.router.add(code, handle)
 
     def forget(self, code: int) -> None:
+        """Remove the handler of a code."""
         del self.router._handlers[code]
 
     def _route(self, command: Command) -> Command:
         route = TopicRouteData(
-            queue_datas=[QueueData(broker_name="strange", read_queue_nums=1, write_queue_nums=1, perm=6)],
-            broker_datas=[BrokerData(cluster="c", broker_name="strange", broker_addrs=self.addresses)],
+            queue_datas=[QueueData(broker_name="scripted", read_queue_nums=1, write_queue_nums=1, perm=6)],
+            broker_datas=[BrokerData(cluster="c", broker_name="scripted", broker_addrs=self.addresses)],
         )
         return command.response(0, body=encode(route))
 
@@ -74,17 +77,17 @@ class Strange:
         header = command.header(PullMessageRequestHeader)
         records = self.records[header.queue_offset :] if header.topic == "t" else []
         end = header.queue_offset + len(records)
-        told = PullMessageResponseHeader(
+        response = PullMessageResponseHeader(
             suggest_which_broker_id=self.suggests, next_begin_offset=end, min_offset=0, max_offset=end
         )
         code = ResponseCode.SUCCESS if records else ResponseCode.PULL_NOT_FOUND
-        return command.response(code, told, body=b"".join(records))
+        return command.response(code, response, body=b"".join(records))
 
 
 @asynccontextmanager
-async def strange(count: int = 1) -> AsyncIterator[list[Strange]]:
-    """A master, and slaves of the same name."""
-    brokers = [Strange() for _ in range(count)]
+async def scripted_brokers(count: int = 1) -> AsyncIterator[list[ScriptedBroker]]:
+    """Run a master and `count` - 1 slaves of the same name."""
+    brokers = [ScriptedBroker() for _ in range(count)]
     for broker in brokers:
         broker.address = f"127.0.0.1:{await broker.server.listen('127.0.0.1', 0)}"
     for broker in brokers:

@@ -1,4 +1,4 @@
-"""Consumers against brokers made for the test, which answer what a real one rarely does."""
+"""Consumers against scripted brokers, whose responses a real broker rarely gives."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PULL_COMMIT_OFFSET
 from tests.client.consumer_support import QUICK, numbers, take
+from tests.client.scripted_brokers import scripted_brokers
 from tests.client.servers import until
-from tests.client.strange import strange
 
 
 def record(number: int) -> bytes:
     return encode_record(Record(topic="t", body=b"%d" % number, queue_offset=number, properties=b"UNIQ_KEY\x01ID\x02"))
 
 
-async def test_a_slave_is_read_when_the_master_suggests_it_and_keeps_no_offset():
-    async with strange(2) as (master, slave):
+async def test_slave_is_read_when_the_master_suggests_it_and_gets_no_offset_commit():
+    async with scripted_brokers(2) as (master, slave):
         master.suggests = slave.suggests = 1
         slave.records = [record(number) for number in range(3)]
         async with Consumer(master.address, group="g", topics="t", start="first", consumer_limits=QUICK) as consumer:
             assert numbers(await take(consumer, 3)) == [0, 1, 2]
             await consumer.commit()
-            await until(lambda: len(slave.asked[RequestCode.PULL_MESSAGE]) > 2, "it is asked again")
-        flags = [command.header(PullMessageRequestHeader).sys_flag for command in slave.asked[RequestCode.PULL_MESSAGE]]
+            await until(lambda: len(slave.requests[RequestCode.PULL_MESSAGE]) > 2, "the slave gets another pull")
+        flags = [command.header(PullMessageRequestHeader).sys_flag for command in slave.requests[RequestCode.PULL_MESSAGE]]
         assert not any(flag & PULL_COMMIT_OFFSET for flag in flags)
         committed = [
             command.header(UpdateConsumerOffsetRequestHeader).commit_offset
-            for command in master.asked[RequestCode.UPDATE_CONSUMER_OFFSET]
+            for command in master.requests[RequestCode.UPDATE_CONSUMER_OFFSET]
         ]
         assert committed[-1] == 3
 
 
-async def test_a_message_that_cannot_be_given_back_is_sent_to_the_retry_topic():
-    async with strange() as (broker,):
+async def test_message_that_cannot_be_sent_back_is_sent_to_the_retry_topic():
+    async with scripted_brokers() as (broker,):
         broker.records = [record(0)]
-        broker.answer(
+        broker.respond(
             RequestCode.CONSUMER_SEND_MSG_BACK, lambda command: command.response(ResponseCode.SYSTEM_ERROR, remark="not me")
         )
         stored = SendMessageResponseHeader(msg_id="x", queue_id=0, queue_offset=0)
-        broker.answer(RequestCode.SEND_MESSAGE_V2, lambda command: command.response(0, stored))
+        broker.respond(RequestCode.SEND_MESSAGE_V2, lambda command: command.response(0, stored))
         consumer = Consumer(broker.address, group="g", start="first", retries_max=5, consumer_limits=QUICK)
 
         @consumer.on("t")
@@ -59,48 +59,48 @@ async def test_a_message_that_cannot_be_given_back_is_sent_to_the_retry_topic():
             raise ValueError("no")
 
         async with consumer:
-            await until(lambda: RequestCode.SEND_MESSAGE_V2 in broker.asked, "it is sent")
+            await until(lambda: RequestCode.SEND_MESSAGE_V2 in broker.requests, "the message is sent")
             (queue,) = consumer.queues
             process_queue = consumer._require_engine().assigned.by_queue[queue].process_queue
             await until(lambda: process_queue.commit_offset == 1, "the message is finished")
-        (sent,) = broker.asked[RequestCode.SEND_MESSAGE_V2]
+        (sent,) = broker.requests[RequestCode.SEND_MESSAGE_V2]
         header = sent.header(SendMessageRequestHeaderV2)
         properties = decode_properties(header.properties or "")
         assert (header.topic, header.reconsume_times, header.max_reconsume_times, sent.body) == ("%RETRY%g", 1, 5, b"0")
         assert (properties["RETRY_TOPIC"], properties["ORIGIN_MESSAGE_ID"], properties["DELAY"]) == ("t", "ID", "3")
 
 
-async def test_a_damaged_record_is_never_given_out(caplog: pytest.LogCaptureFixture):
-    async with strange() as (broker,):
+async def test_damaged_record_is_never_delivered(caplog: pytest.LogCaptureFixture):
+    async with scripted_brokers() as (broker,):
         damaged = bytearray(record(0))
-        damaged[88] ^= 1  # in its body
+        damaged[88] ^= 1  # a bit of the body
         broker.records = [bytes(damaged)]
         async with Consumer(broker.address, group="g", topics="t", start="first", consumer_limits=QUICK) as consumer:
-            await until(lambda: "has CRC" in caplog.text, "it is noticed")
+            await until(lambda: "has CRC" in caplog.text, "the damage is logged")
             broker.records = [record(0)]
             assert numbers(await take(consumer, 1)) == [0]
 
 
-async def test_an_offset_that_the_broker_does_not_have_is_corrected_and_committed():
-    async with strange() as (broker,):
+async def test_offset_outside_the_queue_is_corrected_and_committed():
+    async with scripted_brokers() as (broker,):
 
         def moved(command: Command) -> Command:
             header = command.header(PullMessageRequestHeader)
             if header.topic == "t" and header.queue_offset < 5:
-                told = PullMessageResponseHeader(suggest_which_broker_id=0, next_begin_offset=5, min_offset=5, max_offset=6)
-                return command.response(ResponseCode.PULL_OFFSET_MOVED, told)
+                response = PullMessageResponseHeader(suggest_which_broker_id=0, next_begin_offset=5, min_offset=5, max_offset=6)
+                return command.response(ResponseCode.PULL_OFFSET_MOVED, response)
             return usual(command)
 
         usual = broker._pull
         broker.records = [b""] * 5 + [record(5)]
         broker.forget(RequestCode.PULL_MESSAGE)
-        broker.answer(RequestCode.PULL_MESSAGE, moved)
+        broker.respond(RequestCode.PULL_MESSAGE, moved)
         async with Consumer(broker.address, group="g", topics="t", start="first", consumer_limits=QUICK) as consumer:
             assert numbers(await take(consumer, 1)) == [5]
-        with_pulls = [command.header(PullMessageRequestHeader) for command in broker.asked[RequestCode.PULL_MESSAGE]]
+        with_pulls = [command.header(PullMessageRequestHeader) for command in broker.requests[RequestCode.PULL_MESSAGE]]
         alone = [
             command.header(UpdateConsumerOffsetRequestHeader)
-            for command in broker.asked.get(RequestCode.UPDATE_CONSUMER_OFFSET, [])
+            for command in broker.requests.get(RequestCode.UPDATE_CONSUMER_OFFSET, [])
         ]
         offsets = [header.commit_offset for header in [*with_pulls, *alone] if header.topic == "t"]
         assert max(offsets) == 6
