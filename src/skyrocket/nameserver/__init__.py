@@ -1,12 +1,12 @@
-"""The nameserver: brokers tell it which topics they have, everyone else asks it where they are.
+"""The nameserver: brokers register their topics with it, and clients ask it for routes.
 
-limits            every bound of its tables, in one place
-errors            what it cannot work with
-names             which names of topics, brokers and clusters are taken
+limits            every bound of its tables
+errors            its typed errors
+names             valid names of topics, brokers and clusters
 topics            topic -> broker -> queues (pure)
-route_table       brokers, clusters, who is alive, and routes out of all that (pure)
+route_table       brokers, clusters, which brokers are alive, and routes (pure)
 kv_table          namespace -> key -> value (pure)
 settings          one typed row for each setting (pure)
-*_requests        thin handlers; each module registers its codes
+*_requests        thin handlers; each module registers its request codes
 nameserver        the process: settings in, a listening server out
 """

@@ -1,4 +1,4 @@
-"""Requests of brokers: they register, stay alive, look each other up and leave; and those that close them for writing."""
+"""Requests of brokers (register, heartbeat, look up their group, leave), and of administrators that make a broker read-only."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from skyrocket.nameserver.kv_requests import KvStore
 from skyrocket.nameserver.kv_table import ORDER_NAMESPACE
-from skyrocket.nameserver.route_table import BrokerKey, Registration, RouteTable
+from skyrocket.nameserver.route_table import BrokerKey, BrokerRegistration, RouteTable
 from skyrocket.nameserver.settings import NameserverSettings
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
@@ -57,8 +57,8 @@ class BrokerRequests:
     def register_broker(self, request: Command, connection: Connection) -> Command:
         header = request.header(RegisterBrokerRequestHeader)
         if header.body_crc32 and header.body_crc32 != crc32(request.body) & _CRC_MASK:
-            raise RefusedError(ResponseCode.SYSTEM_ERROR, "The registration's CRC does not fit its bytes.")
-        registration = Registration(
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, "The CRC of the registration does not match its body.")
+        registration = BrokerRegistration(
             cluster=header.cluster_name,
             name=header.broker_name,
             id=header.broker_id,
@@ -86,11 +86,11 @@ class BrokerRequests:
         return request.response(ResponseCode.SUCCESS)
 
     def query_data_version(self, request: Command, _: Connection) -> Command:
-        """The question counts as a sign of life: a broker whose topics did not change asks, and does not register."""
+        """Compare data versions. This counts as a heartbeat: a broker whose topics did not change sends it instead of registering."""
         header = request.header(QueryDataVersionRequestHeader)
         key = BrokerKey(header.cluster_name, header.broker_addr)
         theirs = decode(request.body, DataVersion) if request.body else None
-        self._table.heard(key, self._now_ms())
+        self._table.refresh(key, self._now_ms())
         ours = self._table.data_version(key)
         return request.response(
             ResponseCode.SUCCESS,
@@ -100,7 +100,7 @@ class BrokerRequests:
 
     def heartbeat(self, request: Command, _: Connection) -> Command:
         header = request.header(BrokerHeartbeatRequestHeader)
-        self._table.heard(BrokerKey(header.cluster_name, header.broker_addr), self._now_ms())
+        self._table.refresh(BrokerKey(header.cluster_name, header.broker_addr), self._now_ms())
         return request.response(ResponseCode.SUCCESS)
 
     def member_group(self, request: Command, _: Connection) -> Command:

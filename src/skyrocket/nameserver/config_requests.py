@@ -1,4 +1,4 @@
-"""The nameserver's own settings, asked for and changed from afar."""
+"""Requests that read and change the nameserver's settings."""
 
 from __future__ import annotations
 

@@ -1,23 +1,23 @@
-"""What the nameserver cannot work with. Each error is one sentence."""
+"""Errors of the nameserver. Each is one sentence."""
 
 from __future__ import annotations
 
 
 class NameserverError(Exception):
-    """The root of them."""
+    """The base of all errors of this package."""
 
 
 class BadNameError(NameserverError):
-    """A name or an address that is not one."""
+    """A name or an address is invalid."""
 
 
 class FullError(NameserverError):
-    """A bound of `limits` is reached."""
+    """A table is full: a bound in `limits` is reached."""
 
 
 class NotRegisteredError(NameserverError):
-    """The broker must register with all its topics first."""
+    """The broker is not registered, or must register with all its topics first."""
 
 
 class KvFileError(NameserverError):
-    """The file of keys and values cannot be read."""
+    """The file of keys and values cannot be used."""

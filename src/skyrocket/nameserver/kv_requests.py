@@ -1,4 +1,4 @@
-"""Keys and values: the table in memory and on disk, and the requests for it."""
+"""Keys and values: the table in memory and on disk, and its requests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from skyrocket.protocol.responses import ResponseCode
 
 
 class KvStore:
-    """The present table. What a change answered is on disk, and nobody sees a change before it is."""
+    """The current table. A change is visible, and acknowledged, once it is on disk."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -38,26 +38,26 @@ class KvStore:
         try:
             content = read_file(self._path, KV_FILE_BYTES_MAX)
             if content is not None and len(content) > KV_FILE_BYTES_MAX:
-                raise KvFileError(f"{self._path} has more than {KV_FILE_BYTES_MAX} bytes.")
+                raise KvFileError(f"{self._path} is larger than {KV_FILE_BYTES_MAX} bytes.")
             if content is not None:
                 self.table = decode_kv_table(content)
         except OSError as error:
             raise KvFileError(f"{self._path} cannot be read: {error.strerror}.") from error
         except ProtocolError as error:
             previous = self._path.with_name(f"{self._path.name}.bak")
-            hint = f" Apache's nameserver kept what was there before in {previous}." if previous.exists() else ""
+            hint = f" Apache's nameserver saved the previous content in {previous}." if previous.exists() else ""
             raise KvFileError(f"{self._path} is damaged: {error}{hint}") from error
 
     async def put(self, namespace: str, key: str, value: str) -> None:
         async with self._changing:
-            await self._become(self.table.with_value(namespace, key, value))
+            await self._save(self.table.with_value(namespace, key, value))
 
     async def delete(self, namespace: str, key: str) -> None:
         async with self._changing:
-            await self._become(self.table.without(namespace, key))
+            await self._save(self.table.without(namespace, key))
 
-    async def _become(self, table: KvTable) -> None:
-        """In another thread: a slow disk must not keep anybody waiting for a route."""
+    async def _save(self, table: KvTable) -> None:
+        """Write the table in a thread: route requests must not wait for a slow disk."""
         await asyncio.to_thread(replace_file, self._path, table.encode())
         self.table = table
 
@@ -77,7 +77,7 @@ class KvRequests:
         try:
             await self._kv.put(header.namespace, header.key, header.value)
         except OSError as error:
-            raise _not_kept(error) from error
+            raise _save_failed(error) from error
         return request.response(ResponseCode.SUCCESS)
 
     async def delete(self, request: Command, _: Connection) -> Command:
@@ -85,7 +85,7 @@ class KvRequests:
         try:
             await self._kv.delete(header.namespace, header.key)
         except OSError as error:
-            raise _not_kept(error) from error
+            raise _save_failed(error) from error
         return request.response(ResponseCode.SUCCESS)
 
     def get(self, request: Command, _: Connection) -> Command:
@@ -104,5 +104,5 @@ class KvRequests:
         return request.response(ResponseCode.SUCCESS, body=encode(KVTable(table=pairs)))
 
 
-def _not_kept(error: OSError) -> RefusedError:
-    return RefusedError(ResponseCode.SYSTEM_ERROR, f"The change could not be written, and was not made: {error.strerror}.")
+def _save_failed(error: OSError) -> RefusedError:
+    return RefusedError(ResponseCode.SYSTEM_ERROR, f"The change could not be saved and was not applied: {error.strerror}.")

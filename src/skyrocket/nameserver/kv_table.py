@@ -1,7 +1,6 @@
-"""Keys and values by namespace, as Apache's nameserver keeps them. Order configuration is the namespace ORDER_TOPIC_CONFIG.
+"""Keys and values by namespace, as in Apache's nameserver. The namespace ORDER_TOPIC_CONFIG holds the order configuration.
 
-A table is never changed, a change makes another one: what is being written to disk stays what it is, and becomes the present
-table only once it is there. Pure.
+A table is immutable: a change returns a new table, which replaces the old one once it is on disk. Pure.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class KvTable:
         return self._namespaces.get(namespace, {}).get(key)
 
     def namespace(self, namespace: str) -> dict[str, str] | None:
-        """None when it was never written to; one whose keys were all deleted is empty."""
+        """Return the pairs of a namespace. None when it was never written to; empty when all its keys were deleted."""
         pairs = self._namespaces.get(namespace)
         return None if pairs is None else dict(pairs)
 
@@ -33,7 +32,7 @@ class KvTable:
         changed = KvTable(self._namespaces)
         changed._namespaces.setdefault(namespace, {})[key] = value
         if changed._text_length() > KV_TEXT_MAX:
-            raise FullError(f"All keys and values together would have more than {KV_TEXT_MAX} characters.")
+            raise FullError(f"All keys and values would have more than {KV_TEXT_MAX} characters.")
         return changed
 
     def without(self, namespace: str, key: str) -> KvTable:
@@ -42,12 +41,12 @@ class KvTable:
         return changed
 
     def _text_length(self) -> int:
-        """An entry counts a little even if it is empty."""
+        """Count the characters, and a few for each entry, so that empty entries count too."""
         pairs = [pair for table in self._namespaces.values() for pair in table.items()]
         return sum(len(key) + len(value) + 8 for key, value in pairs) + sum(len(name) + 8 for name in self._namespaces)
 
     def encode(self) -> bytes:
-        """As in Apache's kvConfig.json."""
+        """Encode the table as Apache's kvConfig.json."""
         return encode(KVConfigSerializeWrapper(config_table=self._namespaces))
 
 

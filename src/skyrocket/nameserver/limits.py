@@ -1,25 +1,25 @@
-"""Every bound of the nameserver's tables. What would pass one is refused with a sentence that names it."""
+"""Every bound of the nameserver's tables. A request beyond a bound is refused with a sentence that names the bound."""
 
 from __future__ import annotations
 
 from typing import Final
 
 NAME_CHARACTERS_MAX: Final = 255
-"""A topic, broker or cluster. Topics have 127, those for retries 255."""
+"""Of a topic, broker or cluster. A topic has at most 127 characters, a retry topic 255."""
 
 ADDRESS_CHARACTERS_MAX: Final = 300
-"""A host name has at most 253."""
+"""A host name has at most 253 characters."""
 
 BROKERS_MAX: Final = 10_000
-"""Addresses that are registered."""
+"""Registered addresses."""
 
 TOPICS_MAX: Final = 300_000
 
 TOPIC_ROWS_MAX: Final = 1_000_000
-"""A topic on a broker is one row, and so is the mapping of a static topic on a broker."""
+"""One row for each topic on each broker, and one for each mapping of a static topic on a broker."""
 
 KV_TEXT_MAX: Final = 4 * 1024 * 1024
-"""Characters of all namespaces, keys and values together: one answer carries a whole namespace."""
+"""Characters of all namespaces, keys and values: one response carries a whole namespace."""
 
 KV_FILE_BYTES_MAX: Final = 8 * KV_TEXT_MAX
-"""The file of them: a character is at most six bytes there."""
+"""Their file: a character takes at most six bytes."""

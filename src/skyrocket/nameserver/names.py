@@ -1,5 +1,7 @@
-"""Which names are taken. They are data here and never become paths, so host names, which Apache's brokers have for a name unless
-they are told one, may keep their dots; what looks like a way out of a folder is refused all the same.
+"""Valid names of topics, brokers and clusters.
+
+Names are data here and never become paths, so dots are allowed: Apache's brokers use their host name by default. Two dots in a row
+are refused all the same.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ def check_name(kind: str, name: str) -> None:
     if not is_name(name):
         shown = repr(name[:_SHOWN_MAX])
         raise BadNameError(
-            f"{shown} is not the name of a {kind}: it has 1 to {NAME_CHARACTERS_MAX} of a-z A-Z 0-9 % | _ - and dots."
+            f"{shown} is not a valid {kind} name: use 1 to {NAME_CHARACTERS_MAX} of a-z A-Z 0-9 % | _ - and single dots."
         )
 
 

@@ -1,4 +1,4 @@
-"""The nameserver as a process: it listens, and looks for silent brokers."""
+"""The nameserver process: serves requests and removes brokers that have gone silent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class Nameserver:
-    """`await start()`, then `port` says where; `await close()`. NameserverError and NetError say what keeps it from starting."""
+    """A nameserver. `start()` sets `port`, and raises NameserverError or NetError when the nameserver cannot start."""
 
     def __init__(self, settings: NameserverSettings | None = None, *, now_ms: Callable[[], int] = monotonic_ms) -> None:
         self.settings = LiveSettings(settings or NameserverSettings())
@@ -37,9 +37,9 @@ class Nameserver:
         tls = server_context(now.tls_certificate, now.tls_key)
         limits = NetLimits(idle_ms=now.idle_s * 1000)
         self._server = Server(self.router, limits, tls, tls_only=now.tls_only, now_ms=now_ms)
-        self._server.on_closed.append(self._closed)
+        self._server.on_closed.append(self._on_connection_closed)
         self._scanning: asyncio.Task[None] | None = None
-        self.port = 0  # until it listens
+        self.port = 0  # set by start()
         for requests in (
             BrokerRequests(self.table, self.kv, self.settings, now_ms),
             RouteRequests(self.table, self.kv, self.settings, now_ms),
@@ -60,25 +60,25 @@ class Nameserver:
         log.info("The nameserver listens on %s.", self.address)
 
     async def close(self) -> None:
-        """Answers under way still leave. Clients go on with the routes that they have."""
+        """Stop. Responses that are being written still leave. Clients keep the routes that they have."""
         if self._scanning is not None:
             self._scanning.cancel()
             await asyncio.gather(self._scanning, return_exceptions=True)
         self._server.on_closed.clear()
         await self._server.close()
 
-    def _closed(self, connection: Connection) -> None:
-        for key in self.table.connection_closed(connection):
-            log.warning("%s is gone: its connection closed.", _shown(key))
+    def _on_connection_closed(self, connection: Connection) -> None:
+        for key in self.table.remove_connection(connection):
+            log.warning("Removed %s: its connection closed.", _format_key(key))
 
     async def _scan(self) -> None:
         while True:
             await asyncio.sleep(self.settings().scan_interval_ms / 1000)
-            for key, connection in self.table.silent(self._now_ms()):
-                log.warning("%s is gone: it was silent for too long.", _shown(key))
+            for key, connection in self.table.remove_silent(self._now_ms()):
+                log.warning("Removed %s: it was silent for too long.", _format_key(key))
                 if isinstance(connection, Connection):
                     connection.close("the broker was silent for too long")
 
 
-def _shown(key: BrokerKey) -> str:
-    return f"Broker {key.address} of cluster {key.cluster}"
+def _format_key(key: BrokerKey) -> str:
+    return f"broker {key.address} of cluster {key.cluster}"

@@ -1,4 +1,4 @@
-"""Questions about routes, clusters and topics, and the two requests that change a topic's route by hand."""
+"""Requests for routes, clusters and topic lists, and the two administrator requests that change a topic's route."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ class RouteRequests:
         header = request.header(GetRouteInfoRequestHeader)
         settings = self._settings()
         if settings.need_wait and self._now_ms() - self._started_ms < settings.wait_s * 1000:
-            remark = f"The nameserver waits {settings.wait_s} s for its brokers before it gives routes."
+            remark = f"The nameserver gives no routes in its first {settings.wait_s} s (waitSecondsForService)."
             raise RefusedError(ResponseCode.SYSTEM_ERROR, remark)
         route = self._table.route(header.topic, acting_masters=settings.support_acting_master)
         if route is None:
-            raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, f"No broker here has topic {header.topic[:255]}.")
+            raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, f"No broker has topic {header.topic[:255]}.")
         if settings.order_message_enable:
             route.order_topic_conf = self._kv.table.get(ORDER_NAMESPACE, header.topic)
         zone = request.fields.get(ZONE_FIELD, "").strip()
@@ -74,28 +74,28 @@ class RouteRequests:
 
     def all_topics(self, request: Command, _: Connection) -> Command:
         if not self._settings().enable_all_topic_list:
-            raise RefusedError(ResponseCode.SYSTEM_ERROR, "The list of all topics is switched off (enableAllTopicList).")
-        return _listed(request, self._table.topics.all())
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, "The list of all topics is disabled (enableAllTopicList=false).")
+        return _topic_list(request, self._table.topics.all())
 
     def topics_of_cluster(self, request: Command, _: Connection) -> Command:
         self._check_lists()
-        return _listed(request, self._table.topics_of_cluster(request.header(GetTopicsByClusterRequestHeader).cluster))
+        return _topic_list(request, self._table.topics_of_cluster(request.header(GetTopicsByClusterRequestHeader).cluster))
 
     def system_topics(self, request: Command, _: Connection) -> Command:
-        return _listed(request, *self._table.system_topics())
+        return _topic_list(request, *self._table.system_topics())
 
     def _list(self, topics: Callable[[], list[str]]) -> Callable[[Command, Connection], Command]:
         def handle(request: Command, _: Connection) -> Command:
             self._check_lists()
-            return _listed(request, topics())
+            return _topic_list(request, topics())
 
         return handle
 
     def _check_lists(self) -> None:
         if not self._settings().enable_topic_list:
-            raise RefusedError(ResponseCode.SYSTEM_ERROR, "Lists of topics are switched off (enableTopicList).")
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, "Topic lists are disabled (enableTopicList=false).")
 
-    # --- changes by hand
+    # --- changes by an administrator
 
     def delete_topic(self, request: Command, _: Connection) -> Command:
         header = request.header(DeleteTopicFromNamesrvRequestHeader)
@@ -109,5 +109,5 @@ class RouteRequests:
         return request.response(ResponseCode.SUCCESS)
 
 
-def _listed(request: Command, topics: list[str], broker_address: str | None = None) -> Command:
+def _topic_list(request: Command, topics: list[str], broker_address: str | None = None) -> Command:
     return request.response(ResponseCode.SUCCESS, body=encode(TopicList(topic_list=topics, broker_addr=broker_address)))

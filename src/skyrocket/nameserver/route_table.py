@@ -1,14 +1,14 @@
-"""Brokers and routes: the table that a nameserver is.
+"""The route table: brokers, their clusters and topics, and the routes that follow from them.
 
-    register(broker, now_ms)      a broker tells its address and topics
-    heard(key, now_ms)            it is still alive
-    unregister(key)               it says goodbye
-    connection_closed(which)      its connection ended: it is gone at once
-    silent(now_ms)                time has passed: which brokers have not been heard for too long?
-    route(topic)                  where is a topic?
+    register(broker, now_ms)        a broker registers its address and topics
+    refresh(key, now_ms)            a broker is alive
+    unregister(key)                 a broker leaves
+    remove_connection(connection)   a connection ended: remove its brokers at once
+    remove_silent(now_ms)           remove the brokers whose heartbeats are overdue
+    route(topic)                    the route of a topic
 
-Pure: it is told what time it is, and who is connected is any value that can be compared. A name is a group of brokers, a master
-(id 0) and its slaves; an address belongs to one of them.
+Pure: callers pass the time, and a connection is any hashable value. A broker name stands for a group: a master (id 0) and its
+slaves, each with an address of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 from skyrocket.nameserver.errors import FullError, NotRegisteredError
 from skyrocket.nameserver.limits import BROKERS_MAX
 from skyrocket.nameserver.names import check_address, check_name, is_name
-from skyrocket.nameserver.topics import Topics
+from skyrocket.nameserver.topics import TopicQueues
 from skyrocket.protocol.bodies import (
     BrokerData,
     BrokerMemberGroup,
@@ -39,7 +39,7 @@ from skyrocket.protocol.system_names import MEMBER_SYNC_PREFIX
 log = logging.getLogger(__name__)
 
 MASTER_ID: Final = 0
-SILENT_MS: Final = 120_000  # where a broker does not say after how long it is to be taken for dead
+SILENT_MS: Final = 120_000  # unless a broker registers with a time-out of its own
 
 
 class BrokerKey(NamedTuple):
@@ -48,8 +48,8 @@ class BrokerKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Registration:
-    """What a broker says of itself. `topics` are all that it has or, once it is known, one that is new or changed."""
+class BrokerRegistration:
+    """A registration. `topics` are all topics of the broker or, once it is registered, a single new or changed topic."""
 
     cluster: str
     name: str
@@ -58,7 +58,7 @@ class Registration:
     ha_address: str
     topics: TopicConfigAndMappingSerializeWrapper = field(default_factory=TopicConfigAndMappingSerializeWrapper)
     timeout_ms: int | None = None
-    acting_master: bool | None = None  # may a slave stand in for the master? None: a version that does not know of it
+    acting_master: bool | None = None  # whether a slave may act as master; None: a version without that feature
     zone: str | None = None
     connection: Hashable = None
 
@@ -66,7 +66,7 @@ class Registration:
     def key(self) -> BrokerKey:
         return BrokerKey(self.cluster, self.address)
 
-    def with_topics(self, topics: TopicConfigAndMappingSerializeWrapper) -> Registration:
+    def with_topics(self, topics: TopicConfigAndMappingSerializeWrapper) -> BrokerRegistration:
         return replace(self, topics=topics)
 
 
@@ -76,92 +76,96 @@ class _Live:
     ha_address: str
     data_version: DataVersion
     connection: Hashable
-    heard_ms: int
+    last_seen_ms: int
     timeout_ms: int
 
 
 class RouteTable:
     def __init__(self) -> None:
-        self.topics = Topics()
+        self.topics = TopicQueues()
         self._groups: dict[str, BrokerData] = {}  # by broker name
         self._clusters: dict[str, set[str]] = {}  # cluster -> broker names
         self._live: dict[BrokerKey, _Live] = {}
 
-    # --- brokers come
+    # --- brokers register
 
-    def register(self, broker: Registration, now_ms: int, *, forget_missing: bool = False) -> RegisterBrokerResult:
-        """With `forget_missing`, topics that it does not name are taken for deleted."""
+    def register(self, broker: BrokerRegistration, now_ms: int, *, forget_missing: bool = False) -> RegisterBrokerResult:
+        """Register a broker. With `forget_missing`, topics that it does not name lose their route."""
         self._check(broker)
         group = self._groups.get(broker.name)
-        # An address has one id: a slave that became master leaves its old one.
+        # An address has one id: a slave that becomes master gives up its old one.
         addresses = {id_: address for id_, address in _addresses(group).items() if address != broker.address or id_ == broker.id}
         if self._is_outdated(broker, addresses.get(broker.id)):
-            log.warning("%s registers as %s/%d with an older state than the one that is there; ignored.", *_shown(broker))
+            log.warning(
+                "Ignored the registration of %s as %s/%d: its state is older than the registered one.", *_log_values(broker)
+            )
             self._live.pop(broker.key, None)
             if group is not None:
                 group.broker_addrs = addresses
             return RegisterBrokerResult()
         is_first = broker.id not in addresses
         if is_first and len(broker.topics.topic_config_table) == 1:
-            raise NotRegisteredError(f"Broker {broker.name} must register with all its topics before it registers a single one.")
-        self._rename(broker)
+            raise NotRegisteredError(
+                f"Broker {broker.name} must register with all its topics before it registers a single topic."
+            )
+        self._leave_old_name(broker)
         addresses[broker.id] = broker.address
         self._groups[broker.name] = group = group or BrokerData(cluster=broker.cluster, broker_name=broker.name)
         group.broker_addrs = addresses
         group.enable_acting_master = bool(broker.acting_master)
         group.zone_name = broker.zone
         self._clusters.setdefault(broker.cluster, set()).add(broker.name)
-        # Slaves tell topics only where no master does; those of old versions never.
+        # A slave registers topics only where there is no master; slaves of old versions never do.
         is_prime_slave = broker.id != MASTER_ID and broker.acting_master is not None and broker.id == min(addresses)
         if broker.id == MASTER_ID or is_prime_slave:
             read_only = is_prime_slave and group.enable_acting_master
             self._update_topics(broker, is_first=is_first, read_only=read_only, forget_missing=forget_missing)
         if broker.key not in self._live:
-            log.info("%s registered as %s/%d.", *_shown(broker))
+            log.info("Registered %s as %s/%d.", *_log_values(broker))
         self._live[broker.key] = _Live(
             name=broker.name,
             ha_address=broker.ha_address,
             data_version=broker.topics.data_version,
             connection=broker.connection,
-            heard_ms=now_ms,
+            last_seen_ms=now_ms,
             timeout_ms=SILENT_MS if broker.timeout_ms is None else broker.timeout_ms,
         )
         return RegisterBrokerResult() if broker.id == MASTER_ID else self._master(broker.cluster, addresses)
 
-    def _check(self, broker: Registration) -> None:
+    def _check(self, broker: BrokerRegistration) -> None:
         check_name("cluster", broker.cluster)
         check_name("broker", broker.name)
         check_address(broker.address)
         if broker.ha_address:
             check_address(broker.ha_address)
         if broker.key not in self._live and len(self._live) >= BROKERS_MAX:
-            raise FullError(f"{BROKERS_MAX} brokers are registered, and that is the most.")
+            raise FullError(f"The nameserver already has {BROKERS_MAX} brokers, which is the limit.")
         self.topics.check_room(
             broker.name, broker.topics.topic_config_table.keys(), broker.topics.topic_queue_mapping_info_map.keys()
         )
 
-    def _is_outdated(self, broker: Registration, holder: str | None) -> bool:
-        """Another address has this id, and a later state: the broker that registers was replaced and does not know."""
+    def _is_outdated(self, broker: BrokerRegistration, holder: str | None) -> bool:
+        """Whether another address has this id with a newer state: the broker that registers was replaced meanwhile."""
         if holder is None or holder == broker.address:
             return False
         live = self._live.get(BrokerKey(broker.cluster, holder))
         return live is not None and live.data_version.state_version > broker.topics.data_version.state_version
 
-    def _rename(self, broker: Registration) -> None:
-        """The address had another name before: nobody would ever take it out of that one."""
+    def _leave_old_name(self, broker: BrokerRegistration) -> None:
+        """Unregister the address from its previous broker name, since nothing else would."""
         live = self._live.get(broker.key)
         if live is not None and live.name != broker.name:
             self.unregister(broker.key)
 
-    def _update_topics(self, broker: Registration, *, is_first: bool, read_only: bool, forget_missing: bool) -> None:
+    def _update_topics(self, broker: BrokerRegistration, *, is_first: bool, read_only: bool, forget_missing: bool) -> None:
         table = broker.topics.topic_config_table
         mappings = broker.topics.topic_queue_mapping_info_map
-        if forget_missing and not mappings and len(table) > 1:  # a single topic is news, not all that there is
+        if forget_missing and not mappings and len(table) > 1:  # a single topic is a change, not the whole list
             self.topics.keep_only(broker.name, table.keys())
         is_changed = is_first or self.is_changed(broker.key, broker.topics.data_version)
         for topic, config in table.items():
             if not is_name(topic):
-                log.warning("Topic %r of broker %s has a name that is not one; it gets no route.", topic[:64], broker.name)
+                log.warning("Topic %r of broker %s has an invalid name and gets no route.", topic[:64], broker.name)
             elif is_changed or not self.topics.has(topic, broker.name):
                 self.topics.put(topic, _queues(broker.name, config, read_only=read_only))
         if is_changed:
@@ -169,22 +173,22 @@ class RouteTable:
                 self.topics.put_mapping(topic, broker.name, mapping)
 
     def _master(self, cluster: str, addresses: dict[int, str]) -> RegisterBrokerResult:
-        """Whom a slave follows."""
+        """Return the address of the master that a slave follows."""
         master = addresses.get(MASTER_ID)
         live = None if master is None else self._live.get(BrokerKey(cluster, master))
         return (
             RegisterBrokerResult() if live is None else RegisterBrokerResult(master_addr=master, ha_server_addr=live.ha_address)
         )
 
-    def heard(self, key: BrokerKey, now_ms: int) -> None:
+    def refresh(self, key: BrokerKey, now_ms: int) -> None:
         live = self._live.get(key)
         if live is not None:
-            live.heard_ms = now_ms
+            live.last_seen_ms = now_ms
 
-    # --- and go
+    # --- brokers leave
 
     def unregister(self, key: BrokerKey, broker_name: str = "") -> None:
-        """`broker_name` counts where the address is not known to be alive."""
+        """Unregister a broker. `broker_name` is used when the address is not registered."""
         live = self._live.pop(key, None)
         name = broker_name if live is None else live.name
         group = self._groups.get(name)
@@ -194,7 +198,7 @@ class RouteTable:
         if not group.broker_addrs:
             self._forget(name)
         elif group.enable_acting_master and MASTER_ID not in group.broker_addrs:
-            self.topics.forbid_writing(name)  # a slave stands in, and slaves take no messages
+            self.topics.forbid_writing(name)  # a slave acts as master, and slaves take no messages
 
     def _forget(self, broker_name: str) -> None:
         del self._groups[broker_name]
@@ -204,28 +208,30 @@ class RouteTable:
                 del self._clusters[cluster]
         self.topics.remove_broker(broker_name)
 
-    def connection_closed(self, connection: Hashable) -> list[BrokerKey]:
-        """The brokers that registered over it last; they are gone."""
+    def remove_connection(self, connection: Hashable) -> list[BrokerKey]:
+        """Remove and return the brokers that last registered over this connection."""
         gone = [key for key, live in self._live.items() if live.connection is connection]
         for key in gone:
             self.unregister(key)
         return gone
 
-    def silent(self, now_ms: int) -> list[tuple[BrokerKey, Hashable]]:
-        """Brokers not heard for too long, with their connections; they are gone."""
-        late = [(key, live.connection) for key, live in self._live.items() if live.heard_ms + live.timeout_ms < now_ms]
+    def remove_silent(self, now_ms: int) -> list[tuple[BrokerKey, Hashable]]:
+        """Remove and return the brokers that were silent for too long, with their connections."""
+        late = [(key, live.connection) for key, live in self._live.items() if live.last_seen_ms + live.timeout_ms < now_ms]
         for key, _ in late:
             self.unregister(key)
         return late
 
-    # --- topics by hand
+    # --- topics that an administrator changes
 
     def register_topic(self, topic: str, queues: list[QueueData]) -> None:
-        """Of brokers that are there; all of it or nothing."""
+        """Add queues of a topic on registered brokers, all or none."""
         check_name("topic", topic)
         for row in queues:
             if row.broker_name not in self._groups:
-                raise NotRegisteredError(f"Topic {topic} cannot be on broker {row.broker_name[:255]!r}, which is not registered.")
+                raise NotRegisteredError(
+                    f"Topic {topic} cannot be on broker {row.broker_name[:255]!r}: that broker is not registered."
+                )
             self.topics.check_room(row.broker_name, [topic])
         for row in queues:
             self.topics.put(topic, row)
@@ -233,21 +239,21 @@ class RouteTable:
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
         self.topics.remove(topic, None if cluster is None else self._clusters.get(cluster, ()))
 
-    # --- questions
+    # --- queries
 
     def data_version(self, key: BrokerKey) -> DataVersion | None:
         live = self._live.get(key)
         return None if live is None else live.data_version
 
     def is_changed(self, key: BrokerKey, version: DataVersion | None) -> bool:
-        """Does the broker have another state than the one it told?"""
+        """Whether the broker's state differs from the one that it registered."""
         known = self.data_version(key)
         return known is None or known != version
 
     def route(self, topic: str, *, acting_masters: bool = False) -> TopicRouteData | None:
-        """None when nobody has the topic. With `acting_masters`, a slave that stands in is shown as the master."""
+        """Return the route of a topic, or None when no broker has it. With `acting_masters`, show slaves that act as master as masters."""
         queues = self.topics.queues(topic)
-        brokers = [_copied(self._groups[row.broker_name]) for row in queues if row.broker_name in self._groups]
+        brokers = [_copy(self._groups[row.broker_name]) for row in queues if row.broker_name in self._groups]
         if not brokers:
             return None
         if acting_masters and not topic.startswith(MEMBER_SYNC_PREFIX):
@@ -274,14 +280,14 @@ class RouteTable:
         return self.topics.of_brokers(self._clusters.get(cluster, ()))
 
     def system_topics(self) -> tuple[list[str], str | None]:
-        """Clusters and brokers, which have topics of their name; and an address where there are more to ask for."""
+        """Return the names of clusters and brokers, which are topics too, and the address of a broker that has more."""
         names = {*self._clusters, *self._groups}
         addresses = [address for _, group in sorted(self._groups.items()) for _, address in sorted(_addresses(group).items())]
         return sorted(names), next(iter(addresses), None)
 
 
 def in_zone(route: TopicRouteData, zone: str) -> TopicRouteData:
-    """The brokers of a zone, and those without a master: whoever must read from a slave takes any."""
+    """Keep the brokers of a zone, and those without a master: a client that must read from a slave takes any."""
     near = [
         broker
         for broker in route.broker_datas
@@ -300,7 +306,7 @@ def _addresses(group: BrokerData | None) -> dict[int, str]:
     return {} if group is None or group.broker_addrs is None else group.broker_addrs
 
 
-def _shown(broker: Registration) -> tuple[str, str, int]:
+def _log_values(broker: BrokerRegistration) -> tuple[str, str, int]:
     return broker.address, broker.name, broker.id
 
 
@@ -314,7 +320,7 @@ def _queues(broker_name: str, config: TopicConfig, *, read_only: bool) -> QueueD
     )
 
 
-def _copied(group: BrokerData) -> BrokerData:
+def _copy(group: BrokerData) -> BrokerData:
     return BrokerData(
         cluster=group.cluster,
         broker_name=group.broker_name,

@@ -1,5 +1,4 @@
-"""The nameserver's settings, with Apache's keys where they mean the same. Pure but for the default paths, which lie in the user's
-home."""
+"""The nameserver's settings, under Apache's keys where Apache has the same setting. The default paths are in the user's home."""
 
 from __future__ import annotations
 
@@ -21,10 +20,10 @@ class NameserverSettings(Settings):
     OWNER: ClassVar[str] = "the nameserver"
 
     # fmt: off
-    # A row is one line, or two.
+    # One or two lines a row.
     bind_address: str = setting("127.0.0.1", "bindAddress", HOST, "Where to listen. Apache's is 0.0.0.0: everywhere.")
     listen_port: int = setting(9876, "listenPort", PORT, "0 lets the system choose.")
-    kv_config_path: Path = setting(_HOME / "kvConfig.json", "kvConfigPath", PATH,  # noqa: RUF009 — a path does not change
+    kv_config_path: Path = setting(_HOME / "kvConfig.json", "kvConfigPath", PATH,  # noqa: RUF009 — a path is immutable
         "The file of keys and values.")
     config_store_path: Path = setting(_HOME / "namesrv.properties", "configStorePath", PATH,  # noqa: RUF009
         "Where changes made at run time are kept: the file given with -c, when there is one.")
@@ -59,5 +58,5 @@ class NameserverSettings(Settings):
 
 
 def read_settings(path: Path) -> NameserverSettings:
-    """Of a properties file, which is where changes will be kept. SettingsError when it cannot be used."""
+    """Read settings from a properties file. Changes at run time go there too. Raise SettingsError when it is unusable."""
     return NameserverSettings().with_texts({**read_required_texts(path), "configStorePath": str(path.absolute())})

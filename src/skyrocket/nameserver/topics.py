@@ -1,6 +1,6 @@
-"""Which broker has which queues of a topic: topic -> broker -> queues, and the mappings of static topics beside them.
+"""Topic -> broker -> queues, and the mappings of static topics.
 
-A topic is there while a broker has it. Pure: no sockets, no clock.
+A topic exists while at least one broker has it. Pure: no sockets, no clock.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from skyrocket.protocol.sysflag import PERM_READ, PERM_WRITE, TOPIC_UNIT, TOPIC_
 BrokerName = str
 
 
-class Topics:
+class TopicQueues:
     def __init__(self) -> None:
         self._queues: dict[str, dict[BrokerName, QueueData]] = {}
         self._mappings: dict[str, dict[BrokerName, TopicQueueMappingInfo]] = {}
@@ -24,16 +24,16 @@ class Topics:
     # --- changes
 
     def check_room(self, broker_name: str, topics: Collection[str], mappings: Collection[str] = ()) -> None:
-        """FullError when these topics of a broker would be too many."""
+        """Raise FullError when these topics of a broker would be too many."""
         if len(self._queues) + len(topics) <= TOPICS_MAX and self._rows + len(topics) + len(mappings) <= TOPIC_ROWS_MAX:
-            return  # even if all of them are new
+            return  # there is room even if all are new
         new_topics = sum(topic not in self._queues for topic in topics)
         new_rows = sum(broker_name not in self._queues.get(topic, ()) for topic in topics)
         new_rows += sum(broker_name not in self._mappings.get(topic, ()) for topic in mappings)
         if len(self._queues) + new_topics > TOPICS_MAX:
-            raise FullError(f"{len(self._queues)} topics are known, and {TOPICS_MAX} are the most.")
+            raise FullError(f"The nameserver already has {len(self._queues)} topics; {TOPICS_MAX} are allowed.")
         if self._rows + new_rows > TOPIC_ROWS_MAX:
-            raise FullError(f"{self._rows} topics on brokers are known, and {TOPIC_ROWS_MAX} are the most.")
+            raise FullError(f"The nameserver already has {self._rows} rows of topics on brokers; {TOPIC_ROWS_MAX} are allowed.")
 
     def put(self, topic: str, queues: QueueData) -> None:
         brokers = self._queues.setdefault(topic, {})
@@ -41,14 +41,14 @@ class Topics:
         brokers[queues.broker_name] = queues
 
     def put_mapping(self, topic: str, broker_name: str, mapping: TopicQueueMappingInfo) -> None:
-        """Only of a topic that is there: it goes when the topic goes."""
+        """Store the mapping of a topic that exists. It is removed with the topic."""
         if topic in self._queues:
             brokers = self._mappings.setdefault(topic, {})
             self._rows += broker_name not in brokers
             brokers[broker_name] = mapping
 
     def remove(self, topic: str, broker_names: Collection[str] | None = None) -> None:
-        """From these brokers, or from all."""
+        """Remove a topic from these brokers, or from all."""
         brokers = self._queues.get(topic, {})
         for name in list(brokers) if broker_names is None else broker_names:
             self._rows -= brokers.pop(name, None) is not None
@@ -60,17 +60,17 @@ class Topics:
             self.remove(topic, [broker_name])
 
     def keep_only(self, broker_name: str, topics: Collection[str]) -> None:
-        """The broker has no others any more."""
+        """Remove every other topic from the broker."""
         for topic in self.of_brokers({broker_name}):
             if topic not in topics:
                 self.remove(topic, [broker_name])
 
     def forbid_writing(self, broker_name: str) -> int:
-        """How many topics the broker has: all of them count, also those that nobody could write to before."""
+        """Make all topics of a broker read-only. Return how many topics it has, read-only ones included."""
         return self._permit(broker_name, lambda permission: permission & ~PERM_WRITE)
 
     def allow_writing(self, broker_name: str) -> int:
-        """The same count. All of its topics can be read and written then, as at Apache's, whatever they permitted before."""
+        """Make all topics of a broker readable and writable, whatever they were before, as Apache does. Return their number."""
         return self._permit(broker_name, lambda _: PERM_READ | PERM_WRITE)
 
     def _permit(self, broker_name: str, change: Callable[[int], int]) -> int:
@@ -79,7 +79,7 @@ class Topics:
             queues.perm = change(queues.perm)
         return len(rows)
 
-    # --- questions
+    # --- queries
 
     def __len__(self) -> int:
         return len(self._queues)
@@ -88,7 +88,7 @@ class Topics:
         return broker_name in self._queues.get(topic, ())
 
     def queues(self, topic: str) -> list[QueueData]:
-        """In the order of the brokers' names, so that all nameservers answer alike."""
+        """Return the queues of a topic, sorted by broker name so that all nameservers answer alike."""
         return [queues for _, queues in sorted(self._queues.get(topic, {}).items())]
 
     def mappings(self, topic: str) -> Mapping[BrokerName, TopicQueueMappingInfo] | None:
@@ -101,14 +101,16 @@ class Topics:
         return sorted(topic for topic, brokers in self._queues.items() if any(name in brokers for name in broker_names))
 
     def of_units(self) -> list[str]:
-        return self._flagged(lambda flag: bool(flag & TOPIC_UNIT))
+        return self._select_by_flag(lambda flag: bool(flag & TOPIC_UNIT))
 
     def with_unit_subscription(self) -> list[str]:
-        return self._flagged(lambda flag: bool(flag & TOPIC_UNIT_SUB))
+        return self._select_by_flag(lambda flag: bool(flag & TOPIC_UNIT_SUB))
 
     def with_unit_subscription_only(self) -> list[str]:
-        return self._flagged(lambda flag: flag & (TOPIC_UNIT | TOPIC_UNIT_SUB) == TOPIC_UNIT_SUB)
+        return self._select_by_flag(lambda flag: flag & (TOPIC_UNIT | TOPIC_UNIT_SUB) == TOPIC_UNIT_SUB)
 
-    def _flagged(self, is_meant: Callable[[int], bool]) -> list[str]:
-        """A topic's flags are those that its first broker told."""
-        return sorted(topic for topic, brokers in self._queues.items() if is_meant(next(iter(brokers.values())).topic_sys_flag))
+    def _select_by_flag(self, is_selected: Callable[[int], bool]) -> list[str]:
+        """Select topics by their flags. A topic has the flags of the first broker that registered it."""
+        return sorted(
+            topic for topic, brokers in self._queues.items() if is_selected(next(iter(brokers.values())).topic_sys_flag)
+        )

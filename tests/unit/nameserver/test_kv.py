@@ -77,7 +77,7 @@ def test_what_cannot_be_written_is_not_changed_and_the_answer_says_so(tmp_path: 
         (tmp_path / "folder").write_text("in the way")
         answer = running.ask(RequestCode.PUT_KV_CONFIG, put())
         assert answer.code == ResponseCode.SYSTEM_ERROR
-        assert "could not be written" in (answer.remark or "")
+        assert "could not be saved" in (answer.remark or "")
         assert running.in_loop(lambda: running.nameserver.kv.table.namespace("ORDER_TOPIC_CONFIG")) is None
 
 

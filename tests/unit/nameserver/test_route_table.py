@@ -6,7 +6,7 @@ import pytest
 
 from skyrocket.nameserver import route_table, topics
 from skyrocket.nameserver.errors import BadNameError, FullError, NotRegisteredError
-from skyrocket.nameserver.route_table import BrokerKey, Registration, RouteTable, in_zone
+from skyrocket.nameserver.route_table import BrokerKey, BrokerRegistration, RouteTable, in_zone
 from skyrocket.protocol.bodies import (
     DataVersion,
     QueueData,
@@ -28,15 +28,15 @@ def config(topic: str, **given: Any) -> TopicConfig:
 
 def a_broker(
     *topic_names: str, counter: int = 1, state: int = 0, configs: list[TopicConfig] | None = None, **given: Any
-) -> Registration:
+) -> BrokerRegistration:
     wrapper = TopicConfigAndMappingSerializeWrapper(data_version=DataVersion(counter=counter, state_version=state))
     for each in configs or [config(name) for name in topic_names]:
         wrapper.topic_config_table[each.topic_name] = each
     values = {"cluster": "Test", "name": "a", "id": 0, "address": MASTER, "ha_address": "10.0.0.1:10912", **given}
-    return Registration(topics=wrapper, **values)
+    return BrokerRegistration(topics=wrapper, **values)
 
 
-def a_table(*brokers: Registration) -> RouteTable:
+def a_table(*brokers: BrokerRegistration) -> RouteTable:
     table = RouteTable()
     for broker in brokers or [a_broker("orders", "TBW102")]:
         table.register(broker, 0)
@@ -230,15 +230,15 @@ def test_a_broker_whose_connection_closes_is_gone_at_once_unless_it_registered_o
     first, second = object(), object()
     table = a_table(a_broker("orders", "x", connection=first))
     table.register(a_broker("orders", "x", connection=second), 1)
-    assert table.connection_closed(first) == []
-    assert table.connection_closed(second) == [KEY]
+    assert table.remove_connection(first) == []
+    assert table.remove_connection(second) == [KEY]
     assert table.route("orders") is None
 
 
 def test_all_brokers_of_a_connection_go_with_it():
     shared = object()
     table = a_table(a_broker("x", "y", connection=shared), a_broker("x", "y", name="b", address=SLAVE, connection=shared))
-    assert len(table.connection_closed(shared)) == 2
+    assert len(table.remove_connection(shared)) == 2
     assert table.topics.all() == []
 
 
@@ -246,19 +246,19 @@ def test_a_silent_broker_goes_after_its_own_time_and_not_before():
     table = RouteTable()
     table.register(a_broker("orders", "x", connection="c"), 1_000)
     table.register(a_broker("orders", "x", name="b", address=SLAVE, timeout_ms=3_000), 1_000)
-    assert table.silent(4_000) == []
-    assert table.silent(4_001) == [(BrokerKey("Test", SLAVE), None)]
-    assert table.silent(121_000) == []
-    assert table.silent(121_001) == [(KEY, "c")]
+    assert table.remove_silent(4_000) == []
+    assert table.remove_silent(4_001) == [(BrokerKey("Test", SLAVE), None)]
+    assert table.remove_silent(121_000) == []
+    assert table.remove_silent(121_001) == [(KEY, "c")]
     assert table.route("orders") is None
 
 
 def test_a_sign_of_life_counts_from_then_on():
     table = a_table()
-    table.heard(KEY, 50_000)
-    table.heard(BrokerKey("Test", "10.9.9.9:1"), 50_000)
-    assert table.silent(170_000) == []
-    assert [key for key, _ in table.silent(170_001)] == [KEY]
+    table.refresh(KEY, 50_000)
+    table.refresh(BrokerKey("Test", "10.9.9.9:1"), 50_000)
+    assert table.remove_silent(170_000) == []
+    assert [key for key, _ in table.remove_silent(170_001)] == [KEY]
 
 
 def test_a_master_that_goes_leaves_read_only_topics_where_slaves_stand_in():
