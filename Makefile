@@ -15,7 +15,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit
   --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test again check interop fuzz sanitize chaos spark-crash bench reference lock clean
+.PHONY: help setup run test durations again check interop fuzz sanitize chaos spark-crash bench reference lock clean
 
 help:            ## this list
 	@grep -E '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -42,7 +42,10 @@ run: $(BUILT)    ## the main job: a nameserver and a broker on loopback, until C
 	@exec $(BIN)/skyrocket run $(ARGS)
 
 test: $(READY)   ## every test, those that run Apache RocketMQ included where there is a Java
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 4 --dist loadfile
+
+durations: $(READY)  ## every test, and write tests/durations.txt, by which make test orders them
+	SKYROCKET_WRITE_DURATIONS=1 $(BIN)/python -m pytest -n 4 --dist loadfile
 
 again: $(READY)  ## the tests that failed in the last run, one after another
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 
-from tests.support.async_tests import pytest_pyfunc_call  # noqa: F401 — pytest finds the hook by its name
+from tests.support.async_tests import pytest_pyfunc_call  # noqa: F401 — pytest finds hooks by their names
+from tests.support.schedule import pytest_configure, pytest_xdist_make_scheduler  # noqa: F401
 
 # Machines are small and noisy: no test fails because it took long. In CI the examples are the same every time.
 settings.register_profile("skyrocket", deadline=None, suppress_health_check=[HealthCheck.too_slow])
