@@ -46,7 +46,7 @@ class Admin:
         self._parts: tuple[TopicAdmin, GroupAdmin, OffsetAdmin, MessageAdmin, ClusterAdmin] | None = None
 
     async def start(self) -> None:
-        """Connect."""
+        """Start the client. Connections open with the first request."""
         if self._session is not None:
             return
         self._session = await Session.acquire(self._options)
@@ -55,7 +55,7 @@ class Admin:
         self._parts = (TopicAdmin(brokers), GroupAdmin(brokers), offsets, MessageAdmin(brokers, offsets), ClusterAdmin(brokers))
 
     async def close(self) -> None:
-        """Disconnect. Clients with equal options may share the connections; those stay open."""
+        """Close the client. Connections that other clients share stay open."""
         session, self._session, self._parts = self._session, None, None
         if session is not None:
             await session.release()

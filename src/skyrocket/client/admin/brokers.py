@@ -49,7 +49,7 @@ class Brokers:
 
     async def list_brokers(self) -> list[BrokerInfo]:
         """Fetch all brokers from a nameserver, slaves included."""
-        answer = await self.ask_nameserver(RequestCode.GET_BROKER_CLUSTER_INFO)
+        answer = await self.request_nameserver(RequestCode.GET_BROKER_CLUSTER_INFO)
         info = self.decode_body(answer, ClusterInfo)
         return [
             BrokerInfo(cluster=broker.cluster or "", broker_name=name, broker_id=broker_id, address=address)
@@ -118,14 +118,14 @@ class Brokers:
             answers.append(result)
         return answers
 
-    async def ask_nameserver(self, code: int, header: Header | None = None) -> Command:
+    async def request_nameserver(self, code: int, header: Header | None = None) -> Command:
         """Send a request to one nameserver. Raises BrokerError if the response is not SUCCESS."""
         answer = await self.session.request_nameserver(code, header)
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerError(answer.code, answer.remark or "", "The nameserver")
         return answer
 
-    async def ask_all_nameservers(self, code: int, header: Header | None = None, body: bytes = b"") -> None:
+    async def request_all_nameservers(self, code: int, header: Header | None = None, body: bytes = b"") -> None:
         """Send a request to every nameserver, as they do not replicate."""
         await self.for_each(self.session.nameservers, lambda address: self.session.request_ok(address, code, header, body))
 

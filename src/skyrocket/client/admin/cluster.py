@@ -82,7 +82,7 @@ class ClusterAdmin:
 
     async def update_nameserver_config(self, values: Mapping[str, str]) -> None:
         """Change settings of every nameserver."""
-        await self._brokers.ask_all_nameservers(RequestCode.UPDATE_NAMESRV_CONFIG, body=encode_config(values))
+        await self._brokers.request_all_nameservers(RequestCode.UPDATE_NAMESRV_CONFIG, body=encode_config(values))
 
 
 def _decode_settings(answer: Command, address: str) -> dict[str, str]:

@@ -109,11 +109,11 @@ class GroupAdmin:
         header = DeleteSubscriptionGroupRequestHeader(group_name=wire_group, clean_offset=offsets)
         with_group = {one.broker_name: masters[one.broker_name] for one in known if one.broker_name in masters}
         # Only where the group exists: Apache's other brokers would create it now.
-        await self._ask_each(with_group, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+        await self._request_each(with_group, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
         for topic in (retry_topic(wire_group), dead_letter_topic(wire_group)) if topics else ():
-            await self._ask_each(masters, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=topic))
+            await self._request_each(masters, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=topic))
             from_nameservers = DeleteTopicFromNamesrvRequestHeader(topic=topic)
-            await self._brokers.ask_all_nameservers(RequestCode.DELETE_TOPIC_IN_NAMESRV, from_nameservers)
+            await self._brokers.request_all_nameservers(RequestCode.DELETE_TOPIC_IN_NAMESRV, from_nameservers)
 
     # --- query
 
@@ -145,7 +145,7 @@ class GroupAdmin:
     async def members(self, group: str) -> GroupMembers:
         """Fetch the consumers of a group that are connected now. There may be none."""
         header = GetConsumerConnectionListRequestHeader(consumer_group=self._brokers.to_wire(group))
-        answers = await self._ask_each(
+        answers = await self._request_each(
             await self._brokers.masters(),
             RequestCode.GET_CONSUMER_CONNECTION_LIST,
             header,
@@ -180,7 +180,7 @@ class GroupAdmin:
             addresses = await self._brokers.masters()
         wire_topic = None if topic is None else self._brokers.to_wire(topic)
         header = GetConsumeStatsRequestHeader(consumer_group=self._brokers.to_wire(group), topic=wire_topic)
-        answers = await self._ask_each(addresses, RequestCode.GET_CONSUME_STATS, header)
+        answers = await self._request_each(addresses, RequestCode.GET_CONSUME_STATS, header)
         stats = [self._brokers.decode_body(answer, ConsumeStats) for answer in answers]
         queues = [
             QueueProgress(
@@ -203,7 +203,7 @@ class GroupAdmin:
     async def topics(self, group: str) -> list[str]:
         """List the topics in which a group has offsets."""
         header = QueryTopicsByConsumerRequestHeader(group=self._brokers.to_wire(group))
-        answers = await self._ask_each(await self._brokers.masters(), RequestCode.QUERY_TOPICS_BY_CONSUMER, header)
+        answers = await self._request_each(await self._brokers.masters(), RequestCode.QUERY_TOPICS_BY_CONSUMER, header)
         found = {topic for answer in answers for topic in self._brokers.decode_body(answer, TopicList).topic_list}
         return sorted(self._brokers.to_user(topic) for topic in found)
 
@@ -212,7 +212,7 @@ class GroupAdmin:
         masters = await self._brokers.masters()
         found: dict[tuple[str, str], ProducerClient] = {}
         if group is None:
-            for answer in await self._ask_each(masters, RequestCode.GET_ALL_PRODUCER_INFO, None):
+            for answer in await self._request_each(masters, RequestCode.GET_ALL_PRODUCER_INFO, None):
                 for wire_group, clients in (self._brokers.decode_body(answer, ProducerTableInfo).data or {}).items():
                     for one in clients:
                         client = Connection(
@@ -223,7 +223,7 @@ class GroupAdmin:
                         )
         else:
             header = GetProducerConnectionListRequestHeader(producer_group=self._brokers.to_wire(group))
-            answers = await self._ask_each(
+            answers = await self._request_each(
                 masters, RequestCode.GET_PRODUCER_CONNECTION_LIST, header, accepted_codes=(ResponseCode.SYSTEM_ERROR,)
             )
             for answer in answers:  # a broker without producers of the group answers SYSTEM_ERROR
@@ -231,7 +231,7 @@ class GroupAdmin:
                     found[group, client.client_id] = ProducerClient(group=group, **_client_fields(client))
         return [found[key] for key in sorted(found)]
 
-    async def _ask_each(
+    async def _request_each(
         self, addresses: Mapping[str, str], code: int, header: Header | None, *, accepted_codes: tuple[int, ...] = ()
     ) -> list[Command]:
         """Send a request to all addresses. A response with one of `accepted_codes` is no error, and is left out."""

@@ -120,11 +120,11 @@ class TopicAdmin:
         key = self._brokers.to_wire(topic)
         if not queues:
             header = DeleteKVConfigRequestHeader(namespace=_ORDER_NAMESPACE, key=key)
-            await self._brokers.ask_all_nameservers(RequestCode.DELETE_KV_CONFIG, header)
+            await self._brokers.request_all_nameservers(RequestCode.DELETE_KV_CONFIG, header)
             return
         value = ";".join(f"{broker}:{count}" for broker, count in queues.items())
         put_header = PutKVConfigRequestHeader(namespace=_ORDER_NAMESPACE, key=key, value=value)
-        await self._brokers.ask_all_nameservers(RequestCode.PUT_KV_CONFIG, put_header)
+        await self._brokers.request_all_nameservers(RequestCode.PUT_KV_CONFIG, put_header)
 
     async def _wait_for_route(self, topic: str, settings: list[TopicSettings]) -> None:
         expected = {(one.broker_name, one.read_queues, one.write_queues, one.permission) for one in settings}
@@ -150,13 +150,13 @@ class TopicAdmin:
         """
         await self._brokers.route(topic)
         masters = await self._brokers.masters(cluster)
-        wire_topic, ask_for = self._brokers.to_wire(topic), self._brokers.session.request_ok
+        wire_topic, request_ok = self._brokers.to_wire(topic), self._brokers.session.request_ok
         header = DeleteTopicRequestHeader(topic=wire_topic)
         await self._brokers.for_each(
-            list(masters.values()), lambda address: ask_for(address, RequestCode.DELETE_TOPIC_IN_BROKER, header)
+            list(masters.values()), lambda address: request_ok(address, RequestCode.DELETE_TOPIC_IN_BROKER, header)
         )
         from_nameservers = DeleteTopicFromNamesrvRequestHeader(topic=wire_topic, cluster_name=cluster)
-        await self._brokers.ask_all_nameservers(RequestCode.DELETE_TOPIC_IN_NAMESRV, from_nameservers)
+        await self._brokers.request_all_nameservers(RequestCode.DELETE_TOPIC_IN_NAMESRV, from_nameservers)
         await self._write_order(topic, {})
         self._brokers.session.routes.forget(wire_topic)
 
@@ -164,10 +164,10 @@ class TopicAdmin:
 
     async def names(self, *, internal: bool = False) -> list[str]:
         """List the names of all topics, sorted. System, retry and dead-letter topics only with `internal`."""
-        answer = await self._brokers.ask_nameserver(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        answer = await self._brokers.request_nameserver(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         topics = [name for name in self._brokers.decode_body(answer, TopicList).topic_list if self._brokers.is_in_namespace(name)]
         if not internal:
-            answer = await self._brokers.ask_nameserver(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
+            answer = await self._brokers.request_nameserver(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
             system_topics = set(self._brokers.decode_body(answer, TopicList).topic_list)  # names of clusters and brokers, too
             topics = [name for name in topics if not _is_internal(name, system_topics)]
         return sorted(self._brokers.to_user(name) for name in topics)
@@ -222,9 +222,9 @@ class TopicAdmin:
         """Fetch the first and last offset of every queue, and the time of its last message."""
         addresses = await self._brokers.addresses_of_topic(topic)
         header = GetTopicStatsInfoRequestHeader(topic=self._brokers.to_wire(topic))
-        ask_for = self._brokers.session.request_ok
+        request_ok = self._brokers.session.request_ok
         answers = await self._brokers.for_each(
-            list(addresses.values()), lambda address: ask_for(address, RequestCode.GET_TOPIC_STATS_INFO, header)
+            list(addresses.values()), lambda address: request_ok(address, RequestCode.GET_TOPIC_STATS_INFO, header)
         )
         queues = [
             QueueStatus(
@@ -245,9 +245,9 @@ class TopicAdmin:
         """List the groups that consume a topic now, or have an offset in it."""
         addresses = await self._brokers.addresses_of_topic(topic)
         header = QueryTopicConsumeByWhoRequestHeader(topic=self._brokers.to_wire(topic))
-        ask_for = self._brokers.session.request_ok
+        request_ok = self._brokers.session.request_ok
         answers = await self._brokers.for_each(
-            list(addresses.values()), lambda address: ask_for(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
+            list(addresses.values()), lambda address: request_ok(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
         )
         found = {group for answer in answers for group in self._brokers.decode_body(answer, GroupList).group_list}
         return sorted(self._brokers.to_user(group) for group in found)

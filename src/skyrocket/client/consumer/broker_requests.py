@@ -53,7 +53,7 @@ _MIB = 1024 * 1024
 _VERSION = "V5_5_0"  # Apache's name of the version whose behaviour this client follows
 
 
-class BrokerRequests:
+class ConsumerRequestHandlers:
     """Handles the requests that brokers send to one consumer."""
 
     def __init__(self, engine: ConsumerEngine) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from skyrocket.client.consumer.assigned_queue import AssignedQueue
 from skyrocket.client.consumer.assigned_queues import AssignedQueues
-from skyrocket.client.consumer.broker_requests import BrokerRequests
+from skyrocket.client.consumer.broker_requests import ConsumerRequestHandlers
 from skyrocket.client.consumer.dispatch.completion import Completion
 from skyrocket.client.consumer.dispatch.dispatcher import Dispatcher
 from skyrocket.client.consumer.dispatch.handler_runner import HandlerRunner
@@ -137,7 +137,7 @@ class ConsumerEngine:
             group=group,
             consumer_data=self.consumer_data,
             topics=lambda: list(self.subscriptions),
-            handlers=BrokerRequests(self).handlers(),
+            handlers=ConsumerRequestHandlers(self).handlers(),
             route_changed=self._on_route_change,
             connected=lambda _: self.assigned.wake(),
         )

@@ -5,7 +5,7 @@
     finish(messages)                 consumed, or sent back to the broker
     put_back(messages, until_ms)     handle again, in their old place
     overdue(now_ms)                  messages that have been with a handler for too long
-    commit_offset                    everything before it is finished: what the broker may be told
+    commit_offset                    everything before it is finished: the offset to commit
 
     pulled --add--> waiting --take--> with a handler --finish--> finished
                        ^-----put_back------'   '--hold_for_commit--> uncommitted --commit--> finished

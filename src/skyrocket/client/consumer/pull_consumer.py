@@ -7,8 +7,8 @@
         messages = await consumer.poll()
         await consumer.commit()
 
-`subscribe` shares the queues of topics with the other members of the group. `assign` reads the given queues, whoever else reads
-them. In both cases messages are fetched ahead in the background.
+`subscribe` shares the queues of topics with the other members of the group. `assign` reads the given queues, even
+if other consumers read them, too. In both cases messages are fetched ahead in the background.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class PullConsumer:
     # --- start and close
 
     async def start(self) -> None:
-        """Connect. `assign` or `subscribe` then chooses the queues."""
+        """Start the client. `assign` or `subscribe` then chooses the queues."""
         if self._session is not None:
             return
         session = await Session.acquire(self._options, consumer_group=self._wire_group)

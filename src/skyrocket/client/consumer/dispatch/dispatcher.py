@@ -150,7 +150,7 @@ class Dispatcher:
     # --- the user's own loop
 
     async def next_batch(self, owner: object = None) -> WorkBatch | None:
-        """Wait for a batch. `owner` is who works on it; by default the current task. None: the consumer is closed."""
+        """Wait for a batch. `owner` is the task or thread that works on it, by default the current task. None: closed."""
         while not self._closed:
             batch = self._take_batch()
             if batch is not None:

@@ -1,4 +1,4 @@
-"""The pull loop of one queue: pull, wait if the policy says so, and continue after any failure."""
+"""The pull loop of one queue: pull, wait as the policy decides, and continue after any failure."""
 
 from __future__ import annotations
 
