@@ -21,7 +21,7 @@ from skyrocket.broker.send.validation import SendValidator
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.broker.tables.clients import ClientTable
 from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
-from skyrocket.broker.tables.queue_locks import QueueLocks
+from skyrocket.broker.tables.queue_locks import QueueLockTable
 from skyrocket.broker.tables.subscription_groups import SubscriptionGroupTable
 from skyrocket.broker.tables.topics import TopicTable
 from skyrocket.net.router import Router
@@ -54,7 +54,7 @@ def a_context(
         "groups": SubscriptionGroupTable(settings, wall_ms),
         "offsets": ConsumerOffsets(wall_ms),
         "clients": ClientTable(),
-        "locks": QueueLocks(),
+        "locks": QueueLockTable(),
         "delay_progress": DelayProgress(lambda: store.horizon.confirmed, wall_ms),
         "timer_metrics": TimerMetrics(wall_ms),
         "router": Router(ERROR_CODES),

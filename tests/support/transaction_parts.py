@@ -13,7 +13,7 @@ from skyrocket.broker.errors import ERROR_CODES
 from skyrocket.broker.load.counters import Counters
 from skyrocket.broker.send.internal_writer import InternalWriter
 from skyrocket.broker.settings import BrokerSettings
-from skyrocket.broker.tables.clients import ClientTable, Member
+from skyrocket.broker.tables.clients import ClientTable, GroupMember
 from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
 from skyrocket.broker.tables.topics import TopicTable
 from skyrocket.broker.transactions.checker import TransactionChecker
@@ -89,7 +89,8 @@ class Transacting:
 
     def joins(self, group: str = GROUP, producer: Producer | None = None) -> Producer:
         producer = producer or self.producer
-        self.clients.produces(group, Member(producer.connection, f"client-{id(producer)}", Language.JAVA, 1), self.now_ms)
+        member = GroupMember(producer.connection, f"client-{id(producer)}", Language.JAVA, 1)
+        self.clients.register_producer(group, member, self.now_ms)
         return producer
 
     def half(

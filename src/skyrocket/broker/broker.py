@@ -28,7 +28,7 @@ from skyrocket.broker.errors import ERROR_CODES
 from skyrocket.broker.load.counters import Counters
 from skyrocket.broker.load.flow_control import FlowControl
 from skyrocket.broker.load.slow_consumers import SlowConsumers
-from skyrocket.broker.nameserver_registration import Registration
+from skyrocket.broker.nameserver_registration import NameserverRegistration
 from skyrocket.broker.persistence import Persistence
 from skyrocket.broker.pull.filters import Filters
 from skyrocket.broker.pull.handler import PullHandler
@@ -44,7 +44,7 @@ from skyrocket.broker.send.validation import SendValidator
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.broker.tables.clients import ClientTable
 from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
-from skyrocket.broker.tables.queue_locks import QueueLocks
+from skyrocket.broker.tables.queue_locks import QueueLockTable
 from skyrocket.broker.tables.subscription_groups import SubscriptionGroupTable
 from skyrocket.broker.tables.topics import TopicTable
 from skyrocket.broker.transactions.checker import TransactionChecker
@@ -96,13 +96,13 @@ class Broker:
         self.groups = SubscriptionGroupTable(self.settings, wall_ms)
         self.offsets = ConsumerOffsets(wall_ms)
         self.clients: ClientTable[Connection] = ClientTable()
-        self.locks = QueueLocks()
+        self.locks = QueueLockTable()
         self._delay_progress = DelayProgress(self._safe_position, wall_ms)
         self._timer_metrics = TimerMetrics(wall_ms)
         config_files = ConfigFiles(self._files, self.store.paths.config)
         self.persistence = Persistence(config_files, self.topics, self.groups, self.offsets)
-        self.persistence.keep(DELAY_OFFSETS, self._delay_progress)
-        self.persistence.keep(TIMER_METRICS, self._timer_metrics)
+        self.persistence.add_table(DELAY_OFFSETS, self._delay_progress)
+        self.persistence.add_table(TIMER_METRICS, self._timer_metrics)
         self.scheduler = Clockwork(wall_ms)
         self.router = Router(ERROR_CODES)
         tls = server_context(settings.tls_certificate, settings.tls_key)
@@ -111,7 +111,7 @@ class Broker:
         self._flusher: Flusher | None = None
         self._transaction_checks: TransactionChecker | None = None
         self._timers: TimerParts | None = None
-        self._registration: Registration | None = None
+        self._registration: NameserverRegistration | None = None
         self._ticks: asyncio.Task[None] | None = None
         self._last_slow_tick_ms = monotonic_ms()
 
@@ -125,8 +125,8 @@ class Broker:
         self._flusher = Flusher(self.store, monotonic_ms, self._on_confirmed)
         await self._listen(self._flusher)
         self.persistence.start(lambda: self.settings().offsets_interval_ms)
-        self._registration = Registration(self._dialer, self.settings, self._topics_now, self.topics.set_ordered)
-        self.topics.on_change.append(self._registration.topics_changed)
+        self._registration = NameserverRegistration(self._dialer, self.settings, self._topics_now, self.topics.set_ordered)
+        self.topics.on_change.append(self._registration.on_topics_changed)
         self._ticks = asyncio.get_running_loop().create_task(self._tick())
         self.scheduler.start()
         if self._timers is not None:
@@ -218,7 +218,7 @@ class Broker:
         install_admin(context)
         self._on_queue_growth = context.on_queue_growth
         self.server.flow_control = context.flow_control
-        self.server.on_closed += [self.pull.disconnected, self._heartbeats.disconnected]
+        self.server.on_closed += [self.pull.drop_connection, self._heartbeats.drop_connection]
 
     def _safe_position(self) -> int:
         """Return the log position before which everything survives both a loss of power and what the settings promise."""
@@ -240,7 +240,7 @@ class Broker:
 
     def _wake_pulls(self) -> None:
         for topic, queue_id in self.store.take_grown():
-            self.pull.grew(topic, queue_id)
+            self.pull.on_queue_growth(topic, queue_id)
             if topic in self._on_queue_growth:
                 self._on_queue_growth[topic](queue_id)
 

@@ -26,7 +26,7 @@ from skyrocket.broker.send.validation import SendValidator
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.broker.tables.clients import ClientTable
 from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
-from skyrocket.broker.tables.queue_locks import QueueLocks
+from skyrocket.broker.tables.queue_locks import QueueLockTable
 from skyrocket.broker.tables.subscription_groups import SubscriptionGroupTable
 from skyrocket.broker.tables.topics import TopicTable
 from skyrocket.net.connection import Connection
@@ -60,7 +60,7 @@ class BrokerContext:
     groups: SubscriptionGroupTable
     offsets: ConsumerOffsets
     clients: ClientTable[Connection]
-    locks: QueueLocks
+    locks: QueueLockTable
     delay_progress: DelayProgress
     timer_metrics: TimerMetrics
 

@@ -12,11 +12,11 @@ from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.errors import DiskFullError, StoreError, TooLargeError, WritesStoppedError
 
 
-class BrokerError(Exception):
+class TableError(Exception):
     """The root of the broker's own errors."""
 
 
-class InvalidArgumentError(BrokerError):
+class InvalidArgumentError(TableError):
     """A name, a number of queues or a permission that is not allowed."""
 
 
@@ -28,24 +28,24 @@ class UnsupportedAttributeError(InvalidArgumentError):
     """An attribute value that only Apache's store supports."""
 
 
-class AttributeChangeError(BrokerError):
+class AttributeChangeError(TableError):
     """A change of attributes that is malformed or not allowed."""
 
 
-class TopicNotFoundError(BrokerError):
+class TopicNotFoundError(TableError):
     """A request for a topic that does not exist."""
 
 
-class GroupNotFoundError(BrokerError):
+class GroupNotFoundError(TableError):
     """A request for a subscription group that does not exist."""
 
 
-class TableFullError(BrokerError):
+class TableFullError(TableError):
     """A bound of `broker/limits.py` is reached."""
 
 
 ERROR_CODES: Final[dict[type[Exception], ResponseCode]] = {  # the last matching row counts: a subclass stands below its base
-    BrokerError: ResponseCode.SYSTEM_ERROR,
+    TableError: ResponseCode.SYSTEM_ERROR,
     InvalidArgumentError: ResponseCode.INVALID_PARAMETER,
     TopicNotFoundError: ResponseCode.TOPIC_NOT_EXIST,
     GroupNotFoundError: ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,

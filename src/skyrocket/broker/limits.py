@@ -1,4 +1,4 @@
-"""Every bound of the broker's tables in one place: what clients and administrators may fill, they cannot fill without end."""
+"""Every bound of the broker's tables, in one place: no client and no administrator can fill a table without end."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Final
 TOPICS_MAX: Final = 200_000
 GROUPS_MAX: Final = 200_000
 GROUP_NAME_LENGTH_MAX: Final = 120
-"""A group's name, so that `%RETRY%` and the name are a topic's name."""
+"""Short enough that `%RETRY%` and the group's name are a valid topic name."""
 
 QUEUES_PER_TOPIC_MAX: Final = 65_536
-"""Apache has no bound. At this one the statistics of a topic, 120 bytes a queue, still fit into a frame."""
+"""Apache has no bound. With this one, the statistics of a topic, 120 bytes a queue, still fit into a frame."""
 
 ATTRIBUTES_LENGTH_MAX: Final = 8_192
 
@@ -21,14 +21,14 @@ CLIENT_ID_LENGTH_MAX: Final = 1_024
 PRODUCER_GROUP_NAME_LENGTH_MAX: Final = 255
 GROUPS_PER_CONNECTION_MAX: Final = 10_000
 MEMBERSHIPS_MAX: Final = 1_000_000
-"""Of all connections in all groups of producers and consumers."""
+"""Memberships of all connections in all groups of producers and consumers."""
 
 SUBSCRIPTIONS_PER_GROUP_MAX: Final = 10_000
 
 LOCKS_MAX: Final = 1_000_000
 
 PAGE_MAX: Final = 2_000
-"""Topics or groups on one page, for whoever asks for pages; Apache's `splitMetadataSize`."""
+"""Topics or groups on one page of a paged request; Apache's `splitMetadataSize`."""
 
 QUEUE_ENTRIES_SHOWN_MAX: Final = 10_000
-"""Entries of a consume queue in one answer."""
+"""Entries of a consume queue in one response."""

@@ -1,4 +1,4 @@
-"""Names of topics and groups: they become paths, so what they may be is checked before anything touches a file."""
+"""Check names of topics and groups. Names become paths, so they are checked before anything touches a file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
 def name_problem(name: str) -> str | None:
-    """What is wrong with a topic's or group's name; None when it may be used."""
+    """Say what is wrong with the name of a topic or group; None when it is valid."""
     if not name:
         return "is empty"
     if len(name) > NAME_LENGTH_MAX:

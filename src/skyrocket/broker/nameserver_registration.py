@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 TopicsNow = Callable[[], tuple[dict[str, TopicConfig], DataVersion]]
 
 
-class Registration:
+class NameserverRegistration:
     def __init__(
         self,
         dialer: Dialer,
@@ -49,14 +49,14 @@ class Registration:
         self._set_ordered = set_ordered
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._silent: set[str] = set()  # nameservers that did not answer last time: told once, not every time
+        self._unreachable: set[str] = set()  # nameservers that did not answer last time: told once, not every time
 
     async def start(self) -> None:
         """Register for the first time, and keep doing it."""
         await self.register()
         self._task = asyncio.get_running_loop().create_task(self._keep_registering())
 
-    def topics_changed(self) -> None:
+    def on_topics_changed(self) -> None:
         self._changed.set()
 
     async def close(self) -> None:
@@ -70,13 +70,13 @@ class Registration:
             cluster_name=settings.cluster_name,
             broker_id=settings.broker_id,
         )
-        await self._tell_all(lambda: Command(RequestCode.UNREGISTER_BROKER, fields=header.to_fields()), timeout_ms=1_000)
+        await self._send_to_all(lambda: Command(RequestCode.UNREGISTER_BROKER, fields=header.to_fields()), timeout_ms=1_000)
 
     async def register(self) -> int:
         """How many nameservers know us now."""
-        command = self._command()
+        command = self._registration_request()
         settings = self._settings()
-        return await self._tell_all(
+        return await self._send_to_all(
             lambda: Command(command.code, fields=command.fields, body=command.body), timeout_ms=settings.register_timeout_ms
         )
 
@@ -90,33 +90,33 @@ class Registration:
             self._changed.clear()
             await self.register()
 
-    async def _tell_all(self, make: Callable[[], Command], timeout_ms: int) -> int:
-        answers = await asyncio.gather(*(self._tell(address, make(), timeout_ms) for address in self._settings().nameservers))
+    async def _send_to_all(self, make: Callable[[], Command], timeout_ms: int) -> int:
+        answers = await asyncio.gather(*(self._send(address, make(), timeout_ms) for address in self._settings().nameservers))
         return sum(answers)
 
-    async def _tell(self, address: str, command: Command, timeout_ms: int) -> bool:
+    async def _send(self, address: str, command: Command, timeout_ms: int) -> bool:
         try:
             response = await self._dialer.request(address, command, timeout_ms)
         except NetError as error:
-            if address not in self._silent:
+            if address not in self._unreachable:
                 log.warning("Nameserver %s was not told: %s", address, error)
-                self._silent.add(address)
+                self._unreachable.add(address)
             return False
-        self._silent.discard(address)
+        self._unreachable.discard(address)
         if response.code != ResponseCode.SUCCESS:
             log.warning("Nameserver %s refused: %s", address, response.remark)
             return False
         if command.code == RequestCode.REGISTER_BROKER and response.body:
-            self._take_order(address, response.body)
+            self._apply_order_config(address, response.body)
         return True
 
-    def _take_order(self, address: str, body: bytes) -> None:
+    def _apply_order_config(self, address: str, body: bytes) -> None:
         try:
             self._set_ordered(decode(body, KVTable).table or ())
         except BodyError as error:
             log.warning("The order configuration of nameserver %s cannot be read: %s", address, error)
 
-    def _command(self) -> Command:
+    def _registration_request(self) -> Command:
         settings = self._settings()
         topics, version = self._topics()
         body = encode_registration(

@@ -1,7 +1,8 @@
-"""The tables' files: read at start, topics and groups written at every change, offsets and other
-progress every few seconds and at the end.
+"""The files of the broker's tables.
 
-A topic is on disk before anyone hears that it exists: after a crash its messages would otherwise belong to nobody.
+They are loaded at start. Topics and groups are saved at every change, offsets and other progress every few seconds and at the end.
+
+A topic is on disk before any client learns that it exists. Otherwise its messages could outlive it in a crash.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ log = logging.getLogger(__name__)
 B = TypeVar("B", bound=Body)
 
 
-class Kept(Protocol[B]):
+class PersistentTable(Protocol[B]):
     """A table that is saved every few seconds, when it has changed."""
 
     @property
@@ -36,10 +37,10 @@ class Kept(Protocol[B]):
 
 
 @dataclass(slots=True)
-class _Row(Generic[B]):
+class _SavedTable(Generic[B]):
     file: ConfigFile[B]
-    table: Kept[B]
-    saved: int = 0  # changes that the file has
+    table: PersistentTable[B]
+    saved_changes: int = 0  # changes that the file contains
 
 
 class Persistence:
@@ -47,16 +48,18 @@ class Persistence:
         self._files = files
         self._topics = topics
         self._groups = groups
-        self._rows: list[_Row[Any]] = [_Row(CONSUMER_OFFSETS, offsets)]
-        self._keeper: asyncio.Task[None] | None = None
+        self._rows: list[_SavedTable[Any]] = [_SavedTable(CONSUMER_OFFSETS, offsets)]
+        self._saver: asyncio.Task[None] | None = None
 
-    def keep(self, file: ConfigFile[B], table: Kept[B]) -> None:
-        """Have another table loaded, and saved like the offsets."""
-        self._rows.append(_Row(file, table))
+    def add_table(self, file: ConfigFile[B], table: PersistentTable[B]) -> None:
+        """Load and save another table, in the way of the offsets."""
+        self._rows.append(_SavedTable(file, table))
 
     def load(self) -> list[str]:
-        """Fill the tables, and save their changes from now on. What was wrong with a file, in sentences; StoreError when nothing
-        of it could be read."""
+        """Fill the tables, and save their changes from now on.
+
+        Return a sentence for each damaged file. Raise StoreError when a file and its backup cannot be read.
+        """
         topics = self._files.load(TOPICS)
         groups = self._files.load(SUBSCRIPTION_GROUPS)
         problems = [topics.problem, groups.problem]
@@ -69,7 +72,7 @@ class Persistence:
             problems.append(loaded.problem)
             if loaded.body is not None:
                 row.table.load(loaded.body)
-            row.saved = row.table.changes
+            row.saved_changes = row.table.changes
         self._topics.on_change.append(self.save_topics)
         self._groups.on_change.append(self.save_groups)
         return [problem for problem in problems if problem is not None]
@@ -81,20 +84,20 @@ class Persistence:
         self._files.save(SUBSCRIPTION_GROUPS, self._groups.snapshot())
 
     def begin_save(self) -> Callable[[], None] | None:
-        """A job for any thread that saves offsets and the like as they are now; None when the files have them."""
-        changed = [(row, row.table.changes, row.table.snapshot()) for row in self._rows if row.table.changes != row.saved]
+        """Return a job that saves the current offsets and progress, in any thread; None when the files are up to date."""
+        changed = [(row, row.table.changes, row.table.snapshot()) for row in self._rows if row.table.changes != row.saved_changes]
         if not changed:
             return None
 
         def run() -> None:
             for row, changes, snapshot in changed:
                 self._files.save(row.file, snapshot)
-                row.saved = changes
+                row.saved_changes = changes
 
         return run
 
     def save_all(self) -> None:
-        """Here and now: at the end."""
+        """Save all tables in this thread."""
         self.save_topics()
         self.save_groups()
         job = self.begin_save()
@@ -104,17 +107,17 @@ class Persistence:
     # --- in the event loop
 
     def start(self, every_ms: Callable[[], int]) -> None:
-        self._keeper = asyncio.get_running_loop().create_task(self._keep(every_ms))
+        self._saver = asyncio.get_running_loop().create_task(self._save_periodically(every_ms))
 
     async def close(self) -> None:
-        """Save everything. A write that is under way ends first."""
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
-            self._keeper = None
+        """Save all tables, after any write that is under way."""
+        if self._saver is not None:
+            self._saver.cancel()
+            await asyncio.gather(self._saver, return_exceptions=True)
+            self._saver = None
         self.save_all()
 
-    async def _keep(self, every_ms: Callable[[], int]) -> None:
+    async def _save_periodically(self, every_ms: Callable[[], int]) -> None:
         while True:
             await asyncio.sleep(every_ms() / 1000)
             job = self.begin_save()
@@ -124,7 +127,7 @@ class Persistence:
             try:
                 await asyncio.shield(writing)
             except StoreError as error:
-                log.warning("Offsets were not saved, and are tried again: %s", error)
+                log.warning("Consumer offsets could not be saved; the next attempt follows: %s", error)
             except asyncio.CancelledError:
                 await asyncio.gather(writing, return_exceptions=True)
                 raise

@@ -18,12 +18,12 @@ from typing import Final, NamedTuple, Protocol
 from msgspec.structs import replace
 
 from skyrocket.broker.context import BrokerContext
-from skyrocket.broker.errors import BrokerError
+from skyrocket.broker.errors import TableError
 from skyrocket.broker.send.contributors import Contributor
 from skyrocket.broker.send.internal_writer import InternalWriter
 from skyrocket.broker.send.parked_answers import ConfirmedAnswers
 from skyrocket.broker.settings import BrokerSettings
-from skyrocket.broker.tables.queue_locks import QueueLocks
+from skyrocket.broker.tables.queue_locks import QueueLockTable
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.bodies import SubscriptionGroupConfig, TopicConfig
@@ -112,7 +112,7 @@ class Retry(Contributor):
         store: MessageStore,
         topics: Topics,
         groups: Groups,
-        locks: QueueLocks,
+        locks: QueueLockTable,
         delays: Delays,
         internal_writer: InternalWriter,
         answers: ConfirmedAnswers,
@@ -149,7 +149,7 @@ class Retry(Contributor):
         for command in commands:
             try:
                 record = self._accept(command)
-            except (RefusedError, BrokerError, ProtocolError, StoreError) as error:
+            except (RefusedError, TableError, ProtocolError, StoreError) as error:
                 self._router.refuse(connection, command, error)
                 continue
             accepted.append(command)

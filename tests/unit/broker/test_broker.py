@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from skyrocket.broker.broker import Broker
-from skyrocket.broker.nameserver_registration import Registration
+from skyrocket.broker.nameserver_registration import NameserverRegistration
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.nameserver.nameserver import Nameserver
 from skyrocket.nameserver.settings import NameserverSettings
@@ -172,7 +172,7 @@ async def test_a_nameserver_that_hangs_does_not_hold_up_the_others(tmp_path: Pat
     port = hanging.sockets[0].getsockname()[1]
     settings = BrokerSettings(namesrv_addr=f"127.0.0.1:{port};{good.address}", register_timeout_ms=200)
     dialer = Dialer(limits=NetLimits(scan_ms=10))
-    registration = Registration(dialer, lambda: settings, lambda: ({}, DataVersion()), lambda topics: None)
+    registration = NameserverRegistration(dialer, lambda: settings, lambda: ({}, DataVersion()), lambda topics: None)
     assert await registration.register() == 1
     await dialer.close()
     await good.close()

@@ -42,7 +42,7 @@ class BrokerStatsHandlers:
 
     def view(self, command: Command, _connection: Connection) -> Command:
         header = command.header(ViewBrokerStatsDataRequestHeader)
-        counters, column = self._asked(header.stats_name, header.stats_key)
+        counters, column = self._find_counters(header.stats_name, header.stats_key)
         if not counters:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, f"There is no statistic {header.stats_name} of '{header.stats_key}'.")
         now_ms = self._wall_ms()
@@ -51,7 +51,7 @@ class BrokerStatsHandlers:
         ]
         return command.response(ResponseCode.SUCCESS, body=encode(BrokerStatsData(*items)))
 
-    def _asked(self, name: str, key: str) -> tuple[list[Counter], str]:
+    def _find_counters(self, name: str, key: str) -> tuple[list[Counter], str]:
         """The counters whose column together is the statistic."""
         if name in BY_KEY:
             kind, column = BY_KEY[name]

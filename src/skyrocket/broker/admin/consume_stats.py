@@ -52,7 +52,7 @@ class ConsumeStatsHandlers:
     def consume_stats(self, command: Command, _connection: Connection) -> Command:
         header = command.header(GetConsumeStatsRequestHeader)
         stats = ConsumeStats()
-        for topic in self._asked(header):
+        for topic in self._requested_topics(header):
             config = self._topics.get(topic)
             if config is None:
                 continue
@@ -64,14 +64,14 @@ class ConsumeStatsHandlers:
             stats.consume_tps += self._counters.group_get(header.consumer_group, topic)
         return command.response(ResponseCode.SUCCESS, body=encode(stats))
 
-    def _asked(self, header: GetConsumeStatsRequestHeader) -> list[str]:
+    def _requested_topics(self, header: GetConsumeStatsRequestHeader) -> list[str]:
         """A list is taken as it is; else what the group is here for and has no subscription to is left out."""
         listed = [topic for topic in (header.topic_list or "").split(";") if topic.strip()]
         if listed:
             return list(dict.fromkeys(listed))
         group = header.consumer_group
         topics = [header.topic] if header.topic and header.topic.strip() else self._offsets.topics_of(group)
-        return [topic for topic in topics if not self._clients.leaves_out(group, topic)]
+        return [topic for topic in topics if not self._clients.lacks_subscription(group, topic)]
 
     def all_consume_stats(self, command: Command, _connection: Connection) -> Command:
         """As in Apache's answer, how far pulls have come is not told here."""
@@ -79,7 +79,9 @@ class ConsumeStatsHandlers:
         answer = ConsumeStatsList(broker_addr=self._settings().address)
         topics_of = self._offsets.topics_by_group()
         for group in self._groups:
-            found = [self._of_topic(group, topic) for topic in topics_of.get(group, ()) if self._counts(group, topic, header)]
+            found = [
+                self._topic_stats(group, topic) for topic in topics_of.get(group, ()) if self._is_counted(group, topic, header)
+            ]
             answer.consume_stats_list.append({group: found})
             for stats in found:
                 for wrapper in stats.offset_table.values():
@@ -87,11 +89,11 @@ class ConsumeStatsHandlers:
                     answer.total_inflight_diff += wrapper.pull_offset - wrapper.consumer_offset
         return command.response(ResponseCode.SUCCESS, body=encode(answer))
 
-    def _counts(self, group: str, topic: str, header: GetConsumeStatsInBrokerHeader) -> bool:
+    def _is_counted(self, group: str, topic: str, header: GetConsumeStatsInBrokerHeader) -> bool:
         config = self._topics.get(topic)
-        return config is not None and (config.order or not header.is_order) and not self._clients.leaves_out(group, topic)
+        return config is not None and (config.order or not header.is_order) and not self._clients.lacks_subscription(group, topic)
 
-    def _of_topic(self, group: str, topic: str) -> ConsumeStats:
+    def _topic_stats(self, group: str, topic: str) -> ConsumeStats:
         config = self._topics.get(topic)
         assert config is not None
         table = {self._queue(topic, i): self._progress(group, topic, i) for i in range(config.write_queue_nums)}
@@ -113,10 +115,10 @@ class ConsumeStatsHandlers:
         header = command.header(QueryConsumeTimeSpanRequestHeader)
         config = self._topics.require(header.topic)
         now_ms = self._wall_ms()
-        spans = [self._span(header, queue_id, now_ms) for queue_id in range(config.write_queue_nums)]
+        spans = [self._queue_time_span(header, queue_id, now_ms) for queue_id in range(config.write_queue_nums)]
         return command.response(ResponseCode.SUCCESS, body=encode(QueryConsumeTimeSpanBody(consume_time_span_set=spans)))
 
-    def _span(self, header: QueryConsumeTimeSpanRequestHeader, queue_id: int, now_ms: int) -> QueueTimeSpan:
+    def _queue_time_span(self, header: QueryConsumeTimeSpanRequestHeader, queue_id: int, now_ms: int) -> QueueTimeSpan:
         topic = header.topic
         least, most = bounds(self._store, topic, queue_id)
         consumed = max(0, self._offsets.query(header.group, topic, queue_id))

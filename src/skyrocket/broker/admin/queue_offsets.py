@@ -11,14 +11,14 @@ NO_TIME: Final = -1
 _UNREADABLE = 2**63 - 1  # what the store says where nothing behind an offset can be read
 
 
-class Bounds(NamedTuple):
+class OffsetBounds(NamedTuple):
     least: int  # the first message that is still there
     most: int  # one past the last
 
 
-def bounds(store: MessageStore, topic: str, queue_id: int) -> Bounds:
+def bounds(store: MessageStore, topic: str, queue_id: int) -> OffsetBounds:
     queue = store.queues.get(topic, queue_id)
-    return Bounds(0, 0) if queue is None else Bounds(queue.min_offset, queue.max_offset)
+    return OffsetBounds(0, 0) if queue is None else OffsetBounds(queue.min_offset, queue.max_offset)
 
 
 def stored_at(store: MessageStore, topic: str, queue_id: int, offset: int) -> int:

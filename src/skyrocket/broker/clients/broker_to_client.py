@@ -11,7 +11,7 @@ import asyncio
 from typing import Final
 
 from skyrocket.broker.context import BrokerContext
-from skyrocket.broker.tables.clients import Member
+from skyrocket.broker.tables.clients import GroupMember
 from skyrocket.net.connection import Connection
 from skyrocket.net.errors import NetError, RequestTimeoutError
 from skyrocket.net.router import RefusedError, Router
@@ -66,13 +66,13 @@ class BrokerToClientHandlers:
             fields["groupSysFlag"] = str(group.group_sys_flag)
         return await self._ask(command, member, Command(command.code, fields=fields, body=bytes(message)))
 
-    def _member(self, group: str, client_id: str) -> Member[Connection]:
+    def _member(self, group: str, client_id: str) -> GroupMember[Connection]:
         member = self._clients.member(group, client_id)
         if member is None:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, f"Consumer '{client_id[:160]}' of group '{group[:160]}' is not here.")
         return member
 
-    async def _ask(self, command: Command, member: Member[Connection], question: Command) -> Command:
+    async def _ask(self, command: Command, member: GroupMember[Connection], question: Command) -> Command:
         try:
             answer = await member.connection.request(question, ASK_MS)
         except RequestTimeoutError as error:
@@ -94,7 +94,7 @@ class BrokerToClientHandlers:
         return command.response(ResponseCode.SUCCESS, body=encode(GetConsumerStatusBody(consumer_table=table)))
 
 
-async def _offsets_of(member: Member[Connection], fields: dict[str, str]) -> dict[MessageQueue, int] | None:
+async def _offsets_of(member: GroupMember[Connection], fields: dict[str, str]) -> dict[MessageQueue, int] | None:
     question = Command(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, fields=fields)
     try:
         answer = await member.connection.request(question, ASK_EACH_MS)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable
 
 from skyrocket.broker.context import BrokerContext
-from skyrocket.broker.tables.clients import Member
+from skyrocket.broker.tables.clients import GroupMember
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.bodies import (
@@ -61,24 +61,24 @@ class HeartbeatHandlers:
 
     # --- what the server and a timer tell
 
-    def disconnected(self, connection: Connection) -> None:
-        self._tell(self._clients.disconnected(connection))
+    def drop_connection(self, connection: Connection) -> None:
+        self._notify(self._clients.remove_connection(connection))
 
     def check_time(self) -> None:
         """To be called every few seconds: who fell silent is forgotten, and its connection closed."""
-        connections, groups = self._clients.silent(self._now_ms())
+        connections, groups = self._clients.remove_silent(self._now_ms())
         for connection in connections:
             connection.close("it sent no heartbeat")
-        self._tell(groups)
+        self._notify(groups)
 
-    def _tell(self, groups: Iterable[str]) -> None:
+    def _notify(self, groups: Iterable[str]) -> None:
         """Each member, that its group changed: it shares the queues out anew."""
         for group in groups:
             config = self._groups.get(group)
             if config is not None and not config.notify_consumer_ids_changed_enable:
                 continue
             fields = NotifyConsumerIdsChangedRequestHeader(consumer_group=group).to_fields()
-            for connection in self._clients.to_tell(group):
+            for connection in self._clients.connections_to_notify(group):
                 connection.oneway(Command(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, fields=fields))
 
     # --- heartbeats
@@ -91,24 +91,24 @@ class HeartbeatHandlers:
         changed: list[str] = []
         resend = not data.heartbeat_fingerprint
         for consumer in data.consumer_data_set:
-            if not self._prepare(consumer):
+            if not self._create_group(consumer):
                 continue
             # One object for each group: a group is left, and falls silent, by itself.
-            member = Member(connection, data.client_id, command.language, command.version)
+            member = GroupMember(connection, data.client_id, command.language, command.version)
             is_short = bool(data.heartbeat_fingerprint) and data.without_sub
-            if self._clients.consumes(member, consumer, now_ms, with_subscriptions=not is_short):
+            if self._clients.register_consumer(member, consumer, now_ms, with_subscriptions=not is_short):
                 changed.append(consumer.group_name)
-            resend |= self._clients.fingerprint(consumer.group_name, data.heartbeat_fingerprint)
+            resend |= self._clients.update_fingerprint(consumer.group_name, data.heartbeat_fingerprint)
             resend |= is_short and self._lacks_subscriptions(consumer.group_name)
         for producer in data.producer_data_set:
-            member = Member(connection, data.client_id, command.language, command.version)
-            self._clients.produces(producer.group_name, member, now_ms)
-        self._tell(changed)
+            member = GroupMember(connection, data.client_id, command.language, command.version)
+            self._clients.register_producer(producer.group_name, member, now_ms)
+        self._notify(changed)
         return command.response(
             ResponseCode.SUCCESS, HeartbeatResponseHeader(is_support_heart_beat_v2=True, is_sub_change=resend)
         )
 
-    def _prepare(self, consumer: ConsumerData) -> bool:
+    def _create_group(self, consumer: ConsumerData) -> bool:
         """Make the group and its retry topic. False when the group may not be: the rest of the heartbeat counts all the same."""
         config = self._groups.for_consumer(consumer.group_name)
         if config is None:
@@ -127,9 +127,9 @@ class HeartbeatHandlers:
     def unregister(self, command: Command, connection: Connection) -> Command:
         header = command.header(UnregisterClientRequestHeader)
         if header.producer_group is not None:
-            self._clients.leaves_producers(header.producer_group, connection)
-        if header.consumer_group is not None and self._clients.leaves_consumers(header.consumer_group, connection):
-            self._tell([header.consumer_group])
+            self._clients.unregister_producer(header.producer_group, connection)
+        if header.consumer_group is not None and self._clients.unregister_consumer(header.consumer_group, connection):
+            self._notify([header.consumer_group])
         return command.response(ResponseCode.SUCCESS)
 
     def check_config(self, command: Command, _connection: Connection) -> Command:
@@ -155,7 +155,7 @@ class HeartbeatHandlers:
         if group is None:
             raise RefusedError(ResponseCode.CONSUMER_NOT_ONLINE, f"Group '{name[:160]}' has no consumer here.")
         body = ConsumerConnection(
-            connection_set=[_connection_of(member) for member in group.members.values()],
+            connection_set=[_describe_connection(member) for member in group.members.values()],
             subscription_table=group.subscriptions,
             consume_type=group.consume_type,
             message_model=group.message_model,
@@ -168,7 +168,7 @@ class HeartbeatHandlers:
         members = self._clients.producers(name)
         if members is None:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, f"Group '{name[:160]}' has no producer here.")
-        body = ProducerConnection(connection_set=[_connection_of(member) for member in members])
+        body = ProducerConnection(connection_set=[_describe_connection(member) for member in members])
         return command.response(ResponseCode.SUCCESS, body=encode(body))
 
     def all_producers(self, command: Command, _connection: Connection) -> Command:
@@ -191,7 +191,7 @@ class HeartbeatHandlers:
         return command.response(ResponseCode.SUCCESS, body=encode(body))
 
 
-def _connection_of(member: Member[Connection]) -> ClientConnection:
+def _describe_connection(member: GroupMember[Connection]) -> ClientConnection:
     return ClientConnection(
         client_id=member.client_id,
         client_addr=member.connection.peer_text,

@@ -40,9 +40,9 @@ class OffsetHandlers:
     def register(self, router: Router) -> None:
         router.add(RequestCode.QUERY_CONSUMER_OFFSET, self.query)
         router.add(RequestCode.UPDATE_CONSUMER_OFFSET, self.update)
-        router.add(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, self.by_time)
-        router.add(RequestCode.GET_MAX_OFFSET, self.most)
-        router.add(RequestCode.GET_MIN_OFFSET, self.least)
+        router.add(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, self.search_by_time)
+        router.add(RequestCode.GET_MAX_OFFSET, self.max_offset)
+        router.add(RequestCode.GET_MIN_OFFSET, self.min_offset)
         router.add(RequestCode.GET_EARLIEST_MSG_STORETIME, self.earliest_time)
         router.add(RequestCode.GET_ALL_CONSUMER_OFFSET, self.all_offsets)
         router.add(RequestCode.CLONE_GROUP_OFFSET, self.clone)
@@ -89,24 +89,24 @@ class OffsetHandlers:
         source = header.src_group
         topics = [header.topic] if header.topic else self._offsets.topics_of(source)
         for topic in topics:
-            if topic in self._topics and (header.offline or not self._clients.leaves_out(source, topic)):
+            if topic in self._topics and (header.offline or not self._clients.lacks_subscription(source, topic)):
                 self._offsets.clone(source, header.dest_group, topic)
         return command.response(ResponseCode.SUCCESS)
 
     # --- of a queue
 
-    def by_time(self, command: Command, _connection: Connection) -> Command:
+    def search_by_time(self, command: Command, _connection: Connection) -> Command:
         header = command.header(SearchOffsetRequestHeader)
         upper = header.boundary_type is BoundaryType.UPPER
         offset = self._store.reading.offset_by_time(header.topic, header.queue_id, header.timestamp, upper=upper)
         return command.response(ResponseCode.SUCCESS, SearchOffsetResponseHeader(offset=offset))
 
-    def most(self, command: Command, _connection: Connection) -> Command:
+    def max_offset(self, command: Command, _connection: Connection) -> Command:
         header = command.header(GetMaxOffsetRequestHeader)
         offset = bounds(self._store, header.topic, header.queue_id).most
         return command.response(ResponseCode.SUCCESS, GetMaxOffsetResponseHeader(offset=offset))
 
-    def least(self, command: Command, _connection: Connection) -> Command:
+    def min_offset(self, command: Command, _connection: Connection) -> Command:
         header = command.header(GetMinOffsetRequestHeader)
         offset = bounds(self._store, header.topic, header.queue_id).least
         return command.response(ResponseCode.SUCCESS, GetMinOffsetResponseHeader(offset=offset))

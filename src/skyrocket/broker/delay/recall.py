@@ -11,7 +11,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from skyrocket.broker.delay.timers import Timers
-from skyrocket.broker.errors import BrokerError
+from skyrocket.broker.errors import TableError
 from skyrocket.broker.send.internal_writer import InternalWriter
 from skyrocket.broker.send.parked_answers import ConfirmedAnswers
 from skyrocket.broker.settings import BrokerSettings
@@ -71,7 +71,7 @@ class RecallHandler:
         for command in commands:
             try:
                 self._recall(command, connection)
-            except (RefusedError, BrokerError, ProtocolError, StoreError) as error:
+            except (RefusedError, TableError, ProtocolError, StoreError) as error:
                 self._router.refuse(connection, command, error)
 
     def _recall(self, command: Command, connection: Connection) -> None:

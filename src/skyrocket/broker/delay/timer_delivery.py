@@ -138,7 +138,7 @@ class TimerDelivery:
         has_more = read.next_offset < read.max_offset
         if read.records:
             self._add(read.records, now_ms)
-            self._counters.added(TAKEN_IN, "", len(read.records), 0)
+            self._counters.add(TAKEN_IN, "", len(read.records), 0)
         index.queue_offset = max(read.next_offset, index.queue_offset)
         self._known_ms = store_timestamp_of(read.records[-1]) if has_more and read.records else now_ms
         return has_more
@@ -277,7 +277,7 @@ class TimerDelivery:
             self._needed_offset = self._store.queues.next_offset((TIMER_TOPIC, 0))
         self._steps += len(units)
         self._metrics.add(topics)
-        self._counters.added(DELIVERED, "", len(moves), 0)
+        self._counters.add(DELIVERED, "", len(moves), 0)
         return slot.is_due(now_ms)
 
     def _of_one_turn(self, units: list[UnitFields | None]) -> list[UnitFields | None]:

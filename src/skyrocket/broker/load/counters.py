@@ -149,7 +149,7 @@ class Counters:
 
     # --- adding, once a turn
 
-    def added(self, kind: str, key: str, messages: int, size_bytes: int, times: int = 1, took_ms: int = 0) -> None:
+    def add(self, kind: str, key: str, messages: int, size_bytes: int, times: int = 1, took_ms: int = 0) -> None:
         counter = self._keyed.get((kind, key))
         if counter is None:
             if len(self._keyed) >= KEYS_MAX:
@@ -173,16 +173,16 @@ class Counters:
 
     def count_put_of(self, topic: str, messages: int, size_bytes: int) -> None:
         self.put.add(messages, size_bytes, messages)
-        self.added(PUT, topic, messages, size_bytes, messages)
+        self.add(PUT, topic, messages, size_bytes, messages)
 
     def count_get(self, group: str, topic: str, messages: int, size_bytes: int, took_ms: int, pulls: int = 1) -> None:
         """Messages that pulls found."""
         self.get.add(messages, size_bytes, pulls, took_ms)
-        self.added(GET, f"{topic}@{group}", messages, size_bytes, pulls, took_ms)
+        self.add(GET, f"{topic}@{group}", messages, size_bytes, pulls, took_ms)
 
     def count_send_back(self, group: str, topic: str, messages: int = 1) -> None:
         """Messages that a consumer of the group gave back."""
-        self.added(SEND_BACK, f"{topic}@{group}", messages, 0, messages)
+        self.add(SEND_BACK, f"{topic}@{group}", messages, 0, messages)
 
     def check_time(self, now_ms: int) -> None:
         if now_ms - self._last_sample_ms < SAMPLE_MS:

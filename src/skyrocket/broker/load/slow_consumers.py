@@ -1,8 +1,8 @@
 """Groups that read so far behind the end of the log that they read from the disk: they may be stopped, for the others' sake.
 
-    read(group, topic, queue, behind_bytes)     a pull found messages, so far before the end
-    at_end(group, topic, queue)                 a pull found that it has read everything
-    slow(limit_bytes)                           who is further behind than that?
+    record_lag(group, topic, queue, behind_bytes)     a pull found messages, so far before the end
+    clear_lag(group, topic, queue)                 a pull found that it has read everything
+    find_slow(limit_bytes)                           who is further behind than that?
 
 Settings are Apache's: `disableConsumeIfConsumerReadSlowly` (off unless set), `consumerFallbehindThreshold` (16 GiB).
 """
@@ -32,15 +32,15 @@ class SlowConsumers:
     def __init__(self) -> None:
         self._behind_bytes: dict[_Reader, int] = {}
 
-    def read(self, group: str, topic: str, queue_id: int, behind_bytes: int) -> None:
+    def record_lag(self, group: str, topic: str, queue_id: int, behind_bytes: int) -> None:
         reader = _Reader(group, topic, queue_id)
         if reader in self._behind_bytes or len(self._behind_bytes) < OFFSETS_MAX:
             self._behind_bytes[reader] = behind_bytes
 
-    def at_end(self, group: str, topic: str, queue_id: int) -> None:
+    def clear_lag(self, group: str, topic: str, queue_id: int) -> None:
         self._behind_bytes.pop(_Reader(group, topic, queue_id), None)
 
-    def slow(self, limit_bytes: int) -> dict[str, int]:
+    def find_slow(self, limit_bytes: int) -> dict[str, int]:
         """Group -> how many bytes it is behind, in the queue where it is furthest."""
         found: dict[str, int] = {}
         for reader, behind_bytes in self._behind_bytes.items():
@@ -71,7 +71,7 @@ class SlowConsumerWatch:
             self._next_ms = now_ms + CHECK_MS
             settings = self._settings()
             if settings.stop_slow_consumers:
-                for group, behind_bytes in self._slow_consumers.slow(settings.slow_consumer_bytes).items():
+                for group, behind_bytes in self._slow_consumers.find_slow(settings.slow_consumer_bytes).items():
                     self._slow_consumers.forget(group)  # allowed again, it is judged by what it reads then
                     self._stop(group, behind_bytes)
         return self._next_ms

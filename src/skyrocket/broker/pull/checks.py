@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from skyrocket.broker.context import BrokerContext
 from skyrocket.broker.errors import GroupNotFoundError, TopicNotFoundError
-from skyrocket.broker.pull.filters import Wanted
+from skyrocket.broker.pull.filters import MessageFilter
 from skyrocket.net.router import RefusedError
 from skyrocket.protocol.bodies import SubscriptionData, SubscriptionGroupConfig
 from skyrocket.protocol.headers import PullMessageRequestHeader
@@ -17,7 +17,7 @@ from skyrocket.protocol.sysflag import PERM_READ, PULL_SUBSCRIPTION
 class PullTerms(NamedTuple):
     """Of a pull that may be served."""
 
-    wanted: Wanted
+    message_filter: MessageFilter
     topic_sys_flag: int
     subscription: SubscriptionData | None = None  # of its group, where that says what is wanted
 
@@ -30,8 +30,8 @@ class PullChecks:
         self._settings = context.settings
         self._filters = context.filters
 
-    def terms(self, header: PullMessageRequestHeader) -> PullTerms:
-        """RefusedError or BrokerError says why it may not be served."""
+    def check(self, header: PullMessageRequestHeader) -> PullTerms:
+        """RefusedError or TableError says why it may not be served."""
         settings = self._settings()
         if not settings.permission & PERM_READ:
             raise RefusedError(ResponseCode.NO_PERMISSION, f"Broker {settings.broker_name} gives no messages.")
@@ -53,9 +53,9 @@ class PullChecks:
                 f"Topic '{header.topic}' has {topic.read_queue_nums} queues; there is no queue {header.queue_id}.",
             )
         if header.sys_flag & PULL_SUBSCRIPTION:
-            return PullTerms(self._filters.of_pull(header), topic.topic_sys_flag)
+            return PullTerms(self._filters.for_pull(header), topic.topic_sys_flag)
         subscription = self._subscription(header, group)
-        return PullTerms(self._filters.of_subscription(subscription), topic.topic_sys_flag, subscription)
+        return PullTerms(self._filters.for_subscription(subscription), topic.topic_sys_flag, subscription)
 
     def _subscription(self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig) -> SubscriptionData:
         """What the heartbeats of the pull's group ask for."""

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from skyrocket.broker.context import BrokerContext
-from skyrocket.broker.errors import BrokerError
+from skyrocket.broker.errors import TableError
 from skyrocket.broker.pull.checks import PullChecks, PullTerms
 from skyrocket.broker.pull.frames import FramedRuns, read_frames
-from skyrocket.broker.pull.handler import PullHandler, bytes_max_of
+from skyrocket.broker.pull.handler import PullHandler, response_bytes_max
 from skyrocket.broker.pull.responses import found_words
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
@@ -54,14 +54,14 @@ class PullFastPath:
         taken = 0
         while taken < len(frames) and not connection.is_full:
             shape, pulls = alike_pulls(frames, taken, PULLS_MAX)
-            header = (self._headers.get(shape) or self._learnt(shape, frames[taken], pulls[0])) if pulls else None
+            header = (self._headers.get(shape) or self._learn(shape, frames[taken], pulls[0])) if pulls else None
             served = 0 if header is None else self._serve(header, pulls, connection)
             if not served:
                 break
             taken += served
         return taken
 
-    def _learnt(self, shape: bytes, frame: Frame, numbers: Numbers) -> PullMessageRequestHeader | None:
+    def _learn(self, shape: bytes, frame: Frame, numbers: Numbers) -> PullMessageRequestHeader | None:
         """What a shape means, from the first header that has it; None when that is none of an ordinary pull."""
         try:
             command = decode_command(frame)
@@ -81,30 +81,30 @@ class PullFastPath:
         began_ms = self._now_ms()
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         try:
-            terms = self._checks.terms(header)
-            if terms.wanted.sql is not None or self._offsets.has_reset(group, topic, queue_id):
+            terms = self._checks.check(header)
+            if terms.message_filter.sql is not None or self._offsets.has_reset(group, topic, queue_id):
                 return 0
-            found = self._found(header, pulls, terms)
+            found = self._read(header, pulls, terms)
             if found is None or not found.pulls:
                 return 0
             if header.sys_flag & PULL_COMMIT_OFFSET:
                 for _, _, _, commit_offset in pulls[: found.pulls]:
                     self._offsets.commit(group, topic, queue_id, commit_offset)
-        except (RefusedError, BrokerError, StoreError):
+        except (RefusedError, TableError, StoreError):
             return 0  # the general way will find the same, and say so
-        self._offsets.pulled(group, topic, queue_id, pulls[found.pulls - 1][1])
+        self._offsets.set_pull_offset(group, topic, queue_id, pulls[found.pulls - 1][1])
         took_ms = self._now_ms() - began_ms
-        self._general.count(header, found.messages, found.size_bytes, found.last_place, took_ms, found.pulls)
+        self._general.count_read(header, found.messages, found.size_bytes, found.last_place, took_ms, found.pulls)
         connection.send(found.pieces)
         return found.pulls
 
-    def _found(self, header: PullMessageRequestHeader, pulls: Sequence[Numbers], terms: PullTerms) -> FramedRuns | None:
+    def _read(self, header: PullMessageRequestHeader, pulls: Sequence[Numbers], terms: PullTerms) -> FramedRuns | None:
         queue = self._store.queues.get(header.topic, header.queue_id)
         first = pulls[0][1]
         if queue is None or not queue.min_offset <= first < queue.max_offset:
             return None
         settings = self._settings()
-        bytes_max = bytes_max_of(header, settings)
-        wanted = RunQuery(header.topic, header.queue_id, first, settings.pull_messages_max, bytes_max, terms.wanted.codes)
+        bytes_max = response_bytes_max(header, settings)
+        wanted = RunQuery(header.topic, header.queue_id, first, settings.pull_messages_max, bytes_max, terms.message_filter.codes)
         words = found_words(queue.min_offset, queue.max_offset, terms.topic_sys_flag)
         return read_frames(self._store.reading, queue, wanted, pulls, words, BYTES_MAX)

@@ -28,7 +28,7 @@ TAG: Final = "TAG"
 SQL92: Final = "SQL92"
 
 
-class Wanted(NamedTuple):
+class MessageFilter(NamedTuple):
     codes: frozenset[int] | None = None  # hashes of tags; None: every message
     sql: SqlFilter | None = None
 
@@ -36,37 +36,39 @@ class Wanted(NamedTuple):
 class Filters:
     def __init__(self, settings: Callable[[], BrokerSettings]) -> None:
         self._settings = settings
-        self._kept: dict[str, SqlFilter | ExpressionError] = {}  # the one that was used last is the last
-        self._kept_length = 0
+        self._cache: dict[str, SqlFilter | ExpressionError] = {}  # the one that was used last is the last
+        self._cache_length = 0
 
     # --- whoever asks
 
     def check(self, subscription: SubscriptionData) -> None:
         """Whether a consumer may subscribe like this; RefusedError when it may not."""
         if not _is_by_tags(subscription.expression_type):
-            self._check_on(subscription.expression_type)
+            self._check_enabled(subscription.expression_type)
             self._filter(subscription.expression_type, subscription.sub_string, ResponseCode.SUBSCRIPTION_PARSE_FAILED)
 
-    def of_pull(self, header: PullMessageRequestHeader) -> Wanted:
+    def for_pull(self, header: PullMessageRequestHeader) -> MessageFilter:
         """What a pull itself asks for."""
         if _is_by_tags(header.expression_type):
             try:
-                return Wanted(subscription_codes(header.subscription))
+                return MessageFilter(subscription_codes(header.subscription))
             except SubscriptionError as error:
                 raise RefusedError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
         if header.subscription:
-            self._check_on(header.expression_type)
-        return Wanted(sql=self._filter(header.expression_type, header.subscription, ResponseCode.SUBSCRIPTION_PARSE_FAILED))
+            self._check_enabled(header.expression_type)
+        return MessageFilter(
+            sql=self._filter(header.expression_type, header.subscription, ResponseCode.SUBSCRIPTION_PARSE_FAILED)
+        )
 
-    def of_subscription(self, subscription: SubscriptionData) -> Wanted:
+    def for_subscription(self, subscription: SubscriptionData) -> MessageFilter:
         """What the heartbeats of a group ask for."""
         if _is_by_tags(subscription.expression_type):
-            return Wanted(frozenset(subscription.code_set) if subscription.code_set else None)
+            return MessageFilter(frozenset(subscription.code_set) if subscription.code_set else None)
         sql = self._filter(subscription.expression_type, subscription.sub_string, ResponseCode.FILTER_DATA_NOT_EXIST)
-        self._check_on(subscription.expression_type)
-        return Wanted(sql=sql)
+        self._check_enabled(subscription.expression_type)
+        return MessageFilter(sql=sql)
 
-    def _check_on(self, kind: str | None) -> None:
+    def _check_enabled(self, kind: str | None) -> None:
         if not self._settings().property_filter:
             raise RefusedError(
                 ResponseCode.SYSTEM_ERROR,
@@ -78,14 +80,14 @@ class Filters:
     def _filter(self, kind: str | None, expression: str | None, refusal: ResponseCode) -> SqlFilter:
         if kind != SQL92:
             raise RefusedError(refusal, f"There are no filters of type {_shown(kind)}; there are {TAG} and {SQL92}.")
-        found = self._compiled(expression or "")
+        found = self._compile(expression or "")
         if isinstance(found, ExpressionError):
             raise RefusedError(refusal, str(found))
         return found
 
-    def _compiled(self, expression: str) -> SqlFilter | ExpressionError:
+    def _compile(self, expression: str) -> SqlFilter | ExpressionError:
         """Wrong ones are remembered too: their clients ask over and over."""
-        found = self._kept.pop(expression, None)
+        found = self._cache.pop(expression, None)
         if found is None:
             try:
                 found = SqlFilter(expression)
@@ -94,15 +96,15 @@ class Filters:
             if len(expression) > EXPRESSION_LENGTH_MAX:
                 return found  # which is no work to find out again
             self._make_room(len(expression))
-        self._kept[expression] = found
+        self._cache[expression] = found
         return found
 
     def _make_room(self, length: int) -> None:
-        self._kept_length += length
-        while len(self._kept) >= FILTERS_KEPT_MAX or self._kept_length > FILTERS_KEPT_LENGTH_MAX:
-            oldest = next(iter(self._kept))
-            del self._kept[oldest]
-            self._kept_length -= len(oldest)
+        self._cache_length += length
+        while len(self._cache) >= FILTERS_KEPT_MAX or self._cache_length > FILTERS_KEPT_LENGTH_MAX:
+            oldest = next(iter(self._cache))
+            del self._cache[oldest]
+            self._cache_length -= len(oldest)
 
 
 def _is_by_tags(kind: str | None) -> bool:

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from skyrocket.broker.context import BrokerContext
 from skyrocket.broker.pull.checks import PullChecks, PullTerms
-from skyrocket.broker.pull.filters import Wanted
-from skyrocket.broker.pull.long_polling import WaitingPull, WaitingPulls
+from skyrocket.broker.pull.filters import MessageFilter
+from skyrocket.broker.pull.long_polling import WaitingPull, LongPollingTable
 from skyrocket.broker.pull.responses import pull_response
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.net.connection import Connection, Sendable
@@ -56,7 +56,7 @@ class _Pull:
     terms: PullTerms
 
 
-def bytes_max_of(header: PullMessageRequestHeader, settings: BrokerSettings) -> int:
+def response_bytes_max(header: PullMessageRequestHeader, settings: BrokerSettings) -> int:
     """What the answer to a pull may have."""
     return min(header.max_msg_bytes or settings.pull_bytes_max, settings.pull_bytes_max)
 
@@ -72,7 +72,7 @@ class PullHandler:
         self._now_ms = context.now_ms
         self._counters = context.counters
         self._slow_consumers = context.slow_consumers
-        self._waiting: WaitingPulls[_Pull] = WaitingPulls()
+        self._waiting: LongPollingTable[_Pull] = LongPollingTable()
         self._last_recheck_ms = context.now_ms()
 
     def register(self, router: Router) -> None:
@@ -87,11 +87,11 @@ class PullHandler:
 
     def handle(self, command: Command, connection: Connection) -> Sendable | None:
         header = command.header(PullMessageRequestHeader)
-        pull = _Pull(command, header, connection, self._checks.terms(header))
+        pull = _Pull(command, header, connection, self._checks.check(header))
         if header.sys_flag & PULL_COMMIT_OFFSET:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
-        self._offsets.pulled(header.consumer_group, header.topic, header.queue_id, header.queue_offset)
-        outcome = self._reset(header) or self._look(pull, header.queue_offset)
+        self._offsets.set_pull_offset(header.consumer_group, header.topic, header.queue_id, header.queue_offset)
+        outcome = self._reset(header) or self._read_queue(pull, header.queue_offset)
         if outcome.code == ResponseCode.PULL_NOT_FOUND and self._hold(pull, outcome):
             return None
         return self._answer(pull, outcome)
@@ -120,27 +120,27 @@ class PullHandler:
 
     # --- something happened
 
-    def grew(self, topic: str, queue_id: int) -> None:
+    def on_queue_growth(self, topic: str, queue_id: int) -> None:
         """A queue has new messages: answer the pulls that they are for."""
         queue = self._store.queues.get(topic, queue_id)
         if queue is not None:
-            self._look_again(self._waiting.grew(topic, queue_id, queue.max_offset))
+            self._retry_all(self._waiting.take_ready(topic, queue_id, queue.max_offset))
 
     def check_time(self, now_ms: int) -> None:
-        for waiting in self._waiting.due(now_ms):
+        for waiting in self._waiting.take_expired(now_ms):
             pull = waiting.request
-            pull.connection.send(self._answer(pull, self._look_on(waiting)))
+            pull.connection.send(self._answer(pull, self._retry(waiting)))
         if now_ms - self._last_recheck_ms >= RECHECK_MS:
             self._last_recheck_ms = now_ms
-            self._look_again(self._waiting.take_all())
+            self._retry_all(self._waiting.take_all())
 
-    def disconnected(self, connection: Connection) -> None:
-        self._waiting.dropped(connection)
+    def drop_connection(self, connection: Connection) -> None:
+        self._waiting.drop_connection(connection)
 
-    def _look_again(self, pulls: list[WaitingPull[_Pull]]) -> None:
+    def _retry_all(self, pulls: list[WaitingPull[_Pull]]) -> None:
         for waiting in pulls:
             pull = waiting.request
-            outcome = self._look_on(waiting)
+            outcome = self._retry(waiting)
             is_nothing = outcome.code in (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
             if is_nothing and outcome.next_offset >= outcome.most:  # where there is more to look at, it comes again for that
                 waiting.scanned_to = outcome.next_offset
@@ -148,7 +148,7 @@ class PullHandler:
                     continue
             pull.connection.send(self._answer(pull, outcome))
 
-    def _look_on(self, waiting: WaitingPull[_Pull]) -> _Outcome:
+    def _retry(self, waiting: WaitingPull[_Pull]) -> _Outcome:
         """A group that was stopped meanwhile gets nothing more. Where it wants other tags by now, the pull is sent back to where
         it was: the client, too, passes over messages that were not wanted when it asked."""
         pull = waiting.request
@@ -163,11 +163,11 @@ class PullHandler:
             if now is not None and now is not asked_for:
                 least, most = self._bounds(header)
                 return _Outcome(ResponseCode.PULL_RETRY_IMMEDIATELY, "SUBSCRIPTION_CHANGED", header.queue_offset, least, most, [])
-        return self._look(pull, waiting.scanned_to)
+        return self._read_queue(pull, waiting.scanned_to)
 
     # --- looking
 
-    def _look(self, pull: _Pull, offset: int) -> _Outcome:
+    def _read_queue(self, pull: _Pull, offset: int) -> _Outcome:
         header = pull.header
         queue = self._store.queues.get(header.topic, header.queue_id)
         if queue is None or queue.max_offset == 0:
@@ -177,36 +177,36 @@ class PullHandler:
         if offset < least:
             return _Outcome(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_TOO_SMALL", least, least, most, [])
         if offset == most:
-            self._slow_consumers.at_end(header.consumer_group, header.topic, header.queue_id)
+            self._slow_consumers.clear_lag(header.consumer_group, header.topic, header.queue_id)
             return _Outcome(ResponseCode.PULL_NOT_FOUND, "OFFSET_OVERFLOW_ONE", offset, least, most, [])
         if offset > most:
             return _Outcome(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_OVERFLOW_BADLY", most, least, most, [])
         settings = self._settings()
         count = max(1, min(header.max_msg_nums, settings.pull_messages_max))
-        bytes_max = bytes_max_of(header, settings)
+        bytes_max = response_bytes_max(header, settings)
         began_ms = self._now_ms()
-        run = RunQuery(header.topic, header.queue_id, offset, count, bytes_max, pull.terms.wanted.codes)
-        found = self._read(queue, run, pull.terms.wanted)
+        run = RunQuery(header.topic, header.queue_id, offset, count, bytes_max, pull.terms.message_filter.codes)
+        found = self._read(queue, run, pull.terms.message_filter)
         if found.messages:
-            self.count(header, found.messages, found.size_bytes, found.last_place, self._now_ms() - began_ms)
+            self.count_read(header, found.messages, found.size_bytes, found.last_place, self._now_ms() - began_ms)
             return _Outcome(ResponseCode.SUCCESS, "FOUND", found.next_offset, least, most, found.pieces, found.size_bytes)
         return _Outcome(ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE", found.next_offset, least, most, [])
 
-    def _read(self, queue: ConsumeQueue, run: RunQuery, wanted: Wanted) -> PullRun:
+    def _read(self, queue: ConsumeQueue, run: RunQuery, message_filter: MessageFilter) -> PullRun:
         reading = self._store.reading
-        if wanted.sql is None:
+        if message_filter.sql is None:
             return reading.read_pull(queue, run)
         topic, queue_id, offset, count, bytes_max, _ = run
-        passes, looked_at_max = wanted.sql.passes, wanted.sql.messages_per_read_max
+        passes, looked_at_max = message_filter.sql.passes, message_filter.sql.messages_per_read_max
         return to_pull_run(reading.messages(topic, queue_id, offset, count, bytes_max, None, passes, looked_at_max))
 
-    def count(
+    def count_read(
         self, header: PullMessageRequestHeader, messages: int, size_bytes: int, last_place: int, took_ms: int, pulls: int = 1
     ) -> None:
         """What pulls like this found."""
         group, topic = header.consumer_group, header.topic
         self._counters.count_get(group, topic, messages, size_bytes, took_ms, pulls)
-        self._slow_consumers.read(group, topic, header.queue_id, self._store.horizon.appended - last_place)
+        self._slow_consumers.record_lag(group, topic, header.queue_id, self._store.horizon.appended - last_place)
 
     def _answer(self, pull: _Pull, outcome: _Outcome) -> Sendable:
         command, offsets = pull.command, (outcome.next_offset, outcome.least, outcome.most)

@@ -38,7 +38,7 @@ class WaitingPull(Generic[Request]):
         return (self.topic, self.queue_id)
 
 
-class WaitingPulls(Generic[Request]):
+class LongPollingTable(Generic[Request]):
     def __init__(self, most: int = PARKED_PULLS_MAX) -> None:
         self._most = most
         self._by_queue: dict[tuple[str, int], set[WaitingPull[Request]]] = {}
@@ -60,11 +60,11 @@ class WaitingPulls(Generic[Request]):
         heapq.heappush(self._by_deadline, (pull.until_ms, self._ticket, pull))
         self._count += 1
         if len(self._by_deadline) > 2 * self._count + 1024:  # busy queues answer most pulls long before their time is up
-            self._by_deadline = [entry for entry in self._by_deadline if self._holds(entry[2])]
+            self._by_deadline = [entry for entry in self._by_deadline if self._contains(entry[2])]
             heapq.heapify(self._by_deadline)
         return True
 
-    def grew(self, topic: str, queue_id: int, end: int) -> list[WaitingPull[Request]]:
+    def take_ready(self, topic: str, queue_id: int, end: int) -> list[WaitingPull[Request]]:
         """Called once a turn for a queue, not once a message."""
         waiting = self._by_queue.get((topic, queue_id))
         if not waiting:
@@ -74,11 +74,11 @@ class WaitingPulls(Generic[Request]):
             self._forget(pull)
         return ready
 
-    def due(self, now_ms: int) -> list[WaitingPull[Request]]:
+    def take_expired(self, now_ms: int) -> list[WaitingPull[Request]]:
         late = []
         while self._by_deadline and self._by_deadline[0][0] <= now_ms:
             pull = heapq.heappop(self._by_deadline)[2]
-            if self._holds(pull):
+            if self._contains(pull):
                 self._forget(pull)
                 late.append(pull)
         return late
@@ -94,14 +94,14 @@ class WaitingPulls(Generic[Request]):
         self._count = 0
         return everything
 
-    def dropped(self, connection: Hashable) -> int:
+    def drop_connection(self, connection: Hashable) -> int:
         """How many were forgotten."""
         pulls = list(self._by_connection.get(connection, ()))
         for pull in pulls:
             self._forget(pull)
         return len(pulls)
 
-    def _holds(self, pull: WaitingPull[Request]) -> bool:
+    def _contains(self, pull: WaitingPull[Request]) -> bool:
         return pull in self._by_queue.get(pull.queue, ())
 
     def _forget(self, pull: WaitingPull[Request]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from skyrocket.broker.errors import BrokerError
+from skyrocket.broker.errors import TableError
 from skyrocket.broker.load.counters import Counters
 from skyrocket.broker.send.parked_answers import ConfirmedAnswers
 from skyrocket.broker.send.responses import send_response
@@ -62,7 +62,7 @@ class SendHandler:
         for command in commands:
             try:
                 send = self._validator.accept(command, connection)
-            except (RefusedError, BrokerError, ProtocolError) as error:
+            except (RefusedError, TableError, ProtocolError) as error:
                 self._router.refuse(connection, command, error)
             else:
                 accepted.append(send)

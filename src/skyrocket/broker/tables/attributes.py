@@ -1,7 +1,7 @@
-"""Attributes of topics and groups: what 5.x added beside the fixed settings, as text under a name.
+"""Attributes of topics and groups: the settings that RocketMQ 5.x added, as text under a name.
 
-A change is written `+name=value` (set) or `-name` (take away). Names and values are Apache's; one that this store could not
-honour is refused, because a topic that says "compacted" and is not would be a lie.
+A request changes attributes with `+name=value` (set) and `-name` (remove). Names and values are Apache's. A value that this store
+cannot honour is refused, so that a topic never claims, for example, to be compacted when it is not.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ MESSAGE_TYPE: Final = "message.type"
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One row: the values that it may have. None of both: any text."""
+    """One row: the values that an attribute may have. Without `values` and `between`, any text is valid."""
 
     values: frozenset[str] = frozenset()
     between: tuple[int, int] | None = None
-    changeable: bool = True  # after the topic was made
-    not_here: frozenset[str] = field(default=frozenset())  # values that only Apache's store can honour
+    changeable: bool = True  # once the topic exists
+    not_here: frozenset[str] = field(default=frozenset())  # values that only Apache's store supports
 
     def problem(self, value: str) -> str | None:
+        """Say what is wrong with a value; None when it is valid."""
         if self.values and value not in self.values:
             return f"must be one of {', '.join(sorted(self.values))}, not '{value[:64]}'"
         if self.between is not None:
@@ -45,7 +46,7 @@ TOPIC_ATTRIBUTES: Final[Attributes] = {
     "queue.type": Attribute(frozenset({"SimpleCQ", "BatchCQ"}), changeable=False, not_here=frozenset({"BatchCQ"})),
     MESSAGE_TYPE: Attribute(
         frozenset({"UNSPECIFIED", "MIXED", "TRANSACTION", "PRIORITY", "FIFO", "DELAY", "LITE", "NORMAL"}),
-        not_here=frozenset({"MIXED"}),  # Apache too refuses it, unless enableMixedMessageType is set
+        not_here=frozenset({"MIXED"}),  # Apache's broker refuses it too, unless enableMixedMessageType is set
     ),
     "lite.topic.expiration": Attribute(between=(-1, 43_200)),
     "reserve.time": Attribute(between=(-1, _LONG_MAX)),
@@ -64,7 +65,7 @@ GROUP_ATTRIBUTES: Final[Attributes] = {
 
 
 def parse_changes(text: str | None) -> dict[str, str]:
-    """`+a=1,-b` as {"+a": "1", "-b": ""}."""
+    """Parse `+a=1,-b` into {"+a": "1", "-b": ""}; raise AttributeChangeError for any other syntax."""
     changes: dict[str, str] = {}
     if not text:
         return changes
@@ -80,8 +81,11 @@ def parse_changes(text: str | None) -> dict[str, str]:
     return changes
 
 
-def changed(known: Attributes, current: Mapping[str, str] | None, changes: Mapping[str, str]) -> dict[str, str]:
-    """The attributes after `changes`; `current` is None for what is made just now. AttributeChangeError when one cannot be."""
+def apply_changes(known: Attributes, current: Mapping[str, str] | None, changes: Mapping[str, str]) -> dict[str, str]:
+    """Return the attributes after `changes`. `current` is None for a topic or group that is being created.
+
+    Raise AttributeChangeError, or UnsupportedAttributeError, when a change is not allowed.
+    """
     after = dict(current or {})
     for change, value in changes.items():
         sign, name = change[:1], change[1:]

@@ -1,12 +1,13 @@
-"""Who is connected, and what for: producers and consumers by group, as their heartbeats say.
+"""Connected clients: the producers and consumers of each group, as their heartbeats report them.
 
-    consumes(member, data, now_ms)          a heartbeat of a consumer
-    produces(group, member, now_ms)         a heartbeat of a producer
-    leaves_consumers / leaves_producers     it said goodbye
-    disconnected(connection)                its connection ended
-    silent(now_ms)                          who has not been heard of for too long?
+    register_consumer(member, data, now_ms)     a consumer's heartbeat
+    register_producer(group, member, now_ms)    a producer's heartbeat
+    unregister_consumer / unregister_producer   a client leaves a group
+    remove_connection(connection)               a connection closed
+    remove_silent(now_ms)                       remove the clients whose heartbeats stopped
 
-Each answers whether the group's members or topics changed; `to_tell` says who must hear of that. Connections are only keys here.
+Each method returns whether, or which, consumer groups changed. `connections_to_notify` lists the members that must be notified of
+such a change. The table uses connections as keys and never sends on them.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ C = TypeVar("C", bound=Hashable)
 
 
 @dataclass(slots=True)
-class Member(Generic[C]):
-    """A client in a group."""
+class GroupMember(Generic[C]):
+    """A client in one group."""
 
     connection: C
     client_id: str
@@ -45,16 +46,16 @@ class Member(Generic[C]):
 @dataclass(slots=True)
 class ConsumerGroup(Generic[C]):
     name: str
-    members: dict[C, Member[C]] = field(default_factory=dict)
+    members: dict[C, GroupMember[C]] = field(default_factory=dict)
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)  # by topic
     consume_type: ConsumeType | None = None
     message_model: MessageModel | None = None
     consume_from_where: ConsumeFromWhere | None = None
-    fingerprint: int | None = None  # of the last heartbeat; a client that sends it again need not send its subscriptions
+    fingerprint: int | None = None  # of the last heartbeat; a client that repeats it may leave out its subscriptions
 
     @property
     def client_ids(self) -> list[str]:
-        """Each once: a client that came back may be there under its old connection too."""
+        """Return each client id once: a client that reconnected may still have its old connection in the group."""
         return list(dict.fromkeys(member.client_id for member in self.members.values()))
 
     @property
@@ -62,8 +63,8 @@ class ConsumerGroup(Generic[C]):
         return self.message_model is MessageModel.BROADCASTING
 
 
-class Silent(NamedTuple, Generic[C]):
-    """What `silent` found: connections to close, and consumer groups that lost members."""
+class SilentClients(NamedTuple, Generic[C]):
+    """What `remove_silent` removed: connections to close, and the consumer groups that lost members."""
 
     connections: list[C]
     groups: list[str]
@@ -72,16 +73,16 @@ class Silent(NamedTuple, Generic[C]):
 class ClientTable(Generic[C]):
     def __init__(self) -> None:
         self._consumers: dict[str, ConsumerGroup[C]] = {}
-        self._producers: dict[str, dict[C, Member[C]]] = {}
-        self._consumer_groups: dict[C, set[str]] = {}  # of a connection
+        self._producers: dict[str, dict[C, GroupMember[C]]] = {}
+        self._consumer_groups: dict[C, set[str]] = {}  # by connection
         self._producer_groups: dict[C, set[str]] = {}
-        self._producer_ids: dict[str, dict[C, int]] = {}  # client id -> its connections, and in how many groups each is
+        self._producer_ids: dict[str, dict[C, int]] = {}  # client id -> connection -> its number of groups
         self._memberships = 0
 
-    # --- looking
+    # --- lookups
 
     def group(self, group: str) -> ConsumerGroup[C] | None:
-        """A group of consumers, if any is here."""
+        """Return a consumer group; None when none of its consumers is connected."""
         return self._consumers.get(group)
 
     def has_group(self, group: str) -> bool:
@@ -95,44 +96,52 @@ class ClientTable(Generic[C]):
         found = self._consumers.get(group)
         return None if found is None else found.subscriptions.get(topic)
 
-    def leaves_out(self, group: str, topic: str) -> bool:
-        """Whether consumers of the group are here, and do not want the topic."""
+    def lacks_subscription(self, group: str, topic: str) -> bool:
+        """Whether consumers of the group are connected and none of them subscribes to the topic."""
         found = self._consumers.get(group)
         return found is not None and bool(found.subscriptions) and topic not in found.subscriptions
 
     def subscribers_of(self, topic: str) -> list[str]:
-        """The groups that are here and want a topic."""
+        """Return the connected consumer groups that subscribe to a topic."""
         return [name for name, group in self._consumers.items() if topic in group.subscriptions]
 
-    def member(self, group: str, client_id: str) -> Member[C] | None:
-        """Of a client with several connections, the newest."""
+    def member(self, group: str, client_id: str) -> GroupMember[C] | None:
+        """Find a consumer by its client id. When it has several connections, return the newest."""
         found = self._consumers.get(group)
         if found is None:
             return None
         return next((member for member in reversed(found.members.values()) if member.client_id == client_id), None)
 
-    def producers(self, group: str) -> list[Member[C]] | None:
+    def producers(self, group: str) -> list[GroupMember[C]] | None:
         found = self._producers.get(group)
         return None if found is None else list(found.values())
 
     def producer_connection(self, client_id: str) -> C | None:
-        """Of a client that produces, in whatever group; of several connections, the newest."""
+        """Find the connection of a producer in any group. When it has several connections, return the newest."""
         connections = self._producer_ids.get(client_id)
         return None if connections is None else next(reversed(connections))
 
     @property
-    def all_producers(self) -> dict[str, list[Member[C]]]:
+    def all_producers(self) -> dict[str, list[GroupMember[C]]]:
         return {group: list(members.values()) for group, members in self._producers.items()}
 
-    def to_tell(self, group: str) -> list[C]:
-        """Who must hear that a group changed: its members, unless each of them gets every message anyway."""
+    def connections_to_notify(self, group: str) -> list[C]:
+        """Return the connections to notify when a group changes: all members, or none when the group consumes by broadcasting.
+
+        Broadcasting consumers do not share queues, so they have nothing to rebalance.
+        """
         found = self._consumers.get(group)
         return [] if found is None or found.is_broadcasting else list(found.members)
 
     # --- heartbeats
 
-    def consumes(self, member: Member[C], data: ConsumerData, now_ms: int, *, with_subscriptions: bool = True) -> bool:
-        """Whether the group's members or topics are others now. Without subscriptions, those that are known stay."""
+    def register_consumer(
+        self, member: GroupMember[C], data: ConsumerData, now_ms: int, *, with_subscriptions: bool = True
+    ) -> bool:
+        """Add or refresh a consumer; return whether the group's members or topics changed.
+
+        Without `with_subscriptions`, the group keeps its known subscriptions.
+        """
         _check_client_id(member.client_id)
         if len(data.subscription_data_set) > SUBSCRIPTIONS_PER_GROUP_MAX:
             raise _too_many(
@@ -141,7 +150,7 @@ class ClientTable(Generic[C]):
         group = self._consumers.get(data.group_name)
         joined = group is None or member.connection not in group.members
         if joined:
-            self._joins(self._consumer_groups, member.connection, data.group_name)
+            self._join(self._consumer_groups, member.connection, data.group_name)
         if group is None:
             group = self._consumers[data.group_name] = ConsumerGroup(data.group_name)
         group.consume_type = data.consume_type
@@ -151,30 +160,31 @@ class ClientTable(Generic[C]):
         group.members[member.connection] = member
         return (_subscribe(group, data.subscription_data_set) if with_subscriptions else False) or joined
 
-    def fingerprint(self, group: str, fingerprint: int) -> bool:
-        """Remember a heartbeat's; whether it is another than the one before."""
+    def update_fingerprint(self, group: str, fingerprint: int) -> bool:
+        """Store the fingerprint of a heartbeat; return whether it differs from the previous one."""
         found = self._consumers.get(group)
         if found is None:
             return False
         before, found.fingerprint = found.fingerprint, fingerprint
         return before is not None and before != fingerprint
 
-    def produces(self, group: str, member: Member[C], now_ms: int) -> None:
+    def register_producer(self, group: str, member: GroupMember[C], now_ms: int) -> None:
+        """Add or refresh a producer."""
         _check_client_id(member.client_id)
         if len(group) > PRODUCER_GROUP_NAME_LENGTH_MAX:
             raise _too_many(f"A producer group's name has {len(group)} characters", PRODUCER_GROUP_NAME_LENGTH_MAX)
         known = self._producers.get(group, {}).get(member.connection)
         if known is None:
-            self._joins(self._producer_groups, member.connection, group)
+            self._join(self._producer_groups, member.connection, group)
         else:
-            self._unname(known)
+            self._forget_client_id(known)
         member.heard_ms = now_ms
         self._producers.setdefault(group, {})[member.connection] = member
         connections = self._producer_ids.setdefault(member.client_id, {})
         connections[member.connection] = connections.get(member.connection, 0) + 1
 
-    def _unname(self, producer: Member[C]) -> None:
-        """Its client id stands for its connection in one group less."""
+    def _forget_client_id(self, producer: GroupMember[C]) -> None:
+        """Count one group less for the producer's client id and connection."""
         connections = self._producer_ids[producer.client_id]
         connections[producer.connection] -= 1
         if not connections[producer.connection]:
@@ -182,7 +192,7 @@ class ClientTable(Generic[C]):
         if not connections:
             del self._producer_ids[producer.client_id]
 
-    def _joins(self, groups_of: dict[C, set[str]], connection: C, group: str) -> None:
+    def _join(self, groups_of: dict[C, set[str]], connection: C, group: str) -> None:
         if self._memberships >= MEMBERSHIPS_MAX:
             raise _too_many(f"Clients are in groups {self._memberships} times", MEMBERSHIPS_MAX)
         groups = groups_of.get(connection, set())
@@ -194,65 +204,65 @@ class ClientTable(Generic[C]):
 
     # --- leaving
 
-    def leaves_consumers(self, group: str, connection: C) -> bool:
-        """False when it was not there."""
+    def unregister_consumer(self, group: str, connection: C) -> bool:
+        """Remove a member; return False when it was not in the group."""
         found = self._consumers.get(group)
         if found is None or found.members.pop(connection, None) is None:
             return False
         if not found.members:
             del self._consumers[group]
-        self._left(self._consumer_groups, connection, group)
+        self._leave(self._consumer_groups, connection, group)
         return True
 
-    def leaves_producers(self, group: str, connection: C) -> bool:
-        """False when it was not there."""
+    def unregister_producer(self, group: str, connection: C) -> bool:
+        """Remove a member; return False when it was not in the group."""
         members = self._producers.get(group)
         member = None if members is None else members.pop(connection, None)
         if members is None or member is None:
             return False
         if not members:
             del self._producers[group]
-        self._left(self._producer_groups, connection, group)
-        self._unname(member)
+        self._leave(self._producer_groups, connection, group)
+        self._forget_client_id(member)
         return True
 
-    def _left(self, groups_of: dict[C, set[str]], connection: C, group: str) -> None:
+    def _leave(self, groups_of: dict[C, set[str]], connection: C, group: str) -> None:
         groups = groups_of[connection]
         groups.discard(group)
         if not groups:
             del groups_of[connection]
         self._memberships -= 1
 
-    def disconnected(self, connection: C) -> list[str]:
-        """The consumer groups that it leaves."""
+    def remove_connection(self, connection: C) -> list[str]:
+        """Remove a connection from all its groups; return the consumer groups that it was in."""
         left = sorted(self._consumer_groups.get(connection, ()))
         for group in left:
-            self.leaves_consumers(group, connection)
+            self.unregister_consumer(group, connection)
         for group in list(self._producer_groups.get(connection, ())):
-            self.leaves_producers(group, connection)
+            self.unregister_producer(group, connection)
         return left
 
-    def silent(self, now_ms: int) -> Silent[C]:
-        """Forget who has not sent a heartbeat for a group for too long."""
+    def remove_silent(self, now_ms: int) -> SilentClients[C]:
+        """Remove every member that has sent no heartbeat for its group for SILENT_MS."""
         connections: dict[C, None] = {}
         groups: dict[str, None] = {}
         for name, group in list(self._consumers.items()):
-            for connection in _late(group.members, now_ms):
-                self.leaves_consumers(name, connection)
+            for connection in _silent_connections(group.members, now_ms):
+                self.unregister_consumer(name, connection)
                 connections[connection] = groups[name] = None
         for name, members in list(self._producers.items()):
-            for connection in _late(members, now_ms):
-                self.leaves_producers(name, connection)
+            for connection in _silent_connections(members, now_ms):
+                self.unregister_producer(name, connection)
                 connections[connection] = None
-        return Silent(list(connections), list(groups))
+        return SilentClients(list(connections), list(groups))
 
 
-def _late(members: dict[C, Member[C]], now_ms: int) -> list[C]:
+def _silent_connections(members: dict[C, GroupMember[C]], now_ms: int) -> list[C]:
     return [connection for connection, member in members.items() if now_ms - member.heard_ms > SILENT_MS]
 
 
 def _subscribe(group: ConsumerGroup[C], wanted: list[SubscriptionData]) -> bool:
-    """Whether the group's topics are others now. Of a topic's subscriptions, the newest counts."""
+    """Replace the group's subscriptions; return whether its topics changed. The newest subscription of a topic counts."""
     topics = {data.topic for data in wanted}
     gone = group.subscriptions.keys() - topics
     for topic in gone:

@@ -1,12 +1,12 @@
-"""How far each group has consumed each queue.
+"""Consumer offsets: how far each group has consumed each queue.
 
-    commit(group, topic, queue, offset)         a group is done with everything before `offset`
-    query(group, topic, queue)                  that offset; NOT_FOUND when the group never committed one
-    pulled(…), pull_offset(…)                   how far it has read, committed or not
-    reset(…)                                    an administrator moves a group (222)
-    take_reset(group, topic, queue)             the group's next pull is told where to, once
+    commit(group, topic, queue, offset)         the group has consumed everything before `offset`
+    query(group, topic, queue)                  the committed offset; NOT_FOUND when the group never committed one
+    set_pull_offset(…), pull_offset(…)          how far the group has pulled, committed or not
+    reset(…)                                    an administrator moves the group (222)
+    take_reset(group, topic, queue)             the offset that the group's next pull must continue from, once
 
-A reset counts until the group's next pull took it: what members still commit from before it is not kept.
+A reset is in force until the group's next pull of the queue takes it. Until then, commits from before the reset are dropped.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class ConsumerOffsets:
     def __init__(self, wall_ms: Callable[[], int]) -> None:
         self._wall_ms = wall_ms
         self._committed: Table = {}
-        self._pulled: Table = {}
+        self._pull_offsets: Table = {}
         self._resets: Table = {}
         self._count = 0  # offsets in `_committed`
         self._commits = 0
         self.version = DataVersion(timestamp=wall_ms())
-        self.changes = 0  # how often something changed that the file should have
+        self.changes = 0  # counts changes that the file must contain
 
-    # --- looking
+    # --- lookups
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
         key = _key(topic, group)
@@ -46,8 +46,8 @@ class ConsumerOffsets:
         return NOT_FOUND if queues is None else queues.get(queue_id, NOT_FOUND)
 
     def pull_offset(self, group: str, topic: str, queue_id: int) -> int:
-        """Where the group's next pull starts, as far as its pulls have told; else what it committed."""
-        queues = self._pulled.get(_key(topic, group))
+        """Return the offset of the group's last pull, or its committed offset when it has not pulled."""
+        queues = self._pull_offsets.get(_key(topic, group))
         found = None if queues is None else queues.get(queue_id)
         return self.query(group, topic, queue_id) if found is None else found
 
@@ -58,21 +58,21 @@ class ConsumerOffsets:
         return topics
 
     def topics_of(self, group: str) -> list[str]:
-        """The topics that a group has offsets in."""
+        """Return the topics in which a group has offsets."""
         return [topic for topic, of in self._pairs() if of == group]
 
     def groups_of(self, topic: str) -> list[str]:
-        """The groups that have offsets in a topic."""
+        """Return the groups that have offsets in a topic."""
         return [group for of, group in self._pairs() if of == topic]
 
     def _pairs(self) -> list[tuple[str, str]]:
-        """(topic, group). Keys of three parts are Apache's offsets of broadcasting consumers: kept, not shown."""
+        """Return (topic, group) pairs, without keys of three parts: Apache's offsets of broadcasting consumers."""
         return [(parts[0], parts[1]) for key in self._committed if len(parts := key.split(_SEPARATOR)) == 2]
 
-    # --- by consumers
+    # --- changes by consumers
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Backwards too: a consumer may start over."""
+        """Store an offset. It may be lower than the one before: a consumer may start over."""
         self._put(_key(topic, group), queue_id, offset)
         self._commits += 1
         if self._commits % _COMMITS_PER_VERSION == 0:
@@ -90,10 +90,10 @@ class ConsumerOffsets:
         queues[queue_id] = offset
         self.changes += 1
 
-    def pulled(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        self._pulled.setdefault(_key(topic, group), {})[queue_id] = offset
+    def set_pull_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        self._pull_offsets.setdefault(_key(topic, group), {})[queue_id] = offset
 
-    # --- by an administrator
+    # --- changes by an administrator
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         key = _key(topic, group)
@@ -104,7 +104,7 @@ class ConsumerOffsets:
         return bool(self._resets) and queue_id in self._resets.get(_key(topic, group), {})
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Where the group's pull of this queue must go on instead; None when it need not."""
+        """Return and forget the offset that the group's pull of this queue must continue from; None when there is no reset."""
         if not self._resets:
             return None
         key = _key(topic, group)
@@ -115,7 +115,7 @@ class ConsumerOffsets:
         return offset
 
     def clone(self, source_group: str, group: str, topic: str) -> bool:
-        """Give a group the offsets of another in a topic; False when the other has none."""
+        """Copy the offsets of `source_group` in a topic to `group`; return False when it has none."""
         source = self._committed.get(_key(topic, source_group))
         if source is None:
             return False
@@ -132,30 +132,30 @@ class ConsumerOffsets:
         self._remove(lambda of, _: of == topic)
 
     def _remove(self, wanted: Callable[[str, str], bool]) -> None:
-        for table in (self._committed, self._pulled, self._resets):
+        for table in (self._committed, self._pull_offsets, self._resets):
             for key in [key for key in table if len(parts := key.split(_SEPARATOR)) == 2 and wanted(parts[0], parts[1])]:
                 gone = table.pop(key)
                 if table is self._committed:
                     self._count -= len(gone)
                     self.changes += 1
 
-    # --- as a whole
+    # --- the whole table
 
     def snapshot(self) -> ConsumerOffsetManager:
-        """A copy, for the file: it may be written elsewhere while the table goes on."""
+        """Return a copy for the file. A thread may write it while the table changes."""
         return ConsumerOffsetManager(
             offset_table={key: dict(queues) for key, queues in self._committed.items()},
-            pull_offset_table={key: dict(queues) for key, queues in self._pulled.items()},
+            pull_offset_table={key: dict(queues) for key, queues in self._pull_offsets.items()},
             group_topic_map=self.topics_by_group(),
             data_version=self.version,
         )
 
     def for_slaves(self) -> ConsumerOffsetSerializeWrapper:
-        """Without what an Apache slave fails to read."""
+        """Return the table for a slave (43), without the fields that Apache's slaves fail to read."""
         return ConsumerOffsetSerializeWrapper(offset_table=self._committed, data_version=self.version)
 
     def load(self, saved: ConsumerOffsetManager) -> None:
-        """Apache too forgets how far pulls had come: they start from what was committed."""
+        """Load committed offsets. Like Apache's broker, drop pull offsets: pulls continue from the committed offset."""
         self._committed = {key: dict(queues) for key, queues in saved.offset_table.items()}
         self._count = sum(map(len, self._committed.values()))
         if saved.data_version is not None:

@@ -1,12 +1,12 @@
-"""The subscription groups of a broker: their settings, and which topics an administrator forbade them.
+"""The subscription groups of a broker: their settings, and the topics that an administrator forbade them.
 
-    get(group)                          its settings
-    for_consumer(group)                 the same for someone who consumes: the group is made if that is allowed
-    put(config), put_all(configs)       an administrator makes or changes them (200, 225)
-    forbid(group, topic, …)             (353)
-    delete(group)                       (207)
+    get(group), require(group)          the group's settings
+    for_consumer(group)                 the group's settings for a consumer; creates the group if the settings allow that
+    put(config), put_all(configs)       an administrator creates or changes groups (200, 225)
+    forbid(group, topic, …)             an administrator forbids a group a topic, or allows it again (353)
+    delete(group)                       an administrator deletes a group (207)
 
-Every change gives the table a new version, and is told to `on_change`: the table is saved.
+Every change gives the table a new version and calls `on_change`, which saves the table.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from skyrocket.broker.errors import GroupNotFoundError, InvalidArgumentError, Ta
 from skyrocket.broker.limits import GROUP_NAME_LENGTH_MAX, GROUPS_MAX, QUEUES_PER_TOPIC_MAX
 from skyrocket.broker.names import name_problem
 from skyrocket.broker.settings import BrokerSettings
-from skyrocket.broker.tables.attributes import GROUP_ATTRIBUTES, changed
+from skyrocket.broker.tables.attributes import GROUP_ATTRIBUTES, apply_changes
 from skyrocket.broker.tables.versioned_table import VersionedTable
 from skyrocket.protocol.bodies import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from skyrocket.protocol.system_names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS
 
-_READ_FORBIDDEN = 1 << 2  # the bit of a topic's read permission, and the only one that is used
+_READ_FORBIDDEN = 1 << 2  # the bit of a topic's read permission; Apache uses no other
 
 
 def group_problem(group: str) -> str | None:
-    """What is wrong with a group's name; None when it may be used."""
+    """Say what is wrong with a group's name; None when it is valid."""
     if len(group) > GROUP_NAME_LENGTH_MAX:
         return f"has {len(group)} characters; {GROUP_NAME_LENGTH_MAX} are allowed"
     return name_problem(group)
@@ -39,7 +39,7 @@ class SubscriptionGroupTable(VersionedTable[SubscriptionGroupConfig]):
         super().__init__({name: SubscriptionGroupConfig(group_name=name) for name in SYSTEM_GROUPS}, settings, wall_ms)
         self._forbidden: dict[str, dict[str, int]] = {}  # group -> topic -> bits
 
-    # --- looking
+    # --- lookups
 
     def require(self, group: str) -> SubscriptionGroupConfig:
         """Return the settings of a group; raise GroupNotFoundError when it does not exist."""
@@ -49,7 +49,7 @@ class SubscriptionGroupTable(VersionedTable[SubscriptionGroupConfig]):
         return config
 
     def for_consumer(self, group: str) -> SubscriptionGroupConfig | None:
-        """The group, made if that is allowed; None when there is none."""
+        """Return the group; create it if the settings allow that. None when it does not exist and cannot be created."""
         known = self._configs.get(group)
         if known is not None:
             return known
@@ -63,7 +63,7 @@ class SubscriptionGroupTable(VersionedTable[SubscriptionGroupConfig]):
         return made
 
     def snapshot(self, groups: Iterable[str] | None = None) -> SubscriptionGroupWrapper:
-        """For the file, and for whoever asks for all or for some."""
+        """Return all groups, or the named ones, for the file and for clients."""
         names = list(self._configs if groups is None else groups)
         forbidden = (
             self._forbidden if groups is None else {name: self._forbidden[name] for name in names if name in self._forbidden}
@@ -74,14 +74,14 @@ class SubscriptionGroupTable(VersionedTable[SubscriptionGroupConfig]):
             data_version=self.version,
         )
 
-    # --- by an administrator
+    # --- changes by an administrator
 
     def put(self, config: SubscriptionGroupConfig) -> None:
-        """Make a group or change it; `attributes` are changes to the attributes."""
+        """Create or change a group. `config.attributes` holds changes (`+name`, `-name`), not values."""
         self.put_all([config])
 
     def put_all(self, configs: Iterable[SubscriptionGroupConfig]) -> None:
-        """All of them or, when one is refused, none."""
+        """Create or change all groups, or none when one of them is invalid."""
         wanted: dict[str, SubscriptionGroupConfig] = {}
         for config in configs:
             name = config.group_name
@@ -90,7 +90,7 @@ class SubscriptionGroupTable(VersionedTable[SubscriptionGroupConfig]):
             if not 0 <= config.retry_queue_nums <= QUEUES_PER_TOPIC_MAX:
                 raise InvalidArgumentError(f"Group '{name}' cannot have {config.retry_queue_nums} retry queues.")
             known = self._configs.get(name)
-            attributes = changed(GROUP_ATTRIBUTES, None if known is None else known.attributes, config.attributes)
+            attributes = apply_changes(GROUP_ATTRIBUTES, None if known is None else known.attributes, config.attributes)
             wanted[name] = replace(config, attributes=attributes)
         if len(self._configs.keys() | wanted.keys()) > GROUPS_MAX:
             raise TableFullError(f"There are {len(self._configs)} groups; {GROUPS_MAX} are allowed.")
@@ -99,12 +99,12 @@ class SubscriptionGroupTable(VersionedTable[SubscriptionGroupConfig]):
             self._set_changed()
 
     def stop(self, group: str) -> None:
-        """It may not consume, until an administrator allows it again."""
+        """Disable consumption for a group, until an administrator enables it again."""
         self._configs[group] = replace(self._configs[group], consume_enable=False)
         self._set_changed()
 
     def delete(self, group: str) -> bool:
-        """False when there is no such group."""
+        """Delete a group; return False when it does not exist."""
         known = self._configs.pop(group, None)
         if self._forbidden.pop(group, None) is None and known is None:
             return False
@@ -118,7 +118,10 @@ class SubscriptionGroupTable(VersionedTable[SubscriptionGroupConfig]):
         return topics is not None and bool(topics.get(topic, 0) & _READ_FORBIDDEN)
 
     def forbid(self, group: str, topic: str, *, forbidden: bool) -> None:
-        """Apache allows a group all topics when it is allowed one again; here the others stay forbidden."""
+        """Forbid a group a topic, or allow it again.
+
+        When Apache's broker allows one topic again, it allows the group all topics. Here the other topics stay forbidden.
+        """
         if forbidden == self.is_forbidden(group, topic):
             return
         if forbidden:
@@ -136,10 +139,10 @@ class SubscriptionGroupTable(VersionedTable[SubscriptionGroupConfig]):
                 del self._forbidden[group]
         self._set_changed()
 
-    # --- as a whole
+    # --- the whole table
 
     def load(self, saved: SubscriptionGroupWrapper) -> None:
-        """What the file says counts, also about the system's groups; nobody is told."""
+        """Load the file, which may also change system groups. `on_change` is not called."""
         for name, config in saved.subscription_group_table.items():
             self._configs[name] = replace(config, group_name=name)
         self._forbidden.update({name: dict(topics) for name, topics in saved.forbidden_table.items()})

@@ -1,12 +1,12 @@
-"""The topics of a broker: which there are, how they may be made and changed, and which version of the table that is.
+"""The topics of a broker: their settings, how they are created and changed, and the version of the table.
 
-    get(topic)                          its settings
-    put(config), put_all(configs)       an administrator makes or changes them (17, 18)
-    create_on_send(topic, …)            a producer names one that is not there: it is made after the default topic
-    create_for_group(topic, …)          a group needs its retry topic, or one for its dead letters
-    delete(topic)                       (215)
+    get(topic), require(topic)          the topic's settings
+    put(config), put_all(configs)       an administrator creates or changes topics (17, 18)
+    create_on_send(topic, …)            a producer sends to a topic that does not exist: create it from the default topic
+    create_for_group(topic, …)          create a group's retry topic or dead-letter topic
+    delete(topic)                       an administrator deletes a topic (215)
 
-Every change gives the table a new version, and is told to `on_change`: the table is saved, and the nameservers hear of it.
+Every change gives the table a new version and calls `on_change`: the table is saved, and registered with the nameservers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from skyrocket.broker.errors import InvalidArgumentError, SystemTopicError, Tabl
 from skyrocket.broker.limits import QUEUES_PER_TOPIC_MAX, TOPICS_MAX
 from skyrocket.broker.names import name_problem
 from skyrocket.broker.settings import BrokerSettings
-from skyrocket.broker.tables.attributes import TOPIC_ATTRIBUTES, changed
+from skyrocket.broker.tables.attributes import TOPIC_ATTRIBUTES, apply_changes
 from skyrocket.broker.tables.versioned_table import VersionedTable
 from skyrocket.protocol.bodies import TopicConfig, TopicConfigSerializeWrapper
 from skyrocket.protocol.sysflag import PERM_INHERIT, PERM_READ, PERM_WRITE
@@ -49,7 +49,7 @@ _REVIVE_QUEUES = 8
 
 
 def system_topics(settings: BrokerSettings) -> list[TopicConfig]:
-    """What Apache 5.5.0 makes at its start; its brokers expect to find them in a directory that they take over."""
+    """Return the topics that Apache 5.5.0 creates at start. Its broker expects them in a directory that it takes over."""
     rows = [
         (SELF_TEST_TOPIC, 1, _READ_WRITE),
         (BENCHMARK_TOPIC, 1024, _READ_WRITE),
@@ -79,7 +79,7 @@ class TopicTable(VersionedTable[TopicConfig]):
         super().__init__(made, settings, wall_ms)
         self._system = SYSTEM_TOPICS | made.keys()
 
-    # --- looking
+    # --- lookups
 
     def require(self, topic: str) -> TopicConfig:
         """Return the settings of a topic; raise TopicNotFoundError when it does not exist."""
@@ -100,22 +100,25 @@ class TopicTable(VersionedTable[TopicConfig]):
         return config is not None and config.order
 
     def snapshot(self) -> TopicConfigSerializeWrapper:
-        """For the file, and for whoever asks for all."""
+        """Return the whole table, for the file and for clients."""
         return TopicConfigSerializeWrapper(topic_config_table=dict(self._configs), data_version=self.version)
 
-    # --- by an administrator
+    # --- changes by an administrator
 
     def put(self, config: TopicConfig) -> bool:
-        """Make a topic or change it; `attributes` are changes to the attributes. False when it is like that already."""
+        """Create or change a topic; return False when nothing changes.
+
+        `config.attributes` holds changes (`+name`, `-name`), not values.
+        """
         return self.put_all([config])
 
     def put_all(self, configs: Iterable[TopicConfig]) -> bool:
-        """All of them or, when one is refused, none."""
+        """Create or change all topics, or none when one of them is invalid."""
         wanted: dict[str, TopicConfig] = {}
         for config in configs:
             self._check(config)
             known = self._configs.get(config.topic_name)
-            attributes = changed(TOPIC_ATTRIBUTES, None if known is None else known.attributes, config.attributes)
+            attributes = apply_changes(TOPIC_ATTRIBUTES, None if known is None else known.attributes, config.attributes)
             after = replace(config, attributes=attributes)
             if after != known:
                 wanted[config.topic_name] = after
@@ -127,7 +130,7 @@ class TopicTable(VersionedTable[TopicConfig]):
         return True
 
     def delete(self, topic: str) -> bool:
-        """False when there is no such topic. SystemTopicError for the system's."""
+        """Delete a topic; return False when it does not exist. Raise SystemTopicError for a system topic."""
         self.check_not_system(topic)
         if self._configs.pop(topic, None) is None:
             return False
@@ -151,10 +154,10 @@ class TopicTable(VersionedTable[TopicConfig]):
         if self.is_system(topic):
             raise SystemTopicError(f"Topic '{topic}' is the system's: it cannot be changed.")
 
-    # --- by clients
+    # --- changes by clients
 
     def create_on_send(self, topic: str, default_topic: str, queues: int, peer: str, sys_flag: int = 0) -> TopicConfig | None:  # noqa: ARG002
-        """The topic, made after the default one if that is allowed; None when it is not."""
+        """Return the topic; create it from the default topic if the settings allow that, else return None."""
         known = self._configs.get(topic)
         if known is not None:
             return known
@@ -169,7 +172,7 @@ class TopicTable(VersionedTable[TopicConfig]):
         return self._add(made)
 
     def create_for_group(self, topic: str, queues: int, *, order: bool = False, sys_flag: int = 0) -> TopicConfig:
-        """A group's own topic, such as its retry topic. One that is there only learns whether it is in order."""
+        """Create a group's own topic, such as its retry topic. An existing topic only gets the new value of `order`."""
         known = self._configs.get(topic)
         if known is not None:
             if known.order == order:
@@ -184,7 +187,7 @@ class TopicTable(VersionedTable[TopicConfig]):
         return self._add(made)
 
     def set_ordered(self, topics: Iterable[str]) -> bool:
-        """The nameserver's order configuration names these: they are in order from now on."""
+        """Mark the topics that the nameserver's order configuration names as ordered; return whether any topic changed."""
         found = [config for topic in topics if (config := self._configs.get(topic)) is not None and not config.order]
         for config in found:
             self._configs[config.topic_name] = replace(config, order=True)
@@ -192,12 +195,12 @@ class TopicTable(VersionedTable[TopicConfig]):
             self._set_changed()
         return bool(found)
 
-    # --- as a whole
+    # --- the whole table
 
     def load(self, saved: TopicConfigSerializeWrapper) -> None:
-        """What the file says counts, also about the system's topics; nobody is told.
+        """Load the file, which may also change system topics. `on_change` is not called.
 
-        Apache's names may be longer than those that are made here. Only one that would lead out of its directory is left out.
+        Apache allows longer names than `put` does: they are loaded too. A name that would lead out of its directory is skipped.
         """
         for name, config in saved.topic_config_table.items():
             if "/" not in name and name not in ("", ".", ".."):

@@ -26,7 +26,7 @@ def parts() -> Parts:
     parts.groups.for_consumer("billing")
     parts.messages(5, tags="red")
     parts.offsets.commit("billing", "orders", 0, 3)
-    parts.offsets.pulled("billing", "orders", 0, 4)
+    parts.offsets.set_pull_offset("billing", "orders", 0, 4)
     return parts
 
 

@@ -50,7 +50,7 @@ async def members(client: Client, port: int) -> list[str]:
 async def test_members_hear_of_each_other_and_are_asked_over_their_own_connections():
     parts = Parts()
     server = Server(parts.router)
-    server.on_closed.append(parts.heartbeats.disconnected)
+    server.on_closed.append(parts.heartbeats.drop_connection)
     port = await server.listen("127.0.0.1", 0)
     first, second = Client("a"), Client("b")
     try:

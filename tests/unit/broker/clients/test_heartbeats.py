@@ -76,7 +76,7 @@ def test_who_says_goodbye_disconnects_or_falls_silent_is_gone_and_the_others_hea
         parts.joins("billing", f"c{number}", peer)
     stays.told.clear()
     assert parts.ask(35, peer=leaves, clientID="c1", consumerGroup="billing", producerGroup="none").code == ResponseCode.SUCCESS
-    parts.heartbeats.disconnected(drops.connection)
+    parts.heartbeats.drop_connection(drops.connection)
     assert stays.told_groups == ["billing"] * 2
     parts.now_ms += 119_000
     parts.joins("billing", "c0", stays)

@@ -102,7 +102,7 @@ def test_an_offset_is_found_by_time(parts: Parts, after_ms: int, boundary: str, 
 
 def test_all_offsets_are_told_in_a_form_that_an_apache_slave_reads(parts: Parts):
     commit(parts, 3)
-    parts.offsets.pulled("billing", "orders", 0, 4)
+    parts.offsets.set_pull_offset("billing", "orders", 0, 4)
     answer = parts.ask(43)
     assert b"pullOffsetTable" not in answer.body
     found = parts.answer(ConsumerOffsetSerializeWrapper, 43)

@@ -22,7 +22,7 @@ def counting() -> tuple[Counters, Clock]:
 def test_a_rate_is_what_came_since_a_sample_divided_by_the_time():
     counters, clock = counting()
     for _ in range(12):
-        counters.added("put", "orders", 50, 5_000)
+        counters.add("put", "orders", 50, 5_000)
         counters.put.add(50, 5_000)
         clock.now += 10_000
         counters.check_time(clock.now)
@@ -33,7 +33,7 @@ def test_a_rate_is_what_came_since_a_sample_divided_by_the_time():
 
 def test_before_the_first_sample_is_old_the_rate_is_of_what_there_is():
     counters, clock = counting()
-    counters.added("get", "orders@group", 10, 100)
+    counters.add("get", "orders@group", 10, 100)
     clock.now += 1_000
     assert counters.group_get("group", "orders") == 10.0
 
@@ -46,7 +46,7 @@ def test_what_nobody_used_has_no_rate():
 def test_the_sum_of_a_day_is_of_a_day():
     counters, clock = counting()
     for _ in range(30 * 360):  # thirty hours of a message each ten seconds
-        counters.added("put", "orders", 1, 10)
+        counters.add("put", "orders", 1, 10)
         clock.now += 10_000
         counters.check_time(clock.now)
     counter = counters.keyed("put", "orders")
@@ -85,7 +85,7 @@ def test_each_morning_the_totals_are_noted():
 def test_samples_and_keys_are_bounded():
     counters, clock = counting()
     for number in range(KEYS_MAX + 10):
-        counters.added("put", f"topic-{number}", 1, 1)
+        counters.add("put", f"topic-{number}", 1, 1)
     assert len(counters._keyed) == KEYS_MAX
     counter = counters.keyed("put", "topic-0")
     assert counter is not None
@@ -98,12 +98,12 @@ def test_samples_and_keys_are_bounded():
 def test_when_there_are_too_many_keys_those_that_nobody_used_for_a_day_make_room():
     counters, clock = counting()
     for number in range(KEYS_MAX):
-        counters.added("put", f"topic-{number}", 1, 1)
+        counters.add("put", f"topic-{number}", 1, 1)
     for _ in range(26):
         clock.now += 3_600_000
-        counters.added("put", "topic-0", 1, 1)
+        counters.add("put", "topic-0", 1, 1)
         counters.check_time(clock.now)
-    counters.added("put", "new", 1, 1)
+    counters.add("put", "new", 1, 1)
     assert counters.keyed("put", "topic-0") is not None
     assert counters.keyed("put", "new") is not None
     assert len(counters._keyed) == 2

@@ -31,9 +31,9 @@ class Watched:
 
 def test_who_is_further_behind_than_allowed_is_stopped_by_the_queue_where_it_is_furthest():
     watched = Watched()
-    watched.slow_consumers.read("slow", "orders", 0, 1_001)
-    watched.slow_consumers.read("slow", "orders", 1, 5_000)
-    watched.slow_consumers.read("quick", "orders", 0, 1_000)
+    watched.slow_consumers.record_lag("slow", "orders", 0, 1_001)
+    watched.slow_consumers.record_lag("slow", "orders", 1, 5_000)
+    watched.slow_consumers.record_lag("quick", "orders", 0, 1_000)
     assert watched.watch.check(START_MS + CHECK_MS - 1) == START_MS + CHECK_MS
     assert watched.stopped == [], "not before its time"
     assert watched.later() == [("slow", 5_000)]
@@ -41,25 +41,25 @@ def test_who_is_further_behind_than_allowed_is_stopped_by_the_queue_where_it_is_
 
 def test_who_has_caught_up_is_not():
     watched = Watched()
-    watched.slow_consumers.read("group", "orders", 0, 5_000)
-    watched.slow_consumers.read("group", "orders", 0, 500)
-    watched.slow_consumers.read("group", "bills", 0, 5_000)
-    watched.slow_consumers.at_end("group", "bills", 0)
+    watched.slow_consumers.record_lag("group", "orders", 0, 5_000)
+    watched.slow_consumers.record_lag("group", "orders", 0, 500)
+    watched.slow_consumers.record_lag("group", "bills", 0, 5_000)
+    watched.slow_consumers.clear_lag("group", "bills", 0)
     assert watched.later() == []
 
 
 def test_one_who_is_allowed_again_is_judged_by_what_it_reads_then():
     watched = Watched()
-    watched.slow_consumers.read("group", "orders", 0, 5_000)
+    watched.slow_consumers.record_lag("group", "orders", 0, 5_000)
     assert watched.later() == [("group", 5_000)]
     assert watched.later(2) == [("group", 5_000)], "it read nothing since"
-    watched.slow_consumers.read("group", "orders", 0, 6_000)
+    watched.slow_consumers.record_lag("group", "orders", 0, 6_000)
     assert watched.later(3) == [("group", 5_000), ("group", 6_000)]
 
 
 def test_unless_it_is_wanted_nobody_is_stopped():
     watched = Watched(stop_slow_consumers=False)
-    watched.slow_consumers.read("group", "orders", 0, 5_000)
+    watched.slow_consumers.record_lag("group", "orders", 0, 5_000)
     assert watched.later() == []
 
 

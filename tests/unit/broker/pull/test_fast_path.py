@@ -75,7 +75,7 @@ def test_what_was_pulled_and_committed_is_kept(monkeypatch: pytest.MonkeyPatch):
     assert parts.offsets.pull_offset("consumers", "orders", 0) == 15
     get = parts.counters.get
     assert (get.messages, get.times) == (sum(len(found(answer)[1]) for answer in answers(parts)), 3)
-    assert parts.slow_consumers.slow(0).keys() == {"consumers"}
+    assert parts.slow_consumers.find_slow(0).keys() == {"consumers"}
 
 
 @pytest.mark.parametrize(

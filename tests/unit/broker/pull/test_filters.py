@@ -201,26 +201,26 @@ def subscription(expression: str) -> SubscriptionData:
 
 def test_an_expression_is_read_once_whether_sound_or_wrong():
     some = filters()
-    assert some.of_subscription(subscription("a > 5")).sql is some.of_subscription(subscription("a > 5")).sql
-    assert isinstance(some._compiled("a >"), ExpressionError)
-    assert some._compiled("a >") is some._compiled("a >")
+    assert some.for_subscription(subscription("a > 5")).sql is some.for_subscription(subscription("a > 5")).sql
+    assert isinstance(some._compile("a >"), ExpressionError)
+    assert some._compile("a >") is some._compile("a >")
 
 
 def test_the_expressions_that_were_used_last_are_kept_and_not_too_many():
     some = filters()
-    used = some._compiled("a > 5")
+    used = some._compile("a > 5")
     for number in range(3 * FILTERS_KEPT_MAX):
-        some._compiled(f"a = {number}")
-        assert some._compiled("a > 5") is used
-        assert len(some._kept) <= FILTERS_KEPT_MAX
-    assert some._kept_length == sum(map(len, some._kept))
+        some._compile(f"a = {number}")
+        assert some._compile("a > 5") is used
+        assert len(some._cache) <= FILTERS_KEPT_MAX
+    assert some._cache_length == sum(map(len, some._cache))
 
 
 def test_long_expressions_are_kept_while_there_is_room():
     some = filters()
     for number in range(200):
-        some._compiled(f"a = {number}".ljust(16_000))
-        assert sum(map(len, some._kept)) <= FILTERS_KEPT_LENGTH_MAX
-    before = dict(some._kept)
-    assert isinstance(some._compiled("a" * (EXPRESSION_LENGTH_MAX + 1)), ExpressionError)
-    assert some._kept == before
+        some._compile(f"a = {number}".ljust(16_000))
+        assert sum(map(len, some._cache)) <= FILTERS_KEPT_LENGTH_MAX
+    before = dict(some._cache)
+    assert isinstance(some._compile("a" * (EXPRESSION_LENGTH_MAX + 1)), ExpressionError)
+    assert some._cache == before

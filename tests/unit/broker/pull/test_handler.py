@@ -161,7 +161,7 @@ async def test_waiting_pulls_are_looked_at_again_whatever_was_told(tmp_path: Pat
         await five(served)
         waiting = asyncio.ensure_future(served.pull("orders", 5, hold_ms=60_000))
         await asyncio.sleep(0.05)
-        served.broker.pull.grew = lambda topic, queue_id: None  # the wake-up is lost
+        served.broker.pull.on_queue_growth = lambda topic, queue_id: None  # the wake-up is lost
         await served.send("orders", b"5")
         await asyncio.sleep(0.05)
         assert not waiting.done()

@@ -2,57 +2,57 @@
 
 from __future__ import annotations
 
-from skyrocket.broker.pull.long_polling import WaitingPull, WaitingPulls
+from skyrocket.broker.pull.long_polling import LongPollingTable, WaitingPull
 
 
-def parked(**given) -> tuple[WaitingPulls[str], WaitingPull[str]]:
+def parked(**given) -> tuple[LongPollingTable[str], WaitingPull[str]]:
     pull = WaitingPull(
         **{"request": "r", "connection": 7, "topic": "orders", "queue_id": 0, "scanned_to": 10, "until_ms": 15_000} | given
     )
-    waiting: WaitingPulls[str] = WaitingPulls()
+    waiting: LongPollingTable[str] = LongPollingTable()
     assert waiting.park(pull)
     return waiting, pull
 
 
 def test_a_queue_that_grows_wakes_the_pull_that_waits_for_it_once():
     waiting, pull = parked()
-    assert waiting.grew("orders", 0, 11) == [pull]
-    assert waiting.grew("orders", 0, 12) == []
-    assert waiting.due(99_000) == []
+    assert waiting.take_ready("orders", 0, 11) == [pull]
+    assert waiting.take_ready("orders", 0, 12) == []
+    assert waiting.take_expired(99_000) == []
 
 
 def test_another_queue_wakes_nobody():
     waiting, _ = parked()
-    assert waiting.grew("orders", 1, 99) == waiting.grew("other", 0, 99) == []
+    assert waiting.take_ready("orders", 1, 99) == waiting.take_ready("other", 0, 99) == []
 
 
 def test_messages_that_it_has_looked_at_wake_nobody():
     waiting, _ = parked(scanned_to=11)
-    assert waiting.grew("orders", 0, 11) == []
+    assert waiting.take_ready("orders", 0, 11) == []
 
 
 def test_a_pull_may_be_parked_again_further_on():
     waiting, pull = parked()
-    waiting.grew("orders", 0, 11)
+    waiting.take_ready("orders", 0, 11)
     pull.scanned_to = 11
     assert waiting.park(pull)
-    assert waiting.grew("orders", 0, 11) == []
-    assert waiting.grew("orders", 0, 12) == [pull]
+    assert waiting.take_ready("orders", 0, 11) == []
+    assert waiting.take_ready("orders", 0, 12) == [pull]
 
 
 def test_time_answers_a_pull_at_its_deadline_and_not_before():
     waiting, pull = parked()
-    assert waiting.due(14_999) == []
-    assert waiting.due(15_000) == [pull]
-    assert waiting.grew("orders", 0, 99) == []
+    assert waiting.take_expired(14_999) == []
+    assert waiting.take_expired(15_000) == [pull]
+    assert waiting.take_ready("orders", 0, 99) == []
 
 
 def test_a_client_that_left_is_not_answered():
     waiting, _ = parked()
-    assert waiting.dropped(7) == 1
-    assert waiting.dropped(7) == 0
-    assert waiting.grew("orders", 0, 99) == []
-    assert waiting.due(99_000) == []
+    assert waiting.drop_connection(7) == 1
+    assert waiting.drop_connection(7) == 0
+    assert waiting.take_ready("orders", 0, 99) == []
+    assert waiting.take_expired(99_000) == []
 
 
 def test_all_can_be_taken_to_be_looked_at_again():
@@ -60,22 +60,22 @@ def test_all_can_be_taken_to_be_looked_at_again():
     assert waiting.take_all() == [pull]
     assert len(waiting) == 0
     assert waiting.park(pull)
-    assert waiting.due(15_000) == [pull]
+    assert waiting.take_expired(15_000) == [pull]
 
 
 def test_there_are_never_too_many():
-    waiting: WaitingPulls[str] = WaitingPulls(most=2)
+    waiting: LongPollingTable[str] = LongPollingTable(most=2)
     pulls = [WaitingPull("r", number, "orders", 0, 0, 10) for number in range(3)]
     assert [waiting.park(pull) for pull in pulls] == [True, True, False]
-    waiting.dropped(0)
+    waiting.drop_connection(0)
     assert waiting.park(pulls[2])
 
 
 def test_answered_pulls_do_not_pile_up():
-    waiting: WaitingPulls[str] = WaitingPulls()
+    waiting: LongPollingTable[str] = LongPollingTable()
     for offset in range(10_000):
         waiting.park(WaitingPull("r", 7, "orders", 0, offset, 15_000))
-        waiting.grew("orders", 0, offset + 1)
+        waiting.take_ready("orders", 0, offset + 1)
     assert len(waiting._by_deadline) < 2_000
     assert not waiting._by_queue
     assert not waiting._by_connection

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from skyrocket.broker.errors import AttributeChangeError, UnsupportedAttributeError
-from skyrocket.broker.tables.attributes import GROUP_ATTRIBUTES, TOPIC_ATTRIBUTES, changed, parse_changes
+from skyrocket.broker.tables.attributes import GROUP_ATTRIBUTES, TOPIC_ATTRIBUTES, apply_changes, parse_changes
 
 
 def test_changes_are_written_with_plus_and_minus():
@@ -18,10 +18,10 @@ def test_other_writing_is_refused(text: str):
 
 
 def test_an_attribute_is_set_changed_and_taken_away():
-    made = changed(TOPIC_ATTRIBUTES, None, {"+message.type": "FIFO", "+reserve.time": "5"})
+    made = apply_changes(TOPIC_ATTRIBUTES, None, {"+message.type": "FIFO", "+reserve.time": "5"})
     assert made == {"message.type": "FIFO", "reserve.time": "5"}
-    assert changed(TOPIC_ATTRIBUTES, made, {"+message.type": "NORMAL", "-reserve.time": ""}) == {"message.type": "NORMAL"}
-    assert changed(GROUP_ATTRIBUTES, None, {"+priority.factor": "100", "+lite.bind.topic": "anything"})
+    assert apply_changes(TOPIC_ATTRIBUTES, made, {"+message.type": "NORMAL", "-reserve.time": ""}) == {"message.type": "NORMAL"}
+    assert apply_changes(GROUP_ATTRIBUTES, None, {"+priority.factor": "100", "+lite.bind.topic": "anything"})
 
 
 @pytest.mark.parametrize(
@@ -42,4 +42,4 @@ def test_an_attribute_is_set_changed_and_taken_away():
 )
 def test_what_cannot_be_is_refused_and_named(current: dict[str, str] | None, change: dict[str, str], says: str):
     with pytest.raises((AttributeChangeError, UnsupportedAttributeError), match=says):
-        changed(TOPIC_ATTRIBUTES, current, change)
+        apply_changes(TOPIC_ATTRIBUTES, current, change)

@@ -4,15 +4,15 @@ import pytest
 
 from skyrocket.broker.errors import TableFullError
 from skyrocket.broker.tables import clients as clients_module
-from skyrocket.broker.tables.clients import SILENT_MS, ClientTable, Member
+from skyrocket.broker.tables.clients import SILENT_MS, ClientTable, GroupMember
 from skyrocket.protocol.bodies import ConsumerData, MessageModel, SubscriptionData
 from skyrocket.protocol.language import Language
 
 LEFT, RIGHT = "left connection", "right connection"
 
 
-def member(connection: str, client_id: str = "client") -> Member[str]:
-    return Member(connection, client_id, Language.JAVA, 513)
+def member(connection: str, client_id: str = "client") -> GroupMember[str]:
+    return GroupMember(connection, client_id, Language.JAVA, 513)
 
 
 def billing(*topics: str, version: int = 1, model: MessageModel = MessageModel.CLUSTERING) -> ConsumerData:
@@ -22,24 +22,24 @@ def billing(*topics: str, version: int = 1, model: MessageModel = MessageModel.C
 
 def test_a_group_changes_when_a_member_joins_and_not_when_it_says_so_again():
     clients: ClientTable[str] = ClientTable()
-    assert clients.consumes(member(LEFT, "a"), billing(), 0)
-    assert not clients.consumes(member(LEFT, "a"), billing(), 1)
-    assert clients.consumes(member(RIGHT, "b"), billing(), 2)
+    assert clients.register_consumer(member(LEFT, "a"), billing(), 0)
+    assert not clients.register_consumer(member(LEFT, "a"), billing(), 1)
+    assert clients.register_consumer(member(RIGHT, "b"), billing(), 2)
     group = clients.group("billing")
     assert group is not None
     assert group.client_ids == ["a", "b"]
-    assert clients.to_tell("billing") == [LEFT, RIGHT]
+    assert clients.connections_to_notify("billing") == [LEFT, RIGHT]
 
 
 def test_a_group_changes_with_its_topics_and_not_with_a_newer_version_alone():
     clients: ClientTable[str] = ClientTable()
-    clients.consumes(member(LEFT), billing("orders"), 0)
-    assert clients.consumes(member(LEFT), billing("orders", "returns"), 1)
-    assert not clients.consumes(member(LEFT), billing("orders", "returns", version=2), 2)
+    clients.register_consumer(member(LEFT), billing("orders"), 0)
+    assert clients.register_consumer(member(LEFT), billing("orders", "returns"), 1)
+    assert not clients.register_consumer(member(LEFT), billing("orders", "returns", version=2), 2)
     found = clients.subscription("billing", "orders")
     assert found is not None
     assert found.sub_version == 2
-    assert clients.consumes(member(LEFT), billing("returns", version=1), 3)
+    assert clients.register_consumer(member(LEFT), billing("returns", version=1), 3)
     found = clients.subscription("billing", "returns")
     assert found is not None
     assert found.sub_version == 2, "an older one does not replace it"
@@ -48,39 +48,39 @@ def test_a_group_changes_with_its_topics_and_not_with_a_newer_version_alone():
 
 def test_a_heartbeat_without_subscriptions_leaves_those_that_are_known():
     clients: ClientTable[str] = ClientTable()
-    clients.consumes(member(LEFT), billing("orders"), 0)
+    clients.register_consumer(member(LEFT), billing("orders"), 0)
     empty = ConsumerData(group_name="billing", message_model=MessageModel.CLUSTERING)
-    assert not clients.consumes(member(LEFT), empty, 1, with_subscriptions=False)
+    assert not clients.register_consumer(member(LEFT), empty, 1, with_subscriptions=False)
     assert clients.subscription("billing", "orders") is not None
 
 
 def test_members_of_a_broadcasting_group_are_not_told():
     clients: ClientTable[str] = ClientTable()
-    assert clients.consumes(member(LEFT), billing(model=MessageModel.BROADCASTING), 0)
+    assert clients.register_consumer(member(LEFT), billing(model=MessageModel.BROADCASTING), 0)
     assert clients.is_broadcasting("billing")
-    assert clients.to_tell("billing") == []
+    assert clients.connections_to_notify("billing") == []
 
 
 def test_who_leaves_is_gone_and_the_last_one_takes_the_group_along():
     clients: ClientTable[str] = ClientTable()
-    clients.consumes(member(LEFT), billing(), 0)
-    clients.consumes(member(RIGHT), billing(), 0)
-    assert clients.leaves_consumers("billing", LEFT)
-    assert not clients.leaves_consumers("billing", LEFT)
-    assert clients.to_tell("billing") == [RIGHT]
-    assert clients.leaves_consumers("billing", RIGHT)
+    clients.register_consumer(member(LEFT), billing(), 0)
+    clients.register_consumer(member(RIGHT), billing(), 0)
+    assert clients.unregister_consumer("billing", LEFT)
+    assert not clients.unregister_consumer("billing", LEFT)
+    assert clients.connections_to_notify("billing") == [RIGHT]
+    assert clients.unregister_consumer("billing", RIGHT)
     assert not clients.has_group("billing")
     assert clients.subscribers_of("orders") == []
 
 
 def test_a_connection_that_ends_leaves_all_its_groups():
     clients: ClientTable[str] = ClientTable()
-    clients.consumes(member(LEFT), billing(), 0)
-    clients.consumes(member(RIGHT), billing(), 0)
-    clients.produces("tills", member(LEFT), 0)
-    assert clients.disconnected(LEFT) == ["billing"]
+    clients.register_consumer(member(LEFT), billing(), 0)
+    clients.register_consumer(member(RIGHT), billing(), 0)
+    clients.register_producer("tills", member(LEFT), 0)
+    assert clients.remove_connection(LEFT) == ["billing"]
     assert clients.producers("tills") is None
-    assert clients.disconnected(LEFT) == []
+    assert clients.remove_connection(LEFT) == []
     group = clients.group("billing")
     assert group is not None
     assert list(group.members) == [RIGHT]
@@ -89,20 +89,20 @@ def test_a_connection_that_ends_leaves_all_its_groups():
 
 def test_who_is_silent_for_two_minutes_is_forgotten():
     clients: ClientTable[str] = ClientTable()
-    clients.consumes(member(LEFT), billing(), 0)
-    clients.consumes(member(RIGHT), billing(), 1_000)
-    clients.produces("tills", member("third"), 0)
-    assert clients.silent(SILENT_MS) == ([], [])
-    assert clients.silent(SILENT_MS + 1) == ([LEFT, "third"], ["billing"])
-    assert clients.to_tell("billing") == [RIGHT]
-    clients.consumes(member(RIGHT), billing(), SILENT_MS)
-    assert clients.silent(SILENT_MS + 2_000) == ([], [])
+    clients.register_consumer(member(LEFT), billing(), 0)
+    clients.register_consumer(member(RIGHT), billing(), 1_000)
+    clients.register_producer("tills", member("third"), 0)
+    assert clients.remove_silent(SILENT_MS) == ([], [])
+    assert clients.remove_silent(SILENT_MS + 1) == ([LEFT, "third"], ["billing"])
+    assert clients.connections_to_notify("billing") == [RIGHT]
+    clients.register_consumer(member(RIGHT), billing(), SILENT_MS)
+    assert clients.remove_silent(SILENT_MS + 2_000) == ([], [])
 
 
 def test_a_client_that_came_back_is_listed_once_and_found_by_its_new_connection():
     clients: ClientTable[str] = ClientTable()
-    clients.consumes(member(LEFT, "a"), billing(), 0)
-    clients.consumes(member(RIGHT, "a"), billing(), 1)
+    clients.register_consumer(member(LEFT, "a"), billing(), 0)
+    clients.register_consumer(member(RIGHT, "a"), billing(), 1)
     group = clients.group("billing")
     assert group is not None
     assert group.client_ids == ["a"]
@@ -115,22 +115,22 @@ def test_a_client_that_came_back_is_listed_once_and_found_by_its_new_connection(
 
 def test_a_producer_is_found_by_its_id_as_long_as_it_is_in_any_group():
     clients: ClientTable[str] = ClientTable()
-    clients.produces("askers", member(LEFT, "client"), 0)
-    clients.produces("others", member(LEFT, "client"), 0)
+    clients.register_producer("askers", member(LEFT, "client"), 0)
+    clients.register_producer("others", member(LEFT, "client"), 0)
     assert clients.producer_connection("client") == LEFT
-    clients.produces("askers", member(RIGHT, "client"), 1)
+    clients.register_producer("askers", member(RIGHT, "client"), 1)
     assert clients.producer_connection("client") == RIGHT, "it came back, and the old connection is not known to have ended"
-    clients.disconnected(RIGHT)
-    assert clients.leaves_producers("askers", LEFT)
+    clients.remove_connection(RIGHT)
+    assert clients.unregister_producer("askers", LEFT)
     assert clients.producer_connection("client") == LEFT
-    clients.disconnected(LEFT)
+    clients.remove_connection(LEFT)
     assert clients.producer_connection("client") is None
 
 
 def test_a_client_that_calls_itself_something_else_each_time_is_remembered_once():
     clients: ClientTable[str] = ClientTable()
     for number in range(100):
-        clients.produces("askers", member(LEFT, f"client-{number}"), number)
+        clients.register_producer("askers", member(LEFT, f"client-{number}"), number)
     assert clients.producer_connection("client-99") == LEFT
     assert clients.producer_connection("client-98") is None
     assert len(clients._producer_ids) == 1
@@ -138,34 +138,34 @@ def test_a_client_that_calls_itself_something_else_each_time_is_remembered_once(
 
 def test_a_group_leaves_out_topics_only_while_it_is_here():
     clients: ClientTable[str] = ClientTable()
-    assert not clients.leaves_out("billing", "returns")
-    clients.consumes(member(LEFT), billing("orders"), 0)
-    assert clients.leaves_out("billing", "returns")
-    assert not clients.leaves_out("billing", "orders")
+    assert not clients.lacks_subscription("billing", "returns")
+    clients.register_consumer(member(LEFT), billing("orders"), 0)
+    assert clients.lacks_subscription("billing", "returns")
+    assert not clients.lacks_subscription("billing", "orders")
     assert clients.subscribers_of("orders") == ["billing"]
 
 
 def test_a_fingerprint_is_compared_with_the_one_before():
     clients: ClientTable[str] = ClientTable()
-    assert not clients.fingerprint("billing", 7), "nobody is here"
-    clients.consumes(member(LEFT), billing(), 0)
-    assert [clients.fingerprint("billing", print_) for print_ in (7, 7, 8)] == [False, False, True]
+    assert not clients.update_fingerprint("billing", 7), "nobody is here"
+    clients.register_consumer(member(LEFT), billing(), 0)
+    assert [clients.update_fingerprint("billing", print_) for print_ in (7, 7, 8)] == [False, False, True]
 
 
 def test_clients_cannot_fill_the_table_without_end(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(clients_module, "GROUPS_PER_CONNECTION_MAX", 2)
     clients: ClientTable[str] = ClientTable()
-    clients.produces("a", member(LEFT), 0)
-    clients.produces("b", member(LEFT), 0)
-    clients.produces("b", member(LEFT), 1)
+    clients.register_producer("a", member(LEFT), 0)
+    clients.register_producer("b", member(LEFT), 0)
+    clients.register_producer("b", member(LEFT), 1)
     with pytest.raises(TableFullError):
-        clients.produces("c", member(LEFT), 0)
+        clients.register_producer("c", member(LEFT), 0)
     assert clients.producers("c") is None
     monkeypatch.setattr(clients_module, "MEMBERSHIPS_MAX", 2)
     with pytest.raises(TableFullError):
-        clients.consumes(member(RIGHT), billing(), 0)
+        clients.register_consumer(member(RIGHT), billing(), 0)
     assert not clients.has_group("billing")
     with pytest.raises(TableFullError):
-        clients.produces("x" * 256, member(RIGHT), 0)
+        clients.register_producer("x" * 256, member(RIGHT), 0)
     with pytest.raises(TableFullError):
-        clients.consumes(member(RIGHT, "x" * 1_025), billing(), 0)
+        clients.register_consumer(member(RIGHT, "x" * 1_025), billing(), 0)

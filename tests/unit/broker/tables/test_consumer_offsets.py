@@ -45,7 +45,7 @@ def test_how_far_pulls_have_come_is_what_was_committed_until_one_tells():
     table = a_table()
     table.commit("billing", "orders", 0, 3)
     assert table.pull_offset("billing", "orders", 0) == 3
-    table.pulled("billing", "orders", 0, 8)
+    table.set_pull_offset("billing", "orders", 0, 8)
     assert table.pull_offset("billing", "orders", 0) == 8
 
 
@@ -77,7 +77,7 @@ def test_a_group_or_a_topic_that_goes_takes_its_offsets_along():
     for group in ("billing", "bill"):
         for topic in ("orders", "order"):
             table.commit(group, topic, 0, 1)
-            table.pulled(group, topic, 0, 1)
+            table.set_pull_offset(group, topic, 0, 1)
             table.reset(group, topic, 0, 1)
     table.remove_group("bill")
     assert table.topics_of("bill") == []

@@ -3,14 +3,14 @@ from __future__ import annotations
 import pytest
 
 from skyrocket.broker.tables import queue_locks
-from skyrocket.broker.tables.queue_locks import LOCK_MS, QueueLocks
+from skyrocket.broker.tables.queue_locks import LOCK_MS, QueueLockTable
 from skyrocket.protocol.bodies import MessageQueue
 
 ZERO, ONE, TWO = (MessageQueue("orders", "broker-a", number) for number in range(3))
 
 
 def test_a_queue_is_locked_for_one_client_of_a_group():
-    locks = QueueLocks()
+    locks = QueueLockTable()
     assert locks.lock("billing", "c1", [ZERO, ONE], 0) == [ZERO, ONE]
     assert locks.lock("billing", "c2", [ONE, TWO], 1) == [TWO]
     assert locks.lock("shipping", "c2", [ONE], 1) == [ONE], "another group is another matter"
@@ -18,7 +18,7 @@ def test_a_queue_is_locked_for_one_client_of_a_group():
 
 
 def test_a_lock_that_is_not_asked_for_again_is_anyones_after_a_minute():
-    locks = QueueLocks()
+    locks = QueueLockTable()
     locks.lock("billing", "c1", [ZERO], 0)
     locks.lock("billing", "c1", [ZERO], 10_000)
     assert locks.lock("billing", "c2", [ZERO], 10_000 + LOCK_MS) == []
@@ -27,7 +27,7 @@ def test_a_lock_that_is_not_asked_for_again_is_anyones_after_a_minute():
 
 
 def test_only_its_owner_unlocks_a_queue():
-    locks = QueueLocks()
+    locks = QueueLockTable()
     locks.lock("billing", "c1", [ZERO], 0)
     locks.unlock("billing", "c2", [ZERO])
     locks.unlock("nobody", "c1", [ZERO])
@@ -37,7 +37,7 @@ def test_only_its_owner_unlocks_a_queue():
 
 
 def test_locks_do_not_pile_up(monkeypatch: pytest.MonkeyPatch):
-    locks = QueueLocks()
+    locks = QueueLockTable()
     locks.lock("billing", "c1", [ZERO, ONE], 0)
     locks.lock("shipping", "c1", [], 0)
     assert locks.expire(LOCK_MS) == 0
@@ -48,7 +48,7 @@ def test_locks_do_not_pile_up(monkeypatch: pytest.MonkeyPatch):
 
 def test_a_full_table_gives_no_lock_until_old_ones_are_gone(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(queue_locks, "LOCKS_MAX", 2)
-    locks = QueueLocks()
+    locks = QueueLockTable()
     locks.lock("billing", "c1", [ZERO, ONE], 0)
     assert locks.lock("shipping", "c2", [ZERO], 1) == []
     assert locks.lock("billing", "c1", [ONE], 2) == [ONE], "one that is held is not new"

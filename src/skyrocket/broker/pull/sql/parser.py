@@ -41,15 +41,15 @@ from skyrocket.broker.pull.sql.syntax import (
     Truth,
     folded,
 )
-from skyrocket.broker.pull.sql.tokens import Kind, Token, Tokens
+from skyrocket.broker.pull.sql.tokens import Token, TokenKind, Tokens
 
 N = TypeVar("N", bound=Node)
 
 _NULL: Final = Truth(None)
-_TRUTHS: Final = {Kind.TRUE: Truth(True), Kind.FALSE: Truth(False), Kind.NULL: _NULL}
-_ORDERS: Final = {Kind(order.value): order for order in Order}
-_PARTS: Final = {Kind(part.value): part for part in Part}
-_NEGATABLE: Final = {Kind.BETWEEN, Kind.IN, *_PARTS}
+_TRUTHS: Final = {TokenKind.TRUE: Truth(True), TokenKind.FALSE: Truth(False), TokenKind.NULL: _NULL}
+_ORDERS: Final = {TokenKind(order.value): order for order in Order}
+_PARTS: Final = {TokenKind(part.value): part for part in Part}
+_NEGATABLE: Final = {TokenKind.BETWEEN, TokenKind.IN, *_PARTS}
 
 
 class Parsed:
@@ -68,33 +68,33 @@ def parse(expression: str) -> Parsed:
         raise ExpressionError(
             EXPRESSION_LENGTH_MAX + 1, f"it has {len(expression)} characters, and {EXPRESSION_LENGTH_MAX} are allowed"
         )
-    parser = _Parser(Tokens(expression))
+    parser = _SqlParser(Tokens(expression))
     at = parser.tokens.next
     return Parsed(parser.as_condition(parser.condition(), at), parser.nodes)
 
 
-class _Parser:
+class _SqlParser:
     def __init__(self, tokens: Tokens) -> None:
         self.tokens = tokens
         self.nodes = 0
         self._inside = 0  # brackets, signs and NOTs that are open
-        self._comparing: dict[Kind, Callable[[Node, Token], Node]] = {
+        self._comparing: dict[TokenKind, Callable[[Node, Token], Node]] = {
             **dict.fromkeys(_ORDERS, self._ordered),
-            Kind.BETWEEN: self._between,
-            Kind.IN: self._in,
+            TokenKind.BETWEEN: self._between,
+            TokenKind.IN: self._in,
             **dict.fromkeys(_PARTS, self._has),
-            Kind.NOT: self._negated,
+            TokenKind.NOT: self._negated,
         }
 
     # --- the grammar, a method for each row
 
     def condition(self) -> Node:
-        return self._chain(Kind.OR, self._both, Some)
+        return self._chain(TokenKind.OR, self._both, Some)
 
     def _both(self) -> Node:
-        return self._chain(Kind.AND, self._equality, Every)
+        return self._chain(TokenKind.AND, self._equality, Every)
 
-    def _chain(self, link: Kind, term: Callable[[], Node], kind: type[Some] | type[Every]) -> Node:
+    def _chain(self, link: TokenKind, term: Callable[[], Node], kind: type[Some] | type[Every]) -> Node:
         at = self.tokens.next
         first = term()
         if self.tokens.next.kind is not link:
@@ -109,24 +109,24 @@ class _Parser:
         left = self._comparison()
         while True:
             sign = self.tokens.next
-            if sign.kind is Kind.IS:
+            if sign.kind is TokenKind.IS:
                 left = self._is_null(left)
-            elif sign.kind in (Kind.EQUAL, Kind.UNEQUAL):
+            elif sign.kind in (TokenKind.EQUAL, TokenKind.UNEQUAL):
                 self.tokens.take()
                 right = self._comparison()
                 _check_equal(left, right, sign)
                 left = self._counted(Equal(left, right, _over(left, right)), sign)
-                if sign.kind is Kind.UNEQUAL:
+                if sign.kind is TokenKind.UNEQUAL:
                     left = self._counted(Not(left, left.depth + 1), sign)
             else:
                 return left
 
     def _is_null(self, left: Node) -> Node:
         at = self.tokens.take()
-        negated = self.tokens.next.kind is Kind.NOT
+        negated = self.tokens.next.kind is TokenKind.NOT
         if negated:
             self.tokens.take()
-        self._take(Kind.NULL)
+        self._take(TokenKind.NULL)
         found = self._counted(Equal(left, _NULL, left.depth + 1), at)
         return self._counted(Not(found, found.depth + 1), at) if negated else found
 
@@ -144,13 +144,13 @@ class _Parser:
         if sign.kind not in _NEGATABLE:
             raise _wrong(sign, f"behind a value, NOT goes with BETWEEN, IN, CONTAINS, STARTSWITH or ENDSWITH, not {sign.shown}")
         self.tokens.take()
-        if sign.kind is Kind.BETWEEN:
+        if sign.kind is TokenKind.BETWEEN:
             return self._between(left, sign, negated=True)
-        return (self._in if sign.kind is Kind.IN else self._has)(left, sign, negated=True)
+        return (self._in if sign.kind is TokenKind.IN else self._has)(left, sign, negated=True)
 
     def _between(self, left: Node, sign: Token, *, negated: bool = False) -> Node:
         low = self._unary()
-        self._take(Kind.AND)
+        self._take(TokenKind.AND)
         high = self._unary()
         if not negated and isinstance(low, Numeral) and isinstance(high, Numeral) and _is_less(high, low):
             raise _wrong(sign, f"BETWEEN {low.value} AND {high.value} is never true: the first must not be more than the second")
@@ -162,14 +162,14 @@ class _Parser:
         return self._counted(kind(terms, _over(*terms)), sign)
 
     def _in(self, left: Node, sign: Token, *, negated: bool = False) -> Node:
-        self._take(Kind.OPEN)
+        self._take(TokenKind.OPEN)
         words = [self._string()]
-        while self.tokens.next.kind is Kind.COMMA:
+        while self.tokens.next.kind is TokenKind.COMMA:
             at = self.tokens.take()
             words.append(self._string())
             if len(words) > IN_WORDS_MAX:
                 raise _wrong(at, f"an IN has more than {IN_WORDS_MAX} words")
-        self._take(Kind.CLOSE)
+        self._take(TokenKind.CLOSE)
         if not isinstance(left, Property):
             raise _wrong(sign, "only a property can be IN a list")
         return self._counted(Among(left, frozenset(words), negated), sign)
@@ -179,33 +179,33 @@ class _Parser:
 
     def _unary(self) -> Node:
         sign = self.tokens.next
-        if sign.kind not in (Kind.PLUS, Kind.MINUS, Kind.NOT, Kind.OPEN):
+        if sign.kind not in (TokenKind.PLUS, TokenKind.MINUS, TokenKind.NOT, TokenKind.OPEN):
             return self._primary()
         self.tokens.take()
         self._inside += 1
         if self._inside > NESTING_MAX:
             raise _wrong(sign, f"more than {NESTING_MAX} brackets and signs are inside of each other")
-        if sign.kind is Kind.OPEN:
+        if sign.kind is TokenKind.OPEN:
             inner = self.condition()
-            self._take(Kind.CLOSE)
+            self._take(TokenKind.CLOSE)
         else:
             inner = self._unary()
         self._inside -= 1
-        if sign.kind is Kind.MINUS:
+        if sign.kind is TokenKind.MINUS:
             return self._counted(Negation(inner, inner.depth + 1), sign)
-        if sign.kind is Kind.NOT:
+        if sign.kind is TokenKind.NOT:
             inner = self.as_condition(inner, sign)
             return self._counted(Not(inner, inner.depth + 1), sign)
         return inner
 
     def _primary(self) -> Node:
         token = self.tokens.next
-        if token.kind is Kind.STRING:
+        if token.kind is TokenKind.STRING:
             return self._counted(Text(self._string()), token)
-        if token.kind in (Kind.INTEGER, Kind.FLOAT):
+        if token.kind in (TokenKind.INTEGER, TokenKind.FLOAT):
             self.tokens.take()
-            return self._counted((_integer if token.kind is Kind.INTEGER else _float)(token), token)
-        if token.kind is Kind.NAME:
+            return self._counted((_integer if token.kind is TokenKind.INTEGER else _float)(token), token)
+        if token.kind is TokenKind.NAME:
             self.tokens.take()
             return self._counted(Property(token.text), token)
         if token.kind in _TRUTHS:
@@ -215,14 +215,14 @@ class _Parser:
 
     # --- pieces
 
-    def _take(self, kind: Kind) -> Token:
+    def _take(self, kind: TokenKind) -> Token:
         token = self.tokens.next
         if token.kind is not kind:
             raise _wrong(token, f"{kind.value} is missing before {token.shown}")
         return self.tokens.take()
 
     def _string(self) -> str:
-        return self._take(Kind.STRING).text[1:-1].replace("''", "'")
+        return self._take(TokenKind.STRING).text[1:-1].replace("''", "'")
 
     def _order(self, order: Order, left: Node, right: Node, sign: Token) -> Node:
         for operand in (left, right):

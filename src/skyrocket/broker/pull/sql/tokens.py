@@ -13,7 +13,7 @@ from typing import NamedTuple
 from skyrocket.broker.pull.sql.errors import ExpressionError
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     """What a word is; the value is how people are told."""
 
     NOT = "NOT"
@@ -47,17 +47,17 @@ class Kind(Enum):
 
 
 class Token(NamedTuple):
-    kind: Kind
+    kind: TokenKind
     text: str  # as it stands in the expression
     at: int  # from 0
 
     @property
     def shown(self) -> str:
-        return "the end" if self.kind is Kind.END else f"'{self.text[:32]}'"
+        return "the end" if self.kind is TokenKind.END else f"'{self.text[:32]}'"
 
 
-_NAMES = {kind.value: kind for kind in Kind if kind.value.isupper()}
-_SIGNS = {kind.value: kind for kind in Kind if not kind.value[0].isalpha()}
+_NAMES = {kind.value: kind for kind in TokenKind if kind.value.isupper()}
+_SIGNS = {kind.value: kind for kind in TokenKind if not kind.value[0].isalpha()}
 
 _SKIPPED = re.compile(r"(?: |[\t\n\r\f]|--[^\n\r]*[\n\r]|/\*[^*]*\*+(?:[^*/][^*]*\*+)*/)*")
 
@@ -91,17 +91,17 @@ class Tokens:
         found = _TOKEN.match(self._text, at)
         if found is None:
             if at == len(self._text):
-                return Token(Kind.END, "", at)
+                return Token(TokenKind.END, "", at)
             raise ExpressionError(at + 1, _unreadable(self._text, at))
         self._at = found.end()
         text = found.group()
         return Token(_kind(found.lastgroup or "", text), text, at)
 
 
-def _kind(group: str, text: str) -> Kind:
+def _kind(group: str, text: str) -> TokenKind:
     if group == "NAME":
-        return _NAMES.get(text.upper(), Kind.NAME)
-    return _SIGNS[text] if group == "SIGN" else Kind[group]
+        return _NAMES.get(text.upper(), TokenKind.NAME)
+    return _SIGNS[text] if group == "SIGN" else TokenKind[group]
 
 
 def _unreadable(text: str, at: int) -> str:
