@@ -1,14 +1,20 @@
-"""The broker: one module per capability, each registering its codes with the router.
+"""The broker: receives, stores and delivers messages over RocketMQ's protocol.
 
-settings                    every setting, as typed rows
-topics, subscription_groups, consumer_offsets, clients, queue_locks     tables (pure)
-*_handlers                  the requests over those tables, and over the broker itself
-intake, send                messages in: what is checked, and one append for all of a read event
-ordinary_send, gathering    the same for nearly all of them, by a shorter way
-pull, waiting_pulls         messages out, and the table behind long polling
-pull_checks                 whether a pull may be served, and what it wants
-ordinary_pull               messages out for nearly all pulls, by a shorter way
-counters                    what was sent and fetched
-persistence, registration   the tables' files; telling the nameservers
-broker                      the process: puts the parts together
+broker                      the process: builds the parts, starts and stops them
+context                     what the parts share; each sub-package has an `install(context)`
+errors                      domain errors of the tables, and their response codes
+settings, limits            every setting as a typed row; every bound of the tables
+persistence                 the files of the tables
+nameserver_registration     registration with the nameservers
+scheduler                   timed work of the parts
+
+send/                       messages in: validation, redirects, fast path, parked answers
+pull/                       messages out: checks, filters, fast path, long polling (where pulls wait)
+delay/, retry               delay levels, timers, recall; messages that a consumer sends back, dead letters
+transactions/               half messages, their ends, and the checks back to producers
+request_reply               replies to requesters
+tables/                     topics, groups, consumer offsets, clients, queue locks: plain objects without I/O
+clients/                    requests of clients over those tables: heartbeats, offsets, locks
+admin/                      requests of administrators, one module a noun
+load/                       counters and rates, flow control, slow consumers
 """

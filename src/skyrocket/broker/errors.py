@@ -1,7 +1,8 @@
 """Errors of the broker's tables, and the response code of each error.
 
-A table raises a domain error with one sentence. The router looks up the error's type in `ERROR_CODES` and answers with that code;
-the sentence is the response's remark. A handler may also raise `net.router.RefusedError`, which carries a code of its own.
+A table raises a domain error with one sentence. The router looks up the error's type in `ERROR_CODES` and answers with that
+code; the sentence is the response's remark. A handler may also raise `net.router.RefusedError`, which carries a code of its
+own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Telling the nameservers: who we are, and which topics we have. All of them at once; a dead one delays nobody.
+"""Registration of the broker and its topics with the nameservers.
 
-At start, every so often, and when a topic changed: changes that come together are told together. A nameserver answers with its
-order configuration: the topics that are to be consumed in order.
+The broker registers at start, at an interval, and when a topic changed; changes in quick succession cause one registration. All
+nameservers are called at once, so a dead one delays no other. A nameserver answers with its order configuration: the topics
+that are consumed in order.
 """
 
 from __future__ import annotations
@@ -42,17 +43,17 @@ class NameserverRegistration:
         topics: TopicsNow,
         set_ordered: Callable[[Iterable[str]], object],
     ) -> None:
-        """`set_ordered` is told the topics that a nameserver's order configuration names."""
+        """`set_ordered` is called with the topics that a nameserver's order configuration names."""
         self._dialer = dialer
         self._settings = settings
         self._topics = topics
         self._set_ordered = set_ordered
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._unreachable: set[str] = set()  # nameservers that did not answer last time: told once, not every time
+        self._unreachable: set[str] = set()  # nameservers that did not answer last time; logged once, not at every attempt
 
     async def start(self) -> None:
-        """Register for the first time, and keep doing it."""
+        """Register, and keep registering in the background."""
         await self.register()
         self._task = asyncio.get_running_loop().create_task(self._keep_registering())
 
@@ -60,7 +61,7 @@ class NameserverRegistration:
         self._changed.set()
 
     async def close(self) -> None:
-        """Take our leave, so that clients stop coming before we stop answering."""
+        """Unregister, so that clients stop connecting before the broker stops answering."""
         if self._task is not None:
             self._task.cancel()
         settings = self._settings()
@@ -73,7 +74,7 @@ class NameserverRegistration:
         await self._send_to_all(lambda: Command(RequestCode.UNREGISTER_BROKER, fields=header.to_fields()), timeout_ms=1_000)
 
     async def register(self) -> int:
-        """How many nameservers know us now."""
+        """Register with all nameservers; return how many accepted."""
         command = self._registration_request()
         settings = self._settings()
         return await self._send_to_all(
@@ -99,12 +100,12 @@ class NameserverRegistration:
             response = await self._dialer.request(address, command, timeout_ms)
         except NetError as error:
             if address not in self._unreachable:
-                log.warning("Nameserver %s was not told: %s", address, error)
+                log.warning("Nameserver %s cannot be reached: %s", address, error)
                 self._unreachable.add(address)
             return False
         self._unreachable.discard(address)
         if response.code != ResponseCode.SUCCESS:
-            log.warning("Nameserver %s refused: %s", address, response.remark)
+            log.warning("Nameserver %s refused the registration: %s", address, response.remark)
             return False
         if command.code == RequestCode.REGISTER_BROKER and response.body:
             self._apply_order_config(address, response.body)

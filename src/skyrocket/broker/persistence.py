@@ -1,6 +1,7 @@
 """The files of the broker's tables.
 
-They are loaded at start. Topics and groups are saved at every change, offsets and other progress every few seconds and at the end.
+They are loaded at start. Topics and groups are saved at every change, offsets and other progress every few seconds and at the
+end.
 
 A topic is on disk before any client learns that it exists. Otherwise its messages could outlive it in a crash.
 """

@@ -1,4 +1,4 @@
-"""Every setting of a broker. Names are Apache's where they mean the same."""
+"""Every setting of a broker. A setting with the meaning of one of Apache's has Apache's name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from skyrocket.settings.kinds import BOOLEAN, HOST, PORT, TEXT, TLS_ONLY, WORD, 
 from skyrocket.settings.table import Settings, setting
 from skyrocket.store.config import DELAY_LEVELS, StoreConfig
 
-CHANGES_FILE: Final = "skyrocket.properties"  # Apache's broker does not look at it
+CHANGES_FILE: Final = "skyrocket.properties"  # Apache's broker ignores this file
 _SIZE: Final = whole(4096, 2**31 - 1)
 _MS: Final = whole(1, 2**31 - 1)
 _PERCENT: Final = whole(10, 95)
@@ -23,81 +23,82 @@ class BrokerSettings(Settings):
     OWNER: ClassVar[str] = "the broker"
 
     # fmt: off
-    # A row is one line, or two.
-    cluster_name: str = setting("DefaultCluster", "brokerClusterName", WORD, "The cluster that it is part of.")
-    broker_name: str = setting("broker-a", "brokerName", WORD, "Shared by a master and its slaves.")
+    # One setting a row, of one or two lines.
+    cluster_name: str = setting("DefaultCluster", "brokerClusterName", WORD, "The cluster of the broker.")
+    broker_name: str = setting("broker-a", "brokerName", WORD, "The name that a master and its slaves share.")
     broker_id: int = setting(0, "brokerId", whole(0, 2**31 - 1), "0 is the master.")
-    host: str = setting("127.0.0.1", "bindAddress", HOST, "What it listens on. Apache's is 0.0.0.0: everywhere.")
-    advertised_host: str = setting("", "brokerIP1", TEXT, "What clients are told to connect to; empty: bindAddress.")
-    port: int = setting(10911, "listenPort", PORT, "0 lets the system choose.")
-    namesrv_addr: str = setting("", "namesrvAddr", TEXT, "host:port;host:port.")
-    store_path: str = setting("store", "storePathRootDir", TEXT, "Where messages and progress are kept.")
+    host: str = setting("127.0.0.1", "bindAddress", HOST, "The address to listen on. Apache's default is 0.0.0.0, all.")
+    advertised_host: str = setting("", "brokerIP1", TEXT, "The address that clients connect to; empty: bindAddress.")
+    port: int = setting(10911, "listenPort", PORT, "The port to listen on; 0 lets the system choose.")
+    namesrv_addr: str = setting("", "namesrvAddr", TEXT, "The nameservers, as host:port;host:port.")
+    store_path: str = setting("store", "storePathRootDir", TEXT, "The directory of messages and progress.")
     config_path: str = setting("", "brokerConfigPath", TEXT,
-        "Where changes made at run time are kept: the file given with -c; empty: config/skyrocket.properties in the store.")
+        "The file for changes made at run time: the one given with -c; empty: config/skyrocket.properties in the store.")
     permission: int = setting(PERM_READ | PERM_WRITE, "brokerPermission", whole(0, 7),
         "4 read, 2 write, 6 both.", changeable=True)
 
     auto_create_topic: bool = setting(True, "autoCreateTopicEnable", BOOLEAN,
-        "The first message to an unknown topic makes it.", changeable=True)
+        "The first message to an unknown topic creates it.", changeable=True)
     auto_create_group: bool = setting(True, "autoCreateSubscriptionGroup", BOOLEAN,
-        "The first request of an unknown group makes it.", changeable=True)
+        "The first request of an unknown group creates it.", changeable=True)
     default_topic_queues: int = setting(8, "defaultTopicQueueNums", whole(1, 1024),
-        "Queues of TBW102, the pattern of topics that make themselves.", changeable=True)
+        "Queues of TBW102, the template of automatically created topics.", changeable=True)
     max_message_bytes: int = setting(4 * 1024 * 1024, "maxMessageSize", whole(1, 15 * 1024 * 1024),
-        "Bytes of a body.", changeable=True)
-    sync_flush: bool = setting(False, "flushDiskType", _FLUSH, "SYNC_FLUSH: an answer means on disk.")
-    segment_bytes: int = setting(1024 * 1024 * 1024, "mappedFileSizeCommitLog", _SIZE, "Bytes of a file of the log.")
+        "The largest body, in bytes.", changeable=True)
+    sync_flush: bool = setting(False, "flushDiskType", _FLUSH, "SYNC_FLUSH: a send is answered when the message is on disk.")
+    segment_bytes: int = setting(1024 * 1024 * 1024, "mappedFileSizeCommitLog", _SIZE, "Bytes of a commit log file.")
     queue_file_bytes: int = setting(300_000 * 20, "mappedFileSizeConsumeQueue", whole(20, 2**31 - 1),
-        "Bytes of a file of a queue.")
+        "Bytes of a consume queue file.")
     index_slots: int = setting(5_000_000, "maxHashSlotNum", whole(1, 2**28), "Slots of an index file.")
     index_entries: int = setting(20_000_000, "maxIndexNum", whole(2, 2**28), "Entries of an index file.")
-    index_enabled: bool = setting(True, "messageIndexEnable", BOOLEAN, "Messages are found by key.")
+    index_enabled: bool = setting(True, "messageIndexEnable", BOOLEAN, "Index messages by key.")
     flush_interval_ms: int = setting(500, "flushIntervalCommitLog", _MS, "Milliseconds between two flushes.")
-    reserved_hours: int = setting(72, "fileReservedTime", whole(1, 24 * 3650), "Hours.", changeable=True)
-    delete_at_hour: int = setting(4, "deleteWhen", whole(0, 23, digits=2), "Hour of the day.", changeable=True)
+    reserved_hours: int = setting(72, "fileReservedTime", whole(1, 24 * 3650), "Hours that messages are kept.", changeable=True)
+    delete_at_hour: int = setting(4, "deleteWhen", whole(0, 23, digits=2),
+        "Hour of the day at which expired files are removed.", changeable=True)
     disk_max_used_percent: int = setting(75, "diskMaxUsedSpaceRatio", _PERCENT,
-        "Percent; above it expired files go at any hour.", changeable=True)
+        "Percent of the disk; above it, expired files are removed at any hour.", changeable=True)
     disk_clean_forcibly_percent: int = setting(85, "diskSpaceCleanForciblyRatio", _PERCENT,
-        "Percent; above it the oldest files go, expired or not.", changeable=True)
+        "Percent of the disk; above it, the oldest files are removed, expired or not.", changeable=True)
     disk_warning_percent: int = setting(90, "diskSpaceWarningLevelRatio", _PERCENT,
-        "Percent; above it messages are refused.", changeable=True)
-    delay_levels: str = setting(DELAY_LEVELS, "messageDelayLevel", TEXT, "Delays, the first is level 1.")
+        "Percent of the disk; above it, messages are refused.", changeable=True)
+    delay_levels: str = setting(DELAY_LEVELS, "messageDelayLevel", TEXT, "The delay levels; the first is level 1.")
 
-    timers_enabled: bool = setting(True, "timerWheelEnable", BOOLEAN, "Timed messages; false refuses them.")
+    timers_enabled: bool = setting(True, "timerWheelEnable", BOOLEAN, "Accept timed messages; false refuses them.")
     timer_delay_sec_max: int = setting(3 * 24 * 3600, "timerMaxDelaySec", whole(1, 2**31 - 1),
-        "Seconds; how far ahead a message may be timed.", changeable=True)
-    timer_precision_ms: int = setting(1_000, "timerPrecisionMs", whole(10, 3_000), "Milliseconds of a slot of the wheel.")
+        "The longest delay of a timed message, in seconds.", changeable=True)
+    timer_precision_ms: int = setting(1_000, "timerPrecisionMs", whole(10, 3_000), "Milliseconds of a slot of the timer wheel.")
     timer_roll_window_slots: int = setting(2 * 24 * 3600, "timerRollWindowSlot", whole(0, 2**31 - 1),
-        "Slots; what lies further ahead is stored anew in between.", changeable=True)
+        "Slots; a message that is due later is stored again in between.", changeable=True)
     timer_wheel_slots: int = setting(7 * 24 * 3600, "timerWheelSlots", whole(120, 7 * 24 * 3600),
-        "Slots of the wheel; Apache's broker reads one of the default size only.")
+        "Slots of the timer wheel; Apache's broker reads only a wheel of the default size.")
     timer_slot_messages_max: int = setting(2**31 - 1, "timerCongestNumEachSlot", whole(1, 2**31 - 1),
-        "Messages in one slot; more are refused.", changeable=True)
+        "Messages in one slot of the timer wheel; more are refused.", changeable=True)
     timer_flush_interval_ms: int = setting(1_000, "timerFlushIntervalMs", _MS,
-        "Milliseconds between two savings of the timers' progress.", changeable=True)
-    timer_log_file_bytes: int = setting(100 * 1024 * 1024, "mappedFileSizeTimerLog", _SIZE, "Bytes of a file of the timers' log.")
+        "Milliseconds between two saves of the timers' progress.", changeable=True)
+    timer_log_file_bytes: int = setting(100 * 1024 * 1024, "mappedFileSizeTimerLog", _SIZE, "Bytes of a timer log file.")
     timer_delete_key_has_topic: bool = setting(False, "appendTopicForTimerDeleteKey", BOOLEAN,
-        "A recall names the topic too.", changeable=True)
-    recall_enabled: bool = setting(False, "recallMessageEnable", BOOLEAN, "Timed messages may be taken back.", changeable=True)
+        "A recall also names the topic.", changeable=True)
+    recall_enabled: bool = setting(False, "recallMessageEnable", BOOLEAN, "Timed messages may be recalled.", changeable=True)
     recall_when_not_writable: bool = setting(True, "allowRecallWhenBrokerNotWriteable", BOOLEAN,
-        "Also while the broker takes no messages.", changeable=True)
+        "Allow recalls while the broker accepts no messages.", changeable=True)
 
     reject_transactions: bool = setting(False, "rejectTransactionMessage", BOOLEAN,
-        "Messages of transactions are refused.", changeable=True)
+        "Refuse transactional messages.", changeable=True)
     transaction_timeout_ms: int = setting(6_000, "transactionTimeOut", _MS,
-        "Milliseconds; a half message younger than this is not asked about.", changeable=True)
+        "Milliseconds; a younger half message is not checked.", changeable=True)
     transaction_check_interval_ms: int = setting(30_000, "transactionCheckInterval", _MS,
-        "Milliseconds between two rounds of questions.", changeable=True)
+        "Milliseconds between two rounds of checks.", changeable=True)
     transaction_checks_max: int = setting(15, "transactionCheckMax", whole(1, 2**31 - 1),
-        "Questions about one half message.", changeable=True)
+        "Checks of one half message.", changeable=True)
     transaction_op_bytes_max: int = setting(4096, "transactionOpMsgMaxSize", whole(1, 1024 * 1024),
-        "Bytes; so much about ended transactions is noted at once.", changeable=True)
+        "Bytes of an op message: an op message of this size is written at once.", changeable=True)
     transaction_op_interval_ms: int = setting(3_000, "transactionOpBatchInterval", _MS,
-        "Milliseconds; or after so long.", changeable=True)
+        "Milliseconds after which a smaller op message is written.", changeable=True)
 
     long_polling: bool = setting(True, "longPollingEnable", BOOLEAN, "Pulls wait for messages.", changeable=True)
     short_polling_ms: int = setting(1_000, "shortPollingTimeMills", _MS,
-        "Milliseconds that they wait without long polling.", changeable=True)
+        "Milliseconds that pulls wait without long polling.", changeable=True)
     pull_messages_max: int = setting(32, "maxTransferCountOnMessageInMemory", whole(1, 1024),
         "Messages of one pull.", changeable=True)
     pull_bytes_max: int = setting(256 * 1024, "maxTransferBytesOnMessageInMemory", whole(1024, 16 * 1024 * 1024),
@@ -106,35 +107,40 @@ class BrokerSettings(Settings):
     register_interval_ms: int = setting(30_000, "registerNameServerPeriod", whole(10_000, 60_000),
         "Milliseconds between two registrations.", changeable=True)
     register_timeout_ms: int = setting(24_000, "registerBrokerTimeoutMills", _MS,
-        "Milliseconds that a nameserver has to answer one.")
+        "Milliseconds that a nameserver has to answer a registration.")
     offsets_interval_ms: int = setting(5_000, "flushConsumerOffsetInterval", _MS,
-        "Milliseconds between two savings of consumers' progress.")
+        "Milliseconds between two saves of consumer offsets.")
     region_id: str = setting("DefaultRegion", "regionId", WORD, "Stamped on messages for traces.")
-    trace_on: bool = setting(True, "traceOn", BOOLEAN, "Producers are told to trace.", changeable=True)
+    trace_on: bool = setting(True, "traceOn", BOOLEAN, "Tell producers to trace.", changeable=True)
     trace_topic: bool = setting(False, "traceTopicEnable", BOOLEAN,
-        "RMQ_SYS_TRACE_TOPIC is made at the start; else by the first trace.")
-    store_replies: bool = setting(True, "storeReplyMessageEnable", BOOLEAN, "Replies are stored, too.", changeable=True)
-    query_max: int = setting(64, "maxMsgsNumBatch", whole(1, 1024), "Messages in the answer to a query.", changeable=True)
+        "Create RMQ_SYS_TRACE_TOPIC at start, not with the first trace.")
+    store_replies: bool = setting(True, "storeReplyMessageEnable", BOOLEAN, "Store replies in the reply topic.", changeable=True)
+    query_max: int = setting(64, "maxMsgsNumBatch", whole(1, 1024), "Messages in the response to a query.", changeable=True)
     query_default_max: int = setting(32, "defaultQueryMaxNum", whole(1, 1024),
-        "Of a query by unique key, which does not say.", changeable=True)
+        "Messages in the response to a query by unique key.", changeable=True)
 
     stop_slow_consumers: bool = setting(False, "disableConsumeIfConsumerReadSlowly", BOOLEAN,
-        "Consumers that are too far behind are stopped.", changeable=True)
+        "Stop consumers that read too far behind.", changeable=True)
     slow_consumer_bytes: int = setting(16 * 1024 * 1024 * 1024, "consumerFallbehindThreshold", whole(1, 2**62),
-        "Bytes; so far.", changeable=True)
+        "Bytes behind the end of the log at which a consumer is stopped.", changeable=True)
     refuse_late: bool = setting(True, "brokerFastFailureEnable", BOOLEAN,
-        "Requests that waited longer than the following are refused.", changeable=True)
-    send_wait_ms_max: int = setting(200, "waitTimeMillsInSendQueue", _MS, "Milliseconds.", changeable=True)
-    pull_wait_ms_max: int = setting(5_000, "waitTimeMillsInPullQueue", _MS, "Milliseconds.", changeable=True)
-    lite_pull_wait_ms_max: int = setting(5_000, "waitTimeMillsInLitePullQueue", _MS, "Milliseconds.", changeable=True)
-    heartbeat_wait_ms_max: int = setting(31_000, "waitTimeMillsInHeartbeatQueue", _MS, "Milliseconds.", changeable=True)
-    end_transaction_wait_ms_max: int = setting(3_000, "waitTimeMillsInTransactionQueue", _MS, "Milliseconds.", changeable=True)
+        "Refuse requests that waited longer than the following limits.", changeable=True)
+    send_wait_ms_max: int = setting(200, "waitTimeMillsInSendQueue", _MS,
+        "Milliseconds that a send may wait.", changeable=True)
+    pull_wait_ms_max: int = setting(5_000, "waitTimeMillsInPullQueue", _MS,
+        "Milliseconds that a pull may wait.", changeable=True)
+    lite_pull_wait_ms_max: int = setting(5_000, "waitTimeMillsInLitePullQueue", _MS,
+        "Milliseconds that a lite pull may wait.", changeable=True)
+    heartbeat_wait_ms_max: int = setting(31_000, "waitTimeMillsInHeartbeatQueue", _MS,
+        "Milliseconds that a heartbeat may wait.", changeable=True)
+    end_transaction_wait_ms_max: int = setting(3_000, "waitTimeMillsInTransactionQueue", _MS,
+        "Milliseconds that the end of a transaction may wait.", changeable=True)
     append_ms_max: int = setting(1_000, "osPageCacheBusyTimeOutMills", _MS,
-        "Milliseconds; after sends that took longer to store, others are refused for a while.", changeable=True)
+        "Milliseconds; after sends that took longer to store, sends are refused for a while.", changeable=True)
     tls_certificate: str = setting("", "tls.server.certPath", TEXT,
-        "A certificate in PEM; with it, TLS is spoken on the same ports.")
-    tls_key: str = setting("", "tls.server.keyPath", TEXT, "Its key.")
-    tls_only: bool = setting(False, "tls.server.mode", TLS_ONLY, "permissive takes plain connections too, enforcing does not.")
+        "A certificate in PEM; with it, the broker accepts TLS on the same ports.")
+    tls_key: str = setting("", "tls.server.keyPath", TEXT, "The key of the certificate, in PEM.")
+    tls_only: bool = setting(False, "tls.server.mode", TLS_ONLY, "permissive accepts plain connections too, enforcing does not.")
     # fmt: on
 
     def store_config(self) -> StoreConfig:

@@ -27,7 +27,7 @@ from skyrocket.store.errors import StoreLockedError
 from tests.support.running_broker import SMALL, records, running
 
 
-async def test_messages_topics_and_offsets_are_there_after_a_restart(tmp_path: Path):
+async def test_messages_topics_and_offsets_survive_a_restart(tmp_path: Path):
     async with running(tmp_path) as served:
         for number in range(3):
             await served.send("orders", b"%d" % number)
@@ -38,7 +38,7 @@ async def test_messages_topics_and_offsets_are_there_after_a_restart(tmp_path: P
         assert (await served.send("orders", b"3")).fields["queueOffset"] == "3"
 
 
-async def test_two_brokers_cannot_have_the_same_store(tmp_path: Path):
+async def test_second_broker_cannot_open_the_same_store(tmp_path: Path):
     async with running(tmp_path) as served:
         second = Broker(replace(SMALL, store_path=str(tmp_path / "store")))
         with pytest.raises(StoreLockedError, match="Another process has the store"):
@@ -46,7 +46,7 @@ async def test_two_brokers_cannot_have_the_same_store(tmp_path: Path):
         assert (await served.send("orders", b"x")).code == 0
 
 
-async def test_the_second_port_serves_too(tmp_path: Path):
+async def test_vip_port_serves_requests(tmp_path: Path):
     for port in range(21_911, 22_911, 10):
         try:
             async with running(tmp_path, port=port) as served:
@@ -66,7 +66,7 @@ HOSTILE_SETTINGS = {
 }
 
 
-async def test_settings_are_shown_and_changed_within_bounds(tmp_path: Path):
+async def test_settings_are_returned_and_changed_within_bounds(tmp_path: Path):
     async with running(tmp_path) as served:
         shown = decode_config((await served.ask(RequestCode.GET_BROKER_CONFIG)).body)
         assert shown["brokerName"] == "broker-a"
@@ -79,7 +79,7 @@ async def test_settings_are_shown_and_changed_within_bounds(tmp_path: Path):
         assert not served.broker.settings().trace_on
 
 
-async def test_how_long_files_are_kept_changes_while_it_runs(tmp_path: Path):
+async def test_retention_changes_at_run_time(tmp_path: Path):
     async with running(tmp_path) as served:
         await served.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"fileReservedTime=7\ndiskMaxUsedSpaceRatio=60\n")
         assert (await served.ask(RequestCode.DELETE_EXPIRED_COMMITLOG)).code == 0
@@ -87,7 +87,7 @@ async def test_how_long_files_are_kept_changes_while_it_runs(tmp_path: Path):
         assert served.broker.store.config.segment_bytes == SMALL.segment_bytes
 
 
-async def test_how_it_is_has_what_mqadmin_looks_for(tmp_path: Path):
+async def test_runtime_info_has_what_mqadmin_reads(tmp_path: Path):
     async with running(tmp_path) as served:
         await served.send("orders", b"x" * 100)
         table = decode((await served.ask(RequestCode.GET_BROKER_RUNTIME_INFO)).body, KVTable).table
@@ -127,7 +127,7 @@ async def until(ready, seconds: float = 5.0):
             await asyncio.sleep(0.02)
 
 
-async def test_every_nameserver_hears_of_a_new_topic_and_a_dead_one_delays_nothing(tmp_path: Path):
+async def test_new_topic_is_registered_with_every_nameserver_despite_a_dead_one(tmp_path: Path):
     names = [a_nameserver(tmp_path / f"kv{number}.json") for number in (1, 2)]
     for nameserver in names:
         await nameserver.start()
@@ -146,7 +146,7 @@ async def test_every_nameserver_hears_of_a_new_topic_and_a_dead_one_delays_nothi
     await dialer.close()
 
 
-async def test_topics_of_a_nameservers_order_configuration_become_ordered_and_stay_so(tmp_path: Path):
+async def test_topics_of_a_nameservers_order_configuration_become_and_stay_ordered(tmp_path: Path):
     nameserver = a_nameserver(tmp_path / "kv.json")
     await nameserver.start()
     async with running(tmp_path, namesrv_addr=nameserver.address) as served:
@@ -164,7 +164,7 @@ async def test_topics_of_a_nameservers_order_configuration_become_ordered_and_st
     await nameserver.close()
 
 
-async def test_a_nameserver_that_hangs_does_not_hold_up_the_others(tmp_path: Path):
+async def test_hanging_nameserver_does_not_delay_the_others(tmp_path: Path):
     held: list[asyncio.StreamWriter] = []
     hanging = await asyncio.start_server(lambda reader, writer: held.append(writer), "127.0.0.1", 0)
     good = a_nameserver(tmp_path / "kv.json")

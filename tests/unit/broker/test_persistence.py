@@ -27,7 +27,7 @@ class Tables:
         self.problems = self.persistence.load()
 
 
-def test_a_change_of_topics_or_groups_is_on_disk_when_it_is_made():
+def test_change_of_topics_or_groups_is_saved_at_once():
     disk = SimulatedDisk()
     tables = Tables(disk)
     tables.topics.put(TopicConfig(topic_name="orders"))
@@ -39,7 +39,7 @@ def test_a_change_of_topics_or_groups_is_on_disk_when_it_is_made():
     assert after_crash.problems == []
 
 
-def test_offsets_are_saved_when_someone_does_it_and_only_if_they_changed():
+def test_offsets_are_saved_only_if_they_changed():
     disk = SimulatedDisk()
     tables = Tables(disk)
     assert tables.persistence.begin_save() is None
@@ -55,7 +55,7 @@ def test_offsets_are_saved_when_someone_does_it_and_only_if_they_changed():
     assert tables.persistence.begin_save() is None
 
 
-def test_a_topic_that_cannot_be_saved_is_an_error_for_whoever_wanted_it():
+def test_topic_that_cannot_be_saved_is_an_error():
     disk = SimulatedDisk()
     tables = Tables(disk)
     disk.fail("replace", number=errno.ENOSPC, lasting=True)
@@ -63,7 +63,7 @@ def test_a_topic_that_cannot_be_saved_is_an_error_for_whoever_wanted_it():
         tables.topics.put(TopicConfig(topic_name="orders"))
 
 
-def test_a_damaged_file_is_told_and_the_one_before_it_counts():
+def test_damaged_file_is_reported_and_its_backup_is_loaded():
     disk = SimulatedDisk()
     tables = Tables(disk)
     tables.topics.put(TopicConfig(topic_name="orders"))
@@ -75,7 +75,7 @@ def test_a_damaged_file_is_told_and_the_one_before_it_counts():
     assert "returns" not in again.topics
 
 
-async def test_offsets_are_saved_every_so_often_and_at_the_end(tmp_path: Path):
+async def test_offsets_are_saved_periodically_and_at_close(tmp_path: Path):
     tables = Tables(Disk(), str(tmp_path))
     tables.persistence.start(lambda: 5)
     tables.offsets.commit("billing", "orders", 0, 7)

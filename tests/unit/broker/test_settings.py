@@ -10,13 +10,13 @@ from skyrocket.settings.errors import FixedSettingError, SettingsError
 SETTINGS = BrokerSettings()
 
 
-def test_values_are_read_under_apaches_names():
+def test_settings_are_read_under_apaches_names():
     changed = SETTINGS.with_texts({"brokerName": "b", "flushDiskType": "SYNC_FLUSH", "deleteWhen": "05", "traceOn": "false"})
     assert (changed.broker_name, changed.sync_flush, changed.delete_at_hour, changed.trace_on) == ("b", True, 5, False)
     assert changed.store_config().sync_flush
 
 
-def test_what_is_shown_reads_back():
+def test_printed_settings_can_be_read_again():
     changed = SETTINGS.with_texts({"brokerIP1": "10.0.0.1", "fileReservedTime": "24"})
     assert BrokerSettings().with_texts(changed.to_texts()) == changed
     assert list(changed.to_texts()) == sorted(name for name in BrokerSettings.rows() if not name.startswith("tls."))
@@ -34,12 +34,12 @@ def test_what_is_shown_reads_back():
         ("messageDelayLevel", "1s soon", "is not a list of delays"),
     ],
 )
-def test_a_wrong_setting_is_refused_with_a_sentence_that_names_it(name: str, value: str, sentence: str):
+def test_invalid_setting_is_rejected_by_name(name: str, value: str, sentence: str):
     with pytest.raises(SettingsError, match=sentence):
         SETTINGS.with_texts({name: value})
 
 
-def test_all_values_count_or_none():
+def test_changes_apply_all_or_none():
     with pytest.raises(SettingsError):
         SETTINGS.with_texts({"brokerName": "b", "nonsense": "1"})
 
@@ -52,7 +52,7 @@ def test_no_path_address_or_identity_changes_remotely(name: str):
         SETTINGS.change_by_request({name: "/tmp/x"})
 
 
-def test_what_may_change_remotely_changes():
+def test_changeable_setting_changes_remotely():
     assert SETTINGS.change_by_request({"fileReservedTime": "48"}).reserved_hours == 48
 
 

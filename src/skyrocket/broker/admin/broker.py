@@ -1,4 +1,4 @@
-"""A broker looked after: its settings (25, 26), how it is (28), and its oldest files (329)."""
+"""The broker itself: its settings (25, 26), runtime information (28), and the removal of expired files (329)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from skyrocket.settings.requests import change_settings
 
 _RATE_STRETCHES_MS = (10_000, 60_000, 600_000)
 
-# Rows about what we do not have (thread pools, a pool of buffers, timers where nobody uses them) or do not measure; tools look.
+# Rows that tools expect, for things that this broker does not have (thread pools, a buffer pool) or does not measure.
 _POOLS = ("send", "pull", "litePull", "ack", "query")
 _NOT_MEASURED = {
     **{f"{pool}ThreadPoolQueue{what}": "0" for pool in _POOLS for what in ("Size", "Capacity", "HeadWaitTimeMills")},
@@ -29,7 +29,7 @@ _NOT_MEASURED = {
     "EndTransactionThreadPoolQueueCapacity": "0",
     "pageCacheLockTimeMills": "0",
     "dispatchMaxBuffer": "0",
-    "remainTransientStoreBufferNumbs": str(2**31 - 1),  # what Apache says where there is no such pool
+    "remainTransientStoreBufferNumbs": str(2**31 - 1),  # Apache's value without such a pool
     "putMessageDistributeTime": "null",
     "putMessageFailedTimes": "0",
     "putLatency99": "0.00",
@@ -79,7 +79,7 @@ class BrokerHandlers:
         return command.response(ResponseCode.SUCCESS, body=encode(KVTable(self.runtime())))
 
     def runtime(self) -> dict[str, str]:
-        """Under Apache's names, which mqadmin and dashboards look for."""
+        """Return runtime figures under Apache's names, which mqadmin and dashboards read."""
         store, horizon, now_ms = self._store, self._store.horizon, self._wall_ms()
         put, get, mornings = self._counters.put, self._counters.get, self._counters.mornings
         disk_ratio = f"{math.ceil(store.used_percent()) / 100:.2f}"
@@ -123,7 +123,7 @@ class BrokerHandlers:
 
 
 def _rates(rate: Callable[[int, int], Rate], now_ms: int) -> str:
-    """Of the last ten seconds, minute and ten minutes."""
+    """Return the rates of the last ten seconds, minute and ten minutes, as text."""
     return " ".join(f"{rate(now_ms, stretch_ms).per_second}" for stretch_ms in _RATE_STRETCHES_MS)
 
 
@@ -136,7 +136,7 @@ def _capacity(path: str) -> str:
 
 
 def _binary(size_bytes: int) -> str:
-    """As Apache writes sizes: 1536 is 1.5 KiB."""
+    """Format a size as Apache does: 1536 is 1.5 KiB."""
     power = max(0, (size_bytes.bit_length() - 1) // 10)
     return f"{size_bytes / 1024**power:.1f} {'KMGTPE'[power - 1]}iB" if power else f"{size_bytes} B"
 

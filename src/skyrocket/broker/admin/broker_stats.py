@@ -1,6 +1,6 @@
-"""Statistics by Apache's names: 315, which `mqadmin statsAll` and `exportMetrics` ask.
+"""Broker statistics by Apache's names: 315, which `mqadmin statsAll` and `exportMetrics` send.
 
-A statistic is a kind of counter, one column of it, and a key: a topic, `topic@group`, or the cluster where it is of all.
+A statistic is one column of a counter. Its key is a topic, `topic@group`, or the cluster name for the whole broker.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class BrokerStatsHandlers:
         return command.response(ResponseCode.SUCCESS, body=encode(BrokerStatsData(*items)))
 
     def _find_counters(self, name: str, key: str) -> tuple[list[Counter], str]:
-        """The counters whose column together is the statistic."""
+        """Return the counters of a statistic, and the column to sum."""
         if name in BY_KEY:
             kind, column = BY_KEY[name]
             counter = self._counters.keyed(kind, key)

@@ -1,4 +1,6 @@
-"""How far groups are: 208 for one, 317 for all; the times of what they consume (303); and a queue's entries as they lie (321)."""
+"""Consumer progress: of one group (208) and of all groups (317), the store times of consumed messages (303), and the raw entries
+of a consume queue (321).
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,7 @@ class ConsumeStatsHandlers:
         return command.response(ResponseCode.SUCCESS, body=encode(stats))
 
     def _requested_topics(self, header: GetConsumeStatsRequestHeader) -> list[str]:
-        """A list is taken as it is; else what the group is here for and has no subscription to is left out."""
+        """Return the topics to report: the request's list, or the group's topics that it still subscribes to."""
         listed = [topic for topic in (header.topic_list or "").split(";") if topic.strip()]
         if listed:
             return list(dict.fromkeys(listed))
@@ -74,7 +76,7 @@ class ConsumeStatsHandlers:
         return [topic for topic in topics if not self._clients.lacks_subscription(group, topic)]
 
     def all_consume_stats(self, command: Command, _connection: Connection) -> Command:
-        """As in Apache's answer, how far pulls have come is not told here."""
+        """Return the progress of all groups. Like Apache's response, it contains no pull offsets."""
         header = command.header(GetConsumeStatsInBrokerHeader)
         answer = ConsumeStatsList(broker_addr=self._settings().address)
         topics_of = self._offsets.topics_by_group()
@@ -155,7 +157,7 @@ class ConsumeStatsHandlers:
         )
         if header.consumer_group is not None:
             body.subscription_data = self._clients.subscription(header.consumer_group, topic)
-            body.filter_data = "null"  # only subscriptions by SQL have any
+            body.filter_data = "null"  # only SQL92 subscriptions have filter data
             if body.subscription_data is None:
                 body.filter_data = f"Group '{header.consumer_group[:160]}' has no consumer of '{topic}' here."
         return command.response(ResponseCode.SUCCESS, body=encode(body))

@@ -1,9 +1,9 @@
-"""Messages looked up: by key, unique key or tag within a span of time (12), and by their place in the log (33).
+"""Message queries: by key, unique key or tag within a time range (12), and by physical offset (33).
 
-    12   index → candidates, newest first → those that really carry the key → the newest `maxNum` of them, oldest first
-    33   the record at a physical offset, which an offset id holds
+    12   index → candidates, newest first → those that carry the key → the newest `maxNum` of them, oldest first
+    33   the record at the physical offset that an offset id contains
 
-The index knows hashes only: each record is compared with what was asked for, so a collision costs a look and is never answered.
+The index stores hashes. Each record is compared with the requested key, so a hash collision costs a read and is never returned.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.message import TAG_MARK
 
-BY_TAG: Final = "T"  # the kind of index that is asked; keys and unique keys ("K", "U") are one kind here
-ANSWER_BYTES_MAX: Final = FRAME_BYTES_MAX - 1024 * 1024  # messages in one answer, which must stay a frame that clients read
+BY_TAG: Final = "T"  # the index type of tags; keys and unique keys ("K", "U") share one index here
+ANSWER_BYTES_MAX: Final = FRAME_BYTES_MAX - 1024 * 1024  # of messages in one response: clients refuse larger frames
 _NOTHING = QueryMessageResponseHeader(index_last_update_timestamp=0, index_last_update_phyoffset=0)
 
 
@@ -60,7 +60,7 @@ class MessageQueryHandlers:
 
 
 def _oldest_first(newest_first: list[memoryview]) -> bytes:
-    """As many of the newest as one answer holds."""
+    """Join as many of the newest messages as one response may contain, oldest first."""
     taken: list[memoryview] = []
     size_bytes = 0
     for message in newest_first:

@@ -1,4 +1,4 @@
-"""What handlers ask of one queue: its bounds, and when its messages were stored. One without messages is no error."""
+"""Offsets and store times of one queue, for request handlers. A queue without messages is no error."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 from skyrocket.store.message_store import MessageStore
 
 NO_TIME: Final = -1
-_UNREADABLE = 2**63 - 1  # what the store says where nothing behind an offset can be read
+_UNREADABLE = 2**63 - 1  # the store's value when the message cannot be read
 
 
 class OffsetBounds(NamedTuple):
-    least: int  # the first message that is still there
-    most: int  # one past the last
+    least: int  # offset of the first message
+    most: int  # one past the last message
 
 
 def bounds(store: MessageStore, topic: str, queue_id: int) -> OffsetBounds:
@@ -22,18 +22,18 @@ def bounds(store: MessageStore, topic: str, queue_id: int) -> OffsetBounds:
 
 
 def stored_at(store: MessageStore, topic: str, queue_id: int, offset: int) -> int:
-    """In milliseconds; NO_TIME when the message is not there."""
+    """Return when a message was stored, in milliseconds; NO_TIME when it does not exist."""
     found = store.reading.store_timestamp_at(topic, queue_id, offset)
     return NO_TIME if found == _UNREADABLE else found
 
 
 def offset_at(store: MessageStore, topic: str, queue_id: int, timestamp: int) -> int:
-    """Where to go on for messages from `timestamp` on; behind the last one when it is negative."""
+    """Return the offset of the first message stored at `timestamp` or later; the end of the queue for a negative `timestamp`."""
     if timestamp < 0:
         return bounds(store, topic, queue_id).most
     return store.reading.offset_by_time(topic, queue_id, timestamp)
 
 
 def time_text(time_ms: int) -> str:
-    """As Apache shows a time to people: in the broker's time zone."""
+    """Format a time as Apache does, in the broker's time zone."""
     return f"{time.strftime('%Y-%m-%d#%H:%M:%S', time.localtime(time_ms // 1000))}:{time_ms % 1000:03d}"

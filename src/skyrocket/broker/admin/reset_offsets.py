@@ -1,7 +1,7 @@
 """Reset a group's offsets to a time or an offset: 222.
 
-The broker resets the offsets itself, as Apache's does since 5.0 (`useServerSideResetOffset`). The new offsets count at once. The
-next pull of each queue is answered with the offset to continue from. The group's consumers need not be connected.
+The broker resets the offsets itself, as Apache's does since 5.0 (`useServerSideResetOffset`). The new offsets count at once.
+The next pull of each queue is answered with the offset to continue from. The group's consumers need not be connected.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Subscription groups: made and changed (200, 225), deleted (207), listed and described (201, 352), forbidden a topic (353),
-and what they consume (343, 345)."""
+"""Subscription groups: create and change (200, 225), delete (207), list and describe (201, 352), forbid a topic (353), and query
+subscribed topics (343, 345).
+"""
 
 from __future__ import annotations
 
@@ -47,10 +48,10 @@ class SubscriptionGroupHandlers:
         router.add(RequestCode.QUERY_TOPICS_BY_CONSUMER, self.topics)
         router.add(RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, self.subscription)
 
-    # --- changing
+    # --- changes
 
     def put(self, command: Command, _connection: Connection) -> Command:
-        """Without a body there is nothing to do, as in Apache's."""
+        """Create or change a group. Like Apache's broker, ignore a request without a body."""
         if command.body:
             self._groups.put(decode(command.body, SubscriptionGroupConfig))
         return command.response(ResponseCode.SUCCESS)
@@ -77,7 +78,7 @@ class SubscriptionGroupHandlers:
         body = GroupForbidden(topic=header.topic, group=header.group, readable=readable)
         return command.response(ResponseCode.SUCCESS, body=encode(body))
 
-    # --- asking
+    # --- queries
 
     def all_configs(self, command: Command, _connection: Connection) -> Command:
         header = command.header(GetAllSubscriptionGroupRequestHeader)
@@ -88,7 +89,7 @@ class SubscriptionGroupHandlers:
         return command.response(ResponseCode.SUCCESS, count, body=encode(self._groups.snapshot(names)))
 
     def config(self, command: Command, _connection: Connection) -> Command:
-        """Who asks for a group that is not there gets a new one, where groups are made for consumers: as in Apache's."""
+        """Return a group's settings. Like Apache's broker, create the group if the settings allow that for consumers."""
         group = command.header(GetSubscriptionGroupConfigRequestHeader).group
         config = self._groups.for_consumer(group)
         if config is None:

@@ -1,5 +1,6 @@
-"""Topics: made and changed (17, 18), deleted (215), listed (21, 305) and described (202, 351), who consumes them (300), and
-what is left of those that are gone (306, 316)."""
+"""Topics: create and change (17, 18), delete (215), list (21, 305), describe (202, 351), find consumer groups (300), and clean up
+after removed topics and messages (306, 316).
+"""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ class TopicHandlers:
         router.add(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, self.clean_queues)
         router.add(RequestCode.CLEAN_UNUSED_TOPIC, self.clean_topics)
 
-    # --- changing
+    # --- changes
 
     def put(self, command: Command, _connection: Connection) -> Command:
         header = command.header(CreateTopicRequestHeader)
@@ -83,7 +84,7 @@ class TopicHandlers:
         return command.response(ResponseCode.SUCCESS)
 
     def put_list(self, command: Command, _connection: Connection) -> Command:
-        """All of them or none. Where one is there already and the same, Apache makes none; here the others are made."""
+        """Create or change all topics, or none. Unlike in Apache's broker, an unchanged topic does not stop the others."""
         wanted = decode(command.body, CreateTopicListRequestBody).topic_config_list if command.body else None
         if wanted is None:
             raise BodyError("A request to make topics has no list of them.")
@@ -96,14 +97,14 @@ class TopicHandlers:
             raise RefusedError(ResponseCode.INVALID_PARAMETER, "The topic's name is empty.")
         is_known = self._topics.delete(topic)
         self._offsets.remove_topic(topic)
-        if is_known or name_problem(topic) is None:  # other names never became a path
+        if is_known or name_problem(topic) is None:  # an invalid name never became a path
             self._remove_queues(topic)
         return command.response(ResponseCode.SUCCESS)
 
-    # --- cleaning
+    # --- clean-up
 
     def clean_queues(self, command: Command, _connection: Connection) -> Command:
-        """Queues keep nothing of messages that are gone from the log."""
+        """Remove queue entries whose messages are no longer in the log."""
         try:
             self._store.queues.expire(self._store.log.start)
         except OSError as error:
@@ -111,7 +112,7 @@ class TopicHandlers:
         return command.response(ResponseCode.SUCCESS)
 
     def clean_topics(self, command: Command, _connection: Connection) -> Command:
-        """The queues of topics that are not in the table go."""
+        """Remove the queues of topics that are not in the table."""
         for topic in {key.topic for key, _ in self._store.queues}:
             if topic not in self._topics and not self._topics.is_system(topic):
                 self._remove_queues(topic)
@@ -123,7 +124,7 @@ class TopicHandlers:
         except OSError as error:
             raise store_error(f"removing the queues of {topic}", error) from error
 
-    # --- asking
+    # --- queries
 
     def all_configs(self, command: Command, _connection: Connection) -> Command:
         header = command.header(GetAllTopicConfigRequestHeader)
@@ -163,7 +164,7 @@ class TopicHandlers:
 
 
 def _without_mapping(config: TopicConfig) -> TopicConfigAndQueueMapping:
-    """A topic's settings as 351 answers them, where static topics would have more."""
+    """Return a topic's settings in the body of 351, which has further fields for static topics."""
     return TopicConfigAndQueueMapping(
         topic_name=config.topic_name,
         read_queue_nums=config.read_queue_nums,

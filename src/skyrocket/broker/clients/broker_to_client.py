@@ -1,8 +1,8 @@
-"""Questions that only a consumer can answer: the broker asks it over its own connection, and passes the answer on.
+"""Requests that only a consumer can answer: the broker sends them over the consumer's connection and returns the answer.
 
-307     what a consumer says about itself
-309     let a consumer handle one message now
-223     offsets as the consumers themselves see them (asked with 221)
+307     running information of a consumer
+309     have a consumer handle one message now
+223     offsets as the consumers see them (asked with 221)
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 
 ASK_MS: Final = 10_000
-ASK_EACH_MS: Final = 5_000  # where a whole group is asked
+ASK_EACH_MS: Final = 5_000  # for each consumer when a whole group is asked
 
 
 class BrokerToClientHandlers:
@@ -82,7 +82,7 @@ class BrokerToClientHandlers:
         return response
 
     async def consumer_status(self, command: Command, _connection: Connection) -> Command:
-        """Of one client or, when none is named, of all; one that does not answer is left out."""
+        """Return the offsets of one client, or of all members when none is named. A client that does not answer is left out."""
         header = command.header(GetConsumerStatusRequestHeader)
         group = self._clients.group(header.group)
         if group is None:

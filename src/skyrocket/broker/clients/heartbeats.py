@@ -1,5 +1,11 @@
-"""Clients: heartbeats (34), goodbyes (35), members of groups (38, 203, 204, 328), checks of a subscription (46), and the notice
-to a group's members that the group changed (40)."""
+"""Heartbeats and group membership.
+
+34              heartbeat
+35              a client leaves its groups
+38, 203, 204    members of a group; 328 all producers
+46              check of a subscription
+40              sent by the broker: the members of a group changed, rebalance
+"""
 
 from __future__ import annotations
 
@@ -59,20 +65,19 @@ class HeartbeatHandlers:
         router.add(RequestCode.GET_PRODUCER_CONNECTION_LIST, self.producer_connections)
         router.add(RequestCode.GET_ALL_PRODUCER_INFO, self.all_producers)
 
-    # --- what the server and a timer tell
-
     def drop_connection(self, connection: Connection) -> None:
+        """Remove a closed connection from its groups, and notify the other members."""
         self._notify(self._clients.remove_connection(connection))
 
     def check_time(self) -> None:
-        """To be called every few seconds: who fell silent is forgotten, and its connection closed."""
+        """Remove clients whose heartbeats stopped, and close their connections. Call it every few seconds."""
         connections, groups = self._clients.remove_silent(self._now_ms())
         for connection in connections:
             connection.close("it sent no heartbeat")
         self._notify(groups)
 
     def _notify(self, groups: Iterable[str]) -> None:
-        """Each member, that its group changed: it shares the queues out anew."""
+        """Tell each member that its group changed, so that it rebalances."""
         for group in groups:
             config = self._groups.get(group)
             if config is not None and not config.notify_consumer_ids_changed_enable:
@@ -93,7 +98,7 @@ class HeartbeatHandlers:
         for consumer in data.consumer_data_set:
             if not self._create_group(consumer):
                 continue
-            # One object for each group: a group is left, and falls silent, by itself.
+            # One object a group: a client leaves each group, and may fall silent in it, separately.
             member = GroupMember(connection, data.client_id, command.language, command.version)
             is_short = bool(data.heartbeat_fingerprint) and data.without_sub
             if self._clients.register_consumer(member, consumer, now_ms, with_subscriptions=not is_short):
@@ -109,10 +114,13 @@ class HeartbeatHandlers:
         )
 
     def _create_group(self, consumer: ConsumerData) -> bool:
-        """Make the group and its retry topic. False when the group may not be: the rest of the heartbeat counts all the same."""
+        """Create the group and its retry topic; return False when the group may not exist. The rest of the heartbeat counts."""
         config = self._groups.for_consumer(consumer.group_name)
         if config is None:
-            log.info("A consumer of group '%s' is not let in: there is no such group.", consumer.group_name[:160])
+            log.info(
+                "Ignored a consumer of group '%s': the group does not exist. Create it, or set autoCreateSubscriptionGroup.",
+                consumer.group_name[:160],
+            )
             return False
         order = any(self._topics.is_order(data.topic) for data in consumer.subscription_data_set)
         sys_flag = TOPIC_UNIT_SUB if consumer.unit_mode else 0
@@ -120,7 +128,7 @@ class HeartbeatHandlers:
         return True
 
     def _lacks_subscriptions(self, group: str) -> bool:
-        """We were started anew: the client must send again what it takes for known."""
+        """Whether the client must resend its subscriptions, because the broker restarted since it sent them."""
         found = self._clients.group(group)
         return found is not None and not found.subscriptions
 
@@ -133,13 +141,13 @@ class HeartbeatHandlers:
         return command.response(ResponseCode.SUCCESS)
 
     def check_config(self, command: Command, _connection: Connection) -> Command:
-        """Whether a consumer may subscribe like this."""
+        """Check whether a consumer may subscribe like this."""
         wanted = decode(command.body, CheckClientRequestBody).subscription_data if command.body else None
         if wanted is not None:
             self._filters.check(wanted)
         return command.response(ResponseCode.SUCCESS)
 
-    # --- who is there
+    # --- members
 
     def consumer_list(self, command: Command, _connection: Connection) -> Command:
         name = command.header(GetConsumerListByGroupRequestHeader).consumer_group
@@ -172,13 +180,13 @@ class HeartbeatHandlers:
         return command.response(ResponseCode.SUCCESS, body=encode(body))
 
     def all_producers(self, command: Command, _connection: Connection) -> Command:
-        ahead_ms = self._wall_ms() - self._now_ms()  # heartbeats are noted by a clock that never jumps
+        ahead_ms = self._wall_ms() - self._now_ms()  # heartbeats are stamped by a clock that never jumps
         body = ProducerTableInfo(
             data={
                 group: [
                     ProducerInfo(
                         client_id=member.client_id,
-                        remote_ip=f"/{member.connection.peer_text}",  # as Java writes an address
+                        remote_ip=f"/{member.connection.peer_text}",  # the form of Java's InetSocketAddress
                         language=LanguageCode[member.language.name],
                         version=member.version,
                         last_update_timestamp=member.heard_ms + ahead_ms,

@@ -1,4 +1,6 @@
-"""Offsets: of a group in a queue (14, 15, all of them 43, given to another group 314), and of a queue itself (29 to 32)."""
+"""Offsets: of a group in a queue (14 query, 15 update, 43 all, 314 clone), and of a queue itself (29 by time, 30 maximum, 31
+minimum, 32 time of the first message).
+"""
 
 from __future__ import annotations
 
@@ -47,10 +49,10 @@ class OffsetHandlers:
         router.add(RequestCode.GET_ALL_CONSUMER_OFFSET, self.all_offsets)
         router.add(RequestCode.CLONE_GROUP_OFFSET, self.clone)
 
-    # --- of a group
+    # --- offsets of a group
 
     def query(self, command: Command, _connection: Connection) -> Command:
-        """A group that is new starts at 0 where all of the queue is still there; else its members decide where."""
+        """Return the committed offset. A new group starts at 0 if the queue has its first message; else the client decides."""
         header = command.header(QueryConsumerOffsetRequestHeader)
         offset = self._offsets.query(header.consumer_group, header.topic, header.queue_id)
         if offset < 0:
@@ -71,7 +73,8 @@ class OffsetHandlers:
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         self._groups.require(group)
         self._topics.require(topic)
-        if not 0 <= queue_id < QUEUES_PER_TOPIC_MAX:  # one that the topic no longer has may still be consumed to its end
+        # The bound is not the topic's number of queues: a queue that was removed may still be consumed to its end.
+        if not 0 <= queue_id < QUEUES_PER_TOPIC_MAX:
             raise RefusedError(ResponseCode.INVALID_PARAMETER, f"There is no queue {queue_id}.")
         if self._offsets.has_reset(group, topic, queue_id):
             return command.response(ResponseCode.SUCCESS, remark="The offset was reset meanwhile: this one is not kept.")
@@ -82,7 +85,7 @@ class OffsetHandlers:
         return command.response(ResponseCode.SUCCESS, body=encode(self._offsets.for_slaves()))
 
     def clone(self, command: Command, _connection: Connection) -> Command:
-        """In one topic or, when none is named, in all that the source has offsets in."""
+        """Copy a group's offsets to another group, in one topic or in all topics of the source group."""
         header = command.header(CloneGroupOffsetRequestHeader)
         if problem := group_problem(header.dest_group):
             raise RefusedError(ResponseCode.INVALID_PARAMETER, f"The group's name {problem}: '{header.dest_group[:160]}'.")
@@ -93,7 +96,7 @@ class OffsetHandlers:
                 self._offsets.clone(source, header.dest_group, topic)
         return command.response(ResponseCode.SUCCESS)
 
-    # --- of a queue
+    # --- offsets of a queue
 
     def search_by_time(self, command: Command, _connection: Connection) -> Command:
         header = command.header(SearchOffsetRequestHeader)

@@ -1,4 +1,4 @@
-"""Locks on queues for orderly consumers: 41 and 42."""
+"""Lock and unlock queues for orderly consumers: 41 and 42."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""How fast messages come and go, as the handlers of statistics ask for it.
+"""Counters of sent and pulled messages: totals that handlers add to once a turn, and rates that are computed on request.
 
-What was sent and fetched: totals that handlers add to once a turn, and rates that are worked out when someone asks.
-
-Samples of the totals are taken every ten seconds; a rate is the difference of a sample and now. Nothing is done per message. Of
-the broker every sample of a day is kept; of each topic and group those of the last minute, one of ten minutes, one of each hour.
+The totals are sampled every ten seconds. A rate is the difference between a sample and the current total, so nothing is done
+per message. The broker's own counters keep every sample of a day. Counters of topics and groups keep the samples of the last
+minute, one of every ten minutes and one of every hour.
 """
 
 from __future__ import annotations
@@ -17,22 +16,22 @@ from typing import Final, NamedTuple
 from skyrocket.compiled import twin
 from skyrocket.store.message import AppendRequest, DispatchFields
 
-PUT: Final = "put"  # kinds of counters by key: of a topic
-GET: Final = "get"  # of topic@group
-SEND_BACK: Final = "send back"  # of topic@group: what its consumers could not handle
+PUT: Final = "put"  # kinds of counters with a key; this one by topic
+GET: Final = "get"  # by topic@group
+SEND_BACK: Final = "send back"  # by topic@group: messages that consumers sent back
 
 SAMPLE_MS: Final = 10_000
 KEYS_MAX: Final = 20_000
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 
-# (how far apart, how many) of each row of samples: both ends of the stretch that they are for.
+# Each row of samples: (interval, number). The number includes both ends of the time span that the row covers.
 Rows = tuple[tuple[int, int], ...]
 _EVERY_SAMPLE: Final[Rows] = ((SAMPLE_MS, DAY_MS // SAMPLE_MS + 1),)
 _THINNING_OUT: Final[Rows] = ((SAMPLE_MS, 7), (10 * MINUTE_MS, 7), (HOUR_MS, 25))
 
 
 def _put_by_topic(dispatches: Sequence[DispatchFields]) -> dict[str, tuple[int, int]]:
-    """How many messages, and how many bytes."""
+    """Map each topic to its number of messages and bytes."""
     found: dict[str, tuple[int, int]] = {}
     for topic, _, _, _, size, _, _, _, _ in dispatches:
         messages, size_bytes = found.get(topic, (0, 0))
@@ -46,7 +45,7 @@ put_by_topic = twin("dispatch_entries", _put_by_topic)
 class Total(NamedTuple):
     messages: int = 0
     size_bytes: int = 0
-    times: int = 0  # how often something was added: requests, mostly
+    times: int = 0  # calls of `add`; mostly requests
     took_ms: int = 0
 
 
@@ -56,7 +55,7 @@ class Sample(NamedTuple):
 
 
 class Rate(NamedTuple):
-    """What came over a stretch of time."""
+    """What was added over a span of time."""
 
     messages: int = 0
     size_bytes: int = 0
@@ -70,7 +69,7 @@ class Rate(NamedTuple):
 
 
 class Counter:
-    """One total and its samples."""
+    """A total and its samples."""
 
     __slots__ = ("_rows", "_samples", "messages", "size_bytes", "times", "took_ms")
 
@@ -96,7 +95,7 @@ class Counter:
                 samples.append(sample)
 
     def rate(self, now_ms: int, over_ms: int) -> Rate:
-        """Of about the last `over_ms`; of what there is when that is less."""
+        """Return the rate over about the last `over_ms`, or since the first sample when that is less."""
         starts = [_first_since(samples, now_ms - over_ms) for samples in self._samples if samples]
         if not starts:
             return Rate()
@@ -111,7 +110,7 @@ class Counter:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing came for as long as is remembered."""
+        """Whether nothing was added since the oldest sample."""
         return all(not samples or samples[0].total == self.total for samples in self._samples)
 
 
@@ -124,7 +123,7 @@ def _at_ms(sample: Sample) -> int:
 
 
 class Mornings(NamedTuple):
-    """The broker's totals of messages when today and yesterday began; 0 where it did not run yet."""
+    """The broker's totals of messages when today and yesterday began; 0 if the broker was not running."""
 
     put_today: int = 0
     get_today: int = 0
@@ -133,10 +132,10 @@ class Mornings(NamedTuple):
 
 
 class Counters:
-    """Of a whole broker, by kind (`put`, `get`) and by kind and key (a topic, `topic@group`)."""
+    """The counters of a broker: `put` and `get` of all messages, and one for each kind and key (topic or `topic@group`)."""
 
     def __init__(self, now_ms: Callable[[], int], day_of: Callable[[int], int] | None = None) -> None:
-        """`day_of` numbers the day that a time falls on."""
+        """`day_of` maps a time to the number of its day."""
         self._now_ms = now_ms
         self._day_of = day_of or _local_day
         self.put = Counter(_EVERY_SAMPLE)
@@ -147,7 +146,7 @@ class Counters:
         self._day = self._day_of(now_ms())
         self.check_time(now_ms())
 
-    # --- adding, once a turn
+    # --- counting, once a turn
 
     def add(self, kind: str, key: str, messages: int, size_bytes: int, times: int = 1, took_ms: int = 0) -> None:
         counter = self._keyed.get((kind, key))
@@ -159,7 +158,7 @@ class Counters:
         counter.add(messages, size_bytes, times, took_ms)
 
     def count_put(self, messages: Sequence[AppendRequest]) -> None:
-        """Messages that were appended together."""
+        """Count messages of one append."""
         sizes: dict[str, list[int]] = {}
         for message in messages:
             sizes.setdefault(message.topic, []).append(len(message.record))
@@ -167,7 +166,7 @@ class Counters:
             self.count_put_of(topic, len(of_topic), sum(of_topic))
 
     def count_dispatched(self, dispatches: Sequence[DispatchFields]) -> None:
-        """The same, of messages that were placed before."""
+        """Count messages of one append that are already placed in the log."""
         for topic, (messages, size_bytes) in put_by_topic(dispatches).items():
             self.count_put_of(topic, messages, size_bytes)
 
@@ -181,7 +180,7 @@ class Counters:
         self.add(GET, f"{topic}@{group}", messages, size_bytes, pulls, took_ms)
 
     def count_send_back(self, group: str, topic: str, messages: int = 1) -> None:
-        """Messages that a consumer of the group gave back."""
+        """Count messages that a consumer of the group sent back."""
         self.add(SEND_BACK, f"{topic}@{group}", messages, 0, messages)
 
     def check_time(self, now_ms: int) -> None:
@@ -197,7 +196,7 @@ class Counters:
         if len(self._keyed) >= KEYS_MAX:
             self._keyed = {key: counter for key, counter in self._keyed.items() if not counter.is_idle}
 
-    # --- asking
+    # --- queries
 
     def keyed(self, kind: str, key: str) -> Counter | None:
         return self._keyed.get((kind, key))

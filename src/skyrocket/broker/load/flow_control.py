@@ -1,15 +1,15 @@
-"""Flow control: a request that has waited too long is answered SYSTEM_BUSY with the figure, instead of being served late.
+"""Flow control: a request that waited too long is answered SYSTEM_BUSY instead of being served late.
 
     refusal(code, waited_ms, now_ms)    why a request is not served; None when it is
-    served(code, took_ms, now_ms)       what a read event brought is done, and took so long
+    served(code, took_ms, now_ms)       the requests of a read event are done and took this long
 
-Two signs of too much to do. Requests wait: each kind may wait for so long, and it must go on for as long, since a single pause is
-no overload and who waited for its end is best served. And the disk stalls: the sends of one read event took longer than they may.
-Then sends are refused for as long as that took, so that the next ones do not stall everybody again: half of the time belongs to
-those who read.
+There are two signs of overload. First, requests wait: each kind of request has a limit, and the waits must continue for as long
+as that limit, because a single pause is no overload and the requests behind it are best served. Second, the disk stalls: the
+sends of one read event took longer than their limit. Then sends are refused for as long as that stall lasted, so half of the
+time is left for consumers.
 
-Limits are Apache's: `waitTimeMillsIn…Queue` and `osPageCacheBusyTimeOutMills`. With `brokerFastFailureEnable` false, nothing is
-refused.
+The limits are Apache's settings `waitTimeMillsIn…Queue` and `osPageCacheBusyTimeOutMills`. With `brokerFastFailureEnable`
+false, no request is refused.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Final
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.protocol.requests import RequestCode
 
-PAUSE_MS_MAX: Final = 5_000  # however long the sends took
-CALM_MS: Final = 1_000  # when nothing has waited too long for this time, it is over
+PAUSE_MS_MAX: Final = 5_000  # the longest pause, however long the stall was
+CALM_MS: Final = 1_000  # an overload ends when no request has exceeded its limit for this long
 
 _SENDS: Final = frozenset(
     {
@@ -33,7 +33,7 @@ _SENDS: Final = frozenset(
         RequestCode.SEND_REPLY_MESSAGE_V2,
     }
 )
-# Which setting says how long a request may wait. One that is in no row is served however late it is.
+# The setting that limits the wait of each request code. Requests without a row are served however late they are.
 _LIMITS: Final[dict[int, str]] = {
     **dict.fromkeys(_SENDS, "send_wait_ms_max"),
     RequestCode.PULL_MESSAGE: "pull_wait_ms_max",
@@ -47,26 +47,26 @@ class FlowControl:
     def __init__(self, settings: Callable[[], BrokerSettings]) -> None:
         self._settings = settings
         self._limit_ms_for: BrokerSettings | None = None
-        self._least_limit_ms = 0  # with these settings, of all kinds of requests
+        self._least_limit_ms = 0  # the lowest limit of these settings
         self._late_since_ms = 0
-        self._late_ms = -CALM_MS  # when something had waited too long for the last time
+        self._late_ms = -CALM_MS  # when a request last exceeded its limit
         self._paused_until_ms = 0
         self._slow_send_ms = 0
-        self.waited_ms = 0  # what was read last
+        self.waited_ms = 0  # the wait of the last read event
         self.longest_send_ms = 0
 
     def served(self, code: int, took_ms: int, now_ms: int) -> None:
-        """`code` is that of the first request."""
+        """Record how long the requests of a read event took. `code` is the code of the first one."""
         if not took_ms or code not in _SENDS:
             return
-        if took_ms > self.longest_send_ms:  # noqa: PLR1730 — at every read event
+        if took_ms > self.longest_send_ms:  # noqa: PLR1730 — runs at every read event; max() is slower
             self.longest_send_ms = took_ms
         if took_ms > self._settings().append_ms_max:
             self._slow_send_ms = took_ms
             self._paused_until_ms = now_ms + min(took_ms, PAUSE_MS_MAX)
 
     def is_calm(self, waited_ms: int, now_ms: int) -> bool:
-        """At each read event: no request has to be looked at."""
+        """Whether `refusal` can be skipped for all requests of a read event."""
         self.waited_ms = waited_ms
         if not waited_ms:
             return now_ms >= self._paused_until_ms
@@ -82,6 +82,7 @@ class FlowControl:
         return False
 
     def refusal(self, code: int, waited_ms: int, now_ms: int) -> str | None:
+        """Say why a request is refused; None when it is served."""
         settings = self._settings()
         if not settings.refuse_late:
             return None

@@ -1,10 +1,10 @@
-"""Groups that read so far behind the end of the log that they read from the disk: they may be stopped, for the others' sake.
+"""Slow consumers: groups that read so far behind the end of the log that their reads come from disk. They may be stopped.
 
-    record_lag(group, topic, queue, behind_bytes)     a pull found messages, so far before the end
-    clear_lag(group, topic, queue)                 a pull found that it has read everything
-    find_slow(limit_bytes)                           who is further behind than that?
+    record_lag(group, topic, queue, behind_bytes)     a pull found messages this far before the end of the log
+    clear_lag(group, topic, queue)                    a pull reached the end of the queue
+    find_slow(limit_bytes)                            the groups that are further behind than the limit
 
-Settings are Apache's: `disableConsumeIfConsumerReadSlowly` (off unless set), `consumerFallbehindThreshold` (16 GiB).
+The settings are Apache's: `disableConsumeIfConsumerReadSlowly` (off by default), `consumerFallbehindThreshold` (16 GiB).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from skyrocket.broker.tables.subscription_groups import SubscriptionGroupTable
 
 log = logging.getLogger(__name__)
 
-CHECK_MS: Final = 180_000  # as often as Apache looks
+CHECK_MS: Final = 180_000  # Apache's interval
 
 
 class _Reader(NamedTuple):
@@ -41,7 +41,7 @@ class SlowConsumers:
         self._behind_bytes.pop(_Reader(group, topic, queue_id), None)
 
     def find_slow(self, limit_bytes: int) -> dict[str, int]:
-        """Group -> how many bytes it is behind, in the queue where it is furthest."""
+        """Map each slow group to its lag in bytes, in the queue where the lag is greatest."""
         found: dict[str, int] = {}
         for reader, behind_bytes in self._behind_bytes.items():
             if behind_bytes > max(limit_bytes, found.get(reader.group, 0)):
@@ -53,12 +53,12 @@ class SlowConsumers:
 
 
 class SlowConsumerWatch:
-    """Looks every few minutes, and stops who is too slow until an administrator allows it again."""
+    """Checks the groups every few minutes, and stops slow ones until an administrator enables them again."""
 
     def __init__(
         self, slow_consumers: SlowConsumers, settings: Callable[[], BrokerSettings], stop: Callable[[str, int], None]
     ) -> None:
-        """`stop` is told the group, and how many bytes it is behind."""
+        """`stop` is called with the group and its lag in bytes."""
         self._slow_consumers = slow_consumers
         self._settings = settings
         self._stop = stop
@@ -72,7 +72,7 @@ class SlowConsumerWatch:
             settings = self._settings()
             if settings.stop_slow_consumers:
                 for group, behind_bytes in self._slow_consumers.find_slow(settings.slow_consumer_bytes).items():
-                    self._slow_consumers.forget(group)  # allowed again, it is judged by what it reads then
+                    self._slow_consumers.forget(group)  # once the group is enabled again, only its new reads count
                     self._stop(group, behind_bytes)
         return self._next_ms
 
@@ -81,5 +81,9 @@ def stop_group(groups: SubscriptionGroupTable, group: str, behind_bytes: int) ->
     """Disable consumption for a group that reads too far behind the end of the log."""
     config = groups.get(group)
     if config is not None and config.consume_enable:
-        log.warning("Group '%s' reads %d bytes behind the end of the log: it may not consume any more.", group, behind_bytes)
+        log.warning(
+            "Stopped group '%s', which reads %d bytes behind the end of the log. Enable it again by updating the group.",
+            group,
+            behind_bytes,
+        )
         groups.stop(group)

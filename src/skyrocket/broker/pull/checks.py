@@ -1,4 +1,4 @@
-"""Whether a pull may be served, and what it wants: looked at before anything is read."""
+"""Check whether a pull may be served, and which messages it selects, before anything is read."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from skyrocket.protocol.sysflag import PERM_READ, PULL_SUBSCRIPTION
 
 
 class PullTerms(NamedTuple):
-    """Of a pull that may be served."""
+    """What the checks found for a pull that may be served."""
 
     message_filter: MessageFilter
     topic_sys_flag: int
-    subscription: SubscriptionData | None = None  # of its group, where that says what is wanted
+    subscription: SubscriptionData | None = None  # of the pull's group, unless the pull brings its own
 
 
 class PullChecks:
@@ -31,7 +31,7 @@ class PullChecks:
         self._filters = context.filters
 
     def check(self, header: PullMessageRequestHeader) -> PullTerms:
-        """RefusedError or TableError says why it may not be served."""
+        """Return the terms of a pull; raise RefusedError or TableError when it may not be served."""
         settings = self._settings()
         if not settings.permission & PERM_READ:
             raise RefusedError(ResponseCode.NO_PERMISSION, f"Broker {settings.broker_name} gives no messages.")
@@ -58,7 +58,7 @@ class PullChecks:
         return PullTerms(self._filters.for_subscription(subscription), topic.topic_sys_flag, subscription)
 
     def _subscription(self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig) -> SubscriptionData:
-        """What the heartbeats of the pull's group ask for."""
+        """Return the subscription from the heartbeats of the pull's group."""
         name = header.consumer_group
         if not self._clients.has_group(name):
             raise RefusedError(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"Nobody of group '{name}' has sent a heartbeat.")

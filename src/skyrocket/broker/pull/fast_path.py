@@ -1,10 +1,10 @@
-"""The ordinary pull on its short way: those of a read event for one queue are checked, read and answered together.
+"""The fast path of pulls: the pulls of one read event for one queue are checked, read and answered together.
 
-An ordinary pull is one (11, JSON, not oneway) that finds messages where it asks for them, chosen by tags or not at all. The first
-that is anything else goes the general way (`pull`) with all behind it, where the same pulls are answered with the same bytes, and
-others are told what is wrong, or wait.
+It takes a pull (11, JSON, not oneway) that finds messages at its offset and selects them by tags or not at all. The first other
+pull goes to the general path (`PullHandler`), with all pulls behind it. The general path answers the same pulls with the same
+bytes; it also refuses pulls and lets them wait.
 
-A consumer's pulls of a queue have headers that are alike (`protocol/fast_path/pull_requests`), so few headers have to be read.
+A consumer's pulls of one queue have headers of the same shape (`protocol/fast_path/pull_requests`), so few headers are parsed.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from skyrocket.protocol.sysflag import PULL_COMMIT_OFFSET
 from skyrocket.store.errors import StoreError
 from skyrocket.store.read.queue_run import RunQuery
 
-SHAPES_MAX: Final = 4096  # remembered at once: a consumer has one for each of its queues
-PULLS_MAX: Final = 64  # answered together
-BYTES_MAX: Final = 192 * 1024  # with which no further pull is begun: it is copied twice, and should stay in the processor's cache
+SHAPES_MAX: Final = 4096  # in the cache; a consumer has one for each of its queues
+PULLS_MAX: Final = 64  # answered with one write
+BYTES_MAX: Final = 192 * 1024  # a further pull starts below this: data is copied twice, and should stay in the processor's cache
 
 
 class PullFastPath:
@@ -44,13 +44,13 @@ class PullFastPath:
         self._settings = context.settings
         self._now_ms = context.now_ms
         self._general = general
-        self._headers: dict[bytes, PullMessageRequestHeader] = {}  # by their shapes, which leave four numbers open
+        self._headers: dict[bytes, PullMessageRequestHeader] = {}  # by shape; a shape leaves four numbers open
 
     def register(self, router: Router) -> None:
         router.add_express(START, self.handle, RequestCode.PULL_MESSAGE)
 
     def handle(self, frames: list[Frame], connection: Connection) -> int:
-        """How many of the first frames were ordinary pulls, which are answered."""
+        """Answer the first frames that the fast path can serve; return how many."""
         taken = 0
         while taken < len(frames) and not connection.is_full:
             shape, pulls = alike_pulls(frames, taken, PULLS_MAX)
@@ -62,7 +62,7 @@ class PullFastPath:
         return taken
 
     def _learn(self, shape: bytes, frame: Frame, numbers: Numbers) -> PullMessageRequestHeader | None:
-        """What a shape means, from the first header that has it; None when that is none of an ordinary pull."""
+        """Parse the first header of a shape and remember it; return None when the fast path cannot serve it."""
         try:
             command = decode_command(frame)
             header = command.header(PullMessageRequestHeader)
@@ -77,7 +77,7 @@ class PullFastPath:
         return header
 
     def _serve(self, header: PullMessageRequestHeader, pulls: Sequence[Numbers], connection: Connection) -> int:
-        """How many of them were answered. Of the header the numbers of each do not count."""
+        """Answer pulls of one queue; return how many. The four numbers of each pull replace those of the header."""
         began_ms = self._now_ms()
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         try:
@@ -91,7 +91,7 @@ class PullFastPath:
                 for _, _, _, commit_offset in pulls[: found.pulls]:
                     self._offsets.commit(group, topic, queue_id, commit_offset)
         except (RefusedError, TableError, StoreError):
-            return 0  # the general way will find the same, and say so
+            return 0  # the general path finds the same error and answers with it
         self._offsets.set_pull_offset(group, topic, queue_id, pulls[found.pulls - 1][1])
         took_ms = self._now_ms() - began_ms
         self._general.count_read(header, found.messages, found.size_bytes, found.last_place, took_ms, found.pulls)

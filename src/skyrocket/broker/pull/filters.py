@@ -1,11 +1,11 @@
-"""What a subscription wants of a topic: tags, by their hashes, or an SQL92 expression over properties.
+"""Filters of messages: by tags, compared as hashes, or by an SQL92 expression over properties.
 
-An expression is refused where it is first heard of, with the place and the reason:
+An invalid expression is refused at its first use, with the position and the reason:
 
-    46, checking a subscription             SUBSCRIPTION_PARSE_FAILED
-    a pull that brings its expression       SUBSCRIPTION_PARSE_FAILED (Apache's broker gives it every message instead)
+    46, a check of a subscription           SUBSCRIPTION_PARSE_FAILED
+    a pull with its own expression          SUBSCRIPTION_PARSE_FAILED (Apache's broker returns every message instead)
     a pull by its group's heartbeat         FILTER_DATA_NOT_EXIST
-    any of them while filters are off       SYSTEM_ERROR
+    any of these while filters are off      SYSTEM_ERROR
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ SQL92: Final = "SQL92"
 
 
 class MessageFilter(NamedTuple):
-    codes: frozenset[int] | None = None  # hashes of tags; None: every message
+    """Which messages a pull selects."""
+
+    codes: frozenset[int] | None = None  # hash codes of tags; None selects every message
     sql: SqlFilter | None = None
 
 
 class Filters:
     def __init__(self, settings: Callable[[], BrokerSettings]) -> None:
         self._settings = settings
-        self._cache: dict[str, SqlFilter | ExpressionError] = {}  # the one that was used last is the last
+        self._cache: dict[str, SqlFilter | ExpressionError] = {}  # in order of last use
         self._cache_length = 0
 
-    # --- whoever asks
-
     def check(self, subscription: SubscriptionData) -> None:
-        """Whether a consumer may subscribe like this; RefusedError when it may not."""
+        """Raise RefusedError when a consumer may not subscribe like this."""
         if not _is_by_tags(subscription.expression_type):
             self._check_enabled(subscription.expression_type)
             self._filter(subscription.expression_type, subscription.sub_string, ResponseCode.SUBSCRIPTION_PARSE_FAILED)
 
     def for_pull(self, header: PullMessageRequestHeader) -> MessageFilter:
-        """What a pull itself asks for."""
+        """Return the filter that a pull brings with it."""
         if _is_by_tags(header.expression_type):
             try:
                 return MessageFilter(subscription_codes(header.subscription))
@@ -61,7 +61,7 @@ class Filters:
         )
 
     def for_subscription(self, subscription: SubscriptionData) -> MessageFilter:
-        """What the heartbeats of a group ask for."""
+        """Return the filter of a subscription from a group's heartbeats."""
         if _is_by_tags(subscription.expression_type):
             return MessageFilter(frozenset(subscription.code_set) if subscription.code_set else None)
         sql = self._filter(subscription.expression_type, subscription.sub_string, ResponseCode.FILTER_DATA_NOT_EXIST)
@@ -86,7 +86,7 @@ class Filters:
         return found
 
     def _compile(self, expression: str) -> SqlFilter | ExpressionError:
-        """Wrong ones are remembered too: their clients ask over and over."""
+        """Compile an expression, or take it from the cache. Errors are cached too, because clients repeat the same expression."""
         found = self._cache.pop(expression, None)
         if found is None:
             try:
@@ -94,7 +94,7 @@ class Filters:
             except ExpressionError as error:
                 found = error.with_traceback(None)
             if len(expression) > EXPRESSION_LENGTH_MAX:
-                return found  # which is no work to find out again
+                return found  # not worth caching: the length alone decides
             self._make_room(len(expression))
         self._cache[expression] = found
         return found

@@ -1,11 +1,11 @@
-"""The runs that several pulls of one queue ask for, each behind the header of its answer: read, checked and put together at once.
+"""Response frames for several pulls of one queue: read, checked and built in one pass.
 
     +--------+----------------------------------------------+---------+--------+---
     | prefix | before  next offset  between  opaque  behind | records | prefix | …
     +--------+----------------------------------------------+---------+--------+---
 
-What a header says stays the same for all of them, but for two numbers. The first pull that does not find what it asks for, or
-needs a closer look, or another segment of the log than the first, ends it: that one is for who calls.
+The headers differ only in two numbers. The pass ends at the first pull that finds too few messages, needs a check of its
+records, or needs another segment of the log than the first pull. The caller handles that pull and those behind it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LENGTH_BYTES = 4
 
 
 class Words(NamedTuple):
-    """Of a header, around its two numbers."""
+    """The constant parts of a response header, around its two numbers."""
 
     before: bytes
     between: bytes
@@ -34,11 +34,13 @@ class Words(NamedTuple):
 
 
 class FramedRuns(NamedTuple):
-    pieces: list[bytes] | list[bytes | memoryview]  # frames, one behind the other
-    pulls: int  # that these answer
+    """Response frames, and what they contain."""
+
+    pieces: list[bytes] | list[bytes | memoryview]  # the frames, concatenated
+    pulls: int  # answered
     messages: int
     size_bytes: int  # of the messages
-    last_place: int  # of the last of them, in the log
+    last_place: int  # log offset of the last message
 
 
 def _framed_runs(
@@ -52,7 +54,10 @@ def _framed_runs(
     max_offset: int,
     bytes_max: int,
 ) -> tuple[list[bytes | memoryview], int, int, int, int]:
-    """In the order of `FramedRuns`. `packed` are entries from the wanted offset on; with `bytes_max` there, no pull is begun."""
+    """Return the fields of `FramedRuns`.
+
+    `packed` holds queue entries from the first offset on. Once `bytes_max` bytes are read, no further pull starts.
+    """
     pieces: list[bytes | memoryview] = []
     pulls = messages = size_bytes = last_place = 0
     for opaque, offset, count, _ in asks:
@@ -76,7 +81,7 @@ def _framed_runs(
 
 
 def _segment(log: CommitLog, entries: bytes) -> int:
-    """Where the segment starts that the first of them points to."""
+    """Return the start of the segment that the first entry points to."""
     return log.segment_view(ENTRY.unpack_from(entries)[0])[0]
 
 
@@ -86,11 +91,12 @@ framed_runs = twin("queue_run", _framed_runs)
 def read_frames(
     reading: Reading, queue: ConsumeQueue, wanted: RunQuery, asks: Sequence[Numbers], words: Words, bytes_max: int
 ) -> FramedRuns:
-    """Read what several pulls of one queue ask for, as frames ready to be sent.
+    """Read the messages of several pulls of one queue, as frames that are ready to send.
 
     `wanted.offset` is the first pull's offset.
     """
-    _, last, count, _ = asks[-1]  # the furthest pull, if they go forward; otherwise they may find too little here
+    # The last pull is the furthest if offsets ascend. Otherwise too few entries may be read, and the general path takes over.
+    _, last, count, _ = asks[-1]
     per_record = 1 if wanted.codes is None else 2
     entries = max(0, last - wanted.offset) + per_record * max(1, min(count, wanted.records_max))
     packed = queue.read(wanted.offset, min(entries, RECORDS_PER_READ_MAX))

@@ -1,11 +1,12 @@
-"""Pulls: 11 and 361. An answer is byte ranges of the log behind a header; a pull that finds nothing waits for a message.
+"""Pulls: 11 and 361. A response is a header and byte ranges of the log. A pull that finds nothing waits in the
+`LongPollingTable`.
 
-What a pull finds, and what it is told:
+What a pull finds, and its response:
 
-    found                                   SUCCESS, and the records
-    at the end of the queue                 PULL_NOT_FOUND, after waiting
-    only messages that it does not want     PULL_RETRY_IMMEDIATELY, and where to go on
-    before the first, behind the last       PULL_OFFSET_MOVED, and where to go on
+    messages                                SUCCESS, and the records
+    the end of the queue                    PULL_NOT_FOUND, after waiting
+    only messages that its filter rejects   PULL_RETRY_IMMEDIATELY, and the next offset
+    an offset outside the queue             PULL_OFFSET_MOVED, and the next offset
     a queue without messages                PULL_NOT_FOUND at offset 0, PULL_OFFSET_MOVED elsewhere
 """
 
@@ -32,8 +33,8 @@ from skyrocket.store.queues.consume_queue import ConsumeQueue
 from skyrocket.store.read.queue_run import PullRun, RunQuery
 from skyrocket.store.read.reading import to_pull_run
 
-RECHECK_MS = 5_000  # every waiting pull is looked at again this often, whatever was or was not told
-HOLD_MAX_MS = 600_000  # the longest that a client may ask us to hold a pull
+RECHECK_MS = 5_000  # between two checks of all waiting pulls, in case a wake-up was lost
+HOLD_MAX_MS = 600_000  # the longest time-out that a client may ask for
 
 
 class _Outcome(NamedTuple):
@@ -42,13 +43,13 @@ class _Outcome(NamedTuple):
     next_offset: int
     least: int
     most: int
-    pieces: list[bytes] | list[memoryview]  # of the records
+    pieces: list[bytes] | list[memoryview]  # the records
     size_bytes: int = 0
 
 
 @dataclass(slots=True)
 class _Pull:
-    """A request that passed its checks."""
+    """A pull that passed its checks."""
 
     command: Command
     header: PullMessageRequestHeader
@@ -57,7 +58,7 @@ class _Pull:
 
 
 def response_bytes_max(header: PullMessageRequestHeader, settings: BrokerSettings) -> int:
-    """What the answer to a pull may have."""
+    """Return how many bytes of messages the response to a pull may contain."""
     return min(header.max_msg_bytes or settings.pull_bytes_max, settings.pull_bytes_max)
 
 
@@ -83,7 +84,7 @@ class PullHandler:
     def waiting(self) -> int:
         return len(self._waiting)
 
-    # --- a pull comes
+    # --- a pull arrives
 
     def handle(self, command: Command, connection: Connection) -> Sendable | None:
         header = command.header(PullMessageRequestHeader)
@@ -97,7 +98,7 @@ class PullHandler:
         return self._answer(pull, outcome)
 
     def _reset(self, header: PullMessageRequestHeader) -> _Outcome | None:
-        """An administrator moved the group: whatever it asked for, it goes on there."""
+        """Answer with the offset that an administrator reset the group to, whatever offset the pull names."""
         offset = self._offsets.take_reset(header.consumer_group, header.topic, header.queue_id)
         if offset is None:
             return None
@@ -109,6 +110,7 @@ class PullHandler:
         return (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
 
     def _hold(self, pull: _Pull, outcome: _Outcome) -> bool:
+        """Let a pull wait for messages; return False when it must be answered now."""
         header = pull.header
         if not header.sys_flag & PULL_SUSPEND or pull.command.is_oneway:
             return False
@@ -118,15 +120,16 @@ class PullHandler:
             WaitingPull(pull, pull.connection, header.topic, header.queue_id, outcome.next_offset, self._now_ms() + hold_ms)
         )
 
-    # --- something happened
+    # --- waiting pulls
 
     def on_queue_growth(self, topic: str, queue_id: int) -> None:
-        """A queue has new messages: answer the pulls that they are for."""
+        """Answer the pulls that wait for the new messages of a queue."""
         queue = self._store.queues.get(topic, queue_id)
         if queue is not None:
             self._retry_all(self._waiting.take_ready(topic, queue_id, queue.max_offset))
 
     def check_time(self, now_ms: int) -> None:
+        """Answer the pulls whose time is up, and check all others every RECHECK_MS."""
         for waiting in self._waiting.take_expired(now_ms):
             pull = waiting.request
             pull.connection.send(self._answer(pull, self._retry(waiting)))
@@ -142,15 +145,18 @@ class PullHandler:
             pull = waiting.request
             outcome = self._retry(waiting)
             is_nothing = outcome.code in (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
-            if is_nothing and outcome.next_offset >= outcome.most:  # where there is more to look at, it comes again for that
+            if is_nothing and outcome.next_offset >= outcome.most:  # otherwise the client pulls again, from the next offset
                 waiting.scanned_to = outcome.next_offset
                 if self._waiting.park(waiting):
                     continue
             pull.connection.send(self._answer(pull, outcome))
 
     def _retry(self, waiting: WaitingPull[_Pull]) -> _Outcome:
-        """A group that was stopped meanwhile gets nothing more. Where it wants other tags by now, the pull is sent back to where
-        it was: the client, too, passes over messages that were not wanted when it asked."""
+        """Read again for a waiting pull.
+
+        A group that was stopped meanwhile gets no messages. When the group's subscription changed, the pull restarts at its first
+        offset, because messages that the old filter skipped may pass the new one.
+        """
         pull = waiting.request
         header = pull.header
         group = self._groups.for_consumer(header.consumer_group)
@@ -165,7 +171,7 @@ class PullHandler:
                 return _Outcome(ResponseCode.PULL_RETRY_IMMEDIATELY, "SUBSCRIPTION_CHANGED", header.queue_offset, least, most, [])
         return self._read_queue(pull, waiting.scanned_to)
 
-    # --- looking
+    # --- reading
 
     def _read_queue(self, pull: _Pull, offset: int) -> _Outcome:
         header = pull.header
@@ -203,14 +209,14 @@ class PullHandler:
     def count_read(
         self, header: PullMessageRequestHeader, messages: int, size_bytes: int, last_place: int, took_ms: int, pulls: int = 1
     ) -> None:
-        """What pulls like this found."""
+        """Count the messages that pulls of one queue found."""
         group, topic = header.consumer_group, header.topic
         self._counters.count_get(group, topic, messages, size_bytes, took_ms, pulls)
         self._slow_consumers.record_lag(group, topic, header.queue_id, self._store.horizon.appended - last_place)
 
     def _answer(self, pull: _Pull, outcome: _Outcome) -> Sendable:
         command, offsets = pull.command, (outcome.next_offset, outcome.least, outcome.most)
-        suggested = 0  # this broker: there are no slaves to read from
+        suggested = 0  # broker id 0, the master: there are no slaves to read from
         if command.serialization is Serialization.JSON:
             remark, size = outcome.remark.encode(), outcome.size_bytes
             start = pull_response(command.opaque, outcome.code, offsets, suggested, pull.terms.topic_sys_flag, remark, size)

@@ -1,13 +1,13 @@
-"""Pulls that wait for a message: the table behind long polling.
+"""Where pulls wait for messages: the table behind long polling.
 
     park(pull)                    a pull found nothing: keep it
-    grew(queue, end)              a queue has messages up to `end` now: which pulls may find something?
-    due(now_ms)                   time has passed: which pulls have waited long enough?
-    take_all()                    which pulls wait? (they are looked at again every few seconds, whatever happened)
-    dropped(connection)           a client went away: forget its pulls
+    take_ready(queue, end)        a queue has messages up to `end`: take the pulls that may find one
+    take_expired(now_ms)          take the pulls that have waited long enough
+    take_all()                    take every pull; all are checked every few seconds, in case a wake-up was lost
+    drop_connection(connection)   a client disconnected: forget its pulls
 
-A pull is parked, or it was returned by `grew`, `due` or `take_all`, once. The caller looks whether there is something for it, and
-parks it again if there is not.
+A pull is either parked here or was taken once. The caller reads the queue for a pull that it took, and parks it again when
+there is no message for it.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-PARKED_PULLS_MAX = 100_000  # across all queues; beyond it a pull is answered at once instead of held
+PARKED_PULLS_MAX = 100_000  # in all queues; further pulls are answered at once
 
 Request = TypeVar("Request")
 
 
 @dataclass(eq=False, slots=True)
 class WaitingPull(Generic[Request]):
-    """eq=False: two that look alike are still two."""
+    """A parked pull. Compared by identity (eq=False): two pulls with equal fields are two pulls."""
 
-    request: Request  # whatever the caller needs to answer it
+    request: Request  # what the caller needs to answer the pull
     connection: Hashable
     topic: str
     queue_id: int
-    scanned_to: int  # everything before this offset was looked at, and is not for this pull
+    scanned_to: int  # messages before this offset were read and do not pass the pull's filter
     until_ms: int
 
     @property
@@ -43,7 +43,7 @@ class LongPollingTable(Generic[Request]):
         self._most = most
         self._by_queue: dict[tuple[str, int], set[WaitingPull[Request]]] = {}
         self._by_connection: dict[Hashable, set[WaitingPull[Request]]] = {}
-        self._by_deadline: list[tuple[int, int, WaitingPull[Request]]] = []  # heap; those that left are dropped lazily
+        self._by_deadline: list[tuple[int, int, WaitingPull[Request]]] = []  # heap; may contain pulls that were taken
         self._count = 0
         self._ticket = 0
 
@@ -51,7 +51,7 @@ class LongPollingTable(Generic[Request]):
         return self._count
 
     def park(self, pull: WaitingPull[Request]) -> bool:
-        """Keep it until there is something for it, or its time is up. False when there are too many."""
+        """Keep a pull until a message arrives or its time is up; return False when the table is full."""
         if self._count >= self._most:
             return False
         self._by_queue.setdefault(pull.queue, set()).add(pull)
@@ -59,13 +59,13 @@ class LongPollingTable(Generic[Request]):
         self._ticket += 1
         heapq.heappush(self._by_deadline, (pull.until_ms, self._ticket, pull))
         self._count += 1
-        if len(self._by_deadline) > 2 * self._count + 1024:  # busy queues answer most pulls long before their time is up
+        if len(self._by_deadline) > 2 * self._count + 1024:  # in busy queues most pulls are taken long before their time is up
             self._by_deadline = [entry for entry in self._by_deadline if self._contains(entry[2])]
             heapq.heapify(self._by_deadline)
         return True
 
     def take_ready(self, topic: str, queue_id: int, end: int) -> list[WaitingPull[Request]]:
-        """Called once a turn for a queue, not once a message."""
+        """Take the pulls of a queue that have not read up to `end`. Called once a queue and turn, not once a message."""
         waiting = self._by_queue.get((topic, queue_id))
         if not waiting:
             return []
@@ -83,9 +83,6 @@ class LongPollingTable(Generic[Request]):
                 late.append(pull)
         return late
 
-    def next_due_ms(self) -> int | None:
-        return self._by_deadline[0][0] if self._by_deadline else None
-
     def take_all(self) -> list[WaitingPull[Request]]:
         everything = [pull for pulls in self._by_queue.values() for pull in pulls]
         self._by_queue.clear()
@@ -95,7 +92,7 @@ class LongPollingTable(Generic[Request]):
         return everything
 
     def drop_connection(self, connection: Hashable) -> int:
-        """How many were forgotten."""
+        """Forget the pulls of a connection; return how many."""
         pulls = list(self._by_connection.get(connection, ()))
         for pull in pulls:
             self._forget(pull)

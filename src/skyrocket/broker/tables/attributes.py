@@ -1,7 +1,7 @@
 """Attributes of topics and groups: the settings that RocketMQ 5.x added, as text under a name.
 
-A request changes attributes with `+name=value` (set) and `-name` (remove). Names and values are Apache's. A value that this store
-cannot honour is refused, so that a topic never claims, for example, to be compacted when it is not.
+A request changes attributes with `+name=value` (set) and `-name` (remove). Names and values are Apache's. A value that this
+store cannot honour is refused, so that a topic never claims, for example, to be compacted when it is not.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
     remove_connection(connection)               a connection closed
     remove_silent(now_ms)                       remove the clients whose heartbeats stopped
 
-Each method returns whether, or which, consumer groups changed. `connections_to_notify` lists the members that must be notified of
-such a change. The table uses connections as keys and never sends on them.
+Each method returns whether, or which, consumer groups changed. `connections_to_notify` lists the members that must be notified
+of such a change. The table uses connections as keys and never sends on them.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def looked(tmp_path: Path) -> Looked:
     return Looked(tmp_path)
 
 
-def test_a_broker_tells_what_it_stored_and_for_how_long_it_runs(looked: Looked):
+def test_runtime_info_has_stored_messages_and_uptime(looked: Looked):
     looked.store.append(numbered(3), NOW_MS)
     looked.counters.put.add(3, 600)
     looked.now_ms += 90_061_000
@@ -73,20 +73,20 @@ def test_a_broker_tells_what_it_stored_and_for_how_long_it_runs(looked: Looked):
 
 
 @pytest.mark.parametrize("pool", ["send", "pull", "litePull", "ack", "query"])
-def test_rows_that_tools_look_for_are_there_also_where_we_have_no_such_thing(looked: Looked, pool: str):
+def test_runtime_info_has_rows_that_tools_expect_for_thread_pools(looked: Looked, pool: str):
     told = looked.runtime()
     assert {told[f"{pool}ThreadPoolQueue{what}"] for what in ("Size", "Capacity", "HeadWaitTimeMills")} == {"0"}
     assert "timerReadBehind" in told
 
 
-def test_what_is_not_flushed_yet_is_told_in_units_of_1024(looked: Looked):
+def test_unflushed_bytes_are_reported_in_binary_units(looked: Looked):
     assert looked.runtime()["remainHowManyDataToFlush"] == "0 B"
     looked.store.append(numbered(20, body_bytes=500), NOW_MS)
     behind = looked.store.horizon.appended - looked.store.horizon.flushed
     assert looked.runtime()["remainHowManyDataToFlush"] == f"{behind / 1024:.1f} KiB"
 
 
-def test_a_setting_that_may_change_changes_and_gives_a_new_version(looked: Looked):
+def test_changing_a_setting_gives_a_new_version(looked: Looked):
     before, _ = looked.config()
     assert looked.update("traceOn=false\nfileReservedTime=5\n").code == ResponseCode.SUCCESS
     version, shown = looked.config()
@@ -94,7 +94,7 @@ def test_a_setting_that_may_change_changes_and_gives_a_new_version(looked: Looke
     assert ('"counter":0' in before, '"counter":1' in version) == (True, True)
 
 
-def test_a_change_is_kept_in_the_store_or_in_the_file_that_was_given(tmp_path: Path):
+def test_changed_setting_is_saved_in_the_store_or_in_the_given_file(tmp_path: Path):
     Looked(tmp_path).update("traceOn=FALSE\ndeleteWhen=5\n")
     assert (tmp_path / "config" / "skyrocket.properties").read_text() == "traceOn=false\ndeleteWhen=05\n"
     given = tmp_path / "broker.conf"
@@ -105,7 +105,7 @@ def test_a_change_is_kept_in_the_store_or_in_the_file_that_was_given(tmp_path: P
     assert given.read_text() == "# ours\ntraceOn=false\n"
 
 
-def test_a_change_that_cannot_be_kept_is_not_made(tmp_path: Path):
+def test_change_that_cannot_be_saved_is_not_made(tmp_path: Path):
     (tmp_path / "config").write_text("a file where a folder should be")
     looked = Looked(tmp_path)
     with pytest.raises(RefusedError, match="could not be saved and was not applied"):
@@ -123,7 +123,7 @@ def test_a_change_that_cannot_be_kept_is_not_made(tmp_path: Path):
         ("traceOn=perhaps", ResponseCode.SYSTEM_ERROR),
     ],
 )
-def test_a_path_an_address_an_unknown_name_or_a_wrong_value_changes_nothing(looked: Looked, text: str, code: ResponseCode):
+def test_path_address_unknown_name_or_invalid_value_changes_nothing(looked: Looked, text: str, code: ResponseCode):
     before = looked.settings()
     with pytest.raises(RefusedError) as refused:
         looked.update(f"fileReservedTime=5\n{text}\n")

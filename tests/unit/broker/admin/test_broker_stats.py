@@ -24,7 +24,7 @@ async def statistic(served: RunningBroker, name: str, key: str) -> BrokerStatsIt
     return data.stats_minute
 
 
-async def test_what_was_sent_and_fetched_is_counted(tmp_path: Path):
+async def test_sent_and_pulled_messages_are_counted(tmp_path: Path):
     async with running(tmp_path) as served:
         for _ in range(6):
             await served.send("orders", b"x" * 100)
@@ -55,7 +55,7 @@ async def test_what_was_sent_and_fetched_is_counted(tmp_path: Path):
     ("name", "key"),
     [("TOPIC_PUT_NUMS", "nobody"), ("NO_SUCH_THING", "DefaultCluster"), ("BROKER_PUT_NUMS", "OtherCluster"), ("", "")],
 )
-async def test_what_is_not_kept_is_told(tmp_path: Path, name: str, key: str):
+async def test_unknown_statistic_is_refused(tmp_path: Path, name: str, key: str):
     async with running(tmp_path) as served:
         header = ViewBrokerStatsDataRequestHeader(stats_name=name, stats_key=key)
         answer = await served.ask(RequestCode.VIEW_BROKER_STATS_DATA, header)

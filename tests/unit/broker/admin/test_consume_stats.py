@@ -33,12 +33,12 @@ def parts() -> Parts:
 DONE = OffsetWrapper(broker_offset=5, consumer_offset=3, pull_offset=4, last_timestamp=WALL_MS + 2_000)
 
 
-def test_a_groups_progress_is_told_queue_by_queue(parts: Parts):
+def test_consume_stats_of_a_group_list_each_queue(parts: Parts):
     found = parts.answer(ConsumeStats, 208, consumerGroup="billing")
     assert found.offset_table == {queue(0): DONE, queue(1): OffsetWrapper()}
 
 
-def test_progress_is_told_of_the_topics_that_are_asked_for(parts: Parts):
+def test_consume_stats_cover_the_requested_topics(parts: Parts):
     parts.a_topic("returns", queues=1)
     listed = parts.answer(ConsumeStats, 208, consumerGroup="billing", topicList="orders;returns;nowhere;")
     assert set(listed.offset_table) == {queue(0), queue(1), queue(0, "returns")}
@@ -49,7 +49,7 @@ def test_progress_is_told_of_the_topics_that_are_asked_for(parts: Parts):
     assert parts.answer(ConsumeStats, 208, consumerGroup="billing").offset_table == {}, "it no longer wants orders"
 
 
-def test_progress_of_all_groups_adds_up(parts: Parts):
+def test_consume_stats_of_all_groups_add_up(parts: Parts):
     found = parts.answer(ConsumeStatsList, 317, isOrder=False)
     of_groups = {group: stats for entry in found.consume_stats_list for group, stats in entry.items()}
     assert set(of_groups) == set(parts.groups)
@@ -61,7 +61,7 @@ def test_progress_of_all_groups_adds_up(parts: Parts):
     assert not any(stats for entry in ordered.consume_stats_list for stats in entry.values())
 
 
-def test_the_times_of_what_a_group_consumes_are_told(parts: Parts, monkeypatch: pytest.MonkeyPatch):
+def test_time_span_of_consumed_messages(parts: Parts, monkeypatch: pytest.MonkeyPatch):
     parts.wall_ms = WALL_MS + 60_000
     first, second = parts.answer(QueryConsumeTimeSpanBody, 303, topic="orders", group="billing").consume_time_span_set
     times = (first.min_time_stamp, first.consume_time_stamp, first.max_time_stamp)
@@ -74,7 +74,7 @@ def test_the_times_of_what_a_group_consumes_are_told(parts: Parts, monkeypatch: 
     assert parts.ask(303, topic="nowhere", group="billing").code == ResponseCode.TOPIC_NOT_EXIST
 
 
-def test_a_queues_entries_are_shown_as_they_lie(parts: Parts):
+def test_consume_queue_entries_are_returned(parts: Parts):
     found = parts.answer(QueryConsumeQueueResponseBody, 321, topic="orders", queueId=0, index=1, count=2)
     assert found.queue_data is not None
     assert [entry.tags_code for entry in found.queue_data] == [112785, 112785]  # Java's hash of "red"
@@ -86,7 +86,7 @@ def test_a_queues_entries_are_shown_as_they_lie(parts: Parts):
     assert parts.answer(QueryConsumeQueueResponseBody, 321, topic="orders", queueId=0, index=0, count=-4).queue_data == []
 
 
-def test_entries_are_shown_with_what_a_group_wants_of_them(parts: Parts):
+def test_consume_queue_entries_come_with_the_groups_subscription(parts: Parts):
     fields = {"topic": "orders", "queueId": 0, "index": 0, "count": 1, "consumerGroup": "billing"}
     away = parts.answer(QueryConsumeQueueResponseBody, 321, **fields)
     assert away.subscription_data is None
@@ -98,14 +98,14 @@ def test_entries_are_shown_with_what_a_group_wants_of_them(parts: Parts):
 
 
 @pytest.mark.parametrize("index", [99, -4])
-def test_where_there_is_no_entry_the_answer_is_empty_and_says_so(parts: Parts, index: int):
+def test_query_of_a_missing_entry_is_empty_with_a_remark(parts: Parts, index: int):
     answer = parts.ask(321, topic="orders", queueId=0, index=index, count=5)
     assert (answer.code, answer.body) == (ResponseCode.SUCCESS, b"")
     assert answer.remark
 
 
 @pytest.mark.parametrize(("topic", "queue_id"), [("orders", 9), ("nowhere", 0)])
-def test_where_there_is_no_queue_the_question_is_refused(parts: Parts, topic: str, queue_id: int):
+def test_query_of_a_missing_queue_is_refused(parts: Parts, topic: str, queue_id: int):
     answer = parts.ask(321, topic=topic, queueId=queue_id, index=0, count=5)
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert answer.remark

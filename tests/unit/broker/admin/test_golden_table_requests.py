@@ -94,7 +94,7 @@ def test_there_is_something_to_replay():
 
 
 @pytest.mark.parametrize("exchange", exchanges(), ids=lambda exchange: exchange.name)
-def test_a_recorded_request_is_answered_as_apaches_broker_did(exchange: Exchange):
+def test_recorded_request_is_answered_like_apaches_broker(exchange: Exchange):
     parts = the_broker_as_it_was(exchange)
     request, recorded = exchange
     if recorded is None:

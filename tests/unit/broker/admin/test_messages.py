@@ -47,7 +47,7 @@ async def test_a_message_is_found_by_each_key_its_unique_key_and_its_tag(tmp_pat
         assert (await query(served, "paid")).code == ResponseCode.QUERY_NOT_FOUND, "a tag is no key"
 
 
-async def test_the_answer_tells_how_far_the_index_has_come(tmp_path: Path):
+async def test_query_response_has_the_last_position_of_the_index(tmp_path: Path):
     async with running(tmp_path) as served:
         await sent(served, b"one", **{KEYS: "red"})
         place = await sent(served, b"two", **{KEYS: "blue"})
@@ -59,7 +59,7 @@ async def test_the_answer_tells_how_far_the_index_has_come(tmp_path: Path):
         assert nothing.header(QueryMessageResponseHeader).index_last_update_phyoffset == 0
 
 
-async def test_of_many_the_newest_are_found_and_there_is_a_bound(tmp_path: Path):
+async def test_query_returns_the_newest_messages_up_to_a_bound(tmp_path: Path):
     async with running(tmp_path, query_max=8, query_default_max=5) as served:
         for number in range(12):
             await sent(served, b"%d" % number, **{KEYS: "same"})
@@ -70,7 +70,7 @@ async def test_of_many_the_newest_are_found_and_there_is_a_bound(tmp_path: Path)
             assert (await query(served, "same", max_num=none)).code == ResponseCode.QUERY_NOT_FOUND
 
 
-async def test_messages_of_another_time_are_not_found(tmp_path: Path):
+async def test_query_ignores_messages_outside_its_time_range(tmp_path: Path):
     async with running(tmp_path) as served:
         place = await sent(served, b"one", **{KEYS: "red"})
         record = served.broker.store.reading.record_at(place)
@@ -81,7 +81,7 @@ async def test_messages_of_another_time_are_not_found(tmp_path: Path):
         assert (await query(served, "red", end_timestamp=at_ms - 1)).code == ResponseCode.QUERY_NOT_FOUND
 
 
-async def test_an_answer_is_never_larger_than_a_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_query_response_fits_into_a_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(messages, "ANSWER_BYTES_MAX", 2_500)
     async with running(tmp_path) as served:
         for number in range(4):
@@ -95,7 +95,7 @@ async def test_without_an_index_nothing_is_found(tmp_path: Path):
         assert (await query(served, "red")).code == ResponseCode.QUERY_NOT_FOUND
 
 
-async def test_a_message_is_seen_by_its_place_and_nothing_else_is(tmp_path: Path):
+async def test_view_message_returns_only_the_record_at_an_offset(tmp_path: Path):
     async with running(tmp_path) as served:
         place = await sent(served, b"here")
 

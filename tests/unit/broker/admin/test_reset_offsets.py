@@ -32,7 +32,7 @@ def reset(parts: Parts, **fields: Any) -> dict[int, int]:
     return {queue.queue_id: offset for queue, offset in decode(answer.body, ResetOffsetBody).offset_table.items()}
 
 
-def test_a_group_goes_to_the_end_of_all_queues_or_to_a_moment():
+def test_reset_moves_a_group_to_the_end_or_to_a_time():
     parts = prepared()
     assert reset(parts) == {0: 5, 1: 1, 2: 0}
     assert parts.offsets.query("billing", "orders", 0) == 5
@@ -40,7 +40,7 @@ def test_a_group_goes_to_the_end_of_all_queues_or_to_a_moment():
     assert parts.offsets.take_reset("billing", "orders", 0) == 2
 
 
-def test_one_queue_goes_to_an_offset_that_it_has():
+def test_reset_moves_one_queue_to_an_offset():
     parts = prepared()
     assert reset(parts, queueId=0, offset=2) == {0: 2}
     assert reset(parts, queueId=0, offset=6) == {0: 6}
@@ -54,7 +54,7 @@ def test_an_offset_outside_of_the_queue_is_refused(offset: int):
     assert not parts.offsets.has_reset("billing", "orders", 0)
 
 
-def test_what_is_not_there_cannot_be_reset():
+def test_reset_of_an_unknown_topic_group_or_queue_fails():
     parts = prepared()
     assert ask(parts, topic="nowhere").code == ResponseCode.TOPIC_NOT_EXIST
     assert ask(parts, group="nobody").code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST

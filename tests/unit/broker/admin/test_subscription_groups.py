@@ -11,7 +11,7 @@ from skyrocket.protocol.responses import ResponseCode
 from tests.unit.broker.parts import Parts
 
 
-def test_a_group_is_made_changed_and_shown():
+def test_group_is_created_changed_and_described():
     parts = Parts(auto_create_group=False)
     assert parts.ask(200, {"groupName": "billing", "retryMaxTimes": 3}).code == ResponseCode.SUCCESS
     shown = parts.answer(SubscriptionGroupConfig, 352, group="billing")
@@ -19,7 +19,7 @@ def test_a_group_is_made_changed_and_shown():
     assert parts.ask(200).code == ResponseCode.SUCCESS, "as Apache answers a request for nothing"
 
 
-def test_a_group_that_cannot_be_is_refused():
+def test_invalid_group_is_refused():
     parts = Parts()
     assert parts.ask(200, {"groupName": "a/b"}).code == ResponseCode.INVALID_PARAMETER
     assert parts.ask(200, {"groupName": ""}).code == ResponseCode.INVALID_PARAMETER
@@ -30,19 +30,19 @@ def test_a_group_that_cannot_be_is_refused():
     assert parts.ask(225).code == parts.ask(225, {}).code == ResponseCode.SYSTEM_ERROR
 
 
-def test_several_groups_are_made_at_once():
+def test_several_groups_are_created_with_one_request():
     parts = Parts()
     assert parts.ask(225, {"groupConfigList": [{"groupName": "x"}, {"groupName": "y"}]}).code == ResponseCode.SUCCESS
     assert {"x", "y"} <= set(parts.groups)
 
 
-def test_who_asks_for_a_group_gets_a_new_one_only_where_groups_are_made_for_consumers():
+def test_describing_an_unknown_group_creates_it_only_with_auto_creation():
     assert Parts().ask(352, group="billing").code == ResponseCode.SUCCESS
     assert Parts(auto_create_group=False).ask(352, group="billing").code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
     assert Parts().ask(352, group="a/b").code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
 
-def test_a_deleted_group_keeps_its_offsets_unless_they_shall_go_too():
+def test_deleted_group_keeps_its_offsets_unless_the_request_removes_them():
     parts = Parts()
     for clean, left in ((False, ["orders"]), (True, [])):
         parts.groups.for_consumer("billing")
@@ -54,7 +54,7 @@ def test_a_deleted_group_keeps_its_offsets_unless_they_shall_go_too():
     assert "billing" not in parts.groups
 
 
-def test_all_groups_are_told_at_once_or_page_by_page():
+def test_all_groups_are_listed_at_once_or_by_page():
     parts = Parts()
     parts.groups.for_consumer("billing")
     parts.groups.forbid("billing", "orders", forbidden=True)
@@ -80,7 +80,7 @@ def test_a_topic_is_forbidden_to_a_group_and_allowed_again():
     assert parts.ask(353, group="nobody", topic="orders", readable=False).code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
 
-def test_what_a_group_consumes_is_told_by_offsets_and_by_subscription():
+def test_topics_of_a_group_are_found_by_offsets_and_by_subscription():
     parts = Parts()
     parts.offsets.commit("billing", "orders", 0, 2)
     listed = parts.answer(TopicList, 343, group="billing")

@@ -38,7 +38,7 @@ def put(parts: Parts, **fields: Any) -> Command:
     return parts.ask(17, **every)
 
 
-def test_a_topic_is_made_and_shown():
+def test_topic_is_created_and_described():
     parts = Parts()
     assert put(parts, order=True, attributes="+message.type=FIFO").code == ResponseCode.SUCCESS
     shown = parts.answer(TopicConfigAndQueueMapping, 351, topic="orders", lo=True)
@@ -60,7 +60,7 @@ def test_a_topic_is_made_and_shown():
         ({"readQueueNums": "many"}, ResponseCode.SYSTEM_ERROR),
     ],
 )
-def test_a_topic_that_cannot_be_is_refused_with_a_sentence(fields: dict[str, Any], code: ResponseCode):
+def test_invalid_topic_is_refused_with_a_remark(fields: dict[str, Any], code: ResponseCode):
     parts = Parts()
     answer = put(parts, **fields)
     assert answer.code == code
@@ -68,7 +68,7 @@ def test_a_topic_that_cannot_be_is_refused_with_a_sentence(fields: dict[str, Any
     assert "orders" not in parts.topics
 
 
-def test_several_topics_are_made_at_once_also_where_one_is_there_already():
+def test_several_topics_are_created_at_once_even_if_one_exists():
     parts = Parts()
     both = {"topicConfigList": [{"topicName": "orders", "readQueueNums": 3}, {"topicName": "returns", "perm": 4}]}
     assert parts.ask(18, {"topicConfigList": both["topicConfigList"][:1]}).code == ResponseCode.SUCCESS
@@ -82,7 +82,7 @@ def test_several_topics_are_made_at_once_also_where_one_is_there_already():
     assert parts.ask(18).code == parts.ask(18, {}).code == ResponseCode.SYSTEM_ERROR
 
 
-def test_a_deleted_topic_takes_its_queues_and_offsets_along():
+def test_deleting_a_topic_removes_its_queues_and_offsets():
     parts = Parts()
     parts.a_topic()
     parts.messages(3)
@@ -104,7 +104,7 @@ def test_system_topics_and_names_that_are_paths_are_not_deleted():
     assert parts.store._files.contents() == before  # type: ignore[attr-defined]
 
 
-def test_all_topics_are_told_at_once_or_page_by_page():
+def test_all_topics_are_listed_at_once_or_by_page():
     parts = Parts()
     parts.a_topic()
     answer = parts.ask(21)
@@ -125,7 +125,7 @@ def test_all_topics_are_told_at_once_or_page_by_page():
     assert list(again.topic_config_table) == sorted(parts.topics)[:2], "after a change one starts over"
 
 
-def test_a_topics_statistics_are_its_queues_bounds():
+def test_topic_stats_are_the_bounds_of_its_queues():
     parts = Parts()
     parts.a_topic()
     parts.messages(3)
@@ -138,7 +138,7 @@ def test_a_topics_statistics_are_its_queues_bounds():
         assert parts.ask(code, topic="nowhere").code == ResponseCode.TOPIC_NOT_EXIST
 
 
-def test_the_systems_topics_are_listed():
+def test_system_topics_are_listed():
     listed = Parts().answer(TopicList, 305).topic_list
     assert {"TBW102", "Lab", "broker-a", "Lab_REPLY_TOPIC", "RMQ_SYS_TRACE_TOPIC", "rmq_sys_wheel_timer"} <= set(listed)
 
@@ -153,7 +153,7 @@ def test_groups_consume_a_topic_by_subscription_or_by_offsets():
     assert parts.answer(GroupList, 300, topic="nowhere").group_list == []
 
 
-def test_cleaning_removes_queues_of_topics_that_are_not_there_and_no_others():
+def test_clean_up_removes_only_queues_of_unknown_topics():
     parts = Parts()
     parts.a_topic()
     parts.messages(1)
@@ -165,7 +165,7 @@ def test_cleaning_removes_queues_of_topics_that_are_not_there_and_no_others():
     assert parts.ask(30, topic="orders", queueId=0).fields == {"offset": "1"}
 
 
-def test_a_disk_that_refuses_is_told_as_the_stores_error():
+def test_full_disk_is_answered_with_service_not_available():
     parts = Parts()
     parts.messages(1, "forgotten")
     parts.store._files.fail("remove", number=errno.ENOSPC, lasting=True)  # type: ignore[attr-defined]

@@ -18,7 +18,7 @@ def a_consumer(parts: Parts) -> Peer:
     return peer
 
 
-def test_what_a_consumer_says_about_itself_is_passed_on_as_it_is():
+def test_running_info_of_a_consumer_is_returned_unchanged():
     parts = Parts()
     consumer = a_consumer(parts)
     consumer.answers.append(Command(0, fields={"x": "y"}, body=b'{"properties":{}}', remark="well"))
@@ -29,7 +29,7 @@ def test_what_a_consumer_says_about_itself_is_passed_on_as_it_is():
     assert (question.code, question.fields["clientId"]) == (307, "a")
 
 
-def test_a_consumer_that_is_not_here_cannot_be_asked():
+def test_request_for_a_disconnected_consumer_is_refused():
     parts = Parts()
     a_consumer(parts)
     for fields in ({"consumerGroup": "billing", "clientId": "b"}, {"consumerGroup": "nobody", "clientId": "a"}):
@@ -38,7 +38,7 @@ def test_a_consumer_that_is_not_here_cannot_be_asked():
     assert parts.ask(223, group="nobody", topic="orders").code == ResponseCode.CONSUMER_NOT_ONLINE
 
 
-def test_a_consumer_that_does_not_answer_in_time_or_leaves_is_an_error_of_its_own():
+def test_consumer_that_times_out_or_disconnects_has_its_own_error():
     parts = Parts()
     consumer = a_consumer(parts)
     consumer.answers += [RequestTimeoutError("late"), DisconnectedError("gone")]
@@ -46,7 +46,7 @@ def test_a_consumer_that_does_not_answer_in_time_or_leaves_is_an_error_of_its_ow
     assert parts.ask(307, consumerGroup="billing", clientId="a").code == ResponseCode.SYSTEM_ERROR
 
 
-def test_a_consumer_gets_the_message_that_it_shall_handle():
+def test_consumer_receives_the_message_to_handle():
     parts = Parts()
     parts.a_topic()
     consumer = a_consumer(parts)
@@ -68,7 +68,7 @@ def test_a_consumer_gets_the_message_that_it_shall_handle():
     }
 
 
-def test_a_message_that_is_not_there_is_not_given_to_anyone():
+def test_missing_message_is_sent_to_no_consumer():
     parts = Parts()
     consumer = a_consumer(parts)
     assert parts.ask(309, consumerGroup="billing", clientId="a", msgId=encode_offset_id(HERE, 999)).code == 1

@@ -47,7 +47,7 @@ async def members(client: Client, port: int) -> list[str]:
     return decode(answer.body, GetConsumerListByGroupResponseBody).consumer_id_list or []
 
 
-async def test_members_hear_of_each_other_and_are_asked_over_their_own_connections():
+async def test_members_are_notified_of_each_other_and_answer_over_their_own_connections():
     parts = Parts()
     server = Server(parts.router)
     server.on_closed.append(parts.heartbeats.drop_connection)

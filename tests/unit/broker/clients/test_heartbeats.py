@@ -13,7 +13,7 @@ from skyrocket.protocol.responses import ResponseCode
 from tests.unit.broker.parts import WALL_MS, Parts, Peer, heartbeat
 
 
-def test_a_heartbeat_makes_the_group_its_retry_topic_and_tells_the_members():
+def test_heartbeat_creates_group_and_retry_topic_and_notifies_members():
     parts, left, right = Parts(), Peer(1), Peer(2)
     answer = parts.joins("billing", "a", left)
     assert answer.code == ResponseCode.SUCCESS
@@ -28,7 +28,7 @@ def test_a_heartbeat_makes_the_group_its_retry_topic_and_tells_the_members():
     assert len(left.told) == 2, "nothing changed"
 
 
-def test_a_group_that_may_not_be_is_passed_over_and_the_rest_of_the_heartbeat_counts():
+def test_disallowed_group_is_skipped_and_the_rest_of_the_heartbeat_counts():
     parts = Parts(auto_create_group=False)
     beat = heartbeat("a", "billing", producerDataSet=[{"groupName": "tills"}])
     assert parts.ask(34, beat).code == ResponseCode.SUCCESS
@@ -44,7 +44,7 @@ def test_a_heartbeat_without_a_body_or_with_nonsense_is_an_error():
     assert parts.ask(34, b"{}").code == ResponseCode.SUCCESS
 
 
-def test_a_short_heartbeat_is_told_when_the_long_one_is_needed():
+def test_short_heartbeat_is_answered_when_subscriptions_are_needed():
     parts = Parts()
     long = {"heartbeatFingerprint": 7}
     short = {"heartbeatFingerprint": 7, "withoutSub": True}
@@ -55,14 +55,14 @@ def test_a_short_heartbeat_is_told_when_the_long_one_is_needed():
     assert parts.joins("billing", heartbeatFingerprint=8, withoutSub=True).fields["IS_SUB_CHANGE"] == "true"
 
 
-def test_the_retry_topic_of_a_group_that_wants_an_ordered_topic_is_ordered():
+def test_retry_topic_is_ordered_if_the_group_subscribes_to_an_ordered_topic():
     parts = Parts()
     parts.a_topic("orders", order=True)
     parts.joins("billing")
     assert parts.topics.is_order("%RETRY%billing")
 
 
-def test_nobody_is_told_of_groups_that_should_not_be():
+def test_group_with_notifications_disabled_is_not_notified():
     parts, peer = Parts(), Peer()
     parts.groups.put(SubscriptionGroupConfig(group_name="quiet", notify_consumer_ids_changed_enable=False))
     parts.joins("quiet", peer=peer)
@@ -70,7 +70,7 @@ def test_nobody_is_told_of_groups_that_should_not_be():
     assert peer.told == []
 
 
-def test_who_says_goodbye_disconnects_or_falls_silent_is_gone_and_the_others_hear_of_it():
+def test_members_are_notified_when_one_leaves_disconnects_or_falls_silent():
     parts, stays, leaves, drops, sleeps = Parts(), Peer(1), Peer(2), Peer(3), Peer(4)
     for number, peer in enumerate((stays, leaves, drops, sleeps)):
         parts.joins("billing", f"c{number}", peer)
@@ -96,7 +96,7 @@ def test_a_group_without_consumers_has_no_list():
     assert parts.ask(328).body == b'{"data":{}}'
 
 
-def test_connections_are_shown_with_their_subscriptions():
+def test_consumer_connections_come_with_their_subscriptions():
     parts, peer = Parts(), Peer(41_000)
     parts.joins("billing", "a", peer, topics=("orders", "returns"), producerDataSet=[{"groupName": "tills"}])
     shown = parts.answer(ConsumerConnection, 203, consumerGroup="billing")
@@ -113,7 +113,7 @@ def test_connections_are_shown_with_their_subscriptions():
     assert (producer.remote_ip, producer.last_update_timestamp) == ("/10.0.0.7:41000", WALL_MS)
 
 
-def test_a_subscription_by_tags_is_accepted_and_one_by_sql_where_it_can_be_served():
+def test_tag_subscription_is_accepted_and_sql_only_with_filters_enabled():
     def checked(parts: Parts, expression: str, kind: str = "SQL92") -> tuple[int, str]:
         answer = parts.ask(46, {"subscriptionData": {"topic": "orders", "subString": expression, "expressionType": kind}})
         return answer.code, answer.remark or ""

@@ -26,18 +26,18 @@ def commit(parts: Parts, offset: int, **more: object) -> Command:
     return parts.ask(15, **{"consumerGroup": "billing", "topic": "orders", "queueId": 0, "commitOffset": offset, **more})
 
 
-def test_an_offset_that_was_committed_is_found(parts: Parts):
+def test_committed_offset_is_found(parts: Parts):
     assert commit(parts, 3).code == ResponseCode.SUCCESS
     answer = query(parts)
     assert (answer.code, answer.fields) == (ResponseCode.SUCCESS, {"offset": "3"})
 
 
-def test_a_new_group_starts_at_zero_where_all_of_the_queue_is_still_there(parts: Parts):
+def test_new_group_starts_at_zero_if_the_queue_is_complete(parts: Parts):
     assert query(parts).fields == {"offset": "0"}
     assert query(parts, setZeroIfNotFound=True).fields == {"offset": "0"}
 
 
-def test_a_new_group_decides_itself_where_the_queue_is_empty_or_has_lost_messages(parts: Parts):
+def test_new_group_gets_no_offset_if_the_queue_is_empty_or_incomplete(parts: Parts):
     assert query(parts, setZeroIfNotFound=False).code == ResponseCode.QUERY_NOT_FOUND
     assert query(parts, queue_id=1).code == ResponseCode.QUERY_NOT_FOUND
     assert query(parts, queue_id=1, setZeroIfNotFound=True).code == ResponseCode.QUERY_NOT_FOUND
@@ -58,12 +58,12 @@ def test_a_new_group_decides_itself_where_the_queue_is_empty_or_has_lost_message
         ({"commitOffset": "x"}, ResponseCode.SYSTEM_ERROR),
     ],
 )
-def test_a_commit_for_what_is_not_there_is_refused(parts: Parts, fields: dict[str, object], code: ResponseCode):
+def test_commit_for_an_unknown_group_topic_or_queue_is_refused(parts: Parts, fields: dict[str, object], code: ResponseCode):
     assert commit(parts, 3, **fields).code == code
     assert parts.offsets.changes == 0
 
 
-def test_a_commit_that_nobody_waits_for_is_not_answered(parts: Parts):
+def test_oneway_commit_is_not_answered(parts: Parts):
     fields = {"consumerGroup": "billing", "topic": "orders", "queueId": "0", "commitOffset": "4"}
     parts.router.handle(parts.peer.connection, [Command(15, flag=ONEWAY_FLAG, fields=fields)])
     parts.router.handle(parts.peer.connection, [Command(15, flag=ONEWAY_FLAG, fields={**fields, "topic": "nowhere"})])
@@ -71,7 +71,7 @@ def test_a_commit_that_nobody_waits_for_is_not_answered(parts: Parts):
     assert parts.offsets.query("billing", "orders", 0) == 4
 
 
-def test_a_commit_from_before_a_reset_is_not_kept(parts: Parts):
+def test_commit_from_before_a_reset_is_dropped(parts: Parts):
     parts.offsets.reset("billing", "orders", 0, 1)
     assert commit(parts, 5).code == ResponseCode.SUCCESS
     assert query(parts).fields == {"offset": "1"}
@@ -80,7 +80,7 @@ def test_a_commit_from_before_a_reset_is_not_kept(parts: Parts):
     assert query(parts).fields == {"offset": "5"}
 
 
-def test_a_queues_bounds_are_told_and_those_of_an_unknown_one_are_zero(parts: Parts):
+def test_bounds_of_a_queue_and_zero_for_an_unknown_queue(parts: Parts):
     assert parts.ask(30, topic="orders", queueId=0).fields == {"offset": "5"}
     assert parts.ask(31, topic="orders", queueId=0).fields == {"offset": "0"}
     for topic, queue_id in (("orders", 1), ("orders", -1), ("nowhere", 0), ("../..", 0)):
@@ -100,7 +100,7 @@ def test_an_offset_is_found_by_time(parts: Parts, after_ms: int, boundary: str, 
     assert answer.fields == {"offset": str(offset)}
 
 
-def test_all_offsets_are_told_in_a_form_that_an_apache_slave_reads(parts: Parts):
+def test_all_offsets_are_readable_for_an_apache_slave(parts: Parts):
     commit(parts, 3)
     parts.offsets.set_pull_offset("billing", "orders", 0, 4)
     answer = parts.ask(43)
@@ -122,7 +122,7 @@ def test_offsets_are_cloned_in_one_topic_or_in_all(parts: Parts):
     assert parts.offsets.topics_of("x") == []
 
 
-def test_topics_that_the_source_no_longer_wants_are_cloned_only_on_demand(parts: Parts):
+def test_topics_without_subscription_are_cloned_only_on_request(parts: Parts):
     parts.a_topic("returns")
     commit(parts, 2, topic="returns")
     parts.joins("billing", topics=("orders",))

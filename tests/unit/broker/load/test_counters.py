@@ -19,7 +19,7 @@ def counting() -> tuple[Counters, Clock]:
     return Counters(clock), clock
 
 
-def test_a_rate_is_what_came_since_a_sample_divided_by_the_time():
+def test_rate_is_the_difference_to_a_sample_by_time():
     counters, clock = counting()
     for _ in range(12):
         counters.add("put", "orders", 50, 5_000)
@@ -31,19 +31,19 @@ def test_a_rate_is_what_came_since_a_sample_divided_by_the_time():
     assert (counters.put.messages, counters.put.size_bytes) == (600, 60_000)
 
 
-def test_before_the_first_sample_is_old_the_rate_is_of_what_there_is():
+def test_rate_covers_the_time_since_the_first_sample_at_most():
     counters, clock = counting()
     counters.add("get", "orders@group", 10, 100)
     clock.now += 1_000
     assert counters.group_get("group", "orders") == 10.0
 
 
-def test_what_nobody_used_has_no_rate():
+def test_unused_counter_has_no_rate():
     counters, _ = counting()
     assert counters.topic_put("nothing") == 0.0
 
 
-def test_the_sum_of_a_day_is_of_a_day():
+def test_sum_of_a_day_covers_one_day():
     counters, clock = counting()
     for _ in range(30 * 360):  # thirty hours of a message each ten seconds
         counters.add("put", "orders", 1, 10)
@@ -58,7 +58,7 @@ def test_the_sum_of_a_day_is_of_a_day():
         assert rate.size_bytes == rate.messages * 10
 
 
-def test_averages_are_by_request():
+def test_averages_are_per_request():
     counters, clock = counting()
     counters.count_get("group", "orders", 32, 3_200, took_ms=4)
     counters.count_get("group", "orders", 16, 1_600, took_ms=2)
@@ -71,7 +71,7 @@ def test_averages_are_by_request():
     assert given_back.messages == 3
 
 
-def test_each_morning_the_totals_are_noted():
+def test_totals_are_recorded_at_midnight():
     clock = Clock()
     counters = Counters(clock, day_of=lambda time_ms: time_ms // 86_400_000)
     for messages in (5, 7, 9):
@@ -95,7 +95,7 @@ def test_samples_and_keys_are_bounded():
     assert sum(map(len, counter._samples)) <= 7 + 7 + 25
 
 
-def test_when_there_are_too_many_keys_those_that_nobody_used_for_a_day_make_room():
+def test_keys_unused_for_a_day_are_removed_when_there_are_too_many():
     counters, clock = counting()
     for number in range(KEYS_MAX):
         counters.add("put", f"topic-{number}", 1, 1)

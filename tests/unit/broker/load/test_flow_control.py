@@ -45,7 +45,7 @@ def late(flow: FlowControl, waited_ms: int, since_ms: int) -> None:
         (RequestCode.END_TRANSACTION, 3_000),
     ],
 )
-def test_each_kind_of_request_may_wait_for_its_time(code: int, limit_ms: int):
+def test_each_request_code_has_its_own_limit(code: int, limit_ms: int):
     flow = controlled()
     late(flow, 100_000, NOW_MS - 100_000)
     assert flow.refusal(code, limit_ms - 1, NOW_MS) is None
@@ -54,7 +54,7 @@ def test_each_kind_of_request_may_wait_for_its_time(code: int, limit_ms: int):
     assert f"{limit_ms} ms; {limit_ms} ms" in why
 
 
-def test_a_single_pause_refuses_nobody_and_one_that_goes_on_does():
+def test_single_pause_refuses_no_request_and_a_lasting_one_does():
     flow = controlled()
     assert not flow.is_calm(3_000, NOW_MS)
     assert flow.refusal(SEND, 3_000, NOW_MS) is None, "something took three seconds, once"
@@ -69,13 +69,13 @@ def test_a_single_pause_refuses_nobody_and_one_that_goes_on_does():
     assert flow.refusal(SEND, 200, NOW_MS + 1_200 + CALM_MS + 1) is None, "it was over, and begins anew"
 
 
-def test_what_has_no_limit_is_served_however_late():
+def test_request_without_a_limit_is_served_however_late():
     flow = controlled()
     late(flow, 10_000_000, NOW_MS - 1_000)
     assert flow.refusal(TOPICS, 10_000_000, NOW_MS) is None
 
 
-def test_nobody_looks_at_requests_while_nothing_waits():
+def test_requests_are_not_checked_while_nothing_waits():
     flow = controlled()
     assert flow.is_calm(199, NOW_MS)
     assert not flow.is_calm(200, NOW_MS)
@@ -83,7 +83,7 @@ def test_nobody_looks_at_requests_while_nothing_waits():
     assert not controlled(pull_wait_ms_max=50).is_calm(50, NOW_MS), "the least of the limits counts"
 
 
-def test_sends_that_took_too_long_to_store_stop_the_next_for_as_long():
+def test_slow_sends_pause_further_sends_for_as_long():
     flow = controlled()
     flow.served(SEND, 1_000, NOW_MS)
     assert flow.is_calm(0, NOW_MS), "as long as it may take"
@@ -105,20 +105,20 @@ def test_the_pause_has_a_bound():
     assert flow.is_calm(0, NOW_MS + PAUSE_MS_MAX)
 
 
-def test_a_slow_question_is_not_a_slow_disk():
+def test_slow_query_does_not_pause_sends():
     flow = controlled()
     flow.served(TOPICS, 60_000, NOW_MS)
     assert flow.is_calm(0, NOW_MS)
 
 
-def test_it_can_be_switched_off():
+def test_flow_control_can_be_switched_off():
     flow = controlled(refuse_late=False)
     late(flow, 60_000, NOW_MS - 1_000)
     flow.served(SEND, 60_000, NOW_MS)
     assert flow.refusal(SEND, 60_000, NOW_MS) is None
 
 
-async def test_a_broker_on_a_stalled_disk_refuses_sends_for_a_while_and_gives_messages(
+async def test_broker_with_a_stalled_disk_refuses_sends_for_a_while_and_serves_pulls(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     stall_ms = [0]

@@ -29,7 +29,7 @@ class Watched:
         return self.stopped
 
 
-def test_who_is_further_behind_than_allowed_is_stopped_by_the_queue_where_it_is_furthest():
+def test_slow_group_is_stopped_with_its_greatest_lag():
     watched = Watched()
     watched.slow_consumers.record_lag("slow", "orders", 0, 1_001)
     watched.slow_consumers.record_lag("slow", "orders", 1, 5_000)
@@ -39,7 +39,7 @@ def test_who_is_further_behind_than_allowed_is_stopped_by_the_queue_where_it_is_
     assert watched.later() == [("slow", 5_000)]
 
 
-def test_who_has_caught_up_is_not():
+def test_group_that_caught_up_is_not_stopped():
     watched = Watched()
     watched.slow_consumers.record_lag("group", "orders", 0, 5_000)
     watched.slow_consumers.record_lag("group", "orders", 0, 500)
@@ -48,7 +48,7 @@ def test_who_has_caught_up_is_not():
     assert watched.later() == []
 
 
-def test_one_who_is_allowed_again_is_judged_by_what_it_reads_then():
+def test_enabled_group_is_judged_by_its_new_reads():
     watched = Watched()
     watched.slow_consumers.record_lag("group", "orders", 0, 5_000)
     assert watched.later() == [("group", 5_000)]
@@ -57,7 +57,7 @@ def test_one_who_is_allowed_again_is_judged_by_what_it_reads_then():
     assert watched.later(3) == [("group", 5_000), ("group", 6_000)]
 
 
-def test_unless_it_is_wanted_nobody_is_stopped():
+def test_no_group_is_stopped_if_the_setting_is_off():
     watched = Watched(stop_slow_consumers=False)
     watched.slow_consumers.record_lag("group", "orders", 0, 5_000)
     assert watched.later() == []

@@ -54,7 +54,7 @@ def found(answer: Command) -> tuple[int, list[int], int]:
     return answer.opaque, offsets, answer.header(PullMessageResponseHeader).next_begin_offset
 
 
-def test_pulls_of_a_queue_are_answered_together_and_each_with_its_own(monkeypatch: pytest.MonkeyPatch):
+def test_pulls_of_a_queue_are_answered_together(monkeypatch: pytest.MonkeyPatch):
     parts = parts_with_messages()
     general = general_pulls(parts, monkeypatch)
     parts.connection.data_received(b"".join(a_pull(7 + at, 5 * at, max_msg_nums=5) for at in range(4)))
@@ -65,7 +65,7 @@ def test_pulls_of_a_queue_are_answered_together_and_each_with_its_own(monkeypatc
     assert {(answer.code, answer.remark) for answer in answers(parts)} == {(0, "FOUND")}
 
 
-def test_what_was_pulled_and_committed_is_kept(monkeypatch: pytest.MonkeyPatch):
+def test_pull_and_commit_offsets_are_stored(monkeypatch: pytest.MonkeyPatch):
     parts = parts_with_messages()
     general = general_pulls(parts, monkeypatch)
     flags = PULL_SUBSCRIPTION | PULL_COMMIT_OFFSET
@@ -98,9 +98,7 @@ def test_what_was_pulled_and_committed_is_kept(monkeypatch: pytest.MonkeyPatch):
     ],
     ids=str,
 )
-def test_the_first_that_is_not_ordinary_goes_the_general_way_with_all_behind_it(
-    given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-):
+def test_first_other_pull_and_all_behind_it_take_the_general_path(given: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
     parts, other = parts_with_messages(), PullParts(express=False, disk=a_filled_disk())
     general = general_pulls(parts, monkeypatch)
     odd = a_pull(2, **{"offset": 0, **given})
@@ -111,7 +109,7 @@ def test_the_first_that_is_not_ordinary_goes_the_general_way_with_all_behind_it(
     assert parts.state() == other.state()
 
 
-async def test_flow_control_hears_that_they_were_pulls():
+async def test_flow_control_counts_the_frames_as_pulls():
     """A read from a slow disk must not stop those who send."""
     parts, told = parts_with_messages(), []
 
@@ -126,7 +124,7 @@ async def test_flow_control_hears_that_they_were_pulls():
     assert told == [RequestCode.PULL_MESSAGE]
 
 
-def test_those_of_another_queue_follow_in_the_same_event(monkeypatch: pytest.MonkeyPatch):
+def test_pulls_of_another_queue_follow_in_the_same_event(monkeypatch: pytest.MonkeyPatch):
     parts = parts_with_messages()
     general = general_pulls(parts, monkeypatch)
     asked = [(1, 0, 0), (2, 0, 1), (3, 5, 1), (4, 7, 0)]
@@ -143,7 +141,7 @@ def test_pulls_may_go_back_and_overlap(monkeypatch: pytest.MonkeyPatch):
     assert [found(answer)[1] for answer in answers(parts)] == [list(range(at, at + 8)) for at in (40, 2, 41, 3)]
 
 
-def test_tags_are_chosen_by_and_what_was_not_looked_at_yet_is_left_to_the_general_way(monkeypatch: pytest.MonkeyPatch):
+def test_tags_are_filtered_and_unread_entries_take_the_general_path(monkeypatch: pytest.MonkeyPatch):
     parts, other = parts_with_messages(), PullParts(express=False, disk=a_filled_disk())
     event = b"".join(a_pull(at, 10 * at, tags="red || blue", max_msg_nums=6) for at in range(5))
     event += a_pull(9, 0, tags="red", max_msg_nums=32)
@@ -152,7 +150,7 @@ def test_tags_are_chosen_by_and_what_was_not_looked_at_yet_is_left_to_the_genera
     assert parts.state() == other.state()
 
 
-def test_a_group_that_an_administrator_moved_is_told_where_to(monkeypatch: pytest.MonkeyPatch):
+def test_reset_group_is_answered_with_its_new_offset(monkeypatch: pytest.MonkeyPatch):
     parts = parts_with_messages()
     parts.offsets.reset("consumers", "orders", 0, 3)
     general = general_pulls(parts, monkeypatch)
@@ -161,7 +159,7 @@ def test_a_group_that_an_administrator_moved_is_told_where_to(monkeypatch: pytes
     assert [answer.code for answer in answers(parts)] == [ResponseCode.PULL_OFFSET_MOVED, 0]
 
 
-def test_one_at_the_end_of_the_queue_waits_there():
+def test_pull_at_the_end_of_the_queue_waits():
     parts = parts_with_messages()
     queue = parts.store.queues.get("orders", 0)
     assert queue is not None
@@ -173,7 +171,7 @@ def test_one_at_the_end_of_the_queue_waits_there():
     assert parts.general.waiting == 1
 
 
-def test_limits_of_the_broker_count():
+def test_broker_limits_apply():
     parts = parts_with_messages(pull_messages_max=4, pull_bytes_max=2_000)
     parts.connection.data_received(
         a_pull(1, 0, max_msg_nums=1_000) + a_pull(2, 0, max_msg_nums=0) + a_pull(3, 9, max_msg_bytes=1)
@@ -183,7 +181,7 @@ def test_limits_of_the_broker_count():
     assert (second, third) == ([0], [9])
 
 
-def test_a_peer_that_does_not_read_is_not_answered_further():
+def test_peer_that_does_not_read_gets_no_more_responses():
     """What is made at once has a bound; the rest waits until there is room."""
     parts = PullParts(express=True, disk=a_filled_disk())
     parts.connection._limits = NetLimits(unwritten_high_bytes=10_000)
@@ -193,7 +191,7 @@ def test_a_peer_that_does_not_read_is_not_answered_further():
     assert parts.connection._left
 
 
-def test_a_log_that_cannot_be_read_is_told_by_the_general_way(monkeypatch: pytest.MonkeyPatch):
+def test_unreadable_log_is_answered_by_the_general_path(monkeypatch: pytest.MonkeyPatch):
     disk = a_filled_disk()
     for path in [path for path in disk.nodes if "consumequeue/orders/0/" in path]:
         content = disk.nodes[path].content
@@ -206,14 +204,14 @@ def test_a_log_that_cannot_be_read_is_told_by_the_general_way(monkeypatch: pytes
     assert [found(answer)[1] for answer in answers(parts)] == [list(range(at, at + 4)) for at in (0, 4, 8)], "it was mended"
 
 
-def test_shapes_of_headers_are_not_kept_for_ever():
+def test_cache_of_header_shapes_is_bounded():
     parts = parts_with_messages()
     for number in range(SHAPES_MAX + 10):
         parts.connection.data_received(a_pull(number, 0, max_msg_nums=1, proxy_forward_client_id=f"client-{number}"))
     assert 0 < len(parts.ordinary._headers) <= SHAPES_MAX
 
 
-def test_settings_topics_and_groups_that_change_count_at_once():
+def test_changed_settings_topics_and_groups_apply_at_once():
     parts = parts_with_messages()
     parts.connection.data_received(a_pull(1, 0))
     config = parts.topics.get("orders")

@@ -48,7 +48,7 @@ def bodies(response: Command) -> list[bytes]:
     return [record.body for record in records(response)]
 
 
-async def test_a_pull_gets_the_messages_that_its_expression_lets_through(tmp_path: Path):
+async def test_pull_returns_messages_that_pass_its_expression(tmp_path: Path):
     async with running(tmp_path, property_filter=True) as served:
         await sales(served)
         found = await pull(served, 0, BIG_IN_EU)
@@ -59,7 +59,7 @@ async def test_a_pull_gets_the_messages_that_its_expression_lets_through(tmp_pat
         assert (bodies(first), first.header(PullMessageResponseHeader).next_begin_offset) == ([b"6"], 7)
 
 
-async def test_a_pull_for_which_there_is_nothing_is_told_where_to_go_on(tmp_path: Path):
+async def test_pull_without_matching_messages_gets_the_next_offset(tmp_path: Path):
     async with running(tmp_path, property_filter=True) as served:
         await sales(served)
         for expression in ("a > 99", "missing = 'x'", "region > 5"):  # false, null, undecided
@@ -79,7 +79,7 @@ async def test_a_pull_without_its_own_expression_uses_the_groups_heartbeat(tmp_p
         assert len(bodies(await served.pull("orders", 0, sys_flag=0))) == 10
 
 
-async def test_a_waiting_pull_is_answered_by_a_message_that_matches_and_by_no_other(tmp_path: Path):
+async def test_only_a_matching_message_answers_a_waiting_pull(tmp_path: Path):
     async with running(tmp_path, property_filter=True) as served:
         await sales(served)
         await heartbeat(served, BIG_IN_EU)
@@ -95,7 +95,7 @@ async def test_a_waiting_pull_is_answered_by_a_message_that_matches_and_by_no_ot
         assert bodies(await own) == bodies(await groups) == [b"yes"]
 
 
-async def test_a_waiting_pull_is_sent_back_when_its_group_has_another_expression(tmp_path: Path):
+async def test_waiting_pull_restarts_when_its_group_changes_the_expression(tmp_path: Path):
     async with running(tmp_path, property_filter=True) as served:
         await sales(served)
         await heartbeat(served, "a > 99")
@@ -107,7 +107,7 @@ async def test_a_waiting_pull_is_sent_back_when_its_group_has_another_expression
         assert (answer.code, answer.header(PullMessageResponseHeader).next_begin_offset) == (20, 10)
 
 
-async def test_a_needle_behind_more_messages_than_one_read_looks_at_is_found(tmp_path: Path):
+async def test_match_behind_more_messages_than_one_read_examines_is_found(tmp_path: Path):
     async with running(tmp_path, property_filter=True) as served:
         for _ in range(2):
             hay = [served.send("orders", b"hay", properties={"a": "1"}) for _ in range(RECORDS_PER_READ_MAX // 3)]
@@ -138,7 +138,7 @@ async def test_a_needle_behind_more_messages_than_one_read_looks_at_is_found(tmp
         ({"expression": "a > 5", "expression_type": "XPATH"}, False, ResponseCode.SYSTEM_ERROR),
     ],
 )
-async def test_a_pull_with_a_wrong_expression_is_refused(tmp_path: Path, given: dict, on: bool, code: ResponseCode):
+async def test_pull_with_an_invalid_expression_is_refused(tmp_path: Path, given: dict, on: bool, code: ResponseCode):
     async with running(tmp_path, property_filter=on) as served:
         await sales(served)
         assert (await pull(served, 0, **given)).code == code
@@ -155,7 +155,7 @@ async def test_a_pull_with_a_wrong_expression_is_refused(tmp_path: Path, given: 
         ("a > 5", "XPATH", True, ResponseCode.FILTER_DATA_NOT_EXIST),
     ],
 )
-async def test_a_group_with_a_wrong_expression_gets_no_messages(
+async def test_group_with_an_invalid_expression_gets_no_messages(
     tmp_path: Path, expression: str | None, kind: str, on: bool, code: ResponseCode
 ):
     async with running(tmp_path, property_filter=on) as served:
@@ -174,7 +174,7 @@ async def test_an_administrator_turns_filters_on_and_off_while_the_broker_runs(t
             assert (await pull(served, 0, BIG_IN_EU)).code == code
 
 
-async def test_apaches_file_of_filters_stays_as_it_is(tmp_path: Path):
+async def test_apaches_filter_file_is_not_changed(tmp_path: Path):
     file = tmp_path / "store" / "config" / "consumerFilter.json"
     file.parent.mkdir(parents=True)
     file.write_text('{"filterDataByTopic":{"orders":{"groupFilterData":{},"topic":"orders"}}}')
@@ -199,14 +199,14 @@ def subscription(expression: str) -> SubscriptionData:
     return SubscriptionData(topic="orders", sub_string=expression, expression_type=SQL92)
 
 
-def test_an_expression_is_read_once_whether_sound_or_wrong():
+def test_expression_is_compiled_once_even_if_invalid():
     some = filters()
     assert some.for_subscription(subscription("a > 5")).sql is some.for_subscription(subscription("a > 5")).sql
     assert isinstance(some._compile("a >"), ExpressionError)
     assert some._compile("a >") is some._compile("a >")
 
 
-def test_the_expressions_that_were_used_last_are_kept_and_not_too_many():
+def test_cache_keeps_the_last_used_expressions():
     some = filters()
     used = some._compile("a > 5")
     for number in range(3 * FILTERS_KEPT_MAX):
@@ -216,7 +216,7 @@ def test_the_expressions_that_were_used_last_are_kept_and_not_too_many():
     assert some._cache_length == sum(map(len, some._cache))
 
 
-def test_long_expressions_are_kept_while_there_is_room():
+def test_cache_bounds_the_length_of_all_expressions():
     some = filters()
     for number in range(200):
         some._compile(f"a = {number}".ljust(16_000))

@@ -45,7 +45,7 @@ async def test_only_messages_with_the_wanted_tags_are_found(tmp_path: Path):
         assert response.header(PullMessageResponseHeader).next_begin_offset == 5
 
 
-async def test_count_and_bytes_limit_an_answer(tmp_path: Path):
+async def test_count_and_bytes_limit_a_response(tmp_path: Path):
     async with running(tmp_path) as served:
         for _ in range(5):
             await served.send("orders", bytes(1000))
@@ -84,7 +84,7 @@ async def test_a_waiting_pull_is_answered_by_the_message_it_waits_for(tmp_path: 
         assert [r.body for r in records(await waiting)] == [b"5"]
 
 
-async def test_a_message_with_another_tag_does_not_answer_it(tmp_path: Path):
+async def test_message_with_another_tag_does_not_answer_a_waiting_pull(tmp_path: Path):
     async with running(tmp_path) as served:
         await five(served)
         waiting = asyncio.ensure_future(served.pull("orders", 5, tags="green", hold_ms=60_000))
@@ -96,7 +96,7 @@ async def test_a_message_with_another_tag_does_not_answer_it(tmp_path: Path):
         assert [r.body for r in records(await waiting)] == [b"6"]
 
 
-async def test_a_pull_does_not_wait_where_there_is_more_to_look_at(tmp_path: Path):
+async def test_pull_does_not_wait_while_unread_messages_remain(tmp_path: Path):
     async with running(tmp_path) as served:
         for _ in range(4):  # more than a pull looks at
             red = [served.send("orders", b"x", properties={"TAGS": "red"}) for _ in range(RECORDS_PER_READ_MAX // 3)]
@@ -111,7 +111,7 @@ async def test_a_pull_does_not_wait_where_there_is_more_to_look_at(tmp_path: Pat
         assert offset > 0
 
 
-async def test_a_waiting_pull_is_sent_back_when_its_group_wants_other_tags(tmp_path: Path):
+async def test_waiting_pull_restarts_when_its_group_changes_its_tags(tmp_path: Path):
     async with running(tmp_path) as served:
         await five(served)
         await served.heartbeat("consumers", orders="green")
@@ -128,7 +128,7 @@ async def test_a_waiting_pull_is_sent_back_when_its_group_wants_other_tags(tmp_p
         assert [r.body for r in records(await served.pull("orders", 5, sys_flag=0))] == [b"5", b"6"]
 
 
-async def test_a_waiting_pull_of_a_group_that_is_stopped_gets_nothing(tmp_path: Path):
+async def test_waiting_pull_of_a_stopped_group_gets_no_messages(tmp_path: Path):
     async with running(tmp_path) as served:
         await five(served)
         waiting = asyncio.ensure_future(served.pull("orders", 5, hold_ms=60_000))
@@ -145,7 +145,7 @@ async def test_a_waiting_pull_of_a_group_that_is_stopped_gets_nothing(tmp_path: 
         assert [record.body for record in records(await served.pull("orders", 5))] == [b"meanwhile"]
 
 
-async def test_a_pull_that_waited_long_enough_is_told_where_to_go_on(tmp_path: Path):
+async def test_expired_pull_gets_the_next_offset(tmp_path: Path):
     async with running(tmp_path) as served:
         await five(served)
         nothing = await served.pull("orders", 5, hold_ms=50)
@@ -156,7 +156,7 @@ async def test_a_pull_that_waited_long_enough_is_told_where_to_go_on(tmp_path: P
         assert (await waiting).header(PullMessageResponseHeader).next_begin_offset == 6
 
 
-async def test_waiting_pulls_are_looked_at_again_whatever_was_told(tmp_path: Path):
+async def test_waiting_pulls_are_rechecked_after_a_lost_wake_up(tmp_path: Path):
     async with running(tmp_path) as served:
         await five(served)
         waiting = asyncio.ensure_future(served.pull("orders", 5, hold_ms=60_000))
@@ -169,13 +169,13 @@ async def test_waiting_pulls_are_looked_at_again_whatever_was_told(tmp_path: Pat
         assert [r.body for r in records(await waiting)] == [b"5"]
 
 
-async def test_without_long_polling_a_pull_is_held_only_briefly(tmp_path: Path):
+async def test_pull_waits_only_briefly_without_long_polling(tmp_path: Path):
     async with running(tmp_path, long_polling=False, short_polling_ms=50) as served:
         await five(served)
         assert (await served.pull("orders", 5, hold_ms=60_000)).code == ResponseCode.PULL_NOT_FOUND
 
 
-async def test_pulls_of_a_client_that_left_are_forgotten(tmp_path: Path):
+async def test_pulls_of_a_disconnected_client_are_dropped(tmp_path: Path):
     async with running(tmp_path) as served:
         await five(served)
         waiting = asyncio.ensure_future(served.pull("orders", 5, hold_ms=60_000))
@@ -187,7 +187,7 @@ async def test_pulls_of_a_client_that_left_are_forgotten(tmp_path: Path):
         assert served.broker.pull.waiting == 0
 
 
-async def test_an_offset_carried_on_a_pull_is_committed(tmp_path: Path):
+async def test_commit_offset_of_a_pull_is_stored(tmp_path: Path):
     async with running(tmp_path) as served:
         await five(served)
         await served.pull("orders", 3, sys_flag=PULL_SUBSCRIPTION | PULL_COMMIT_OFFSET, commit_offset=3)
@@ -215,13 +215,13 @@ async def test_a_pull_without_its_own_subscription_uses_the_groups_heartbeat(tmp
         ({"consumer_group": "a/b"}, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
     ],
 )
-async def test_what_is_wrong_is_refused(tmp_path: Path, given: dict, code: ResponseCode):
+async def test_invalid_pull_is_refused(tmp_path: Path, given: dict, code: ResponseCode):
     async with running(tmp_path) as served:
         await five(served)
         assert (await served.pull("orders", 0, **given)).code == code
 
 
-async def test_an_unknown_topic_is_told(tmp_path: Path):
+async def test_pull_of_an_unknown_topic_fails_with_topic_not_exist(tmp_path: Path):
     async with running(tmp_path) as served:
         assert (await served.pull("nowhere", 0)).code == ResponseCode.TOPIC_NOT_EXIST
 
@@ -233,7 +233,7 @@ async def test_lite_pulls_are_pulls(tmp_path: Path):
         assert len(records(response)) == 5
 
 
-async def test_a_group_that_was_moved_goes_on_where_it_was_moved_to(tmp_path: Path):
+async def test_reset_group_continues_at_its_new_offset(tmp_path: Path):
     async with running(tmp_path) as served:
         await five(served)
         served.broker.offsets.reset("consumers", "orders", 0, 1)
@@ -243,7 +243,7 @@ async def test_a_group_that_was_moved_goes_on_where_it_was_moved_to(tmp_path: Pa
         assert len(records(await served.pull("orders", 1))) == 4
 
 
-async def test_a_topic_that_is_forbidden_to_a_group_is_refused(tmp_path: Path):
+async def test_pull_of_a_forbidden_topic_is_refused(tmp_path: Path):
     async with running(tmp_path) as served:
         await five(served)
         await served.pull("orders", 0)

@@ -14,24 +14,24 @@ def parked(**given) -> tuple[LongPollingTable[str], WaitingPull[str]]:
     return waiting, pull
 
 
-def test_a_queue_that_grows_wakes_the_pull_that_waits_for_it_once():
+def test_new_messages_wake_a_waiting_pull_once():
     waiting, pull = parked()
     assert waiting.take_ready("orders", 0, 11) == [pull]
     assert waiting.take_ready("orders", 0, 12) == []
     assert waiting.take_expired(99_000) == []
 
 
-def test_another_queue_wakes_nobody():
+def test_another_queue_wakes_no_pull():
     waiting, _ = parked()
     assert waiting.take_ready("orders", 1, 99) == waiting.take_ready("other", 0, 99) == []
 
 
-def test_messages_that_it_has_looked_at_wake_nobody():
+def test_messages_that_a_pull_has_read_do_not_wake_it():
     waiting, _ = parked(scanned_to=11)
     assert waiting.take_ready("orders", 0, 11) == []
 
 
-def test_a_pull_may_be_parked_again_further_on():
+def test_pull_may_be_parked_again_at_a_later_offset():
     waiting, pull = parked()
     waiting.take_ready("orders", 0, 11)
     pull.scanned_to = 11
@@ -40,14 +40,14 @@ def test_a_pull_may_be_parked_again_further_on():
     assert waiting.take_ready("orders", 0, 12) == [pull]
 
 
-def test_time_answers_a_pull_at_its_deadline_and_not_before():
+def test_pull_expires_at_its_deadline():
     waiting, pull = parked()
     assert waiting.take_expired(14_999) == []
     assert waiting.take_expired(15_000) == [pull]
     assert waiting.take_ready("orders", 0, 99) == []
 
 
-def test_a_client_that_left_is_not_answered():
+def test_pulls_of_a_closed_connection_are_dropped():
     waiting, _ = parked()
     assert waiting.drop_connection(7) == 1
     assert waiting.drop_connection(7) == 0
@@ -55,7 +55,7 @@ def test_a_client_that_left_is_not_answered():
     assert waiting.take_expired(99_000) == []
 
 
-def test_all_can_be_taken_to_be_looked_at_again():
+def test_take_all_returns_every_pull():
     waiting, pull = parked()
     assert waiting.take_all() == [pull]
     assert len(waiting) == 0
@@ -63,7 +63,7 @@ def test_all_can_be_taken_to_be_looked_at_again():
     assert waiting.take_expired(15_000) == [pull]
 
 
-def test_there_are_never_too_many():
+def test_table_is_bounded():
     waiting: LongPollingTable[str] = LongPollingTable(most=2)
     pulls = [WaitingPull("r", number, "orders", 0, 0, 10) for number in range(3)]
     assert [waiting.park(pull) for pull in pulls] == [True, True, False]
@@ -71,7 +71,7 @@ def test_there_are_never_too_many():
     assert waiting.park(pulls[2])
 
 
-def test_answered_pulls_do_not_pile_up():
+def test_taken_pulls_leave_the_heap():
     waiting: LongPollingTable[str] = LongPollingTable()
     for offset in range(10_000):
         waiting.park(WaitingPull("r", 7, "orders", 0, offset, 15_000))

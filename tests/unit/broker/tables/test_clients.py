@@ -20,7 +20,7 @@ def billing(*topics: str, version: int = 1, model: MessageModel = MessageModel.C
     return ConsumerData(group_name="billing", message_model=model, subscription_data_set=wanted)
 
 
-def test_a_group_changes_when_a_member_joins_and_not_when_it_says_so_again():
+def test_group_changes_when_a_member_joins_and_not_at_its_next_heartbeat():
     clients: ClientTable[str] = ClientTable()
     assert clients.register_consumer(member(LEFT, "a"), billing(), 0)
     assert not clients.register_consumer(member(LEFT, "a"), billing(), 1)
@@ -31,7 +31,7 @@ def test_a_group_changes_when_a_member_joins_and_not_when_it_says_so_again():
     assert clients.connections_to_notify("billing") == [LEFT, RIGHT]
 
 
-def test_a_group_changes_with_its_topics_and_not_with_a_newer_version_alone():
+def test_group_changes_with_its_topics_and_not_with_a_newer_version_alone():
     clients: ClientTable[str] = ClientTable()
     clients.register_consumer(member(LEFT), billing("orders"), 0)
     assert clients.register_consumer(member(LEFT), billing("orders", "returns"), 1)
@@ -46,7 +46,7 @@ def test_a_group_changes_with_its_topics_and_not_with_a_newer_version_alone():
     assert clients.subscription("billing", "orders") is None
 
 
-def test_a_heartbeat_without_subscriptions_leaves_those_that_are_known():
+def test_heartbeat_without_subscriptions_keeps_the_known_ones():
     clients: ClientTable[str] = ClientTable()
     clients.register_consumer(member(LEFT), billing("orders"), 0)
     empty = ConsumerData(group_name="billing", message_model=MessageModel.CLUSTERING)
@@ -54,14 +54,14 @@ def test_a_heartbeat_without_subscriptions_leaves_those_that_are_known():
     assert clients.subscription("billing", "orders") is not None
 
 
-def test_members_of_a_broadcasting_group_are_not_told():
+def test_members_of_a_broadcasting_group_are_not_notified():
     clients: ClientTable[str] = ClientTable()
     assert clients.register_consumer(member(LEFT), billing(model=MessageModel.BROADCASTING), 0)
     assert clients.is_broadcasting("billing")
     assert clients.connections_to_notify("billing") == []
 
 
-def test_who_leaves_is_gone_and_the_last_one_takes_the_group_along():
+def test_last_member_that_leaves_removes_the_group():
     clients: ClientTable[str] = ClientTable()
     clients.register_consumer(member(LEFT), billing(), 0)
     clients.register_consumer(member(RIGHT), billing(), 0)
@@ -73,7 +73,7 @@ def test_who_leaves_is_gone_and_the_last_one_takes_the_group_along():
     assert clients.subscribers_of("orders") == []
 
 
-def test_a_connection_that_ends_leaves_all_its_groups():
+def test_closed_connection_leaves_all_its_groups():
     clients: ClientTable[str] = ClientTable()
     clients.register_consumer(member(LEFT), billing(), 0)
     clients.register_consumer(member(RIGHT), billing(), 0)
@@ -87,7 +87,7 @@ def test_a_connection_that_ends_leaves_all_its_groups():
     assert clients.all_producers == {}
 
 
-def test_who_is_silent_for_two_minutes_is_forgotten():
+def test_client_that_is_silent_for_two_minutes_is_removed():
     clients: ClientTable[str] = ClientTable()
     clients.register_consumer(member(LEFT), billing(), 0)
     clients.register_consumer(member(RIGHT), billing(), 1_000)
@@ -99,7 +99,7 @@ def test_who_is_silent_for_two_minutes_is_forgotten():
     assert clients.remove_silent(SILENT_MS + 2_000) == ([], [])
 
 
-def test_a_client_that_came_back_is_listed_once_and_found_by_its_new_connection():
+def test_reconnected_client_is_listed_once_and_found_by_its_new_connection():
     clients: ClientTable[str] = ClientTable()
     clients.register_consumer(member(LEFT, "a"), billing(), 0)
     clients.register_consumer(member(RIGHT, "a"), billing(), 1)
@@ -113,7 +113,7 @@ def test_a_client_that_came_back_is_listed_once_and_found_by_its_new_connection(
     assert clients.member("nobody", "a") is None
 
 
-def test_a_producer_is_found_by_its_id_as_long_as_it_is_in_any_group():
+def test_producer_is_found_by_its_client_id_while_it_is_in_any_group():
     clients: ClientTable[str] = ClientTable()
     clients.register_producer("askers", member(LEFT, "client"), 0)
     clients.register_producer("others", member(LEFT, "client"), 0)
@@ -127,7 +127,7 @@ def test_a_producer_is_found_by_its_id_as_long_as_it_is_in_any_group():
     assert clients.producer_connection("client") is None
 
 
-def test_a_client_that_calls_itself_something_else_each_time_is_remembered_once():
+def test_connection_that_changes_its_client_id_is_registered_once():
     clients: ClientTable[str] = ClientTable()
     for number in range(100):
         clients.register_producer("askers", member(LEFT, f"client-{number}"), number)
@@ -136,7 +136,7 @@ def test_a_client_that_calls_itself_something_else_each_time_is_remembered_once(
     assert len(clients._producer_ids) == 1
 
 
-def test_a_group_leaves_out_topics_only_while_it_is_here():
+def test_group_lacks_a_subscription_only_while_it_is_connected():
     clients: ClientTable[str] = ClientTable()
     assert not clients.lacks_subscription("billing", "returns")
     clients.register_consumer(member(LEFT), billing("orders"), 0)
@@ -145,14 +145,14 @@ def test_a_group_leaves_out_topics_only_while_it_is_here():
     assert clients.subscribers_of("orders") == ["billing"]
 
 
-def test_a_fingerprint_is_compared_with_the_one_before():
+def test_fingerprint_is_compared_with_the_previous_one():
     clients: ClientTable[str] = ClientTable()
     assert not clients.update_fingerprint("billing", 7), "nobody is here"
     clients.register_consumer(member(LEFT), billing(), 0)
     assert [clients.update_fingerprint("billing", print_) for print_ in (7, 7, 8)] == [False, False, True]
 
 
-def test_clients_cannot_fill_the_table_without_end(monkeypatch: pytest.MonkeyPatch):
+def test_client_table_is_bounded(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(clients_module, "GROUPS_PER_CONNECTION_MAX", 2)
     clients: ClientTable[str] = ClientTable()
     clients.register_producer("a", member(LEFT), 0)

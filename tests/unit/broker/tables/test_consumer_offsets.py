@@ -20,7 +20,7 @@ def golden_offsets() -> ConsumerOffsetManager:
         return CONSUMER_OFFSETS.decode(file.read())
 
 
-def test_the_last_commit_counts_also_backwards():
+def test_last_commit_counts_even_if_it_is_lower():
     table = a_table()
     assert table.query("billing", "orders", 0) == NOT_FOUND
     table.commit("billing", "orders", 0, 7)
@@ -31,7 +31,7 @@ def test_the_last_commit_counts_also_backwards():
     assert table.query("shipping", "orders", 0) == NOT_FOUND
 
 
-def test_groups_and_topics_find_each_other():
+def test_topics_of_a_group_and_groups_of_a_topic_are_listed():
     table = a_table()
     table.commit("billing", "orders", 0, 1)
     table.commit("billing", "returns", 0, 1)
@@ -41,7 +41,7 @@ def test_groups_and_topics_find_each_other():
     assert table.topics_by_group() == {"billing": ["orders", "returns"], "shipping": ["orders"]}
 
 
-def test_how_far_pulls_have_come_is_what_was_committed_until_one_tells():
+def test_pull_offset_is_the_committed_offset_until_the_first_pull():
     table = a_table()
     table.commit("billing", "orders", 0, 3)
     assert table.pull_offset("billing", "orders", 0) == 3
@@ -49,7 +49,7 @@ def test_how_far_pulls_have_come_is_what_was_committed_until_one_tells():
     assert table.pull_offset("billing", "orders", 0) == 8
 
 
-def test_a_reset_counts_at_once_and_is_taken_by_one_pull():
+def test_reset_counts_at_once_and_is_taken_by_one_pull():
     table = a_table()
     table.commit("billing", "orders", 0, 9)
     table.reset("billing", "orders", 0, 2)
@@ -62,7 +62,7 @@ def test_a_reset_counts_at_once_and_is_taken_by_one_pull():
     assert table.query("billing", "orders", 0) == 2, "it is the group's offset from then on"
 
 
-def test_offsets_are_cloned_as_they_are_and_part_ways_after():
+def test_cloned_offsets_are_a_copy():
     table = a_table()
     table.commit("billing", "orders", 0, 3)
     table.commit("audit", "orders", 5, 99)
@@ -72,7 +72,7 @@ def test_offsets_are_cloned_as_they_are_and_part_ways_after():
     assert not table.clone("nobody", "audit", "orders")
 
 
-def test_a_group_or_a_topic_that_goes_takes_its_offsets_along():
+def test_removing_a_group_or_topic_removes_its_offsets():
     table = a_table()
     for group in ("billing", "bill"):
         for topic in ("orders", "order"):
@@ -87,7 +87,7 @@ def test_a_group_or_a_topic_that_goes_takes_its_offsets_along():
     assert table.take_reset("billing", "orders", 0) is None
 
 
-def test_the_version_moves_with_every_500th_commit():
+def test_version_changes_with_every_500th_commit():
     table = a_table()
     for offset in range(999):
         table.commit("billing", "orders", 0, offset)
@@ -96,7 +96,7 @@ def test_the_version_moves_with_every_500th_commit():
     assert table.version.counter == 2
 
 
-def test_a_commit_that_says_nothing_new_is_no_change_for_the_file():
+def test_commit_of_the_same_offset_is_no_change():
     table = a_table()
     table.commit("billing", "orders", 0, 3)
     changes = table.changes
@@ -104,7 +104,7 @@ def test_a_commit_that_says_nothing_new_is_no_change_for_the_file():
     assert table.changes == changes
 
 
-def test_a_snapshot_stays_while_the_table_goes_on():
+def test_snapshot_does_not_change_with_the_table():
     table = a_table()
     table.commit("billing", "orders", 0, 3)
     snapshot = table.snapshot()

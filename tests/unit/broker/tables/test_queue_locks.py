@@ -17,7 +17,7 @@ def test_a_queue_is_locked_for_one_client_of_a_group():
     assert locks.lock("billing", "c1", [ONE, ONE], 2) == [ONE]
 
 
-def test_a_lock_that_is_not_asked_for_again_is_anyones_after_a_minute():
+def test_lock_that_is_not_renewed_for_a_minute_can_be_taken():
     locks = QueueLockTable()
     locks.lock("billing", "c1", [ZERO], 0)
     locks.lock("billing", "c1", [ZERO], 10_000)
@@ -26,7 +26,7 @@ def test_a_lock_that_is_not_asked_for_again_is_anyones_after_a_minute():
     assert locks.lock("billing", "c1", [ZERO], 10_002 + LOCK_MS) == []
 
 
-def test_only_its_owner_unlocks_a_queue():
+def test_only_the_owner_can_unlock_a_queue():
     locks = QueueLockTable()
     locks.lock("billing", "c1", [ZERO], 0)
     locks.unlock("billing", "c2", [ZERO])
@@ -36,7 +36,7 @@ def test_only_its_owner_unlocks_a_queue():
     assert locks.lock("billing", "c2", [ZERO], 2) == [ZERO]
 
 
-def test_locks_do_not_pile_up(monkeypatch: pytest.MonkeyPatch):
+def test_expired_locks_are_removed(monkeypatch: pytest.MonkeyPatch):
     locks = QueueLockTable()
     locks.lock("billing", "c1", [ZERO, ONE], 0)
     locks.lock("shipping", "c1", [], 0)
@@ -46,7 +46,7 @@ def test_locks_do_not_pile_up(monkeypatch: pytest.MonkeyPatch):
     assert locks._locks == {}
 
 
-def test_a_full_table_gives_no_lock_until_old_ones_are_gone(monkeypatch: pytest.MonkeyPatch):
+def test_full_table_gives_no_lock_until_old_ones_expire(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(queue_locks, "LOCKS_MAX", 2)
     locks = QueueLockTable()
     locks.lock("billing", "c1", [ZERO, ONE], 0)

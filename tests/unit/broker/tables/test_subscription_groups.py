@@ -18,12 +18,12 @@ def billing(**more: object) -> SubscriptionGroupConfig:
     return SubscriptionGroupConfig(group_name="billing", **more)  # type: ignore[arg-type]
 
 
-def test_a_new_table_has_the_systems_groups():
+def test_new_table_has_the_system_groups():
     assert set(a_table()) == set(SYSTEM_GROUPS)
     assert a_table().version.counter == 0
 
 
-def test_a_consumers_group_is_made_when_it_comes():
+def test_group_is_created_for_its_first_consumer():
     table, told = a_table(), []
     table.on_change.append(lambda: told.append(table.version.counter))
     assert table.for_consumer("billing") == billing()
@@ -31,7 +31,7 @@ def test_a_consumers_group_is_made_when_it_comes():
     assert told == [1]
 
 
-def test_a_consumers_group_is_not_made_where_that_is_off_or_its_name_is_bad():
+def test_group_is_not_created_when_auto_creation_is_off_or_its_name_is_invalid():
     assert a_table(auto_create_group=False).for_consumer("billing") is None
     assert a_table(auto_create_group=False).for_consumer("CID_RMQ_SYS_billing") is not None
     without = a_table(auto_create_group=False)
@@ -41,7 +41,7 @@ def test_a_consumers_group_is_not_made_where_that_is_off_or_its_name_is_bad():
     assert a_table().for_consumer("x" * 121) is None, "its retry topic's name would be too long"
 
 
-def test_an_administrator_makes_and_changes_groups_all_or_none():
+def test_put_all_changes_all_groups_or_none():
     table = a_table()
     table.put(billing(retry_max_times=3))
     table.put(billing(retry_max_times=4, attributes={"+priority.factor": "5"}))
@@ -72,7 +72,7 @@ def test_a_deleted_group_leaves_nothing():
     assert table.snapshot().forbidden_table == {}
 
 
-def test_topics_are_forbidden_and_allowed_one_by_one():
+def test_topics_are_forbidden_and_allowed_separately():
     table = a_table()
     table.put(billing())
     table.forbid("billing", "orders", forbidden=True)
@@ -85,12 +85,12 @@ def test_topics_are_forbidden_and_allowed_one_by_one():
     assert table.snapshot().forbidden_table == {}
 
 
-def test_nothing_is_forbidden_to_a_group_that_is_not_there():
+def test_forbid_fails_for_a_group_that_does_not_exist():
     with pytest.raises(GroupNotFoundError):
         a_table().forbid("nobody", "orders", forbidden=True)
 
 
-def test_what_was_saved_is_found_again():
+def test_saved_table_is_loaded_again():
     table = a_table()
     table.put(billing(retry_queue_nums=2))
     table.forbid("billing", "orders", forbidden=True)

@@ -32,7 +32,7 @@ def golden_topics() -> TopicConfigSerializeWrapper:
         return TOPICS.decode(file.read())
 
 
-def test_a_new_table_has_the_topics_that_apaches_broker_makes_at_its_start():
+def test_new_table_has_the_topics_that_apaches_broker_creates_at_start():
     theirs = golden_topics().topic_config_table
     table = a_table()
     for name in table:
@@ -45,13 +45,13 @@ def test_without_auto_creation_there_is_no_default_topic():
     assert DEFAULT_TOPIC not in {config.topic_name for config in system_topics(BrokerSettings(auto_create_topic=False))}
 
 
-def test_the_topic_of_traces_is_made_at_the_start_where_that_is_wanted():
+def test_trace_topic_is_created_at_start_if_the_setting_says_so():
     made = {config.topic_name: config for config in system_topics(BrokerSettings(trace_topic=True))}
     assert made["RMQ_SYS_TRACE_TOPIC"].write_queue_nums == 1
     assert "RMQ_SYS_TRACE_TOPIC" not in {config.topic_name for config in system_topics(BrokerSettings())}
 
 
-def test_every_change_gives_the_table_a_new_version_and_is_told():
+def test_every_change_gives_a_new_version_and_calls_on_change():
     table, told = a_table(), []
     table.on_change.append(lambda: told.append(table.version.counter))
     assert (table.version.counter, table.version.timestamp) == (0, 5_000)
@@ -60,7 +60,7 @@ def test_every_change_gives_the_table_a_new_version_and_is_told():
     assert told == [1, 2]
 
 
-def test_a_topic_that_is_like_that_already_changes_nothing():
+def test_putting_an_equal_topic_changes_nothing():
     table = a_table()
     table.put(orders())
     assert not table.put(orders())
@@ -91,7 +91,7 @@ def test_a_bad_name_a_system_topic_or_a_bad_number_is_refused(config: TopicConfi
         a_table().put(config)
 
 
-def test_of_several_topics_all_are_made_or_none():
+def test_put_all_creates_all_topics_or_none():
     table = a_table()
     with pytest.raises(SystemTopicError):
         table.put_all([orders(), TopicConfig(topic_name="TBW102")])
@@ -108,7 +108,7 @@ def test_attributes_are_changed_one_by_one():
     assert table.configs["orders"].attributes == {}
 
 
-def test_a_send_to_an_unknown_topic_makes_it_after_the_default_topic():
+def test_send_to_an_unknown_topic_creates_it_from_the_default_topic():
     table = a_table()
     made = table.create_on_send("orders", DEFAULT_TOPIC, 3, "10.0.0.7:1")
     assert made is not None
@@ -122,7 +122,7 @@ def test_a_send_to_an_unknown_topic_makes_it_after_the_default_topic():
     assert none.write_queue_nums == 0
 
 
-def test_a_send_makes_no_topic_where_that_is_off_or_the_model_does_not_allow_it():
+def test_send_creates_no_topic_when_auto_creation_is_off_or_the_template_forbids_it():
     off = a_table(BrokerSettings(auto_create_topic=False))
     assert off.create_on_send("orders", DEFAULT_TOPIC, 3, "") is None
     assert a_table().create_on_send("orders", "SELF_TEST_TOPIC", 3, "") is None, "it passes nothing on"
@@ -130,7 +130,7 @@ def test_a_send_makes_no_topic_where_that_is_off_or_the_model_does_not_allow_it(
     assert a_table().create_on_send("a/b", DEFAULT_TOPIC, 3, "") is None
 
 
-def test_auto_creation_that_is_off_now_stays_off_over_a_file_from_when_it_was_on():
+def test_auto_creation_stays_off_after_loading_a_file_from_when_it_was_on():
     saved = a_table().snapshot()
     table = a_table(BrokerSettings(auto_create_topic=False))
     table.load(saved)
@@ -138,7 +138,7 @@ def test_auto_creation_that_is_off_now_stays_off_over_a_file_from_when_it_was_on
     assert table.configs[DEFAULT_TOPIC].perm == 6
 
 
-def test_a_groups_topic_is_made_once_and_learns_whether_it_is_in_order():
+def test_group_topic_is_created_once_and_takes_a_new_order_flag():
     table = a_table()
     assert table.create_for_group("%RETRY%billing", 1).write_queue_nums == 1
     assert table.version.counter == 1
@@ -148,7 +148,7 @@ def test_a_groups_topic_is_made_once_and_learns_whether_it_is_in_order():
     assert (table.configs["%RETRY%billing"].write_queue_nums, table.version.counter) == (1, 2)
 
 
-def test_topics_that_the_nameserver_calls_ordered_are_so_from_then_on():
+def test_topics_of_the_order_configuration_become_ordered():
     table = a_table()
     table.put(orders())
     assert table.set_ordered(["orders", "unknown"])
@@ -156,7 +156,7 @@ def test_topics_that_the_nameserver_calls_ordered_are_so_from_then_on():
     assert not table.set_ordered(["orders"])
 
 
-def test_a_system_topic_cannot_be_deleted_and_an_unknown_one_need_not():
+def test_deleting_a_system_topic_fails_and_an_unknown_one_changes_nothing():
     with pytest.raises(SystemTopicError):
         a_table().delete("SCHEDULE_TOPIC_XXXX")
     table = a_table()
@@ -164,14 +164,14 @@ def test_a_system_topic_cannot_be_deleted_and_an_unknown_one_need_not():
     assert table.version.counter == 0
 
 
-def test_what_apaches_broker_saved_is_taken_over_whole():
+def test_apaches_topic_file_is_loaded_completely():
     saved = golden_topics()
     table = a_table()
     table.load(saved)
     assert table.snapshot() == saved
 
 
-def test_a_name_in_a_file_that_leads_out_of_its_directory_is_left_out():
+def test_loaded_name_that_leads_out_of_its_directory_is_skipped():
     table = a_table()
     table.load(TopicConfigSerializeWrapper(topic_config_table={"../x": orders(), "..": orders(), "y" * 200: orders()}))
     assert "../x" not in table

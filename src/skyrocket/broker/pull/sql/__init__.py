@@ -1,6 +1,6 @@
-"""SQL92 filters: an expression over a message's properties, read and decided as Apache's rocketmq-filter does it.
+"""SQL92 filters: an expression over a message's properties, parsed and evaluated by the rules of Apache's rocketmq-filter.
 
     expression → tokens → parser → syntax (a small tree) → evaluate (closures) → SqlFilter
 
-Pure: text and bytes in, values out. What an expression may cost is bounded by `limits`.
+The package is pure: text and bytes in, values out. `limits` bounds the cost of an expression.
 """

@@ -1,10 +1,10 @@
-"""What can be wrong with an expression: its text, once and for all, or what a message has for it."""
+"""Errors of a filter expression: a text that is no expression, or a message that the expression cannot be decided for."""
 
 from __future__ import annotations
 
 
 class ExpressionError(ValueError):
-    """The text is no expression. `position` counts characters from 1."""
+    """The text is not a valid expression. `position` counts characters from 1."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"The expression is wrong at character {position}: {reason}.")
@@ -13,4 +13,4 @@ class ExpressionError(ValueError):
 
 
 class UndecidedError(ValueError):
-    """The expression cannot be decided for a message: its values are not what they are compared with."""
+    """The expression has no result for a message, because a value of the message has the wrong type for a comparison."""

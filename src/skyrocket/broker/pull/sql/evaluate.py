@@ -1,8 +1,8 @@
-"""From a tree to functions: what a message's properties make of an expression, by Apache's rules.
+"""Compile a syntax tree to functions that evaluate a message's properties, by Apache's rules.
 
-A function takes the properties as they lie in a record, with an 0x02 before them, and looks for those that it needs: most
-messages are decided by one or two of a dozen. What is on either side of a sign has a type that the expression alone tells,
-because properties are texts; so each comparison is chosen once, from a table, and not for each message:
+A function takes the encoded properties of a record, with an 0x02 before them, and searches for the properties that it needs:
+one or two of a dozen decide most messages. Properties are texts, so the expression alone determines the type of each operand.
+Each comparison is therefore chosen once, from this table, and not for each message:
 
             with   text           Integer, Long       Double            truth
     text           as texts (=)   the text as such a number             the text as a truth (=)
@@ -11,8 +11,8 @@ because properties are texts; so each comparison is chosen once, from a table, a
     number         as above       as numbers          as Doubles        never equal
     truth          UndecidedError never equal         never equal       as truths
 
-Null is not a type: a property that a message lacks makes a comparison null, with two exceptions that are Apache's: null = null is
-true, and a value = null is false.
+Null is not a type. A property that a message lacks makes a comparison null, with Apache's two exceptions: null = null is true,
+and a value = null is false.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from skyrocket.broker.pull.sql.syntax import (
     Numeral,
     Order,
     Ordered,
-    Part,
     Property,
     Some,
+    StringMatch,
     Text,
     Truth,
-    folded,
+    fold_signs,
 )
 
 Value: TypeAlias = str | int | float | bool | None
-Reading: TypeAlias = Callable[[bytes], Any]
-Deciding: TypeAlias = Callable[[bytes], "bool | None"]
-Comparing: TypeAlias = Callable[[Any, Any], bool]
+ValueFunction: TypeAlias = Callable[[bytes], Any]
+Predicate: TypeAlias = Callable[[bytes], "bool | None"]
+Comparison: TypeAlias = Callable[[Any, Any], bool]
 
 END: Final = b"\x02"  # behind each property, and before the first
 
@@ -73,12 +73,12 @@ _SIGNS: Final[dict[Order, Callable[[Any, Any], bool]]] = {
 }
 
 
-def deciding(tree: Condition) -> Deciding:
-    """UndecidedError from the function: the message has a value that cannot be compared."""
-    return _reading(tree)
+def compile_condition(tree: Condition) -> Predicate:
+    """Compile a condition. The function raises UndecidedError for a message whose value cannot be compared."""
+    return _compile(tree)
 
 
-def _reading(node: Node) -> Reading:
+def _compile(node: Node) -> ValueFunction:
     return _MAKERS[type(node)](node)
 
 
@@ -95,8 +95,8 @@ def _type(node: Node) -> _Type:
 # --- values
 
 
-def _property(node: Property) -> Reading:
-    """The last of several with the name that has a value counts."""
+def _property(node: Property) -> ValueFunction:
+    """Read a property. When the name occurs several times, the last one with a value counts."""
     needle = END + node.name.encode() + b"\x01"
     size = len(needle)
 
@@ -114,16 +114,16 @@ def _property(node: Property) -> Reading:
     return read
 
 
-def _constant(node: Text | Numeral | Truth) -> Reading:
+def _constant(node: Text | Numeral | Truth) -> ValueFunction:
     value = node.value
     return lambda _properties: value
 
 
-def _negation(node: Negation) -> Reading:
-    number = folded(node)
+def _negation(node: Negation) -> ValueFunction:
+    number = fold_signs(node)
     if isinstance(number, Numeral):
         return _constant(number)
-    operand = _reading(node.operand)
+    operand = _compile(node.operand)
 
     def nothing(properties: bytes) -> None:
         operand(properties)  # which may be undecided
@@ -134,13 +134,13 @@ def _negation(node: Negation) -> Reading:
 # --- logic
 
 
-def _cast(node: Cast) -> Deciding:
+def _cast(node: Cast) -> Predicate:
     operand = _property(node.operand)
     return lambda properties: None if operand(properties) is None else False
 
 
-def _not(node: Not) -> Deciding:
-    operand: Deciding = _reading(node.operand)
+def _not(node: Not) -> Predicate:
+    operand: Predicate = _compile(node.operand)
 
     def opposite(properties: bytes) -> bool | None:
         value = operand(properties)
@@ -149,17 +149,17 @@ def _not(node: Not) -> Deciding:
     return opposite
 
 
-def _every(node: Every) -> Deciding:
+def _every(node: Every) -> Predicate:
     return _chain(node.terms, ends=False)
 
 
-def _some(node: Some) -> Deciding:
+def _some(node: Some) -> Predicate:
     return _chain(node.terms, ends=True)
 
 
-def _chain(nodes: tuple[Node, ...], *, ends: bool) -> Deciding:
-    """One term may decide: false an AND, true an OR. Else null does, and else they all agree."""
-    terms: tuple[Deciding, ...] = tuple(map(_reading, nodes))
+def _chain(nodes: tuple[Node, ...], *, ends: bool) -> Predicate:
+    """Evaluate terms until one decides: false decides an AND, true an OR. Otherwise the result is null if any term is null."""
+    terms: tuple[Predicate, ...] = tuple(map(_compile, nodes))
     if len(terms) == 2:
         return _pair(*terms, ends=ends)
 
@@ -176,8 +176,8 @@ def _chain(nodes: tuple[Node, ...], *, ends: bool) -> Deciding:
     return decide
 
 
-def _pair(first: Deciding, second: Deciding, *, ends: bool) -> Deciding:
-    """A chain of two, in fewer steps."""
+def _pair(first: Predicate, second: Predicate, *, ends: bool) -> Predicate:
+    """Evaluate a chain of two terms in fewer steps."""
 
     def decide(properties: bytes) -> bool | None:
         left = first(properties)
@@ -192,8 +192,8 @@ def _pair(first: Deciding, second: Deciding, *, ends: bool) -> Deciding:
 # --- comparisons
 
 
-def _equal(node: Equal) -> Deciding:
-    left, right = _reading(node.left), _reading(node.right)
+def _equal(node: Equal) -> Predicate:
+    left, right = _compile(node.left), _compile(node.right)
     if isinstance(node.right, Truth) and node.right.value is None:
         return lambda properties: left(properties) is None
     is_same = _same(_typed(node.left), _typed(node.right))
@@ -209,10 +209,10 @@ def _equal(node: Equal) -> Deciding:
     return decide
 
 
-def _ordered(node: Ordered) -> Deciding:
-    left, right = _reading(node.left), _reading(node.right)
+def _ordered(node: Ordered) -> Predicate:
+    left, right = _compile(node.left), _compile(node.right)
     compares = _comparing(_typed(node.left), _typed(node.right), _SIGNS[node.order])
-    number = folded(node.right)
+    number = fold_signs(node.right)
     if isinstance(node.left, Property) and isinstance(number, Numeral) and number.number is not Number.DOUBLE:
         return _ordered_by_whole(left, _SIGNS[node.order], number.value, _WHOLE[_type(number)])
 
@@ -226,8 +226,8 @@ def _ordered(node: Ordered) -> Deciding:
     return decide
 
 
-def _equal_to_text(operand: Reading, word: str) -> Deciding:
-    """A property beside a constant, which is what most expressions are made of: the same as the general way, in fewer steps."""
+def _equal_to_text(operand: ValueFunction, word: str) -> Predicate:
+    """Compare a property with a constant, the most common comparison, in fewer steps than the general path."""
 
     def decide(properties: bytes) -> bool | None:
         text = operand(properties)
@@ -236,8 +236,8 @@ def _equal_to_text(operand: Reading, word: str) -> Deciding:
     return decide
 
 
-def _ordered_by_whole(operand: Reading, sign: Callable[[Any, Any], bool], number: float, most: int) -> Deciding:
-    """Likewise. A few plain digits need no checks."""
+def _ordered_by_whole(operand: ValueFunction, sign: Callable[[Any, Any], bool], number: float, most: int) -> Predicate:
+    """Compare a property with a whole number in fewer steps. A few plain digits need no checks."""
 
     def decide(properties: bytes) -> bool | None:
         text = operand(properties)
@@ -250,12 +250,12 @@ def _ordered_by_whole(operand: Reading, sign: Callable[[Any, Any], bool], number
 
 
 def _typed(node: Node) -> _Type:
-    return _type(folded(node))
+    return _type(fold_signs(node))
 
 
-def _same(ours: _Type, theirs: _Type) -> Comparing:
+def _same(ours: _Type, theirs: _Type) -> Comparison:
     if _Type.VOID in (ours, theirs):
-        return _never  # a void one is null, and was dealt with
+        return _never  # a void operand is null, which the caller has handled
     if ours is theirs and ours in (_Type.TEXT, _Type.TRUTH):
         return operator.eq
     if ours is _Type.TEXT and theirs is _Type.TRUTH:
@@ -275,8 +275,8 @@ def _truth_with_text(_ours: Value, theirs: Value) -> bool:
     raise UndecidedError(f"A truth cannot be compared with the text '{str(theirs)[:32]}'; the other way round it can.")
 
 
-def _comparing(ours: _Type, theirs: _Type, sign: Callable[[Any, Any], bool]) -> Comparing:
-    """Of texts and numbers, at least one of them a number unless they are ordered."""
+def _comparing(ours: _Type, theirs: _Type, sign: Callable[[Any, Any], bool]) -> Comparison:
+    """Choose the comparison of texts and numbers. At least one operand is a number, unless the comparison is an ordering."""
     if ours in _WHOLE and theirs in _WHOLE:
         return sign
     if ours is _Type.TEXT and theirs in _WHOLE:
@@ -292,7 +292,7 @@ def _comparing(ours: _Type, theirs: _Type, sign: Callable[[Any, Any], bool]) -> 
 # --- texts
 
 
-def _among(node: Among) -> Deciding:
+def _among(node: Among) -> Predicate:
     operand, words, negated = _property(node.operand), node.words, node.negated
 
     def decide(properties: bytes) -> bool | None:
@@ -302,16 +302,16 @@ def _among(node: Among) -> Deciding:
     return decide
 
 
-_PARTS: Final[dict[Part, Callable[[str, str], bool]]] = {
-    Part.CONTAINS: operator.contains,
-    Part.STARTSWITH: str.startswith,
-    Part.ENDSWITH: str.endswith,
+_PARTS: Final[dict[StringMatch, Callable[[str, str], bool]]] = {
+    StringMatch.CONTAINS: operator.contains,
+    StringMatch.STARTSWITH: str.startswith,
+    StringMatch.ENDSWITH: str.endswith,
 }
 
 
-def _has(node: Has) -> Deciding:
-    """False, and not null, for whatever is no text; and for an empty word."""
-    operand, word, negated, has = _reading(node.operand), node.word, node.negated, _PARTS[node.part]
+def _has(node: Has) -> Predicate:
+    """Compile a string match. It is false, not null, for an operand that is no text and for an empty word."""
+    operand, word, negated, has = _compile(node.operand), node.word, node.negated, _PARTS[node.part]
     if not word:
         return lambda _properties: False
 
@@ -322,7 +322,7 @@ def _has(node: Has) -> Deciding:
     return decide
 
 
-_MAKERS: Final[dict[type, Callable[[Any], Reading]]] = {
+_MAKERS: Final[dict[type, Callable[[Any], ValueFunction]]] = {
     Property: _property,
     Text: _constant,
     Numeral: _constant,

@@ -1,4 +1,4 @@
-"""Numbers as Java reads and compares them: what a property's text must look like to be one."""
+"""Parse and compare numbers as Java does: which property texts are numbers, and in which order they are."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from skyrocket.broker.pull.sql.errors import UndecidedError
 INTEGER_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 
-_BLANKS = "".join(map(chr, range(0x21)))  # what Java's trim takes away
-_WHOLE = re.compile(r"[+-]?\d+")  # digits of any script, as Java's
+_BLANKS = "".join(map(chr, range(0x21)))  # the characters that Java's trim removes
+_WHOLE = re.compile(r"[+-]?\d+")  # digits of any script, as in Java
 _DECIMAL = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?|[+-]?(?:NaN|Infinity)")
 _HEXADECIMAL = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?")
 
 
 def is_integer(value: int) -> bool:
-    """Whether it fits in Java's Integer; a greater one is a Long."""
+    """Whether a value fits in Java's Integer. A greater one is a Long."""
     return -INTEGER_MAX - 1 <= value <= INTEGER_MAX
 
 
 def whole_number(text: str, most: int) -> int:
-    """As Integer.valueOf or Long.valueOf, by the greatest value: no blanks, no fraction."""
+    """Parse like Integer.valueOf or Long.valueOf, up to `most`: no blanks, no fraction."""
     if not (text.isascii() and text.isdigit()) and (not _WHOLE.fullmatch(text) or max(text) > "\uffff"):
         raise UndecidedError(f"The text '{text[:32]}' is no whole number.")
     try:
         value = int(text)
-    except ValueError:  # more digits than Python wants to read
+    except ValueError:  # more digits than Python's int accepts
         value = most + 1
     if not -most - 1 <= value <= most:
         raise UndecidedError(f"The text '{text[:32]}' is not between {-most - 1} and {most}.")
@@ -35,7 +35,7 @@ def whole_number(text: str, most: int) -> int:
 
 
 def double(text: str) -> float:
-    """As Double.valueOf: blanks around it, hexadecimal, NaN, Infinity and a type's letter are allowed."""
+    """Parse like Double.valueOf, which allows surrounding blanks, hexadecimal, NaN, Infinity and a type suffix."""
     text = text.strip(_BLANKS)
     if found := _DECIMAL.fullmatch(text):
         return float(found[1] or text)
@@ -48,7 +48,7 @@ def double(text: str) -> float:
 
 
 def double_order(left: float, right: float) -> int:
-    """As Double.compareTo: not a number is equal to itself and more than all others, and 0.0 is more than -0.0."""
+    """Compare like Double.compareTo: NaN equals itself and is greater than all others, and 0.0 is greater than -0.0."""
     if left < right:
         return -1
     if left > right:
@@ -57,7 +57,7 @@ def double_order(left: float, right: float) -> int:
 
 
 def _rank(value: float) -> int:
-    """Among values that are neither less nor more than each other."""
-    if value != value:  # noqa: PLR0124 only what is not a number
+    """Rank values that are neither less nor greater than each other."""
+    if value != value:  # noqa: PLR0124 — true only for NaN
         return 2
     return 0 if str(value) == "-0.0" else 1

@@ -1,24 +1,26 @@
-"""Every bound of an expression in one place: clients write expressions, and each message of a topic is measured with them."""
+"""Every bound of an expression, in one place. Clients write expressions, and the broker evaluates them for each message of a
+topic.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
 EXPRESSION_LENGTH_MAX: Final = 16_384
-"""Characters. Apache has no bound."""
+"""In characters. Apache has no bound."""
 
 NODES_MAX: Final = 4_096
-"""Properties, constants and operators of one expression."""
+"""Properties, constants and operators in one expression."""
 
 NESTING_MAX: Final = 64
-"""Operators inside operators; a chain of ANDs or of ORs is one level. Apache's bound is the stack of its thread."""
+"""Levels of nested operators. A chain of ANDs or of ORs is one level. Apache's bound is the stack of its thread."""
 
 IN_WORDS_MAX: Final = 2_048
-"""Words in the brackets of one IN."""
+"""Words in the list of one IN."""
 
 NODES_PER_READ_MAX: Final = 262_144
-"""What one read of a queue may cost: nodes of the expression times messages looked at. The pull comes again for the rest."""
+"""The cost of one read of a queue: nodes of the expression times messages examined. The next pull continues from there."""
 
 FILTERS_KEPT_MAX: Final = 1_024
 FILTERS_KEPT_LENGTH_MAX: Final = 1_048_576
-"""Filters that are remembered, and the characters of their expressions together."""
+"""Filters in the cache, and the characters of all their expressions."""

@@ -1,4 +1,4 @@
-"""From words to a tree, by Apache's grammar and with its checks.
+"""Parse tokens to a syntax tree, by Apache's grammar and with its checks.
 
     condition  = both (OR both)*
     both       = equality (AND equality)*
@@ -8,8 +8,8 @@
                        | [NOT] CONTAINS 'text' | [NOT] STARTSWITH 'text' | [NOT] ENDSWITH 'text' )*
     unary      = + unary | - unary | NOT unary | constant | property | ( condition )
 
-What may surprise, and is Apache's: NOT binds more tightly than a comparison, so `NOT a = 1` asks whether `NOT a` is 1; and a
-whole condition ends the expression, so that `a = 1 b` is `a = 1`. Only the first word behind it is looked at.
+Two of Apache's rules may surprise. NOT binds more tightly than a comparison, so `NOT a = 1` compares `NOT a` with 1. And a
+complete condition ends the expression, so `a = 1 b` is `a = 1`: only the first token behind it is read.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from skyrocket.broker.pull.sql.syntax import (
     Numeral,
     Order,
     Ordered,
-    Part,
     Property,
     Some,
+    StringMatch,
     Text,
     Truth,
-    folded,
+    fold_signs,
 )
 from skyrocket.broker.pull.sql.tokens import Token, TokenKind, Tokens
 
@@ -48,12 +48,12 @@ N = TypeVar("N", bound=Node)
 _NULL: Final = Truth(None)
 _TRUTHS: Final = {TokenKind.TRUE: Truth(True), TokenKind.FALSE: Truth(False), TokenKind.NULL: _NULL}
 _ORDERS: Final = {TokenKind(order.value): order for order in Order}
-_PARTS: Final = {TokenKind(part.value): part for part in Part}
+_PARTS: Final = {TokenKind(part.value): part for part in StringMatch}
 _NEGATABLE: Final = {TokenKind.BETWEEN, TokenKind.IN, *_PARTS}
 
 
 class Parsed:
-    """A tree, and how many nodes it has."""
+    """A syntax tree and its number of nodes."""
 
     __slots__ = ("nodes", "tree")
 
@@ -63,7 +63,7 @@ class Parsed:
 
 
 def parse(expression: str) -> Parsed:
-    """ExpressionError when it is none, or too much of one."""
+    """Parse an expression; raise ExpressionError when it is invalid or exceeds a limit."""
     if len(expression) > EXPRESSION_LENGTH_MAX:
         raise ExpressionError(
             EXPRESSION_LENGTH_MAX + 1, f"it has {len(expression)} characters, and {EXPRESSION_LENGTH_MAX} are allowed"
@@ -77,7 +77,7 @@ class _SqlParser:
     def __init__(self, tokens: Tokens) -> None:
         self.tokens = tokens
         self.nodes = 0
-        self._inside = 0  # brackets, signs and NOTs that are open
+        self._inside = 0  # open brackets, signs and NOTs
         self._comparing: dict[TokenKind, Callable[[Node, Token], Node]] = {
             **dict.fromkeys(_ORDERS, self._ordered),
             TokenKind.BETWEEN: self._between,
@@ -86,7 +86,7 @@ class _SqlParser:
             TokenKind.NOT: self._negated,
         }
 
-    # --- the grammar, a method for each row
+    # --- the grammar, one method a row
 
     def condition(self) -> Node:
         return self._chain(TokenKind.OR, self._both, Some)
@@ -157,7 +157,7 @@ class _SqlParser:
         first, second = (Order.LESS, Order.GREATER) if negated else (Order.GREATER_OR_EQUAL, Order.LESS_OR_EQUAL)
         terms = (self._order(first, left, low, sign), self._order(second, left, high, sign))
         if _is_void(left):
-            return terms[0]  # null, as both together would be; and nested ones do not double their work at each level
+            return terms[0]  # null, like both terms together; nested BETWEENs do not double the work at each level
         kind = Some if negated else Every
         return self._counted(kind(terms, _over(*terms)), sign)
 
@@ -213,7 +213,7 @@ class _SqlParser:
             return self._counted(_TRUTHS[token.kind], token)
         raise _wrong(token, f"a property, a constant or a bracket is missing before {token.shown}")
 
-    # --- pieces
+    # --- helpers
 
     def _take(self, kind: TokenKind) -> Token:
         token = self.tokens.next
@@ -256,8 +256,8 @@ def _over(left: Node, right: Node) -> int:
 
 
 def _is_void(node: Node) -> bool:
-    """A sign before what is no number: always null."""
-    return isinstance(node, Negation) and not isinstance(folded(node), Numeral)
+    """Whether a node is a minus sign before an operand that is no number, which is always null."""
+    return isinstance(node, Negation) and not isinstance(fold_signs(node), Numeral)
 
 
 def _is_condition(node: Node) -> TypeGuard[Condition]:

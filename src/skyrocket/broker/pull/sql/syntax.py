@@ -1,4 +1,4 @@
-"""An expression as a tree. Every node knows how deep it is, so that nobody who walks the tree falls off the stack."""
+"""The syntax tree of an expression. Every node stores its depth, so that the parser can bound the recursion over the tree."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 
 class Number(Enum):
-    """Java's type of a number. It decides which texts can be compared with it: "3000000000" is no Integer."""
+    """The Java type of a number. It decides which texts can be compared with it: "3000000000" is no Integer."""
 
     INTEGER = "Integer"
     LONG = "Long"
@@ -44,7 +44,7 @@ class Truth:
 
 @dataclass(frozen=True, slots=True)
 class Negation:
-    """A number with the other sign; of anything else, null."""
+    """A minus sign before a number. Before any other operand, the result is null."""
 
     operand: Node
     depth: int
@@ -52,7 +52,7 @@ class Negation:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """A property where a truth is wanted: never true, because properties are texts."""
+    """A property in place of a condition. It is never true, because properties are texts."""
 
     operand: Property
     depth: int = 2
@@ -66,7 +66,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """AND, of two or more."""
+    """AND of two or more conditions."""
 
     terms: tuple[Node, ...]
     depth: int
@@ -74,7 +74,7 @@ class Every:
 
 @dataclass(frozen=True, slots=True)
 class Some:
-    """OR, of two or more."""
+    """OR of two or more conditions."""
 
     terms: tuple[Node, ...]
     depth: int
@@ -82,7 +82,7 @@ class Some:
 
 @dataclass(frozen=True, slots=True)
 class Equal:
-    """Also IS NULL, which is the same with NULL on the right."""
+    """`=`, and IS NULL, which is `=` with NULL on the right."""
 
     left: Node
     right: Node
@@ -114,7 +114,7 @@ class Among:
     depth: int = 2
 
 
-class Part(Enum):
+class StringMatch(Enum):
     CONTAINS = "CONTAINS"
     STARTSWITH = "STARTSWITH"
     ENDSWITH = "ENDSWITH"
@@ -124,7 +124,7 @@ class Part(Enum):
 class Has:
     """CONTAINS, STARTSWITH, ENDSWITH and their opposites."""
 
-    part: Part
+    part: StringMatch
     operand: Node
     word: str
     negated: bool
@@ -133,12 +133,12 @@ class Has:
 
 Constant: TypeAlias = Text | Numeral | Truth
 Condition: TypeAlias = Truth | Cast | Not | Every | Some | Equal | Ordered | Among | Has
-"""What is true, false or null."""
+"""A node whose value is true, false or null."""
 Node: TypeAlias = Property | Constant | Negation | Condition
 
 
-def folded(node: Node) -> Node:
-    """The number that signs before a number make; any other node as it is."""
+def fold_signs(node: Node) -> Node:
+    """Fold the minus signs before a number into the number; return any other node unchanged."""
     signs = 0
     inner = node
     while isinstance(inner, Negation):

@@ -1,7 +1,7 @@
-"""The words of an expression.
+"""The tokens of an expression.
 
-Read one after another, and only as far as somebody asks: what follows a whole expression is never looked at (see `parser`).
-At each place the longest word counts: `--` begins a comment if its line ends, and is two signs if it does not.
+Tokens are read one at a time, on demand: the text behind a complete expression is never read (see `parser`). At each position
+the longest token counts: `--` begins a comment if its line ends, and is two minus signs if it does not.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from skyrocket.broker.pull.sql.errors import ExpressionError
 
 
 class TokenKind(Enum):
-    """What a word is; the value is how people are told."""
+    """The kind of a token. The value is its name in error messages."""
 
     NOT = "NOT"
     AND = "AND"
@@ -48,8 +48,8 @@ class TokenKind(Enum):
 
 class Token(NamedTuple):
     kind: TokenKind
-    text: str  # as it stands in the expression
-    at: int  # from 0
+    text: str  # as written in the expression
+    at: int  # position, from 0
 
     @property
     def shown(self) -> str:
@@ -61,8 +61,8 @@ _SIGNS = {kind.value: kind for kind in TokenKind if not kind.value[0].isalpha()}
 
 _SKIPPED = re.compile(r"(?: |[\t\n\r\f]|--[^\n\r]*[\n\r]|/\*[^*]*\*+(?:[^*/][^*]*\*+)*/)*")
 
-# Only ASCII: a letter or digit of another script is no word. Floats stand before whole numbers because they are longer. A zero
-# is a whole number of its own, so that 007 is three of them.
+# ASCII only: a letter or digit of another script is no token. Floats stand before integers because they are longer. A zero is an
+# integer of its own, so 007 is three integers.
 _TOKEN = re.compile(
     r"(?P<FLOAT>[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+)"
     r"|(?P<INTEGER>0|[1-9][0-9]*[lL]?)"
@@ -73,7 +73,7 @@ _TOKEN = re.compile(
 
 
 class Tokens:
-    """The words of a text, one of them in view."""
+    """The tokens of a text, with one token of lookahead."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -52,7 +52,7 @@ def decided(expression: str, **properties: str) -> bool | str | None:
         ("a > 1 AND a > 2 AND a > 3", "3", False),
     ],
 )
-def test_a_value_is_compared_as_what_it_is_compared_with(expression: str, a: str, verdict: bool):
+def test_value_is_compared_by_the_type_of_the_other_operand(expression: str, a: str, verdict: bool):
     assert decided(expression, a=a) is verdict
 
 
@@ -112,11 +112,11 @@ def test_a_missing_property_is_null(expression: str, verdict: bool | None):
         ("-(a = 5) IS NULL", "x"),
     ],
 )
-def test_what_cannot_be_compared_is_undecided(expression: str, a: str):
+def test_incomparable_values_are_undecided(expression: str, a: str):
     assert decided(expression, a=a, b="1") == UNDECIDED
 
 
-def test_what_decides_first_saves_the_rest():
+def test_first_deciding_term_skips_the_rest():
     assert decided("b = '2' AND a = 5", a="x", b="1") is False
     assert decided("b = '1' OR a = 5", a="x", b="1") is True
 
@@ -141,11 +141,11 @@ def test_what_decides_first_saves_the_rest():
         ("'abc' CONTAINS 'b'", True),
     ],
 )
-def test_apaches_surprises_are_ours(expression: str, verdict: bool):
+def test_surprising_results_equal_apaches(expression: str, verdict: bool):
     assert decided(expression, a="10", b="9.0") is verdict
 
 
-def test_properties_are_found_as_a_reader_of_the_message_would():
+def test_properties_are_found_as_in_the_decoded_message():
     wanted = SqlFilter("a = 'x'")
     assert wanted.decide(b"a\x01x\x02") is True
     assert wanted.decide(b"a\x01x") is True, "the last need not end"
@@ -169,6 +169,6 @@ def test_the_properties_of_any_record_are_found_behind_its_body(magic: int, born
     assert wanted.passes(memoryview(encode_record(Record("orders", b"", b"")))) is False
 
 
-def test_a_long_expression_looks_at_fewer_messages_in_one_read():
+def test_long_expression_examines_fewer_messages_in_one_read():
     assert SqlFilter("a = 'x'").messages_per_read_max > 1024
     assert SqlFilter(" OR ".join(["a"] * 2_000)).messages_per_read_max < 100

@@ -19,9 +19,9 @@ from skyrocket.broker.pull.sql.syntax import (
     Numeral,
     Order,
     Ordered,
-    Part,
     Property,
     Some,
+    StringMatch,
     Text,
     Truth,
 )
@@ -54,9 +54,9 @@ def refused(expression: str) -> ExpressionError:
         ("a IS NOT NULL", Not(Equal(A, Truth(None), 2), 3)),
         ("a IN ('x', 'y', 'x')", Among(A, frozenset("xy"), negated=False)),
         ("a NOT IN ('x')", Among(A, frozenset("x"), negated=True)),
-        ("a CONTAINS 'x'", Has(Part.CONTAINS, A, "x", False, 2)),
-        ("a NOT STARTSWITH 'x'", Has(Part.STARTSWITH, A, "x", True, 2)),
-        ("a ENDSWITH 'x'", Has(Part.ENDSWITH, A, "x", False, 2)),
+        ("a CONTAINS 'x'", Has(StringMatch.CONTAINS, A, "x", False, 2)),
+        ("a NOT STARTSWITH 'x'", Has(StringMatch.STARTSWITH, A, "x", True, 2)),
+        ("a ENDSWITH 'x'", Has(StringMatch.ENDSWITH, A, "x", False, 2)),
         ("a", Cast(A)),
         ("TRUE", Truth(True)),
         ("null", Truth(None)),
@@ -64,7 +64,7 @@ def refused(expression: str) -> ExpressionError:
         ("NOT (a > 5)", Not(Ordered(Order.GREATER, A, FIVE, 2), 3)),
     ],
 )
-def test_each_row_of_the_grammar_is_understood(expression: str, expected: Condition):
+def test_each_row_of_the_grammar_is_parsed(expression: str, expected: Condition):
     assert tree(expression) == expected
 
 
@@ -85,14 +85,14 @@ def test_not_binds_more_tightly_than_a_comparison():
     assert "neither less nor more" in refused("NOT a > 5").reason
 
 
-def test_keywords_have_any_case_and_names_their_own():
+def test_keywords_ignore_case_and_names_do_not():
     assert tree("a In ('x') aNd nOt (b iS nUlL)") == tree("a IN ('x') AND NOT (b IS NULL)")
     assert tree("A = 'x'") != tree("a = 'x'")
     assert tree("$_9x = 'x'") == Equal(Property("$_9x"), Text("x"), 2)
     assert tree("notes = 'x'") == Equal(Property("notes"), Text("x"), 2)
 
 
-def test_comments_and_blanks_are_between_words():
+def test_comments_and_blanks_separate_tokens():
     assert tree("/* a * / b **/a--c\n=/**/'x'\t-- no end of line, so these are signs behind a whole condition") == tree("a = 'x'")
 
 
@@ -118,7 +118,7 @@ def test_numbers_have_javas_types(text: str, value: float, number: Number):
     assert tree(f"a > {text}") == Ordered(Order.GREATER, A, Numeral(value, number), 2)
 
 
-def test_what_follows_a_whole_condition_does_not_count_as_with_apache():
+def test_text_behind_a_complete_condition_is_ignored_like_apaches():
     assert tree("a = 5 b") == tree("a = 5) OR") == tree("a = 5 , 'x' \"") == tree("a = 5")
     assert tree("a > 007") == tree("a > 0")
     assert refused('a = 5 "').position == 7, "the first word behind it is looked at"
@@ -161,7 +161,7 @@ def test_what_follows_a_whole_condition_does_not_count_as_with_apache():
         ("a = 0.0", 5, "less than a constant with a fraction can be"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(expression: str, position: int, reason: str):
+def test_syntax_error_has_its_position(expression: str, position: int, reason: str):
     error = refused(expression)
     assert (error.position, reason in error.reason) == (position, True), str(error)
     assert str(error) == f"The expression is wrong at character {position}: {error.reason}."
@@ -188,12 +188,12 @@ def words(count: int) -> str:
     ],
     ids=["length", "brackets", "NOTs", "signs", "equalities", "nodes", "words"],
 )
-def test_every_bound_is_told(within: str, beyond: str, reason: str):
+def test_every_bound_has_its_error(within: str, beyond: str, reason: str):
     parse(within)
     assert reason in refused(beyond).reason
 
 
-def test_a_bomb_of_signs_is_refused_at_once():
+def test_long_chain_of_signs_is_rejected_at_once():
     for bomb in (
         "(" * 16_000,
         "-" * 16_000,
