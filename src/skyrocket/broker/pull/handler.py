@@ -18,7 +18,7 @@ from typing import NamedTuple
 from skyrocket.broker.context import BrokerContext
 from skyrocket.broker.pull.checks import PullChecks, PullTerms
 from skyrocket.broker.pull.filters import MessageFilter
-from skyrocket.broker.pull.long_polling import WaitingPull, LongPollingTable
+from skyrocket.broker.pull.long_polling import LongPollingTable, WaitingPull
 from skyrocket.broker.pull.responses import pull_response
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.net.connection import Connection, Sendable

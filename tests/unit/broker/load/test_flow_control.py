@@ -130,7 +130,7 @@ async def test_broker_with_a_stalled_disk_refuses_sends_for_a_while_and_serves_p
 
         return append
 
-    for name in ("append", "append_placed"):
+    for name in ("append", "append_encoded"):
         monkeypatch.setattr(MessageStore, name, stalling(getattr(MessageStore, name)))
     async with running(tmp_path, append_ms_max=400) as served:
         assert (await served.send("orders", b"before")).code == ResponseCode.SUCCESS
