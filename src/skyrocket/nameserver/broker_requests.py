@@ -86,7 +86,7 @@ class BrokerRequests:
         return request.response(ResponseCode.SUCCESS)
 
     def query_data_version(self, request: Command, _: Connection) -> Command:
-        """Compare data versions. This counts as a heartbeat: a broker whose topics did not change sends it instead of registering."""
+        """Compare data versions. This counts as a heartbeat: a broker sends it while its topics do not change."""
         header = request.header(QueryDataVersionRequestHeader)
         key = BrokerKey(header.cluster_name, header.broker_addr)
         theirs = decode(request.body, DataVersion) if request.body else None

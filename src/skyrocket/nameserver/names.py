@@ -1,7 +1,7 @@
 """Valid names of topics, brokers and clusters.
 
-Names are data here and never become paths, so dots are allowed: Apache's brokers use their host name by default. Two dots in a row
-are refused all the same.
+Names never become paths here, so dots are allowed: Apache's brokers use their host name by default. Two dots in a row are refused
+all the same.
 """
 
 from __future__ import annotations

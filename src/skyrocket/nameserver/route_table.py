@@ -251,7 +251,7 @@ class RouteTable:
         return known is None or known != version
 
     def route(self, topic: str, *, acting_masters: bool = False) -> TopicRouteData | None:
-        """Return the route of a topic, or None when no broker has it. With `acting_masters`, show slaves that act as master as masters."""
+        """Return the route of a topic, or None when no broker has it. With `acting_masters`, show acting masters as masters."""
         queues = self.topics.queues(topic)
         brokers = [_copy(self._groups[row.broker_name]) for row in queues if row.broker_name in self._groups]
         if not brokers:
