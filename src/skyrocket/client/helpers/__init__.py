@@ -7,8 +7,9 @@ Each name is imported on first use, so only the helpers in use need SQLite, Redi
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from skyrocket.client.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from skyrocket.client.helpers.deduplication import AsyncClaims, Claims, ClaimState, Deduplicator, InProgressError
@@ -40,27 +41,17 @@ __all__ = [
     "Versions",
 ]
 
-_MODULES = {
-    "deduplication": ("AsyncClaims", "ClaimState", "Claims", "Deduplicator", "InProgressError"),
-    "deduplication_memory": ("MemoryClaims",),
-    "deduplication_redis": ("AsyncRedisClaims", "RedisClaims"),
-    "deduplication_sqlite": ("SqliteClaims",),
-    "loss_detection": ("LossDetector", "LossReport", "StreamReport"),
-    "tracing": ("Tracing",),
-    "versions": ("MemoryVersions", "VersionCheck", "Versions"),
-    "versions_sqlite": ("SqliteVersions",),
-}
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    module = _MODULE_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(importlib.import_module(f"{__name__}.{module}"), name)
-    globals()[name] = found  # the next access does not come here
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+if not TYPE_CHECKING:  # or type checkers would accept any name
+    __getattr__, __dir__ = lazy_names(
+        globals(),
+        {
+            "deduplication": ("AsyncClaims", "ClaimState", "Claims", "Deduplicator", "InProgressError"),
+            "deduplication_memory": ("MemoryClaims",),
+            "deduplication_redis": ("AsyncRedisClaims", "RedisClaims"),
+            "deduplication_sqlite": ("SqliteClaims",),
+            "loss_detection": ("LossDetector", "LossReport", "StreamReport"),
+            "tracing": ("Tracing",),
+            "versions": ("MemoryVersions", "VersionCheck", "Versions"),
+            "versions_sqlite": ("SqliteVersions",),
+        },
+    )
