@@ -1,8 +1,8 @@
-/* The header of a transaction's end (37), read from JSON as Java writes it:
+/* Reads the header of END_TRANSACTION (37) from JSON as Java writes it:
 
        {"code":37,"extFields":{"commitLogOffset":"7",…,"producerGroup":"group",…},"flag":2,…}
 
-   As `send_header.h` reads a send, and as strictly. */
+   It is as strict as `send_header.h`. */
 #ifndef SKYROCKET_END_HEADER_H
 #define SKYROCKET_END_HEADER_H
 
@@ -12,7 +12,7 @@ typedef struct {
     Text group;
     int64_t place, queue_offset; /* of the half message */
     int32_t outcome;
-    int is_answer; /* its producer was asked */
+    int is_answer; /* the end answers a check */
 } End;
 
 static inline int takes_quoted_number(Reader *reader, int64_t *number) {

@@ -1,4 +1,4 @@
-# Records that are written one behind the other; part of the modules that include it.
+# A buffer in pieces, for records that are written one behind the other. Modules include this file.
 
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize, PyBytes_Size, _PyBytes_Resize
 from cpython.object cimport PyObject
@@ -20,15 +20,15 @@ cdef inline unsigned char *bytes_of(object data) except NULL:
     return <unsigned char *>PyBytes_AsString(data)
 
 
-cdef unsigned char *copied(unsigned char *at, object data) except NULL:
-    """`data`, put there; where it ends."""
+cdef unsigned char *copy_bytes(unsigned char *at, object data) except NULL:
+    """Copy `data` to `at`. Return where it ends."""
     cdef Py_ssize_t size = PyBytes_Size(data)
     memcpy(at, bytes_of(data), size)
     return at + size
 
 
-cdef unsigned char *copied_with_key(unsigned char *at, bytes data, const unsigned char *key, size_t key_bytes) except NULL:
-    """The same, with the key where it is marked."""
+cdef unsigned char *copy_with_key(unsigned char *at, bytes data, const unsigned char *key, size_t key_bytes) except NULL:
+    """Copy `data` to `at`, with the key in place of each mark. Return where it ends."""
     cdef const unsigned char *start = bytes_of(data)
     cdef const unsigned char *end = start + PyBytes_Size(data)
     cdef const unsigned char *mark = <const unsigned char *>memchr(start, 0, end - start)
@@ -41,7 +41,7 @@ cdef unsigned char *copied_with_key(unsigned char *at, bytes data, const unsigne
     return at + (end - start)
 
 
-cdef tuple with_first(object first, tuple rest):
+cdef tuple prepend(object first, tuple rest):
     cdef Py_ssize_t count = PyTuple_GET_SIZE(rest), number
     cdef tuple whole = PyTuple_New(count + 1)
     cdef object one
@@ -55,9 +55,9 @@ cdef tuple with_first(object first, tuple rest):
 
 
 cdef class _Pieces:
-    """Records, written one behind the other into pieces of memory."""
+    """Pieces of memory into which records are written one behind the other."""
 
-    cdef list parts  # the pieces that are done
+    cdef list parts  # finished pieces
     cdef object piece
     cdef unsigned char *at  # where the next record goes
     cdef unsigned char *end
@@ -68,7 +68,7 @@ cdef class _Pieces:
         self.usual_bytes = usual_bytes
 
     cdef int make_room(self, size_t size) except -1:
-        """For a record of this size."""
+        """Make sure that the current piece has room for a record of this size."""
         if <size_t>(self.end - self.at) < size:
             self.close()
             self.piece = PyBytes_FromStringAndSize(NULL, max(size, self.usual_bytes))
@@ -77,7 +77,7 @@ cdef class _Pieces:
         return 0
 
     cdef int close(self) except -1:
-        """The piece is done, as far as it was written."""
+        """Finish the current piece: cut it to what was written."""
         cdef PyObject *piece
         cdef size_t written
         if self.piece is None:

@@ -47,23 +47,23 @@ cdef int64_t place(
     object timestamp, object next_offset, dict taken, list dispatches, _Pieces out
 ) except -2:
     """Writes one record, and says where the next one goes; -1 when this is for the general way."""
-    cdef ReaddressedRecord moved
+    cdef ReaddressedRecord readdressed
     cdef object queue, offset, where
-    moved.record, moved.record_bytes, moved.key, moved.key_bytes = record, record_bytes, NULL, 0
+    readdressed.record, readdressed.record_bytes, readdressed.key, readdressed.key_bytes = record, record_bytes, NULL, 0
     if key is not None:
-        moved.key, moved.key_bytes = bytes_of(key), PyBytes_Size(key)
-    if not measure(&moved) or not address.fit(&moved, len(more), stop - position):
+        readdressed.key, readdressed.key_bytes = bytes_of(key), PyBytes_Size(key)
+    if not measure(&readdressed) or not address.fit(&readdressed, len(more), stop - position):
         return -1
     queue = (address.topic, address.queue_id)
     offset = taken.get(queue)
     if offset is None:
         offset = next_offset(queue)
     taken[queue] = offset + 1
-    address.write(out, &moved, more, offset, position, timestamp)
+    address.write(out, &readdressed, more, offset, position, timestamp)
     where = position
-    keys = address.found_by(&moved)
-    dispatches.append((address.topic, address.queue_id, offset, where, moved.size, address.code, timestamp, keys, moved.sys_flag))
-    return position + <int64_t>moved.size
+    keys = address.index_keys(&readdressed)
+    dispatches.append((address.topic, address.queue_id, offset, where, readdressed.size, address.code, timestamp, keys, readdressed.sys_flag))
+    return position + <int64_t>readdressed.size
 
 
 def record_views(segment, int64_t start, int64_t first, int64_t end, offsets):
@@ -120,26 +120,26 @@ def waiting_records(records, str topic):
 
 
 cdef object waiting(object record, const unsigned char *at, size_t size, bytes short_field, bytes long_field):
-    cdef ReaddressedRecord moved
+    cdef ReaddressedRecord readdressed
     cdef uint32_t magic
     cdef bytes field, shape
     cdef size_t properties_bytes, stored_at
-    moved.record, moved.record_bytes = at, size
-    if not measure(&moved) or get32(at) != size:
+    readdressed.record, readdressed.record_bytes = at, size
+    if not measure(&readdressed) or get32(at) != size:
         return None
     magic = get32(at + MAGIC_AT)
     field = short_field if magic == MAGIC else long_field if magic == MAGIC_V2 else None
-    if field is None or moved.properties_at != moved.body_end + len(field) + PROPERTIES_LENGTH_BYTES:
+    if field is None or readdressed.properties_at != readdressed.body_end + len(field) + PROPERTIES_LENGTH_BYTES:
         return None
-    properties_bytes = size - moved.properties_at
-    if memcmp(at + moved.body_end, bytes_of(field), len(field)) != 0 or get16(at + moved.properties_at - 2) != properties_bytes:
+    properties_bytes = size - readdressed.properties_at
+    if memcmp(at + readdressed.body_end, bytes_of(field), len(field)) != 0 or get16(at + readdressed.properties_at - 2) != properties_bytes:
         return None
-    stored_at = BORN_TIMESTAMP_AT + TIMESTAMP_BYTES + moved.born_host_bytes
-    shape = shape_of(at + moved.properties_at, properties_bytes, &moved)
+    stored_at = BORN_TIMESTAMP_AT + TIMESTAMP_BYTES + readdressed.born_host_bytes
+    shape = shape_of(at + readdressed.properties_at, properties_bytes, &readdressed)
     return (
         record,
         shape,
-        None if moved.key == NULL else PyBytes_FromStringAndSize(<char *>moved.key, moved.key_bytes),
+        None if readdressed.key == NULL else PyBytes_FromStringAndSize(<char *>readdressed.key, readdressed.key_bytes),
         <int64_t>get64(at + QUEUE_OFFSET_AT),
         <int64_t>get64(at + PHYSICAL_OFFSET_AT),
         <int64_t>get64(at + BORN_TIMESTAMP_AT),

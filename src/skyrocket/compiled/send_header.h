@@ -1,9 +1,9 @@
-/* The header of an ordinary send (310), read from JSON as Java writes it:
+/* Reads the header of a send (310) from JSON as Java writes it:
 
        {"code":310,"extFields":{"a":"group","b":"topic",…,"i":"UNIQ_KEY\u0001…","j":"0",…},"flag":0,…,"opaque":7,…}
 
-   No blanks, only names that are known, each of them once, numbers in their shortest form. Of any other header `read_send` says
-   no, also of one that means the same: whoever knows all of JSON is asked then. A reader never looks at or behind `end`. */
+   No blanks, only known names, each of them once, numbers in their shortest form. `read_send` refuses any other header, also one
+   with the same meaning; the Python reference reads those. A reader never looks at or behind `end`. */
 #ifndef SKYROCKET_SEND_HEADER_H
 #define SKYROCKET_SEND_HEADER_H
 
@@ -18,7 +18,7 @@ typedef struct {
 
 typedef struct {
     Text topic;
-    size_t properties_bytes; /* how many were written */
+    size_t properties_bytes; /* the bytes of the properties, without escapes */
     int32_t queue_id, sys_flag, flag, reconsume_times, opaque;
     int64_t born_timestamp;
 } Send;
@@ -39,7 +39,7 @@ static inline int takes_word(Reader *reader, const char *word, size_t size) {
     return 1;
 }
 
-/* Printable ASCII characters that stand for themselves in a string: all but the quote and the backslash. */
+/* Printable ASCII characters that need no escape in a JSON string: all but the quote and the backslash. */
 #define SIXTEEN 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1
 static const unsigned char is_plain[256] = {
     [0x20] = 1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
@@ -49,7 +49,7 @@ static const unsigned char is_plain[256] = {
 };
 #undef SIXTEEN
 
-/* A string of nothing else. */
+/* Reads a string that has only such characters. */
 static inline int takes_text(Reader *reader, Text *text) {
     if (!takes(reader, '"')) return 0;
     text->at = reader->at;
@@ -58,7 +58,7 @@ static inline int takes_text(Reader *reader, Text *text) {
     return takes(reader, '"');
 }
 
-#define DIGITS_MAX 18 /* any such number has its place in 64 bits */
+#define DIGITS_MAX 18 /* any number of so many digits fits into 64 bits */
 
 static inline int takes_number(Reader *reader, int64_t *number) {
     int is_negative = takes(reader, '-');
@@ -90,7 +90,7 @@ static inline int hex_digit(unsigned char digit) {
     return digit >= 'A' && digit <= 'F' ? digit - 'A' + 10 : -1;
 }
 
-/* What stands behind a backslash: one ASCII character, or -1. */
+/* Reads what stands behind a backslash. Returns an ASCII character, or -1. */
 static inline int takes_escape(Reader *reader) {
     static const char names[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
     if (reader->at == reader->end) return -1;
@@ -105,7 +105,7 @@ static inline int takes_escape(Reader *reader) {
     return high < 0 || high > 7 || low < 0 ? -1 : high << 4 | low;
 }
 
-/* Any string, without its escapes; it never gets longer. That its other bytes are UTF-8 is for the caller to see. */
+/* Reads any string and removes its escapes; it never gets longer. The caller checks that the other bytes are UTF-8. */
 static inline int takes_escaped(Reader *reader, unsigned char *into, size_t *size) {
     unsigned char *out = into;
     if (!takes(reader, '"')) return 0;
@@ -124,7 +124,7 @@ static inline int takes_escaped(Reader *reader, unsigned char *into, size_t *siz
 static inline int takes_false(Reader *reader) { return takes_word(reader, "\"false\"", 7); }
 
 /* The fields by their letters: a group, b topic, c and d the topic's model, e queue id, f sys flag, g born timestamp, h flag,
-   i properties, j reconsume times, k unit mode, l the most of those times, m whether it is a batch, n the broker's name. */
+   i properties, j reconsume times, k unit mode, l the maximum of those times, m whether it is a batch, n the broker's name. */
 static inline int takes_field(Reader *reader, unsigned char letter, unsigned char *properties, Send *send) {
     Text text;
     int32_t number;
@@ -144,7 +144,7 @@ static inline int takes_field(Reader *reader, unsigned char letter, unsigned cha
     }
 }
 
-#define FIELDS_NEEDED 0x1FF /* a to h must be there, and i for an ordinary send */
+#define FIELDS_NEEDED 0x1FF /* a to i */
 
 static inline int takes_fields(Reader *reader, unsigned char *properties, Send *send) {
     uint32_t seen = 0;
@@ -206,7 +206,7 @@ static inline int is_alphanumeric(const unsigned char *text, size_t size) {
     return size > 0;
 }
 
-/* Where a word stands first; NULL when it does not. */
+/* Returns where a word stands first, or NULL. */
 static inline const unsigned char *find(const unsigned char *text, size_t size, const char *word, size_t word_size) {
     const unsigned char *end = text + size;
     while ((size_t)(end - text) >= word_size) {

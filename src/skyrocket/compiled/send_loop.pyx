@@ -36,11 +36,11 @@ cdef extern from "send_header.h" nogil:
     bint read_send(const unsigned char *header, size_t size, unsigned char *properties, Send *send)
 
 cdef enum:
-    END_BYTES = 11  # how the header of a transaction's end begins
-    USUAL_BYTES = 2048  # of a message, where nothing is known of its like
-    COMMITTED_BYTES_MAX = 1 << 20  # that room is made for before it is known how many they are
+    END_BYTES = 11  # the length of END_START
+    USUAL_BYTES = 2048  # the guessed size of a committed message, when a read event has no sends
+    COMMITTED_BYTES_MAX = 1 << 20  # room that is made for committed messages before their number is known
 
-cdef const char *END_START = b'{"code":37,'
+cdef const char *END_START = b'{"code":37,'  # how the header of an END_TRANSACTION request begins
 cdef bytes MARK = b"\0"  # where the unique key goes
 
 
@@ -59,7 +59,7 @@ cdef struct Buffer:
 
 
 cdef int make_room(Buffer *buffer, size_t more) except -1:
-    """For so many bytes behind those that are there."""
+    """Make room for so many bytes behind those in the buffer."""
     cdef size_t room
     cdef unsigned char *grown
     if buffer.room - buffer.size >= more:
@@ -96,7 +96,7 @@ cdef class _Placement:
     cdef object entry
     cdef int32_t kept_flags
     cdef bytes more
-    cdef size_t marks  # in those
+    cdef size_t marks  # in `more`
     cdef bytes recall_words
 
     def __init__(self, placement):
@@ -109,7 +109,7 @@ cdef const char *BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 
 
 cdef bytes base64(bytes words):
-    """For addresses."""
+    """Encode in base64 with the alphabet for URLs."""
     cdef Py_ssize_t left = len(words)
     cdef bytes text = PyBytes_FromStringAndSize(NULL, (left + 2) // 3 * 4)
     cdef unsigned char *out = bytes_of(text)
@@ -129,7 +129,7 @@ cdef int write_record(
     int64_t timestamp, bytes born_host, bytes store_host, bytes body, const unsigned char *properties, size_t properties_bytes,
     bytes more, const unsigned char *key, size_t key_bytes
 ) except -1:
-    """A whole record, at its place; there is room for it. Without a key, no place for it is looked for in `more`."""
+    """Write a record to `out`, which has room for it. A key that is not NULL replaces the marks in `more`."""
     cdef unsigned char *record = out.at
     cdef unsigned char *at = record + 12
     cdef size_t body_bytes = len(body)
@@ -141,17 +141,17 @@ cdef int write_record(
     put64(at + 16, <uint64_t>position)
     put32(at + 24, <uint32_t>sys_flag)
     put64(at + 28, <uint64_t>send.born_timestamp)
-    at = copied(at + 36, born_host)
+    at = copy_bytes(at + 36, born_host)
     put64(at, <uint64_t>timestamp)
-    at = copied(at + 8, store_host)
+    at = copy_bytes(at + 8, store_host)
     put32(at, <uint32_t>send.reconsume_times)
     put64(at + 4, 0)
     put32(at + 12, <uint32_t>body_bytes)
-    at = copied(copied(at + 16, body), stored.topic_bytes)
+    at = copy_bytes(copy_bytes(at + 16, body), stored.topic_bytes)
     put16(at, <uint16_t>properties_bytes)
     memcpy(at + PROPERTIES_LENGTH_BYTES, properties, send.properties_bytes)
     at += PROPERTIES_LENGTH_BYTES + send.properties_bytes
-    at = copied(at, more) if key == NULL else copied_with_key(at, more, key, key_bytes)
+    at = copy_bytes(at, more) if key == NULL else copy_with_key(at, more, key, key_bytes)
     put32(record, <uint32_t>(at - record))
     out.at = at
     return 0
@@ -176,7 +176,7 @@ def place_run(list frames, Py_ssize_t first, batch, terms, lookups):
             ends += 1
         else:
             sends, sent_bytes = sends + 1, sent_bytes + header_bytes + PyBytes_Size(body)
-    committed_bytes = ends * (sent_bytes // sends if sends else USUAL_BYTES)  # as if they were like those that are sent now
+    committed_bytes = ends * (sent_bytes // sends if sends else USUAL_BYTES)  # as if committed messages were as large as those in this read event
     out = _Pieces(batch.parts, sent_bytes + min(committed_bytes, <size_t>COMMITTED_BYTES_MAX))
     text = <unsigned char *>malloc(header_bytes_max or 1)
     if text == NULL:
@@ -205,13 +205,13 @@ cdef Py_ssize_t place_frames(list frames, Py_ssize_t first, batch, terms, lookup
     cdef const unsigned char *header
     cdef const unsigned char *unique
     cdef const unsigned char *after
-    cdef const unsigned char *marked_key  # NULL: it goes nowhere
+    cdef const unsigned char *marked_key  # NULL: there are no marks to replace
     cdef size_t header_bytes, size, properties_bytes
     cdef size_t before_bytes, unique_bytes, after_bytes  # of the properties
     cdef int64_t queue_id, queue_offset
     cdef int32_t sys_flag
     cdef object frame, serialization, header_object, target, found, entry, handle, code, redirect, unique_key
-    cdef object queue, offset, place, queue_asked
+    cdef object queue, offset, place, sent_queue
     cdef bytes body, key_bytes, more, topic_known = None, before_known = None, after_known = None
     cdef tuple keys
     cdef bint is_fast = False
@@ -267,7 +267,7 @@ cdef Py_ssize_t place_frames(list frames, Py_ssize_t first, batch, terms, lookup
         unique_key = PyUnicode_DecodeASCII(<char *>unique, unique_bytes, NULL)
         stored, entry, more, handle = sent_to, code, added, None
         marked_key, properties_bytes = NULL, send.properties_bytes + len(added)
-        queue = queue_asked = queue_id
+        queue = sent_queue = queue_id
         if redirect is not None:
             placement = placements.get(queue)
             if placement is None:
@@ -296,11 +296,11 @@ cdef Py_ssize_t place_frames(list frames, Py_ssize_t first, batch, terms, lookup
             stored_ms, born_host, store_host, body, text, properties_bytes, more, marked_key, unique_bytes
         )
         place = position
-        dispatches.append((stored.topic, queue, offset, place, size, entry, timestamp, with_first(unique_key, keys), sys_flag))
+        dispatches.append((stored.topic, queue, offset, place, size, entry, timestamp, prepend(unique_key, keys), sys_flag))
         if handle is None:
-            answers.append((queue_asked, key_bytes, place, offset, send.opaque))
+            answers.append((sent_queue, key_bytes, place, offset, send.opaque))
         else:
-            answers.append((queue_asked, key_bytes, place, handle, offset, send.opaque))
+            answers.append((sent_queue, key_bytes, place, handle, offset, send.opaque))
         position += size
         number += 1
     batch.position = position
@@ -316,35 +316,35 @@ cdef enum:
 
 cdef struct Template:
     int pieces
-    const unsigned char *at[PIECES_MAX]  # the text before each value, and behind the last
+    const unsigned char *at[PIECES_MAX]  # the text before each value, and the one behind the last
     size_t size[PIECES_MAX]
-    char kind[PIECES_MAX]  # of the value behind it; 0 behind the last text
-    size_t sizes  # of all texts
+    char kind[PIECES_MAX]  # of the value behind each text; 0 behind the last
+    size_t sizes  # the sum of all sizes
 
 
 cdef int cut(bytes text, Template *template) except -1:
-    """A template of bytes with %d, %b and %016X."""
+    """Cut a template with %d, %b and %016X into the texts between the values."""
     cdef const unsigned char *at = bytes_of(text)
     cdef const unsigned char *end = at + PyBytes_Size(text)
     cdef const unsigned char *found
     template.pieces, template.sizes = 0, 0
     while True:
         if template.pieces == PIECES_MAX:
-            raise ValueError("a template has too many values")
+            raise ValueError(f"The template has more than {PIECES_MAX} pieces.")
         found = <unsigned char *>memchr(at, b"%", end - at)
         template.at[template.pieces] = at
         template.kind[template.pieces] = 0
         if found == NULL:
             found = end
         elif end - found >= 2 and found[1] == b"%":
-            found += 1  # it stands for one of the two
+            found += 1  # %% stands for %
             template.kind[template.pieces] = b"%"
         elif end - found >= 2 and (found[1] == b"d" or found[1] == b"b"):
             template.kind[template.pieces] = found[1]
         elif end - found >= 5 and memcmp(found, b"%016X", 5) == 0:
             template.kind[template.pieces] = b"X"
         else:
-            raise ValueError("a template has something else than %d, %b and %016X")
+            raise ValueError("The template has something else than %d, %b and %016X.")
         template.size[template.pieces] = found - at
         template.sizes += found - at
         template.pieces += 1
@@ -370,16 +370,16 @@ cdef int fill(Buffer *out, Template *template, tuple row) except -1:
         if template.kind[piece] == 0 or template.kind[piece] == b"%":
             continue
         if value >= len(row):
-            raise TypeError("a row has fewer values than its template")
+            raise TypeError("The row has fewer values than its template.")
         if template.kind[piece] == b"d":
             at = put_decimal(at, row[value])
         elif template.kind[piece] == b"X":
             at = put_hexadecimal(at, row[value])
         else:
-            at = copied(at, row[value])
+            at = copy_bytes(at, row[value])
         value += 1
     if value != len(row):
-        raise TypeError("a row has more values than its template")
+        raise TypeError("The row has more values than its template.")
     put32(start, <uint32_t>(at - start - 4))
     put32(start + 4, <uint32_t>(at - start - 8))
     out.size += at - start

@@ -1,4 +1,5 @@
-# Plain ends of transactions (`broker/transactions/end_fast_path.py`); part of the module that includes it, behind `readdress.pxi`.
+# Plain ends of transactions, as `broker/transactions/end_fast_path.py` and `end_rules.py` define them. The send loop includes this
+# file behind `readdress.pxi`.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 
@@ -15,7 +16,7 @@ cdef extern from "end_header.h" nogil:
 cdef enum:
     HALF_FIELD_BYTES = 26
 
-cdef const unsigned char *HALF_FIELD = b"\0\x18RMQ_SYS_TRANS_HALF_TOPIC"  # as a record of the second magic has it; the first: one zero less
+cdef const unsigned char *HALF_FIELD = b"\0\x18RMQ_SYS_TRANS_HALF_TOPIC"  # as records with MAGIC_V2 hold it; with MAGIC the first byte is missing
 
 
 cdef tuple end_as_tuple(End *end):
@@ -33,12 +34,12 @@ cdef class _Ends:
     cdef dict known
     cdef object copies
     cdef bint has_copies
-    cdef bytes shape  # of the last one, and what that means
-    cdef Py_ssize_t key_at  # in that shape, if no other mark stands before it; else -1
+    cdef bytes shape  # of the last half message; what it means follows
+    cdef Py_ssize_t key_at  # where the key stands in that shape; -1 when another mark stands before it
     cdef bytes group
     cdef bint has_immunity
     cdef _Address address
-    cdef dict next_offsets  # of the topic that it goes to
+    cdef dict next_offsets  # of the topic that the last half message goes to
     cdef dict all_next_offsets
     cdef list ended
     cdef list deferred
@@ -56,8 +57,8 @@ cdef class _Ends:
     def __dealloc__(self):
         PyBuffer_Release(&self.view)
 
-    cdef bint read(self, End *end, ReaddressedRecord *moved) noexcept:
-        """Whether a half message begins at its place, and is whole."""
+    cdef bint read(self, End *end, ReaddressedRecord *readdressed) noexcept:
+        """Whether a whole half message lies at the place that the end names. It goes into `readdressed`."""
         cdef int64_t at = end.place - self.start, stop = min(<int64_t>self.view.len, self.end - self.start)
         cdef const unsigned char *record
         cdef const unsigned char *field
@@ -71,18 +72,18 @@ cdef class _Ends:
             return False
         if not HEAD_BYTES <= <int64_t><int32_t>get32(record) <= stop - at:
             return False
-        moved.record, moved.record_bytes = record, get32(record)
-        if not measure(moved):
+        readdressed.record, readdressed.record_bytes = record, get32(record)
+        if not measure(readdressed):
             return False
         field, field_bytes = HALF_FIELD + (magic == MAGIC), HALF_FIELD_BYTES - (magic == MAGIC)
         return (
-            moved.properties_at == moved.body_end + field_bytes + PROPERTIES_LENGTH_BYTES
-            and memcmp(record + moved.body_end, field, field_bytes) == 0
-            and get16(record + moved.properties_at - PROPERTIES_LENGTH_BYTES) == moved.record_bytes - moved.properties_at
+            readdressed.properties_at == readdressed.body_end + field_bytes + PROPERTIES_LENGTH_BYTES
+            and memcmp(record + readdressed.body_end, field, field_bytes) == 0
+            and get16(record + readdressed.properties_at - PROPERTIES_LENGTH_BYTES) == readdressed.record_bytes - readdressed.properties_at
         )
 
-    cdef bint learn(self, bytes shape) except -1:
-        """What a shape means; False when that is not known."""
+    cdef bint look_up(self, bytes shape) except -1:
+        """Remember what a shape means. Return False when that is not known."""
         cdef object facts = self.known.get(shape)
         if facts is None:
             return False
@@ -96,10 +97,10 @@ cdef class _Ends:
             self.next_offsets = self.all_next_offsets.setdefault(self.address.topic, {})
         return True
 
-    cdef bint is_alike(self, ReaddressedRecord *moved) except -1:
-        """Whether its properties are those of the last one but for the key, which goes into `moved` then."""
-        cdef const unsigned char *at = moved.record + moved.properties_at
-        cdef const unsigned char *end = moved.record + moved.record_bytes
+    cdef bint is_alike(self, ReaddressedRecord *readdressed) except -1:
+        """Whether the half message has the properties of the last one, except for the key. The key goes into `readdressed`."""
+        cdef const unsigned char *at = readdressed.record + readdressed.properties_at
+        cdef const unsigned char *end = readdressed.record + readdressed.record_bytes
         cdef const unsigned char *shape
         cdef const unsigned char *shape_end
         cdef const unsigned char *mark
@@ -124,31 +125,31 @@ cdef class _Ends:
             mark = <const unsigned char *>memchr(shape, 0, shape_end - shape)
         if end - at != shape_end - shape or memcmp(at, shape, end - at) != 0:
             return False
-        moved.key, moved.key_bytes = key, key_bytes
+        readdressed.key, readdressed.key_bytes = key, key_bytes
         return True
 
-    cdef bint is_plain(self, End *end, ReaddressedRecord *moved) except -1:
-        """Whether it is, and `moved` its half message; then `address` is where that goes."""
+    cdef bint is_plain(self, End *end, ReaddressedRecord *readdressed) except -1:
+        """Whether the end is plain. Then `readdressed` is its half message and `address` says where that goes."""
         cdef bytes shape
-        if end.outcome != TRANSACTION_COMMIT and end.outcome != TRANSACTION_ROLLBACK or not self.read(end, moved):
+        if end.outcome != TRANSACTION_COMMIT and end.outcome != TRANSACTION_ROLLBACK or not self.read(end, readdressed):
             return False
-        if not self.is_alike(moved):
-            shape = shape_of(moved.record + moved.properties_at, moved.record_bytes - moved.properties_at, moved)
-            if not is_same(bytes_of(shape), PyBytes_Size(shape), self.shape) and not self.learn(shape):
+        if not self.is_alike(readdressed):
+            shape = shape_of(readdressed.record + readdressed.properties_at, readdressed.record_bytes - readdressed.properties_at, readdressed)
+            if not is_same(bytes_of(shape), PyBytes_Size(shape), self.shape) and not self.look_up(shape):
                 return False
         if self.has_immunity or self.address is None or not is_same(end.group.at, end.group.size, self.group):
             return False
-        if <int64_t>get64(moved.record + QUEUE_OFFSET_AT) != end.queue_offset:
+        if <int64_t>get64(readdressed.record + QUEUE_OFFSET_AT) != end.queue_offset:
             return False
         return not self.has_copies or not self.copies.knows(end.queue_offset)
 
     cdef int64_t place(self, End *end, int64_t position, int64_t stop, object timestamp, _Pieces out) except -1:
         """Put what a plain end commits into the batch, and defer any other end. Return where the next record goes."""
-        cdef ReaddressedRecord moved
+        cdef ReaddressedRecord readdressed
         cdef object offset, place
         cdef _Address to
         cdef bint commits = end.outcome == TRANSACTION_COMMIT
-        if not self.is_plain(end, &moved) or (commits and not self.address.fit(&moved, 0, stop - position)):
+        if not self.is_plain(end, &readdressed) or (commits and not self.address.fit(&readdressed, 0, stop - position)):
             self.deferred.append(end_as_tuple(end))
             return position
         self.ended.append(end.queue_offset)
@@ -159,6 +160,6 @@ cdef class _Ends:
         if offset is None:
             offset = self.stored_next_offset((to.topic, to.queue_id))
         self.next_offsets[to.queue_id] = offset + 1
-        to.write(out, &moved, b"", offset, position, timestamp)
-        self.dispatches.append((to.topic, to.queue_id, offset, place, moved.size, to.code, timestamp, to.found_by(&moved), moved.sys_flag))
-        return position + <int64_t>moved.size
+        to.write(out, &readdressed, b"", offset, position, timestamp)
+        self.dispatches.append((to.topic, to.queue_id, offset, place, readdressed.size, to.code, timestamp, to.index_keys(&readdressed), readdressed.sys_flag))
+        return position + <int64_t>readdressed.size

@@ -41,7 +41,7 @@ class ConnectionOwner(Protocol):
 
     def closed(self, connection: Connection, reason: str) -> None: ...
 
-    def express(self, connection: Connection, frames: list[Frame]) -> int:
+    def handle_fast(self, connection: Connection, frames: list[Frame]) -> int:
         """Handle the first of a read event's frames on a fast path, undecoded. Return how many were handled."""
 
     def requests(self, connection: Connection, commands: list[Command]) -> list[Command]:
@@ -124,7 +124,7 @@ class Connection(asyncio.Protocol):
         if frames:
             self.frames_read += len(frames)
             self.frame_since_ms = None
-            taken = 0 if self._deferred else self._owner.express(self, frames)
+            taken = 0 if self._deferred else self._owner.handle_fast(self, frames)
             if taken < len(frames):
                 broken = self._process_commands(frames[taken:]) or broken
         if self._splitter.pending_bytes and self.frame_since_ms is None:

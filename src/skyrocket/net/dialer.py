@@ -129,9 +129,9 @@ class Dialer:
             if known is connection:
                 del self._connections[address]
 
-    def express(self, connection: Connection, frames: list[Frame]) -> int:
-        way = self.router.express(frames[0])
-        return 0 if way is None else way.handler(frames, connection)
+    def handle_fast(self, connection: Connection, frames: list[Frame]) -> int:
+        path = self.router.fast_path(frames[0])
+        return 0 if path is None else path.handler(frames, connection)
 
     def requests(self, connection: Connection, commands: list[Command]) -> list[Command]:
         return self.router.handle(connection, commands)

@@ -2,8 +2,8 @@
 
 A handler is an ordinary function: it answers with a command, with the bytes of one, or with None when it parked the request (or
 the request is oneway) and will answer over the connection itself. One that must wait for someone else is a coroutine function. A
-group handler gets all neighbouring requests of its codes in a read event at once. An express handler is for a request that
-comes by the hundred thousand: it sees frames before commands are made of them, and takes as many as it knows how to serve.
+group handler gets all neighbouring requests of its codes in a read event at once. A fast-path handler is for a
+request that comes a hundred thousand times a second: it gets undecoded frames, and handles as many of the first ones as it can.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ log = logging.getLogger(__name__)
 Answer = Command | Sendable | None
 Handler = Callable[[Command, Connection], Answer | Coroutine[Any, Any, Answer]]
 GroupHandler = Callable[[list[Command], Connection], None]
-ExpressHandler = Callable[[list[Frame], Connection], int]
+FastPathHandler = Callable[[list[Frame], Connection], int]
 
 TASKS_MAX = 10_000  # requests that wait for someone else; beyond, they are refused
 
 
-class Express(NamedTuple):
-    start: bytes  # of a header
-    handler: ExpressHandler
-    code: int  # which its requests count as
+class FastPath(NamedTuple):
+    start: bytes  # of the header of a read event's first frame
+    handler: FastPathHandler
+    code: int  # the request code that statistics count its requests as
 
 
 class RefusedError(Exception):
@@ -49,7 +49,7 @@ class Router:
         """`error_codes` says which errors of the layers below become which response; their sentence is the remark."""
         self._handlers: dict[int, Handler] = {}
         self._groups: dict[int, GroupHandler] = {}
-        self._express: list[Express] = []
+        self._fast_paths: list[FastPath] = []
         self._errors: dict[type[Exception], ResponseCode] = {
             ProtocolError: ResponseCode.SYSTEM_ERROR,
             NetError: ResponseCode.SYSTEM_ERROR,
@@ -67,11 +67,15 @@ class Router:
             assert code not in self.codes, f"request {code} has a handler"
             self._groups[code] = handler
 
-    def add_express(self, start: bytes, handler: ExpressHandler, code: int) -> None:
-        """For read events whose first header begins like this. The handler says how many of the frames it dealt with, from the
-        first on; the rest go the ordinary way, where the same requests have a handler too. They count as requests of `code`."""
-        assert not any(start.startswith(way.start) or way.start.startswith(start) for way in self._express), f"{start!r} is taken"
-        self._express.append(Express(start, handler, code))
+    def add_fast_path(self, start: bytes, handler: FastPathHandler, code: int) -> None:
+        """Add a handler for read events whose first header begins with `start`.
+
+        The handler returns how many of the first frames it handled. The other frames go to the handlers of their codes, which
+        must accept the same requests. Statistics count the handled frames as requests of `code`.
+        """
+        is_taken = any(start.startswith(path.start) or path.start.startswith(start) for path in self._fast_paths)
+        assert not is_taken, f"headers that begin with {start!r} have a fast path"
+        self._fast_paths.append(FastPath(start, handler, code))
 
     @property
     def codes(self) -> set[int]:
@@ -82,11 +86,11 @@ class Router:
         """Requests whose handler waits for someone else."""
         return len(self._tasks)
 
-    def express(self, first: Frame) -> Express | None:
-        """The express way of a read event that begins with this frame."""
-        for way in self._express:
-            if first.header.startswith(way.start):
-                return way
+    def fast_path(self, first: Frame) -> FastPath | None:
+        """Return the fast path of a read event that begins with this frame."""
+        for path in self._fast_paths:
+            if first.header.startswith(path.start):
+                return path
         return None
 
     def handle(self, connection: Connection, commands: list[Command]) -> list[Command]:

@@ -116,15 +116,15 @@ class Server:
             for callback in self.on_closed:
                 callback(connection)
 
-    def express(self, connection: Connection, frames: list[Frame]) -> int:
+    def handle_fast(self, connection: Connection, frames: list[Frame]) -> int:
         if self._overload is not None or self._draining or not self._is_calm(connection):
             return 0
-        way = self.router.express(frames[0])
-        if way is None:
+        path = self.router.fast_path(frames[0])
+        if path is None:
             return 0
-        served = way.handler(frames, connection)
+        served = path.handler(frames, connection)
         if served:
-            self._report_served(way.code, connection.last_read_ms)
+            self._report_served(path.code, connection.last_read_ms)
         return served
 
     def requests(self, connection: Connection, commands: list[Command]) -> list[Command]:

@@ -47,7 +47,7 @@ class PullFastPath:
         self._headers: dict[bytes, PullMessageRequestHeader] = {}  # by shape; a shape leaves four numbers open
 
     def register(self, router: Router) -> None:
-        router.add_express(START, self.handle, RequestCode.PULL_MESSAGE)
+        router.add_fast_path(START, self.handle, RequestCode.PULL_MESSAGE)
 
     def handle(self, frames: list[Frame], connection: Connection) -> int:
         """Answer the first frames that the fast path can serve; return how many."""

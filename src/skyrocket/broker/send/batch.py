@@ -45,8 +45,8 @@ class SendBatch:
         magic = magic_for(topic)
         return TargetTopic(topic, queues, magic, topic_field(topic, magic), self.next_offsets.setdefault(topic, {}))
 
-    def add_moves(self, moves: list[ReaddressRequest]) -> bool:
-        """Put records of the log behind the records so far, each under its new address.
+    def readdress(self, requests: list[ReaddressRequest]) -> bool:
+        """Copy records of the log behind the records so far, each under its new address.
 
         Return False, and add none, when they do not fit or need the general path.
         """
@@ -55,7 +55,7 @@ class SendBatch:
             found = self.next_offsets.get(queue[0], {}).get(queue[1])
             return self.stored_next_offset(queue) if found is None else found
 
-        run = readdress_records(moves, AppendPosition(self.position, self.stop - self.position, self.timestamp), next_offset)
+        run = readdress_records(requests, AppendPosition(self.position, self.stop - self.position, self.timestamp), next_offset)
         if run is None:
             return False
         data, dispatches, following = run

@@ -37,8 +37,8 @@ from skyrocket.store.log.readdress import ReaddressRequest
 class PendingAppend(Protocol):
     """The append that the fast path builds, as a contribution sees it."""
 
-    def add_moves(self, moves: list[ReaddressRequest]) -> bool:
-        """Put records of the log behind the records so far, each under its new address.
+    def readdress(self, requests: list[ReaddressRequest]) -> bool:
+        """Copy records of the log behind the records so far, each under its new address.
 
         Return False, and add none, when they do not fit or need the general path.
         """

@@ -110,24 +110,24 @@ class SendFastPath:
 
     def register(self, router: Router) -> None:
         """Register for read events that begin with a send, or with a frame that a contributor claims."""
-        router.add_express(START, self.handle, RequestCode.SEND_MESSAGE_V2)
+        router.add_fast_path(START, self.handle, RequestCode.SEND_MESSAGE_V2)
         contributor = self._contributors.of_frames
         if contributor is not None and contributor.frame_start is not None:
-            router.add_express(contributor.frame_start, self.handle, RequestCode.SEND_MESSAGE_V2)
+            router.add_fast_path(contributor.frame_start, self.handle, RequestCode.SEND_MESSAGE_V2)
 
     def handle(self, frames: list[Frame], connection: Connection) -> int:
         """Store the sends among the first frames and answer them, or park the answers. Return how many frames are handled."""
         settings = self._settings()
         try:
-            opening = self._store.append_position(self._wall_ms())
-            position, room_bytes, timestamp = opening
+            append_position = self._store.append_position(self._wall_ms())
+            position, room_bytes, timestamp = append_position
             batch = SendBatch(position, position + room_bytes, timestamp, self._store.queues.next_offset)
             place_sends(frames, batch, self._terms(connection, settings), self)
             contribution = batch.contribution
             if contribution is not None:
                 contribution.complete()
             if batch.dispatches:
-                self._store.append_encoded(opening, b"".join(batch.parts), batch.dispatches, batch.following_offsets())
+                self._store.append_encoded(append_position, b"".join(batch.parts), batch.dispatches, batch.following_offsets())
         except (StoreError, RecordError):
             return 0  # nothing is stored: the general path meets the same error and answers with it
         if batch.answers:

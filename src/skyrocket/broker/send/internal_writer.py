@@ -32,13 +32,13 @@ class InternalWriter:
         self._on_appended()
         return places
 
-    def readdress(self, moves: Sequence[ReaddressRequest]) -> None:
+    def readdress(self, requests: Sequence[ReaddressRequest]) -> None:
         """Like `write`, for records of the log that are copied to another queue."""
-        opening = self._store.append_position(self._wall_ms())
-        run = readdress_records(moves, opening, self._store.queues.next_offset)
+        position = self._store.append_position(self._wall_ms())
+        run = readdress_records(requests, position, self._store.queues.next_offset)
         if run is None:
-            self.write_encoded([readdress_record(move) for move in moves])
-        elif moves:
-            self._store.append_encoded(opening, *run)
+            self.write_encoded([readdress_record(request) for request in requests])
+        elif requests:
+            self._store.append_encoded(position, *run)
             self._counters.count_dispatched(run[1])
             self._on_appended()

@@ -1,4 +1,7 @@
-"""What properties say beside their unique key: nearly all messages of a producer say the same, so it is found out once."""
+"""A cache of what properties mean, by their shape: their text with the unique key replaced by a mark.
+
+Nearly all messages of a producer have the same properties except for the unique key, so their meaning is computed once.
+"""
 
 from __future__ import annotations
 
@@ -12,35 +15,35 @@ SHAPES_MAX: Final = 1024
 SHAPE_BYTES_MAX: Final = 1024
 _MARK_TEXT = MARK.decode()
 
-_OF_ONE_MESSAGE = frozenset({KEYS, TIMER_DELIVER_MS})  # others have other ones
+_DIFFERENT_EACH_TIME = frozenset({KEYS, TIMER_DELIVER_MS})  # shapes with these are not worth caching
 
 T = TypeVar("T")
 
 
 class PropertyShapes(Generic[T]):
-    def __init__(self, read: Callable[[dict[str, str]], T]) -> None:
-        """`read` finds out what is wanted of properties; where they have the mark instead of a key, so has what it returns."""
-        self._read = read
-        self.known: dict[bytes, T] = {}  # by shape: most are found here, all by `of`
+    def __init__(self, interpret: Callable[[dict[str, str]], T]) -> None:
+        """`interpret` computes what properties mean. Where the unique key is marked in them, its result has the mark too."""
+        self._interpret = interpret
+        self.known: dict[bytes, T] = {}  # by shape; hot paths look here before they call `of`
 
     def of(self, shape: bytes, key: bytes | None) -> tuple[T, bytes | None]:
-        """What properties of this shape say, and the key whose place is marked in that; None when nothing is."""
+        """Return what properties of this shape mean, and the key to put in place of its marks; None when it has no marks."""
         if key is None:
-            return self._read(decode_properties(shape)), None
+            return self._interpret(decode_properties(shape)), None
         found = self.known.get(shape)
-        if found is not None or (found := self._look(shape)) is not None:
+        if found is not None or (found := self._interpret_marked(shape)) is not None:
             return found, key
-        return self._read(decode_properties(shape.replace(MARK, key))), None
+        return self._interpret(decode_properties(shape.replace(MARK, key))), None
 
-    def _look(self, shape: bytes) -> T | None:
-        """None when the key stands where it means something else."""
+    def _interpret_marked(self, shape: bytes) -> T | None:
+        """Interpret a shape with marks, and cache the result. Return None when the key also stands for something else."""
         properties = decode_properties(shape)
         places = sum(properties.get(name) == _MARK_TEXT for name in (UNIQUE_KEY, TRANSACTION_ID))
         is_clear = properties.get(UNIQUE_KEY) == _MARK_TEXT and shape.count(MARK) == places
         if not is_clear:
             return None
-        found = self._read(properties)
-        if _OF_ONE_MESSAGE.isdisjoint(properties) and len(shape) <= SHAPE_BYTES_MAX:
+        found = self._interpret(properties)
+        if _DIFFERENT_EACH_TIME.isdisjoint(properties) and len(shape) <= SHAPE_BYTES_MAX:
             if len(self.known) >= SHAPES_MAX:
                 self.known.clear()
             self.known[shape] = found

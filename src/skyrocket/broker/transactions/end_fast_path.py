@@ -90,7 +90,7 @@ class EndContribution:
     def _place(self, ends: list[TransactionEnd]) -> None:
         """Put what plain ends commit into the append. If that does not fit, try one end after the other."""
         applied = apply_plain_ends(ends, self.halves)
-        if self._append.add_moves([move for _, move in filter(None, applied) if move is not None]):
+        if self._append.readdress([request for _, request in filter(None, applied) if request is not None]):
             self.ended += [offset for offset, _ in filter(None, applied)]
             self.deferred += [end for end, ended in zip(ends, applied, strict=True) if ended is None]
         elif len(ends) == 1:
@@ -102,7 +102,7 @@ class EndContribution:
     def complete(self) -> None:
         """Put the op message into the append, if these ends fill it."""
         op_message = self._rules.op_message(self.ended, self._now_ms) if self.ended else None
-        self._is_noted = op_message is not None and self._append.add_moves([op_message])
+        self._is_noted = op_message is not None and self._append.readdress([op_message])
 
     def finish(self, connection: Connection) -> None:
         if self.ended:

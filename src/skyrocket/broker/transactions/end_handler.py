@@ -102,13 +102,13 @@ class EndTransactionHandler:
         return ended, accepted
 
     def _store_ended(self, ended: list[EndedHalf], now_ms: int) -> None:
-        moves = [move for _, move in ended if move is not None]
+        requests = [request for _, request in ended if request is not None]
         offsets = self._rules.copies.offsets_of([offset for offset, _ in ended])
         op_message = self._rules.op_message(offsets, now_ms)
         if op_message is not None:
-            moves.append(op_message)
-        if moves:
-            self._writer.readdress(moves)
+            requests.append(op_message)
+        if requests:
+            self._writer.readdress(requests)
         self._rules.record_ended(offsets, op_message is not None, now_ms)
 
     def _refuse(self, command: Command | None, connection: Connection, error: Exception) -> None:

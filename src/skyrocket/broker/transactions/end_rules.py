@@ -18,7 +18,7 @@ from skyrocket.broker.send.property_shapes import PropertyShapes
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.broker.transactions.check_round import end_is_too_late
 from skyrocket.broker.transactions.checker import TransactionChecker
-from skyrocket.broker.transactions.records import HalfFacts, op_move
+from skyrocket.broker.transactions.records import HalfFacts, op_request
 from skyrocket.net.router import RefusedError
 from skyrocket.protocol.fast_path.end_transaction import TransactionEnd
 from skyrocket.protocol.message.waiting_record import WaitingRecord
@@ -97,7 +97,7 @@ class EndRules:
         None: there is room in it yet, and it is written later.
         """
         noted = self._checks.ops.filled_by(offsets, self._settings().transaction_op_bytes_max)
-        return None if noted is None else op_move(noted, self._store_host, now_ms)
+        return None if noted is None else op_request(noted, self._store_host, now_ms)
 
     def record_ended(self, offsets: list[int], is_noted: bool, now_ms: int) -> None:
         """Take note that these half messages have ended, once what they commit is stored.

@@ -131,7 +131,7 @@ def _real_address(properties: dict[str, str]) -> Address | None:
     return Address.of(topic, queue_id, tags_code(properties.get(TAGS)), index_keys(properties), kept, True)
 
 
-def op_move(offsets: Iterable[int], store_host: bytes, now_ms: int) -> ReaddressRequest:
+def op_request(offsets: Iterable[int], store_host: bytes, now_ms: int) -> ReaddressRequest:
     """Make an op message that is appended together with committed messages."""
     return (memoryview(encode_record(op_message(offsets, store_host, now_ms))), _OP_ADDRESS, None, b"")
 

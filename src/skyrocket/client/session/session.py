@@ -83,7 +83,7 @@ class Session:
         self.client_id = new_client_id(self.address, options.instance)
         self.now_ms = monotonic_ms
         router = Router()
-        router.add_express(send_responses.START, send_responses.take_send_responses, ResponseCode.SUCCESS)
+        router.add_fast_path(send_responses.START, send_responses.take_send_responses, ResponseCode.SUCCESS)
         self.dialer = Dialer(router, tls=options.tls)
         self.dialer.on_opened.append(self._on_connection_opened)
         self.members = SessionMembers(self.client_id, router)
