@@ -142,6 +142,7 @@ class AssignedQueues:
             assigned.queue,
             offset,
         )
+        assigned.process_queue.drop()  # now: until the task runs, the housekeeping would restart the queue at its old offset
         self._start_task(self.restart(assigned, offset))
 
     async def restart(self, assigned: AssignedQueue, offset: int) -> None:
