@@ -123,7 +123,7 @@ def test_a_brokers_own_directory_while_it_runs(spark: Any, ours: Any, topic: str
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"path": "/nowhere"}, "Option 'path': /nowhere is no store: it has neither 'commitlog' nor 'checkpoint'."),
+        ({"path": "/nowhere"}, "Option 'path': /nowhere is not a store: it has neither 'commitlog' nor 'checkpoint'."),
         ({}, "Option 'path' is missing: give the store directory to load()."),
         ({"path": "/nowhere", "topik": "x"}, "Option 'topik' is unknown to the source rocketmq-store; did you mean 'topic'?"),
     ],

@@ -1,4 +1,4 @@
-"""Whether records are what was written: by the checksum over the record, or by the body's where there is none."""
+"""Check records by the checksum over the whole record, or by the CRC of the body when there is no checksum."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from skyrocket.columnar.ranges import Bools, Ints
 from skyrocket.columnar.rows import ChecksumScope, RecordRows, compute_crcs
 from skyrocket.store.offline.offline_log import OfflineLog
 
-_JAVA_INT: Final = 0x7FFF_FFFF  # a body's CRC is kept without its top bit
+_JAVA_INT: Final = 0x7FFF_FFFF  # a record stores the CRC of its body without the top bit
 
 
 class RowChecks:
@@ -19,11 +19,11 @@ class RowChecks:
         self._sums: tuple[int, Ints, Ints] = (-1, np.zeros(0, np.int64), np.zeros(0, np.int64))  # of one segment
 
     def checksum_scope(self, segment_start: int) -> ChecksumScope:
-        """What to compute of this segment's records."""
+        """Return which CRC to compute of this segment's records."""
         return ChecksumScope.RECORD if len(self._sums_of(segment_start)[0]) else ChecksumScope.BODY
 
     def are_intact(self, rows: RecordRows, view: memoryview, segment_start: int) -> Bools:
-        """For each row of a segment whose bytes are `view`."""
+        """Return for each row whether its record matches its checksum. `view` has the bytes of the segment."""
         ends, kept = self._sums_of(segment_start)
         fits: Bools
         if not len(ends) and rows.checksum_scope == ChecksumScope.BODY:
@@ -45,12 +45,16 @@ class RowChecks:
         if self._sums[0] != segment_start:
             packed = b"" if self._log.checksums is None else self._log.checksums.entries(segment_start)
             pairs = np.frombuffer(packed, ">u4").reshape(-1, 2)
-            self._sums = (segment_start, pairs[:, 0].astype(np.int64), pairs[:, 1])  # converted where they are looked at
+            self._sums = (
+                segment_start,
+                pairs[:, 0].astype(np.int64),
+                pairs[:, 1],
+            )  # the CRCs are converted when they are compared
         return self._sums[1:]
 
 
 def _entries(ends: Ints, wanted: Ints) -> slice | Ints:
-    """Where these ends are among all, or would be: as a rule one behind the other."""
+    """Return the positions of these ends in the sorted array of all ends. As a rule they are consecutive."""
     first = int(np.searchsorted(ends, wanted[0])) if len(wanted) else 0
     following = slice(first, first + len(wanted))
     if np.array_equal(ends[following], wanted):

@@ -1,4 +1,4 @@
-"""The columns of a scan: each a function from rows to an Arrow array. Texts and bodies are ranges of the mapped file."""
+"""The columns of a scan: each is a function from rows to an Arrow array."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KEY_SEPARATOR = ord(KEY_SEPARATOR)
 
 
 class ColumnBuilder:
-    """What several columns share is made once, and only if one of them is asked for."""
+    """Builds the columns of some rows. What several columns share is computed once, when it is first needed."""
 
     def __init__(self, rows: RecordRows) -> None:
         self.rows = rows
@@ -41,7 +41,7 @@ class ColumnBuilder:
         return binary_array(self.rows.data, self.rows.body, self.rows.body_end)
 
     def born_host(self) -> Array:
-        """Few differ: each is made into text once."""
+        """Return the hosts as text. Few hosts differ, so each is formatted once."""
         rows = self.rows
         width: Ints = np.where(rows.sys_flag & BORN_HOST_V6, V6_BYTES, V4_BYTES)
         numbers, hosts = find_distinct(rows.data, rows.born_host, rows.born_host + width)
@@ -51,7 +51,7 @@ class ColumnBuilder:
         return pa.array(made, pa.string()).take(pa.array(np.frombuffer(numbers, np.int32)))
 
     def message_id(self) -> Array:
-        """The unique key; the offset id where a message has none."""
+        """Return the unique key of each message; the offset id of a message without one."""
         unique = self._key_properties[UNIQUE_KEY]
         if not unique.null_count:
             return unique
@@ -67,7 +67,7 @@ class ColumnBuilder:
         return self._key_properties[TAGS]
 
     def keys(self) -> Array:
-        """KEYS at its blanks; an empty list where there are none."""
+        """Split the KEYS property at its spaces; an empty list for a message without keys."""
         joined = self._key_properties[KEYS]
         content = joined.buffers()[2]
         offsets = np.frombuffer(joined.buffers()[1], np.int32)[: len(joined) + 1].astype(np.int64)
@@ -76,13 +76,13 @@ class ColumnBuilder:
             return pa.ListArray.from_arrays(pa.array(counts), pa.array([], pa.string()))
         data = np.frombuffer(content, np.uint8)[: offsets[-1]]
         is_key = data != _KEY_SEPARATOR
-        if is_key.all() and not joined.null_count and (np.diff(offsets) > 0).all():  # one key each
+        if is_key.all() and not joined.null_count and (np.diff(offsets) > 0).all():  # each message has exactly one key
             return pa.ListArray.from_arrays(pa.array(np.arange(len(joined) + 1, dtype=np.int32)), joined)
         is_start, is_end = is_key.copy(), is_key.copy()
         is_start[1:] &= ~is_key[:-1]
         is_end[:-1] &= ~is_key[1:]
         filled = offsets[:-1] < offsets[1:]
-        is_start[offsets[:-1][filled]] = is_key[offsets[:-1][filled]]  # a key ends where its row does
+        is_start[offsets[:-1][filled]] = is_key[offsets[:-1][filled]]  # a key ends where its row ends
         is_end[offsets[1:][filled] - 1] = is_key[offsets[1:][filled] - 1]
         starts, ends = np.flatnonzero(is_start), np.flatnonzero(is_end) + 1
         counts[1:] = np.searchsorted(starts, offsets[1:])
@@ -111,7 +111,7 @@ COLUMNS: Final[dict[str, ArrowColumn]] = {
     "properties": ArrowColumn(pa.map_(pa.string(), pa.string()), lambda columns: read_property_maps(columns.rows)),
 }
 FAST_COLUMNS: Final = tuple(COLUMNS)[:10]
-"""Those that need no property: the default."""
+"""The columns that need no property: the default."""
 
 ALL_COLUMNS: Final = tuple(COLUMNS)
 
@@ -120,10 +120,10 @@ def _host_text(host: bytes) -> str | None:
     try:
         return host_text(host)
     except RecordError:
-        return None  # a port that is none
+        return None  # the port is invalid
 
 
-@lru_cache(maxsize=64)  # batches are of one length, as a rule, and of one topic from one host
+@lru_cache(maxsize=64)  # most batches have the same length, one topic and one host
 def _repeat_text(text: bytes, count: int) -> Array:
     offsets = np.arange(count + 1, dtype=np.int32) * len(text)
     return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(text * count)])

@@ -1,4 +1,7 @@
-"""Properties of records: text, `name 0x01 value 0x02` over and over. Some of them, or all as maps."""
+"""Properties of records as Arrow arrays: single properties, or all of them as maps.
+
+Properties are encoded as `name 0x01 value 0x02`, repeated. The last 0x02 may be missing.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,11 @@ from skyrocket.protocol.message.properties import NAME_END, VALUE_END
 
 _NAME_END: Final = ord(NAME_END)
 _VALUE_END: Final = ord(VALUE_END)
-PIECES_MAX: Final = 64  # properties of a row that are compared with each other one by one
+PIECES_MAX: Final = 64  # properties of one row that are compared with each other
 
 
 def _find_property_ranges(data: Bytes, starts: Ints, ends: Ints, names: tuple[bytes, ...]) -> bytes:
-    """Where the values of some properties lie: packed int64, for each name all starts, then all ends; -1 where a row has none."""
+    """Return where the values of properties lie: packed int64, for each name all starts, then all ends; -1 where missing."""
     found = np.full((len(names), 2, len(starts)), -1, np.int64)
     for row, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
         at = start
@@ -33,9 +36,12 @@ def _find_property_ranges(data: Bytes, starts: Ints, ends: Ints, names: tuple[by
 
 
 def _find_property_pieces(data: Bytes, starts: Ints, ends: Ints) -> tuple[bytes, bytes] | None:
-    """Where all properties lie. First how many the rows before each have, as packed int32; then, as packed int64, where all names
-    start, where they end, where all values start and where they end. Of two equal names in a row the value of the last counts, in
-    the place of the first. None when a row has more than `PIECES_MAX`."""
+    """Return where all properties of the rows lie.
+
+    First, as packed int32, how many properties the rows before each row have. Then, as packed int64, all starts of names, all
+    ends of names, all starts of values and all ends of values. Of two equal names in a row, the last value counts, at the
+    position of the first. Return None when a row has more than `PIECES_MAX` properties.
+    """
     counts = [0]
     found: list[tuple[int, int, int, int]] = []
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
@@ -58,7 +64,7 @@ find_property_pieces = twin("columnar", _find_property_pieces)
 
 
 def read_properties(rows: RecordRows, names: tuple[str, ...]) -> dict[str, Array]:
-    """These properties of each row, null where it has none. Not compiled, to split all of them at once is quicker."""
+    """Return these properties of each row, null where missing. Without the compiled twin, splitting all properties is faster."""
     if find_property_ranges is _find_property_ranges:
         properties = PropertyTable(rows)
         return {name: properties.of(name) for name in names}
@@ -68,7 +74,10 @@ def read_properties(rows: RecordRows, names: tuple[str, ...]) -> dict[str, Array
 
 
 def read_property_maps(rows: RecordRows) -> Array:
-    """All of them. Names that are not UTF-8 may become equal, and are for `PropertyTable`, as is what has not been compiled."""
+    """Return all properties of each row as maps.
+
+    `PropertyTable` takes over when the twin is not compiled, and for names that are not UTF-8: decoded, two of them may be equal.
+    """
     pieces = None if find_property_pieces is _find_property_pieces else find_property_pieces(rows.data, rows.properties, rows.end)
     if pieces is not None:
         offsets, places = pieces
@@ -81,7 +90,7 @@ def read_property_maps(rows: RecordRows) -> Array:
 
 
 class PropertyTable:
-    """All properties of all rows, one after another: which row each is of, its name and its value."""
+    """All properties of all rows, one after another: for each its row, its name and its value."""
 
     def __init__(self, rows: RecordRows) -> None:
         self.row_count = len(rows)
@@ -96,13 +105,13 @@ class PropertyTable:
         self._drop_doubles()
 
     def _split(self, content: Bytes, offsets: Ints) -> None:
-        """Name 0x01 value 0x02, over and over; the last 0x02 may be missing. A piece without name or value is passed over."""
+        """Find the properties: name 0x01 value 0x02, repeated. Skip a piece without a name or a value."""
         row_ends = offsets[1:]
         is_open = offsets[:-1] < row_ends
         is_open[is_open] = content[row_ends[is_open] - 1] != _VALUE_END
         marks = np.flatnonzero(content[: row_ends[-1] if len(row_ends) else 0] == _VALUE_END)
         unmarked = row_ends[is_open]
-        last = np.concatenate((marks, unmarked - 1))  # the last byte of each piece, its mark included
+        last = np.concatenate((marks, unmarked - 1))  # the last byte of each piece, including its 0x02
         end = np.concatenate((marks, unmarked))
         if len(unmarked):
             order = np.argsort(last, kind="stable")
@@ -116,11 +125,11 @@ class PropertyTable:
         sound = (separator > start) & (separator + 1 < end)
         self.row: Ints = row[sound]
         self._start, self._separator, self._end = start[sound], separator[sound], end[sound]
-        self._value = np.arange(len(self.row))  # which piece's value each has
+        self._value = np.arange(len(self.row))  # index of the piece that has the value
 
     @staticmethod
     def _first_separators(content: Bytes, start: Ints, end: Ints) -> Ints:
-        """The first 0x01 of each piece, or one behind it where it has none. As a rule, each has exactly one."""
+        """Return the first 0x01 of each piece, or a position behind the piece if it has none. As a rule, each has exactly one."""
         found: Ints = np.flatnonzero(content == _NAME_END)
         if len(found) == len(start) and ((found >= start) & (found < end)).all():
             return found
@@ -128,7 +137,7 @@ class PropertyTable:
         return behind
 
     def _drop_doubles(self) -> None:
-        """Of two equal names in a row the value of the last counts, in the place of the first: as in a dict."""
+        """Merge equal names in a row as a dict does: the last value counts, at the position of the first."""
         codes = self._names.indices.to_numpy()
         each = self.row * (len(self._names.dictionary) + 1) + codes
         _, first = np.unique(each, return_index=True)
@@ -155,7 +164,7 @@ class PropertyTable:
         return codes if self._kept is None else codes[self._kept]
 
     def of(self, name: str) -> Array:
-        """One property of each row, null where a row has none."""
+        """Return one property of each row, null where missing."""
         places = pa.array(np.zeros(self.row_count, np.int64), mask=np.ones(self.row_count, bool))
         code = self._names.dictionary.index(name).as_py()
         if code < 0:

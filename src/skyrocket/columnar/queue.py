@@ -1,8 +1,8 @@
-"""One queue's messages as rows, found through the queue's entries: for a topic that is a small part of a large log.
+"""The messages of one queue as rows, found through the queue's entries: fast for a topic that is a small part of a large log.
 
-    entries of the queue, some thousand at once  ->  ranges of the log, by segment  ->  rows, each checked against its entry
+    entries of the queue, some thousand at once  ->  ranges of the log, by segment  ->  rows, each compared with its entry
 
-An entry that the log does not bear out counts as damage, as in `OfflineStore.queue_records`.
+An entry that does not match the log counts as damage, as in `OfflineStore.queue_records`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def read_queue_rows(
     check: bool = True,
     on_damage: OnDamage | None = None,
 ) -> Iterator[RecordRows]:
-    """The messages of a queue in a range of its offsets, in order; never none."""
+    """Yield the messages of a queue in a range of its offsets, in order. No batch is empty."""
     queue = store.queue(which.topic, which.queue_id)
     reader = _QueueRows(store, which, check, on_damage)
     offset = which.min_offset
@@ -59,13 +59,13 @@ class _QueueRows:
         self._checks = RowChecks(store.log)
 
     def rows(self, queue_offset: int, offsets: Ints, sizes: Ints) -> Iterator[RecordRows]:
-        """Of entries that follow each other in the queue, from `queue_offset` on."""
+        """Yield the rows of consecutive queue entries, from `queue_offset` on."""
         at = 0
         while at < len(offsets):
             segment_start = self._log.start_of(int(offsets[at]))
             view = None if segment_start is None else self._log.segment(segment_start)
             if segment_start is None or view is None:
-                if self._on_damage is not None and offsets[at] >= self._log.start:  # otherwise it expired, with its segment
+                if self._on_damage is not None and offsets[at] >= self._log.start:  # otherwise it has expired, with its segment
                     self._on_damage(DamagedRange(int(offsets[at]), int(sizes[at])))
                 at += 1
                 continue
@@ -87,7 +87,7 @@ class _QueueRows:
         summed = self._checks.checksum_scope(segment_start) if self._check else ChecksumScope.NOTHING
         while len(left):
             rows = RecordRows(data, segment_start, starts[left], summed)
-            count = len(rows)  # cut before a bad one
+            count = len(rows)  # `RecordRows` stops before a bad record
             good = self._matches_entry(rows, expected[left[:count]])
             if self._check:
                 good &= self._checks.are_intact(rows, view, segment_start)
@@ -107,9 +107,9 @@ class _QueueRows:
 
 
 def _is_record(data: Bytes, starts: Ints, sizes: Ints) -> Bools:
-    """Whether a record of this size begins at each place."""
+    """Return for each start whether a record of this size begins there."""
     sound: Bools = (sizes >= FIXED_BYTES_MIN) & (starts >= 0) & (starts + sizes <= len(data))
-    sound[1:] &= starts[1:] >= (starts + sizes)[:-1]  # in order and apart
+    sound[1:] &= starts[1:] >= (starts + sizes)[:-1]  # in order, and not overlapping
     at = np.flatnonzero(sound)
     if len(at):
         head = window(data, starts[at], _SIZE_AND_MAGIC.itemsize).view(_SIZE_AND_MAGIC)

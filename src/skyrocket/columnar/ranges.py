@@ -1,6 +1,6 @@
-"""Ranges of bytes, some thousand at once: texts and bodies that lie apart in a segment or in pulls' answers, as Arrow arrays.
+"""Many byte ranges as one Arrow array: strings and bodies that lie scattered in a log segment or in pull responses.
 
-The references make one Arrow array of all ranges and of the gaps between them, without a copy, and take the ranges out of it.
+The Python references build one Arrow array of all ranges and the gaps between them, without a copy, and take the ranges from it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ Array = Any  # pyarrow has no types
 
 
 def _gather(data: Bytes, starts: Ints, ends: Ints) -> tuple[bytes, bytes]:
-    """Where each begins when they are put one behind the other, and the last ends, as packed int32; and them. A range that begins
-    before 0 is missing, and empty."""
+    """Concatenate ranges. Return their offsets, as packed int32 with the total at the end, and the bytes.
+
+    A range that starts before 0 is missing, and counts as empty.
+    """
     taken = _take_ranges(data, starts, np.where(starts < 0, starts, ends))
     offsets, content = taken.buffers()[1:]
     return offsets[: 4 * len(starts) + 4].to_pybytes(), b"" if content is None else content.to_pybytes()
 
 
 def _find_distinct(data: Bytes, starts: Ints, ends: Ints) -> tuple[bytes, list[bytes]]:
-    """Which of the different ranges each is, as packed int32, and the different ones in the order in which they come."""
+    """Return for each range the index of its distinct value, as packed int32, and the distinct values in order of appearance."""
     if len(starts) and starts.min() < 0:
         raise ValueError("a range lies outside the bytes")
     found = _take_ranges(data, starts, ends).dictionary_encode()
@@ -53,12 +55,13 @@ find_distinct = twin("columnar", _find_distinct)
 
 
 def binary_array(data: Bytes, starts: Ints, ends: Ints) -> Array:
+    """Return ranges as a binary array."""
     offsets, content = gather(data, starts, ends)
     return pa.Array.from_buffers(pa.binary(), len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(content)])
 
 
 def text_array(data: Bytes, starts: Ints, ends: Ints) -> Array:
-    """Null where one is missing. Bytes that are not UTF-8 become the replacement character, as Java reads them."""
+    """Return ranges as strings, null where missing. Bytes that are not UTF-8 become the replacement character, as in Java."""
     offsets, content = gather(data, starts, ends)
     missing = starts < 0
     nulls = int(np.count_nonzero(missing))
@@ -70,7 +73,7 @@ def text_array(data: Bytes, starts: Ints, ends: Ints) -> Array:
 
 
 def is_utf8(packed: Array) -> bool:
-    """Whether bytes are text."""
+    """Whether every value of a binary array is UTF-8."""
     try:
         packed.view(pa.string()).validate(full=True)
     except pa.ArrowInvalid:
@@ -79,6 +82,7 @@ def is_utf8(packed: Array) -> bool:
 
 
 def to_utf8(packed: Array) -> Array:
+    """Convert a binary array to strings. Bytes that are not UTF-8 become the replacement character."""
     try:
         return packed.cast(pa.string())
     except pa.ArrowInvalid:

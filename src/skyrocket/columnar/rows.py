@@ -1,6 +1,6 @@
-"""Records of one log segment, or of pulls' answers, some thousand at once: where each of their parts lies, as a table of numbers.
+"""Many records of a log segment or of pull responses: where each of their fields lies, as a table of numbers.
 
-The fixed fields of a record come in groups that lie together; how far apart they are depends on the two hosts:
+The fixed fields of a record form groups. The positions of the groups depend on the sizes of the two hosts:
 
      0             48             48+H            56+H            56+H+G         72+H+G
      +-------------+--------------+---------------+---------------+--------------+----------
@@ -44,9 +44,9 @@ _TAIL: Final = np.dtype([("reconsume_times", ">i4"), ("prepared_transaction_offs
 _STORE_TIME: Final = np.dtype(">i8")
 _INT16: Final = np.dtype(">i2")
 _SIZE_AND_MAGIC: Final = struct.Struct(">ii")
-START_BYTES: Final = 8  # of where a record starts, in a chain
+START_BYTES: Final = 8  # of one start in the result of `find_record_starts`
 
-FIELDS: Final = (  # lines of the table; what is a place is one in the bytes that the records lie in
+FIELDS: Final = (  # lines of the table; positions refer to the bytes that hold the records
     "start",
     "end",
     "magic",
@@ -65,12 +65,12 @@ FIELDS: Final = (  # lines of the table; what is a place is one in the bytes tha
     "topic",
     "topic_end",
     "properties",  # up to the record's end
-    "sum",  # the CRC-32 of what was asked for
+    "sum",  # the CRC-32 over what `ChecksumScope` says
 )
 
 
 class ChecksumScope(IntEnum):
-    """What the CRC is computed of while a record is looked at, and its bytes are at hand."""
+    """What part of a record the CRC is computed of, while its bytes are in the processor's cache."""
 
     NOTHING = 0
     BODY = 1
@@ -78,8 +78,10 @@ class ChecksumScope(IntEnum):
 
 
 def _find_record_starts(view: memoryview, at: int, stop: int, count: int) -> tuple[bytes, int]:
-    """Where up to `count` records start, from `at` up to `stop`, as packed int64, and where the last of them ends: as long as
-    there is a size and a magic."""
+    """Find where up to `count` records start, from `at` up to `stop`.
+
+    Return the starts as packed int64, and where the last record ends. The search stops where there is no valid size and magic.
+    """
     unpack = _SIZE_AND_MAGIC.unpack_from
     starts: list[int] = []
     add = starts.append
@@ -98,13 +100,16 @@ def _find_record_starts(view: memoryview, at: int, stop: int, count: int) -> tup
 
 
 def _compute_crcs(view: memoryview, first: Ints, last: Ints) -> bytes:
-    """The CRC-32 of each range, as packed int64."""
+    """Return the CRC-32 of each range, as packed int64."""
     return np.array([crc32(view[a:b]) for a, b in zip(first.tolist(), last.tolist(), strict=True)], np.int64).tobytes()
 
 
 def _locate_fields(data: Bytes, segment_start: int | None, starts: Ints, summed: int) -> bytes:
-    """The table of the records that start there, line by line, packed. Without a segment's start, of records that came together
-    from different places of a log: a pull's answer."""
+    """Build the table of the records that start at `starts`, line by line, packed.
+
+    A record's physical offset must be its start plus `segment_start`. Pass None for records from several places of a log, as in a
+    pull response.
+    """
     if len(starts) and (starts.min() < 0 or starts.max() + FIXED_BYTES_MIN > len(data)):
         raise ValueError("a record lies outside the bytes")
     found: dict[str, Ints] = {"start": starts}
@@ -149,7 +154,7 @@ def _read_tail(data: Bytes, found: dict[str, Ints], tail_at: Ints, store_time: I
 
 
 def _read_lengths(data: Bytes, found: dict[str, Ints]) -> None:
-    """Of topic and properties, which lie behind what they describe the start of."""
+    """Read the lengths of topic and properties, and stop before the first record whose lengths do not fit."""
     topic_bytes: Ints = data[found["body_end"]].astype(np.int64)
     most = np.full(len(topic_bytes), topic_bytes_max(MAGIC))
     is_v2 = np.flatnonzero(found["magic"] != MAGIC)
@@ -168,18 +173,18 @@ locate_fields = twin("columnar", _locate_fields)
 
 
 def window(data: Bytes, at: Ints, width: int) -> npt.NDArray[np.void]:
-    """`width` bytes from each place; the places are inside."""
+    """Return `width` bytes from each position. All of them must lie within the data."""
     windows = np.ndarray((max(0, len(data) - width + 1),), dtype=f"V{width}", buffer=data, strides=(1,))
     return windows[at]
 
 
 def count_leading(good: Bools) -> int:
-    """How many are good before the first that is not."""
+    """Count the true values before the first false one."""
     return len(good) if good.all() else int(good.argmin())
 
 
 class _TableLine:
-    """A line of the table, by its name."""
+    """A line of the table, as an attribute named after it."""
 
     def __set_name__(self, _owner: type, name: str) -> None:
         self._number = FIELDS.index(name)
@@ -222,7 +227,7 @@ class RecordRows:
         return int(self.table.shape[1])
 
     def cut(self, count: int) -> None:
-        """Keep the first `count`."""
+        """Keep the first `count` rows."""
         if count < len(self):
             self._hold(self.table[:, :count])
 
@@ -236,12 +241,12 @@ class RecordRows:
 
     @cached_property
     def topics(self) -> tuple[npt.NDArray[np.int32], list[bytes]]:
-        """Which of the different topics each has, and those."""
+        """The index of each row's topic among the distinct topics, and the distinct topics."""
         numbers, topics = find_distinct(self.data, self.topic, self.topic_end)
         return np.frombuffer(numbers, np.int32), topics
 
     def has_topics(self, chosen: npt.NDArray[np.bool_]) -> Bools:
-        """Which rows have one of the topics that are `chosen` of the different ones."""
+        """Return which rows have a chosen topic. `chosen` has one value for each distinct topic."""
         if chosen.all():
             return np.ones(len(self), np.bool_)
         found: Bools = chosen[self.topics[0]]

@@ -3,10 +3,10 @@
     for batch in scan(store, columns=("topic", "storeTimestamp", "body"), topic="orders"):
         ...
 
-Sizes form a chain, so where records start is found one by one; everything else is done for some thousand records at once
-(`arrow_rows`: where their parts lie; `arrow_columns`: the parts as columns). A record counts under the same conditions as in
-`scan.record_at`, and a batch ends before one that does not. From there `OfflineLog.walk` finds the next one that does: damage,
-borders of segments and the tail are dealt with there, slowly and seldom.
+The starts of records are found one by one, because each size leads to the next record. Everything else happens for some thousand
+records at once: `rows` locates their fields, `columns` builds the columns. A record is accepted under the same conditions as in
+`store.log.scan.record_at`, and a batch ends before a record that is not. From there `OfflineLog.walk` finds the next sound
+record. It handles damage, ends of segments and the tail of the log. That is slow, and rare.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FILLER = FILLER_TOPIC.encode()
 
 
 class LogSplit(NamedTuple):
-    """A part of the log that can be scanned by itself: the messages that start from `start` up to and without `stop`."""
+    """A part of the log that can be scanned separately: messages that start from `start` up to, but not including, `stop`."""
 
     start: int
     stop: int
@@ -44,7 +44,7 @@ class LogSplit(NamedTuple):
 def schema(columns: Sequence[str] = FAST_COLUMNS) -> Any:
     unknown = [name for name in columns if name not in COLUMNS]
     if unknown:
-        raise ValueError(f"There is no column called {', '.join(unknown)}; there are: {', '.join(COLUMNS)}.")
+        raise ValueError(f"There is no column called {', '.join(unknown)}. The columns are: {', '.join(COLUMNS)}.")
     return pa.schema([(name, COLUMNS[name].kind) for name in columns])
 
 
@@ -60,9 +60,10 @@ def scan(
     check: bool = True,
     on_damage: OnDamage | None = None,
 ) -> Iterator[Any]:
-    """Record batches of the messages of a topic stored from `begin_ms` up to and without `end_ms`, in order of arrival.
+    """Yield record batches of messages in order of arrival, optionally of one topic and of a time range.
 
-    Without `check` a body is taken as it is; with it, CRCs are computed, and what does not fit is told to `on_damage`.
+    The store times are from `begin_ms` up to, but not including, `end_ms`. With `check`, CRCs are computed, and damaged records
+    are skipped and reported to `on_damage`. Without it, bodies are returned as they are.
     """
     wanted = schema(columns)
     encoded = b"" if topic is None else topic.encode(errors="replace")
@@ -95,12 +96,12 @@ def scan_rows(
     check: bool = True,
     on_damage: OnDamage | None = None,
 ) -> Iterator[RecordRows]:
-    """The same before it is made into columns, as it lies together in the log; only the rows that `keep` keeps, never none."""
+    """Yield rows of messages that lie together in the log, before they become columns. `keep` selects rows; no batch is empty."""
     parts = _LogRows(store.log, split or LogSplit(0, EVER_MS), batch_rows, check, on_damage)
     first = store.log.first_since(begin_ms) if begin_ms > 0 else 0
     for rows in parts.rows(first):
         if len(rows) and rows.start[0] == 0 and rows.store_timestamp[0] >= end_ms:
-            return  # store times do not go back: neither this segment nor a later one has any
+            return  # store times never go back: neither this segment nor a later one has a message in the range
         if keep is not None:
             rows.keep(keep(rows))
         if begin_ms > 0 or end_ms != EVER_MS:
@@ -110,7 +111,7 @@ def scan_rows(
 
 
 def regroup(batches: Iterator[Any], batch_rows: int) -> Iterator[Any]:
-    """Small batches in a row, which a filter leaves, put together to those of a useful size."""
+    """Merge consecutive small batches, as a filter leaves them, into batches of a useful size."""
     small: list[Any] = []
     count = 0
     for batch in batches:
@@ -130,12 +131,12 @@ def regroup(batches: Iterator[Any], batch_rows: int) -> Iterator[Any]:
 
 
 def _merge_batches(batches: list[Any]) -> list[Any]:
-    """One batch of all, or none of none."""
+    """Merge batches into one; return no batch when there is none."""
     return pa.Table.from_batches(batches).combine_chunks().to_batches() if batches else []
 
 
 class _LogRows:
-    """The log as rows that are sound, some thousand at once."""
+    """Reads the log as sound rows, some thousand at once."""
 
     def __init__(self, log: OfflineLog, split: LogSplit, batch_rows: int, check: bool, on_damage: OnDamage | None) -> None:
         self._log = log
@@ -160,7 +161,7 @@ class _LogRows:
             stuck_at = -1 if at is None else at
 
     def _walk_on(self, at: int) -> int | None:
-        """Where the next sound record starts; None at the end."""
+        """Return where the next sound record starts; None at the end of the log."""
         for item in self._log.walk(at, check=self._check):
             if isinstance(item, LogEnd):
                 break
@@ -189,7 +190,7 @@ class _LogRows:
 
 
 def _count_before_filler(rows: RecordRows) -> int:
-    """Fillers stand where damage was."""
+    """Count the rows before the first filler, which stands for damage."""
     for row in np.flatnonzero((rows.sys_flag & TRANSACTION_MASK) == TRANSACTION_ROLLBACK).tolist():
         topic = rows.data[rows.topic[row] : rows.topic_end[row]].tobytes()
         if topic == _FILLER[: len(topic)]:
@@ -198,7 +199,7 @@ def _count_before_filler(rows: RecordRows) -> int:
 
 
 def _count_utf8_topics(rows: RecordRows) -> int:
-    """How many rows before the first whose topic is not UTF-8."""
+    """Count the rows before the first one whose topic is not UTF-8."""
     return count_leading(rows.has_topics(np.array([_is_utf8(topic) for topic in rows.topics[1]], np.bool_)))
 
 

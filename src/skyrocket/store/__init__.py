@@ -1,15 +1,19 @@
-"""The log on disk, byte-compatible with Apache RocketMQ 5.5.0's default store.
+"""The message store on disk, byte-compatible with Apache RocketMQ 5.5.0's default store.
 
-files                    the one port to the file system; everything else goes through it
-segments                 a long file cut into fixed-size ones, named by where they start
-commit_log               all messages of all topics, in order of arrival
-consume_queue(s)         where a topic's queue has its messages in the log
-index_file, index        messages by key
-checksums                a CRC over each whole record, beside the log
-checkpoint, recovery     how far things were safe; what to do at start
-horizon, group_commit    appended, flushed, confirmed
-reading                  messages by queue, time, key and place; queue_run, framed_runs: many at once, for pulls
-retention                what may go
-message_store            the whole of it
-offline, arrow, verify   a store directory read without a broker
+message_store   the store as one object: append, flush, dispatch, checkpoint, retain
+message         what goes into the store, and what becomes of it
+log/            the commit log: segments, records, checksums, damage, records written again under another queue
+dispatch        from the commit log to consume queues and index
+queues/         consume queues: where the messages of a topic's queue lie in the log
+index/          the index: messages by key
+read/           messages by queue, time, key and physical offset
+horizon         appended, flushed, confirmed
+flusher         flushes and checkpoints in a thread, group commit
+recovery/       the checkpoint, recovery when a store is opened, repair of queue entries
+retention       which segments may be deleted
+disk_space      what happens as the disk fills up
+timers/         timer wheel and timer log
+config_files    the JSON files in `config/`: topics, groups, offsets
+offline/        a store directory read without a broker, and verified
+files           the only module that touches the file system
 """

@@ -1,4 +1,4 @@
-"""Every setting of the store, with Apache's name for it where Apache has one."""
+"""The settings of the store, each with Apache's name for it in a comment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def delay_levels_ms(text: str) -> tuple[int, ...]:
-    """'1s 5m' → (1000, 300000): what level 1, 2, … wait."""
+    """Parse the delays of levels 1, 2, …: '1s 5m' becomes (1000, 300000)."""
     try:
         return tuple(int(level[:-1]) * _UNIT_MS[level[-1]] for level in text.split())
     except (ValueError, KeyError, IndexError) as error:
@@ -32,14 +32,18 @@ class StoreConfig:
 
     reserved_hours: int = 72  # fileReservedTime
     delete_at_hour: int = 4  # deleteWhen
-    disk_max_used_percent: int = 75  # diskMaxUsedSpaceRatio: above it, expired files go at any hour
-    disk_clean_forcibly_percent: int = 85  # diskSpaceCleanForciblyRatio: above it, the oldest go, expired or not
-    disk_warning_percent: int = 90  # diskSpaceWarningLevelRatio: above it, no writes
+    disk_max_used_percent: int = 75  # diskMaxUsedSpaceRatio: from here on, expired segments are deleted at any hour
+    disk_clean_forcibly_percent: int = (
+        85  # diskSpaceCleanForciblyRatio: from here on, the oldest segments are deleted, expired or not
+    )
+    disk_warning_percent: int = 90  # diskSpaceWarningLevelRatio: from here on, writes are refused
 
     delay_levels: str = DELAY_LEVELS  # messageDelayLevel: the queue entry of a delayed message holds its delivery time
 
-    open_files_max: int = 512  # of consume queues; the least recently used is closed
-    undispatched_max: int = 100_000  # messages whose queue entries wait for confirmation in memory; beyond, the log is read again
+    open_files_max: int = 512  # files of consume queues kept open; the least recently used is closed
+    undispatched_max: int = (
+        100_000  # messages whose dispatch waits in memory for confirmation; beyond this, the log is read again
+    )
 
     def __post_init__(self) -> None:
         for percent in (self.disk_max_used_percent, self.disk_clean_forcibly_percent, self.disk_warning_percent):

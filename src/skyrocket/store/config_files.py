@@ -1,11 +1,11 @@
 """The files in `config/`: topics, groups, offsets, as Apache's broker reads and writes them.
 
-    topics.json          what the file says now
-    topics.json.bak      what it said before
+    topics.json          current content
+    topics.json.bak      previous content
 
-Each is one JSON object in fastjson's dialect, most laid out with tabs. A save puts the present content into the `.bak` and then
-the new content into the file, each all or nothing, so that at every instant at least one of the two is whole. A file that cannot
-be read is not deleted (Apache deletes it): the `.bak` counts, and whoever loads is told.
+Each file is one JSON object in fastjson's dialect; most are indented with tabs. A save first writes the current content to the
+`.bak` and then the new content to the file, each all or nothing. So at every instant at least one of the two is whole. When a
+file cannot be read, the `.bak` is used and the caller gets a sentence that says so. The file is kept; Apache deletes it.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from skyrocket.store.errors import ConfigFileError, store_error
 from skyrocket.store.files import Files
 
 CONFIG_FILE_BYTES_MAX: Final = 256 * 1024 * 1024
-"""A file of settings: at 300 bytes a topic, 900,000 topics."""
+"""The largest file that is read: room for 900,000 topics of 300 bytes each."""
 
 B = TypeVar("B", bound=Body)
 
 
-# What only these files have ------------------------------------------------------------------------------------------
+# Bodies that only these files have ------------------------------------------------------------------------------------------
 
 
 class BloomFilterData(Body):
@@ -45,7 +45,7 @@ class BloomFilterData(Body):
 
 
 class ConsumerFilterData(Body):
-    """One group's expression (SQL-92) over the properties of a topic's messages. Times in milliseconds."""
+    """A consumer group's SQL-92 filter on a topic. Times are in milliseconds."""
 
     consumer_group: str = ""
     topic: str = ""
@@ -68,12 +68,12 @@ class ConsumerFilters(Body):
 
 
 class OrderInfo(Body):
-    """Messages of a queue that a group popped in order and has not acknowledged yet. Apache shortens the names to letters."""
+    """Messages of a queue that a group popped in order and has not acknowledged yet. Apache uses one-letter names in the file."""
 
     pop_time: Int64 = 0
     invisible_ms: Int64 | None = field(default=None, name="i")
     offsets: tuple[Int64, ...] = field(default=(), name="o")
-    """The first is a queue offset, each other one is its distance from the first."""
+    """The first is a queue offset; each other one is the distance from the first."""
     next_visible_times: dict[Int64, Int64] | None = field(default=None, name="ot")
     consumed_counts: dict[Int64, Int32] | None = field(default=None, name="oc")
     last_consume_timestamp: Int64 = field(default=0, name="l")
@@ -82,7 +82,7 @@ class OrderInfo(Body):
 
 
 class ConsumerOrders(Body):
-    """`topic@group` -> queue -> what is under way there."""
+    """`topic@group` -> queue -> messages that are not acknowledged yet."""
 
     table: dict[str, dict[Int32, OrderInfo]] = field(default_factory=dict)
     order_info_count: Int32 = 0
@@ -94,7 +94,7 @@ class ConsumerOrders(Body):
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile(Generic[B]):
-    """One row: a file's name, what is in it, and whether it is laid out for people."""
+    """One row of the table: a file's name, the type of its content, and whether it is indented."""
 
     name: str
     content: type[B]
@@ -104,7 +104,7 @@ class ConfigFile(Generic[B]):
         try:
             return encode_pretty(body) if self.pretty else encode(body)
         except BodyError as error:
-            raise ConfigFileError(f"What should go into {self.name} cannot be written: {error}") from error
+            raise ConfigFileError(f"The new content of {self.name} cannot be encoded: {error}") from error
 
     def decode(self, data: bytes) -> B:
         try:
@@ -127,18 +127,18 @@ TRANSACTION_METRICS: Final = ConfigFile("transactionMetrics", TransactionMetrics
 
 
 class LoadedConfig(NamedTuple, Generic[B]):
-    body: B | None  # None: there is no such file yet
-    problem: str | None = None  # a sentence, when the file itself could not be read and its `.bak` was
+    body: B | None  # None: the file does not exist yet
+    problem: str | None = None  # one sentence, when the file could not be read and its `.bak` was used
 
 
 class ConfigFiles:
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
         self._directory = directory
-        self._current: dict[str, bytes] = {}  # what each file holds, where that is known to be sound
+        self._current: dict[str, bytes] = {}  # content of each file that is known to be readable
 
     def load(self, file: ConfigFile[B]) -> LoadedConfig[B]:
-        """ConfigFileError when neither the file nor its `.bak` can be read."""
+        """Read a file, or its `.bak`. Raise ConfigFileError when neither can be read."""
         path = f"{self._directory}/{file.name}"
         try:
             body, unreadable = self._try_read(file, path)
@@ -148,7 +148,7 @@ class ConfigFiles:
             is_empty = unreadable is not None and not self._files.size(path)
         except OSError as error:
             raise store_error(f"reading {path}", error) from error
-        reason = unreadable or "it is not there"
+        reason = unreadable or "it does not exist"
         if before is not None:
             return LoadedConfig(
                 before, f"{path} was not read ({reason}); {file.name}.bak, the content before it, was read instead."
@@ -157,12 +157,12 @@ class ConfigFiles:
             raise ConfigFileError(f"Neither {path} nor its .bak can be read: {reason}; {unreadable_before}.")
         if unreadable is None:
             return LoadedConfig(None)
-        if is_empty:  # a first save by Apache that a crash cut short: there was nothing before it
-            return LoadedConfig(None, f"{path} is empty, and there is no {file.name}.bak: it counts as not there.")
+        if is_empty:  # a crash interrupted the first save by Apache: there was no content before
+            return LoadedConfig(None, f"{path} is empty, and there is no {file.name}.bak: the file is treated as missing.")
         raise ConfigFileError(f"{path} cannot be read, and it has no .bak: {unreadable}.")
 
     def _try_read(self, file: ConfigFile[B], path: str) -> tuple[B | None, str | None]:
-        """The content, or why it cannot be read; neither when the file is not there."""
+        """Return the content, or the reason why it cannot be read; neither when the file does not exist."""
         if not self._files.exists(path):
             return None, None
         size = self._files.size(path)
@@ -180,7 +180,7 @@ class ConfigFiles:
         return body, None
 
     def save(self, file: ConfigFile[B], body: B) -> None:
-        """Durable when this returns. Nothing is done when nothing changed."""
+        """Write a file; its new content is durable on return. Unchanged content is not written."""
         data = file.encode(body)
         path = f"{self._directory}/{file.name}"
         try:
@@ -189,7 +189,7 @@ class ConfigFiles:
             before = self._current.get(file.name)
             if data == before:
                 return
-            if before is not None:  # else the file is damaged or not there, and the .bak, if any, is the better one
+            if before is not None:  # otherwise the file is missing or damaged, and the .bak must stay
                 self._files.replace(f"{path}.bak", before)
             self._files.replace(path, data)
         except OSError as error:

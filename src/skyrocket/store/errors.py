@@ -1,4 +1,4 @@
-"""What can go wrong in a store. None of these is raised after a message was acknowledged."""
+"""Errors of the store. None of them is raised for a message that was already acknowledged."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import errno
 
 
 class StoreError(Exception):
-    """The root of every error that the store raises on purpose."""
+    """Base class of every error that the store raises on purpose."""
 
 
 class DiskFullError(StoreError):
-    """There is no room. Nothing was stored; reads go on; writes go on when there is room again."""
+    """The disk is full. Nothing was stored. Reads go on; writes go on once there is space again."""
 
 
 class StoreIOError(StoreError):
-    """The file system refused an operation. Nothing was stored."""
+    """A file operation failed. Nothing was stored."""
 
 
 class WritesStoppedError(StoreError):
-    """A flush failed, so what is on disk is unknown: this store takes no more messages until it is opened again."""
+    """A flush failed, so nobody knows what is on disk. The store takes no more messages until it is opened again."""
 
 
 class StoreLockedError(StoreError):
-    """Another process, ours or Apache's, has this store open."""
+    """Another process has this store open: a skyrocket broker or Apache's."""
 
 
 class StoreClosedError(StoreError):
@@ -34,23 +34,23 @@ class TooLargeError(StoreError):
 
 
 class QueueNameError(StoreError):
-    """A topic's name or a queue's id cannot name a directory."""
+    """A topic name or a queue id cannot be the name of a directory."""
 
 
 class StoreFormatError(StoreError):
-    """The directory is not a store, or its files are not of the sizes that the configuration says."""
+    """The directory is not a store, or its files do not have the sizes that the configuration says."""
 
 
 class ConfigFileError(StoreError):
-    """A file of settings cannot be read, or what should go into it cannot be written."""
+    """A file in `config/` cannot be read, or its content cannot be encoded."""
 
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def store_error(doing: str, error: OSError) -> StoreError:
-    """The typed error for what the file system said while `doing`."""
+    """Return the typed error for an OSError that was raised while `doing`."""
     reason = error.strerror or str(error)
     if error.errno in _FULL:
         return DiskFullError(f"The disk is full ({reason}) while {doing}.")
-    return StoreIOError(f"The file system refused ({reason}) while {doing}.")
+    return StoreIOError(f"A file operation failed ({reason}) while {doing}.")

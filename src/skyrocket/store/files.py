@@ -1,12 +1,13 @@
-"""The one port between the store and the file system.
+"""The port between the store and the file system.
 
-Everything that the store does to disk is an operation here, so that a test can make any of them fail, tear or lie. Operations
-raise OSError; `errors.store_error` turns that into what callers see.
+Every file operation of the store goes through `Files` and `File`, so that a test can make any of them fail or tear. Operations
+raise OSError; `errors.store_error` turns it into a StoreError.
 
 Paths are plain strings: they are dictionary keys on the hot path, where a Path costs ten times as much.
 
-Writes are `pwrite`, reads of the log are a mapping. Both see the same page cache, but a write that fails is an error instead of
-a SIGBUS, and costs the same once messages are grouped: 0.2–0.5 µs a KiB fresh, against 0.3 for a populated mapping.
+The store writes with `pwrite` and reads the log through a memory mapping. Both use the same page cache. A failing `pwrite` raises
+an error, where a write through a mapping would end the process with SIGBUS. Once messages are grouped, both cost the same:
+0.2–0.5 µs a KiB for `pwrite`, 0.3 for a populated mapping.
 """
 
 from __future__ import annotations
@@ -32,21 +33,27 @@ class File(Protocol):
     def size(self) -> int: ...
 
     def write(self, at: int, data: Bytes) -> None:
-        """All of `data`, or an error; after an error any part of it may be in the file."""
+        """Write all of `data` at offset `at`. After an error, any part of it may be in the file."""
 
     def read(self, at: int, size: int) -> bytes: ...
 
     def view(self) -> memoryview:
-        """The whole file, read-only and live. It stays readable as long as someone holds it, also when the file is removed."""
+        """Return the whole file, read-only and live.
+
+        The view stays valid while it is referenced, even after the file is removed.
+        """
 
     def window(self, size: int) -> memoryview:
-        """The first `size` bytes, writable; they must be allocated on disk, or a full disk ends the process."""
+        """Return the first `size` bytes, writable.
+
+        They must be allocated on disk, or a full disk ends the process with SIGBUS.
+        """
 
     def prefetch(self, at: int, size: int) -> None:
-        """Bring these pages into memory soon; a hint."""
+        """Hint that these pages are needed in memory soon."""
 
     def sync(self) -> None:
-        """Make everything written so far survive a power cut. May run in another thread than the writes."""
+        """Make everything written so far survive a power failure. May run in another thread than the writes."""
 
     def close(self) -> None: ...
 
@@ -55,33 +62,36 @@ class Files(Protocol):
     """A file system."""
 
     def names(self, directory: str) -> list[str]:
-        """What is in a directory, sorted; nothing when it is not there."""
+        """Return the names in a directory, sorted; an empty list when the directory does not exist."""
 
     def exists(self, path: str) -> bool: ...
 
     def size(self, path: str) -> int: ...
 
     def create(self, path: str, size: int, allocated: int) -> File:
-        """A new file of zeros, of which the first `allocated` bytes have their room on disk. Durable when this returns."""
+        """Create a file of zeros, with space on disk for the first `allocated` bytes. The file is durable on return."""
 
     def open(self, path: str, *, writable: bool) -> File: ...
 
     def read(self, path: str) -> bytes: ...
 
     def sync(self, path: str) -> None:
-        """Make a file's content survive a power cut, whoever has it open. May run in another thread than the writes."""
+        """Make a file's content survive a power failure, also if it is open elsewhere.
+
+        May run in another thread than the writes.
+        """
 
     def replace(self, path: str, data: bytes) -> None:
-        """The whole content of a small file, all or nothing, durable when this returns."""
+        """Replace the content of a small file, all or nothing. The new content is durable on return."""
 
     def remove(self, path: str) -> None:
-        """A file, or a directory with all it has. No error when it is not there."""
+        """Remove a file, or a directory with everything in it. A missing path is no error."""
 
     def used_percent(self, path: str) -> float:
-        """How full the disk is that holds `path`."""
+        """Return how full the disk that holds `path` is."""
 
     def lock(self, path: str) -> Callable[[], None] | None:
-        """Take the lock file; what is returned releases it. None when another process has it."""
+        """Take the lock file. Return a function that releases it; None when the lock is held elsewhere."""
 
 
 class DiskFile:
@@ -95,7 +105,7 @@ class DiskFile:
         assert at >= 0
         assert at + len(data) <= self.size, f"{len(data)} bytes at {at} do not fit in a file of {self.size}"
         written = os.pwrite(self._descriptor, data, at)
-        while written < len(data):  # the kernel may take less than all; a full disk then says so on the next call
+        while written < len(data):  # the kernel may write less than asked; a full disk fails on the next call
             written += os.pwrite(self._descriptor, memoryview(data)[written:], at + written)
 
     def read(self, at: int, size: int) -> bytes:
@@ -114,11 +124,11 @@ class DiskFile:
         os.posix_fadvise(self._descriptor, at, size, os.POSIX_FADV_WILLNEED)
 
     def sync(self) -> None:
-        # Not mmap.flush: that holds the interpreter's lock while the disk works. This flushes mapped pages too.
+        # Not mmap.flush: that holds the GIL while the disk works. fdatasync flushes mapped pages too.
         os.fdatasync(self._descriptor)
 
     def close(self) -> None:
-        """The mapping goes when its last reader does: memory that someone still looks at is never unmapped."""
+        """Close the descriptor. The mapping lives on until the last view of it is gone: memory in use is never unmapped."""
         self._view = self._map = None
         if self._descriptor >= 0:
             os.close(self._descriptor)
@@ -202,7 +212,7 @@ class Disk:
             _sync_directory(os.path.dirname(path))
 
     def used_percent(self, path: str) -> float:
-        """As `df` counts, which is how Java does: what root keeps for itself is used."""
+        """Count as `df` and Java do: space that is reserved for root counts as used."""
         space = os.statvfs(path)
         used = space.f_blocks - space.f_bfree
         return 100.0 * used / max(1, used + space.f_bavail)
@@ -211,8 +221,8 @@ class Disk:
         self._make_directories(os.path.dirname(path))
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            # Java locks the first byte for its process. This lock keeps it out, but belongs to the open file: it keeps out others
-            # of ours in this process too, and does not go when one of those closes the file again.
+            # Java locks the first byte with a lock that belongs to its process. This one conflicts with it, but belongs to the
+            # open file: it also excludes other stores in this process, and survives when one of them closes the file.
             fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
         except (BlockingIOError, PermissionError):
             os.close(descriptor)
@@ -241,7 +251,7 @@ def _sync_directory(path: str) -> None:
 
 
 class OpenFiles:
-    """Files kept open, at most so many: the least recently used is closed."""
+    """Keeps at most `most` files open; closes the least recently used one."""
 
     def __init__(self, files: Files, most: int, *, writable: bool = True) -> None:
         self._files = files
@@ -268,7 +278,7 @@ class OpenFiles:
         return file
 
     def adopt(self, path: str, file: File) -> None:
-        """A file that was created elsewhere (ahead of need, in the background)."""
+        """Take over a file that was created elsewhere: ahead of time, in the background."""
         self._keep(path, file)
 
     def forget(self, path: str) -> None:

@@ -1,7 +1,7 @@
-"""Flushing beside the event loop: the disk works in a thread, and everyone who waits for it waits together.
+"""Flushes and checkpoints in a thread beside the event loop.
 
-Sync flush is group commit: while one flush is under way, appends collect; when it ends, all of them go with the next. So many
-waiters cost one fdatasync. Async flush runs at an interval, once enough pages are dirty. The checkpoint follows behind.
+Sync flush is group commit: appends collect while one flush runs, and the next flush covers all of them. Many waiters cost one
+fdatasync. Async flush runs at an interval, once enough pages are dirty. A checkpoint follows at its own interval.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ PAGE_BYTES = 4096
 
 
 def flush_is_due(config: StoreConfig, dirty_bytes: int, since_last_ms: int) -> bool:
-    """For async flush: enough pages, or long enough ago."""
+    """Whether an async flush is due: enough pages are dirty, or the last flush is long enough ago."""
     if not dirty_bytes:
         return False
     return dirty_bytes >= config.flush_least_pages * PAGE_BYTES or since_last_ms >= config.flush_thorough_interval_ms
 
 
 class Flusher:
-    """Belongs to the loop that the store belongs to. `on_confirmed` is called when a flush has confirmed messages."""
+    """Runs in the event loop that owns the store. Calls `on_confirmed` after each flush that may have confirmed messages."""
 
     def __init__(self, store: MessageStore, now_ms: Callable[[], int], on_confirmed: Callable[[], None] = lambda: None) -> None:
         self._store = store
@@ -35,7 +35,9 @@ class Flusher:
         self._on_confirmed = on_confirmed
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="skyrocket-flush")
         self._wake = asyncio.Event()
-        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []  # heap by position; the number keeps futures uncompared
+        self._waiting: list[
+            tuple[int, int, asyncio.Future[None]]
+        ] = []  # heap by position; the ticket keeps futures from being compared
         self._ticket = 0
         self._closing = False
         self._failure: StoreError | None = None
@@ -43,12 +45,15 @@ class Flusher:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def appended(self) -> None:
-        """Messages were appended. With sync flush, a flush starts now, or as soon as the one under way ends."""
+        """Report an append. With sync flush, a flush starts now, or as soon as the current one ends."""
         if self._store.config.sync_flush:
             self._wake.set()
 
     async def flushed(self, position: int) -> None:
-        """Return when everything before `position` is safe on disk; raise when it will never be."""
+        """Wait until everything before `position` is on disk.
+
+        Raise StoreError when a flush has failed or the store is closing.
+        """
         if self._failure is not None:
             raise self._failure
         if self._closing:
@@ -62,7 +67,7 @@ class Flusher:
         await future
 
     async def close(self) -> None:
-        """One last flush for those who wait; then the thread ends. The store itself is closed by its owner."""
+        """Flush once more for those that wait, and end the thread. The owner of the store closes the store itself."""
         self._closing = True
         self._wake.set()
         await self._task
@@ -112,7 +117,7 @@ class Flusher:
     async def _checkpoint(self) -> None:
         job = self._store.begin_checkpoint()
         error = await self._in_thread(job.run)
-        with suppress(DiskFullError, StoreIOError):  # the page is written at the next interval; a failed sync goes further
+        with suppress(DiskFullError, StoreIOError):  # the next interval writes the page; a failed sync is raised
             self._store.finish_checkpoint(job, error)
 
     async def _in_thread(self, run: Callable[[], None]) -> OSError | None:
@@ -123,11 +128,11 @@ class Flusher:
         return None
 
     def _release(self) -> None:
-        """Wake those whose messages are safe; after a failure, all."""
+        """Wake the waiters whose messages are on disk; after a failure, wake all of them."""
         while self._waiting and (self._failure is not None or self._waiting[0][0] <= self._store.horizon.flushed):
             _, _, future = heapq.heappop(self._waiting)
             if future.done():
-                continue  # whoever waited has given up
+                continue  # the waiter was cancelled
             if self._failure is None:
                 future.set_result(None)
             else:

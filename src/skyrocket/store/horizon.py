@@ -1,8 +1,12 @@
-"""The one horizon: appended, flushed, confirmed.
+"""The horizon: how far the log is appended, flushed and confirmed.
 
-A message is confirmed when everything that its promise needs has reached it: nothing but the append, a flush, a replica's
-acknowledgement… The horizon is the least of those positions and moves forward only. What lies before it is answered, put into
-queues and index, and read; what lies behind it does not exist for anyone outside.
+    commit log   | confirmed | flushed, perhaps | appended |
+                             ^ confirmed                   ^ appended
+
+A message is confirmed once every requirement has reached it: a flush, a replica's acknowledgement, a majority. Without any
+requirement an append is confirmed at once. The confirmed position is the least of all requirements, and moves forward only.
+Messages before it are acknowledged, dispatched to queues and index, and readable. Messages behind it are invisible outside the
+store.
 """
 
 from __future__ import annotations
@@ -19,34 +23,39 @@ class Horizon:
         self._counts_flush = "flushed" in self._reached
 
     def append(self, position: int) -> int:
+        """Record that the log ends at `position`. Return the confirmed position."""
         assert position >= self.appended
         self.appended = position
-        return self._move()
+        return self._advance()
 
     def flush(self, position: int) -> int:
-        """Everything before `position` is on disk."""
+        """Record that everything before `position` is on disk. Return the confirmed position."""
         if position > self.flushed:
             self.flushed = min(position, self.appended)
             if self._counts_flush:
                 self._reached["flushed"] = self.flushed
-        return self._move()
+        return self._advance()
 
     def reach(self, need: str, position: int) -> int:
-        """Whatever `need` names (a replica, a majority) has everything before `position`."""
+        """Record that the requirement `need` (a replica, a majority) has everything before `position`.
+
+        Return the confirmed position.
+        """
         self._reached[need] = max(position, self._reached[need])
-        return self._move()
+        return self._advance()
 
     def require(self, need: str, position: int) -> None:
-        """From now on a message needs this too. What was confirmed stays confirmed."""
+        """Add a requirement. What was confirmed stays confirmed."""
         self._reached[need] = position
         self._counts_flush = "flushed" in self._reached
 
     def release(self, need: str) -> int:
+        """Drop a requirement. Return the confirmed position."""
         self._reached.pop(need, None)
         self._counts_flush = "flushed" in self._reached
-        return self._move()
+        return self._advance()
 
-    def _move(self) -> int:
+    def _advance(self) -> int:
         if self._reached:
             self.confirmed = max(self.confirmed, min(self.appended, *self._reached.values()))
         else:

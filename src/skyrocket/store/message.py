@@ -1,4 +1,4 @@
-"""Messages on their way into the store, and where they came to lie."""
+"""Messages on their way into the store: append requests, their results, and what dispatch needs of them."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from skyrocket.protocol.sysflag import TRANSACTION_MASK, TRANSACTION_PREPARED, T
 from skyrocket.protocol.system_names import SCHEDULE_TOPIC
 
 UNQUEUED = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
-TAG_MARK = "T#"  # before a tag in the index, so that it is no key
+TAG_MARK = "T#"  # prefix of a tag in the index: keeps tags and keys apart
 
 
 class AppendRequest(NamedTuple):
-    """A message to append. `record` is encoded; queue offset, physical offset and store time are set when it is placed."""
+    """A message to append. `record` is encoded; the store fills in queue offset, physical offset and store time."""
 
     topic: str
     queue_id: int
     record: bytes
-    tags_code: int  # what the queue entry holds: the tag's hash, or the delay of a delayed message (see `delay_level`)
-    keys: tuple[str, ...]  # what the index finds it by, the unique key first
+    tags_code: int  # hash of the tag, for the queue entry; see `delay_level` for delayed messages
+    keys: tuple[str, ...]  # keys for the index, the unique key first
     sys_flag: int = 0
-    delay_level: int = 0  # of a message in SCHEDULE_TOPIC_XXXX: its queue entry holds the time of delivery instead of a tag
+    delay_level: int = 0  # in SCHEDULE_TOPIC_XXXX only: the queue entry then holds the delivery time instead of the tag's hash
 
 
 class AppendResult(NamedTuple):
-    """Where an appended message lies."""
+    """Where an appended message lies in its queue and in the log."""
 
     queue_offset: int
     physical_offset: int
@@ -35,20 +35,20 @@ class AppendResult(NamedTuple):
 
 
 class AppendPosition(NamedTuple):
-    """Where the next records will lie and when they will have been stored, as long as nothing else is appended before them."""
+    """Where the next append goes, and its store time. Valid until something else is appended."""
 
     position: int
-    room_bytes: int  # what fits there before the log goes on in its next file
+    room_bytes: int  # bytes that fit before the log continues in its next file
     timestamp: int
 
 
-# What a Dispatch has, in its order, as the plain tuple that it is made of: one costs a tenth of a Dispatch, and a send needs it
-# only as long as it takes to write queue and index.
+# The fields of a DispatchRequest, in order, as a plain tuple. A tuple costs a tenth of a NamedTuple, and the send path needs it
+# only until queue and index are written.
 DispatchFields = tuple[str, int, int, int, int, int, int, tuple[str, ...], int]
 
 
 class DispatchRequest(NamedTuple):
-    """A confirmed message, for its consume queue and the index."""
+    """What consume queue and index need of a message in the log."""
 
     topic: str
     queue_id: int
@@ -62,7 +62,7 @@ class DispatchRequest(NamedTuple):
 
     @property
     def is_queued(self) -> bool:
-        """Half messages and rollbacks of transactions are in the log only."""
+        """False for half messages and rollbacks of transactions: they are in the log only."""
         return self.sys_flag & TRANSACTION_MASK not in UNQUEUED
 
     @property
@@ -71,7 +71,7 @@ class DispatchRequest(NamedTuple):
 
 
 def append_request_of(record: Record) -> AppendRequest:
-    """From a record. The broker's send path builds these without a Record in between."""
+    """Build an append request from a Record. The broker's send path builds requests without a Record."""
     properties = decode_properties(record.properties)
     return AppendRequest(
         record.topic,
@@ -85,8 +85,10 @@ def append_request_of(record: Record) -> AppendRequest:
 
 
 def dispatch_request_of(record: Record, size: int, delays_ms: tuple[int, ...]) -> DispatchRequest:
-    """What a record in the log means for queues and index. The same for one just appended and one found at recovery."""
-    properties = decode_properties(str(record.properties, "utf-8", "replace"))  # as Java reads them: none keeps a log closed
+    """Derive what queues and index need from a record in the log. Recovery and repair use this."""
+    properties = decode_properties(
+        str(record.properties, "utf-8", "replace")
+    )  # as Java reads them: bad UTF-8 must not keep a log from being opened
     level = delay_level(record.topic, properties)
     return DispatchRequest(
         record.topic,
@@ -102,7 +104,7 @@ def dispatch_request_of(record: Record, size: int, delays_ms: tuple[int, ...]) -
 
 
 def index_keys(properties: dict[str, str]) -> tuple[str, ...]:
-    """What a message is found by, in Apache's order: its unique key, its keys and (since 5.5) its tag, under a mark."""
+    """Return the index keys of a message in Apache's order: unique key, keys and (since 5.5) the tag with its prefix."""
     keys = [key for key in properties.get(KEYS, "").split(KEY_SEPARATOR) if key]
     unique = properties.get(UNIQUE_KEY)
     if unique is not None:
@@ -114,7 +116,7 @@ def index_keys(properties: dict[str, str]) -> tuple[str, ...]:
 
 
 def delay_level(topic: str, properties: dict[str, str]) -> int:
-    """0 unless the message waits in the schedule topic."""
+    """Return the delay level of a message in the schedule topic; 0 for any other message."""
     if topic != SCHEDULE_TOPIC:
         return 0
     text = properties.get(DELAY_LEVEL, "")
@@ -122,7 +124,7 @@ def delay_level(topic: str, properties: dict[str, str]) -> int:
 
 
 def queue_entry_code(code: int, level: int, store_timestamp: int, delays_ms: tuple[int, ...]) -> int:
-    """The third field of a queue entry."""
+    """Return the third field of a queue entry: the tag's hash, or the delivery time of a delayed message."""
     if level <= 0:
         return code
     return store_timestamp + delays_ms[min(level, len(delays_ms)) - 1]

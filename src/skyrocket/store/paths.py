@@ -1,4 +1,4 @@
-"""Where things lie in a store directory. The names are Apache's, but for `checksums` and `damaged`."""
+"""The paths in a store directory. The names are Apache's, except `checksums` and `damaged`, which Apache does not have."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class StorePaths:
         self.index = f"{self.root}/index"
         self.config = f"{self.root}/config"
         self.checkpoint = f"{self.root}/checkpoint"
-        self.abort = f"{self.root}/abort"  # there while a broker runs: found at start, it tells of a crash
+        self.abort = f"{self.root}/abort"  # exists while a broker runs; a broker that finds it at start recovers from a crash
         self.lock = f"{self.root}/lock"
         self.checksums = f"{self.root}/checksums"
         self.damaged = f"{self.root}/damaged"

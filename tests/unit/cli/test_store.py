@@ -178,7 +178,7 @@ def test_what_is_no_store_is_refused_in_a_sentence(tmp_path: Path, command: str)
     for directory in (tmp_path, tmp_path / "nowhere"):
         code, out, err = run(command, directory)
         assert (code, out) == (2, "")
-        assert err == f"{directory} is no store: it has neither 'commitlog' nor 'checkpoint'.\n"
+        assert err == f"{directory} is not a store: it has neither 'commitlog' nor 'checkpoint'.\n"
 
 
 @pytest.mark.parametrize("make", [golden_store, sample_store])

@@ -91,7 +91,7 @@ def test_a_missing_file_falls_back_to_the_bak_as_when_apache_died_between_its_tw
     body, problem = opened(tmp_path).load(TOPICS)
     assert body == topics("a")
     assert problem is not None
-    assert "it is not there" in problem
+    assert "it does not exist" in problem
 
 
 def test_a_save_does_not_put_a_damaged_file_over_a_sound_bak(tmp_path: Path):

@@ -1,7 +1,7 @@
-"""The index: messages by key. Files named by the time they were made, oldest first; the newest takes new keys.
+"""The index: messages by key. Its files are named by the time of their creation; the newest one takes new keys.
 
-A message is found by each of its keys and by its unique key, under `topic#key`. Entries hold only hashes: whoever asks compares
-the record's real keys, so a collision costs a look and never a wrong answer.
+A message is indexed under `topic#key` for each of its keys and its unique key. Entries hold hashes only. A query compares the
+keys of the records it finds, so a hash collision costs a read and never gives a wrong answer.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Index:
         self._slots = slots
         self._entries = entries
         self._open: list[IndexFile] = []
-        self._left = b""  # keys that a full disk kept from being written; they go first
+        self._left = b""  # keys that could not be written because the disk was full; they are written first
 
     @property
     def last_offset(self) -> int:
-        """The physical offset of the newest indexed message; -1 when there is none."""
+        """The physical offset of the newest indexed message; -1 when the index is empty."""
         for file in reversed(self._open):
             if not file.is_empty:
                 return file.last_offset
@@ -47,7 +47,7 @@ class Index:
         for name in self._files.names(self._directory):
             if len(name) == _NAME_DIGITS and name.isdigit():
                 path = f"{self._directory}/{name}"
-                if not self._files.size(path):  # a crash came while it was made
+                if not self._files.size(path):  # a crash interrupted its creation
                     self._files.remove(path)
                     continue
                 self._open.append(IndexFile(path, self._files.open(path, writable=True), self._slots, self._entries))
@@ -55,7 +55,7 @@ class Index:
     # --- writing
 
     def put(self, dispatches: Sequence[DispatchFields]) -> None:
-        """Index these messages; those that are indexed already are passed over."""
+        """Add messages to the index. Messages that it already has are skipped."""
         last = KEY.unpack_from(self._left, len(self._left) - KEY.size)[1] if self._left else self.last_offset
         self._left += pack_keys(dispatches, last)
         try:
@@ -74,18 +74,21 @@ class Index:
         return self._open[-1]
 
     def _new_name(self, now_ms: int) -> str:
-        """The local time, as Apache names them; one more than the newest name where that is later: names sort by age."""
+        """Return the local time as a name, as Apache does.
+
+        If the newest name is not earlier, add one to it: names sort by age.
+        """
         moment = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone()
         name = f"{moment:%Y%m%d%H%M%S}{now_ms % 1000:03d}"
         newest = self._open[-1].name if self._open else ""
         return name if name > newest else f"{int(newest) + 1:0{_NAME_DIGITS}d}"
 
     def begin_sync(self) -> list[Callable[[], None]]:
-        """Oldest first: where a file has keys on disk, the files before it have all of theirs."""
+        """Return the sync jobs, oldest file first. So when a file's keys are on disk, those of all older files are too."""
         return [file.begin_sync() for file in self._open if file.is_dirty]
 
     def rebuild(self, stop_offset: int) -> None:
-        """After a crash: forget what lies at or behind `stop_offset`, and make the newest file's slots again."""
+        """After a crash, delete entries of messages at or behind `stop_offset`, and rebuild the slots of the newest file."""
         while self._open:
             file = self._open[-1]
             file.rebuild(stop_offset)
@@ -94,7 +97,7 @@ class Index:
             self._drop(self._open.pop())
 
     def expire(self, log_start: int) -> None:
-        """Files that only know messages before `log_start` go; the newest stays."""
+        """Delete files whose messages all lie before `log_start`. The newest file stays."""
         while len(self._open) > 1 and self._open[0].last_offset < log_start:
             self._drop(self._open.pop(0))
 
@@ -105,7 +108,7 @@ class Index:
     # --- reading
 
     def find(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
-        """Physical offsets of messages that may carry the key and may be of this time, newest first."""
+        """Yield physical offsets of messages that may have the key and may be from this time range, newest first."""
         hashed = hash_key(topic, key)
         for file in reversed(self._open):
             if file.overlaps(begin_ms, end_ms):
@@ -117,8 +120,10 @@ class Index:
 
 
 def _pack_keys(dispatches: Sequence[DispatchFields], last: int) -> bytes:
-    """The keys of the messages behind `last`, packed as the files take them. Neighbours share tags, and mostly their topic: what
-    they are hashed by together is hashed once."""
+    """Pack the hashed keys of messages behind physical offset `last`, as index files take them.
+
+    Neighbouring messages often share topic and tags, so equal keys of one topic are hashed once.
+    """
     packed: list[bytes] = []
     if dispatches[0][3] <= last or any(map(itemgetter(8), dispatches)):
         dispatches = [one for one in dispatches if one[3] > last and one[8] & TRANSACTION_MASK != TRANSACTION_ROLLBACK]
@@ -138,5 +143,5 @@ pack_keys = twin("dispatch_entries", _pack_keys)
 
 
 def hash_key(topic: str, key: str) -> int:
-    """The index's hash of `topic#key`."""
+    """Return the hash of `topic#key` that the index stores."""
     return hash_keys(topic, (key,))[0]

@@ -12,13 +12,13 @@
 
      0        4                12       16       20
      +--------+----------------+--------+--------+
-     | hash   | physical       | seconds| entry  |       an entry; seconds after the header's first timestamp,
+     | hash   | physical       | seconds| entry  |       an entry: seconds since the header's first timestamp,
      |        | offset         |        | before |       and the entry that the slot pointed at before
      +--------+----------------+--------+--------+
 
-Entries are only ever added. The header is written when everything before it is on disk, so after a crash its count is the truth:
-entries behind it are overwritten, and the slots are made again from the entries. Slots are a mapping whose room is allocated;
-entries are written with one call for all keys of a turn.
+Entries are only ever added. The header is written after the entries and slots that it counts are on disk. So after a crash the
+count is right: entries behind it are overwritten, and the slots are rebuilt from the entries. The slots are memory-mapped, with
+their space allocated; the entries of one append are written with one call.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from skyrocket.store.files import File, Files
 HEADER = struct.Struct(">qqqqii")
 SLOT = struct.Struct(">i")
 ENTRY = struct.Struct(">iqii")
-KEY = struct.Struct(">iqq")  # a key on its way into a file: hash, physical offset, store timestamp
-_POINTED = struct.Struct(">qi")  # a slot, by its place, and the entry that it is to point at
+KEY = struct.Struct(">iqq")  # a key to add: hash, physical offset, store timestamp
+_POINTED = struct.Struct(">qi")  # position of a slot, and the entry that it will point at
 _INT32_MAX = 2**31 - 1
 
 
@@ -51,14 +51,16 @@ def index_bytes(slots: int, entries: int) -> int:
 
 
 def _pack_index_entries(table: memoryview, slots: int, first: int, first_timestamp: int, keys: bytes) -> tuple[bytes, bytes, int]:
-    """Entries for keys, of which the first gets the number `first`; what slots are to point at behind them; and how many of those
-    slots were not in use. All of them packed."""
+    """Pack the entries for keys; the first entry gets number `first`.
+
+    Also return the packed slot updates, and how many of those slots were unused before.
+    """
     read_slot, pack = SLOT.unpack_from, ENTRY.pack
     timestamp, seconds, new_slots = first_timestamp, 0, 0
     entries: list[bytes] = []
-    newest: dict[int, int] = {}  # by slot, the last of these entries in it; messages of a turn share their tags
+    newest: dict[int, int] = {}  # slot → its last new entry; messages of one append often share tags
     for number, (hashed, physical_offset, store_timestamp) in enumerate(KEY.iter_unpack(keys), first):
-        if store_timestamp != timestamp:  # most of a turn have the same
+        if store_timestamp != timestamp:  # most messages of one append have the same timestamp
             timestamp, seconds = store_timestamp, (store_timestamp - first_timestamp) // 1000
             seconds = seconds if 0 <= seconds <= _INT32_MAX else 0
         slot_at = HEADER.size + hashed % slots * SLOT.size
@@ -83,7 +85,7 @@ point_slots = twin("dispatch_entries", _point_slots)
 
 
 class IndexFile:
-    last_offset: int  # of the newest message that it knows; the header is read into it
+    last_offset: int  # physical offset of the newest message in the file
 
     def __init__(self, path: str, file: File, slots: int, entries: int, *, writable: bool = True) -> None:
         if file.size != index_bytes(slots, entries):
@@ -95,7 +97,7 @@ class IndexFile:
         self._entries = entries
         self._entries_at = HEADER.size + slots * SLOT.size
         self._table = file.window(self._entries_at) if writable else file.view()
-        self.is_dirty = False  # something was added or made anew since the last sync began
+        self.is_dirty = False  # changed since the last sync began
         self._read_header()
 
     @classmethod
@@ -120,7 +122,7 @@ class IndexFile:
 
     @property
     def room(self) -> int:
-        """How many more keys fit."""
+        """How many more keys fit into the file."""
         return self._entries - self.next_entry
 
     @property
@@ -130,7 +132,7 @@ class IndexFile:
     # --- writing
 
     def put(self, keys: bytes) -> None:
-        """Add packed keys; the caller has seen that there is room for them."""
+        """Add packed keys. The caller has checked that they fit."""
         count = len(keys) // KEY.size
         assert count <= self.room
         if not keys:
@@ -140,13 +142,13 @@ class IndexFile:
             _, self.first_offset, self.first_timestamp = KEY.unpack_from(keys)
         entries, pointed, new_slots = pack_index_entries(self._table, self._slots, self.next_entry, self.first_timestamp, keys)
         self._file.write(self._entries_at + self.next_entry * ENTRY.size, entries)
-        point_slots(self._table, pointed)  # after their entries, which may not find room on the disk
+        point_slots(self._table, pointed)  # after the entries, whose write may fail on a full disk
         self.next_entry += count
         self._slots_used += new_slots
         _, self.last_offset, self.last_timestamp = KEY.unpack_from(keys, len(keys) - KEY.size)
 
     def begin_sync(self) -> Callable[[], None]:
-        """What makes the file, as it is now, safe on disk. It may run in another thread while keys are added."""
+        """Return a job that syncs the file as it is now. The job may run in another thread while keys are added."""
         table, file = self._table, self._file
         header = HEADER.pack(
             self.first_timestamp, self.last_timestamp, self.first_offset, self.last_offset, self._slots_used, self.next_entry
@@ -155,7 +157,7 @@ class IndexFile:
         self.is_dirty = False
 
         def sync() -> None:
-            """Entries and slots first, then the header that says how many there are."""
+            """Sync entries and slots first, then the header that counts them."""
             file.sync()
             table[: HEADER.size] = header
             file.sync()
@@ -163,7 +165,7 @@ class IndexFile:
         return sync
 
     def rebuild(self, stop_offset: int) -> None:
-        """After a crash: keep the header's entries that lie before `stop_offset`, and make the slots anew from them."""
+        """After a crash, keep the entries that the header counts, up to `stop_offset`, and rebuild the slots from them."""
         kept = self.next_entry
         while kept > 1 and self._entry(kept - 1).physical_offset >= stop_offset:
             kept -= 1
@@ -186,16 +188,17 @@ class IndexFile:
     # --- reading
 
     def find(self, hashed: int, begin_ms: int, end_ms: int, *, live: bool = False) -> Iterator[int]:
-        """Physical offsets of messages whose key has this hash, newest first. Chains are followed downwards only, so they end.
+        """Yield physical offsets of messages whose key has this hash, newest first.
 
-        With `live`, also those that another process added since it last wrote the header.
+        A chain is followed to smaller entry numbers only, so it always ends. With `live`, entries count that another process has
+        added since it last wrote the header.
         """
         (number,) = SLOT.unpack_from(self._table, HEADER.size + hashed % self._slots * SLOT.size)
         above = self._entries if live else self.next_entry
         while 0 < number < above:
             entry = self._entry(number)
             stored_ms = self.first_timestamp + entry.seconds * 1000
-            # Times here are cut to seconds: what may be inside the range is, and the record has the exact time.
+            # Entries have whole seconds: accept what may lie in the range. The caller checks the record's exact time.
             if entry.key_hash == hashed and begin_ms - 1000 < stored_ms <= end_ms:
                 yield entry.physical_offset
             above, number = number, entry.before
@@ -204,7 +207,7 @@ class IndexFile:
         return not self.is_empty and begin_ms <= self.last_timestamp + 1000 and end_ms >= self.first_timestamp
 
     def entries(self) -> Iterator[IndexEntry]:
-        """Every entry, oldest first."""
+        """Yield every entry, oldest first."""
         return (IndexEntry(*entry) for entry in self._packed(1, self.next_entry))
 
     def _entry(self, number: int) -> IndexEntry:

@@ -1,7 +1,8 @@
-"""Java's hashes of many short texts at once. The index needs two or three for each message, and a loop over characters is slow.
+"""Java's String.hashCode of many short strings at once. The index needs two or three for each message, and a loop is slow.
 
-Java's hash is a polynomial in 31, modulo 2 to the 32nd. Here one big integer has a lane of 32 bytes for each text, which stands
-at the right end of its lane, with zeros before it. Neighbours are put together until a lane is one number, for all lanes at once:
+Java's hash is a polynomial in 31, modulo 2^32. One big integer holds a lane of 32 bytes for each string. The string is
+right-aligned in its lane, with zeros before it. Each step combines neighbouring numbers, in all lanes at once, until a lane is
+one number:
 
     bytes of a lane   c0        c1        c2        c3        …   c31
                       +-------------------+-------------------+---
@@ -9,7 +10,7 @@ at the right end of its lane, with zeros before it. Neighbours are put together 
                       +-------------------+-------------------+---
     · 31² and add     | …                                     |         8 numbers of 32 bits
                       +---------------------------------------+---
-    and so on with 31⁴, 31⁸ and 31¹⁶, keeping 32 bits of each number: it never grows into its neighbour.
+    and so on with 31⁴, 31⁸ and 31¹⁶. Only 32 bits of each number are kept, so that it never overflows into its neighbour.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Final
 
 from skyrocket.protocol.message.tags import java_hash
 
-_LANE_BYTES = 32  # as long as the unique keys that clients on IPv4 make
+_LANE_BYTES = 32  # the length of unique keys from clients on IPv4
 _LANES_MAX = 128
 _LANE = struct.Struct(f">{_LANE_BYTES - 4}xI")
 _POWERS: Final = tuple(pow(31, length, 2**32) for length in range(_LANE_BYTES + 1))
@@ -29,16 +30,16 @@ _INT32_SPAN = 2**32
 
 
 def _every(bits: int, of_bits: int) -> int:
-    """The lowest `bits` of every `of_bits`, over all lanes."""
+    """Return a mask of the lowest `bits` of every `of_bits`, over all lanes."""
     return int.from_bytes((2**bits - 1).to_bytes(of_bits // 8) * (_LANES_MAX * _LANE_BYTES * 8 // of_bits))
 
 
-# (bits of a number, what the left one of two is multiplied with, what is kept of each)
+# (bits of a number, factor for the left number of a pair, mask for what is kept)
 _STEPS: Final = tuple((bits, _POWERS[bits // 8], _every(min(bits, 32), 2 * bits)) for bits in (8, 16, 32, 64, 128))
 
 
 def hash_keys(topic: str, keys: Sequence[str]) -> list[int]:
-    """What the index keeps of `topic#key`, for each key: the absolute value of Java's hash, or 0 where Java has none."""
+    """Return the index hash of `topic#key` for each key: the absolute value of Java's hash, or 0 for Integer.MIN_VALUE."""
     hashes: list[int] = []
     starts = _starts(topic)
     for first in range(0, len(keys), _LANES_MAX):
@@ -47,20 +48,20 @@ def hash_keys(topic: str, keys: Sequence[str]) -> list[int]:
         if len(text) == _LANE_BYTES * len(some) and text.isascii():
             lanes = _LANE.iter_unpack(_lane_hashes(text.encode()))
             hashes += [(starts[len(key)] + hashed) % _INT32_SPAN for key, (hashed,) in zip(some, lanes, strict=True)]
-        else:  # one is long, or not in ASCII
+        else:  # a key is longer than a lane, or not ASCII
             hashes += [java_hash(f"{topic}#{key}") % _INT32_SPAN for key in some]
     return [hashed if hashed < 2**31 else (_INT32_SPAN - hashed) % 2**31 for hashed in hashes]
 
 
 @lru_cache(maxsize=1024)
 def _starts(topic: str) -> tuple[int, ...]:
-    """What `topic#` adds to the hash of a key, by the key's length."""
+    """Return what `topic#` adds to the hash of a key, indexed by the key's length."""
     hashed = java_hash(f"{topic}#")
     return tuple(hashed * power % _INT32_SPAN for power in _POWERS)
 
 
 def _lane_hashes(texts: bytes) -> bytes:
-    """The hash of each lane, in its last four bytes."""
+    """Return the hash of each lane, in the lane's last four bytes."""
     lanes = int.from_bytes(texts)
     for bits, power, kept in _STEPS:
         lanes = (lanes >> bits & kept) * power + (lanes & kept)

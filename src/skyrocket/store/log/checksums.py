@@ -1,14 +1,14 @@
-"""A CRC over each whole record, beside the log: one file a segment, of the same name, in `checksums/`.
+"""A CRC over each whole record, in `checksums/`: one file for each segment of the log, with the segment's name.
 
      0        4        8
      +--------+--------+
-     | end    | CRC-32 |      end: where the record ends in its segment (so never 0); entries in order, zeros behind the last
+     | end    | CRC-32 |      end: where the record ends in its segment, never 0; entries in order, zeros behind the last
      +--------+--------+
       uint32   uint32
 
-Apache's record has a CRC over the body alone, so a flipped bit in a tag, a key or a timestamp would go unseen. These files are
-ours; Apache's broker neither reads nor minds them. A record without an entry (Apache wrote it, or a crash came before the entry)
-is checked by its body's CRC alone.
+A record's own CRC covers the body only, so a flipped bit in a tag, a key or a timestamp would go unnoticed. Apache's broker does
+not have these files and ignores them. A record without an entry (Apache wrote it, or a crash came before the entry) is checked by
+the CRC of its body alone.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from skyrocket.store.files import File, Files, OpenFiles
 from skyrocket.store.log.segments import segment_path
 
 ENTRY = struct.Struct(">II")
-_SMALLEST_RECORD = 92  # so many bytes of log need at most one entry
+_SMALLEST_RECORD = 92  # bytes: the log needs at most one entry for each
 
 
 def _pack_checksums(data: bytes | bytearray, start: int, bounds: list[int], segment_start: int) -> bytes:
-    """Packed entries of the records between the `bounds`; `data` begins at `start`. All of these are offsets in the log."""
+    """Pack the entries of the records between the `bounds`. `data` begins at `start`; all positions are offsets in the log."""
     view = memoryview(data)
     return b"".join([ENTRY.pack(end - segment_start, crc32(view[at - start : end - start])) for at, end in pairwise(bounds)])
 
 
 def _find_first_entry(view: memoryview, count: int, end: int, hint: int) -> int:
-    """The first of `count` entries whose end is not before `end`. Quick behind `hint`."""
+    """Return the index of the first of `count` entries whose end is at or behind `end`. Fast if it lies close behind `hint`."""
     low, high = 0, count
     if hint < high and ENTRY.unpack_from(view, hint * ENTRY.size)[0] < end:
         low, step = hint + 1, 1
@@ -59,14 +59,15 @@ class Checksums:
         self._file_bytes = (log_segment_bytes // _SMALLEST_RECORD + 1) * ENTRY.size
         self._counts: dict[int, int] = {}  # entries in each segment's file
         self._dirty: set[int] = set()  # segments written since the last sync
-        self._hint = (0, 0)  # (segment, entry) found last: readers go forward
-        self._stale: set[int] = set()  # segments whose file may have entries behind the last one
-        self._beyond: dict[int, int] = {}  # end of a record in the log → CRC: what recovery may still compare with
+        self._hint = (0, 0)  # segment and entry that were found last: readers move forward
+        self._stale: set[int] = set()  # segments whose file may have old entries behind the last valid one
+        self._beyond: dict[int, int] = {}  # end of a record in the log → CRC: untrusted entries that recovery still compares with
 
     def load(self, trusted_end: int, *, crashed: bool = True, remember_beyond: bool = False) -> None:
-        """Look at what is there. After a crash, entries behind `trusted_end` may belong to records that are no more: they go.
+        """Load the files. After a crash, delete the entries behind `trusted_end`: their records may be gone.
 
-        With `remember_beyond` they are compared with until `cut`: no other than this store wrote since they were made.
+        With `remember_beyond` these entries are kept in memory for comparison until `cut` is called. That is correct only if no
+        other program has written to the store since.
         """
         for name in self._files.names(self._directory):
             path = f"{self._directory}/{name}"
@@ -74,11 +75,11 @@ class Checksums:
             if start < 0 or self._files.size(path) != self._file_bytes:
                 self._files.remove(path)
                 continue
-            # Not "the first that was not written": a power cut leaves holes behind the trusted end.
+            # Do not search for the first unwritten entry: a power failure leaves holes behind the trusted end.
             end = min(trusted_end - start, self._segment_bytes)
             self._counts[start] = self._written_up_to(start, end) if end > 0 else 0
             if end == self._segment_bytes or (end > 0 and not crashed):
-                continue  # there is nothing behind it
+                continue  # no entries lie behind it
             if remember_beyond:
                 self._remember(start)
             if end > 0:
@@ -93,14 +94,14 @@ class Checksums:
         self._beyond.update((start + end, crc) for end, crc in ENTRY.iter_unpack(packed) if end)
 
     def cut(self, log_end: int) -> None:
-        """Recovery found the end of the log: nothing is known of what lay behind it."""
+        """Delete the entries behind the end of the log that recovery found."""
         self._beyond.clear()
         for start in list(self._counts):
             if log_end < start + self._segment_bytes:
                 self._truncate(start, max(0, log_end - start))
 
     def load_read_only(self, trusted_end: int) -> None:
-        """As `load`, for a reader that changes nothing: files that cannot be trusted are left, and passed over."""
+        """Load the files without changing any. Files that cannot be trusted are skipped."""
         for name in self._files.names(self._directory):
             path = f"{self._directory}/{name}"
             start = int(name) if name.isdigit() and len(name) == 20 else -1
@@ -109,8 +110,10 @@ class Checksums:
                 self._counts[start] = self._written_up_to(start, end)
 
     def append(self, offset: int, data: bytes | bytearray, bounds: list[int]) -> None:
-        """Entries for records of one segment. `data` lies in the log from `offset` on; each record of it ends where the next one
-        begins: at the `bounds`, which are offsets too."""
+        """Append entries for records of one segment.
+
+        `data` lies at `offset` in the log. The `bounds` are log offsets: the start of each record, and the end of the last one.
+        """
         start = offset - offset % self._segment_bytes
         self._write(start, pack_checksums(data, offset, bounds, start))
 
@@ -129,42 +132,45 @@ class Checksums:
         self._dirty.add(start)
 
     def take_back(self, log_end: int) -> None:
-        """The records from `log_end` on were taken back: forget their entries."""
+        """Forget the entries of records from `log_end` on, because the append was undone."""
         for start in self._counts:
             if log_end < start + self._segment_bytes:
                 self._counts[start] = self._count_up_to(start, max(0, log_end - start))
                 self._stale.add(start)
 
     def _scrub(self, start: int, count: int) -> None:
-        """Zero what failed appends left, on disk too: recovery compares with every entry that it finds."""
+        """Overwrite with zeros what failed appends left, and sync: recovery compares with every entry that it finds."""
         file = self._file(start)
         file.write(count * ENTRY.size, bytes(self._file_bytes - count * ENTRY.size))
         file.sync()
         self._stale.discard(start)
 
     def complete(self, start: int, segment: memoryview, records: list[tuple[int, int]]) -> None:
-        """Add entries of records, as (place in the segment, size), that recovery walked over and that have none yet."""
+        """Add missing entries of records that recovery has scanned. A record is given as (position in the segment, size)."""
         count = self._counts.get(start, 0)
         known = ENTRY.unpack_from(self._file(start).view(), (count - 1) * ENTRY.size)[0] if count else 0
         packed = [ENTRY.pack(at + size, crc32(segment[at : at + size])) for at, size in records if at + size > known]
         self._write(start, b"".join(packed))
 
     def matches(self, offset: int, data: memoryview) -> bool | None:
-        """Whether the record at `offset` is what was written; None when there is no checksum for it.
+        """Whether the record at `offset` matches its checksum; None when it has no checksum.
 
-        One flipped bit in a record changes more than one bit of its CRC; so where only one differs, it flipped here.
+        A difference of one bit still matches: a flipped bit in the record changes several bits of its CRC, so the bit flipped in
+        the checksum file.
         """
         known = self._find(offset, len(data))
         if known is None:
             return None
         crc = crc32(data)
         if self._beyond and any(known == crc >> torn << torn for torn in (8, 16, 24, 32)):
-            return None  # the power went in the middle of this entry
+            return None  # a power failure tore this entry
         return (known ^ crc).bit_count() <= 1
 
     def entries_between(self, start: int, first_end: int, last_end: int, most: int) -> bytes:
-        """The packed entries of the records of a segment that end from `first_end` to `last_end`. None when there are more than
-        `most`, or recovery is not done with them: `matches` knows about one record."""
+        """Return the packed entries of records of a segment that end from `first_end` to `last_end`.
+
+        Return no bytes when there are more than `most` entries, or while recovery runs. `matches` checks a single record.
+        """
         count = self._counts.get(start)
         if not count or self._beyond:
             return b""
@@ -177,7 +183,7 @@ class Checksums:
         return bytes(view[first * ENTRY.size : min(last + 1, count) * ENTRY.size])
 
     def entries(self, start: int) -> bytes:
-        """The packed entries of one segment, copied."""
+        """Return a copy of a segment's packed entries."""
         count = self._counts.get(start, 0)
         return bytes(self._file(start).view()[: count * ENTRY.size]) if count else b""
 
@@ -200,7 +206,7 @@ class Checksums:
         return int(crc)
 
     def _written_up_to(self, start: int, end: int) -> int:
-        """How many entries there are before the first whose end is behind `end`; one that was not written is behind every end."""
+        """Count the entries before the first one whose end is behind `end`. An unwritten entry counts as behind every end."""
         view = self._file(start).view()
         low, high = 0, self._file_bytes // ENTRY.size
         while low < high:
@@ -209,12 +215,12 @@ class Checksums:
         return low
 
     def _count_up_to(self, start: int, end: int) -> int:
-        """Of the entries that are known."""
+        """Count the known entries that end at or before `end`."""
         count = self._counts[start]
         return find_first_entry(self._file(start).view(), count, end + 1, count)
 
     def _truncate(self, start: int, end: int) -> None:
-        """Keep the entries of records that end at or before `end`."""
+        """Delete the entries of records that end behind `end`."""
         kept = self._count_up_to(start, end)
         view = self._file(start).view()
         stale = bytes(view[kept * ENTRY.size :]).rstrip(b"\0")
@@ -230,7 +236,7 @@ class Checksums:
         return self._opened.get(path)
 
     def take_dirty(self) -> list[str]:
-        """The files written since this was last called: the caller syncs them."""
+        """Return the files written since the last call. The caller syncs them."""
         paths = [segment_path(self._directory, start) for start in sorted(self._dirty)]
         self._dirty.clear()
         return paths

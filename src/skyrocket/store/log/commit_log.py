@@ -5,14 +5,14 @@
     | record | record | ... | record | blank |  | record | record | …
     +--------+--------+-----+--------+-------+  +--------+--------+---
 
-A record never crosses the border of a segment. What is left before the border is one blank: its size, and the BLANK magic.
+A record never crosses the end of a segment. A blank fills the rest: its size, and the BLANK magic.
 
      0        4        8
      +--------+--------+----- - - -+
-     | size   | magic  | anything  |      size: up to the border, at least 8
+     | size   | magic  | anything  |      size: up to the end of the segment, at least 8
      +--------+--------+----- - - -+
 
-One call appends everything of a read event: records are put together, told their places, and written with one call a segment.
+One call appends all messages of a read event: the log fills in their offsets and writes them with one `pwrite` per segment.
 """
 
 from __future__ import annotations
@@ -30,38 +30,38 @@ from skyrocket.store.files import File, Files, OpenFiles
 from skyrocket.store.log.segments import Segments
 
 BLANK = struct.Struct(">ii")  # size, magic
-_PLACE = struct.Struct(">qq")  # queue offset, physical offset: neighbours in a record
+_PLACE = struct.Struct(">qq")  # queue offset and physical offset, which lie side by side in a record
 _STORE_TIME = struct.Struct(">q")
-_STORE_TIME_AT = 56  # behind an IPv4 born host
+_STORE_TIME_AT = 56  # offset in a record with an IPv4 born host
 _STORE_TIME_AT_V6 = 68
-_SYS_FLAG_LOW_AT = SYS_FLAG_AT + 3  # the byte with the bits that tell the kinds of the hosts
+_SYS_FLAG_LOW_AT = SYS_FLAG_AT + 3  # the byte with the bits for IPv6 hosts
 
-PREFETCH_BYTES = 16 * 1024 * 1024  # pages asked for ahead of the writes
-ALLOCATE_AHEAD_AT = 0.5  # of a segment written: the next one is made
+PREFETCH_BYTES = 16 * 1024 * 1024  # of a new segment, brought into memory ahead of the writes
+ALLOCATE_AHEAD_AT = 0.5  # the next segment is created when this part of the current one is written
 
 assert PHYSICAL_OFFSET_AT == QUEUE_OFFSET_AT + 8
 
 
 @dataclass(slots=True)
 class _SegmentRun:
-    """Records that go into one segment with one write."""
+    """Records that one write puts into one segment."""
 
     start: int  # absolute
-    first: int  # which record is the first
-    last: int  # and which comes after the last
+    first: int  # index of the first record
+    last: int  # index behind the last record
     parts: list[bytes]  # the records, then perhaps a blank
 
 
 class WrittenRun(NamedTuple):
-    """What one write put into the log."""
+    """What one write has put into the log."""
 
     start: int  # absolute
     data: bytes | bytearray  # the records, then perhaps a blank
     offsets: list[int]  # of the records
-    end: int  # where they end, and the blank begins
+    end: int  # of the last record; a blank may follow
 
     def bounds(self) -> list[int]:
-        """Where the records begin, and where the last one ends."""
+        """Return where each record begins, and where the last one ends."""
         return [*self.offsets, self.end]
 
 
@@ -72,8 +72,8 @@ class CommitLog:
         self._files = files
         self.segments = Segments(files, opened, directory, segment_bytes, allocate=True)
         self._background = background
-        self._ahead: tuple[int, Future[File]] | None = None  # the segment being made before it is needed
-        self._scrub: list[tuple[int, int]] = []  # (offset, size) that a failed append may have left behind the end
+        self._ahead: tuple[int, Future[File]] | None = None  # the next segment, created ahead of time, and its start
+        self._scrub: list[tuple[int, int]] = []  # (offset, size) of bytes that a failed append may have left behind the end
         self.end = 0  # where the next record goes
 
     @property
@@ -87,9 +87,9 @@ class CommitLog:
     # --- writing
 
     def append(self, records: Sequence[bytes], queue_offsets: Sequence[int], store_timestamp: int) -> list[WrittenRun]:
-        """Write encoded records at the end, each told its places and the time.
+        """Fill in offsets and store time of encoded records, and write them at the end, all or none.
 
-        All or nothing: after an error the log ends where it did, and nothing of this call will ever be read.
+        After an error the log ends where it did before, and nothing of this call is ever read.
         """
         runs = self._plan(records)
         written = [_place_records(run, records, queue_offsets, store_timestamp) for run in runs]
@@ -98,11 +98,11 @@ class CommitLog:
 
     @property
     def room_bytes(self) -> int:
-        """What fits into the segment that the end is in: behind its last record there is always a blank."""
+        """How many bytes fit into the current segment, with the blank that must follow its last record."""
         return self.segments.segment_bytes - self.end % self.segments.segment_bytes - BLANK.size
 
     def append_encoded(self, data: bytes, offsets: list[int]) -> WrittenRun:
-        """Write records that know their places already, and fit. All or nothing, as `append`."""
+        """Write records that already contain their offsets and fit into the current segment, all or none."""
         assert len(data) <= self.room_bytes
         written = WrittenRun(self.end, data, offsets, self.end + len(data))
         self._write([written], len(offsets))
@@ -119,10 +119,10 @@ class CommitLog:
             raise store_error(f"appending {count} messages to the commit log", error) from error
         self._scrub.clear()
         self.end = written[-1].start + len(written[-1].data)
-        self._make_next_ahead()
+        self._create_next_ahead()
 
     def _plan(self, records: Sequence[bytes]) -> list[_SegmentRun]:
-        """Which records go into this segment, and which into the next."""
+        """Distribute records over the current segment and the next ones."""
         segment_bytes = self.segments.segment_bytes
         at = self.end
         room = segment_bytes - at % segment_bytes
@@ -143,7 +143,7 @@ class CommitLog:
         return runs
 
     def _file_for(self, offset: int) -> File:
-        """The file that `offset` is in; made when it is the next one."""
+        """Return the file that contains `offset`; create it when it is the next segment."""
         start = self.segments.start_of(offset)
         if start is not None:
             return self.segments.file(start)
@@ -155,28 +155,29 @@ class CommitLog:
             ready = future.result()
         return self.segments.add(start, ready)
 
-    def _make_next_ahead(self) -> None:
+    def _create_next_ahead(self) -> None:
         within = self.end % self.segments.segment_bytes
         if self._background is None or self._ahead is not None or within < self.segments.segment_bytes * ALLOCATE_AHEAD_AT:
             return
         start = self.segments.stop
-        self._ahead = (start, self._background.submit(self._make, start))
+        self._ahead = (start, self._background.submit(self._create_segment, start))
 
-    def _make(self, start: int) -> File:
+    def _create_segment(self, start: int) -> File:
         segment_bytes = self.segments.segment_bytes
         file = self._files.create(self.segments.path(start), segment_bytes, segment_bytes)
         file.prefetch(0, min(PREFETCH_BYTES, segment_bytes))
         return file
 
     def take_back(self, end: int, written: list[WrittenRun]) -> None:
-        """Undo the last append, because something that belongs to it could not be stored."""
+        """Undo the last append, because its checksums could not be stored."""
         self._scrub = [(run.start, len(run.data)) for run in written]
         self.end = end
 
     def scrub(self) -> None:
-        """Zero what a failed append wrote: a later, shorter append must not be followed by records that nobody stored.
+        """Overwrite with zeros what a failed append wrote, and sync.
 
-        On disk too: after a power cut, a sector of it must not come back under a record that was put in its place.
+        Otherwise a later, shorter append could be followed by records of the failed one, and after a power failure an old sector
+        could come back under a new record.
         """
         while self._scrub:
             offset, size = self._scrub[-1]
@@ -193,7 +194,7 @@ class CommitLog:
     # --- reading
 
     def view(self, offset: int, size: int) -> memoryview | None:
-        """These bytes of the log, without a copy; None where the log does not have them (all)."""
+        """Return bytes of the log without a copy; None when the log does not have all of them."""
         start = self.segments.start_of(offset)
         if start is None or size < 0 or offset + size > min(self.end, start + self.segments.segment_bytes):
             return None
@@ -201,32 +202,35 @@ class CommitLog:
         return self.segments.file(start).view()[at : at + size]
 
     def segment_view(self, offset: int) -> tuple[int, memoryview]:
-        """The segment that has `offset`, as far as the log goes, and where it starts; an empty one where the log has none."""
+        """Return the start of the segment that contains `offset`, and its bytes up to the end of the log.
+
+        Return `offset` and no bytes when the log does not contain it.
+        """
         start = self.segments.start_of(offset)
         if start is None or offset >= self.end:
             return offset, memoryview(b"")
         return start, self.segments.file(start).view()[: self.end - start]
 
     def is_blank(self, offset: int) -> bool:
-        """Whether the rest of the segment that has `offset` is its blank."""
+        """Whether the blank of a segment starts at `offset`."""
         head = self.view(offset, BLANK.size)
         return head is not None and BLANK.unpack(head)[1] == BLANK_MAGIC
 
     # --- flushing, shrinking, closing
 
     def files_between(self, start: int, stop: int) -> list[File]:
-        """The files that hold [start, stop), to be synced."""
+        """Return the files that hold the range [start, stop)."""
         segment_bytes = self.segments.segment_bytes
         first = start - start % segment_bytes
         return [self.segments.file(s) for s in range(first, stop, segment_bytes) if self.segments.start_of(s) is not None]
 
     def set_end(self, offset: int) -> None:
-        """Recovery found the end. Files behind it have nothing, and go."""
+        """Set the end that recovery found, and delete the empty files behind it."""
         self.end = offset
         while self.segments.starts and self.segments.starts[-1] > offset:
             self.segments.drop_last()
         if self.segments.starts and self.segments.starts[-1] == offset and len(self.segments.starts) > 1:
-            self.segments.drop_last()  # empty: made ahead, never written
+            self.segments.drop_last()  # created ahead of time, never written
 
     def close(self) -> None:
         if self._ahead is not None:
@@ -238,7 +242,7 @@ class CommitLog:
 
 
 def _place_records(run: _SegmentRun, records: Sequence[bytes], queue_offsets: Sequence[int], store_timestamp: int) -> WrittenRun:
-    """The bytes of a run, each record told where it is and when it was stored."""
+    """Join the records of a run, with queue offset, physical offset and store time filled in."""
     data = bytearray(b"".join(run.parts))
     offsets: list[int] = []
     at, offset = 0, run.start

@@ -1,8 +1,9 @@
-"""Damage in the middle of the log: set aside, and replaced by fillers that every reader can walk over.
+"""Damage in the middle of the log: copied to `damaged/`, and replaced by filler records.
 
-Apache's recovery stops at the first record that it cannot read and cuts off everything behind it. So that neither it nor we ever
-do, the damaged bytes are copied to `damaged/`, and their place in the log is taken by filler records: sound ones, of a topic that
-nobody has, marked as rolled back so that no queue and no index takes them up, ours or Apache's.
+Apache's recovery stops at the first record that it cannot read and truncates everything behind it. To prevent that, the damaged
+bytes are copied to a file in `damaged/`, and filler records take their place in the log. A filler is a sound record of a topic
+that does not exist. It is marked as a rolled-back transaction, so that neither Apache's broker nor ours dispatches it to a queue
+or the index.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ def is_filler(record: Record) -> bool:
 
 
 def make_fillers(offset: int, size: int, store_timestamp: int) -> bytes:
-    """Records that together take exactly `size` bytes at `offset`."""
-    assert size >= _FILLER_BYTES_MIN, f"{size} bytes are too few for a filler: two records lie closer than any two can"
+    """Return filler records that together take exactly `size` bytes at `offset`."""
+    assert size >= _FILLER_BYTES_MIN, f"{size} bytes are too few for a filler, and for any record"
     parts = []
     while size:
         piece = size if size <= FILLER_BYTES_MAX else min(FILLER_BYTES_MAX, size - _FILLER_BYTES_MIN)
@@ -47,7 +48,7 @@ def _make_filler(offset: int, size: int, store_timestamp: int) -> bytes:
 
 
 def set_aside(files: Files, directory: str, file: File, offset: int, size: int, store_timestamp: int) -> str:
-    """Copy the damaged range to its own file, then fill its place. Repeating it after a crash in between comes to the same."""
+    """Copy a damaged range to a file of its own, then write fillers over it. It is safe to repeat this after a crash."""
     at = offset % file.size
     kept = f"{directory}/{offset:020d}-{size}"
     if not files.exists(kept):

@@ -1,8 +1,8 @@
-"""Records on their way from one queue to another of the same log: what was delayed, timed or half a transaction comes to its own.
+"""Readdress records: write a delayed, timed or half message of the log again, under its own topic and queue.
 
-Body, CRC, hosts, flag and times are copied as they lie in the record; only what tells its place is written anew. A turn's
-requests become the bytes of one append. The general path (`readdress_record`, and `MessageStore.append`) stores the same: it is
-for those that come to lie at the end of a segment.
+Body, CRC, hosts, flag and times are copied as they lie in the record. Only queue, offsets, store time and properties change. All
+requests of a turn become one append (`readdress_records`). The general path (`readdress_record` and `MessageStore.append`) stores
+the same bytes; it takes over when the records do not fit into the current segment, and for rare records.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _LENGTH = struct.Struct(">h")
 _SYS_FLAG = struct.Struct(">i")
 _MAGIC_LAST_AT, _MAGIC_V1_LAST = 7, 0xA7  # the two magics differ in their last byte
 _HOST_BITS_AT, _HOST_BITS_SHIFT = SYS_FLAG_AT + 3, 4
-_UNQUEUED_BIT: Final = TRANSACTION_PREPARED  # which rollbacks have too
+_UNQUEUED_BIT: Final = TRANSACTION_PREPARED  # set for half messages and for rollbacks
 
-# By the kinds of the two hosts: what is read of a record (CRC, flag, place, sys flag, birth, store host and times tried, length
-# of the body), what is written before its body, and how long that is.
+# Indexed by the kinds of the two hosts. Each row: how to read a record (CRC, flag, physical offset, sys flag, born time and host,
+# store host and reconsume times, body length), how to write everything before the body, and how many bytes that takes.
 _LAYOUTS: Final = tuple(
     (
         struct.Struct(f">8x4s4x4s8xqi{8 + born_bytes}s8x{store_bytes + 4}s8xi").unpack_from,
@@ -39,16 +39,16 @@ _LAYOUTS: Final = tuple(
 
 
 class Address(NamedTuple):
-    """Where records go, and how they are found there: the same for all whose properties say the same."""
+    """The topic and queue that records go to, and their keys there. Records with equal properties share one address."""
 
     topic: str
     queue_id: int
     magic: int
-    topic_bytes: bytes  # as they lie in a record
+    topic_bytes: bytes  # length and name, as encoded in a record
     tags_code: int
-    keys: tuple[str, ...]  # the unique key first, perhaps marked
-    properties: bytes | None = None  # instead of their own, the unique key perhaps marked
-    commits: bool = False  # half a transaction becomes a whole message
+    keys: tuple[str, ...]  # the unique key first; MARK stands for a key that differs between records
+    properties: bytes | None = None  # replace the record's own; MARK stands for the unique key
+    commits: bool = False  # turns a half message into a committed one
 
     @classmethod
     def of(
@@ -58,24 +58,24 @@ class Address(NamedTuple):
         return cls(topic, queue_id, magic, topic_field(topic, magic), code, keys, properties, commits)
 
 
-# A whole, sound record, where it goes, the key that is marked there (if any is), and what is added to its properties.
+# A whole, sound record; its address; the unique key to put in place of MARK, if any; bytes to append to its properties.
 ReaddressRequest = tuple[memoryview, Address, bytes | None, bytes]
 
 
-# What `append_encoded` wants: the records, what queues and index need of each, and where the queues go on.
+# The arguments of `append_encoded`: the records, what queues and index need of each, and the next free offset of each queue.
 ReaddressedRecords = tuple[bytes, list[DispatchFields], dict[tuple[str, int], int]]
 
 
 def _readdress_records(
-    moves: Sequence[ReaddressRequest], opening: AppendPosition, next_offset: Callable[[tuple[str, int]], int]
+    requests: Sequence[ReaddressRequest], opening: AppendPosition, next_offset: Callable[[tuple[str, int]], int]
 ) -> ReaddressedRecords | None:
-    """The moves as they will lie in the log. None when they are for the general way."""
+    """Encode records for their new addresses, ready to append. Return None when the general path must store them."""
     position, room_bytes, timestamp = opening
     stop = position + room_bytes
     parts: list[bytes | memoryview] = []
     dispatches: list[DispatchFields] = []
     taken: dict[tuple[str, int], int] = {}
-    for record, (topic, queue_id, magic, topic_bytes, code, keys, properties, commits), key, more in moves:
+    for record, (topic, queue_id, magic, topic_bytes, code, keys, properties, commits), key, more in requests:
         unpack, pack, fixed_bytes = _LAYOUTS[record[_HOST_BITS_AT] >> _HOST_BITS_SHIFT & 3]
         crc, flag, place, sys_flag, birth, host, body_bytes = unpack(record)
         body_end = fixed_bytes + body_bytes
@@ -108,15 +108,15 @@ readdress_records = twin("readdress", _readdress_records)
 
 
 def _properties_at(record: memoryview, body_end: int) -> int:
-    """Behind their length."""
+    """Return where the properties start, behind their length."""
     if record[_MAGIC_LAST_AT] == _MAGIC_V1_LAST:
         return body_end + 1 + record[body_end] + _LENGTH.size
     return body_end + 2 + record[body_end] * 256 + record[body_end + 1] + _LENGTH.size
 
 
-def readdress_record(move: ReaddressRequest) -> AppendRequest:
-    """The same record, for who has it placed by the store."""
-    record, address, key, more = move
+def readdress_record(request: ReaddressRequest) -> AppendRequest:
+    """Encode one record for its new address, as a request for `MessageStore.append`."""
+    record, address, key, more = request
     topic, queue_id, _, _, code, keys, properties, commits = address
     (sys_flag,) = _SYS_FLAG.unpack_from(record, SYS_FLAG_AT)
     transaction = bytes(8)

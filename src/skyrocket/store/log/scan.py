@@ -1,7 +1,7 @@
-"""Walking the bytes of a log segment: what is a record, what is a blank, what is neither.
+"""Scan the bytes of a log segment for records, the blank at its end, and damage. Pure functions over a view of the bytes.
 
-Pure over a view of the bytes. A record counts as one only if it decodes, its CRC fits, and the place it says it has is the place
-where it lies; so bytes that merely look like a record (inside a body, or left over) are not taken for one.
+Bytes count as a record only if they decode, the CRC of the body matches, and the record's physical offset is the offset where it
+lies. So bytes that only look like a record, inside a body or left over from before, are not taken for one.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _MAGICS = re.compile(b"|".join(re.escape(struct.pack(">i", magic)) for magic in 
 _BLANK_MAGIC = re.compile(re.escape(struct.pack(">i", BLANK_MAGIC)))
 _SIZE_AND_MAGIC = struct.Struct(">ii")
 _ZEROS = bytes(1024 * 1024)
-SECTOR_BYTES = 512  # the least that a disk writes as a whole
+SECTOR_BYTES = 512  # the least that a disk writes atomically
 
 
 class FoundRecord(NamedTuple):
-    """A record at an absolute offset."""
+    """A sound record. `offset` is its physical offset."""
 
     offset: int
     size: int
@@ -30,21 +30,21 @@ class FoundRecord(NamedTuple):
 
 
 class Blank(NamedTuple):
-    """The filler up to the segment's border."""
+    """The blank that fills a segment up to its end."""
 
     offset: int
     size: int
 
 
 class DamagedRange(NamedTuple):
-    """Bytes between sound ones that are no record."""
+    """Bytes that are no record, with something sound behind them."""
 
     offset: int
     size: int
 
 
 class LogEnd(NamedTuple):
-    """Nothing sound from here to the segment's border: the end of the log, or a torn or damaged tail."""
+    """Nothing sound follows in this segment: the end of the log, or a torn or damaged tail."""
 
     offset: int
 
@@ -53,7 +53,7 @@ LogItem = FoundRecord | Blank | DamagedRange | LogEnd
 
 
 def walk_segment(view: memoryview, segment_start: int, at: int = 0, *, check_crc: bool = True) -> Iterator[LogItem]:
-    """What lies in a segment's bytes from `at` on. The last item is a Blank, or an End, unless the segment ends with a record."""
+    """Yield what lies in a segment from `at` on. The last item is a Blank or a LogEnd, unless the segment ends with a record."""
     stop = len(view)
     while at < stop:
         found = record_at(view, segment_start, at, check_crc=check_crc)
@@ -73,6 +73,7 @@ def walk_segment(view: memoryview, segment_start: int, at: int = 0, *, check_crc
 
 
 def record_at(view: memoryview, segment_start: int, at: int, *, check_crc: bool = True) -> FoundRecord | None:
+    """Decode the record at `at`; None when no sound record starts there."""
     if len(view) - at < _SIZE_AND_MAGIC.size:
         return None
     size, magic = _SIZE_AND_MAGIC.unpack_from(view, at)
@@ -88,9 +89,9 @@ def record_at(view: memoryview, segment_start: int, at: int, *, check_crc: bool 
 
 
 def looks_torn(view: memoryview, at: int, size: int, record: Record) -> bool:
-    """Whether a power cut left zeros in the topic or the properties, which the body's CRC does not cover.
+    """Whether a power failure left zeros in the topic or the properties, which the body's CRC does not cover.
 
-    Properties end with a separator or a value's last letter, and no name or value is a sector full of zeros.
+    Sound properties end with a separator or the last letter of a value, and never contain a whole sector of zeros.
     """
     if "\0" in record.topic:
         return True
@@ -105,6 +106,7 @@ def looks_torn(view: memoryview, at: int, size: int, record: Record) -> bool:
 
 
 def is_blank(view: memoryview, at: int) -> bool:
+    """Whether the blank that ends a segment starts at `at`."""
     if len(view) - at < _SIZE_AND_MAGIC.size:
         return False
     size, magic = _SIZE_AND_MAGIC.unpack_from(view, at)
@@ -112,8 +114,8 @@ def is_blank(view: memoryview, at: int) -> bool:
 
 
 def next_sound(view: memoryview, segment_start: int, at: int) -> int | None:
-    """The first place from `at` on where a record or the blank starts."""
-    stop = last_byte_set(view, at)  # most of a last segment is zero, and is passed over quickly
+    """Return the first position from `at` on where a sound record or the blank starts; None when there is none."""
+    stop = last_byte_set(view, at)  # the last segment is mostly zeros: skip them quickly
     places = (match.start() - 4 for match in _BLANK_MAGIC.finditer(view, at + 4, stop))
     blank = next((place for place in places if is_blank(view, place)), None)
     for match in _MAGICS.finditer(view, at + 4, stop if blank is None else blank):
@@ -123,7 +125,7 @@ def next_sound(view: memoryview, segment_start: int, at: int) -> int | None:
 
 
 def last_byte_set(view: memoryview, at: int) -> int:
-    """The position behind the last byte from `at` on that is not zero; `at` when there is none."""
+    """Return the position behind the last byte that is not zero; `at` when all bytes from `at` on are zero."""
     stop = len(view)
     while stop > at:
         start = max(at, stop - len(_ZEROS))

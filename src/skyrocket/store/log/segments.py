@@ -1,10 +1,10 @@
-"""A long file cut into files of one size, each named by the offset at which it starts: 20 digits, so that names sort.
+"""A long file, split into files of equal size. Each is named by the offset at which it starts, in 20 digits, so that names sort.
 
     00000000000000000000   00000000001073741824   00000000002147483648
     |--- segment_bytes ---|--- segment_bytes ---|--- …
 
-The commit log is one, and every consume queue is one. Segments are added at the end and removed at the start; they are
-contiguous: a gap between two files means that the second belongs to something else, and is refused.
+The commit log, the timer log and every consume queue are stored this way. Segments are added at the end and removed at the start.
+They are contiguous: a gap between two files means that a file is missing or does not belong here, and loading fails.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def segment_name(start: int) -> str:
     return f"{start:020d}"
 
 
-@lru_cache(maxsize=1024)  # each write asks for one of the newest
+@lru_cache(maxsize=1024)  # each write needs the path of one of the newest segments
 def segment_path(directory: str, start: int) -> str:
     return f"{directory}/{segment_name(start)}"
 
@@ -38,9 +38,9 @@ class Segments:
         self.starts: list[int] = []
 
     def load(self) -> None:
-        """Look at what is on disk."""
+        """Read the names of the files on disk. Raise StoreFormatError when they do not fit together."""
         self.starts = [int(name) for name in self._files.names(self.directory) if _NAME.fullmatch(name)]
-        if self.starts and not self._files.size(self.path(self.starts[-1])):  # a crash came while it was made
+        if self.starts and not self._files.size(self.path(self.starts[-1])):  # a crash interrupted its creation
             unfinished = self.starts.pop()
             if self._opened.writable:
                 self._files.remove(self.path(unfinished))
@@ -60,14 +60,14 @@ class Segments:
 
     @property
     def stop(self) -> int:
-        """The end of the last file: room, not content."""
+        """The end of the last file, whether or not it is filled."""
         return self.starts[-1] + self.segment_bytes if self.starts else 0
 
     def path(self, start: int) -> str:
         return segment_path(self.directory, start)
 
     def start_of(self, offset: int) -> int | None:
-        """The start of the segment that has `offset`."""
+        """Return the start of the segment that contains `offset`; None when there is none."""
         index = bisect_right(self.starts, offset) - 1
         if index < 0 or offset >= self.starts[index] + self.segment_bytes:
             return None
@@ -80,7 +80,7 @@ class Segments:
             raise store_error(f"opening {self.path(start)}", error) from error
 
     def add(self, start: int, ready: File | None = None) -> File:
-        """The next segment, created now, or `ready` because it was created ahead."""
+        """Add the next segment. `ready` is its file if it was created ahead of time."""
         assert not self.starts or start == self.stop, f"{start} does not follow {self.stop}"
         if ready is not None:
             self._opened.adopt(self.path(start), ready)

@@ -1,7 +1,8 @@
 """The index of a store directory, read without a broker.
 
-A file's size alone, 40 + 4 × slots + 20 × entries, does not tell how many there are of each. So they may be given; otherwise
-Apache's defaults count where they fit, then one slot to four entries as in those, then whatever the content bears out.
+The size of a file is 40 + 4 × slots + 20 × entries. That alone does not determine both numbers. The caller may give them.
+Otherwise Apache's defaults are tried first, then one slot for every four entries as in the defaults, then the numbers that fit
+the content.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from skyrocket.store.index.index_file import ENTRY, HEADER, SLOT, IndexFile, ind
 
 _NAME_DIGITS = 17  # yyyyMMddHHmmssSSS
 _ENTRIES_A_SLOT = 4  # in Apache's defaults
-_NUMBERS_A_SLOT = 1 + _ENTRIES_A_SLOT * ENTRY.size // SLOT.size  # of 4 bytes
+_NUMBERS_A_SLOT = 1 + _ENTRIES_A_SLOT * ENTRY.size // SLOT.size  # 4-byte numbers
 _OFFSET = struct.Struct(">q")
 _OFFSET_AT = 4  # in an entry
 _EVER = 2**63 - 1
@@ -34,7 +35,7 @@ _DEFAULTS = IndexSizes(StoreConfig().index_slots, StoreConfig().index_entries)
 
 
 class OpenIndex(NamedTuple):
-    """One file of the index, and its bytes."""
+    """An index file, its sizes and its bytes."""
 
     file: IndexFile
     sizes: IndexSizes
@@ -51,7 +52,7 @@ class OfflineIndex:
         return [name for name in self._files.names(self._directory) if len(name) == _NAME_DIGITS and name.isdigit()]
 
     def open(self, name: str) -> OpenIndex | None:
-        """One file of the index; None when it has expired meanwhile, or is being made."""
+        """Open an index file; None when it has expired in the meantime, or is being created."""
         path = f"{self._directory}/{name}"
         try:
             file = self._files.open(path, writable=False)
@@ -65,7 +66,7 @@ class OfflineIndex:
         return OpenIndex(IndexFile(path, file, *sizes, writable=False), sizes, file.view())
 
     def find(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
-        """Physical offsets of messages that may carry the key and may be of this time, newest first."""
+        """Yield physical offsets of messages that may have the key and may be from this time range, newest first."""
         hashed = hash_key(topic, key)
         names = self.names()
         for name in reversed(names):
@@ -73,7 +74,7 @@ class OfflineIndex:
             if opened is None:
                 continue
             file = opened.file
-            if file.is_empty:  # as its header says, which a running broker may have written long ago or never
+            if file.is_empty:  # by its header, which a running broker may not have written yet
                 yield from file.find(hashed, 0, _EVER, live=True)
             elif name == names[-1] or file.overlaps(begin_ms, end_ms):
                 yield from file.find(hashed, begin_ms, end_ms, live=True)
@@ -81,7 +82,7 @@ class OfflineIndex:
 
 
 def infer_index_sizes(path: str, file: File) -> IndexSizes:
-    """How many slots and entries a file has, from its size and content."""
+    """Infer the numbers of slots and entries of a file from its size and content."""
     if file.size == index_bytes(*_DEFAULTS):
         return _DEFAULTS
     view = file.view()
@@ -93,16 +94,16 @@ def infer_index_sizes(path: str, file: File) -> IndexSizes:
                 return IndexSizes(slots, entries)
         usual, rest = divmod(numbers, _NUMBERS_A_SLOT)
         if rest == 0:
-            return IndexSizes(usual, usual * _ENTRIES_A_SLOT)  # what does not fit is its content
-    raise StoreFormatError(f"{path} has {file.size} bytes, and they do not tell how many slots and entries: give both.")
+            return IndexSizes(usual, usual * _ENTRIES_A_SLOT)  # the content does not fit: verify reports it
+    raise StoreFormatError(f"{path} has {file.size} bytes, which do not determine the numbers of slots and entries: give both.")
 
 
 def _candidates(view: memoryview, numbers: int) -> Iterator[int]:
-    """Numbers of slots to try: the usual ratio, then each place where the newest entry seems to lie."""
+    """Yield numbers of slots to try: the usual ratio, then one for each position where the newest entry may lie."""
     yield numbers // _NUMBERS_A_SLOT
     first_offset, last_offset, count = _read_header(view)
     for number, offset in ((count - 1, last_offset), (1, first_offset)):
-        if offset > 0:  # zeros are everywhere
+        if offset > 0:  # zeros match everywhere
             for match in re.finditer(re.escape(_OFFSET.pack(offset)), view):
                 yield (match.start() - _OFFSET_AT - number * ENTRY.size - HEADER.size) // SLOT.size
 
@@ -113,10 +114,10 @@ def _read_header(view: memoryview) -> tuple[int, int, int]:
 
 
 def _sizes_fit(view: memoryview, slots: int, entries: int) -> bool:
-    """Whether the header's first and last entry lie where they would, and the last one's slot points at it."""
+    """Whether the first and last entry of the header lie where these sizes put them, and a slot points at the last one."""
     first_offset, last_offset, count = _read_header(view)
     if count <= 1:
-        return True  # nothing in it: it does not matter
+        return True  # the file is empty: any sizes fit
     if count > entries:
         return False
     entries_at = HEADER.size + slots * SLOT.size

@@ -1,11 +1,12 @@
-"""The commit log of a store directory, read while its broker runs or long after.
+"""The commit log of a store directory, read while its broker runs or after it has stopped.
 
-Nothing is written, locked or created. Where the log ends is told by its bytes alone:
+Nothing is written, locked or created. The bytes alone show where the log ends:
 
     | record | record | damaged | record | zeros, or a record that is being written ...
-                      ^ reported         ^ the End: nothing sound follows in any segment
+                      ^ reported         ^ the LogEnd: nothing sound follows in any segment
 
-What cannot be read but has something sound behind it is damaged; what has nothing sound behind it is the tail, and no fault.
+An unreadable range with something sound behind it is damage. An unreadable range with nothing sound behind it is the tail of the
+log, and no error.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from skyrocket.store.log.damage import is_filler
 from skyrocket.store.log.scan import Blank, DamagedRange, FoundRecord, LogEnd, is_blank, next_sound, record_at
 from skyrocket.store.log.segments import segment_name
 
-OPEN_SEGMENTS_MAX = 64  # mapped at once; a view that a caller holds keeps its own mapping
+OPEN_SEGMENTS_MAX = 64  # mapped at the same time; a view that a caller holds keeps its own mapping
 _PAGE_BYTES = 4096
 
 
@@ -38,12 +39,12 @@ class OfflineLog:
         self.segment_bytes = next((size for size in sizes if size), 0)
 
     def refresh(self) -> None:
-        """Look again at which segments there are: a broker adds some and removes others."""
+        """Read the directory again: a running broker adds and deletes segments."""
         names = self._files.names(self.directory)
         self.starts = [int(name) for name in names if len(name) == 20 and name.isascii() and name.isdigit()]
 
     def trust(self, checksums_directory: str, safe_end: int) -> None:
-        """Before `safe_end` records have checksums that this store's own software wrote."""
+        """Use the checksum files for records before `safe_end`: skyrocket has written both."""
         self._checksums = Checksums(self._files, self._opened, checksums_directory, self.segment_bytes)
         self._checksums.load_read_only(safe_end)
 
@@ -59,21 +60,21 @@ class OfflineLog:
         return f"{self.directory}/{segment_name(start)}"
 
     def start_of(self, offset: int) -> int | None:
-        """The start of the segment that has `offset`."""
+        """Return the start of the segment that contains `offset`; None when there is none."""
         index = bisect_right(self.starts, offset) - 1
         if index < 0 or offset >= self.starts[index] + self.segment_bytes:
             return None
         return self.starts[index]
 
     def after(self, offset: int) -> int | None:
-        """The first segment that starts behind `offset`."""
+        """Return the first segment that starts behind `offset`; None when there is none."""
         self.refresh()
         return next((start for start in self.starts if start > offset), None)
 
     # --- bytes
 
     def segment(self, start: int) -> memoryview | None:
-        """A segment's bytes; None when the file has expired meanwhile, or is being made."""
+        """Return a segment's bytes; None when the file has expired in the meantime, or is being created."""
         if not self._size(start):
             return None
         try:
@@ -84,7 +85,7 @@ class OfflineLog:
             raise store_error(f"reading {self.path(start)}", error) from error
 
     def view(self, offset: int, size: int) -> memoryview | None:
-        """These bytes of the log; None where it does not have them (all)."""
+        """Return bytes of the log; None when the log does not have all of them."""
         start = self.start_of(offset)
         segment = None if start is None else self.segment(start)
         if start is None or segment is None or size < 0 or offset - start + size > len(segment):
@@ -100,7 +101,7 @@ class OfflineLog:
     # --- records
 
     def record_at(self, offset: int, *, check: bool = True) -> FoundRecord | None:
-        """The record that starts at `offset`; None when there is none, or it is not what was written."""
+        """Return the record at `offset`; None when there is none, or it is damaged."""
         start = self.start_of(offset)
         segment = None if start is None else self.segment(start)
         if start is None or segment is None:
@@ -109,8 +110,8 @@ class OfflineLog:
         return item if isinstance(item, FoundRecord) else None
 
     def walk(self, offset: int = 0, *, check: bool = True) -> Iterator[FoundRecord | DamagedRange | LogEnd]:
-        """Everything from `offset` on, which is where a record starts. The last item, and only that, is the End."""
-        unread: list[DamagedRange] = []  # ends of segments: damage only if something sound follows
+        """Yield everything from `offset` on, where a record must start. The last item, and only the last, is a LogEnd."""
+        unread: list[DamagedRange] = []  # unreadable ends of segments: damage only if something sound follows
         end = offset
         start = self.start_of(offset)
         if start is None:
@@ -124,10 +125,14 @@ class OfflineLog:
                 if isinstance(item, LogEnd):
                     unread.append(DamagedRange(item.offset, border - item.offset))
                 elif not isinstance(item, Blank):
-                    if unread and self._is_written(unread[0].offset):  # by now: it was the tail when it was looked at
+                    if unread and self._is_written(
+                        unread[0].offset
+                    ):  # it was the tail when it was read, and has been written since
                         yield from self.walk(unread[0].offset, check=check)
                         return
-                    yield from (lost for lost in unread if lost.offset >= self.start)  # what expired meanwhile is no loss
+                    yield from (
+                        lost for lost in unread if lost.offset >= self.start
+                    )  # a segment that has expired in the meantime is no damage
                     unread.clear()
                     yield item
             end = border
@@ -144,7 +149,7 @@ class OfflineLog:
             if item is None:
                 item = self._other(segment, start, at, check)
                 if item is None:
-                    continue  # it was being written when it was first looked at
+                    continue  # it was being written when it was first read
             yield item
             if isinstance(item, Blank | LogEnd):
                 return
@@ -153,7 +158,7 @@ class OfflineLog:
             yield LogEnd(start + at)  # the file is shorter than it should be
 
     def _record(self, segment: memoryview, start: int, at: int, check: bool) -> FoundRecord | DamagedRange | None:
-        """A record, a record that is not what was written or that stands for damage, or no record."""
+        """Return the record at `at`; a damaged range for a damaged record or a filler; None when no record starts there."""
         found = record_at(segment, start, at, check_crc=check)
         if found is None:
             return None
@@ -163,7 +168,7 @@ class OfflineLog:
         return found
 
     def _other(self, segment: memoryview, start: int, at: int, check: bool) -> Blank | DamagedRange | LogEnd | None:
-        """What lies where no record does; None if by now one does."""
+        """Return what lies where there is no record; None when a record has been written there in the meantime."""
         if is_blank(segment, at):
             return Blank(start + at, len(segment) - at)
         if self._is_unwritten(segment, start, at):
@@ -176,7 +181,7 @@ class OfflineLog:
         return DamagedRange(start + at, following - at)
 
     def _is_written(self, offset: int) -> bool:
-        """Whether a record or the blank starts here."""
+        """Whether a record or the blank starts at `offset`."""
         start = self.start_of(offset)
         segment = None if start is None else self.segment(start)
         if start is None or segment is None:
@@ -184,12 +189,12 @@ class OfflineLog:
         return record_at(segment, start, offset - start, check_crc=False) is not None or is_blank(segment, offset - start)
 
     def _is_unwritten(self, segment: memoryview, start: int, at: int) -> bool:
-        """Whether the file system never saw a write from `at` on, so that a gigabyte of zeros need not be looked through."""
+        """Whether nothing was ever written from `at` on, by the file system. Saves reading a gigabyte of zeros."""
         page_end = at - at % _PAGE_BYTES + _PAGE_BYTES
         return not any(segment[at:page_end]) and _is_hole(self.path(start), page_end)
 
     def boundary(self, offset: int) -> int:
-        """`offset` where a record starts there; otherwise where the first one behind it does."""
+        """Return `offset` when a record starts there; otherwise the start of the first record behind it."""
         start = self.start_of(offset)
         segment = None if start is None else self.segment(start)
         if start is None or segment is None or offset == start:
@@ -205,7 +210,7 @@ class OfflineLog:
         return offset
 
     def first_since(self, timestamp: int) -> int:
-        """Where to begin for messages stored at or after `timestamp`: a segment's start. Store times do not go back."""
+        """Return the start of a segment before which no message was stored at or after `timestamp`. Store times never go back."""
         low, high = 0, len(self.starts)
         while low < high:
             middle = (low + high) // 2

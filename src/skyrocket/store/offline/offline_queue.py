@@ -1,4 +1,4 @@
-"""A consume queue of a store directory, read without a broker. Its files are opened to be read, and only when they are."""
+"""A consume queue of a store directory, read without a broker. Files are opened read-only, when they are first needed."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class OfflineQueue:
         self._files = files
         self._opened = opened
         self.directory = directory
-        self.starts: list[int] = []  # in bytes
+        self.starts: list[int] = []  # of the files, in bytes
         self.file_bytes = 0
-        self.max_offset = 0  # the queue offset that the next message gets here
+        self.max_offset = 0  # the queue offset of the next entry
         self.refresh()
 
     def refresh(self) -> None:
-        """Look again: a broker adds entries, and removes old files."""
+        """Read the directory again: a running broker adds entries and deletes old files."""
         names = self._files.names(self.directory)
         self.starts = [int(name) for name in names if len(name) == 20 and name.isascii() and name.isdigit()]
         sizes = (self._size(start) for start in self.starts)
@@ -38,7 +38,7 @@ class OfflineQueue:
                 return
 
     def min_offset(self, log_start: int) -> int:
-        """The first entry whose message the log still has."""
+        """Return the queue offset of the first entry whose message is still in the log."""
         low, high = self.starts[0] // ENTRY_BYTES if self.starts else 0, self.max_offset
         while low < high:
             middle = (low + high) // 2
@@ -48,7 +48,7 @@ class OfflineQueue:
         return low
 
     def path_of(self, queue_offset: int) -> tuple[str, int]:
-        """The file that has an entry, and where in it."""
+        """Return the file that holds an entry, and the position within the file."""
         at = queue_offset * ENTRY_BYTES
         start = at - at % self.file_bytes if self.file_bytes else 0
         return f"{self.directory}/{segment_name(start)}", at - start
@@ -58,7 +58,7 @@ class OfflineQueue:
         return QueueEntry(*ENTRY.unpack(packed)) if packed else None
 
     def entries(self, queue_offset: int) -> Iterator[tuple[int, QueueEntry]]:
-        """Entries from `queue_offset` on, each with its queue offset; where a file is missing, from the next file on."""
+        """Yield the entries from `queue_offset` on, with their queue offsets. A missing file is skipped."""
         while queue_offset < self.max_offset:
             packed = self.read(queue_offset, ENTRIES_AT_ONCE)
             if not packed:
@@ -70,7 +70,7 @@ class OfflineQueue:
                 queue_offset += 1
 
     def read(self, queue_offset: int, count: int) -> bytes:
-        """Up to `count` packed entries; fewer at the end of the queue or of a file."""
+        """Return up to `count` packed entries; fewer at the end of the queue or of a file."""
         at = queue_offset * ENTRY_BYTES
         index = bisect_right(self.starts, at) - 1
         count = min(count, self.max_offset - queue_offset)
@@ -80,7 +80,7 @@ class OfflineQueue:
         return self._read(start, at - start, min(count * ENTRY_BYTES, start + self.file_bytes - at))
 
     def _count(self, start: int) -> int:
-        """How many entries of a file are written: they are a prefix of it."""
+        """Count the written entries of a file. They are a prefix of the file."""
         low, high = 0, self._size(start) // ENTRY_BYTES
         while low < high:
             middle = (low + high) // 2
@@ -94,7 +94,7 @@ class OfflineQueue:
         try:
             packed = self._opened.get(path).read(at, size)
         except FileNotFoundError:
-            return b""  # expired meanwhile
+            return b""  # the file has expired in the meantime
         except OSError as error:
             raise store_error(f"reading {path}", error) from error
         return packed[: len(packed) - len(packed) % ENTRY_BYTES]

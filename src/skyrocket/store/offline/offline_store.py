@@ -1,13 +1,13 @@
-"""A store directory, opened to be read and nothing else: ours or Apache's, closed or being written this moment.
+"""A store directory, opened read-only: ours or Apache's, closed or in use by a broker.
 
     records(offset)                     all messages, in order of arrival
-    records_since(timestamp)            the same, from a time on
-    queue_records(topic, queue, n)      one queue's messages, from a queue offset on
+    records_since(timestamp)            messages stored at or after a time
+    queue_records(topic, queue, n)      messages of one queue, from a queue offset on
     query(topic, key)                   messages by key, newest first
-    queues()                            which queues there are, and from where to where
+    queues()                            all queues with their offsets
 
-What is served is what was written. What cannot be read is told to `on_damage`, once for each range, and passed over. A message
-that is being written while one looks is not there yet.
+Reads return exactly what was written. A range that cannot be read is skipped and reported to `on_damage`, once. A message that is
+being written at the time of the read does not count yet.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OnDamage = Callable[[DamagedRange], None]
 
 
 class OfflineQueueRange(NamedTuple):
-    """A queue, and the offsets of its messages: from `min_offset` up to and without `max_offset`."""
+    """A queue and the offsets of its messages: from `min_offset` up to, but not including, `max_offset`."""
 
     topic: str
     queue_id: int
@@ -47,13 +47,13 @@ class OfflineQueueRange(NamedTuple):
 
 class OfflineStore:
     def __init__(self, path: Path | str, *, index_sizes: IndexSizes | None = None) -> None:
-        """`index_sizes` are only needed where they cannot be told from the files."""
+        """`index_sizes` are needed only when they cannot be inferred from the files."""
         self.paths = StorePaths(path)
         self._files = Disk()
         try:
             if not (self._files.exists(self.paths.commit_log) or self._files.exists(self.paths.checkpoint)):
-                raise StoreFormatError(f"{self.paths.root} is no store: it has neither 'commitlog' nor 'checkpoint'.")
-            self.is_open = self._files.exists(self.paths.abort)  # or was when its broker died
+                raise StoreFormatError(f"{self.paths.root} is not a store: it has neither 'commitlog' nor 'checkpoint'.")
+            self.is_open = self._files.exists(self.paths.abort)  # or was open when its broker was killed
             self.checkpoint: Checkpoint = CheckpointFile(self._files, self.paths.checkpoint).read()
             self.log = OfflineLog(self._files, self.paths.commit_log)
             if self.checkpoint.safe_end:
@@ -73,10 +73,13 @@ class OfflineStore:
         self.log.close()
         self._queue_files.close()
 
-    # --- by place in the log
+    # --- by physical offset
 
     def items(self, offset: int = 0, *, check: bool = True) -> Iterator[FoundRecord | DamagedRange | LogEnd]:
-        """Messages and damaged ranges from a physical offset on, or from the first message behind it; the End comes last."""
+        """Yield messages and damaged ranges from a physical offset on, or from the first message behind it.
+
+        The last item is a LogEnd.
+        """
         return self.log.walk(self.log.boundary(offset), check=check)
 
     def records(self, offset: int = 0, *, on_damage: OnDamage | None = None, check: bool = True) -> Iterator[FoundRecord]:
@@ -87,7 +90,7 @@ class OfflineStore:
                 on_damage(item)
 
     def records_since(self, timestamp: int, *, on_damage: OnDamage | None = None, check: bool = True) -> Iterator[FoundRecord]:
-        """Messages stored at or after `timestamp`, in milliseconds."""
+        """Yield messages stored at or after `timestamp`, in milliseconds."""
         for found in self.records(self.log.first_since(timestamp), on_damage=on_damage, check=check):
             if found.record.store_timestamp >= timestamp:
                 yield found
@@ -112,7 +115,7 @@ class OfflineStore:
 
     def queue(self, topic: str, queue_id: int) -> OfflineQueue | None:
         if "/" in topic or topic in ("", ".", ".."):
-            return None  # it would name another directory
+            return None  # the path would lead to another directory
         directory = f"{self.paths.consume_queues}/{topic}/{queue_id}"
         if not self._files.exists(directory):
             return None
@@ -121,7 +124,7 @@ class OfflineStore:
     def queue_records(
         self, topic: str, queue_id: int, offset: int = 0, *, on_damage: OnDamage | None = None, check: bool = True
     ) -> Iterator[FoundRecord]:
-        """Messages of one queue from a queue offset on. A queue entry that the log does not bear out counts as damage."""
+        """Yield messages of one queue from a queue offset on. A queue entry that does not match the log counts as damage."""
         queue = self.queue(topic, queue_id)
         if queue is None:
             return
@@ -133,7 +136,7 @@ class OfflineStore:
                 on_damage(DamagedRange(entry.physical_offset, entry.size))
 
     def queue_offset_since(self, topic: str, queue_id: int, timestamp: int) -> int:
-        """The offset of the first message stored at or after `timestamp`; the maximum when there is none."""
+        """Return the offset of the first message stored at or after `timestamp`; the maximum offset when there is none."""
         queue = self.queue(topic, queue_id)
         if queue is None:
             return 0
@@ -145,7 +148,7 @@ class OfflineStore:
         return low
 
     def _store_timestamp_at(self, queue: OfflineQueue, queue_offset: int) -> int:
-        """A message that cannot be read has the time of the next one, so that a search goes on."""
+        """Return the store time of a message. One that cannot be read gets the time of the next, so that a search can go on."""
         for _, entry in queue.entries(queue_offset):
             found = self.log.record_at(entry.physical_offset, check=False)
             if found is not None:
@@ -155,7 +158,7 @@ class OfflineStore:
     # --- by key
 
     def query(self, topic: str, key: str, begin_ms: int = 0, end_ms: int = EVER_MS) -> Iterator[FoundRecord]:
-        """Messages of a topic that carry a key (or have it as unique key), stored in this time, newest first."""
+        """Yield messages of a topic that have a key or unique key and were stored in this time range, newest first."""
         seen: set[int] = set()
         for offset in self.index.find(topic, key, begin_ms, end_ms):
             if offset in seen:
@@ -177,7 +180,7 @@ class OfflineStore:
 
 
 def matches_entry(found: FoundRecord, topic: str, queue_id: int, queue_offset: int, size: int) -> bool:
-    """Whether this is the message that a queue's entry means."""
+    """Whether this is the message that a queue entry points at."""
     record = found.record
     return (record.topic, record.queue_id, record.queue_offset, found.size) == (topic, queue_id, queue_offset, size)
 
@@ -187,5 +190,5 @@ def properties_of(record: Record) -> dict[str, str]:
 
 
 def message_id(record: Record, properties: dict[str, str]) -> str:
-    """The id that people see: the producer's unique one, or the place of the record where it has none."""
+    """Return the message id that users see: the producer's unique key, or the offset id of a message without one."""
     return properties.get(UNIQUE_KEY) or encode_offset_id(record.store_host, record.physical_offset)

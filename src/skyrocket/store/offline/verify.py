@@ -1,8 +1,8 @@
-"""Whether everything in a store directory fits together: the log in itself, queues and index with the log, the checkpoint.
+"""Verify a store directory: the log in itself, queues and index against the log, and the checkpoint.
 
-Each finding names a file and a place in it. A store in a perfect state has none. Of a store that is open, and of one whose broker
-died, nothing is said about what may still have been on its way: a record being written, a message that is not in its queue yet.
-What the checkpoint calls safe is held to it all the same.
+Each finding names a file and a position in it. A sound store has no findings. For a store that is open, or whose broker was
+killed, unfinished work is no finding: a record that is being written, a message that is not in its queue yet. What the checkpoint
+says to be on disk is verified in any case.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TOPIC_NAME = re.compile(r'"topicName"\s*:\s*"([^"]*)"')
 
 @dataclass(slots=True)
 class VerifyCounts:
-    """How much was looked at: what a summary tells."""
+    """How much was verified, for a summary."""
 
     messages: int = 0
     queues: int = 0
@@ -43,19 +43,19 @@ class VerifyCounts:
 
 
 def verify(path: Path | str, *, index_sizes: IndexSizes | None = None, verified: VerifyCounts | None = None) -> Iterator[Finding]:
-    """Every finding, as it is found. `verified` is counted up on the way."""
+    """Yield every finding as it is made. Count in `verified` what was verified."""
     with OfflineStore(path, index_sizes=index_sizes) as store:
         yield from _Verification(store, verified or VerifyCounts()).findings()
 
 
 @dataclass(slots=True)
 class _QueueCheck:
-    """A queue beside what the log has for it."""
+    """A queue, compared with the log."""
 
     files: OfflineQueue | None
-    fitting: int = 0  # entries that a message of the log bears out
+    fitting: int = 0  # entries that match a message of the log
     last: int = -1  # queue offset of the last message in the log
-    missing: tuple[int, int, int] | None = None  # (physical offset, first, last queue offset): a run that has no entries
+    missing: tuple[int, int, int] | None = None  # (physical offset, first, last queue offset) of messages without entries
 
 
 class _Verification:
@@ -92,7 +92,7 @@ class _Verification:
         self._verified.index_entries += count
 
     def _at(self, offset: int, problem: str) -> Finding:
-        """At a place in the log."""
+        """Return a finding at an offset of the log."""
         segment_bytes = self._log.segment_bytes
         start = self._log.start_of(offset)
         if start is None:
@@ -120,7 +120,7 @@ class _Verification:
         return self._log.starts
 
     def _explain_damage(self, damaged: DamagedRange) -> str:
-        """What is wrong with bytes that are no message."""
+        """Say what is wrong with bytes of the log that are no message."""
         where = f"{damaged.size} bytes of the log at {damaged.offset} cannot be read"
         start = self._log.start_of(damaged.offset)
         segment = None if start is None else self._log.segment(start)
@@ -144,7 +144,7 @@ class _Verification:
     # --- messages in their queues
 
     def _check_queued(self, found: FoundRecord) -> Iterator[Finding]:
-        """A message of the log beside its queue's entry for it."""
+        """Compare a message of the log with its queue entry."""
         record = found.record
         key = QueueKey(record.topic, record.queue_id)
         queue = self._queues.get(key)
@@ -171,7 +171,7 @@ class _Verification:
 
     def _entry(self, key: QueueKey, queue: _QueueCheck, offset: int) -> QueueEntry | None:
         entry = None if queue.files is None else queue.files.entry(offset)
-        if entry is None and self._store.is_open:  # by now it may be there
+        if entry is None and self._store.is_open:  # the broker may have added it in the meantime
             if queue.files is None:
                 queue.files = self._store.queue(*key)
             else:
@@ -189,13 +189,16 @@ class _Verification:
             )
 
     def _is_deleted(self, key: QueueKey) -> bool:
-        """A topic that was deleted has no queues and is not among the topics; its messages stay until they expire."""
+        """Whether the topic was deleted: it has no queues and no configuration.
+
+        Its messages stay in the log until they expire.
+        """
         return self._topics is not None and key.topic not in self._topics and self._store.queue(*key) is None
 
     # --- queues in themselves
 
     def _check_queue(self, key: QueueKey) -> Iterator[Finding]:
-        """Each entry beside the log; needless where as many messages as it has entries bore them out."""
+        """Compare each entry of a queue with the log, unless all of its entries have matched a message already."""
         files = self._store.queue(*key)
         if files is None:
             return
@@ -206,7 +209,7 @@ class _Verification:
         known = self._queues.get(key)
         if known is not None and known.fitting == files.max_offset - first:
             return
-        ahead: list[Finding] = []  # of an open store: written since the log was read, unless something older follows
+        ahead: list[Finding] = []  # in an open store: new since the log was read, unless an older entry follows
         for offset, entry in files.entries(first):
             if self._is_confirmed_by_log(key, offset, entry) or entry.physical_offset < self._refresh_log_start():
                 continue
@@ -267,14 +270,14 @@ class _Verification:
 
 
 def _queued_before(checkpoint: Checkpoint) -> int:
-    """Messages before this offset are in their queues for sure."""
+    """Return the log offset before which every message is certainly in its queue."""
     if checkpoint.dispatch_end is not None:
         return checkpoint.dispatch_end
     return checkpoint.queue_physical_offset
 
 
 def _topics(store: OfflineStore) -> set[str] | None:
-    """The topics that the broker knows; None where it left no list."""
+    """Return the topics in `config/topics.json`; None when there is no such file."""
     try:
         return set(_TOPIC_NAME.findall(Path(store.paths.config, "topics.json").read_text(errors="replace")))
     except OSError:
@@ -284,7 +287,9 @@ def _topics(store: OfflineStore) -> set[str] | None:
 def _code_fits(entry: QueueEntry, record: Record) -> bool:
     properties = properties_of(record)
     if delay_level(record.topic, properties) > 0:
-        return entry.tags_code >= record.store_timestamp  # when it is due; how long a level waits is the broker's to choose
+        return (
+            entry.tags_code >= record.store_timestamp
+        )  # its delivery time; the delay of a level depends on the broker's configuration
     return entry.tags_code == tags_code(properties.get(TAGS))
 
 

@@ -32,7 +32,12 @@ class Finding(NamedTuple):
 def verify_index(
     store: OfflineStore, log_end: int, is_damaged: Callable[[int], bool], count: Callable[[int], None]
 ) -> Iterator[Finding]:
-    """`log_end` is how far the log was read. Damage in the log is told elsewhere, not again for each key. `count` the entries."""
+    """Yield the findings of all index files.
+
+    The log was read up to `log_end`; `count` is called with numbers of verified entries.
+
+    Keys of damaged messages are no findings of their own: `verify` reports the damage itself.
+    """
     names = store.index.names()
     for name in names:
         path = f"index/{name}"
@@ -68,7 +73,7 @@ class _IndexFileCheck:
         self._is_growing = is_growing
         self._log_end = log_end
         self._is_damaged = is_damaged
-        self._newest = array("i", bytes(SLOT.size * self._sizes.slots))  # of each slot, from the entries
+        self._newest = array("i", bytes(SLOT.size * self._sizes.slots))  # newest entry of each slot, by the entries
         self._slots_used = 0
 
     def findings(self) -> Iterator[Finding]:
@@ -110,7 +115,7 @@ class _IndexFileCheck:
             )
 
     def _check_chain(self, number: int, entry: IndexEntry) -> Iterator[Finding]:
-        """Each entry names the one that its slot had before."""
+        """Check that an entry points at the previous entry of its slot."""
         if entry.key_hash < 0:
             yield self._at(number, f"Entry {number} has the hash {entry.key_hash}, which none has.")
             return
@@ -130,7 +135,7 @@ class _IndexFileCheck:
         found = self._store.log.record_at(offset, check=False) if offset < self._log_end else None
         if found is None:
             self._store.log.refresh()
-            if offset >= self._store.log.start:  # it did not expire meanwhile
+            if offset >= self._store.log.start:  # it has not expired in the meantime
                 yield self._at(number, f"Entry {number} names a message at {offset} of the log, where none lies.")
             return
         if entry.key_hash not in _hashes(found):
@@ -153,7 +158,7 @@ class _IndexFileCheck:
 
 
 def _hashes(found: FoundRecord) -> set[int]:
-    """Under which the index may have a message."""
+    """Return the hashes under which the index may list a message."""
     topic = found.record.topic
     properties = properties_of(found.record)
     keys = index_keys(properties)

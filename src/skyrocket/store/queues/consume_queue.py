@@ -1,14 +1,15 @@
-"""A consume queue: where one queue of a topic has its messages in the commit log.
+"""A consume queue: for each message of one queue of a topic, where it lies in the commit log.
 
      0                8        12               20
      +----------------+--------+----------------+
-     | physical       | size   | hash of the    |     one entry a message; the entry's number is the queue offset
+     | physical       | size   | hash of the    |     one entry for each message; the number of an entry is the queue offset
      | offset         |        | tag            |
      +----------------+--------+----------------+
       int64            int32    int64
 
-Entries lie in files of `queue_entries_per_file`, without a map each: there may be thousands of queues. Behind the last entry
-everything is zero; a size of zero means that nothing was written there.
+The third field of a delayed message in SCHEDULE_TOPIC_XXXX is its delivery time. Each file holds `queue_entries_per_file`
+entries. Files are not memory-mapped, because there may be thousands of queues. Behind the last entry everything is zero: an entry
+with size 0 was never written.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from skyrocket.store.log.segments import Segments
 
 ENTRY = struct.Struct(">qiq")
 ENTRY_BYTES = ENTRY.size
-PRE_BLANK = ENTRY.pack(0, 0x7FFF_FFFF, 0)  # before the first entry of a queue that does not start at 0; Apache writes the same
+PRE_BLANK = ENTRY.pack(0, 0x7FFF_FFFF, 0)  # before the first entry of a queue that does not start at 0, as in Apache's
 
 
 class QueueEntry(NamedTuple):
@@ -37,15 +38,15 @@ class ConsumeQueue:
     def __init__(self, files: Files, opened: OpenFiles, directory: str, entries_per_file: int) -> None:
         self._segments = Segments(files, opened, directory, entries_per_file * ENTRY_BYTES, allocate=False)
         self.min_offset = 0
-        self.max_offset = 0  # the queue offset that the next message gets here
-        self._dirty_from: int | None = None  # bytes from here on were written since the last sync
+        self.max_offset = 0  # the queue offset of the next entry
+        self._dirty_from: int | None = None  # bytes from this offset on were written since the last sync
 
     @property
     def directory(self) -> str:
         return self._segments.directory
 
     def load(self, is_sound: Callable[[int, QueueEntry], bool] | None = None) -> None:
-        """Find the last entry. After a crash `is_sound(queue_offset, entry)` says which entries can be believed."""
+        """Find the last entry. After a crash, `is_sound(queue_offset, entry)` says which entries can be trusted."""
         self._segments.load()
         while self._segments.starts:
             start = self._segments.starts[-1]
@@ -57,7 +58,7 @@ class ConsumeQueue:
         self.min_offset = self._segments.start // ENTRY_BYTES
 
     def _count(self, start: int) -> int:
-        """How many entries of this file are written: they are a prefix of it, and one flipped bit does not change that."""
+        """Count the entries of a file. They are a prefix of the file; a single bad entry does not end it."""
         entries = self._segments.segment_bytes // ENTRY_BYTES
 
         def is_written(index: int) -> bool:
@@ -66,8 +67,10 @@ class ConsumeQueue:
         return bisect_left(range(entries), True, key=lambda index: not is_written(index))
 
     def _count_sound(self, start: int, is_sound: Callable[[int, QueueEntry], bool]) -> int:
-        """How many entries of this file can be believed. What lies behind them may have holes; one bad entry between good
-        ones is a flipped bit, and does not end a queue."""
+        """Count the entries of a file that can be trusted.
+
+        Behind them there may be holes. One bad entry between good ones is a flipped bit, and does not end the queue.
+        """
         entries = self._segments.segment_bytes // ENTRY_BYTES
 
         def can_follow(index: int, before: int) -> bool:
@@ -80,9 +83,9 @@ class ConsumeQueue:
         while True:
             count = bisect_left(range(entries), True, lo=count, key=lambda index: not can_follow(index, index - 1))
             if 0 < count < entries and can_follow(count, count - 2):
-                count += 1  # the one before it is bad
+                count += 1  # the entry before it is bad
             elif count + 1 < entries and can_follow(count + 1, count - 1):
-                count += 2  # this one is
+                count += 2  # this entry is bad
             else:
                 return count
 
@@ -92,7 +95,7 @@ class ConsumeQueue:
     # --- reading
 
     def read(self, queue_offset: int, count: int) -> bytes:
-        """Up to `count` packed entries from `queue_offset` on; fewer at the end of the queue or of a file."""
+        """Return up to `count` packed entries from `queue_offset` on; fewer at the end of the queue or of a file."""
         count = min(count, self.max_offset - queue_offset)
         at = queue_offset * ENTRY_BYTES
         start = self._segments.start_of(at)
@@ -111,10 +114,12 @@ class ConsumeQueue:
     # --- writing
 
     def append(self, queue_offset: int, entries: bytes) -> None:
-        """Packed entries from `queue_offset` on. What the queue already has is left; a gap is filled with the entry behind it.
+        """Append packed entries from `queue_offset` on.
 
-        A gap is a message that damage took from the log. Its entry then points at the next message: a reader that
-        checks the record's own queue offset passes over it, Apache's delivers that one twice.
+        Skip those that the queue already has; fill a gap with the first new entry.
+
+        A gap is a message that was lost to damage in the log. Its entry then points at the next message. Our reader compares the
+        record's own queue offset and skips the entry; Apache's delivers the next message twice.
         """
         if self.max_offset == 0 and queue_offset > 0 and (not self._segments.starts or self._segments.start > 0):
             self._begin_at(queue_offset)
@@ -129,20 +134,20 @@ class ConsumeQueue:
         self.max_offset = queue_offset + count
 
     def replace(self, queue_offset: int, packed: bytes) -> None:
-        """One entry, which was wrong."""
+        """Overwrite one entry that was wrong."""
         assert self.min_offset <= queue_offset < self.max_offset
         try:
             self._write(queue_offset * ENTRY_BYTES, packed)
         except OSError as error:
-            raise store_error(f"mending {self.directory}", error) from error
+            raise store_error(f"repairing {self.directory}", error) from error
 
     def _begin_at(self, queue_offset: int) -> None:
-        """A queue whose first messages are gone from the log starts later, as in Apache's."""
+        """Start an empty queue at `queue_offset`, because its first messages are gone from the log. Apache does the same."""
         segment_bytes = self._segments.segment_bytes
         at = queue_offset * ENTRY_BYTES
         start = at - at % segment_bytes
         try:
-            if not self._segments.starts:  # it is there when the disk was full the last time
+            if not self._segments.starts:  # the file exists when the disk was full on the last attempt
                 self._segments.add(start)
             self._write(start, PRE_BLANK * ((at - start) // ENTRY_BYTES))
         except OSError as error:
@@ -162,7 +167,7 @@ class ConsumeQueue:
     # --- shrinking
 
     def truncate(self, queue_offset: int) -> None:
-        """Forget the entries from `queue_offset` on, and leave zeros there."""
+        """Delete the entries from `queue_offset` on, and write zeros in their place."""
         at = queue_offset * ENTRY_BYTES
         while self._segments.starts and self._segments.starts[-1] >= at and len(self._segments.starts) > 1:
             self._segments.drop_last()
@@ -177,7 +182,7 @@ class ConsumeQueue:
         self.min_offset = min(self.min_offset, self.max_offset)
 
     def expire(self, log_start: int) -> None:
-        """Messages before `log_start` are gone from the log: move the minimum, and drop files that have nothing else."""
+        """Raise the minimum offset to the first message at or behind `log_start`, and delete files that lie before it."""
         first = max(self.min_offset, self._segments.start // ENTRY_BYTES)
 
         def lies_before(queue_offset: int) -> bool:
@@ -185,7 +190,7 @@ class ConsumeQueue:
             return entry is not None and entry.physical_offset < log_start
 
         def is_gone(queue_offset: int) -> bool:
-            """One entry alone, between later ones, is a flipped bit."""
+            """A single entry before `log_start` between later ones is a flipped bit."""
             return lies_before(queue_offset) and (queue_offset == first or lies_before(queue_offset - 1))
 
         low = bisect_left(range(self.max_offset), True, lo=min(first, self.max_offset), key=lambda offset: not is_gone(offset))
@@ -194,7 +199,7 @@ class ConsumeQueue:
             self._segments.drop_first()
 
     def take_dirty(self) -> list[str]:
-        """The files written since this was last called: the caller syncs them."""
+        """Return the files written since the last call. The caller syncs them."""
         if self._dirty_from is None:
             return []
         first, self._dirty_from = self._dirty_from, None

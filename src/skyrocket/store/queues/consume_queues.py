@@ -1,4 +1,4 @@
-"""All consume queues of a store, by topic and queue id. Thousands of them cost thousands of small objects, not open files."""
+"""All consume queues of a store, by topic and queue id. A queue is a small object; its files are opened only when needed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from skyrocket.store.files import Files, OpenFiles
 from skyrocket.store.message import UNQUEUED, DispatchFields
 from skyrocket.store.queues.consume_queue import ENTRY, ConsumeQueue, QueueEntry
 
-_NAME_BYTES_MAX = 255  # of a directory
+_NAME_BYTES_MAX = 255  # of a directory name
 
 
 class QueueKey(NamedTuple):
@@ -21,8 +21,11 @@ class QueueKey(NamedTuple):
 
 
 def _pack_queue_entries(dispatches: Sequence[DispatchFields]) -> list[tuple[tuple[str, int], int, bytes]]:
-    """Runs of packed entries, as (queue, queue offset of the first, entries), in the order in which they begin. A queue has two
-    of them where there is a hole between: recovery walked over damage."""
+    """Pack queue entries into runs, in the order in which they begin.
+
+    A run is (queue, queue offset of the first entry, packed entries). A queue gets a second run when offsets are missing in
+    between: recovery has skipped damage.
+    """
     runs: list[tuple[tuple[str, int], int, list[bytes]]] = []
     last: dict[tuple[str, int], tuple[int, list[bytes]]] = {}
     pack = ENTRY.pack
@@ -47,14 +50,14 @@ class ConsumeQueues:
         self._opened = opened
         self._directory = directory
         self._entries_per_file = entries_per_file
-        # Keyed by QueueKey or a plain tuple of the same: they are equal, and a tuple is cheaper to make.
+        # Keys are QueueKey or plain tuples: both compare equal, and a tuple is cheaper to create.
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
-        self._next: dict[tuple[str, int], int] = {}  # the queue offset that the next appended message gets: ahead of the entries
+        self._next: dict[tuple[str, int], int] = {}  # the queue offset of the next appended message; ahead of the entries
 
     def load(self, is_sound: Callable[[QueueKey, int, QueueEntry], bool] | None = None) -> bool:
-        """Open what is on disk. After a crash `is_sound` says which entries can be believed.
+        """Load all queues from disk. After a crash, `is_sound` says which entries can be trusted.
 
-        False when files of a queue cannot be its files (one is missing, or has a wrong size): they were thrown away.
+        Return False when the files of a queue do not fit together (one is missing, or has a wrong size) and were deleted.
         """
         all_fit = True
         for topic in self._files.names(self._directory):
@@ -79,12 +82,12 @@ class ConsumeQueues:
                 self._queues.pop(key).remove()
 
     def __len__(self) -> int:
-        """How many have ever had an entry."""
+        """Count the queues that have ever had an entry."""
         return sum(queue.max_offset > 0 for queue in self._queues.values())
 
     @property
     def entry_count(self) -> int:
-        """The sum of the queues' ends."""
+        """The sum of the maximum offsets of all queues."""
         return sum(queue.max_offset for queue in self._queues.values())
 
     def __iter__(self) -> Iterator[tuple[QueueKey, ConsumeQueue]]:
@@ -94,20 +97,21 @@ class ConsumeQueues:
         return self._queues.get((topic, queue_id))
 
     def next_offset(self, key: tuple[str, int]) -> int:
+        """Return the queue offset of the next appended message."""
         found = self._next.get(key)
         if found is None:
             queue = self._queues.get(key)
             if queue is None and not is_directory_name(key):
-                raise QueueNameError(f"A queue of topic {key[0]!r} with id {key[1]} cannot be a directory.")
+                raise QueueNameError(f"Topic {key[0]!r} and queue id {key[1]} cannot be names of directories.")
             found = 0 if queue is None else queue.max_offset
         return found
 
     def reserve_offsets(self, offsets: dict[tuple[str, int], int]) -> None:
-        """These queues gave out offsets up to (not including) these."""
+        """Set the next free offset of each queue."""
         self._next.update(offsets)
 
     def put(self, dispatches: Sequence[DispatchFields]) -> list[QueueKey]:
-        """Entries for confirmed messages; the queues that grew."""
+        """Append the entries of confirmed messages. Return the queues that grew."""
         runs = pack_queue_entries(dispatches)
         for key, queue_offset, packed in runs:
             self._append(key, queue_offset, packed)
@@ -116,14 +120,14 @@ class ConsumeQueues:
     def _append(self, key: tuple[str, int], queue_offset: int, packed: bytes) -> None:
         queue = self._queues.get(key)
         if queue is None and not is_directory_name(key):
-            return  # a damaged record that nothing gave away: its name leads nowhere
+            return  # from a damaged record that no check detected: its topic cannot be a directory
         queue = queue or self._make(key)
         queue.append(queue_offset, packed)
         if self._next.get(key, 0) < queue.max_offset:
             self._next[key] = queue.max_offset
 
     def truncate(self, key: tuple[str, int], queue_offset: int) -> None:
-        """Recovery knows better what follows in this queue."""
+        """Delete the entries from `queue_offset` on: recovery writes them again."""
         queue = self._queues.get(key)
         if queue is not None and queue.max_offset > queue_offset:
             queue.truncate(queue_offset)
@@ -134,11 +138,11 @@ class ConsumeQueues:
             queue.expire(log_start)
 
     def take_dirty(self) -> list[str]:
-        """The files written since this was last called: the caller syncs them."""
+        """Return the files written since the last call. The caller syncs them."""
         return [path for queue in self._queues.values() for path in queue.take_dirty()]
 
     def remove_topic(self, topic: str) -> None:
-        """The topic was deleted: its queues go, whatever is in the log."""
+        """Delete all queues of a topic. Its messages stay in the log until they expire."""
         for key in [key for key in self._queues if key[0] == topic]:
             self._queues.pop(key).remove()
             self._next.pop(key, None)
@@ -152,7 +156,7 @@ class ConsumeQueues:
 
 
 def is_directory_name(key: tuple[str, int]) -> bool:
-    """Names become paths. The broker checks its topics; what a log says is checked here."""
+    """Whether topic and queue id can be directory names. The broker checks its topics; this also covers names read from a log."""
     topic, queue_id = key
     is_name = topic not in ("", ".", "..") and "/" not in topic and "\0" not in topic
     return is_name and len(topic.encode(errors="replace")) <= _NAME_BYTES_MAX and queue_id >= 0

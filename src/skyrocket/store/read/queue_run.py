@@ -1,9 +1,9 @@
-"""A run of a queue's records, looked at together: what a pull mostly asks for.
+"""Read a run of a queue's records together: the fast path of a pull.
 
-Each record must bear out its queue entry: size, queue offset and place. One that this process wrote lately never left memory, and
-neither did its entry, so that is enough. Of an older one queue, topic and checksum are looked at too; the checksums of the whole
-run are fetched at once. Where a record is not what its entry says, or has no checksum, or lies in another segment than
-the first, there is no run, and the general way (`reading`) looks at the records one by one.
+Each record is compared with its queue entry: size, queue offset and physical offset. That is enough for a record that this
+process wrote recently, because record and entry are still in memory. For an older record, queue, topic and checksum are checked
+too; the checksums of the whole run are fetched at once. There is no run when a record does not match its entry, has no checksum,
+or lies in another segment than the first one. Then the general path (`reading`) checks the records one by one.
 """
 
 from __future__ import annotations
@@ -20,16 +20,18 @@ from skyrocket.store.log.checksums import Checksums
 from skyrocket.store.log.commit_log import CommitLog
 from skyrocket.store.queues.consume_queue import ENTRY, ENTRY_BYTES
 
-_PLACE = struct.Struct(">i16xqq")  # of a record: size, queue offset, physical offset
-_HEAD = struct.Struct(">4xi4xi20xi44xi")  # of one with two IPv4 hosts: magic, queue id, sys flag, body length
+_PLACE = struct.Struct(">i16xqq")  # in a record: size, queue offset, physical offset
+_HEAD = struct.Struct(">4xi4xi20xi44xi")  # in a record with two IPv4 hosts: magic, queue id, sys flag, body length
 _HOST_V6 = BORN_HOST_V6 | STORE_HOST_V6
-RECORDS_PER_READ_MAX = 1024  # entries that one read looks at
-_CHECKSUMS_MAX = 16_384  # of other queues' records too, where those lie between: 1,024 messages of one of 16 queues
+RECORDS_PER_READ_MAX = 1024  # queue entries that one read examines
+_CHECKSUMS_MAX = 16_384  # of all records in between, also of other queues: 1,024 messages in one of 16 queues
 
 
 class QueueRun(NamedTuple):
+    """Consecutive messages of a queue, as views of the log."""
+
     records: list[memoryview]
-    next_offset: int  # where to read on
+    next_offset: int  # queue offset to continue at
 
 
 class RunSources(NamedTuple):
@@ -37,23 +39,23 @@ class RunSources(NamedTuple):
 
     log: CommitLog
     checksums: Checksums
-    hot_from: int  # the log offset from which on this process wrote the records itself
+    hot_from: int  # log offset from which on this process wrote the records itself
 
 
 class RunQuery(NamedTuple):
-    """What a pull asks of a queue."""
+    """What a pull asks for: messages of a queue from `offset` on, within limits."""
 
     topic: str
     queue_id: int
     offset: int
     records_max: int
-    bytes_max: int  # but at least one record
-    codes: frozenset[int] | None  # hashes of tags; None: all
+    bytes_max: int  # at least one record is returned
+    codes: frozenset[int] | None  # hashes of the tags to return; None: all messages
 
 
-def read_queue_run(log: CommitLog, checksums: Checksums, hot_from: int, packed: bytes, wanted: RunQuery) -> QueueRun | None:
-    """The records of these packed entries, which begin at the wanted offset; None when they need a closer look."""
-    topic, queue_id, offset, records_max, bytes_max, codes = wanted
+def read_queue_run(log: CommitLog, checksums: Checksums, hot_from: int, packed: bytes, query: RunQuery) -> QueueRun | None:
+    """Read the records of packed entries, which begin at `query.offset`. Return None when the general path must read them."""
+    topic, queue_id, offset, records_max, bytes_max, codes = query
     start, segment = log.segment_view(ENTRY.unpack_from(packed)[0])
     end_at = len(segment)
     known: dict[int, int] = {}  # end → checksum
@@ -72,7 +74,7 @@ def read_queue_run(log: CommitLog, checksums: Checksums, hot_from: int, packed: 
             view = segment[at:stop]
             if physical_offset < hot_from:
                 if stop > known_to:
-                    known_to = max(stop, _end_of(packed, offset - wanted.offset + records_max - 1) - start)
+                    known_to = max(stop, _end_of(packed, offset - query.offset + records_max - 1) - start)
                     known = dict(CHECKSUM.iter_unpack(checksums.entries_between(start, stop, known_to, _CHECKSUMS_MAX)))
                 if known.get(stop) != crc32(view) or not _is_of(view, topic_bytes, queue_id):
                     return None
@@ -82,21 +84,23 @@ def read_queue_run(log: CommitLog, checksums: Checksums, hot_from: int, packed: 
 
 
 class PullRun(NamedTuple):
-    """Records for the answer to a pull."""
+    """Records for the response to a pull."""
 
-    pieces: list[bytes] | list[memoryview]  # in which they lie, one behind the other
-    messages: int  # how many they are
+    pieces: list[bytes] | list[memoryview]  # buffers that hold the records, one after another
+    messages: int  # number of records
     size_bytes: int
-    next_offset: int  # where to read on
-    last_place: int  # of the last of them, in the log
+    next_offset: int  # queue offset to continue at
+    last_place: int  # physical offset of the last record
 
 
 def _read_pull_run(
-    log: CommitLog, checksums: Checksums, hot_from: int, packed: bytes, wanted: RunQuery
+    log: CommitLog, checksums: Checksums, hot_from: int, packed: bytes, query: RunQuery
 ) -> tuple[list[memoryview], int, int, int, int] | None:
-    """A run as a pull wants it, in the order of `PullRun`. The reference has a piece for each record; the twin copies them into
-    one, which is sooner done than to make a view for each."""
-    run = read_queue_run(log, checksums, hot_from, packed, wanted)
+    """Read a run for a pull, as the fields of a `PullRun`.
+
+    The reference returns a view for each record. The twin copies the records into one buffer, which is faster than one view each.
+    """
+    run = read_queue_run(log, checksums, hot_from, packed, query)
     if run is None:
         return None
     last_place = int.from_bytes(run.records[-1][PHYSICAL_OFFSET_AT:SYS_FLAG_AT]) if run.records else 0
@@ -106,21 +110,21 @@ def _read_pull_run(
 read_pull_run = twin("queue_run", _read_pull_run)
 
 
-def ends_early(found: int, next_offset: int, packed: bytes, wanted: RunQuery, max_offset: int) -> bool:
-    """Whether a run used up its entries before it found enough records, though the queue goes on: the caller must read on."""
-    is_used_up = next_offset == wanted.offset + len(packed) // ENTRY_BYTES
-    return is_used_up and found < wanted.records_max and next_offset < max_offset
+def ends_early(found: int, next_offset: int, packed: bytes, query: RunQuery, max_offset: int) -> bool:
+    """Whether a run used up its entries before it found enough records, while the queue has more: the caller must read on."""
+    is_used_up = next_offset == query.offset + len(packed) // ENTRY_BYTES
+    return is_used_up and found < query.records_max and next_offset < max_offset
 
 
 def _end_of(packed: bytes, number: int) -> int:
-    """Where the record of an entry ends in the log; of the last entry, where there are fewer."""
+    """Return where the record of entry `number` ends in the log; of the last entry, if there are fewer."""
     last = min(number, len(packed) // ENTRY_BYTES - 1)
     physical_offset, size, _ = ENTRY.unpack_from(packed, last * ENTRY_BYTES)
     return int(physical_offset + size)
 
 
 def _is_of(record: memoryview, topic: bytes, queue_id: int) -> bool:
-    """Whether a sound record is of this queue; False also for those with a long topic or IPv6 hosts, which are few."""
+    """Whether a sound record belongs to this queue. Also False for records with a long topic or IPv6 hosts, which are rare."""
     magic, said_queue, sys_flag, body_bytes = _HEAD.unpack_from(record)
     if magic != MAGIC or said_queue != queue_id or sys_flag & _HOST_V6:
         return False

@@ -1,8 +1,8 @@
-"""Reading messages: by queue, by time, by key, by place in the log. What is returned is what was written, or nothing.
+"""Read messages by queue, time, key or physical offset. A read returns exactly what was written, or nothing.
 
-Queue and index entries have no checksum of their own, so each is checked against the record that it names: place, size, queue,
-queue offset, topic. Records are checked by their CRC, unless this process wrote them a moment ago: those never left memory.
-An entry that the log does not bear out is passed over and counted; it never hides the messages behind it.
+Queue and index entries have no checksum, so each is compared with the record that it points at: physical offset, size, queue,
+queue offset and topic. Records are checked by their CRC, except those that this process wrote recently, which never left memory.
+An entry that does not match the log is skipped and counted. It never hides the messages behind it.
 """
 
 from __future__ import annotations
@@ -35,36 +35,38 @@ from skyrocket.store.read.queue_run import (
 )
 from skyrocket.store.recovery.repair import QueueRepair
 
-HOT_BYTES = 256 * 1024 * 1024  # behind the end of the log: written lately, still in memory
-CANDIDATES_PER_QUERY_MAX = 100_000  # index entries looked at for one query: a hostile key must not hold the broker
+HOT_BYTES = 256 * 1024 * 1024  # at the end of the log: written recently, still in memory
+CANDIDATES_PER_QUERY_MAX = 100_000  # index entries that one query examines: a hostile key must not block the broker
 
 _HEAD = struct.Struct(">iiiiiqqi")  # size, magic, CRC, queue id, flag, queue offset, physical offset, sys flag
-_BODY_LENGTH_AT = 84  # with two IPv4 hosts; each IPv6 one moves it by 12
+_BODY_LENGTH_AT = 84  # with two IPv4 hosts; each IPv6 host adds 12
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 
 
 class QueueMessages(NamedTuple):
-    """Records of a queue, as byte ranges of the log: no copies."""
+    """Records of a queue, as views of the log, without copies."""
 
     records: list[memoryview]
-    next_offset: int  # where to read on
+    next_offset: int  # queue offset to continue at
     min_offset: int
     max_offset: int
 
 
 class RecentRecords(NamedTuple):
-    """What was written lately, in the last segment of the log: records there never left memory."""
+    """The recently written part of the log's last segment. Its records never left memory."""
 
     segment: memoryview
-    start: int  # of the segment, in the log
-    first: int  # the record there that never did
-    end: int  # from here on records do not exist yet for those outside
+    start: int  # log offset of the segment
+    first: int  # log offset from which on records never left memory
+    end: int  # the confirmed position: records from here on are not visible yet
 
 
 def _record_views(segment: memoryview, start: int, first: int, end: int, offsets: Sequence[int]) -> list[memoryview | None]:
-    """What lies at offsets of the log in one of its segments, which starts at `start`. None where nothing begins as a record does
-    that knows its place, and for those before `first` and behind `end`."""
+    """Return the records at offsets of a segment that starts at `start`.
+
+    The result has None for an offset before `first` or behind `end`, and where no record with that physical offset starts.
+    """
     head, end_at = _HEAD.unpack_from, min(len(segment), end - start)
     found: list[memoryview | None] = []
     for offset in offsets:
@@ -81,7 +83,7 @@ record_views = twin("readdress", _record_views)
 
 
 def to_pull_run(found: QueueMessages) -> PullRun:
-    """The same for who looked at the records one by one."""
+    """Convert messages that were read one by one into a `PullRun`."""
     records = found.records
     last_place = _INT64.unpack_from(records[-1], PHYSICAL_OFFSET_AT)[0] if records else 0
     return PullRun(records, len(records), sum(map(len, records)), found.next_offset, last_place)
@@ -97,7 +99,7 @@ class Reading:
         repair: QueueRepair,
         confirmed: Callable[[], int],
     ) -> None:
-        """`confirmed` says how far messages exist for those outside."""
+        """`confirmed` returns the confirmed position: messages from there on are not visible."""
         self._log = log
         self._queues = queues
         self._index = index
@@ -105,10 +107,10 @@ class Reading:
         self._repair = repair
         self._confirmed = confirmed
         self._opened_at = 0
-        self.damaged_reads = 0  # records or entries that were passed over because they are not what was written
+        self.damaged_reads = 0  # records or entries that were skipped because they are not what was written
 
     def set_opened_at(self, end: int) -> None:
-        """Records before this were written by another process, or this one in another life."""
+        """Set the end of the log when the store was opened. Records before it were not written by this process."""
         self._opened_at = end
 
     # --- by queue
@@ -124,8 +126,11 @@ class Reading:
         passes: Callable[[memoryview], bool] | None = None,
         looked_at_max: int = RECORDS_PER_READ_MAX,
     ) -> QueueMessages:
-        """Up to `count` messages of a queue from `offset` on, with one of the `wanted` tag hashes, whose records pass; at least
-        one if any is among the first `looked_at_max`."""
+        """Read up to `count` messages of a queue from `offset` on.
+
+        `wanted` restricts them to tag hashes, and `passes` to records that it accepts. At most `looked_at_max` entries are
+        examined. If one of these messages qualifies, at least one is returned, whatever `bytes_max` says.
+        """
         queue = self._queues.get(topic, queue_id)
         if queue is None:
             return QueueMessages([], offset, 0, 0)
@@ -157,36 +162,36 @@ class Reading:
                 looked_at += 1
         return QueueMessages(records, offset, queue.min_offset, queue.max_offset)
 
-    def _run(self, queue: ConsumeQueue, wanted: RunQuery) -> QueueRun | None:
-        """All that is asked for, if it can be looked at together."""
-        packed = queue.read(wanted.offset, min(wanted.records_max * 2, RECORDS_PER_READ_MAX))
-        run = read_queue_run(self._log, self._checksums, self._hot_from(), packed, wanted) if packed else None
+    def _run(self, queue: ConsumeQueue, query: RunQuery) -> QueueRun | None:
+        """Read everything that is asked for as one run; None when that is not possible."""
+        packed = queue.read(query.offset, min(query.records_max * 2, RECORDS_PER_READ_MAX))
+        run = read_queue_run(self._log, self._checksums, self._hot_from(), packed, query) if packed else None
         if run is None:
             return None
-        return None if ends_early(len(run.records), run.next_offset, packed, wanted, queue.max_offset) else run
+        return None if ends_early(len(run.records), run.next_offset, packed, query, queue.max_offset) else run
 
-    def read_pull(self, queue: ConsumeQueue, wanted: RunQuery) -> PullRun:
-        """What a pull asks for, from an offset on that the queue has."""
-        packed = queue.read(wanted.offset, min(wanted.records_max * 2, RECORDS_PER_READ_MAX))
-        run = read_pull_run(self._log, self._checksums, self._hot_from(), packed, wanted) if packed else None
-        if run is not None and not ends_early(run[1], run[3], packed, wanted, queue.max_offset):
+    def read_pull(self, queue: ConsumeQueue, query: RunQuery) -> PullRun:
+        """Read what a pull asks for. `query.offset` must lie within the queue."""
+        packed = queue.read(query.offset, min(query.records_max * 2, RECORDS_PER_READ_MAX))
+        run = read_pull_run(self._log, self._checksums, self._hot_from(), packed, query) if packed else None
+        if run is not None and not ends_early(run[1], run[3], packed, query, queue.max_offset):
             return PullRun._make(run)
-        topic, queue_id, offset, count, bytes_max, codes = wanted
+        topic, queue_id, offset, count, bytes_max, codes = query
         return to_pull_run(self.messages(topic, queue_id, offset, count, bytes_max, codes))
 
     def run_sources(self) -> RunSources:
-        """What `read_queue_run` and `read_pull_run` read from."""
+        """Return the sources for `read_queue_run` and `read_pull_run`."""
         return RunSources(self._log, self._checksums, self._hot_from())
 
     def _repair_entry(self, queue: ConsumeQueue, topic: str, queue_id: int, offset: int) -> memoryview | None:
-        """The entry was not what it should be; perhaps the message is."""
+        """Repair a queue entry that does not match the log, and return its record; None when the message is lost."""
         entry = self._repair.repair(queue, topic, queue_id, offset)
         if entry is None:
             return None
         return self._check_record(entry.physical_offset, entry.size, queue_id, offset, topic.encode())
 
     def _check_record(self, physical_offset: int, size: int, queue_id: int, queue_offset: int, topic: bytes) -> memoryview | None:
-        """The record that a queue entry names, if it is that record."""
+        """Return the record that a queue entry points at; None when it is another one, or damaged."""
         view = self._log.view(physical_offset, size) if size >= _BODY_LENGTH_AT + 4 else None
         if view is not None:
             said_size, magic, crc, said_queue, _, said_offset, place, sys_flag = _HEAD.unpack_from(view)
@@ -207,7 +212,7 @@ class Reading:
         return offset >= self._hot_from()
 
     def _is_sound(self, offset: int, view: memoryview, crc: int, sys_flag: int) -> bool:
-        """By the checksum over the whole record; by the body's CRC where there is none."""
+        """Whether a record matches the checksum over the whole record, or the CRC of its body if it has no checksum."""
         fits = self._checksums.matches(offset, view)
         if fits is not None:
             return fits
@@ -218,9 +223,10 @@ class Reading:
     # --- by time
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp: int, *, upper: bool = False) -> int:
-        """The first message stored at or after `timestamp`; with `upper`, the last one stored at or before it.
+        """Return the offset of the first message stored at or after `timestamp`; with `upper`, of the last one at or before it.
 
-        Outside of what the queue has: its minimum, or one behind its last message (lower) or that message itself (upper).
+        For a time before the first message, return the minimum offset. For a time behind the last message, return the maximum
+        offset, or with `upper` the offset of the last message.
         """
         queue = self._queues.get(topic, queue_id)
         if queue is None:
@@ -234,14 +240,14 @@ class Reading:
         return max(low - 1, queue.min_offset) if upper else low
 
     def store_timestamp_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """The store time of a message in a queue; -1 when it is not there."""
+        """Return the store time of a message in a queue; -1 when the queue does not have the offset."""
         queue = self._queues.get(topic, queue_id)
         if queue is None or not queue.min_offset <= queue_offset < queue.max_offset:
             return -1
         return self._store_timestamp_at(queue, queue_offset)
 
     def _store_timestamp_at(self, queue: ConsumeQueue, queue_offset: int) -> int:
-        """A damaged entry has the time of the next sound one, so that a search goes on."""
+        """Return the store time of a message. A damaged entry gets the time of the next sound one, so that a search can go on."""
         while queue_offset < queue.max_offset:
             packed = queue.read(queue_offset, 1)
             physical_offset, size, _ = ENTRY.unpack(packed) if len(packed) == ENTRY_BYTES else (0, 0, 0)
@@ -252,24 +258,30 @@ class Reading:
             queue_offset += 1
         return 2**63 - 1
 
-    # --- by place
+    # --- by physical offset
 
     def record_at(self, offset: int) -> Record | None:
-        """The message at a physical offset, checked; None when there is none."""
+        """Return the checked message at a physical offset; None when there is none."""
         found = self._find_at(offset)
         return None if found is None else found[1]
 
     def recent_records(self) -> RecentRecords:
+        """Return the recently written part of the log, for `record_views`."""
         start, segment = self._log.segment_view(max(self._log.end - 1, 0))
         return RecentRecords(segment, start, self._hot_from(), self._confirmed())
 
     def views_at(self, offsets: Sequence[int]) -> list[memoryview | None]:
-        """The same of many, for who looks through the records: what was written lately is only looked at where it begins."""
-        start, segment = self._log.segment_view(max(offsets, default=0))  # most are in the last one
+        """Return the messages at many physical offsets; None where there is none.
+
+        Recently written records are recognised by their first bytes alone, without a checksum. The caller decodes the records
+        itself.
+        """
+        start, segment = self._log.segment_view(max(offsets, default=0))  # most offsets lie in the last segment
         views = record_views(segment, start, self._hot_from(), self._confirmed(), offsets)
         return [self.view_at(offset) if view is None else view for offset, view in zip(offsets, views, strict=True)]
 
     def view_at(self, offset: int) -> memoryview | None:
+        """Return the bytes of the checked message at a physical offset; None when there is none."""
         found = self._find_at(offset)
         return None if found is None else found[0]
 
@@ -296,7 +308,7 @@ class Reading:
     # --- by key
 
     def query(self, topic: str, key: str, begin_ms: int, end_ms: int, count: int) -> list[memoryview]:
-        """Messages of a topic that carry a key (or have it as unique key), stored in this time, newest first."""
+        """Return messages of a topic that have a key or unique key and were stored in this time range, newest first."""
         return [view for view, _ in _take(self._matching(topic, key, begin_ms, end_ms), count)]
 
     def _matching(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[tuple[memoryview, Record]]:
@@ -329,7 +341,7 @@ def _body_length_at(sys_flag: int) -> int:
 
 
 def _has_topic(view: memoryview, magic: int, sys_flag: int, topic: bytes) -> bool:
-    """Whether the record is of this topic, and its body's length leaves room to say so."""
+    """Whether the record has this topic. Also False when the body's length does not fit into the record."""
     at = _body_length_at(sys_flag)
     if at + 4 > len(view):
         return False

@@ -1,4 +1,4 @@
-"""The checkpoint: how far log, queues and index were known to be safe on disk. One page.
+"""The checkpoint file: how far log, queues and index are known to be on disk. One page.
 
      0            8            16           24           32           40           48        64
      +------------+------------+------------+------------+------------+------------+---------+------------------+
@@ -6,7 +6,7 @@
      | time of    | time of    | time of    | flushed    | offset     | physical   |         |                  |
      | last flush | last flush | last flush | offset     |            | offset     |         |                  |
      +------------+------------+------------+------------+------------+------------+---------+------------------+
-      int64 each; "time" is the store timestamp of the last message that is safe there; Apache's fields, and Apache's meaning
+      int64 each; "time" is the store timestamp of the last message that is on disk there; Apache's fields, with Apache's meaning
 
      0          8          12         20         28         32         40
      +----------+----------+----------+----------+----------+----------+
@@ -14,8 +14,8 @@
      |          |          | of log   | end      |          | in them  |      and the rest of the block
      +----------+----------+----------+----------+----------+----------+
 
-The block tells two things that Apache's fields cannot: exact positions, and whether anyone else wrote this page since (then the
-CRC does not fit, Apache's fields alone count, and what is only ours, the checksums, is not trusted).
+Our block adds exact positions. It also shows whether another program has written the page since: then the CRC does not match,
+only Apache's fields count, and our checksum files are not trusted.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Checkpoint(NamedTuple):
     index_timestamp: int = 0
     master_flushed_offset: int = 0
     confirmed_offset: int = 0
-    queue_physical_offset: int = 0  # of the last message in the queues
-    safe_end: int | None = None  # of the log, on disk; this and the next are None when someone else wrote the page last
-    dispatch_end: int | None = None  # everything before it is in queues and index, on disk
+    queue_physical_offset: int = 0  # physical offset of the last message in the queues
+    safe_end: int | None = None  # the log is on disk up to here; from here on None when another program wrote the page
+    dispatch_end: int | None = None  # queues and index are on disk for every message before it
     queue_count: int | None = None  # consume queues that exist
-    entry_count: int | None = None  # the sum of their ends: a file that is missing shows
+    entry_count: int | None = None  # the sum of their maximum offsets: reveals a missing file
 
     @property
     def is_ours(self) -> bool:
@@ -62,7 +62,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
 
 
 def decode_checkpoint(page: bytes) -> Checkpoint:
-    """Short or foreign content gives zeros: recovery then looks at everything."""
+    """Decode a page. Short or foreign content gives zeros, and recovery then scans the whole log."""
     page = page.ljust(PAGE_BYTES, b"\0")
     apache = _APACHE.unpack_from(page)
     mark, crc, *positions = _BLOCK.unpack_from(page, _BLOCK_AT)
@@ -84,7 +84,7 @@ class CheckpointFile:
         return decode_checkpoint(self._files.read(self._path))
 
     def write(self, checkpoint: Checkpoint) -> None:
-        """All or nothing, and durable when this returns. Nothing is done when nothing changed."""
+        """Write the page, all or nothing; it is durable on return. An unchanged page is not written."""
         page = encode_checkpoint(checkpoint)
         if page != self._written:
             self._files.replace(self._path, page)

@@ -1,13 +1,14 @@
-"""What a store does when it is opened: find the end of the log, and bring queues, index and checksums into line with it.
+"""Recovery when a store is opened: find the end of the log, and bring queues, index and checksums into line with it.
 
-After a clean stop (no abort file) the checkpoint says where the last message lies, and that is all that is read. After a crash
-the log is walked from the checkpoint on:
+After a clean stop (no abort file), the checkpoint says where the last message lies, and only that is read. After a crash, the log
+is scanned from the checkpoint on:
 
     ... sound | record | damaged | record | torn ...
               ^ dispatch end                ^ cut here: nothing sound follows
 
-A damaged range with something sound behind it is set aside. Queue entries and index keys of everything walked over are written
-anew; what they had beyond is forgotten. All of it depends only on what is on disk, so recovering twice equals once.
+A damaged range with something sound behind it is set aside. Queue entries and index keys of all scanned messages are written
+again, and what queues and index have beyond them is deleted. The result depends only on what is on disk, so recovery can be
+repeated.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from skyrocket.store.queues.consume_queues import ConsumeQueues, QueueKey
 from skyrocket.store.recovery.checkpoint import Checkpoint
 
 DISPATCHES_AT_ONCE = 4096
-_SAFETY_MS = 3_000  # Apache's own distrust of timestamps in its checkpoint
+_SAFETY_MS = 3_000  # Apache starts this much before the timestamps of its checkpoint
 
 
 class SetAsideRange(NamedTuple):
@@ -52,31 +53,31 @@ class SetAsideRange(NamedTuple):
 
 @dataclass(slots=True)
 class RecoveryResult:
-    """What recovery found and did. `sentences` tells it to a person."""
+    """What recovery found and did. `sentences` says it in words."""
 
     after_crash: bool
     walked_from: int
     end: int = 0
-    messages: int = 0  # walked over
-    cut_bytes: int = 0  # torn, behind the end
+    messages: int = 0  # scanned
+    cut_bytes: int = 0  # of a torn tail behind the end
     set_aside: list[SetAsideRange] = field(default_factory=list)
     last_timestamp: int = 0  # store time of the last message, 0 in an empty log
     last_offset: int = 0
-    safe_end: int = 0  # what the checkpoint knew to be on disk; 0 when it did not say
+    safe_end: int = 0  # the log was on disk up to here, by the checkpoint; 0 when it does not say
 
     def sentences(self) -> list[str]:
-        told = []
+        sentences = []
         if self.after_crash:
-            told.append(f"The store was not closed; {self.messages} messages were read again, from {self.walked_from} on.")
+            sentences.append(f"The store was not closed; {self.messages} messages were read again, from {self.walked_from} on.")
         if self.cut_bytes:
-            told.append(f"A torn tail of {self.cut_bytes} bytes at {self.end} was cut off: it was never acknowledged.")
+            sentences.append(f"A torn tail of {self.cut_bytes} bytes at {self.end} was cut off: it was never acknowledged.")
         for damage in self.set_aside:
             flushed = not self.safe_end or damage.offset < self.safe_end
             what = "DAMAGE" if flushed else "Lost in the crash, never flushed"
-            told.append(
+            sentences.append(
                 f"{what}: {damage.size} bytes of the log at {damage.offset} cannot be read. They are kept in {damage.kept}."
             )
-        return told
+        return sentences
 
 
 class Recovery:
@@ -91,7 +92,7 @@ class Recovery:
         delays_ms: tuple[int, ...],
         begin: Callable[[Checkpoint], None],
     ) -> None:
-        """`begin` is called before anything is changed, with what the checkpoint must say until all of it is done."""
+        """`begin` is called before anything is changed, with the checkpoint that must hold until recovery is done."""
         self._files = files
         self._log = log
         self._queues = queues
@@ -101,22 +102,22 @@ class Recovery:
         self._delays_ms = delays_ms
         self._begin = begin
         self._seen: set[tuple[str, int]] = set()
-        self._safe_end = 0  # everything in the log before this was on disk
-        self._believed = 0  # queue entries of messages before this offset are on disk for sure
+        self._safe_end = 0  # the log was on disk up to here
+        self._trusted_end = 0  # queue entries of messages before this offset are certainly on disk
 
     def run(self, checkpoint: Checkpoint, *, crashed: bool, is_ours: bool = False) -> RecoveryResult:
-        """`is_ours`: since the checkpoint was written, no other program has written to this store."""
+        """Recover. `is_ours` says that no other program has written to the store since the checkpoint was written."""
         self._safe_end = checkpoint.safe_end or 0
         start = self._start(checkpoint, crashed, is_ours)
         if not crashed and not self._ends_cleanly(start):
-            crashed = True  # whatever stopped it, this is not how a clean stop leaves a log
+            crashed = True  # the log does not end as after a clean stop
             start = self._log.start
         self._checksums.load(self._safe_end, crashed=crashed, remember_beyond=is_ours and checkpoint.is_ours)
         done = RecoveryResult(crashed, start, safe_end=self._safe_end)
-        self._believed = start
+        self._trusted_end = start
         if crashed:
             self._begin(_restart_at(checkpoint, start))
-        self._log.end = self._log.segments.stop  # until it is found: queue entries are held against the log
+        self._log.end = self._log.segments.stop  # until the end is found: queue entries are compared with the log
         all_fit = self._queues.load(self._entry_is_sound if crashed else None)
         if self._index is not None:
             self._index.load()
@@ -128,9 +129,9 @@ class Recovery:
         if missing:
             self._dispatch(self._records(self._log.start, start), crashed)
         if crashed:
-            self._dispatch(self._walk(start, done), crashed)
+            self._dispatch(self._walk_after_crash(start, done), crashed)
         else:
-            self._dispatch(self._step(start, done), crashed)
+            self._dispatch(self._walk_clean(start, done), crashed)
         self._log.set_end(done.end)
         if crashed:
             self._checksums.cut(done.end)
@@ -144,7 +145,7 @@ class Recovery:
     # --- where to start
 
     def _start(self, checkpoint: Checkpoint, crashed: bool, is_ours: bool) -> int:
-        """A place from which walking the log finds everything that may not be in queues and index."""
+        """Return a log offset before which every message is in queues and index."""
         if not self._log.segments.starts:
             return 0
         if checkpoint.dispatch_end is not None:
@@ -154,7 +155,7 @@ class Recovery:
             return self._segment_before(min(checkpoint.log_timestamp, checkpoint.queue_timestamp) - _SAFETY_MS)
         if self._is_record(checkpoint.queue_physical_offset):
             return checkpoint.queue_physical_offset
-        return self._segment_before(2**63)  # Apache before 5.4 has no offset in its checkpoint
+        return self._segment_before(2**63)  # checkpoints of Apache before 5.4 have no offset
 
     def _is_boundary(self, offset: int) -> bool:
         start = self._log.segments.start_of(offset)
@@ -165,12 +166,12 @@ class Recovery:
         return record_at(view, start, at) is not None or is_blank(view, at) or not any(view[at : at + 8])
 
     def _is_record(self, offset: int) -> bool:
-        """Not every boundary: nothing protects Apache's fields, and zeros are in many places that are not the end."""
+        """Whether a sound record lies here. Zeros do not count: Apache's fields have no CRC, and zeros are not always the end."""
         start = self._log.segments.start_of(offset)
         return start is not None and record_at(self._log.segments.file(start).view(), start, offset - start) is not None
 
     def _segment_before(self, timestamp: int) -> int:
-        """The last segment whose first message was stored at or before that time: Apache's rule for its own checkpoint."""
+        """Return the last segment whose first message was stored at or before that time, as Apache does with its checkpoint."""
         for start in reversed(self._log.segments.starts):
             found = record_at(self._log.segments.file(start).view(), start, 0)
             if found is not None and found.record.store_timestamp <= timestamp:
@@ -178,7 +179,7 @@ class Recovery:
         return self._log.start
 
     def _queues_are_missing(self, checkpoint: Checkpoint, crashed: bool) -> bool:
-        """Whether someone took a queue's files away."""
+        """Whether files of a queue were deleted."""
         if checkpoint.queue_count is None or checkpoint.entry_count is None:
             return len(self._queues) == 0 and self._log.end > self._log.start
         if len(self._queues) < checkpoint.queue_count:
@@ -191,15 +192,15 @@ class Recovery:
     # --- the log
 
     def _ends_cleanly(self, start: int) -> bool:
-        """Whether sound records go from `start` to where there is nothing."""
+        """Whether sound records follow each other from `start` to unwritten space."""
         done = RecoveryResult(False, start)
-        for _ in self._step(start, done):
+        for _ in self._walk_clean(start, done):
             pass
         segment_start = self._log.segments.start_of(done.end)
         return segment_start is None or not any(self._log.segments.file(segment_start).view()[done.end - segment_start :][:8])
 
-    def _step(self, start: int, done: RecoveryResult) -> Iterator[FoundRecord]:
-        """After a clean stop: from record to record, without looking at what lies behind the last."""
+    def _walk_clean(self, start: int, done: RecoveryResult) -> Iterator[FoundRecord]:
+        """Yield the records after a clean stop, without reading what lies behind the last one."""
         segments = self._log.segments
         done.end = start
         for segment_start in [s for s in segments.starts if s + segments.segment_bytes > start]:
@@ -212,10 +213,10 @@ class Recovery:
                     break
                 yield item
 
-    def _walk(self, start: int, done: RecoveryResult) -> Iterator[FoundRecord]:
-        """After a crash: every sound record to the end. Damage is set aside on the way, and what is torn is cut."""
+    def _walk_after_crash(self, start: int, done: RecoveryResult) -> Iterator[FoundRecord]:
+        """Yield every sound record after a crash. Set damage aside on the way, and cut off the torn tail."""
         segments = self._log.segments
-        pending: list[DamagedRange] = []  # damage if something sound follows; torn if not
+        pending: list[DamagedRange] = []  # damage if something sound follows; otherwise the torn tail
         done.end = start
         for segment_start in [s for s in segments.starts if s + segments.segment_bytes > start]:
             view = segments.file(segment_start).view()
@@ -235,7 +236,7 @@ class Recovery:
         self._cut_tail(done)
 
     def _keep_what_was_safe(self, done: RecoveryResult) -> None:
-        """Before the safe end everything was on disk: if it cannot be read now, it is no torn tail but damage at the end."""
+        """Treat an unreadable end of the log before the safe end as damage: it was on disk, so it is no torn tail."""
         segments = self._log.segments
         while done.end < min(self._safe_end, segments.stop):
             border = done.end - done.end % segments.segment_bytes + segments.segment_bytes
@@ -245,7 +246,7 @@ class Recovery:
 
     def _is_damaged(self, found: FoundRecord, view: memoryview, segment_start: int) -> bool:
         if is_filler(found.record):
-            return False  # it lies where something else was
+            return False  # the checksum there may be that of the record that it replaced
         at = found.offset - segment_start
         fits = self._checksums.matches(found.offset, view[at : at + found.size])
         if fits is None:
@@ -253,7 +254,7 @@ class Recovery:
         return not fits
 
     def _sound_follows(self, segment_start: int) -> bool:
-        """Whether the next segment starts with a record: a blank behind damage is no proof that anything follows."""
+        """Whether the next segment starts with a sound record. A blank behind damage does not prove that anything follows."""
         following = segment_start + self._log.segments.segment_bytes
         if self._log.segments.start_of(following) is None:
             return False
@@ -276,7 +277,7 @@ class Recovery:
         pending.clear()
 
     def _cut_tail(self, done: RecoveryResult) -> None:
-        """Leave zeros behind the end: old bytes there must not come back to life behind new ones."""
+        """Write zeros behind the end, so that old bytes are never read behind new records."""
         segment_start = self._log.segments.start_of(done.end)
         if segment_start is None:
             return
@@ -291,11 +292,11 @@ class Recovery:
     # --- queues and index
 
     def _entry_is_sound(self, _key: QueueKey, _queue_offset: int, entry: QueueEntry) -> bool:
-        """Whether a queue entry was on disk for sure. Those behind may have holes, and all are written again."""
-        return entry.physical_offset < self._believed
+        """Whether a queue entry was certainly on disk. Entries behind may have holes, and are all written again."""
+        return entry.physical_offset < self._trusted_end
 
     def _dispatch(self, records: Iterator[FoundRecord], crashed: bool) -> None:
-        """Queue entries, index keys and checksums for records that were walked over."""
+        """Write queue entries, index keys and checksums of scanned records."""
         while turn := list(islice(records, DISPATCHES_AT_ONCE)):
             self._complete_checksums(turn)
             dispatches = [
@@ -317,7 +318,7 @@ class Recovery:
             self._checksums.complete(segment_start, view, [(item.offset - segment_start, item.size) for item in some])
 
     def _forget_beyond(self, end: int) -> None:
-        """Queue entries whose message was cut off with the tail."""
+        """Delete queue entries whose message was cut off with the tail."""
         for _, queue in self._queues:
             last = queue.entry(queue.max_offset - 1)
             while last is not None and last.physical_offset >= end:
@@ -334,7 +335,7 @@ class Recovery:
 
 
 def _restart_at(checkpoint: Checkpoint, start: int) -> Checkpoint:
-    """A crash from here on must not start later than this recovery does: queues and index have nothing behind `start`."""
+    """Return the checkpoint for a crash during recovery: the next recovery must not start later than `start`."""
     if checkpoint.dispatch_end is not None and checkpoint.dispatch_end <= start:
         return checkpoint
     return checkpoint._replace(
@@ -353,7 +354,7 @@ def _next_item(view: memoryview, segment_start: int, at: int) -> FoundRecord | B
 
 
 def _merge_ranges(ranges: list[DamagedRange], segment_bytes: int) -> list[DamagedRange]:
-    """Ranges that touch, put together; but never across the border of a segment."""
+    """Merge adjacent ranges, but never across the end of a segment."""
     merged: list[DamagedRange] = []
     for damaged in ranges:
         if merged:

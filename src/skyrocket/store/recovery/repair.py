@@ -1,7 +1,7 @@
-"""A wrong queue entry put right.
+"""Repair of consume queue entries that do not match the log.
 
-Messages of a queue lie in the log in the order of the queue, so the message whose entry is wrong lies between those of its
-neighbours: that stretch of the log is walked, and nothing else. What is not found there is damaged itself, and stays passed over.
+Messages of a queue lie in the log in queue order. So the message of a wrong entry lies between the messages of its neighbours,
+and only that range of the log is scanned. A message that is not found there is damaged itself, and its entry stays as it is.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from skyrocket.store.log.scan import FoundRecord, walk_segment
 from skyrocket.store.message import UNQUEUED, dispatch_request_of
 from skyrocket.store.queues.consume_queue import ENTRY, ConsumeQueue, QueueEntry
 
-STRETCH_BYTES_MAX = 16 * 1024 * 1024  # of the log, for one entry: a reader waits meanwhile
-BEYOND_REPAIR_MAX = 10_000  # entries remembered as such
+STRETCH_BYTES_MAX = 16 * 1024 * 1024  # of the log, scanned for one entry: a reader waits for it
+BEYOND_REPAIR_MAX = 10_000  # entries remembered as lost
 
 
 class QueueRepair:
@@ -24,7 +24,7 @@ class QueueRepair:
         self._beyond_repair: set[tuple[str, int, int]] = set()
 
     def repair(self, queue: ConsumeQueue, topic: str, queue_id: int, queue_offset: int) -> QueueEntry | None:
-        """The entry as it should be, after it was written so; None when the log does not have its message."""
+        """Find the message of an entry, and write the entry again. Return it; None when the message is lost."""
         key = (topic, queue_id, queue_offset)
         if key in self._beyond_repair:
             return None
@@ -57,7 +57,7 @@ class QueueRepair:
 
 
 def _is_in(record: Record, topic: str, queue_id: int, queue_offset: int) -> bool:
-    """Half messages and rollbacks all say offset 0, and are in no queue."""
+    """Whether a record belongs at this offset of a queue. Half messages and rollbacks have offset 0 and are in no queue."""
     if record.sys_flag & TRANSACTION_MASK in UNQUEUED:
         return False
     return (record.topic, record.queue_id, record.queue_offset) == (topic, queue_id, queue_offset)

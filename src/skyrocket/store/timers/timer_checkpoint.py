@@ -1,4 +1,4 @@
-"""`config/timercheck`: how far timers were known to be safe on disk. One page.
+"""The timer checkpoint, `config/timercheck`: how far the timer files are known to be on disk. One page.
 
      0            8            16           24           32           40           48           56    64
      +------------+------------+------------+------------+------------+------------+------------+-----+-------------+
@@ -6,8 +6,8 @@
      | is read,   | timer log  | of the     | for the    |            |            |            |     |             |
      | ms         |            | topic done | master     |            |            |            |     |             |
      +------------+------------+------------+------------+------------+------------+------------+-----+-------------+
-      int64 each; Apache's fields, and Apache's meaning: slots before the first were delivered, and messages of the topic before
-      the third are in the timer log
+      int64 each; Apache's fields, with Apache's meaning: slots before the first were delivered, and messages of the timer topic
+      before the third are in the timer log
 
      0          8          12         20         28         36         44         52         60
      +----------+----------+----------+----------+----------+----------+----------+----------+
@@ -15,11 +15,12 @@
      |          |          | until, ms| ms       | waiting  | clean end| until    | settled  |      Apache's 56 bytes and the
      +----------+----------+----------+----------+----------+----------+----------+----------+      rest of the block
 
-Of the slot that is read, what was due until `delivered until` was delivered. `settled` is the slot that is read, or an earlier
-one when messages of that one came too late for it and are not delivered yet. Messages of the topic before `known until` were
-taken in once before; those of slots before `known settled` were delivered then: this is for when the topic is read again.
+In the slot that is read, messages due until `delivered until` were delivered. `settled` is the slot that is read, or an earlier
+one whose late messages are not delivered yet. The last two fields serve when the topic is read again from its start: messages
+before `known until` were taken in before, and those of slots before `known settled` were delivered then.
 
-The CRC tells whether anyone else wrote this page since: then the timer log's end is found by looking, as Apache finds it.
+The CRC shows whether another program has written the page since. Then the end of the timer log is found by scanning it, as Apache
+does.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class TimerCheckpoint(NamedTuple):
     state_version: int = 0
     changed_ms: int = 0
     changes: int = 0
-    delivered_until_ms: int | None = None  # None: someone else wrote the page last, and the rest means nothing
+    delivered_until_ms: int | None = None  # None: another program wrote the page last, and the fields below mean nothing
     settled_ms: int = 0
     waiting: int = 0
     is_clean: int = 0
@@ -72,7 +73,7 @@ def encode_timer_checkpoint(checkpoint: TimerCheckpoint) -> bytes:
 
 
 def decode_timer_checkpoint(page: bytes) -> TimerCheckpoint:
-    """Short or foreign content gives zeros: then everything in the topic is looked at."""
+    """Decode a page. Short or foreign content gives zeros, and the whole timer topic is read again."""
     page = page.ljust(PAGE_BYTES, b"\0")
     apache = APACHE.unpack_from(page)
     mark, crc, *ours = _BLOCK.unpack_from(page, _BLOCK_AT)
@@ -87,11 +88,11 @@ class TimerCheckpointFile:
         self._path = path
 
     def read(self) -> TimerCheckpoint | None:
-        """None when there is none yet."""
+        """Read the checkpoint; None when the file does not exist yet."""
         if not self._files.exists(self._path):
             return None
         return decode_timer_checkpoint(self._files.read(self._path))
 
     def write(self, checkpoint: TimerCheckpoint) -> None:
-        """All or nothing, and durable when this returns."""
+        """Write the page, all or nothing; it is durable on return."""
         self._files.replace(self._path, encode_timer_checkpoint(checkpoint))

@@ -1,16 +1,17 @@
-"""What is known of the messages in the timer topic: which of them wait, and in which slot of time.
+"""Index of the messages in the timer topic: which of them wait, and in which slot of time.
 
-    rmq_sys_wheel_timer, queue 0      ──────────▶ queue_offset                 the topic: messages, the truth
+    rmq_sys_wheel_timer, queue 0      ──────────▶ queue_offset                 the timer topic: the messages themselves
     timer log                         ───────────────▶ end                     one unit for each message before queue_offset
-    timer wheel                       slot → its last unit                     found again from the log
+    timer wheel                       slot → its last unit                     can be rebuilt from the timer log
     progress                          read_ms: slots before it were delivered
 
-Log and wheel are an index over the topic, and can be made anew from it. The checkpoint says how much of both is on disk:
+Timer log and wheel can be rebuilt from the topic. The checkpoint says how much of both is on disk. When the index is opened:
 
-- a clean end: wheel and log are as they were left;
-- a crash: the log as far as the checkpoint says, the wheel from the log, and the topic from where the checkpoint says;
-- Apache's broker was here: the log as far as it is sound, the wheel from it, and the topic from the last unit's message on;
-- files that do not fit together: nothing but the topic, without what was delivered.
+- after a clean stop, wheel and log are used as they are;
+- after a crash, the log counts up to the checkpoint, the wheel is rebuilt from it, and the topic is read on from the checkpoint;
+- after Apache's broker, the log counts as far as it is sound, the wheel is rebuilt from it, and the topic is read on from the
+  message of the last unit;
+- if the files do not fit together, the whole topic is read again, without the messages that were delivered.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from skyrocket.store.timers.timer_wheel import TimerWheel, WheelSlot
 
 
 class TimerSizes(NamedTuple):
-    slots: int = 7 * 24 * 3600  # of the wheel; what may lie ahead
+    slots: int = 7 * 24 * 3600  # of the wheel: the longest delay
     precision_ms: int = 1_000  # of a slot
     log_file_bytes: int = 100 * 1024 * 1024
 
 
 class TimerEntry(NamedTuple):
-    """A message to take in: a time within its slot, and what its unit says of it."""
+    """A message to take in: a time within its slot, and the fields of its unit."""
 
     time_ms: int
     magic: int
@@ -48,15 +49,17 @@ class TimerTopic(NamedTuple):
 
     min_offset: int
     max_offset: int
-    queue_offset_of: Callable[[int], int | None]  # of the message at a physical offset, if it is one of the topic
+    queue_offset_of: Callable[
+        [int], int | None
+    ]  # returns the queue offset of the message at a physical offset, if it is in the topic
 
 
 @dataclass(slots=True)
 class TimerCheckpointJob:
-    """Makes log and wheel safe on disk, and then says so."""
+    """Syncs timer log and wheel, then writes the checkpoint."""
 
     checkpoint: TimerCheckpoint
-    log_position: int  # of the commit log: everything before it must be on disk first
+    log_position: int  # the commit log must be on disk up to here first
     _sync: Callable[[], None]
     _write: Callable[[TimerCheckpoint], None]
 
@@ -73,27 +76,27 @@ class TimerIndex:
         self.log = TimerLog(files, paths.timer_log, sizes.log_file_bytes)
         self.wheel = TimerWheel(files, paths.timer_wheel, sizes.slots, sizes.precision_ms)
         self._checkpoint_file = TimerCheckpointFile(files, paths.timer_checkpoint)
-        self.read_ms = 0  # the slot that is read: those before it were delivered
-        self.settled_ms = 0  # messages of slots before this were, also those that came late
-        self.queue_offset = 0  # messages of the topic before it are in the log
-        self.waiting = 0  # messages in the log that were not delivered
-        self.delivered_until_ms = 0  # of the slot that was read before the start …
-        self.delivered_before = 0  # … as far as its units lie before this in the log
-        self.known_until = 0  # messages of the topic before this were taken in once, when …
-        self.known_settled_ms = 0  # … slots before this were delivered
+        self.read_ms = 0  # the slot that is read: earlier slots were delivered
+        self.settled_ms = 0  # all messages of earlier slots were delivered, also late ones
+        self.queue_offset = 0  # messages of the topic before this are in the timer log
+        self.waiting = 0  # messages in the timer log that were not delivered yet
+        self.delivered_until_ms = 0  # messages of the slot that was read when the broker stopped were delivered until here …
+        self.delivered_before = 0  # … if their units lie before this position of the timer log
+        self.known_until = 0  # messages of the topic before this were taken in before the topic was read again, when …
+        self.known_settled_ms = 0  # … slots before this had been delivered
         self._changes = 0
 
     # --- opening
 
     def open(self, now_ms: int, topic: TimerTopic) -> list[str]:
-        """Ready for messages. What had to be found again, in sentences."""
+        """Open or rebuild timer log and wheel. Return what had to be rebuilt, in sentences."""
         checkpoint = self._checkpoint_file.read()
         try:
             sentences = self._open(checkpoint, now_ms, topic)
         except OSError as error:
             raise store_error("opening the timer log", error) from error
         self.queue_offset = min(max(self.queue_offset, topic.min_offset), topic.max_offset)
-        self._write(now_ms)  # the wheel changes from now on
+        self._write(now_ms)  # the wheel changes from here on, so the checkpoint must no longer say that the stop was clean
         return sentences
 
     def _open(self, checkpoint: TimerCheckpoint | None, now_ms: int, topic: TimerTopic) -> list[str]:
@@ -115,7 +118,7 @@ class TimerIndex:
             return self._open_files(checkpoint, topic)
         except StoreFormatError as error:
             self.read_again(now_ms, topic.min_offset)
-            return [f"Timers are found again from their topic: {error}"]
+            return [f"Timers are rebuilt from their topic: {error}"]
 
     def _open_files(self, checkpoint: TimerCheckpoint, topic: TimerTopic) -> list[str]:
         if checkpoint.delivered_until_ms is None:
@@ -126,7 +129,7 @@ class TimerIndex:
             last_offset = topic.queue_offset_of(last.physical_offset) if last is not None else None
             if last_offset is not None:
                 self.queue_offset = min(self.queue_offset, last_offset + 1)
-            return ["The timer log was written by another broker; the timer wheel is made from it."]
+            return ["Another broker has written the timer log; the timer wheel is rebuilt from it."]
         if self.log.end < checkpoint.log_end:
             raise StoreFormatError(f"the timer log has {self.log.end} bytes, and should have {checkpoint.log_end}.")
         self.delivered_until_ms, self.delivered_before = checkpoint.delivered_until_ms, checkpoint.log_end
@@ -139,15 +142,15 @@ class TimerIndex:
         end, _ = self._relink(self.read_ms)
         if end < self.log.end:
             raise StoreFormatError(f"the timer log is damaged at {end}.")
-        return ["The timer wheel is made from the timer log."]
+        return ["The timer wheel is rebuilt from the timer log."]
 
     def _relink(self, read_ms: int) -> tuple[int, TimerUnit | None]:
-        """A new wheel from the log. How far the log is sound, and its last unit."""
+        """Rebuild the wheel from the log. Return how far the log is sound, and its last unit."""
         self.wheel.create()
         self.waiting = 0
         reach_ms = self._sizes.slots * self.precision_ms
         start = self.log.start
-        for segment in self.log.segments.starts[:-1]:  # in the first ones everything may have been delivered
+        for segment in self.log.segments.starts[:-1]:  # everything in the first segments may have been delivered
             last_unit = self.log.last_in(segment)
             if last_unit is None or last_unit.taken_in_ms + reach_ms >= read_ms:
                 break
@@ -162,14 +165,14 @@ class TimerIndex:
         return end, last
 
     def read_again(self, now_ms: int, min_offset: int) -> None:
-        """The files are not to be relied on: everything in the topic that was not delivered is taken in again."""
+        """Discard timer log and wheel. Every message of the topic that was not delivered is taken in again."""
         if self.queue_offset >= self.known_until:
             self.known_until, self.known_settled_ms = self.queue_offset, self.settled_ms
         self.read_ms = max(self.read_ms, self._slot_ms(now_ms) - self._sizes.slots * self.precision_ms)
         self.queue_offset = min_offset
         self.waiting = self.delivered_until_ms = self.delivered_before = 0
         self.log.end = 0
-        self._write(now_ms)  # before the files go: without them, and with another broker's page, there would seem to be none
+        self._write(now_ms)  # before the files are deleted: without files, another broker's page would mean that nothing waits
         try:
             self.log.drop()
         except OSError as error:
@@ -179,11 +182,11 @@ class TimerIndex:
     # --- messages in
 
     def add(self, entries: Sequence[tuple[int, int, int, int, int]], now_ms: int) -> list[int]:
-        """Entries, or what they are made of. Their positions in the log. All or none: after an error nothing has changed."""
+        """Take in messages, given as `TimerEntry` fields, all or none. Return the positions of their units."""
         precision_ms = self.precision_ms
         taken_in_ms = now_ms - now_ms % precision_ms
         places = self.log.places(len(entries))
-        links: dict[int, list[int]] = {}  # slot -> its first and last new unit, and how many more it has
+        links: dict[int, list[int]] = {}  # slot -> first and last new unit, and the change of its count
         units: list[bytes] = []
         pack = UNIT.pack
         for (time_ms, magic, physical_offset, size, topic_hash), position in zip(entries, places, strict=True):
@@ -199,8 +202,8 @@ class TimerIndex:
             delay_ms = time_ms - taken_in_ms
             units.append(pack(UNIT.size, before, magic, taken_in_ms, delay_ms, physical_offset, size, topic_hash, 0))
         self.log.append(places, units)
-        for stretch, (first, last, more) in links.items():
-            self.wheel.link(stretch * precision_ms, first, last, more)
+        for slot, (first, last, more) in links.items():
+            self.wheel.link(slot * precision_ms, first, last, more)
             self.waiting += more
         return places
 
@@ -210,7 +213,7 @@ class TimerIndex:
         return self.wheel.slot(time_ms)
 
     def move_on(self) -> None:
-        """Everything of the slot that is read was delivered."""
+        """Move to the next slot: everything in the current one was delivered."""
         self.waiting -= self.wheel.slot(self.read_ms).units
         self.read_ms += self.precision_ms
         self.settled_ms = self.read_ms
@@ -219,18 +222,18 @@ class TimerIndex:
     def _slot_ms(self, time_ms: int) -> int:
         return time_ms - time_ms % self.precision_ms
 
-    # --- what is kept
+    # --- checkpoints
 
     def begin_checkpoint(
         self, now_ms: int, delivered_until_ms: int, log_position: int, *, is_clean: bool = False
     ) -> TimerCheckpointJob:
-        """A job for any thread. To be run once the commit log is on disk up to `log_position`."""
+        """Return a checkpoint job for any thread. Run it once the commit log is on disk up to `log_position`."""
         paths = self.log.take_unsynced()
         wheel = self.wheel
 
         def sync() -> None:
             for path in paths:
-                if self._files.exists(path):  # it may have expired meanwhile
+                if self._files.exists(path):  # it may have expired in the meantime
                     self._files.sync(path)
             wheel.sync()
 
@@ -262,10 +265,10 @@ class TimerIndex:
                 self._files.sync(path)
             self._checkpoint_file.write(checkpoint)
         except OSError as error:
-            raise store_error("writing the timers' checkpoint", error) from error
+            raise store_error("writing the timer checkpoint", error) from error
 
     def current_checkpoint(self, now_ms: int) -> TimerCheckpoint:
-        """As it would be written, for whoever asks."""
+        """Return the checkpoint as it would be written now."""
         return self._checkpoint(self.read_ms, now_ms, is_clean=False)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The timer log: one unit for each message in the timer topic that waits for its time, in the order in which they were taken in.
+"""The timer log: one unit for each message of the timer topic, in the order in which the messages were taken in.
 
      0        4             12       16            24       28            36       40       44            52
      +--------+-------------+--------+-------------+--------+-------------+--------+--------+-------------+
@@ -7,19 +7,19 @@
      |        | before      |        | ms          |        | offset      |        | topic  |             |
      +--------+-------------+--------+-------------+--------+-------------+--------+--------+-------------+
 
-"Before" is the unit that was put into the same slot of the wheel before this one; -1 where this is the slot's first. So a slot's
-units are a chain through the log, and the wheel needs to know its last link only. The magic is 1; with 2 added the message is
-not due yet in that slot but rolled (stored anew, and taken in again), with 4 it takes back another message.
+"Before" is the previous unit of the same slot of the wheel; -1 in the first unit of a slot. So the units of a slot form a chain
+through the log, and the wheel only stores its last link. The magic is 1. With 2 added, the message is not due yet in that slot
+but rolled: stored again and taken in again. With 4 added, the unit deletes another message.
 
-Time of taking in plus delay is a time within the slot. Apache writes the slot's own time there; ours is one millisecond before
-the message is due, which the slot's border never parts from it: Apache reads it alike, and we know the due time to the
-millisecond without a look at the message.
+The time of taking in plus the delay is a time within the slot. Apache writes the start of the slot. We write one millisecond
+before the due time, which always lies in the same slot. Apache reads it the same way, and we know the due time to the millisecond
+without reading the message.
 
-Units never cross the border of a file. What is left before it is a blank, from where there is no room for a unit and a blank:
+Units never cross the end of a file. When a unit and a blank no longer fit, a blank fills the rest:
 
      0        4             12       16
      +--------+-------------+--------+
-     | size   | 0           | magic  |       size: up to the border
+     | size   | 0           | magic  |       size: up to the end of the file
      +--------+-------------+--------+
 """
 
@@ -47,7 +47,7 @@ _OPEN_FILES_MAX = 64
 _ZEROS_BYTES = 1024 * 1024
 
 
-# What a Unit has, in its order, as a plain tuple: for loops over many.
+# The fields of a TimerUnit, in order, as a plain tuple: for loops over many units.
 UnitFields = tuple[int, int, int, int, int, int, int, int, int]
 
 
@@ -58,7 +58,7 @@ class TimerUnit(NamedTuple):
     taken_in_ms: int
     delay_ms: int
     physical_offset: int
-    size: int  # of the message
+    size: int  # of the message, in bytes
     topic_hash: int
     unused: int
 
@@ -72,12 +72,12 @@ class TimerLog:
         self._files = files
         self._opened = OpenFiles(files, _OPEN_FILES_MAX)
         self.segments = Segments(files, self._opened, directory, segment_bytes, allocate=False)
-        self._segment: tuple[int, memoryview] = (0, memoryview(b""))  # the one that was read last, and where it starts
+        self._segment: tuple[int, memoryview] = (0, memoryview(b""))  # start and bytes of the segment that was read last
         self._unsynced: dict[int, None] = {}  # starts of segments
         self.end = 0
 
     def load(self) -> None:
-        """Look at what is on disk; how far it goes is for `truncate` to say."""
+        """Load the files. The end of the log is set by `truncate` or by the caller."""
         self.segments.load()
         self.end = self.segments.stop
 
@@ -88,7 +88,7 @@ class TimerLog:
     # --- writing
 
     def places(self, count: int) -> list[int]:
-        """Where the next units will lie."""
+        """Return the positions of the next `count` units."""
         segment_bytes = self.segments.segment_bytes
         at = self.end
         places: list[int] = []
@@ -100,14 +100,14 @@ class TimerLog:
         return places
 
     def append(self, places: Sequence[int], units: Sequence[bytes]) -> None:
-        """Packed units, at the places that were told for them. After an error the log ends where it did."""
+        """Append packed units at the positions that `places` returned. After an error the log ends where it did before."""
         segment_bytes = self.segments.segment_bytes
         first = 0
         at = self.end
         try:
             while first < len(places):
                 start = places[first] - places[first] % segment_bytes
-                if places[first] > at:  # not where the last one ended: the rest of that segment is blank
+                if places[first] > at:  # the unit goes into the next segment: a blank fills the rest of this one
                     blank_bytes = places[first] - at
                     self._write(at, BLANK.pack(blank_bytes, 0, BLANK_MAGIC))
                 last = first + 1
@@ -127,7 +127,7 @@ class TimerLog:
         self._unsynced[start] = None
 
     def truncate(self, end: int) -> None:
-        """The log ends here; what lies behind is not to be found again. OSError when that cannot be written."""
+        """Cut the log off at `end`, with zeros behind it. Raise OSError when they cannot be written."""
         while self.segments.starts and self.segments.starts[-1] >= max(end, 1):
             self.segments.drop_last()
         self._segment = (0, memoryview(b""))
@@ -146,7 +146,7 @@ class TimerLog:
     # --- reading
 
     def unit(self, position: int) -> TimerUnit | None:
-        """None where there is none."""
+        """Return the unit at a position; None when there is no sound unit."""
         start, segment = self._segment
         at = position - start
         if not 0 <= at <= len(segment) - UNIT.size:
@@ -163,9 +163,9 @@ class TimerLog:
         return unit if unit.unit_bytes == UNIT.size and not unit.magic & ~_MAGIC_MASK and unit.before < position else None
 
     def units_at(self, positions: Sequence[int]) -> list[UnitFields | None]:
-        """As `unit`, of many."""
+        """Return the units at many positions; None where there is no sound unit."""
         found: list[UnitFields | None] = []
-        self.unit(positions[0] if positions else NO_POSITION)  # most of them are in one segment
+        self.unit(positions[0] if positions else NO_POSITION)  # most positions lie in one segment
         start, segment = self._segment
         last, unpack = min(len(segment), self.end - start) - UNIT.size, UNIT.unpack_from
         for position in positions:
@@ -176,8 +176,11 @@ class TimerLog:
         return found
 
     def chain(self, position: int, most: int) -> list[tuple[int, UnitFields]]:
-        """The unit at a position, the one before it in its slot and so on, with their positions; fewer than `most` at the end of
-        the chain, where it leads behind the start of the log, and where it is not sound."""
+        """Return the unit at a position and the units before it in its slot, with their positions.
+
+        Return fewer than `most` at the end of the chain, where the chain leads before the start of the log, and at a unit that is
+        not sound.
+        """
         found: list[tuple[int, UnitFields]] = []
         log_start, unpack = self.start, UNIT.unpack_from
         self.unit(position)
@@ -193,7 +196,7 @@ class TimerLog:
         return found
 
     def units(self, position: int) -> Iterator[tuple[int, TimerUnit]]:
-        """From here on, with their positions, as long as they are sound."""
+        """Yield the units from `position` on, with their positions, up to the first that is not sound."""
         while position < self.end:
             start = self.segments.start_of(position)
             if start is None:
@@ -209,23 +212,23 @@ class TimerLog:
             position = start + self.segments.segment_bytes
 
     def last_in(self, start: int) -> TimerUnit | None:
-        """The last unit of a whole segment."""
+        """Return the last unit of a full segment."""
         return self.unit(start + (self._units_per_segment - 1) * UNIT.size)
 
     @property
     def _units_per_segment(self) -> int:
         return (self.segments.segment_bytes - BLANK.size) // UNIT.size
 
-    # --- keeping and letting go
+    # --- syncing and deleting
 
     def take_unsynced(self) -> list[str]:
-        """The files that were written to since this was last called: to be synced, by any thread."""
+        """Return the files written since the last call. The caller syncs them, in any thread."""
         paths = [self.segments.path(start) for start in self._unsynced if self.segments.start_of(start) is not None]
         self._unsynced.clear()
         return paths
 
     def expire(self, log_start: int) -> None:
-        """Files whose messages are all gone from the commit log go too."""
+        """Delete files whose messages are all gone from the commit log."""
         while len(self.segments.starts) > 1:
             last = self.last_in(self.segments.start)
             if last is None or last.physical_offset >= log_start:
@@ -234,7 +237,7 @@ class TimerLog:
             self.segments.drop_first()
 
     def drop(self) -> None:
-        """Everything."""
+        """Delete the whole log."""
         self.close()
         self._files.remove(self.segments.directory)
         self.segments.starts = []

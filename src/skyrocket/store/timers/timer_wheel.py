@@ -1,18 +1,17 @@
-"""The timer wheel: for each stretch of time (a second, unless set otherwise) where its units begin and end in the timer log.
+"""The timer wheel: for each slot of time (one second by default), where its units begin and end in the timer log.
 
-    slot 0        slot 1        …        slot 2·N-1        N: seven days of seconds in Apache's; time goes round and round
-    +------+------+------+------+--------+------+
-    |      |      |      |      |        |      |
+    slot 0        slot 1        …        slot 2·N-1        N: seven days of seconds, as in Apache's; the slots are reused in a
+    circle +------+------+------+------+--------+------+ |      |      |      |      |        |      |
     +------+------+------+------+--------+------+
 
      0             8             16            24       28       32
      +-------------+-------------+-------------+--------+--------+
-     | time, in    | first unit  | last unit   | how    | unused |
-     | stretches   | in the log  | in the log  | many   |        |
+     | time, in    | first unit  | last unit   | units  | unused |
+     | slots       | in the log  | in the log  |        |        |
      +-------------+-------------+-------------+--------+--------+
 
-A slot of another time than the one asked for is a slot of an earlier round, and empty. `how many` is less by one for each unit
-that takes a message back.
+A slot whose time is not the one asked for is left over from an earlier round, and counts as empty. A unit that deletes a message
+lowers the count of units by one.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from skyrocket.store.files import File, Files
 from skyrocket.store.timers.timer_log import NO_POSITION
 
 SLOT: Final = struct.Struct(">qqqii")
-ROUNDS: Final = 2  # a file has room for twice the time that may lie ahead, so that what is overdue is not overwritten
+ROUNDS: Final = 2  # a file covers twice the longest delay, so that overdue slots are not overwritten
 
 
 class WheelSlot(NamedTuple):
@@ -54,17 +53,17 @@ class TimerWheel:
         return self._files.exists(self._path) and self._files.size(self._path) == self.size_bytes
 
     def open(self) -> None:
-        """One that we made: all of it has its room on disk."""
+        """Open a wheel that we created: all of its space is allocated on disk."""
         self._use(self._files.open(self._path, writable=True))
 
     def create(self) -> None:
-        """A new one, instead of any that is there."""
+        """Create an empty wheel, in place of an existing one."""
         self.close()
         try:
             self._files.remove(self._path)
             self._use(self._files.create(self._path, self.size_bytes, self.size_bytes))
         except OSError as error:
-            raise store_error(f"making {self._path}", error) from error
+            raise store_error(f"creating {self._path}", error) from error
 
     def _use(self, file: File) -> None:
         self._file = file
@@ -76,7 +75,7 @@ class TimerWheel:
         return WheelSlot(first, last, units) if said == stretch else EMPTY_SLOT
 
     def link(self, time_ms: int, first: int, last: int, units: int) -> None:
-        """More units of a slot, chained to each other and to the slot's last one."""
+        """Add units to a slot. They are already chained to each other and to the slot's last unit."""
         stretch = time_ms // self._precision_ms
         at = stretch % self._slots * SLOT.size
         said, first_of_all, _, units_before, unused = SLOT.unpack_from(self._window, at)

@@ -229,7 +229,7 @@ def test_an_empty_store_has_no_messages(tmp_path: Path):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"path": "nowhere"}, "Option 'path': nowhere is no store: it has neither 'commitlog' nor 'checkpoint'."),
+        ({"path": "nowhere"}, "Option 'path': nowhere is not a store: it has neither 'commitlog' nor 'checkpoint'."),
         ({}, "Option 'path' is missing: give the store directory to load()."),
         ({"path": "/nowhere/*"}, "Option 'path': nothing is there that /nowhere/* fits."),
         ({"path": "x", "topick": "a"}, "Option 'topick' is unknown to the source rocketmq-store; did you mean 'topic'?"),

@@ -182,9 +182,9 @@ def test_reading_changes_nothing(copy: Path):
 
 
 def test_what_is_no_store_is_refused(tmp_path: Path):
-    with pytest.raises(StoreFormatError, match="is no store"):
+    with pytest.raises(StoreFormatError, match="is not a store"):
         OfflineStore(tmp_path)
-    with pytest.raises(StoreFormatError, match="is no store"):
+    with pytest.raises(StoreFormatError, match="is not a store"):
         OfflineStore(tmp_path / "nowhere")
     assert list(tmp_path.iterdir()) == []
 

@@ -89,7 +89,7 @@ def test_an_empty_store_has_no_finding(tmp_path: Path):
 
 
 def test_what_is_no_store_is_refused(tmp_path: Path):
-    with pytest.raises(StoreFormatError, match="no store"):
+    with pytest.raises(StoreFormatError, match="not a store"):
         list(verify(tmp_path))
 
 
