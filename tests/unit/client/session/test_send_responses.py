@@ -24,7 +24,7 @@ class Responses:
     def __init__(self) -> None:
         self.received: dict[int, Any] = {}
 
-    def answered(self, opaque: int, response: object) -> None:
+    def resolve(self, opaque: int, response: object) -> None:
         self.received[opaque] = response
 
 
