@@ -90,7 +90,7 @@ def main() -> int:
     folder = given.folder or Path(tempfile.mkdtemp(prefix="sales-"))
     sold = sell(given.namesrv, given.sales)
     print(f"{given.sales} sales came to {sold} cents.")
-    spark = skyrocket.spark.session.builder("sales", "local[2]", {"spark.sql.shuffle.partitions": 2, "spark.ui.enabled": False})
+    spark = skyrocket.spark.session("sales", "local[2]", {"spark.sql.shuffle.partitions": 2, "spark.ui.enabled": False})
     run_stream(spark, given.namesrv, folder)
     cents = sales = 0
     for shop, shop_cents, shop_sales in results(spark, given.namesrv).collect():

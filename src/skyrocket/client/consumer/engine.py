@@ -138,8 +138,8 @@ class ConsumerEngine:
             consumer_data=self.consumer_data,
             topics=lambda: list(self.subscriptions),
             handlers=ConsumerRequestHandlers(self).handlers(),
-            route_changed=self._on_route_change,
-            connected=lambda _: self.assigned.wake(),
+            on_route_changed=self._on_route_change,
+            on_connected=lambda _: self.assigned.wake(),
         )
 
     def consumer_data(self) -> ConsumerData:

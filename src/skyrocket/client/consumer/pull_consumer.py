@@ -222,8 +222,8 @@ class PullConsumer:
             consumer_data=consumer_data,
             topics=lambda: list(self._subscriptions),
             handlers={RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: on_members_change},
-            route_changed=lambda topic: rebalancer.rebalance_soon() if topic in self._subscriptions else None,
-            connected=lambda _: self._require_open()[1].wake(),
+            on_route_changed=lambda topic: rebalancer.rebalance_soon() if topic in self._subscriptions else None,
+            on_connected=lambda _: self._require_open()[1].wake(),
         )
 
     @property

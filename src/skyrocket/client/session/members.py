@@ -43,8 +43,8 @@ class SessionMember:
     consumer_data: Callable[[], ConsumerData] | None = None
     topics: Callable[[], Iterable[str]] = tuple  # whose routes the session keeps fresh for it
     handlers: Mapping[int, Handler] = field(default_factory=dict)
-    route_changed: Callable[[str], None] | None = None
-    connected: Callable[[str], None] | None = None  # called with a broker's address after each new connection
+    on_route_changed: Callable[[str], None] | None = None  # called with the topic
+    on_connected: Callable[[str], None] | None = None  # called with a broker's address after each new connection
 
 
 def _group_of_half_message(command: Command) -> str:
@@ -107,15 +107,15 @@ class SessionMembers:
     def topics(self) -> set[str]:
         return {topic for member in self._members for topic in member.topics()}
 
-    def route_changed(self, topic: str) -> None:
+    def notify_route_changed(self, topic: str) -> None:
         for member in list(self._members):
-            if member.route_changed is not None:
-                member.route_changed(topic)
+            if member.on_route_changed is not None:
+                member.on_route_changed(topic)
 
-    def connected(self, address: str) -> None:
+    def notify_connected(self, address: str) -> None:
         for member in list(self._members):
-            if member.connected is not None:
-                member.connected(address)
+            if member.on_connected is not None:
+                member.on_connected(address)
 
     def _dispatch(self, command: Command, connection: Connection) -> Answer | Coroutine[Any, Any, Answer]:
         """Hand a broker's request to the member of the group that it names."""

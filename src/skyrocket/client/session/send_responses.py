@@ -45,13 +45,13 @@ def take_send_responses(frames: list[Frame], connection: Connection) -> int:
 
     This is a fast-path handler of the router. The first frame that is something else ends the run.
     """
-    taken, answered = 0, connection.resolve
+    taken, resolve = 0, connection.resolve
     try:
         for frame in frames:
             response = _decode(frame[1])
             if response.code or not response.opaque & SEND_BIT or not response.flag & RESPONSE_FLAG:
                 break
-            answered(response.opaque, response)
+            resolve(response.opaque, response)
             taken += 1
     except (msgspec.DecodeError, UnicodeDecodeError):
         return taken  # another kind of response, or a malformed one: the general path decodes it and reports errors

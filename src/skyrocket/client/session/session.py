@@ -238,7 +238,7 @@ class Session:
     def _on_first_heartbeat(self, address: str, response: asyncio.Future[Command]) -> None:
         if not response.cancelled() and response.exception() is None:
             self._alive.add(address)
-            self.members.connected(address)
+            self.members.notify_connected(address)
 
     # --- requests
 
@@ -414,7 +414,7 @@ class Session:
 
     def _store_route(self, topic: str, data: TopicRouteData, *, is_borrowed: bool = False) -> Route:
         if self.routes.update(topic, data, is_borrowed=is_borrowed):
-            self.members.route_changed(topic)
+            self.members.notify_route_changed(topic)
         route = self.routes.route(topic)
         assert route is not None
         return route
