@@ -1,6 +1,6 @@
-"""Mutated sends, given to the compiled loop and to its reference: both take the same ones, and make the same of them.
+"""Mutated sends: the compiled loop and its reference accept the same frames, and build the same records.
 
-Under AddressSanitizer this is what looks for reads and writes beside the buffers: `make sanitize`.
+`make sanitize` runs this under AddressSanitizer, which finds reads and writes outside the buffers.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def a_send(random: Random, number: int) -> tuple[bytes, bytes]:
 
 
 def an_end(random: Random, halves: list[tuple[int, int]], number: int) -> bytes:
-    """Of one of the halves, which are known by their queue offsets and places."""
+    """Return an end of one of the half messages, given by their queue offsets and places."""
     offset, place = random.choice(halves)
     fields = {
         "producerGroup": mostly(random, "shop", ["other", ""]),
@@ -114,7 +114,7 @@ def place(frames: list[Frame], parts: SendParts, stop: int, terms: BatchTerms, *
 
 
 def some_halves(parts: SendParts) -> list[tuple[int, int]]:
-    """Half messages in the store, some of which the broker knows how to read; their queue offsets and places."""
+    """Store half messages, most with a known shape. Return their queue offsets and places."""
     stored = []
     for number in range(6):
         unique, more = f"7F000001A1B218B4AAC2{number:012X}", "TAGS\x01red\x02" * (number % 2)
@@ -127,7 +127,7 @@ def some_halves(parts: SendParts) -> list[tuple[int, int]]:
     return stored
 
 
-def test_mutated_sends_become_the_same():
+def test_twins_agree_on_mutated_sends():
     random = Random(20)
     parts = SendParts(fast=True)
     halves = some_halves(parts)
@@ -143,12 +143,12 @@ def test_mutated_sends_become_the_same():
         taken += ours[-1]
         ended += len(ours[3])
         by_compiled += TWINS["send_loop.place_run"].compiled(frames, 0, a_batch(parts, stop), terms, parts.fast_path)
-    assert 0.2 < by_compiled / EVENTS / 16 < 0.95, "few went through the twin, or nothing was wrong with any"
+    assert 0.2 < by_compiled / EVENTS / 16 < 0.95, "the twin took few frames, or the mutations broke none"
     assert by_compiled < taken
     assert ended > EVENTS / 4, "few transactions ended"
 
 
-def test_mutated_streams_are_cut_the_same_way():
+def test_twins_agree_on_mutated_streams():
     random = Random(21)
     twins = TWINS["frame.split"]
     for event in range(EVENTS):

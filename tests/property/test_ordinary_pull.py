@@ -10,7 +10,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from skyrocket.protocol.frame import join_frame
-from tests.property.test_ordinary_send import mostly
+from tests.property.test_send_fast_path import mostly
 from tests.support.pull_parts import PullParts, a_filled_disk, a_request
 from tests.support.running_broker import pull_header
 from tests.support.twins import KINDS, using

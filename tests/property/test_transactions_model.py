@@ -1,9 +1,8 @@
-"""Transactions against a model that knows how each must end: half messages, commits, rollbacks, questions, flushes, saved
-offsets, kills and power cuts in any order that Hypothesis can think of.
+"""Transactions against a model: half messages, commits, rollbacks, checks, flushes, saved offsets, kills and power cuts.
 
-What must hold in the end, when the producer answers every question: each acknowledged message that was to be committed is there,
-and none is there that was to be rolled back. Where nothing crashed, each is there once. A broker that flushes each message keeps
-that through power cuts; others keep it through kills, and through power cuts for messages that happened to be on disk.
+Hypothesis chooses their order. At the end the producer answers every check. Then each acknowledged message with outcome commit is
+delivered, and no message with outcome rollback is. Without a crash each is delivered once. With sync flush this holds through
+power cuts; without it, through kills, and through power cuts for messages that were on disk.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class Transaction:
         self.half = half
         self.outcome = outcome
         self.acknowledged = False
-        self.tries = 0  # to end it, by itself
+        self.tries = 0  # how often the producer ended it without a check
 
     @property
     def log_end(self) -> int:
@@ -41,7 +40,7 @@ class TransactionsAndModel(RuleBasedStateMachine):
         super().__init__()
         self.serial = count()
         self.transactions: dict[str, Transaction] = {}
-        self.open: list[Transaction] = []  # their producer has not tried to end them yet
+        self.open: list[Transaction] = []  # the producer has not tried to end them yet
         self.crashed = False
 
     @initialize(sync_flush=st.booleans(), op_bytes=st.sampled_from([1, 8, 4096]), timeout_ms=st.sampled_from([1, 6_000]))
@@ -54,12 +53,12 @@ class TransactionsAndModel(RuleBasedStateMachine):
             transaction_check_interval_ms=ROUND_MS,
             transaction_checks_max=10**6,
         )
-        self.broker.joins()
+        self.broker.join()
 
     # --- the producer
 
     @rule(outcome=st.sampled_from(OUTCOMES), times=st.integers(1, 5), immunity=st.sampled_from(["", "", "8"]))
-    def sends_halves(self, outcome: int, times: int, immunity: str) -> None:
+    def send_halves(self, outcome: int, times: int, immunity: str) -> None:
         more = {"CHECK_IMMUNITY_TIME_IN_SECONDS": immunity} if immunity else {}
         for _ in range(times):
             name = f"m{next(self.serial)}"
@@ -74,34 +73,34 @@ class TransactionsAndModel(RuleBasedStateMachine):
 
     @precondition(lambda self: self.open)
     @rule(at=st.integers(0, 10**6), twice=st.booleans())
-    def ends_one(self, at: int, twice: bool) -> None:
+    def end_one(self, at: int, twice: bool) -> None:
         transaction = self.open[at % len(self.open)]
-        if transaction.acknowledged:  # before, its producer does not know where it is
+        if transaction.acknowledged:  # before that, its producer does not know the offsets
             self.open.remove(transaction)
             for transaction.tries in range(1, 2 + twice):
                 self.broker.end(transaction.half, transaction.outcome)
 
     @precondition(lambda self: self.open)
     @rule(at=st.integers(0, 10**6))
-    def does_not_know(self, at: int) -> None:
+    def end_with_unknown_outcome(self, at: int) -> None:
         self.broker.end(self.open[at % len(self.open)].half, TRANSACTION_NONE)
 
     @rule(every=st.integers(1, 3))
-    def answers_questions(self, every: int) -> None:
-        """Not all of them."""
-        for number, (name, copy) in enumerate(self.broker.asked()):
+    def answer_checks(self, every: int) -> None:
+        """Answer some of the checks."""
+        for number, (name, copy) in enumerate(self.broker.take_checks()):
             if number % every == 0:
                 self.broker.end(copy, self.transactions[name].outcome, from_transaction_check=True)
 
     # --- time and disk
 
     @rule(ms=st.sampled_from([500, 3_000, ROUND_MS]))
-    def time_passes(self, ms: int) -> None:
-        self.broker.passes(ms)
+    def pass_time(self, ms: int) -> None:
+        self.broker.pass_time(ms)
 
     @rule(turns=st.integers(1, 5))
-    def a_round_begins(self, turns: int) -> None:
-        """And stands somewhere in the middle when the next thing happens."""
+    def begin_round(self, turns: int) -> None:
+        """Begin a round, and leave it before it is over."""
         self.broker.now_ms += ROUND_MS
         for _ in range(turns):
             self.broker.checks.check(self.broker.now_ms)
@@ -112,26 +111,26 @@ class TransactionsAndModel(RuleBasedStateMachine):
         self.acknowledge()
 
     @rule()
-    def offsets_are_saved(self) -> None:
-        self.broker.saves()
+    def save_offsets(self) -> None:
+        self.broker.save_offsets()
 
     @rule()
-    def is_killed(self) -> None:
-        self.next_life(self.broker.killed())
+    def kill(self) -> None:
+        self.use(self.broker.restart_after_kill())
 
     @rule(seed=st.integers(0, 10**6))
-    def loses_power(self, seed: int) -> None:
+    def cut_power(self, seed: int) -> None:
         flushed = self.broker.store.horizon.flushed
-        if not self.sync_flush:  # nothing was promised about the others
+        if not self.sync_flush:  # other messages were not promised to survive
             for transaction in self.transactions.values():
                 transaction.acknowledged &= transaction.log_end <= flushed
-        self.next_life(self.broker.power_cut(Random(seed)))
+        self.use(self.broker.restart_after_power_cut(Random(seed)))
 
-    def next_life(self, broker: Transacting) -> None:
+    def use(self, broker: Transacting) -> None:
         self.broker = broker
         self.crashed = True
-        self.broker.joins()
-        self.open = [transaction for transaction in self.open if transaction.acknowledged]  # others were told that it failed
+        self.broker.join()
+        self.open = [transaction for transaction in self.open if transaction.acknowledged]  # the other sends failed
 
     # --- the end
 
@@ -142,21 +141,21 @@ class TransactionsAndModel(RuleBasedStateMachine):
             self.broker.now_ms += 2 * ROUND_MS
             for _ in range(3):
                 self.broker.store.flush()
-                self.broker.works()
-            for name, copy in self.broker.asked():
+                self.broker.run_checks()
+            for name, copy in self.broker.take_checks():
                 self.broker.end(copy, self.transactions[name].outcome, from_transaction_check=True)
             self.broker.store.flush()
         delivered = self.broker.delivered()
         for transaction in self.transactions.values():
             if transaction.outcome == TRANSACTION_ROLLBACK:
-                assert transaction.name not in delivered, f"{transaction.name} was rolled back, and is seen"
+                assert transaction.name not in delivered, f"{transaction.name} was rolled back and delivered"
             elif transaction.acknowledged:
-                assert transaction.name in delivered, f"{transaction.name} was to be committed, and is lost"
+                assert transaction.name in delivered, f"{transaction.name} was committed and is lost"
                 once = self.crashed or transaction.tries > 1 or delivered.count(transaction.name) == 1
                 assert once, f"{transaction.name} was delivered twice"
         assert self.broker.given_up() == []
-        self.broker.passes(2 * ROUND_MS)
-        assert self.broker.asked() == [], "all have ended, and one is asked about"
+        self.broker.pass_time(2 * ROUND_MS)
+        assert self.broker.take_checks() == [], "an ended transaction is checked"
 
 
 TestTransactions = TransactionsAndModel.TestCase

@@ -1,6 +1,7 @@
-"""The transactions of a broker over a simulated disk, with a clock that the test sets, and a producer that answers when told to.
+"""The transactions of a broker over a simulated disk, with a clock that the test sets and a producer that the test controls.
 
-A life ends with `killed` or `power_cut`; the next one goes on from what the disk kept, and from the last saved offsets.
+`restart_after_kill` and `restart_after_power_cut` return the next broker: it starts from what the disk kept, and from the last
+saved offsets.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from tests.unit.broker.parts import Peer
 
 HOST = pack_host("10.0.0.1", 10_911)
 TOPIC, GROUP = "orders", "shop"
-TURNS_MAX = 10_000  # of the clockwork, at one time
+TURNS_MAX = 10_000  # of the checks, at one time
 
 
 class Producer(Peer):
@@ -66,7 +67,7 @@ class Transacting:
         self.clients: ClientTable[Connection] = ClientTable()
         self.producer = Producer()
         self.router = Router(ERROR_CODES)
-        self.woken = 0
+        self.wakes = 0
         self.internal_writer = InternalWriter(self.store, self.wall, lambda: None, Counters(self.wall))
         self.checks = TransactionChecker(
             self.store, self.internal_writer, self.offsets, self.topics, self.clients, self.settings, HOST, now_ms
@@ -83,11 +84,11 @@ class Transacting:
         return self.now_ms
 
     def _wake(self) -> None:
-        self.woken += 1
+        self.wakes += 1
 
-    # --- what producers do
+    # --- producers
 
-    def joins(self, group: str = GROUP, producer: Producer | None = None) -> Producer:
+    def join(self, group: str = GROUP, producer: Producer | None = None) -> Producer:
         producer = producer or self.producer
         member = GroupMember(producer.connection, f"client-{id(producer)}", Language.JAVA, 1)
         self.clients.register_producer(group, member, self.now_ms)
@@ -96,7 +97,7 @@ class Transacting:
     def half(
         self, name: str, group: str = GROUP, queue_id: int = 0, born_ms: int | None = None, **properties: str
     ) -> AppendResult:
-        """A message of a transaction, sent now."""
+        """Store a half message now."""
         named = {UNIQUE_KEY: name, TRANSACTION_PREPARED: "true", PRODUCER_GROUP: group, **properties}
         born_ms = self.now_ms if born_ms is None else born_ms
         record = Record(
@@ -116,7 +117,7 @@ class Transacting:
         return placed
 
     def end(self, half: AppendResult, outcome: int, *, oneway: bool = False, **given: Any) -> Command | None:
-        """The broker's answer, if it gives one."""
+        """Send an end of the transaction. Return the broker's answer, if there is one."""
         values = {
             "topic": TOPIC,
             "producer_group": GROUP,
@@ -131,8 +132,8 @@ class Transacting:
         self.router.handle(peer.connection, [command])
         return peer.sent.pop() if peer.sent else None
 
-    def asked(self, producer: Producer | None = None) -> list[tuple[str, AppendResult]]:
-        """What producers were asked about since this was last called: the message's name, and the place to answer with."""
+    def take_checks(self, producer: Producer | None = None) -> list[tuple[str, AppendResult]]:
+        """Return the checks that producers got since the last call: the message's name, and the place to answer with."""
         told = (producer or self.producer).told
         headers = [(command.header(CheckTransactionStateRequestHeader), decode_record(command.body)) for command in told]
         told.clear()
@@ -143,33 +144,33 @@ class Transacting:
 
     # --- time
 
-    def passes(self, ms: int, step_ms: int = 1_000) -> None:
-        """Time passes, and whatever is due is done; nothing is flushed by it."""
+    def pass_time(self, ms: int, step_ms: int = 1_000) -> None:
+        """Move the clock forward and run what is due. Nothing is flushed."""
         end_ms = self.now_ms + ms
         while True:
-            self.works()
+            self.run_checks()
             if self.now_ms >= end_ms:
                 return
             self.now_ms = min(end_ms, self.now_ms + step_ms)
 
-    def works(self) -> None:
+    def run_checks(self) -> None:
         for _ in range(TURNS_MAX):
             if self.checks.check(self.now_ms) > self.now_ms:
                 return
-        raise AssertionError("the checks do not come to an end")
+        raise AssertionError("the checks do not finish")
 
     # --- the disk
 
-    def saves(self) -> None:
+    def save_offsets(self) -> None:
         self._files.save(CONSUMER_OFFSETS, self.offsets.snapshot())
 
-    def killed(self) -> Transacting:
+    def restart_after_kill(self) -> Transacting:
         return Transacting(self.disk.kill(), now_ms=self.now_ms, **self._given)
 
-    def power_cut(self, rng: Random) -> Transacting:
+    def restart_after_power_cut(self, rng: Random) -> Transacting:
         return Transacting(self.disk.crash(rng), now_ms=self.now_ms, **self._given)
 
-    # --- what there is
+    # --- stored messages
 
     def records(self, topic: str, queue_id: int = 0) -> list[Record]:
         found = []
@@ -187,8 +188,8 @@ class Transacting:
     def given_up(self) -> list[str]:
         return [record.body.decode() for record in self.records(CHECK_MAX_TIME_TOPIC)]
 
-    def noted(self) -> list[str]:
-        """The bodies of op messages."""
+    def op_bodies(self) -> list[str]:
+        """Return the bodies of the op messages."""
         return [record.body.decode() for record in self.records(OP_TOPIC)]
 
     def progress(self) -> tuple[int, int]:

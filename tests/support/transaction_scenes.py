@@ -1,4 +1,4 @@
-"""Apache's Java producer of transactions in a machine of its own (interop/java/TransactionScenes.java)."""
+"""Apache's Java transaction producer in a JVM of its own (interop/java/TransactionScenes.java)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMMIT, ROLLBACK, UNKNOWN = "COMMIT_MESSAGE", "ROLLBACK_MESSAGE", "UNKNOW"
 
 
 class Transacted(NamedTuple):
-    """What a producer was answered to the half message."""
+    """The answer to a half message."""
 
     status: str
     queue: int
@@ -57,15 +57,15 @@ class TransactionScenes(Client):
         return Transacted(status, int(queue), int(offset), message_id, transaction_id, said)
 
     def answer(self, outcome: str, *bodies: str) -> None:
-        """What is said from now on when the broker asks."""
+        """Set the answer to the broker's checks from now on."""
         self.ask("answer", outcome, *(hexed(body.encode()) for body in bodies))
 
     def asked(self, messages: int = 0, wait_ms: int = WAIT_MS_MAX) -> list[Got]:
-        """All that the broker asked about, as soon as it is so many."""
+        """Wait for so many checks, and return all checks so far."""
         return [got(line) for line in self.ask("asked", messages, wait_ms)]
 
     def asked_about(self, body: str, wait_ms: int = WAIT_MS_MAX, times: int = 1) -> list[Got]:
-        """The questions about one message."""
+        """Wait for so many checks of one message, and return them."""
         questions = 0
         while True:
             found = self.asked(questions, wait_ms)
@@ -84,7 +84,7 @@ class TransactionScenes(Client):
 
 
 def stored(broker: str, topic: str, queue_id: int = 0, offset: int = 0) -> list[Record]:
-    """What is in a queue, by pulls without a client."""
+    """Return the records of a queue. The pulls need no client."""
     host, port = broker.split(":")
     found: list[Record] = []
     while True:

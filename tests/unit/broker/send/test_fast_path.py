@@ -1,4 +1,4 @@
-"""Ordinary sends go the short way, all of a read event with one append, and what is not ordinary leaves it."""
+"""The fast path of sends: one append for all sends of a read event, and which sends leave it for the general path."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.twins import KINDS, using
 
 @pytest.fixture(params=KINDS, autouse=True)
 def _kind(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Each test runs with the loop in Python, and with its compiled twin."""
+    """Run each test with the Python loop and with its compiled twin."""
     with using(request.param):
         yield
 
@@ -41,9 +41,9 @@ def answers(parts: SendParts) -> list[Command]:
     return [decode_command(frame) for frame in FrameSplitter().feed(parts.transport.written)]
 
 
-def none_may_go_the_general_way(parts: SendParts, monkeypatch: pytest.MonkeyPatch) -> None:
+def forbid_general_path(parts: SendParts, monkeypatch: pytest.MonkeyPatch) -> None:
     def accept(*_: object) -> None:
-        raise AssertionError("a send went the general way")
+        raise AssertionError("a send took the general path")
 
     monkeypatch.setattr(parts.validator, "accept", accept)
 
@@ -58,9 +58,9 @@ def none_may_go_the_general_way(parts: SendParts, monkeypatch: pytest.MonkeyPatc
         {"reconsume_times": 2, "unit_mode": True},
     ],
 )
-async def test_ordinary_sends_of_a_read_event_are_one_append(given: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
+async def test_fast_sends_of_a_read_event_are_one_append(given: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
     parts = SendParts(fast=True)
-    none_may_go_the_general_way(parts, monkeypatch)
+    forbid_general_path(parts, monkeypatch)
     await parts.read(b"".join(a_frame(n, b"%d" % n, queue_id=n % 2, **given) for n in range(20)))
     assert parts.appends == 1
     assert bodies(parts.store, queue_id=1) == [b"%d" % n for n in range(1, 20, 2)]
@@ -86,7 +86,7 @@ async def test_ordinary_sends_of_a_read_event_are_one_append(given: dict[str, An
         {"properties": {"WAIT": "false"}},
     ],
 )
-async def test_one_that_is_not_ordinary_and_those_behind_it_go_the_general_way(given: dict[str, Any]):
+async def test_the_first_other_send_and_all_behind_it_take_the_general_path(given: dict[str, Any]):
     parts = SendParts(fast=True)
     await parts.read(a_frame(1) + a_frame(2, **given) + a_frame(3))
     assert parts.appends == 2
@@ -103,25 +103,25 @@ async def test_one_that_is_not_ordinary_and_those_behind_it_go_the_general_way(g
         ({"TRAN_MSG": "true", "PGROUP": "shop"}, 4, "RMQ_SYS_TRANS_HALF_TOPIC", 0),
     ],
 )
-async def test_those_with_one_plain_detour_go_the_short_way_too(
+async def test_redirected_messages_take_the_fast_path(
     properties: dict[str, str], sys_flag: int, topic: str, queue_id: int, monkeypatch: pytest.MonkeyPatch
 ):
     parts = SendParts(fast=True)
-    none_may_go_the_general_way(parts, monkeypatch)
-    led = {"properties": properties, "sys_flag": sys_flag}
-    await parts.read(a_frame(0) + b"".join(a_frame(n, b"%d" % n, queue_id=n, **led) for n in (1, 2)) + a_frame(3))
+    forbid_general_path(parts, monkeypatch)
+    redirected = {"properties": properties, "sys_flag": sys_flag}
+    await parts.read(a_frame(0) + b"".join(a_frame(n, b"%d" % n, queue_id=n, **redirected) for n in (1, 2)) + a_frame(3))
     assert parts.appends == 1
     assert bodies(parts.store) == [b"hello", b"hello"]
     assert bodies(parts.store, topic=topic, queue_id=queue_id) == [b"1", b"2"]
 
 
-async def test_nobody_sends_to_a_topic_because_others_were_led_there():
+async def test_producers_cannot_send_to_a_topic_that_messages_are_redirected_to():
     parts = SendParts(fast=True)
     await parts.read(a_frame(1, properties={"DELAY": "1"}) + a_frame(2, topic="SCHEDULE_TOPIC_XXXX"))
     assert [answer.code for answer in answers(parts)] == [0, ResponseCode.NO_PERMISSION]
 
 
-async def test_a_broker_that_takes_no_more_transactions_takes_none_by_a_short_cut():
+async def test_a_broker_that_rejects_transactions_rejects_them_on_the_fast_path_too():
     parts = SendParts(fast=True)
     await parts.read(a_frame(1, properties={"TRAN_MSG": "true"}))
     parts.settings = replace(parts.settings, reject_transactions=True)
@@ -137,7 +137,7 @@ def a_half(number: int, body: bytes = b"half", **given: Any) -> bytes:
 
 
 def an_end(half: Command, *, outcome: int = TRANSACTION_COMMIT, flag: int = ONEWAY_FLAG, **given: Any) -> bytes:
-    """Of the half message that this answer is about."""
+    """Return a frame that ends the transaction of the half message that `half` answers."""
     sent = half.header(SendMessageResponseHeader)
     place = decode_offset_id(sent.msg_id).physical_offset
     known = {"producer_group": "shop", "tran_state_table_offset": sent.queue_offset, "commit_log_offset": place}
@@ -146,17 +146,17 @@ def an_end(half: Command, *, outcome: int = TRANSACTION_COMMIT, flag: int = ONEW
 
 
 async def halves(parts: SendParts, count: int, padding: bytes = b"", **given: Any) -> list[Command]:
-    """Answers to half messages of a kind that was committed before."""
+    """Send half messages like one that was committed before, and return the answers."""
     await parts.read(a_half(0, b"first", **given))
     await parts.read(an_end(answers(parts)[0]))
     await parts.read(b"".join([a_half(number, b"half %d" % number + padding, **given) for number in range(1, count + 1)]))
     return answers(parts)[1:]
 
 
-async def test_ends_of_transactions_among_sends_are_one_append_with_them(monkeypatch: pytest.MonkeyPatch):
+async def test_ends_between_sends_go_into_the_same_append(monkeypatch: pytest.MonkeyPatch):
     parts = SendParts(fast=True)
     one, two, three = await halves(parts, 3)
-    none_may_go_the_general_way(parts, monkeypatch)
+    forbid_general_path(parts, monkeypatch)
     parts.appends = 0
     rollback = an_end(two, outcome=TRANSACTION_ROLLBACK)
     await parts.read(an_end(one) + a_frame(8, b"8") + rollback + a_frame(9, b"9") + an_end(three))
@@ -165,7 +165,7 @@ async def test_ends_of_transactions_among_sends_are_one_append_with_them(monkeyp
     assert parts.checks.ops.waiting() == [0, 1, 2, 3]
 
 
-async def test_the_op_message_that_ends_fill_is_in_the_same_append_behind_what_they_commit():
+async def test_a_full_op_message_goes_into_the_same_append_behind_the_committed_messages():
     parts = SendParts(fast=True)
     several = await halves(parts, 3)
     parts.appends = 0
@@ -189,7 +189,7 @@ async def test_the_op_message_that_ends_fill_is_in_the_same_append_behind_what_t
         {"outcome": 4},
     ],
 )
-async def test_an_end_that_does_not_fit_its_half_message_ends_nothing(given: dict[str, Any], caplog: pytest.LogCaptureFixture):
+async def test_an_end_that_does_not_match_its_half_message_ends_nothing(given: dict[str, Any], caplog: pytest.LogCaptureFixture):
     parts = SendParts(fast=True)
     (one,) = await halves(parts, 1)
     await parts.read(an_end(one, **given) + a_frame(9, b"9"))
@@ -198,7 +198,7 @@ async def test_an_end_that_does_not_fit_its_half_message_ends_nothing(given: dic
     assert "not accepted" in caplog.text
 
 
-async def test_a_half_message_that_was_stored_again_is_looked_at_more_closely():
+async def test_an_end_of_a_copied_half_message_takes_the_general_path():
     parts = SendParts(fast=True)
     one, two = await halves(parts, 2)
     parts.checks.copies.add(1, 2)  # as if the second were a copy of the first
@@ -207,14 +207,14 @@ async def test_a_half_message_that_was_stored_again_is_looked_at_more_closely():
     assert bodies(parts.store) == [b"first", b"half 2"], "one message, with one end"
 
 
-async def test_an_end_with_nothing_else_stores_what_it_commits():
+async def test_a_read_event_of_one_end_stores_the_committed_message():
     parts = SendParts(fast=True)
     (one,) = await halves(parts, 1)
     await parts.read(an_end(one))
     assert bodies(parts.store) == [b"first", b"half 1"]
 
 
-async def test_sends_and_what_is_committed_to_one_queue_share_its_offsets():
+async def test_sends_and_committed_messages_of_one_queue_have_consecutive_offsets():
     parts = SendParts(fast=True)
     one, two = await halves(parts, 2, queue_id=3)
     sent = [a_frame(number, b"%d" % number, queue_id=3) for number in (7, 8)]
@@ -228,7 +228,7 @@ async def test_sends_and_what_is_committed_to_one_queue_share_its_offsets():
     ]
 
 
-async def test_what_does_not_fit_into_the_segment_any_more_is_committed_behind_it():
+async def test_a_committed_message_that_does_not_fit_into_the_segment_goes_into_the_next():
     parts = SendParts(fast=True)
     (one,) = await halves(parts, 1, padding=bytes(3000))
     while parts.store.log.room_bytes > 2000:
@@ -252,7 +252,7 @@ async def test_a_full_disk_ends_no_transaction(caplog: pytest.LogCaptureFixture)
     assert bodies(parts.store) == [b"first", b"half 1"]
 
 
-async def test_an_end_that_wants_an_answer_goes_the_general_way():
+async def test_an_end_that_is_not_oneway_takes_the_general_path():
     parts = SendParts(fast=True)
     one, two = await halves(parts, 2)
     before = len(answers(parts))
@@ -261,10 +261,10 @@ async def test_an_end_that_wants_an_answer_goes_the_general_way():
     assert bodies(parts.store) == [b"first", b"hello", b"half 1", b"half 2"]
 
 
-# --- answers that wait
+# --- answers
 
 
-async def test_with_sync_flush_the_answers_wait_for_the_disk_together():
+async def test_with_sync_flush_all_answers_leave_after_the_flush():
     parts = SendParts(fast=True, sync_flush=True)
     parts.connection.data_received(a_frame(1) + a_frame(2))
     assert parts.transport.written == b""
@@ -274,7 +274,7 @@ async def test_with_sync_flush_the_answers_wait_for_the_disk_together():
     assert [(answer.opaque, answer.code) for answer in answers(parts)] == [(1, 0), (2, 0)]
 
 
-async def test_a_flush_that_takes_too_long_is_told_to_each():
+async def test_a_late_flush_is_answered_with_flush_disk_timeout_for_each_send():
     parts = SendParts(fast=True, sync_flush=True)
     parts.connection.data_received(a_frame(1) + a_frame(2))
     parts.answers.check_time(parts.now_ms + 60_000)
@@ -283,7 +283,7 @@ async def test_a_flush_that_takes_too_long_is_told_to_each():
     assert [(answer.opaque, answer.code) for answer in answers(parts)] == [(1, late), (2, late)]
 
 
-async def test_a_full_disk_is_told_to_each_and_nothing_is_stored():
+async def test_a_full_disk_is_answered_for_each_send_and_nothing_is_stored():
     disk = SimulatedDisk()
     parts = SendParts(fast=True, disk=disk)
     await parts.read(a_frame(0))
@@ -295,7 +295,7 @@ async def test_a_full_disk_is_told_to_each_and_nothing_is_stored():
     assert bodies(parts.store) == [b"hello", b"after"]
 
 
-async def test_settings_and_topics_that_change_count_at_once():
+async def test_changed_settings_and_topics_take_effect_at_once():
     parts = SendParts(fast=True)
     await parts.read(a_frame(1))
     parts.topics.delete("orders")
@@ -304,7 +304,7 @@ async def test_settings_and_topics_that_change_count_at_once():
     assert [answer.code for answer in answers(parts)] == [0, ResponseCode.TOPIC_NOT_EXIST]
 
 
-async def test_properties_that_change_with_each_message_are_not_kept_for_ever():
+async def test_the_cache_of_profiles_is_bounded():
     parts = SendParts(fast=True, segment_bytes=1024 * 1024)
     for n in range(2000):
         parts.connection.data_received(a_frame(n, b"", properties={"number": str(n)}))

@@ -1,4 +1,4 @@
-"""What is sent is stored as Apache's broker stores it, or refused with a sentence."""
+"""Sends over loopback: they are stored as by Apache's broker, or refused with an error that says why."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from skyrocket.protocol.responses import ResponseCode
 from tests.support.running_broker import records, running, send_header
 
 
-async def test_a_message_is_stored_with_what_the_broker_adds(tmp_path: Path):
+async def test_a_message_is_stored_with_the_properties_that_the_broker_adds(tmp_path: Path):
     async with running(tmp_path) as served:
         sent = await served.send("orders", b"hello", queue_id=2, properties={"TAGS": "red", "UNIQ_KEY": "U1", "KEYS": "k"})
         header = sent.header(SendMessageResponseHeader)
@@ -35,7 +35,7 @@ async def test_a_message_is_stored_with_what_the_broker_adds(tmp_path: Path):
         assert decode_offset_id(header.msg_id)[1] == record.physical_offset
 
 
-async def test_what_the_producer_says_of_region_and_cluster_gives_way(tmp_path: Path):
+async def test_the_brokers_region_and_cluster_replace_the_producers(tmp_path: Path):
     async with running(tmp_path) as served:
         await served.send("orders", b"x", properties={"MSG_REGION": "elsewhere", "CLUSTER": "other", "mine": "1"})
         (record,) = records(await served.pull("orders", 0))
@@ -43,7 +43,7 @@ async def test_what_the_producer_says_of_region_and_cluster_gives_way(tmp_path: 
         assert (properties["MSG_REGION"], properties["CLUSTER"], properties["mine"]) == ("DefaultRegion", "DefaultCluster", "1")
 
 
-async def test_the_long_header_of_old_clients_is_the_same_send(tmp_path: Path):
+async def test_a_send_with_the_long_header_of_old_clients_is_stored(tmp_path: Path):
     async with running(tmp_path) as served:
         header = send_header("orders", 1, {"TAGS": "red"}).to_v1()
         assert isinstance(header, SendMessageRequestHeader)
@@ -64,7 +64,7 @@ async def test_a_batch_gets_consecutive_offsets_and_one_answer(tmp_path: Path):
         assert [r.properties for r in found] == [entry.properties for entry in entries]
 
 
-async def test_sends_that_come_together_are_all_stored_in_order(tmp_path: Path):
+async def test_sends_of_one_read_event_are_stored_in_order(tmp_path: Path):
     async with running(tmp_path) as served:
         responses = await asyncio.gather(*(served.send("orders", b"%d" % n) for n in range(100)))
         assert [r.header(SendMessageResponseHeader).queue_offset for r in responses] == list(range(100))
@@ -72,7 +72,7 @@ async def test_sends_that_come_together_are_all_stored_in_order(tmp_path: Path):
         assert [r.body for r in found] == [b"%d" % n for n in range(64)]
 
 
-async def test_a_send_that_leaves_the_queue_to_us_goes_round(tmp_path: Path):
+async def test_sends_without_a_queue_id_go_to_all_queues_in_turn(tmp_path: Path):
     async with running(tmp_path) as served:
         sent = [await served.send("orders", b"x", queue_id=-1) for _ in range(8)]
         queues = [response.header(SendMessageResponseHeader).queue_id for response in sent]
@@ -87,7 +87,7 @@ async def test_a_oneway_send_is_stored_and_not_answered(tmp_path: Path):
         assert [r.body for r in records(await served.pull("orders", 0))] == [b"first", b"second", b"third"]
 
 
-async def test_a_topic_is_made_by_the_first_send_only_where_that_is_allowed(tmp_path: Path):
+async def test_a_send_does_not_create_a_topic_when_auto_create_is_off(tmp_path: Path):
     async with running(tmp_path, auto_create_topic=False) as served:
         refused = await served.send("orders", b"x")
         assert refused.code == ResponseCode.TOPIC_NOT_EXIST
@@ -108,7 +108,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("given", "body", "code", "sentence"), REFUSALS)
-async def test_what_is_wrong_is_refused_with_a_sentence(
+async def test_an_invalid_send_is_refused_with_a_reason(
     tmp_path: Path, given: dict, body: bytes, code: ResponseCode, sentence: str
 ):
     async with running(tmp_path) as served:
@@ -138,7 +138,7 @@ async def test_neighbours_of_a_refused_send_are_stored(tmp_path: Path):
         assert [r.body for r in records(await served.pull("orders", 0))] == [b"0", b"1", b"2"]
 
 
-async def test_a_broker_or_topic_without_write_permission_takes_nothing(tmp_path: Path):
+async def test_a_broker_without_write_permission_refuses_sends(tmp_path: Path):
     async with running(tmp_path, permission=4) as served:
         assert (await served.send("orders", b"x")).code == ResponseCode.NO_PERMISSION
 
@@ -151,7 +151,7 @@ async def test_with_sync_flush_the_answer_comes_after_the_flush(tmp_path: Path):
         assert horizon.flushed == horizon.appended == horizon.confirmed
 
 
-async def test_a_flush_that_takes_too_long_is_told_as_stored_and_not_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_a_late_flush_is_answered_with_flush_disk_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     async with running(tmp_path, sync_flush=True) as served:
         monkeypatch.setattr("skyrocket.broker.send.parked_answers.SYNC_FLUSH_TIMEOUT_MS", -1)
         monkeypatch.setattr(served.broker._flusher, "appended", lambda: None)
@@ -161,7 +161,7 @@ async def test_a_flush_that_takes_too_long_is_told_as_stored_and_not_flushed(tmp
         monkeypatch.undo()
 
 
-async def test_a_store_that_takes_no_more_is_told_to_the_producer(tmp_path: Path):
+async def test_a_full_store_is_answered_with_service_not_available(tmp_path: Path):
     async with running(tmp_path) as served:
         served.broker.store._too_full = "The disk is 99 % full."
         refused = await served.send("orders", b"x")

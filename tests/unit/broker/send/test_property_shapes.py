@@ -1,4 +1,4 @@
-"""What properties say is found out once for all messages that differ in their unique key only, and never mixed up."""
+"""Properties are interpreted once for all messages that differ only in their unique key, and never mixed up."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ NAMES = [b"UNIQ_KEY", b"TAGS", b"KEYS", b"__transactionId__", b"MY_UNIQ_KEY", b"
 VALUES = [KEY, OTHER, b"red", b"x" + KEY, b"\0", b"", b"k\x01v", b"\xff"]
 
 
-def plain(properties: bytes) -> dict[str, str]:
-    """By way of the shapes, with the key back in its places."""
+def decode_by_shape(properties: bytes) -> dict[str, str]:
+    """Decode properties by their shape, and put the key in place of the marks."""
     found, key = SHAPES.of(*shape_of(properties))
     return found if key is None else {name: value.replace("\0", key.decode()) for name, value in found.items()}
 
@@ -26,26 +26,26 @@ SHAPES: PropertyShapes[dict[str, str]] = PropertyShapes(dict)
 
 
 @given(st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(VALUES)), max_size=5), st.sampled_from([b"", b"\x02", b"TAGS"]))
-def test_they_say_what_the_properties_say(pieces: list[tuple[bytes, bytes]], rest: bytes):
+def test_a_shape_means_what_the_properties_mean(pieces: list[tuple[bytes, bytes]], rest: bytes):
     properties = b"".join(name + b"\x01" + value + b"\x02" for name, value in pieces) + rest
-    assert plain(properties) == decode_properties(properties)
+    assert decode_by_shape(properties) == decode_properties(properties)
 
 
-def test_properties_that_differ_in_the_key_are_read_once():
-    reads: list[dict[str, str]] = []
+def test_properties_that_differ_only_in_the_key_are_interpreted_once():
+    calls: list[dict[str, str]] = []
 
-    def read(properties: dict[str, str]) -> str:
-        reads.append(properties)
+    def interpret(properties: dict[str, str]) -> str:
+        calls.append(properties)
         return properties["TAGS"]
 
-    shapes = PropertyShapes(read)
+    shapes = PropertyShapes(interpret)
     for key in (KEY, OTHER):
         assert shapes.of(*shape_of(b"UNIQ_KEY\x01%b\x02TAGS\x01red\x02__transactionId__\x01%b\x02" % (key, key))) == ("red", key)
-    assert len(reads) == 1
+    assert len(calls) == 1
 
 
 @pytest.mark.parametrize("name", [b"KEYS", b"TIMER_DELIVER_MS", b"colour"])
-def test_they_are_not_kept_for_ever(name: bytes):
+def test_the_cache_of_shapes_is_bounded(name: bytes):
     shapes = PropertyShapes(dict)
     for number in range(2 * SHAPES_MAX):
         shapes.of(*shape_of(b"UNIQ_KEY\x01%b\x02%b\x01%d\x02" % (KEY, name, number)))

@@ -1,4 +1,4 @@
-"""The decisions about half messages: rounds, copies, ends that wait to be noted."""
+"""Decisions about half messages: check rounds, copies, and ends that wait for their op message."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def a_round(half: int = 0, op: int = 0, half_end: int = 10) -> CheckRound:
     return CheckRound(RULES, NOW_MS, CheckProgress(half, op), half_end)
 
 
-# --- what to do with a half message
+# --- decisions about one half message
 
 
 @pytest.mark.parametrize(
@@ -42,18 +42,20 @@ def a_round(half: int = 0, op: int = 0, half_end: int = 10) -> CheckRound:
         pytest.param(a_half(-1), CheckDecision.CHECK, id="born in the future, by a clock that is ahead"),
         pytest.param(a_half(stored_ms=NOW_MS), CheckDecision.WAIT, id="stored since the round began"),
         pytest.param(a_half(stored_ms=NOW_MS - 1), CheckDecision.CHECK, id="stored just before it"),
-        pytest.param(a_half(transaction_check_times="14"), CheckDecision.CHECK, id="asked 14 times"),
-        pytest.param(a_half(transaction_check_times="15"), CheckDecision.GIVE_UP, id="asked 15 times"),
+        pytest.param(a_half(transaction_check_times="14"), CheckDecision.CHECK, id="checked 14 times"),
+        pytest.param(a_half(transaction_check_times="15"), CheckDecision.GIVE_UP, id="checked 15 times"),
         pytest.param(
-            a_half(transaction_check_times="15", stored_ms=NOW_MS), CheckDecision.WAIT, id="asked a moment ago, for the last time"
+            a_half(transaction_check_times="15", stored_ms=NOW_MS),
+            CheckDecision.WAIT,
+            id="checked a moment ago, for the last time",
         ),
-        pytest.param(a_half(transaction_check_times="often"), CheckDecision.CHECK, id="asked nobody knows how often"),
+        pytest.param(a_half(transaction_check_times="often"), CheckDecision.CHECK, id="check times are no number"),
         pytest.param(a_half(72 * 3_600_000), CheckDecision.CHECK, id="as old as files get"),
         pytest.param(a_half(72 * 3_600_000 + 1), CheckDecision.GIVE_UP, id="older than files get"),
         pytest.param(a_half(20_000, check_immunity_time_in_seconds="20"), CheckDecision.LATER, id="immune"),
-        pytest.param(a_half(20_001, check_immunity_time_in_seconds="20"), CheckDecision.CHECK, id="no more immune"),
-        pytest.param(a_half(6_001, check_immunity_time_in_seconds="soon"), CheckDecision.CHECK, id="immune for no number"),
-        pytest.param(a_half(100, check_immunity_time_in_seconds="0"), CheckDecision.CHECK, id="immune not at all"),
+        pytest.param(a_half(20_001, check_immunity_time_in_seconds="20"), CheckDecision.CHECK, id="immunity is over"),
+        pytest.param(a_half(6_001, check_immunity_time_in_seconds="soon"), CheckDecision.CHECK, id="immunity is no number"),
+        pytest.param(a_half(100, check_immunity_time_in_seconds="0"), CheckDecision.CHECK, id="immunity of 0 seconds"),
         pytest.param(
             a_half(9_000, check_immunity_time_in_seconds="20", tran_prepared_queue_offset="3"),
             CheckDecision.ENDED,
@@ -66,25 +68,27 @@ def a_round(half: int = 0, op: int = 0, half_end: int = 10) -> CheckRound:
         ),
     ],
 )
-def test_a_half_message_is_judged_by_its_age_and_what_it_asks_for(half: HalfMessage, decision: CheckDecision):
+def test_the_decision_depends_on_age_checks_and_immunity(half: HalfMessage, decision: CheckDecision):
     walk = a_round()
     walk.record_ended([3])
     assert walk.decide(half, NOW_MS) is decision
 
 
-def test_ends_of_immune_messages_come_in_their_time_or_when_asked():
+def test_an_end_after_the_immunity_counts_only_as_answer_to_a_check():
     assert end_is_too_late("20", 20_001, from_check=False, timeout_ms=6_000)
     assert not end_is_too_late("20", 20_001, from_check=True, timeout_ms=6_000)
     assert not end_is_too_late("20", 20_000, from_check=False, timeout_ms=6_000)
-    assert not end_is_too_late("20", 20_001, from_check=False, timeout_ms=30_000), "the timeout is the least"
-    assert not end_is_too_late(None, 10**9, from_check=False, timeout_ms=6_000), "others may be late"
+    assert not end_is_too_late("20", 20_001, from_check=False, timeout_ms=30_000), (
+        "immunity lasts at least as long as the timeout"
+    )
+    assert not end_is_too_late(None, 10**9, from_check=False, timeout_ms=6_000), "without immunity no end is too late"
     assert immunity_ms("7", 6_000) == 7_000
 
 
-# --- a round's way along the queues
+# --- rounds
 
 
-def test_what_has_ended_is_passed_without_being_read():
+def test_a_round_skips_half_messages_that_have_ended():
     walk = a_round()
     walk.record_ended([0, 1, 2, 5])
     assert walk.pending(64) == (3, 2)
@@ -101,7 +105,7 @@ def test_a_round_ends_where_the_queue_ended_when_it_began():
     assert walk.progress == CheckProgress(4, 0)
 
 
-def test_an_op_message_is_done_when_all_that_it_names_are_and_those_before_it():
+def test_an_op_message_is_done_when_its_half_messages_and_all_op_messages_before_it_are():
     walk = a_round(half=10, op=5, half_end=20)
     walk.add_op(5, [10, 11])
     walk.add_op(6, [14])
@@ -114,7 +118,7 @@ def test_an_op_message_is_done_when_all_that_it_names_are_and_those_before_it():
     assert walk.progress == CheckProgress(15, 8)
 
 
-def test_an_op_message_that_cannot_be_read_holds_up_nothing():
+def test_an_unreadable_op_message_does_not_stop_the_progress():
     walk = a_round(op=5)
     walk.add_op(8, [])
     walk.skip_ops(10)
@@ -122,14 +126,14 @@ def test_an_op_message_that_cannot_be_read_holds_up_nothing():
     assert walk.progress.op == 10
 
 
-def test_ends_outside_of_the_round_are_left_for_a_later_one():
+def test_ends_outside_the_round_are_left_to_a_later_round():
     walk = a_round(half=10, half_end=12)
     walk.add_op(0, [9, 10, 11, 12, 10**15])
     assert walk.pending(64) == (12, 0)
     assert walk.progress == CheckProgress(12, 0), "what the op message names at 12 is not done"
 
 
-def test_a_round_in_the_middle_hears_of_ends():
+def test_a_round_takes_note_of_ends_while_it_is_under_way():
     walk = a_round()
     assert walk.pending(3) == (0, 3)
     walk.record_ended([1])
@@ -139,7 +143,7 @@ def test_a_round_in_the_middle_hears_of_ends():
 # --- copies
 
 
-def test_the_end_of_any_of_a_messages_offsets_is_the_end_of_its_newest_copy():
+def test_an_end_under_any_offset_of_a_message_ends_its_newest_copy():
     copies = HalfCopies()
     copies.add(3, 10)
     copies.add(10, 20)
@@ -168,7 +172,7 @@ def test_the_oldest_copies_are_forgotten():
     assert copies.offsets_of([4]) == [4, 104]
 
 
-# --- ends that wait to be noted
+# --- ends that wait for their op message
 
 
 def test_ends_wait_until_they_fill_an_op_message():

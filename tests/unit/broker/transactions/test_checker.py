@@ -1,4 +1,4 @@
-"""Rounds over a store: who is asked when, what is stored again, given up, noted, and told as progress."""
+"""Check rounds over a store: which producers are checked when, what is copied or given up, and the published progress."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ COMMIT, ROLLBACK = TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 ROUND_MS = 30_000
 
 
-def names(asked: list[tuple[str, AppendResult]]) -> list[str]:
-    return [name for name, _ in asked]
+def names(checks: list[tuple[str, AppendResult]]) -> list[str]:
+    return [name for name, _ in checks]
 
 
-# --- questions
+# --- checks
 
 
-def test_a_producer_is_asked_in_the_first_round_after_the_timeout_and_then_in_each():
+def test_a_producer_is_checked_in_each_round_after_the_timeout():
     broker = Transacting()
-    broker.joins()
-    broker.passes(ROUND_MS - 6_000)
+    broker.join()
+    broker.pass_time(ROUND_MS - 6_000)
     broker.half("one")
-    broker.passes(6_000)
-    assert broker.asked() == [], "it is just as old as the timeout"
-    broker.passes(ROUND_MS - 1)
-    assert broker.asked() == []
-    broker.passes(1)
-    assert names(broker.asked()) == ["one"]
-    broker.passes(ROUND_MS)
-    assert names(broker.asked()) == ["one"]
+    broker.pass_time(6_000)
+    assert broker.take_checks() == [], "it is just as old as the timeout"
+    broker.pass_time(ROUND_MS - 1)
+    assert broker.take_checks() == []
+    broker.pass_time(1)
+    assert names(broker.take_checks()) == ["one"]
+    broker.pass_time(ROUND_MS)
+    assert names(broker.take_checks()) == ["one"]
 
 
-def test_the_question_shows_the_message_and_where_its_copy_lies():
+def test_a_check_contains_the_message_and_the_offsets_of_its_copy():
     broker = Transacting()
-    broker.joins()
+    broker.join()
     half = broker.half("one", queue_id=3, TAGS="red")
-    broker.passes(ROUND_MS)
+    broker.pass_time(ROUND_MS)
     (command,) = broker.producer.told
     header = command.header(CheckTransactionStateRequestHeader)
     original, copy = broker.records(HALF_TOPIC)
@@ -68,69 +68,69 @@ def test_the_question_shows_the_message_and_where_its_copy_lies():
 
 
 @pytest.mark.parametrize(("outcome", "seen"), [(COMMIT, ["one"]), (ROLLBACK, [])])
-def test_the_answer_to_a_question_ends_the_transaction(outcome: int, seen: list[str]):
+def test_the_answer_to_a_check_ends_the_transaction(outcome: int, seen: list[str]):
     broker = Transacting()
-    broker.joins()
+    broker.join()
     broker.half("one")
-    broker.passes(ROUND_MS)
-    ((_, copy),) = broker.asked()
+    broker.pass_time(ROUND_MS)
+    ((_, copy),) = broker.take_checks()
     broker.end(copy, outcome, from_transaction_check=True)
-    broker.passes(3 * ROUND_MS)
-    assert broker.asked() == []
+    broker.pass_time(3 * ROUND_MS)
+    assert broker.take_checks() == []
     assert broker.delivered() == seen
 
 
-def test_what_has_ended_is_not_asked_about():
+def test_ended_transactions_are_not_checked():
     broker = Transacting()
-    broker.joins()
+    broker.join()
     broker.end(broker.half("committed"), COMMIT)
     broker.half("open")
     broker.end(broker.half("rolled back"), ROLLBACK)
-    broker.passes(ROUND_MS)
-    assert names(broker.asked()) == ["open"]
-    assert broker.noted() == ["0,2,"]
+    broker.pass_time(ROUND_MS)
+    assert names(broker.take_checks()) == ["open"]
+    assert broker.op_bodies() == ["0,2,"]
 
 
-def test_an_end_that_is_not_noted_yet_counts():
+def test_an_end_that_waits_for_its_op_message_counts():
     broker = Transacting(transaction_op_interval_ms=10**9)
-    broker.joins()
+    broker.join()
     half = broker.half("one")
-    broker.passes(ROUND_MS - 1)
+    broker.pass_time(ROUND_MS - 1)
     broker.end(half, COMMIT)
-    broker.passes(ROUND_MS)
-    assert broker.asked() == []
+    broker.pass_time(ROUND_MS)
+    assert broker.take_checks() == []
 
 
-def test_producers_of_a_group_take_turns_and_those_who_do_not_read_are_left_out():
+def test_producers_of_a_group_take_turns_and_those_that_do_not_read_are_skipped():
     broker = Transacting()
-    producers = [broker.joins(producer=Producer(port)) for port in (1, 2, 3)]
+    producers = [broker.join(producer=Producer(port)) for port in (1, 2, 3)]
     producers[1].is_full = True
     for number in range(6):
         broker.half(f"m{number}")
-    broker.passes(ROUND_MS)
+    broker.pass_time(ROUND_MS)
     counts = [len(producer.told) for producer in producers]
     assert counts[1] == 0
     assert sum(counts) == 6
     assert min(counts[0], counts[2]) >= 2
 
 
-def test_a_group_is_asked_about_its_own():
+def test_a_group_is_checked_for_its_own_messages():
     broker = Transacting()
-    mine, other = broker.joins("mine"), broker.joins("other", Producer(2))
+    mine, other = broker.join("mine"), broker.join("other", Producer(2))
     broker.half("my message", group="mine")
     broker.half("other message", group="other")
-    broker.passes(ROUND_MS)
-    assert names(broker.asked(mine)) == ["my message"]
-    assert names(broker.asked(other)) == ["other message"]
+    broker.pass_time(ROUND_MS)
+    assert names(broker.take_checks(mine)) == ["my message"]
+    assert names(broker.take_checks(other)) == ["other message"]
 
 
-def test_a_producer_that_comes_later_is_asked_then():
+def test_a_producer_that_connects_later_is_checked_then():
     broker = Transacting()
     broker.half("one")
-    broker.passes(2 * ROUND_MS)
-    broker.joins()
-    broker.passes(ROUND_MS)
-    ((name, copy),) = broker.asked()
+    broker.pass_time(2 * ROUND_MS)
+    broker.join()
+    broker.pass_time(ROUND_MS)
+    ((name, copy),) = broker.take_checks()
     assert name == "one"
     broker.end(copy, COMMIT, from_transaction_check=True)
     assert broker.delivered() == ["one"]
@@ -139,53 +139,53 @@ def test_a_producer_that_comes_later_is_asked_then():
 # --- immunity
 
 
-def test_an_immune_message_is_not_asked_about_and_its_producer_ends_it_as_it_knows_it():
+def test_an_immune_message_is_not_checked_and_ends_under_its_first_offset():
     broker = Transacting()
-    broker.joins()
+    broker.join()
     half = broker.half("one", CHECK_IMMUNITY_TIME_IN_SECONDS="100")
-    broker.passes(3 * ROUND_MS)
-    assert broker.asked() == []
+    broker.pass_time(3 * ROUND_MS)
+    assert broker.take_checks() == []
     assert len(broker.records(HALF_TOPIC)) == 4, "a copy in each round"
     assert decode_properties(broker.records(HALF_TOPIC)[-1].properties)["TRAN_PREPARED_QUEUE_OFFSET"] == "0"
     broker.end(half, COMMIT)
-    broker.passes(5 * ROUND_MS)
-    assert broker.asked() == []
+    broker.pass_time(5 * ROUND_MS)
+    assert broker.take_checks() == []
     assert broker.delivered() == ["one"]
 
 
-def test_an_immune_message_is_asked_about_afterwards_as_often_as_any():
+def test_after_the_immunity_a_message_is_checked_as_often_as_any():
     broker = Transacting(transaction_checks_max=2)
-    broker.joins()
+    broker.join()
     broker.half("one", CHECK_IMMUNITY_TIME_IN_SECONDS="100")
-    broker.passes(5 * ROUND_MS)
-    assert names(broker.asked()) == ["one", "one"], "rounds in which it was immune do not count"
-    broker.passes(ROUND_MS)
+    broker.pass_time(5 * ROUND_MS)
+    assert names(broker.take_checks()) == ["one", "one"], "rounds during the immunity do not count"
+    broker.pass_time(ROUND_MS)
     assert broker.given_up() == ["one"]
 
 
-# --- ends that come late
+# --- late ends
 
 
-def test_a_late_end_counts_for_the_copy_that_was_asked_about():
+def test_a_late_commit_ends_the_checked_copy_too():
     broker = Transacting()
-    broker.joins()
+    broker.join()
     half = broker.half("one")
-    broker.passes(ROUND_MS)
-    ((_, copy),) = broker.asked()
+    broker.pass_time(ROUND_MS)
+    ((_, copy),) = broker.take_checks()
     broker.end(half, COMMIT)
     assert broker.delivered() == ["one"]
     broker.end(copy, COMMIT, from_transaction_check=True)
-    broker.passes(3 * ROUND_MS)
-    assert broker.delivered() == ["one"], "one message, however often it is committed"
-    assert broker.asked() == []
+    broker.pass_time(3 * ROUND_MS)
+    assert broker.delivered() == ["one"], "the message is delivered once, however often it is committed"
+    assert broker.take_checks() == []
 
 
-def test_a_late_rollback_counts_against_what_is_said_afterwards():
+def test_a_commit_after_a_late_rollback_delivers_nothing():
     broker = Transacting()
-    broker.joins()
+    broker.join()
     half = broker.half("one")
-    broker.passes(ROUND_MS)
-    ((_, copy),) = broker.asked()
+    broker.pass_time(ROUND_MS)
+    ((_, copy),) = broker.take_checks()
     broker.end(half, ROLLBACK)
     broker.end(copy, COMMIT, from_transaction_check=True)
     assert broker.delivered() == []
@@ -194,43 +194,43 @@ def test_a_late_rollback_counts_against_what_is_said_afterwards():
 # --- giving up
 
 
-def test_a_message_is_given_up_after_the_last_question_was_not_answered():
+def test_a_message_is_given_up_when_the_last_check_is_not_answered():
     broker = Transacting(transaction_checks_max=3)
-    broker.joins()
+    broker.join()
     broker.half("one", TAGS="red")
-    broker.passes(3 * ROUND_MS)
-    assert names(broker.asked()) == ["one"] * 3
-    assert broker.given_up() == [], "the last question may still be answered"
-    broker.passes(ROUND_MS)
-    assert broker.asked() == []
+    broker.pass_time(3 * ROUND_MS)
+    assert names(broker.take_checks()) == ["one"] * 3
+    assert broker.given_up() == [], "the last check may still be answered"
+    broker.pass_time(ROUND_MS)
+    assert broker.take_checks() == []
     (record,) = broker.records(CHECK_MAX_TIME_TOPIC)
     assert (record.body, record.flag, record.queue_id, record.sys_flag) == (b"one", 7, 0, 0)
     properties = decode_properties(record.properties)
     assert (properties["REAL_TOPIC"], properties["TRANSACTION_CHECK_TIMES"], properties["TAGS"]) == (TOPIC, "3", "red")
     assert CHECK_MAX_TIME_TOPIC in broker.topics
-    broker.passes(3 * ROUND_MS)
+    broker.pass_time(3 * ROUND_MS)
     assert broker.given_up() == ["one"]
     assert broker.delivered() == []
 
 
-def test_an_administrator_has_a_message_asked_about_again():
+def test_an_administrator_resumes_the_checks_of_a_given_up_message():
     broker = Transacting(transaction_checks_max=1)
-    broker.joins()
+    broker.join()
     broker.half("one")
-    broker.passes(2 * ROUND_MS)
+    broker.pass_time(2 * ROUND_MS)
     (record,) = broker.records(CHECK_MAX_TIME_TOPIC)
-    broker.asked()
+    broker.take_checks()
     fields = {"msgId": encode_offset_id(record.store_host, record.physical_offset), "topic": TOPIC}
     peer = Producer()
     broker.router.handle(peer.connection, [Command(RequestCode.RESUME_CHECK_HALF_MESSAGE, fields=fields)])
     assert peer.sent[0].code == ResponseCode.SUCCESS
-    broker.passes(ROUND_MS)
-    ((_, copy),) = broker.asked()
+    broker.pass_time(ROUND_MS)
+    ((_, copy),) = broker.take_checks()
     broker.end(copy, COMMIT, from_transaction_check=True)
     assert broker.delivered() == ["one"]
 
 
-def test_only_half_messages_can_be_asked_about_again():
+def test_checks_of_other_messages_cannot_be_resumed():
     broker = Transacting()
     half = broker.half("one")
     broker.end(half, COMMIT)
@@ -242,167 +242,167 @@ def test_only_half_messages_can_be_asked_about_again():
     assert len(broker.records(HALF_TOPIC)) == 1
 
 
-def test_a_message_older_than_its_file_may_get_is_given_up():
+def test_a_message_older_than_the_reserved_time_is_given_up():
     broker = Transacting(reserved_hours=1)
-    broker.joins()
+    broker.join()
     broker.half("one", born_ms=broker.now_ms - 3_600_000)
-    broker.passes(ROUND_MS)
-    assert broker.asked() == []
+    broker.pass_time(ROUND_MS)
+    assert broker.take_checks() == []
     assert broker.given_up() == ["one"]
 
 
-def test_a_message_without_room_for_one_more_property_is_given_up():
+def test_a_message_whose_properties_have_no_room_for_the_check_times_is_given_up():
     broker = Transacting(segment_bytes=1 << 20)
-    broker.joins()
+    broker.join()
     broker.half("one", note="x" * 32_500)
     length = len(broker.records(HALF_TOPIC)[0].properties)
     broker.half("two", note="x" * (32_500 + 32_767 - length))
-    broker.passes(ROUND_MS)
-    assert names(broker.asked()) == ["one"]
+    broker.pass_time(ROUND_MS)
+    assert names(broker.take_checks()) == ["one"]
     assert broker.given_up() == ["two"]
 
 
 # --- progress
 
 
-def test_progress_is_told_when_what_it_relies_on_is_on_disk():
+def test_progress_is_published_when_all_that_it_relies_on_is_on_disk():
     broker = Transacting()
-    broker.joins()
+    broker.join()
     broker.end(broker.half("one"), COMMIT)
     broker.half("two")
-    broker.passes(ROUND_MS + 5_000)
+    broker.pass_time(ROUND_MS + 5_000)
     assert broker.progress() == (-1, -1)
     broker.store.flush()
-    broker.passes(500)
+    broker.pass_time(500)
     assert broker.progress() == (2, 1)
 
 
-def test_a_round_goes_on_where_the_last_one_ended_even_when_nobody_was_told():
+def test_a_round_starts_from_unpublished_progress():
     broker = Transacting()
-    broker.joins()
+    broker.join()
     broker.half("one")
-    broker.passes(2 * ROUND_MS)
-    assert names(broker.asked()) == ["one", "one"], "once a round"
+    broker.pass_time(2 * ROUND_MS)
+    assert names(broker.take_checks()) == ["one", "one"], "once in each round"
     assert len(broker.records(HALF_TOPIC)) == 3
 
 
-def test_many_half_messages_take_several_turns():
+def test_a_round_over_many_half_messages_takes_several_turns():
     broker = Transacting()
-    broker.joins()
+    broker.join()
     count = 3 * HALVES_PER_TURN + 5
     halves = [broker.half(f"m{number}") for number in range(count)]
     for half in halves[::3]:
         broker.end(half, COMMIT)
-    broker.passes(ROUND_MS)
-    assert names(broker.asked()) == [f"m{number}" for number in range(count) if number % 3]
+    broker.pass_time(ROUND_MS)
+    assert names(broker.take_checks()) == [f"m{number}" for number in range(count) if number % 3]
     broker.store.flush()
-    broker.passes(500)
+    broker.pass_time(500)
     assert broker.progress() == (count, 1)
 
 
-def test_a_message_that_ends_during_the_round_is_passed():
+def test_a_message_that_ends_during_the_round_is_skipped():
     broker = Transacting()
-    broker.joins()
+    broker.join()
     halves = [broker.half(f"m{number}") for number in range(2 * HALVES_PER_TURN)]
     broker.now_ms += ROUND_MS
     broker.checks.check(broker.now_ms)
     broker.end(halves[-1], COMMIT)
-    broker.works()
-    assert names(broker.asked()) == [f"m{number}" for number in range(2 * HALVES_PER_TURN - 1)]
+    broker.run_checks()
+    assert names(broker.take_checks()) == [f"m{number}" for number in range(2 * HALVES_PER_TURN - 1)]
 
 
-def test_nobody_is_asked_before_the_copy_is_confirmed():
+def test_no_check_is_sent_before_the_copy_is_confirmed():
     broker = Transacting(sync_flush=True)
-    broker.joins()
+    broker.join()
     broker.half("one")
     broker.store.flush()
     broker.now_ms += ROUND_MS
-    broker.works()
-    assert broker.asked() == [], "an answer would not find the copy"
+    broker.run_checks()
+    assert broker.take_checks() == [], "the answer would not find the copy"
     broker.store.flush()
-    broker.passes(100, step_ms=10)
-    ((_, copy),) = broker.asked()
+    broker.pass_time(100, step_ms=10)
+    ((_, copy),) = broker.take_checks()
     assert broker.end(copy, COMMIT, from_transaction_check=True) is not None
     broker.store.flush()
     assert broker.delivered() == ["one"]
 
 
-def test_a_clock_that_is_set_back_does_not_stop_the_rounds():
+def test_rounds_go_on_after_the_clock_is_set_back():
     broker = Transacting()
-    broker.joins()
-    broker.passes(ROUND_MS)
+    broker.join()
+    broker.pass_time(ROUND_MS)
     broker.now_ms -= 3_600_000
-    broker.works()
+    broker.run_checks()
     broker.half("one")
-    broker.passes(2 * ROUND_MS)
-    assert "one" in names(broker.asked())
+    broker.pass_time(2 * ROUND_MS)
+    assert "one" in names(broker.take_checks())
 
 
-# --- the next life
+# --- restarts
 
 
-def test_a_killed_broker_asks_about_what_was_open():
+def test_after_a_kill_open_transactions_are_checked():
     broker = Transacting()
     broker.half("open")
     broker.end(broker.half("committed"), COMMIT)
     broker.checks.write_ops(broker.now_ms)
     broker.half("open too")
-    broker = broker.killed()
-    broker.joins()
-    broker.passes(ROUND_MS)
-    assert names(broker.asked()) == ["open", "open too"]
+    broker = broker.restart_after_kill()
+    broker.join()
+    broker.pass_time(ROUND_MS)
+    assert names(broker.take_checks()) == ["open", "open too"]
 
 
-def test_an_end_whose_note_was_lost_is_asked_about_again_and_the_message_is_there():
+def test_after_a_lost_op_message_the_producer_is_checked_and_the_message_is_there():
     broker = Transacting()
     broker.end(broker.half("one"), COMMIT)
-    broker = broker.killed()
+    broker = broker.restart_after_kill()
     assert broker.delivered() == ["one"]
-    broker.joins()
-    broker.passes(ROUND_MS)
-    assert names(broker.asked()) == ["one"]
+    broker.join()
+    broker.pass_time(ROUND_MS)
+    assert names(broker.take_checks()) == ["one"]
 
 
-def test_a_closed_broker_has_noted_everything():
+def test_close_writes_the_op_message():
     broker = Transacting()
-    broker.joins()
+    broker.join()
     broker.end(broker.half("one"), ROLLBACK)
     broker.checks.close(broker.now_ms)
-    assert broker.noted() == ["0,"]
+    assert broker.op_bodies() == ["0,"]
     assert broker.producer.told == []
 
 
-def test_after_a_power_cut_no_copy_is_lost_that_progress_has_passed():
+def test_after_a_power_cut_the_progress_has_not_passed_a_lost_copy():
     for seed in range(30):
         broker = Transacting(sync_flush=True)
-        broker.joins()
+        broker.join()
         broker.half("one")
         broker.store.flush()
         broker.now_ms += ROUND_MS
-        broker.works()  # the copy is stored, and not flushed
-        broker.passes(1_000)
-        broker.saves()
-        broker = broker.power_cut(Random(seed))
-        broker.joins()
+        broker.run_checks()  # the copy is appended and not flushed
+        broker.pass_time(1_000)
+        broker.save_offsets()
+        broker = broker.restart_after_power_cut(Random(seed))
+        broker.join()
         for _ in range(3):
             broker.now_ms += ROUND_MS
-            broker.works()
+            broker.run_checks()
             broker.store.flush()
-            broker.works()
-        assert "one" in names(broker.asked()), f"seed {seed}"
+            broker.run_checks()
+        assert "one" in names(broker.take_checks()), f"seed {seed}"
 
 
-def test_offsets_beyond_the_queues_are_brought_back():
+def test_progress_beyond_the_ends_of_the_queues_is_limited():
     broker = Transacting()
     broker.half("one")
     broker.offsets.commit(TRANSACTION_GROUP, HALF_TOPIC, 0, 50)
     broker.offsets.commit(TRANSACTION_GROUP, OP_TOPIC, 0, 50)
-    broker.saves()
-    broker = broker.killed()
-    broker.joins()
+    broker.save_offsets()
+    broker = broker.restart_after_kill()
+    broker.join()
     expected = [broker.half(f"m{number}") and f"m{number}" for number in range(60)]
-    broker.passes(ROUND_MS)
-    assert names(broker.asked()) == expected, "what came since is not taken for done"
+    broker.pass_time(ROUND_MS)
+    assert names(broker.take_checks()) == expected, "messages that came since then are not done"
     broker.store.flush()
-    broker.passes(500)
+    broker.pass_time(500)
     assert broker.progress() == (61, 0)

@@ -1,4 +1,4 @@
-"""37: what is stored and answered when a producer says how a transaction ended. Expectations are what Apache 5.5.0 did."""
+"""END_TRANSACTION (37): what is stored and answered. The expectations are what Apache 5.5.0 did."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.support.transaction_parts import GROUP, TOPIC, Producer, Transacting
 COMMIT, ROLLBACK = TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 
 
-# --- the half message
+# --- half messages
 
 
 def redirect(properties: dict[str, str], settings: BrokerSettings | None = None, **header: int) -> Record | None:
@@ -42,7 +42,7 @@ def redirect(properties: dict[str, str], settings: BrokerSettings | None = None,
     return contributor.redirect(send_header(TOPIC, 3, **header), record, properties)
 
 
-def test_a_message_of_a_transaction_waits_under_the_topic_of_halves_and_knows_where_it_belongs():
+def test_a_half_message_lies_in_the_half_topic_and_names_its_own_queue():
     properties = {"UNIQ_KEY": "U1", "TRAN_MSG": "true", "PGROUP": GROUP}
     half = redirect(properties)
     assert half is not None
@@ -58,11 +58,11 @@ def test_a_message_of_a_transaction_waits_under_the_topic_of_halves_and_knows_wh
 
 
 @pytest.mark.parametrize("text", ["false", "1", "", "yes"])
-def test_a_message_that_does_not_say_true_is_an_ordinary_one(text: str):
+def test_a_message_whose_property_is_not_true_is_no_half_message(text: str):
     assert redirect({"TRAN_MSG": text}) is None
 
 
-def test_true_may_be_written_in_any_case():
+def test_true_counts_in_any_case():
     assert redirect({"TRAN_MSG": "TRUE"}) is not None
 
 
@@ -73,15 +73,15 @@ def test_a_delayed_transaction_is_refused(delay: str):
     assert refused.value.code == ResponseCode.MESSAGE_ILLEGAL
 
 
-def test_what_an_old_client_sends_back_is_a_retry_and_no_transaction():
+def test_a_message_that_an_old_client_sends_back_is_no_half_message():
     assert redirect({"TRAN_MSG": "true", "DELAY": "3"}, reconsume_times=1) is None
 
 
-def test_delay_level_0_is_none():
+def test_delay_level_0_is_no_delay():
     assert redirect({"TRAN_MSG": "true", "DELAY": "0"}) is not None
 
 
-def test_a_broker_can_refuse_transactions():
+def test_a_broker_can_reject_transactions():
     with pytest.raises(RefusedError, match="takes no transactions") as refused:
         redirect({"TRAN_MSG": "true"}, BrokerSettings(reject_transactions=True))
     assert refused.value.code == ResponseCode.NO_PERMISSION
@@ -128,7 +128,7 @@ def test_a_rolled_back_message_is_never_seen():
     assert broker.delivered() == []
 
 
-def test_properties_that_are_odd_go_through_as_they_came():
+def test_irregular_properties_are_stored_unchanged():
     record = Record(HALF_TOPIC, b"x", b"a\x01b\x01c\x02REAL_TOPIC\x01t\x02REAL_QID\x010\x02")
     facts = HalfFacts.of(decode_properties(record.properties))
     assert facts.address is not None
@@ -136,8 +136,8 @@ def test_properties_that_are_odd_go_through_as_they_came():
     assert decode_record(message.record).properties == b"a\x01b\x01c\x02"
 
 
-def test_a_producer_that_does_not_know_leaves_the_transaction_open():
-    """Apache does not answer this; whoever waits for an answer gets one here."""
+def test_an_unknown_outcome_leaves_the_transaction_open():
+    """Apache sends no answer here; ours answers, so that a waiting client does not time out."""
     broker = Transacting()
     half = broker.half("one")
     answer = broker.end(half, TRANSACTION_NONE)
@@ -148,7 +148,7 @@ def test_a_producer_that_does_not_know_leaves_the_transaction_open():
     assert broker.delivered() == ["one"]
 
 
-def test_clients_send_ends_oneway():
+def test_a_oneway_end_commits_without_an_answer():
     broker = Transacting()
     assert broker.end(broker.half("one"), COMMIT, oneway=True) is None
     assert broker.delivered() == ["one"]
@@ -165,7 +165,7 @@ def test_clients_send_ends_oneway():
         ({"commit_or_rollback": 4}, "not 4"),
     ],
 )
-def test_an_end_that_does_not_fit_its_half_message_is_refused(given: dict[str, object], sentence: str):
+def test_an_end_that_does_not_match_its_half_message_is_refused(given: dict[str, object], sentence: str):
     broker = Transacting()
     half = broker.half("one")
     answer = broker.end(half, **{"outcome": COMMIT} if "commit_or_rollback" not in given else {"outcome": 4}, **_without(given))
@@ -180,7 +180,7 @@ def _without(given: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in given.items() if name != "commit_or_rollback"}
 
 
-def test_a_message_that_is_no_half_cannot_be_committed():
+def test_a_message_of_another_topic_cannot_be_committed():
     broker = Transacting()
     properties = encode_properties({"PGROUP": GROUP, "REAL_TOPIC": "stolen", "REAL_QID": "0"})
     (placed,) = broker.internal_writer.write([Record(TOPIC, b"plain", properties)])
@@ -190,14 +190,14 @@ def test_a_message_that_is_no_half_cannot_be_committed():
     assert broker.records("stolen") == []
 
 
-def test_a_refused_oneway_is_at_least_told_in_the_log(caplog: pytest.LogCaptureFixture):
+def test_a_refused_oneway_end_is_logged(caplog: pytest.LogCaptureFixture):
     broker = Transacting()
     with caplog.at_level(logging.WARNING):
         broker.end(broker.half("one"), COMMIT, oneway=True, producer_group="other")
     assert "not accepted" in caplog.text
 
 
-def test_an_end_after_the_immunity_waits_for_the_question():
+def test_an_end_after_the_immunity_must_wait_for_a_check():
     broker = Transacting()
     half = broker.half("one", CHECK_IMMUNITY_TIME_IN_SECONDS="10")
     broker.now_ms += 10_001
@@ -209,14 +209,14 @@ def test_an_end_after_the_immunity_waits_for_the_question():
     assert broker.delivered() == ["one"]
 
 
-def test_a_half_message_that_expired_cannot_end():
+def test_an_expired_half_message_cannot_end():
     broker = Transacting()
     answer = broker.end(AppendResult(0, 0, 0), COMMIT)
     assert answer is not None
     assert answer.code == ResponseCode.SYSTEM_ERROR
 
 
-# --- noting it
+# --- op messages
 
 
 def test_all_ends_of_a_read_event_are_one_append():
@@ -233,23 +233,23 @@ def test_all_ends_of_a_read_event_are_one_append():
     broker.ends.handle(commands, peer.connection)
     assert appends == [4], "three messages and the op message that they fill"
     assert broker.delivered() == ["m0", "m1", "m2"]
-    assert broker.noted() == ["0,1,2,"]
+    assert broker.op_bodies() == ["0,1,2,"]
     assert len(peer.sent) == 3
 
 
-def test_ends_are_noted_together_after_the_interval():
+def test_one_op_message_names_all_ends_of_the_interval():
     broker = Transacting()
     halves = [broker.half(f"m{number}") for number in range(3)]
     for half in halves:
         broker.end(half, ROLLBACK)
-    assert broker.woken == 1, "once, for the first"
-    broker.passes(2_999)
-    assert broker.noted() == []
-    broker.passes(1)
-    assert broker.noted() == ["0,1,2,"]
+    assert broker.wakes == 1, "once, for the first end"
+    broker.pass_time(2_999)
+    assert broker.op_bodies() == []
+    broker.pass_time(1)
+    assert broker.op_bodies() == ["0,1,2,"]
 
 
-def test_op_messages_are_read_in_the_format_of_5_and_of_4():
+def test_op_messages_of_version_5_and_version_4_are_read():
     properties = encode_properties({"TAGS": "d"})
     assert op_offsets(Record("op", b"17,19,20,", properties)) == [17, 19, 20]
     assert op_offsets(Record("op", b"17", properties)) == [17]
@@ -257,19 +257,19 @@ def test_op_messages_are_read_in_the_format_of_5_and_of_4():
     assert op_offsets(Record("op", b"17", encode_properties({"TAGS": "other"}))) == []
 
 
-def test_a_full_disk_refuses_the_end_and_forgets_it():
+def test_with_a_full_disk_an_end_is_refused_and_has_no_effect():
     broker = Transacting(SimulatedDisk(), transaction_op_bytes_max=1)
     half = broker.half("one")
 
     def full(*_: object) -> None:
         raise DiskFullError("The disk is full.")
 
-    opening, broker.store.append_position = broker.store.append_position, full  # type: ignore[method-assign, assignment]
+    append_position, broker.store.append_position = broker.store.append_position, full  # type: ignore[method-assign, assignment]
     for outcome in (COMMIT, ROLLBACK):
         answer = broker.end(half, outcome)
         assert answer is not None
         assert answer.code != ResponseCode.SUCCESS
     assert not broker.checks.ops
-    broker.store.append_position = opening  # type: ignore[method-assign]
+    broker.store.append_position = append_position  # type: ignore[method-assign]
     broker.end(half, COMMIT)
     assert broker.delivered() == ["one"]

@@ -1,4 +1,4 @@
-"""Transactions with a whole broker, over its connections: what a producer is answered, and what is there after a restart."""
+"""Transactions with a running broker over loopback: the producer's answers, and the state after a restart."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def commit(served: RunningBroker, half: SendMessageResponseHeader) -> Comm
     return await served.ask(RequestCode.END_TRANSACTION, header)
 
 
-async def test_a_producer_is_answered_with_its_own_queue_and_the_half_messages_offset(tmp_path: Path):
+async def test_the_answer_names_the_producers_queue_and_the_half_messages_offset(tmp_path: Path):
     async with running(tmp_path) as served:
         for offset in range(2):
             answer = await send_half(served)
@@ -49,7 +49,7 @@ async def test_a_producer_is_answered_with_its_own_queue_and_the_half_messages_o
         assert record.body == b"one"
 
 
-async def test_what_ended_before_a_clean_stop_is_noted_and_what_is_open_stays_so(tmp_path: Path):
+async def test_a_clean_stop_writes_op_messages_and_keeps_open_transactions(tmp_path: Path):
     async with running(tmp_path) as served:
         half = (await send_half(served)).header(SendMessageResponseHeader)
         await commit(served, half)
@@ -58,10 +58,10 @@ async def test_what_ended_before_a_clean_stop_is_noted_and_what_is_open_stays_so
         (op,) = records(await served.pull(OP_TOPIC, 0))
         assert op.body == b"0,"
         assert len(records(await served.pull(HALF_TOPIC, 0))) == 2
-        assert served.broker.offsets.query(TRANSACTION_GROUP, HALF_TOPIC, 0) <= 1, "the open one is not passed"
+        assert served.broker.offsets.query(TRANSACTION_GROUP, HALF_TOPIC, 0) <= 1, "progress has not passed the open transaction"
 
 
-async def test_a_broker_that_takes_no_transactions_says_so(tmp_path: Path):
+async def test_a_broker_that_rejects_transactions_answers_no_permission(tmp_path: Path):
     async with running(tmp_path, reject_transactions=True) as served:
         answer = await send_half(served)
         assert answer.code == ResponseCode.NO_PERMISSION
@@ -76,8 +76,8 @@ async def test_a_delayed_transaction_is_refused(tmp_path: Path):
             assert "delayed" in (answer.remark or "")
 
 
-async def test_a_batch_is_no_transaction(tmp_path: Path):
-    """Apache's broker looks at the sys flag of a batch, and not at the property."""
+async def test_a_batch_cannot_be_part_of_a_transaction(tmp_path: Path):
+    """Apache's broker checks the system flag of a batch and ignores the property."""
     async with running(tmp_path) as served:
         body = encode_batch([BatchEntry(b"a"), BatchEntry(b"b")])
         given = {"code": RequestCode.SEND_BATCH_MESSAGE, "properties": HALF, "batch": True}

@@ -1,4 +1,4 @@
-"""The short way of ordinary sends and the general way are the same: same answers, same bytes in every file, for any frames."""
+"""For any frames, the fast path of sends and the general path give the same answers and the same bytes in every file."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ usual_properties = st.builds(
     st.sampled_from(["red", "blue"]),
     st.sampled_from([[], [("KEYS", "k1 k2")], [("colour", "green"), ("WAIT", "true")]]),
 )
-DETOURS = [("DELAY", level) for level in ("1", "2", "18", "19", "0", "-1", "01", "+1", "x", "99999999999")]
-DETOURS += [("TIMER_DELAY_MS", delay) for delay in ("1", "5000", "7001", "0", "-1", "99999999999", "x")]
-DETOURS += [("TIMER_DELAY_SEC", "3"), ("TIMER_DELIVER_MS", "1700000001000"), ("TIMER_DELIVER_MS", "1700000006999")]
-DETOURS += [("TRAN_MSG", "true"), ("TRAN_MSG", "TRUE"), ("TRAN_MSG", "no")]
+REDIRECTS = [("DELAY", level) for level in ("1", "2", "18", "19", "0", "-1", "01", "+1", "x", "99999999999")]
+REDIRECTS += [("TIMER_DELAY_MS", delay) for delay in ("1", "5000", "7001", "0", "-1", "99999999999", "x")]
+REDIRECTS += [("TIMER_DELAY_SEC", "3"), ("TIMER_DELIVER_MS", "1700000001000"), ("TIMER_DELIVER_MS", "1700000006999")]
+REDIRECTS += [("TRAN_MSG", "true"), ("TRAN_MSG", "TRUE"), ("TRAN_MSG", "no")]
 BESIDE = [("TIMER_DEL_UNIQKEY", "k"), ("TIMER_OUT_MS", "5"), ("REAL_QID", "1"), ("REAL_TOPIC", "new"), ("__transactionId__", "t")]
-led_properties = st.builds(
-    lambda before, detour, number, beside, more: text_of(
-        [*before, *detour, ("UNIQ_KEY", f"7F000001A1B218B4AAC2{number:012X}"), *beside, *more]
+redirected_properties = st.builds(
+    lambda before, redirect, number, beside, more: text_of(
+        [*before, *redirect, ("UNIQ_KEY", f"7F000001A1B218B4AAC2{number:012X}"), *beside, *more]
     ),
     st.sampled_from([[], [("WAIT", "true")]]),
-    st.lists(st.sampled_from(DETOURS), min_size=1, max_size=1) | st.lists(st.sampled_from(DETOURS), max_size=2),
+    st.lists(st.sampled_from(REDIRECTS), min_size=1, max_size=1) | st.lists(st.sampled_from(REDIRECTS), max_size=2),
     st.integers(0, 2**40),
     st.sampled_from([[], [], [], [("TAGS", "red")], [("KEYS", "k1")]]) | st.lists(st.sampled_from(BESIDE), max_size=1),
-    st.lists(st.sampled_from(DETOURS), max_size=1) | st.just([]),
+    st.lists(st.sampled_from(REDIRECTS), max_size=1) | st.just([]),
 )
 odd_properties = st.one_of(
     st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(VALUES)), max_size=6).map(text_of),
@@ -63,7 +63,7 @@ def mostly(usual: list[Any], odd: list[Any]) -> st.SearchStrategy[Any]:
 
 @st.composite
 def frames(draw: st.DrawFn) -> bytes:
-    """One frame: mostly an ordinary send, often with something about it that is not."""
+    """Draw one frame: mostly a send for the fast path, often with something that makes it take the general path."""
     fields: dict[str, Any] = {
         "a": "producers",
         "b": draw(mostly(["orders"], ["new", "closed", "%RETRY%shop", "SCHEDULE_TOPIC_XXXX", "a/b", "", "\0"])),
@@ -73,7 +73,7 @@ def frames(draw: st.DrawFn) -> bytes:
         "f": str(draw(mostly([0, 0, 1, 4], [8, 12, 16, 32]))),
         "g": "1700000000000",
         "h": str(draw(st.sampled_from([0, 7]))),
-        "i": draw(st.one_of(*[usual_properties] * 10, *[led_properties] * 10, odd_properties)),
+        "i": draw(st.one_of(*[usual_properties] * 10, *[redirected_properties] * 10, odd_properties)),
         "j": "0",
         "k": "false",
         "m": draw(mostly(["false"], ["true"])),
@@ -104,14 +104,14 @@ def frames(draw: st.DrawFn) -> bytes:
 
 
 class EndOf(NamedTuple):
-    """Of a half message that was sent before: what is said about it."""
+    """An end of a half message that was sent before."""
 
     which: int
     outcome: int = 8
     off: int = 0
     group: str = "shop"
     flag: int = 2
-    is_odd: bool = False  # JSON, and not as Java writes it
+    is_odd: bool = False  # JSON that Java would not write
 
     def frame(self, halves: list[tuple[int, int]]) -> bytes:
         queue_offset, place = halves[self.which % len(halves)] if halves else (0, 2**30)
@@ -166,40 +166,43 @@ HALF = [("TRAN_MSG", "true"), ("PGROUP", "shop")]
     is_known=st.booleans(),
 )
 @settings(max_examples=100, deadline=None)
-def test_both_ways_end_transactions_the_same(
+def test_both_paths_end_transactions_in_the_same_way(
     kind: str, events: list[list[Any]], sync_flush: bool, op_bytes_max: int, is_known: bool
 ):
-    """The same is committed. If all ends of a short way are plain, so that none has to follow behind the sends, and fill no op
-    message, which would name those of a whole read event, then every file is the same."""
-    followed: list[int] = []
+    """Both paths commit the same messages.
 
-    async def played(fast: bool, known: dict[bytes, HalfFacts]) -> SendParts:
+    Every file is the same if all ends on the fast path are plain, so that none follows behind the sends, and if they fill no op
+    message: on the fast path an op message names the ends of a whole read event.
+    """
+    deferred: list[int] = []
+
+    async def play(fast: bool, known: dict[bytes, HalfFacts]) -> SendParts:
         parts = SendParts(fast=fast, sync_flush=sync_flush, transaction_op_bytes_max=op_bytes_max)
         parts.rules.shapes.known |= known
         handle = parts.ends.handle_oneway
-        parts.ends.handle_oneway = lambda ends, connection: followed.append(len(ends)) or handle(ends, connection)  # type: ignore[method-assign]
+        parts.ends.handle_oneway = lambda ends, connection: deferred.append(len(ends)) or handle(ends, connection)  # type: ignore[method-assign]
         for one in events:
             halves = [(half.queue_offset, half.physical_offset) for half in read_queue(parts.store, HALF_TOPIC)]
             await parts.read(b"".join([frame.frame(halves) if isinstance(frame, EndOf) else frame for frame in one]))
         return parts
 
     async def main() -> None:
-        general = await played(False, {})
-        short = await played(True, general.rules.shapes.known if is_known else {})
-        ours, theirs = short.state(), general.state()
+        general = await play(False, {})
+        fast = await play(True, general.rules.shapes.known if is_known else {})
+        ours, theirs = fast.state(), general.state()
         assert ours["counted"][0] == theirs["counted"][0] or op_bytes_max < 4096
         assert sorted(ours["ended"]) == sorted(theirs["ended"]) or op_bytes_max < 4096
-        assert all(sent(short, queue_id) == sent(general, queue_id) for queue_id in range(4))
-        if op_bytes_max == 4096 and not followed:
+        assert all(stored(fast, queue_id) == stored(general, queue_id) for queue_id in range(4))
+        if op_bytes_max == 4096 and not deferred:
             assert ours.pop("files") == theirs.pop("files")
             assert ours == theirs
-        event(f"{'some' if ours['ended'] else 'none'} ended, {'some' if followed else 'none'} looked at more closely")
+        event(f"{'some' if ours['ended'] else 'none'} ended, {'some' if deferred else 'none'} deferred")
 
     with using(kind):
         asyncio.run(main())
 
 
-def sent(parts: SendParts, queue_id: int) -> list[bytes]:
+def stored(parts: SendParts, queue_id: int) -> list[bytes]:
     return sorted([record.body for record in read_queue(parts.store, "orders", queue_id)])
 
 
@@ -210,25 +213,25 @@ def sent(parts: SendParts, queue_id: int) -> list[bytes]:
     sync_flush=st.booleans(),
 )
 @settings(max_examples=150, deadline=None)
-def test_both_ways_store_and_answer_the_same(kind: str, events: list[list[bytes]], cut: int | None, sync_flush: bool):
+def test_both_paths_store_and_answer_the_same(kind: str, events: list[list[bytes]], cut: int | None, sync_flush: bool):
     stream = b"".join(b"".join(event) for event in events)
     reads = [b"".join(event) for event in events] if cut is None else [stream[at : at + cut] for at in range(0, len(stream), cut)]
 
-    async def played(fast: bool) -> SendParts:
+    async def play(fast: bool) -> SendParts:
         parts = SendParts(fast=fast, sync_flush=sync_flush)
         for data in reads:
             await parts.read(data)
         return parts
 
     async def main() -> None:
-        short, general = await played(True), await played(False)
-        ours, theirs = short.state(), general.state()
+        fast, general = await play(True), await play(False)
+        ours, theirs = fast.state(), general.state()
         files, other_files = ours.pop("files"), theirs.pop("files")
         assert ours == theirs
         assert files.keys() == other_files.keys()
         for path, content in files.items():
             assert content == other_files[path], f"{path} differs"
-        event("some went the short way" if short.fast_path._profiles else "all went the general way")
+        event("some took the fast path" if fast.fast_path._profiles else "all took the general path")
 
     with using(kind):
         asyncio.run(main())

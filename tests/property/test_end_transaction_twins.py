@@ -1,4 +1,4 @@
-"""How transactions end: the compiled loop and its reference make the same of headers, and of the half messages that they name."""
+"""Ends of transactions: the compiled loop and its reference agree on headers, and on the half messages that they name."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def a_batch(position: int, stop: int) -> SendBatch:
 
 
 def a_log(pieces: list[bytes], start: int) -> tuple[bytes, list[int]]:
-    """A segment of the log with these pieces, each told its place (where it is long enough to be told); and those places."""
+    """Build a segment of the log from pieces, with the physical offset in each that is long enough. Return their places too."""
     segment, places = bytearray(), []
     for piece in pieces:
         places.append(start + len(segment))
@@ -102,14 +102,14 @@ def place(headers: list[bytes], halves: RecentHalves, stop: int, *, compiled: bo
     return number, b"".join(batch.parts), batch.dispatches, *ends, batch.position, batch.following_offsets(), batch.answers
 
 
-def same(headers: list[bytes], halves: RecentHalves, stop: int = 2**50) -> tuple[Any, ...]:
+def place_both(headers: list[bytes], halves: RecentHalves, stop: int = 2**50) -> tuple[Any, ...]:
     reference = place(headers, halves, stop, compiled=False)
     assert place(headers, halves, stop, compiled=True) == reference
     return reference
 
 
 def halves_of(records: list[bytes], start: int = 0, cut: int = 0, copied: int | None = None) -> tuple[RecentHalves, list[int]]:
-    """All of them are known; and where they are."""
+    """Build recent half messages whose shapes are known. Return their places too."""
     segment, places = a_log(records, start)
     log = RecentRecords(memoryview(segment), start, start, start + len(segment) - cut)
     shapes, copies = PropertyShapes(HalfFacts.of), HalfCopies()
@@ -154,13 +154,13 @@ def headers(draw: st.DrawFn) -> bytes:
 
 @given(headers())
 @settings(max_examples=500)
-def test_a_header_is_read_the_same_way(header: bytes):
+def test_twins_read_headers_in_the_same_way(header: bytes):
     half = Record(HALF_TOPIC, b"x", encode_properties({"UNIQ_KEY": KEY, "PGROUP": "shop", "REAL_TOPIC": "t", "REAL_QID": "1"}))
-    number, _, _, ended, _, _, _, _ = same([header], halves_of([encode_record(replace(half, queue_offset=17))], 4711)[0])
+    number, _, _, ended, _, _, _, _ = place_both([header], halves_of([encode_record(replace(half, queue_offset=17))], 4711)[0])
     event("plain" if ended else "an end" if number else "something else")
 
 
-def test_what_java_sends_is_read_by_the_twin():
+def test_the_compiled_loop_reads_javas_headers():
     halves, _ = halves_of([])
     frames = [Frame(Serialization.JSON, a_header(), b"")]
     batch = a_batch(0, 0)
@@ -168,7 +168,7 @@ def test_what_java_sends_is_read_by_the_twin():
     assert cast("EndContribution", batch.contribution).deferred == [(4711, 17, 8, "shop", False)]
 
 
-# --- what they mean
+# --- half messages
 
 records = st.builds(
     Record,
@@ -219,25 +219,25 @@ def an_end(end: dict[str, Any], half: Record, place: int) -> bytes:
     room=st.sampled_from([2**20, 2**20, 300]),
 )
 @settings(max_examples=400)
-def test_ends_mean_the_same(several: Any, start: int, off: int, cut: int, copied: int | None, room: int):
-    """Also where they name another place, the end of the log cuts a half message, or what it commits does not fit any more."""
+def test_twins_apply_ends_in_the_same_way(several: Any, start: int, off: int, cut: int, copied: int | None, room: int):
+    """Some ends name another place, some half messages are cut by the end of the log, some committed messages do not fit."""
     halves, places = halves_of([encode_record(record) for _, record in several], start, cut, copied)
     headers = [an_end(end, half, place + off) for (end, half), place in zip(several, places, strict=True)]
-    _, data, _, ended, left, _, _, _ = same(headers, halves, 2**40 + room)
-    event(f"committed: {bool(data)}, ended: {bool(ended)}, left: {bool(left)}")
+    _, data, _, ended, deferred, _, _, _ = place_both(headers, halves, 2**40 + room)
+    event(f"committed: {bool(data)}, ended: {bool(ended)}, deferred: {bool(deferred)}")
 
 
 @given(record=records, at=st.integers(0, 400), byte=st.integers(0, 255), cut=st.integers(0, 100))
 @settings(max_examples=300)
-def test_a_half_message_that_is_damaged_is_the_same_to_both(record: Record, at: int, byte: int, cut: int):
+def test_twins_agree_on_damaged_half_messages(record: Record, at: int, byte: int, cut: int):
     halves, _ = halves_of([encode_record(record)])
     damaged = bytearray(halves.log.segment)
     damaged[at : at + 1] = bytes([byte])[: len(damaged) - at]
     log = halves.log._replace(segment=memoryview(bytes(damaged[: max(0, len(damaged) - cut)])))
-    same([a_header(commitLogOffset=0, tranStateTableOffset=record.queue_offset)], halves._replace(log=log))
+    place_both([a_header(commitLogOffset=0, tranStateTableOffset=record.queue_offset)], halves._replace(log=log))
 
 
-# --- where they lie
+# --- places in the log
 
 
 @given(
@@ -248,8 +248,8 @@ def test_a_half_message_that_is_damaged_is_the_same_to_both(record: Record, at: 
     st.integers(0, 900),
 )
 @settings(max_examples=300)
-def test_records_are_found_at_the_same_places(pieces: list[bytes], start: int, more: list[int], first: int, end: int):
-    """Also where offsets, sizes and the ends of the log are odd."""
+def test_twins_find_the_same_records(pieces: list[bytes], start: int, more: list[int], first: int, end: int):
+    """Offsets, sizes and the ends of the log may be irregular."""
     segment, places = a_log(pieces, start)
     offsets = places + [start + one for one in more]
     twins, given_to = TWINS["readdress.record_views"], (memoryview(segment), start, start + first, start + end, offsets)
