@@ -10,7 +10,8 @@ from skyrocket.client import Consumer, ConsumerLimits, Message, Producer, Receiv
 from skyrocket.protocol.headers import CreateTopicRequestHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.system_names import DEFAULT_TOPIC
-from tests.client.servers import WAIT_S_MAX, Reader, Servers, reader
+from tests.client.servers import Reader, Servers, reader
+from tests.support.waiting import WAIT_S_MAX
 
 QUICK = ConsumerLimits(
     rebalance_again_ms=100,

@@ -22,8 +22,8 @@ from skyrocket.protocol.sysflag import PULL_SUBSCRIPTION
 from tests.support.apache_cluster import ApacheCluster, JavaProcess
 from tests.support.ports import free_port
 from tests.support.skyrocket_process import SMALL_STORE, Skyrocket
+from tests.support.waiting import WAIT_S_MAX
 
-WAIT_S_MAX = 30.0
 BROKER = "broker-a"
 QUICK_CHECKS = {"transactionTimeOut": 1_000, "transactionCheckInterval": 1_000, "recallMessageEnable": "true"}
 CONSUMERS = {"messageDelayLevel": "1s " * 17 + "1s", "enablePropertyFilter": "true"}  # short retry delays, and SQL92 filters

@@ -28,7 +28,8 @@ from skyrocket.client.admin.admin import ClusterAdmin, GroupAdmin, MessageAdmin,
 from skyrocket.protocol.headers import GetKVConfigRequestHeader
 from skyrocket.protocol.requests import RequestCode
 from tests.client.consumer_support import QUICK, numbered, numbers, take
-from tests.client.servers import BROKER, WAIT_S_MAX, Servers
+from tests.client.servers import BROKER, Servers
+from tests.support.waiting import WAIT_S_MAX
 
 
 async def fill_topic(servers: Servers, topic: str, count: int, queues: int = 1) -> list[str]:

@@ -9,7 +9,8 @@ from typing import Any
 from typer.testing import CliRunner
 
 from skyrocket.cli.main import app
-from tests.client.servers import BROKER, WAIT_S_MAX, Servers
+from tests.client.servers import BROKER, Servers
+from tests.support.waiting import WAIT_S_MAX
 
 
 def test_commands_work_on_a_message_from_send_to_delete(servers: Servers):

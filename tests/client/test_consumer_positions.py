@@ -15,7 +15,8 @@ from skyrocket.client import Consumer, Received
 from skyrocket.protocol.headers import ResetOffsetRequestHeader
 from skyrocket.protocol.requests import RequestCode
 from tests.client.consumer_support import QUICK, broker_address, make_topic, numbered, numbers, send, take
-from tests.client.servers import WAIT_S_MAX, Servers, reader, until
+from tests.client.servers import Servers, reader, until
+from tests.support.waiting import WAIT_S_MAX
 
 
 async def test_new_group_gets_all_messages_of_a_young_queue_for_any_start(servers: Servers):

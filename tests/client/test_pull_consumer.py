@@ -10,7 +10,8 @@ import pytest
 
 from skyrocket.client import ClientClosedError, ConfigurationError, Message, NoRouteError, Producer, PullConsumer, Queue, Received
 from tests.client.consumer_support import QUICK, make_topic, numbered, numbers, send
-from tests.client.servers import WAIT_S_MAX, Servers, until
+from tests.client.servers import Servers, until
+from tests.support.waiting import WAIT_S_MAX
 
 
 async def poll_all(consumer: PullConsumer, count: int) -> list[Received]:

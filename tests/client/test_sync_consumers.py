@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-import time
-from collections.abc import Callable
 
 import pytest
 
 from skyrocket.client import ConfigurationError
 from skyrocket.client.sync import Consumer, Message, Producer, PullConsumer, Received
 from tests.client.consumer_support import QUICK, make_topic, numbered, numbers
-from tests.client.servers import WAIT_S_MAX, Servers
+from tests.client.servers import Servers
+from tests.support.waiting import WAIT_S_MAX, wait_until
 
 
 def make_filled_topic(servers: Servers, what: str, count: int) -> str:
@@ -23,13 +22,6 @@ def make_filled_topic(servers: Servers, what: str, count: int) -> str:
         for body in numbered(count):
             producer.send(Message(topic, body))
     return topic
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S_MAX
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def consume_until(consumer: Consumer, body: bytes) -> list[Received]:
@@ -86,7 +78,7 @@ def test_handlers_run_in_threads_until_stopped(servers: Servers):
         consumer.on(topic)(handle)
     runner = threading.Thread(target=consumer.run)
     runner.start()
-    wait_until(lambda: len(got) >= 50)
+    wait_until(lambda: len(got) >= 50, "50 messages are consumed")
     consumer.stop()
     runner.join(WAIT_S_MAX)
     assert not runner.is_alive()

@@ -17,7 +17,8 @@ from opentelemetry.trace import NoOpTracerProvider, SpanKind, StatusCode
 from skyrocket.client import Consumer, Message, NoNameserverError, Outcome, Producer, Received, TransactionProducer, sync
 from skyrocket.client.helpers import Tracing
 from tests.client.consumer_support import QUICK, make_topic, take
-from tests.client.servers import WAIT_S_MAX, Servers, reader, until
+from tests.client.servers import Servers, reader, until
+from tests.support.waiting import WAIT_S_MAX
 
 
 class Spans:

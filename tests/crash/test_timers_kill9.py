@@ -17,10 +17,10 @@ from skyrocket.protocol.responses import ResponseCode
 from tests.support.apache_cluster import asked
 from tests.support.running_broker import pull_header, records, send_header
 from tests.support.skyrocket_process import Skyrocket
+from tests.support.waiting import WAIT_S_MAX
 
 SETTINGS = {"recallMessageEnable": "true", "mappedFileSizeTimerLog": 65_536, "timerFlushIntervalMs": 100}
 TOPIC = "orders"
-WAIT_S_MAX = 60.0
 
 
 def now_ms() -> int:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from skyrocket.cli.broker import _ready
 from skyrocket.testing import sync
 from tests.client.servers import apache_servers
 from tests.support.ports import free_port
+from tests.support.waiting import wait_until
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 ENDS_S_MAX = 120
@@ -66,7 +66,7 @@ def web_app(nameserver: str) -> Iterator[httpx.Client]:
     command = [sys.executable, str(EXAMPLES / "web_app.py"), "--namesrv", nameserver, "--port", str(port)]
     with subprocess.Popen(command) as process, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as visitor:
         try:
-            wait_for(lambda: answers(visitor), "the application answers")
+            wait_until(lambda: answers(visitor), "the application answers")
             yield visitor
         finally:
             process.terminate()
@@ -80,19 +80,12 @@ def answers(visitor: httpx.Client) -> bool:
         return False
 
 
-def wait_for(is_so: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + ENDS_S_MAX
-    while not is_so():
-        assert time.monotonic() < deadline, f"{what}: not in {ENDS_S_MAX} s"
-        time.sleep(0.05)
-
-
 def test_the_web_application_takes_orders_and_works_on_them(nameserver: str):
     with web_app(nameserver) as visitor:
         numbers = [visitor.post("/orders", params={"item": item}).json()["number"] for item in ("tea", "cake")]
         for number, item in zip(numbers, ("tea", "cake"), strict=True):
             ready = f"{item} is ready"
-            wait_for(lambda: visitor.get(f"/orders/{number}").json()["state"] == ready, f"{item} is ready")  # noqa: B023
+            wait_until(lambda: visitor.get(f"/orders/{number}").json()["state"] == ready, f"{item} is ready")  # noqa: B023
 
 
 def test_a_visitor_of_the_web_application_is_told_when_there_is_no_broker():

@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,13 +23,13 @@ from skyrocket.protocol.responses import ResponseCode
 from tests.support.apache_archive import program
 from tests.support.apache_cluster import JavaProcess, asked
 from tests.support.skyrocket_process import Skyrocket
+from tests.support.waiting import WAIT_S_MAX, wait_until
 
 pytestmark = pytest.mark.interop
 
 RUNNER = Path(__file__).parent / "java" / "ExampleRunner.java"
 NAMES_PORT = 9876
 QUEUES = 4
-WAIT_S_MAX = 90
 SETTINGS = {"enablePropertyFilter": "true", "transactionTimeOut": 500, "transactionCheckInterval": 1_000}
 TOPICS = [
     "TopicTest",
@@ -150,13 +150,6 @@ def _stored(skyrocket: Skyrocket, topic: str) -> int:
     return total
 
 
-def _until(is_so: Callable[[], bool], what: Callable[[], str]) -> None:
-    deadline = time.monotonic() + WAIT_S_MAX
-    while not is_so():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.1)
-
-
 SCENES = {
     "quickstart": [Told("quickstart.Producer", SENT, 1000), Told("quickstart.Consumer", RECEIVED, 1000)],
     "ordered": [Told("ordermessage.Producer", SENT, 100), Told("ordermessage.Consumer", RECEIVED, 60)],
@@ -227,13 +220,15 @@ def test_batches_arrive_whole(examples: Examples, skyrocket: Skyrocket) -> None:
     examples.run("batch.SimpleBatchProducer")
     examples.tells(Told("batch.SimpleBatchProducer", SENT, 1))
     examples.run("batch.SplitBatchProducer")
-    _until(lambda: _stored(skyrocket, "BatchTest") == 100_003, lambda: f"{_stored(skyrocket, 'BatchTest')} of 100,003 are stored")
+    wait_until(
+        lambda: _stored(skyrocket, "BatchTest") == 100_003, lambda: f"{_stored(skyrocket, 'BatchTest')} of 100,003 are stored"
+    )
 
 
 def test_of_ten_transactions_those_that_the_check_commits_are_there(examples: Examples, skyrocket: Skyrocket) -> None:
     examples.run("transaction.TransactionProducer")
     examples.tells(Told("transaction.TransactionProducer", SENT, 10))
-    _until(
+    wait_until(
         lambda: _stored(skyrocket, "TopicTest1234") == 3, lambda: f"{_stored(skyrocket, 'TopicTest1234')} are committed, not 3"
     )
     time.sleep(3)  # two more checks of those whose state stays unknown
@@ -245,4 +240,4 @@ def test_traces_are_stored(examples: Examples, skyrocket: Skyrocket) -> None:
     examples.tells(Told("tracemessage.TraceProducer", SENT, 128))
     header = GetMaxOffsetRequestHeader(topic="RMQ_SYS_TRACE_TOPIC", queue_id=0)
     command = Command(RequestCode.GET_MAX_OFFSET, opaque=1, fields=header.to_fields())
-    _until(lambda: _asked(skyrocket, command).header(GetMaxOffsetResponseHeader).offset > 0, lambda: "no trace is stored")
+    wait_until(lambda: _asked(skyrocket, command).header(GetMaxOffsetResponseHeader).offset > 0, lambda: "no trace is stored")

@@ -14,8 +14,9 @@ from typing import NamedTuple
 import pytest
 
 from tests.support.apache_cluster import ApacheCluster
-from tests.support.java_scenes import Cluster, Got, Out, Refused, Scenes, Sent, until
+from tests.support.java_scenes import Cluster, Got, Out, Refused, Scenes, Sent
 from tests.support.skyrocket_process import Skyrocket, registered
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.interop
 
@@ -203,7 +204,7 @@ def test_messages_for_a_chosen_queue_are_in_it_in_their_order(client: Scenes):
         assert sorted(r.offset for r in results) == list(range(offset, offset + 10))[: len(results)]
         offset += 10
     client.send(topic, *numbered(10, "oneway"), how="oneway", queue=2)
-    until(lambda: client.numbers("offsets", client.shared, topic, 2)[:2] == [0, 40], "all are stored")
+    wait_until(lambda: client.numbers("offsets", client.shared, topic, 2)[:2] == [0, 40], "all are stored")
     assert client.numbers("offsets", client.shared, topic, 1)[:2] == [0, 0]
     got = client.heard(client.push(client.named("group"), topic, listener="orderly"), 40)
     assert [(message.queue, message.offset) for message in got] == [(2, offset) for offset in range(40)]
@@ -261,7 +262,7 @@ def test_a_namespace_keeps_topics_and_groups_apart(client: Scenes):
 def test_a_traced_producer_tells_of_its_messages(client: Scenes):
     topic = client.topic("traced")
     sent = client.send(topic, *numbered(4), by=client.producer(traced="yes"))
-    until(lambda: client.is_routed("RMQ_SYS_TRACE_TOPIC"), "the topic of traces is made")
+    wait_until(lambda: client.is_routed("RMQ_SYS_TRACE_TOPIC"), "the topic of traces is made")
     consumer = client.lite(client.named("group"), "RMQ_SYS_TRACE_TOPIC")
     told = b""
     for _ in range(60):
@@ -316,7 +317,9 @@ def test_a_consumer_that_subscribes_to_more_gets_more(client: Scenes):
     consumer = client.push(group, topic, "TagA")
     client.heard(consumer, 4)
     client.ask("subscribe", consumer, topic, b"TagA || TagB".hex())
-    until(lambda: client.is_subscribed(group, b"TagA || TagB"), "the broker knows")  # what comes before that is not wanted yet
+    wait_until(
+        lambda: client.is_subscribed(group, b"TagA || TagB"), "the broker knows"
+    )  # what comes before that is not wanted yet
     client.send(topic, Out(b"more", "TagB"), Out(b"still more", "TagB"))
     wanted = [b"TagA 0", b"TagA 1", b"TagA 2", b"TagA 3", b"more", b"still more"]
     assert bodies(nothing_more(client, consumer, 6)) == wanted
@@ -358,16 +361,16 @@ def test_members_come_and_go_and_every_message_is_consumed_once(client: Scenes, 
     before = client.numbers("overlaps")
     everything = {0, 1, 2, 3}
     first = client.push(group, topic, listener=listener)
-    until(lambda: client.share(first) == everything, "the only member has every queue")
+    wait_until(lambda: client.share(first) == everything, "the only member has every queue")
     client.send(topic, *numbered(40, "alone"), how="async")
     assert bodies(client.heard(first, 40)) == bodies(numbered(40, "alone"))
     _settled(client, group, topic, 40, [first])
 
     second = client.push(group, topic, listener=listener)
-    until(lambda: len(client.share(first)) == len(client.share(second)) == 2, "two members have two queues each")
+    wait_until(lambda: len(client.share(first)) == len(client.share(second)) == 2, "two members have two queues each")
     assert client.share(first) | client.share(second) == everything
     client.send(topic, *numbered(40, "together"), how="async")
-    until(lambda: len(client.heard(first, 0)) + len(client.heard(second, 0)) >= 80, "both consume")
+    wait_until(lambda: len(client.heard(first, 0)) + len(client.heard(second, 0)) >= 80, "both consume")
     by_second = client.heard(second, 0)
     assert {message.queue for message in by_second} == client.share(second)
     together = client.heard(first, 0)[40:] + by_second
@@ -375,7 +378,7 @@ def test_members_come_and_go_and_every_message_is_consumed_once(client: Scenes, 
     _settled(client, group, topic, 80, [first, second])
 
     client.ask("leave", first)
-    until(lambda: client.share(second) == everything, "the member that stays has every queue")
+    wait_until(lambda: client.share(second) == everything, "the member that stays has every queue")
     client.send(topic, *numbered(40, "alone again"), how="async")
     client.heard(second, len(by_second) + 40)
     assert bodies(nothing_more(client, second, len(by_second) + 40)[len(by_second) :]) == bodies(numbered(40, "alone again"))
@@ -391,7 +394,7 @@ def _settled(client: Scenes, group: str, topic: str, messages: int, members: lis
             client.ask("persist", member)
         return sum(client.committed_by(group, topic, queue) or 0 for queue in range(4)) == messages
 
-    until(is_known, "offsets are committed")
+    wait_until(is_known, "offsets are committed")
 
 
 @client_5
@@ -399,7 +402,7 @@ def test_broadcasting_gives_every_message_to_every_member(client: Scenes):
     topic, group = client.topic("broadcast"), client.named("group")
     members = [client.push(group, topic, model="BROADCASTING") for _ in range(2)]
     for member in members:
-        until(lambda member=member: client.share(member) == {0, 1, 2, 3}, "each member has every queue")
+        wait_until(lambda member=member: client.share(member) == {0, 1, 2, 3}, "each member has every queue")
     client.send(topic, *numbered(40), how="async")
     for member in members:
         assert bodies(nothing_more(client, member, 40)) == bodies(numbered(40))
@@ -420,7 +423,7 @@ def test_where_a_new_group_begins(client: Scenes):
         for begin in ("first", stamp, "last")
     ]
     for consumer in consumers:
-        until(lambda consumer=consumer: client.share(consumer) == {0}, "it has its queue")
+        wait_until(lambda consumer=consumer: client.share(consumer) == {0}, "it has its queue")
     client.send(topic, Out(b"newest"))
     expected = [0, 3, 6, 0, 0, 0]  # where the broker keeps offsets, a young queue is consumed whole, whatever the group says
     for consumer, begin_offset in zip(consumers, expected, strict=True):
@@ -475,7 +478,7 @@ def test_a_lite_pull_consumer_subscribes_polls_and_commits(client: Scenes):
         assert [message.offset for message in got if message.queue == queue] == list(range(10))
     client.ask("commit", consumer)
     assert client.numbers("committed", consumer, topic, 0, 1) == [10, 10]
-    until(lambda: [client.committed_by(group, topic, queue) for queue in (0, 1)] == [10, 10], "what was committed arrives")
+    wait_until(lambda: [client.committed_by(group, topic, queue) for queue in (0, 1)] == [10, 10], "what was committed arrives")
     client.ask("stop", consumer)
 
     client.send(topic, Out(b"later"), queue=1)
@@ -564,7 +567,7 @@ def test_producers_and_consumers_go_on_when_the_broker_was_started_again(client:
         return isinstance(result, Sent)
 
     for out in numbered(20, "after"):
-        until(lambda out=out: gets_through(out), "the producer reaches the broker again")
+        wait_until(lambda out=out: gets_through(out), "the producer reaches the broker again")
     everything = bodies(numbered(20, "before") + numbered(20, "after"))
     for consumer in consumers:
         assert bodies(nothing_more(client, consumer, 40)) == everything

@@ -5,7 +5,6 @@ Apache's clients produce and consume; brokers die without notice and come back o
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from tests.support.apache_admin import Admin, Message
 from tests.support.apache_cluster import ApacheCluster, JavaProcess, asked
 from tests.support.ports import free_port
 from tests.support.skyrocket_process import SMALL_STORE, SkyrocketBroker, SkyrocketNameserver, registered
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.interop
 
@@ -62,7 +62,7 @@ class Mixed:
             printed = self.admin.admin("updateTopic", "-n", nameserver, "-t", topic, *options)
             assert "success" in printed, printed
         for each in self.nameservers:
-            wait_for(lambda at=each: brokers_of(at, topic) == set(brokers), f"{each} knows {topic}")
+            wait_until(lambda at=each: brokers_of(at, topic) == set(brokers), f"{each} knows {topic}")
 
 
 @pytest.fixture(scope="module")
@@ -96,20 +96,13 @@ def brokers_of(nameserver: str, topic: str) -> set[str]:
     return set() if found is None else {row.broker_name for row in found.broker_datas}
 
 
-def wait_for(is_so: Callable[[], bool], what: str, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline, f"{what}: not in {seconds} s"
-        time.sleep(0.05)
-
-
 def numbers(messages: list[Message]) -> set[int]:
     return {message.number for message in messages}
 
 
 def wait_until_received(admin: Admin, group: str, wanted: set[int]) -> None:
     try:
-        wait_for(lambda: numbers(admin.received(group)) >= wanted, f"{group} gets everything")
+        wait_until(lambda: numbers(admin.received(group)) >= wanted, f"{group} gets everything")
     except AssertionError as error:
         missing = wanted - numbers(admin.received(group))
         raise AssertionError(f"{len(missing)} messages did not come, {sorted(missing)[:10]} among them") from error
@@ -133,7 +126,7 @@ def test_our_broker_serves_under_apaches_nameserver_alone(mixed: Mixed, tmp_path
     with SkyrocketBroker(tmp_path, theirs, settings) as alone:
         printed = mixed.admin.admin("updateTopic", "-n", theirs, "-c", "Alone", "-t", "Lonely", "-r", "2", "-w", "2")
         assert f"create topic to {alone.address} success" in printed, printed
-        wait_for(lambda: brokers_of(theirs, "Lonely") == {"alone"}, "the topic is registered")
+        wait_until(lambda: brokers_of(theirs, "Lonely") == {"alone"}, "the topic is registered")
         assert {message.broker for message in exchange(mixed.admin, theirs, "Lonely", 40)} == {"alone"}
         alone.stop()
         assert alone.address not in registered(theirs), "it takes its leave"
@@ -194,18 +187,18 @@ def dies_and_comes_back(
     admin, everyone = mixed.admin, {OURS, THEIRS}
     kill()
     for nameserver in mixed.nameservers:
-        wait_for(lambda at=nameserver: brokers_of(at, "Shared") == everyone - {name}, f"{nameserver} forgets {name}", 10)
+        wait_until(lambda at=nameserver: brokers_of(at, "Shared") == everyone - {name}, f"{nameserver} forgets {name}", 10)
     sent = admin.send("SharedProducers", "Shared", first, 40)
     assert {message.broker for message in sent} == everyone - {name}
     wait_until_received(admin, "SharedConsumers", numbers(sent))
     start()
     for nameserver in mixed.nameservers:
-        wait_for(lambda at=nameserver: brokers_of(at, "Shared") == everyone, f"{nameserver} knows {name} again")
+        wait_until(lambda at=nameserver: brokers_of(at, "Shared") == everyone, f"{nameserver} knows {name} again")
 
     def reaches_it() -> bool:
         sent.extend(admin.send("SharedProducers", "Shared", first + len(sent), 2 * QUEUES))
         return any(message.broker == name for message in sent)
 
-    wait_for(reaches_it, f"the producer knows {name} again", 30)
+    wait_until(reaches_it, f"the producer knows {name} again", 30)
     wait_until_received(admin, "SharedConsumers", numbers(sent))
     return sent

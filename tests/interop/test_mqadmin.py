@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from tests.support.apache_admin import Admin
 from tests.support.apache_cluster import ApacheCluster
 from tests.support.ports import free_port
 from tests.support.skyrocket_process import SMALL_STORE, Skyrocket
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.interop
 
@@ -118,15 +118,15 @@ def connect(side: Side) -> list[str]:
     side.admin.produce(side.nameserver, PRODUCERS)
     side.admin.send(PRODUCERS, TOPIC, 0, COUNT, deal=True)
     side.admin.consume(side.nameserver, CONSUMERS, TOPIC)
-    wait_for(lambda: len(side.admin.received(CONSUMERS)) == COUNT, "the consumer gets everything")
-    wait_for(lambda: has_committed(side), "it commits")
+    wait_until(lambda: len(side.admin.received(CONSUMERS)) == COUNT, "the consumer gets everything")
+    wait_until(lambda: has_committed(side), "it commits")
     asked = ("queryMsgByOffset", "-t", TOPIC, "-b", "broker1", "-i", "2", "-o", "3", "-n", side.nameserver)
     shown = side.admin.admin(*asked)
     for word, pattern in (("OFFSET_ID", r"OffsetID: +(\w+)"), ("UNIQUE_ID", r"UNIQ_KEY=(\w+)")):
         found = re.search(pattern, shown)
         assert found is not None, shown
         side.ids[word] = found[1]
-    wait_for(lambda: "Offset" in " ".join(side.lines("queryMsgByKey", "-t", TOPIC, "-k", f"key{COUNT - 1}")), "it is indexed")
+    wait_until(lambda: "Offset" in " ".join(side.lines("queryMsgByKey", "-t", TOPIC, "-k", f"key{COUNT - 1}")), "it is indexed")
     return []
 
 
@@ -134,13 +134,6 @@ def has_committed(side: Side) -> bool:
     """Everything. A group's retry topic may have its first offsets before the topic has."""
     shown = side.lines("consumerProgress", "-g", CONSUMERS)
     return "Consume Diff Total: 0" in shown and any(line.startswith(f"{TOPIC} broker1 3 ") for line in shown)
-
-
-def wait_for(is_so: Callable[[], bool], what: str, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline, f"{what}: not in {seconds} s"
-        time.sleep(0.1)
 
 
 # --- questions: whatever their order, the answers are the same
@@ -346,13 +339,13 @@ def test_a_group_that_is_here_is_reset_and_consumes_again(two: Two):
     """The broker tells the consumer, which starts over: every message comes a second time, and no more."""
     two.same(f"resetOffsetByTime -g {CONSUMERS} -t {TOPIC} -s 0")
     for side in (two.ours, two.theirs):
-        wait_for(lambda at=side: len(at.admin.received(CONSUMERS)) >= 2 * COUNT, "it consumes again")
+        wait_until(lambda at=side: len(at.admin.received(CONSUMERS)) >= 2 * COUNT, "it consumes again")
         again = side.admin.received(CONSUMERS)[COUNT:]
         assert sorted(message.number for message in again) == list(range(COUNT))
     two.same(f"resetOffsetByTime -g {CONSUMERS} -t {TOPIC} -s now")
     two.same(f"skipAccumulatedMessage -g {CONSUMERS} -t {TOPIC}")
     for side in (two.ours, two.theirs):
-        wait_for(lambda at=side: "Diff Total: 0" in " ".join(at.lines("consumerProgress", "-g", CONSUMERS)), "it commits")
+        wait_until(lambda at=side: "Diff Total: 0" in " ".join(at.lines("consumerProgress", "-g", CONSUMERS)), "it commits")
 
 
 def test_the_times_of_sending_are_measured(two: Two):
@@ -414,7 +407,7 @@ def test_clients_that_left_are_gone(two: Two):
         side.admin.consume(side.nameserver, "Visitors", "Visits")
     assert "CODE" not in two.same("producerConnection -g Guests -t Visits")
     for side in (two.ours, two.theirs):
-        wait_for(lambda at=side: len(at.admin.received("Visitors")) == 4, "it consumes")
+        wait_until(lambda at=side: len(at.admin.received("Visitors")) == 4, "it consumes")
         side.admin.stop_client("Guests")
         side.admin.stop_client("Visitors")
     assert "CODE: 1" in two.same("producerConnection -g Guests -t Visits")

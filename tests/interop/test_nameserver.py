@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +23,7 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.apache_archive import program
 from tests.support.apache_cluster import ApacheCluster, Client, JavaProcess, asked
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.interop
 
@@ -80,7 +81,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
         # A broker whose slaves may stand in for it sends heartbeats, and says after how long it is to be taken for dead.
         acting = {"enableSlaveActingMaster": "true", "brokerNotActiveTimeoutMillis": SILENT_MS}
         broker = cluster.broker(home / "store", {"namesrvAddr": f"{ours};{cluster.nameserver}", **acting})
-        wait_for(lambda: route(ours, SELF_TEST) is not None, "the broker registers")
+        wait_until(lambda: route(ours, SELF_TEST) is not None, "the broker registers")
         try:
             kv = home / "ours/kvConfig.json", home / "namesrv/namesrv/kvConfig.json"
             yield Mixed(ours, cluster.nameserver, *kv, apache, broker)
@@ -99,14 +100,6 @@ def route(nameserver: str, topic: str) -> TopicRouteData | None:
     return decode(answer.body, TopicRouteData) if answer.code == ResponseCode.SUCCESS else None
 
 
-def wait_for(is_so: Callable[[], bool], what: str, seconds: float = 60) -> float:
-    began = time.monotonic()
-    while not is_so():
-        assert time.monotonic() - began < seconds, f"{what}: not in {seconds} s"
-        time.sleep(0.02)
-    return time.monotonic() - began
-
-
 def lines(printed: str) -> list[str]:
     """In any order, as Java's sets have none."""
     return sorted(line.rstrip() for line in printed.splitlines() if line.strip())
@@ -115,7 +108,7 @@ def lines(printed: str) -> list[str]:
 def test_apaches_clients_exchange_messages_over_apaches_broker_knowing_only_our_nameserver(mixed: Mixed):
     created = mixed.apache[0].admin("updateTopic", "-n", mixed.ours, "-c", "Test", "-t", "Exchange", "-r", "4", "-w", "4")
     assert "create topic to 127.0.0.1" in created, created
-    wait_for(lambda: route(mixed.ours, "Exchange") is not None, "the topic is registered")
+    wait_until(lambda: route(mixed.ours, "Exchange") is not None, "the topic is registered")
     assert mixed.apache[0].ask("exchange", mixed.ours, "Exchange", 40) == [["40"]]
 
 
@@ -258,7 +251,7 @@ def test_our_settings_are_apaches_and_change_like_them(mixed: Mixed):
 def test_a_deleted_topic_goes_from_both(mixed: Mixed):
     mixed.apache[0].admin("updateTopic", "-n", mixed.ours, "-c", "Test", "-t", "Short", "-r", "1", "-w", "1")
     for nameserver in (mixed.ours, mixed.theirs):
-        wait_for(lambda at=nameserver: route(at, "Short") is not None, "the topic is registered")
+        wait_until(lambda at=nameserver: route(at, "Short") is not None, "the topic is registered")
     for printed in mixed.both("deleteTopic", "-c", "Test", "-t", "Short"):
         assert "success" in printed
     assert (route(mixed.ours, "Short"), route(mixed.theirs, "Short")) == (None, None)
@@ -272,19 +265,19 @@ def test_a_broker_that_stands_still_is_gone_after_its_time_and_comes_back(mixed:
     time.sleep(SILENT_MS / 1000 + 1)
     assert route(mixed.ours, SELF_TEST) is not None, "its heartbeats keep it, although it registers only twice a minute"
     mixed.broker.process.send_signal(signal.SIGSTOP)
-    took_s = wait_for(lambda: route(mixed.ours, SELF_TEST) is None, "the route goes", 20)
+    took_s = wait_until(lambda: route(mixed.ours, SELF_TEST) is None, "the route goes", 20)
     mixed.broker.process.send_signal(signal.SIGCONT)
     assert took_s > SILENT_MS / 1000 - 2, "its last heartbeat was at most a second old"
     # It registers every half a minute, and after a change of its settings.
     asked((host, int(port)), Command(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=6\n"))
-    wait_for(lambda: route(mixed.ours, SELF_TEST) is not None, "the broker comes back")
+    wait_until(lambda: route(mixed.ours, SELF_TEST) is not None, "the broker comes back")
 
 
 def test_a_killed_broker_is_gone_at_once(mixed: Mixed):
     """The last test: there is no broker afterwards."""
     assert route(mixed.ours, SELF_TEST) is not None
     mixed.broker.kill()
-    assert wait_for(lambda: route(mixed.ours, SELF_TEST) is None, "the route goes", 10) < 2
+    assert wait_until(lambda: route(mixed.ours, SELF_TEST) is None, "the route goes", 10) < 2
     ours, theirs = mixed.both("clusterList")
     assert ours == theirs
     assert "#Cluster Name" in ours

@@ -17,9 +17,10 @@ from skyrocket.protocol.message.message_id import decode_offset_id
 from skyrocket.protocol.requests import RequestCode
 from tests.support.apache_admin import Admin
 from tests.support.apache_cluster import ApacheCluster
-from tests.support.java_scenes import Cluster, until
+from tests.support.java_scenes import Cluster
 from tests.support.query_scenes import Failed, Found, QueryScenes
 from tests.support.skyrocket_process import Skyrocket, registered
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.interop
 
@@ -92,7 +93,7 @@ def found_by(client: QueryScenes, by: str, topic: str, key: str, messages: int, 
         found.append(client.query(by, topic, key, **given))
         return isinstance(found[-1], list) and len(found[-1]) == messages
 
-    until(is_there, f"{messages} messages have the key {key}")
+    wait_until(is_there, f"{messages} messages have the key {key}")
     assert isinstance(found[-1], list)
     return found[-1]
 
@@ -139,7 +140,7 @@ def test_a_message_is_found_by_its_unique_id_and_by_its_place(client: QueryScene
     topic, by = client.topic("ids"), client.producer()
     sent = client.send(by, topic, *numbered(3))
     for body, message in zip(numbered(3), sent, strict=True):
-        until(lambda sought=message: isinstance(client.view(by, topic, sought.unique_id), list), "it is in the index")
+        wait_until(lambda sought=message: isinstance(client.view(by, topic, sought.unique_id), list), "it is in the index")
         for message_id in (message.unique_id, message.offset_id):
             found = client.view(by, topic, message_id)
             assert isinstance(found, list), (message_id, found)
@@ -154,7 +155,7 @@ def test_a_message_is_found_by_its_unique_id_and_by_its_place(client: QueryScene
 def test_a_message_of_another_topic_is_not_found_by_its_id(client: QueryScenes):
     topic, other, by = client.topic("ids"), client.topic("others"), client.producer()
     (sent,) = client.send(by, topic, b"here")
-    until(lambda: isinstance(client.view(by, topic, sent.unique_id), list), "it is in the index")
+    wait_until(lambda: isinstance(client.view(by, topic, sent.unique_id), list), "it is in the index")
     assert isinstance(client.view(by, other, sent.unique_id), Failed)
 
 
@@ -201,7 +202,7 @@ def test_the_reply_to_one_who_left_fails_and_is_kept(client: QueryScenes):
     assert client.replied(replier, 2) == [["SEND_OK"], ["FAILED", "MQClientException", "1"]]
     reply_topic = f"{client.cluster.name}_REPLY_TOPIC"
     reader = client.consume(client.named("reader"), reply_topic)
-    until(lambda: late + late in [message.body for message in client.heard(reader, 0)], "the reply is kept")
+    wait_until(lambda: late + late in [message.body for message in client.heard(reader, 0)], "the reply is kept")
 
 
 # --- traces
@@ -217,9 +218,9 @@ def test_traces_are_kept_and_shown(client: QueryScenes, admin: Admin):
     def shown() -> str:
         return admin.admin("queryMsgTraceById", "-i", sent.unique_id, "-n", client.cluster.nameserver)
 
-    until(lambda: by in shown(), "mqadmin shows who sent it")
+    wait_until(lambda: by in shown(), "mqadmin shows who sent it")
     assert "Pub" in trace_kinds(client, by, sent.unique_id)
-    until(lambda: {"SubBefore", "SubAfter"} <= trace_kinds(client, by, sent.unique_id), "the consumer's is too")
+    wait_until(lambda: {"SubBefore", "SubAfter"} <= trace_kinds(client, by, sent.unique_id), "the consumer's is too")
 
 
 def trace_kinds(client: QueryScenes, by: str, unique_id: str) -> set[str]:
@@ -238,8 +239,8 @@ def test_a_topic_of_the_order_configuration_is_ordered_and_its_route_says_so(cli
     client.order(topic, "broker-a:2")
     route = decode(client.nameserver_asked(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}).body, TopicRouteData)
     assert route.order_topic_conf == "broker-a:2"
-    until(lambda: client.is_ordered(topic), "the broker has heard of it")
-    until(lambda: client.ask("writable", by, topic) == [["0"], ["1"]], "producers send to these queues only")
+    wait_until(lambda: client.is_ordered(topic), "the broker has heard of it")
+    wait_until(lambda: client.ask("writable", by, topic) == [["0"], ["1"]], "producers send to these queues only")
 
 
 @every_client
@@ -283,8 +284,8 @@ def test_a_group_that_is_sent_back_while_it_consumes_hears_everything_again(clie
         bodies = [message.body for message in client.heard(consumer, 0)]
         return set(bodies[again_from:]) >= {*numbered(40), *numbered(20, "later")}
 
-    until(has_all_again, "everything comes again")
+    wait_until(has_all_again, "everything comes again")
     client.reset(group, topic, -1)
     time.sleep(1)
     client.send(by, topic, b"new")
-    until(lambda: b"new" in [message.body for message in client.heard(consumer, 0)], "it goes on from the end")
+    wait_until(lambda: b"new" in [message.body for message in client.heard(consumer, 0)], "it goes on from the end")

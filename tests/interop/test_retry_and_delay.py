@@ -23,9 +23,10 @@ from skyrocket.protocol.message.record import Record, iterate_records
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.apache_cluster import ApacheCluster, asked
-from tests.support.java_scenes import Cluster, Out, Scenes, until
+from tests.support.java_scenes import Cluster, Out, Scenes
 from tests.support.running_broker import pull_header, send_header
 from tests.support.skyrocket_process import Skyrocket, registered
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.interop
 
@@ -140,7 +141,7 @@ def test_a_message_that_nobody_can_handle_lies_among_the_dead_letters_after_its_
         assert least_ms <= wait_ms <= least_ms + LATE_MS_MAX, waits_ms
 
     dead_letters = f"%DLQ%{group}"
-    until(lambda: client.is_routed(dead_letters), "the dead letters have a topic")
+    wait_until(lambda: client.is_routed(dead_letters), "the dead letters have a topic")
     undertaker = client.push(client.named("undertaker"), dead_letters)
     (dead,) = client.heard(undertaker, 1)
     assert (dead.body, dead.reconsumed, dead.message_id) == (b"hopeless", 4, sent.message_id)
@@ -156,7 +157,7 @@ def test_a_consumer_that_gives_up_at_once_finds_the_message_among_the_dead_lette
     consumer = client.push(group, topic, fails=100, level=-1, pollMs=POLL_MS)
     client.send(topic, Out(b"no"))
     client.heard(consumer, 1)
-    until(lambda: client.is_routed(f"%DLQ%{group}"), "the dead letters have a topic")
+    wait_until(lambda: client.is_routed(f"%DLQ%{group}"), "the dead letters have a topic")
     (dead,) = client.heard(client.push(client.named("undertaker"), f"%DLQ%{group}"), 1)
     assert (dead.body, dead.reconsumed) == (b"no", 1)
     assert len(client.heard(consumer, 2, wait_s=1)) == 1
@@ -176,7 +177,7 @@ def test_a_queue_in_order_waits_for_its_message_and_goes_on_when_that_is_given_u
     consumer = client.push(group, topic, listener="orderly", fails=100, tries=2, suspendMs=50)
     tried = [(message.body, message.reconsumed) for message in client.heard(consumer, 6)]
     assert tried == [(body, times) for body in (b"hopeless", b"behind it") for times in range(3)]
-    until(lambda: client.is_routed(f"%DLQ%{group}"), "the dead letters have a topic")
+    wait_until(lambda: client.is_routed(f"%DLQ%{group}"), "the dead letters have a topic")
     dead = client.heard(client.push(client.named("undertaker"), f"%DLQ%{group}"), 2)
     assert sorted(message.body for message in dead) == [b"behind it", b"hopeless"]
 
@@ -274,7 +275,7 @@ def scene_of_delays(raw: Raw) -> dict[str, object]:
         said[level] = raw.send("raw", body, queue_id=1, properties=properties, flag=5, sys_flag=1, reconsume_times=2)
     timers = {"TIMER_DELAY_MS": "60000", "TIMER_DELAY_SEC": "60", "TIMER_DELIVER_MS": "5"}
     said["a level and timers"] = raw.send("raw", b"both", properties={"DELAY": "1", **timers})
-    until(lambda: len(raw.records("raw", 2)) == 10, "all delayed messages are delivered")
+    wait_until(lambda: len(raw.records("raw", 2)) == 10, "all delayed messages are delivered")
     every = [record for record in raw.records("SCHEDULE_TOPIC_XXXX", 5) if b"\x01raw\x02" in record.properties]
     waiting = {record.body: shown(record, {}) for record in every}
     delivered = {record.body: shown(record, {}) for record in raw.records("raw", 2)}
@@ -321,10 +322,10 @@ def scene_of_send_backs(raw: Raw) -> dict[str, object]:
     raw.configure(b"autoCreateSubscriptionGroup=true\nbrokerPermission=4\n")
     said["no permission"] = raw.back(offset, "new")
     raw.configure(b"brokerPermission=6\n")
-    until(lambda: all(raw.records(f"%RETRY%{group}", 1) for group in ("new", "level", "high", "closed", "unit")), "all came")
+    wait_until(lambda: all(raw.records(f"%RETRY%{group}", 1) for group in ("new", "level", "high", "closed", "unit")), "all came")
     again = raw.records("%RETRY%level", 1)[0]
     said["once more"] = raw.back(again.physical_offset, "level")
-    until(lambda: len(raw.records("%RETRY%level", 1)) == 2, "it came once more")
+    wait_until(lambda: len(raw.records("%RETRY%level", 1)) == 2, "it came once more")
     groups = ("new", "level", "high", "given", "limit", "no-tries", "closed", "unit")
     found = {
         topic: [shown(record, {offset: "m"}) for record in raw.records(topic, 1)]
@@ -343,7 +344,7 @@ def scene_of_retry_sends(raw: Raw) -> dict[str, object]:
     said["no default"] = raw.send("%RETRY%plain", b"plain", default_topic="nothing", properties={"RETRY_TOPIC": "raw"})
     batch = send_header("%RETRY%sent", batch=True)
     said["a batch"] = int(raw.ask(RequestCode.SEND_BATCH_MESSAGE, batch, b"x").code)
-    until(lambda: len(raw.records("%RETRY%sent")) == 3, "those that may be tried again came")
+    wait_until(lambda: len(raw.records("%RETRY%sent")) == 3, "those that may be tried again came")
     topics = ("%RETRY%sent", "%DLQ%sent", "%RETRY%plain")
     found = {topic: {record.body: shown(record, {}) for record in raw.records(topic)} for topic in topics}
     return {"said": said, "found": found}

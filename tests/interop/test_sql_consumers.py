@@ -23,9 +23,10 @@ from skyrocket.protocol.message.record import iterate_records
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.apache_cluster import ApacheCluster, asked
-from tests.support.java_scenes import Cluster, Got, Out, Scenes, until
+from tests.support.java_scenes import Cluster, Got, Out, Scenes
 from tests.support.running_broker import pull_header, send_header
 from tests.support.skyrocket_process import Skyrocket, registered
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.interop
 
@@ -203,7 +204,7 @@ def test_pulls_are_answered_alike(clusters: dict[str, Cluster], server: str):
             assert wire.ask(RequestCode.HEART_BEAT, {}, beat).code == ResponseCode.SUCCESS
             return pulled(sys_flag=0, sub_version=version)
 
-        until(lambda: own("a >= 0")[0] == ResponseCode.SUCCESS, "messages can be pulled")
+        wait_until(lambda: own("a >= 0")[0] == ResponseCode.SUCCESS, "messages can be pulled")
         assert own("a > 1") == (ResponseCode.SUCCESS, [b"2", b"3"])
         assert own("a > 9") == (ResponseCode.PULL_RETRY_IMMEDIATELY, [])
         assert own("") == (ResponseCode.SUBSCRIPTION_PARSE_FAILED, [])

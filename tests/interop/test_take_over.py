@@ -10,7 +10,7 @@ import hashlib
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from tests.support.apache_cluster import ApacheCluster, JavaProcess, asked
 from tests.support.ports import free_port
 from tests.support.running_broker import pull_header, records, send_header
 from tests.support.skyrocket_process import SMALL_STORE, SkyrocketBroker
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.interop
 
@@ -135,13 +136,6 @@ def house(tmp_path: Path) -> Iterator[House]:
                 made.broker.__exit__(None, None, None)
 
 
-def wait_for(is_so: Callable[[], bool], what: str, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline, f"{what}: not in {seconds} s"
-        time.sleep(0.05)
-
-
 def numbers(messages: list[Message]) -> set[int]:
     return {message.number for message in messages}
 
@@ -149,7 +143,7 @@ def numbers(messages: list[Message]) -> set[int]:
 def consume_all(house: House, sent: list[Message]) -> None:
     """Until the group has everything; then the consumer leaves, and commits."""
     house.admin.consume(house.nameserver, GROUP, TOPIC)
-    wait_for(lambda: numbers(house.admin.received(GROUP)) >= numbers(sent), "the group gets everything")
+    wait_until(lambda: numbers(house.admin.received(GROUP)) >= numbers(sent), "the group gets everything")
     house.admin.stop_client(GROUP)
 
 
@@ -204,7 +198,7 @@ def test_each_takes_over_from_the_other_when_it_is_killed(house: House, first: s
     house.admin.consume(house.nameserver, GROUP, TOPIC)
     fallen = Admin(house.home / "fallen")
     fallen.consume(house.nameserver, "Fallen", TOPIC)
-    wait_for(lambda: all(sum(house.persisted(group).values()) for group in (GROUP, "Fallen")), "offsets are persisted")
+    wait_until(lambda: all(sum(house.persisted(group).values()) for group in (GROUP, "Fallen")), "offsets are persisted")
     tables = house.tables()
 
     with ThreadPoolExecutor(1) as pool:
@@ -218,7 +212,7 @@ def test_each_takes_over_from_the_other_when_it_is_killed(house: House, first: s
         sent += sending.result()
 
     everything = set(range(2100))
-    wait_for(lambda: numbers(house.admin.received(GROUP)) >= everything, "the group gets everything")
+    wait_until(lambda: numbers(house.admin.received(GROUP)) >= everything, "the group gets everything")
     received = house.admin.received(GROUP)
     assert {message.place for message in received} >= {message.place for message in sent}, "nothing is lost"
     assert len({message.place for message in sent}) == len(sent), "no place is given twice"
@@ -228,7 +222,7 @@ def test_each_takes_over_from_the_other_when_it_is_killed(house: House, first: s
 
     house.admin.consume(house.nameserver, "Fallen", TOPIC)
     rest = {message.place for message in received if message.offset >= of_fallen.get(message.queue_id, 0)}
-    wait_for(lambda: len(house.admin.received("Fallen")) >= len(rest), "the other group gets the rest")
+    wait_until(lambda: len(house.admin.received("Fallen")) >= len(rest), "the other group gets the rest")
     house.admin.stop_client("Fallen")
     assert sorted(message.place for message in house.admin.received("Fallen")) == sorted(rest), of_fallen
 
@@ -252,13 +246,13 @@ def test_delayed_messages_are_delivered_by_the_one_that_takes_over(house: House,
     for number in range(20):
         level = (1, 2, 3)[number % 3]
         due_ms[f"before-{number}"] = send_delayed(house.port, f"before-{number}", level)
-    wait_for(lambda: len(delivered(house.port)) >= 7, "level 1 is delivered by the first")
+    wait_until(lambda: len(delivered(house.port)) >= 7, "level 1 is delivered by the first")
     time.sleep(1.5)  # its progress is on disk: Apache's keeps it every ten seconds, and at the end
     (house.stop if how == "stopped" else house.kill)()
     successor()
     for number in range(6):
         due_ms[f"after-{number}"] = send_delayed(house.port, f"after-{number}", 1 + number % 2)
-    wait_for(lambda: {record.body.decode() for record in delivered(house.port)} >= due_ms.keys(), "everything is delivered")
+    wait_until(lambda: {record.body.decode() for record in delivered(house.port)} >= due_ms.keys(), "everything is delivered")
     found = delivered(house.port)
     for record in found:
         assert record.store_timestamp >= due_ms[record.body.decode()], f"{record.body!r} comes too early"

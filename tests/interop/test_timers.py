@@ -19,10 +19,10 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.apache_archive import program
 from tests.support.apache_cluster import ApacheCluster, Client, JavaProcess, asked
-from tests.support.java_scenes import until
 from tests.support.ports import free_port
 from tests.support.running_broker import pull_header, records, send_header
 from tests.support.skyrocket_process import SMALL_STORE, Skyrocket, SkyrocketBroker, registered
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.interop
 
@@ -103,7 +103,7 @@ def client(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TimerClie
 
 def test_the_java_client_sends_timed_messages_and_takes_them_back(client: TimerClient):
     topic = client.topic("Timed")
-    until(lambda: client.ask("listen", "timer-group", topic) == [], "the consumer starts")
+    wait_until(lambda: client.ask("listen", "timer-group", topic) == [], "the consumer starts")
     begin_ms = now_ms()
     asked_for = {
         "by-seconds": ("sec", 2, begin_ms + 2_000),
@@ -205,7 +205,7 @@ def test_what_waits_is_delivered_by_the_broker_that_takes_over(house: House, fir
     due_ms = {f"soon{i}": start_ms + 500 + 100 * i for i in range(3)}
     for body, due in due_ms.items():
         house.send(body, due)
-    until(lambda: len(house.delivered()) >= 3, "what was due soon is delivered")
+    wait_until(lambda: len(house.delivered()) >= 3, "what was due soon is delivered")
     due_ms |= {f"later{i}": now_ms() + STOP_AND_START_MS + 333 * i for i in range(12)}
     handles = {body: house.send(body, due) for body, due in due_ms.items() if body.startswith("later")}
     house.recall(handles["later3"])
@@ -218,7 +218,7 @@ def test_what_waits_is_delivered_by_the_broker_that_takes_over(house: House, fir
     for body in ("new0", "new1", "new2"):
         house.send(body, due_ms[body])
     wanted = sorted(set(due_ms) - {"later3", "later7"})
-    until(lambda: {record.body.decode() for record in house.delivered()} >= set(wanted), "everything is delivered")
+    wait_until(lambda: {record.body.decode() for record in house.delivered()} >= set(wanted), "everything is delivered")
     time.sleep(1.5)
     delivered = house.delivered()
     assert sorted(record.body.decode() for record in delivered) == wanted, "each once, and nothing that was taken back"

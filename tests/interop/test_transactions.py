@@ -21,10 +21,10 @@ from skyrocket.protocol.message.record import Record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT
 from tests.support.apache_cluster import ApacheCluster, asked
-from tests.support.java_scenes import until
 from tests.support.ports import free_port
 from tests.support.skyrocket_process import SMALL_STORE, Skyrocket, SkyrocketBroker, registered
 from tests.support.transaction_scenes import COMMIT, ROLLBACK, UNKNOWN, Transacted, TransactionScenes, stored
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.interop
 
@@ -109,7 +109,7 @@ def create_topic(broker: str, nameserver: str, topic: str) -> None:
         answer = asked(_address(nameserver), request)
         return answer is not None and answer.code == 0
 
-    until(is_routed, f"topic {topic} is registered")
+    wait_until(is_routed, f"topic {topic} is registered")
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -159,7 +159,7 @@ def test_a_committed_message_is_consumed_as_it_was_sent(stage: Stage):
 def test_the_records_of_a_transaction_are_what_apache_writes(stage: Stage):
     topic = stage.topic("records")
     sent = stage.transact(COMMIT, topic, "recorded", tags="red", flag=9)
-    until(lambda: stage.bodies(topic) == ["recorded"], "the message is committed")
+    wait_until(lambda: stage.bodies(topic) == ["recorded"], "the message is committed")
     (half,) = stage.halves("recorded")
     (message,) = stored(stage.broker, topic)
     assert half.queue_offset == sent.offset
@@ -188,7 +188,7 @@ def test_ends_are_noted_in_op_messages(stage: Stage):
     def noted() -> set[str]:
         return {offset for record in stored(stage.broker, OP) for offset in record.body.decode().split(",")}
 
-    until(lambda: offsets <= noted(), "both ends are in the op queue")
+    wait_until(lambda: offsets <= noted(), "both ends are in the op queue")
     for record in stored(stage.broker, OP):
         assert record.body.endswith(b",")
         assert decode_properties(record.properties) == {"TAGS": "d", "WAIT": "true"}
@@ -219,7 +219,7 @@ def test_an_unknown_outcome_is_asked_for(stage: Stage, outcome: str, seen: int):
     assert question.properties["TRANSACTION_CHECK_TIMES"] == "1"
     assert question.properties["UNIQ_KEY"] == sent.message_id
     stage.java.answer(outcome, body)
-    until(lambda: len(stage.halves(body)) >= 2, "it is asked about again")
+    wait_until(lambda: len(stage.halves(body)) >= 2, "it is asked about again")
     time.sleep(QUIET_MS / 1000)
     assert stage.bodies(topic) == [body] * seen
     asked_until_then = len(stage.java.asked_about(body, 0))
@@ -233,7 +233,7 @@ def test_the_copy_that_is_asked_about_is_committed(stage: Stage):
     topic = stage.topic(body)
     stage.java.answer(COMMIT, body)
     stage.transact(UNKNOWN, topic, body)
-    until(lambda: stage.bodies(topic) == [body], "it is asked about, and committed")
+    wait_until(lambda: stage.bodies(topic) == [body], "it is asked about, and committed")
     half, copy = stage.halves(body)
     (message,) = stored(stage.broker, topic)
     assert message.prepared_transaction_offset == copy.physical_offset
@@ -248,7 +248,7 @@ def test_a_message_that_nobody_knows_about_is_given_up_after_three_questions(sta
     body = "unknown-for-ever"
     topic = stage.topic(body)
     sent = stage.transact(UNKNOWN, topic, body, tags="red")
-    until(lambda: body in stage.bodies(GIVEN_UP), "it is given up")
+    wait_until(lambda: body in stage.bodies(GIVEN_UP), "it is given up")
     assert len(stage.java.asked_about(body, 0)) == 3
     (record,) = [record for record in stored(stage.broker, GIVEN_UP) if record.body == body.encode()]
     properties = decode_properties(record.properties)
@@ -270,7 +270,7 @@ def test_a_message_that_asks_for_immunity_is_asked_about_later(stage: Stage):
     (question,) = stage.java.asked_about(body)
     assert time.monotonic() - began > 3
     assert question.properties["TRAN_PREPARED_QUEUE_OFFSET"] == str(stage.halves(body)[0].queue_offset)
-    until(lambda: stage.bodies(topic) == [body], "it is committed")
+    wait_until(lambda: stage.bodies(topic) == [body], "it is committed")
 
 
 @every_client
@@ -281,7 +281,7 @@ def test_clients_refuse_a_delayed_transaction_or_take_off_the_delay(stage: Stage
             stage.transact(COMMIT, topic, "not sent", DELAY="5")
         return
     stage.transact(COMMIT, topic, "not delayed", DELAY="5")
-    until(lambda: stage.bodies(topic) == ["not delayed"], "it is committed at once")
+    wait_until(lambda: stage.bodies(topic) == ["not delayed"], "it is committed at once")
 
 
 @every_client
@@ -296,7 +296,7 @@ def test_another_producer_of_the_group_is_asked_when_the_first_was_killed(stage:
         second.answer(COMMIT, body)
         producer = second.producer(group)
         second.transact(producer, COMMIT, stage.topic("other"), "hello")  # before, 5.5.0 knows no broker to tell of itself
-        until(lambda: stage.bodies(topic) == [body], "the second producer is asked, and commits")
+        wait_until(lambda: stage.bodies(topic) == [body], "the second producer is asked, and commits")
         assert second.asked_about(body)
     finally:
         second.kill()
@@ -359,7 +359,7 @@ def test_open_transactions_go_over_to_the_other_broker(tmp_path: Path, tenants: 
             return [record.body.decode() for record in stored(house.address, "Orders")]
 
         try:
-            until(lambda: {"committed", "open", "just sent"} <= set(bodies()), "all that is to be committed is")
+            wait_until(lambda: {"committed", "open", "just sent"} <= set(bodies()), "all that is to be committed is")
             java.asked_about("open too")
             time.sleep(QUIET_MS / 1000)
             assert {"committed", "open", "just sent"} == set(bodies())

@@ -25,9 +25,10 @@ from tests.support.apache import JAVA_OPENS_BROKER, JAVA_SMALL
 from tests.support.apache_archive import program, with_archive
 from tests.support.ports import free_port
 
-START_S_MAX = 90.0
-STOP_S_MAX = 60.0
-ASK_S_MAX = 90.0
+START_S_MAX = 300.0
+STOP_S_MAX = 180.0
+ASK_S_MAX = 300.0  # longer than what the client itself waits for
+ANSWER_S_MAX = 30.0
 UPDATE_BROKER_CONFIG = 25
 GET_BROKER_CLUSTER_INFO = 106
 JAVA_CLIENT = Path(__file__).resolve().parents[1] / "interop" / "java" / "StoreClient.java"
@@ -227,7 +228,7 @@ def asked(server: tuple[str, int], request: Command) -> Command | None:
     """The answer of a server; None while it gives none."""
     try:
         with socket.create_connection(server, timeout=1) as connection:
-            connection.settimeout(5)
+            connection.settimeout(ANSWER_S_MAX)
             connection.sendall(encode_command(request))
             decoder = CommandDecoder()
             while piece := connection.recv(65536):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
@@ -19,9 +18,9 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.apache_archive import program
 from tests.support.apache_cluster import Client, JavaProcess, asked
+from tests.support.waiting import WAIT_S_MAX, wait_until
 
 JAVA = Path(__file__).resolve().parents[1] / "interop" / "java" / "ClientScenes.java"
-WAIT_S_MAX = 60
 
 
 class Out(NamedTuple):
@@ -110,7 +109,7 @@ class Scenes(Client):
         answer = _asked(self.cluster.broker, RequestCode.UPDATE_AND_CREATE_TOPIC, header.to_fields())
         assert answer is not None, "the broker does not answer"
         assert answer.code == ResponseCode.SUCCESS, answer.remark
-        until(lambda: self.is_routed(topic), f"topic {topic} is registered")
+        wait_until(lambda: self.is_routed(topic), f"topic {topic} is registered")
         return topic
 
     def is_routed(self, topic: str) -> bool:
@@ -189,13 +188,6 @@ class Scenes(Client):
     def numbers(self, verb: str, *arguments: str | int) -> list[int]:
         """The answer of a verb whose answer is numbers."""
         return [int(word) for line in self.ask(verb, *arguments) for word in line]
-
-
-def until(is_so: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + WAIT_S_MAX
-    while not is_so():
-        assert time.monotonic() < deadline, f"{what}: not in {WAIT_S_MAX} s"
-        time.sleep(0.05)
 
 
 def _asked(address: str, code: int, fields: dict[str, str]) -> Command | None:

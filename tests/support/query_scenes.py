@@ -14,10 +14,10 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.apache_archive import program
 from tests.support.apache_cluster import Client, JavaProcess, asked
-from tests.support.java_scenes import Cluster, until
+from tests.support.java_scenes import Cluster
+from tests.support.waiting import WAIT_S_MAX, wait_until
 
 JAVA = Path(__file__).resolve().parents[1] / "interop" / "java" / "QueryScenes.java"
-WAIT_S_MAX = 60
 
 
 class Sent(NamedTuple):
@@ -78,7 +78,7 @@ class QueryScenes(Client):
         )
         assert self.broker_asked(RequestCode.UPDATE_AND_CREATE_TOPIC, header.to_fields()).code == ResponseCode.SUCCESS
         route = {"topic": topic}
-        until(
+        wait_until(
             lambda: self.nameserver_asked(RequestCode.GET_ROUTEINFO_BY_TOPIC, route).code == ResponseCode.SUCCESS,
             f"topic {topic} is registered",
         )
@@ -135,7 +135,7 @@ class QueryScenes(Client):
         return name
 
     def replied(self, name: str, replies: int) -> list[list[str]]:
-        until(lambda: len(self.ask("replied", name)) >= replies, f"there are {replies} replies")
+        wait_until(lambda: len(self.ask("replied", name)) >= replies, f"there are {replies} replies")
         return self.ask("replied", name)
 
     def consume(self, group: str, topic: str, **options: object) -> str:

@@ -28,8 +28,8 @@ from skyrocket.protocol.requests import RequestCode
 from tests.support.apache_cluster import asked
 from tests.support.ports import free_port
 
-START_S_MAX = 60.0
-STOP_S_MAX = 60.0
+START_S_MAX = 180.0
+STOP_S_MAX = 180.0
 # A machine whose disk is rather full can run tests, too: no file goes because of it.
 FULL_DISK = {"diskMaxUsedSpaceRatio": 95, "diskSpaceCleanForciblyRatio": 95, "diskSpaceWarningLevelRatio": 95}
 SMALL_STORE = {"mappedFileSizeCommitLog": 16_777_216, "maxHashSlotNum": 5000, "maxIndexNum": 20_000, **FULL_DISK}

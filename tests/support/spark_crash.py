@@ -32,13 +32,14 @@ from skyrocket.client import sync as client
 from skyrocket.client.errors import ClientError
 from skyrocket.client.message import Message
 from tests.support.spark_streams import Row
+from tests.support.waiting import WAIT_S_MAX
 
 SEED = int(os.environ.get("SKYROCKET_SPARK_SEED", "8"))
 CRASHES = int(os.environ.get("SKYROCKET_SPARK_CRASHES", "2"))
 READY = "READY"  # the query runs
 FINISH = "FINISH"  # said to a job: finish what there is, and end
-START_S_MAX = 180.0
-FINISH_S_MAX = 300.0
+START_S_MAX = 600.0
+FINISH_S_MAX = 600.0
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 T = TypeVar("T")
@@ -195,7 +196,7 @@ class Sender:
 
     def stop(self) -> None:
         self._stopped.set()
-        self._thread.join(60)
+        self._thread.join(WAIT_S_MAX)
         assert not self._thread.is_alive(), "the sender does not stop"
 
     def _send(self) -> None:
@@ -222,7 +223,7 @@ def topic_content(nameserver: str, topic: str) -> Counter[Row]:
         consumer.assign(queues)
         for queue in queues:
             consumer.seek(queue, 0)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + WAIT_S_MAX
         while sum(rows.values()) < sum(ends.values()):
             assert time.monotonic() < deadline, f"only {sum(rows.values())} of {sum(ends.values())} messages came"
             for message in consumer.poll():
@@ -251,10 +252,3 @@ def patiently(ask: Callable[[], T], timeout_s: float = START_S_MAX) -> T:
             if time.monotonic() > deadline:
                 raise
         time.sleep(0.2)
-
-
-def eventually(holds: Callable[[], bool], what: str, timeout_s: float = START_S_MAX) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < deadline, f"{what} did not happen in {timeout_s} s"
-        time.sleep(0.1)

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.skyrocket_process import Skyrocket
-from tests.support.spark_crash import CRASHES, READY, SEED, Sender, SparkDriver, eventually
+from tests.support.spark_crash import CRASHES, READY, SEED, START_S_MAX, Sender, SparkDriver
+from tests.support.waiting import wait_until
 
 MOMENT_S_MAX = 3.0  # from a working query to the kill
 EARLY = 0.15  # of the drivers' kills come while the driver is still starting
@@ -38,7 +39,7 @@ class KilledJob:
     def await_progress(self) -> None:
         """It writes again: more than there is now."""
         before = self.rows()
-        eventually(lambda: self.rows() > before, f"a batch after {before} rows")
+        wait_until(lambda: self.rows() > before, f"a batch after {before} rows", START_S_MAX, every_s=0.1)
 
     def check(self) -> None:
         self.sender.stop()

@@ -24,8 +24,8 @@ from pyspark.find_spark_home import _find_spark_home
 from skyrocket.spark.session.java import provide_java
 from tests.support.ports import free_port
 
-START_S_MAX = 120.0
-JOB_S_MAX = 300.0
+START_S_MAX = 600.0
+JOB_S_MAX = 600.0
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 JOBS = Path(__file__).with_name("spark_jobs.py")
 

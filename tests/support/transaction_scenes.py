@@ -15,9 +15,10 @@ from tests.support.apache_archive import program
 from tests.support.apache_cluster import Client, JavaProcess, asked
 from tests.support.java_scenes import Got, got, hexed
 from tests.support.running_broker import pull_header
+from tests.support.waiting import WAIT_S_MAX
 
 JAVA = Path(__file__).resolve().parents[1] / "interop" / "java" / "TransactionScenes.java"
-WAIT_MS_MAX = 60_000
+WAIT_MS_MAX = int(WAIT_S_MAX * 1000)
 COMMIT, ROLLBACK, UNKNOWN = "COMMIT_MESSAGE", "ROLLBACK_MESSAGE", "UNKNOW"
 
 

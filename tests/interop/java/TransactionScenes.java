@@ -80,6 +80,7 @@ public class TransactionScenes {
         TransactionMQProducer producer = new TransactionMQProducer(group);
         producer.setNamesrvAddr(nameserver);
         producer.setInstanceName(name);
+        producer.setSendMsgTimeout(20_000);
         producer.setHeartbeatBrokerInterval(500);
         producer.setPollNameServerInterval(500);
         producer.setTransactionListener(new TransactionListener() {
