@@ -11,6 +11,7 @@ import random
 import resource
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,11 +20,13 @@ from tests.client.consumer_support import QUICK, make_topic
 from tests.client.servers import Servers, until
 from tests.client.test_failures import mortal
 from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
+from tests.support.waiting import WAIT_S_MAX
 
 __all__ = ["mortal"]
 
 LASTS_S = float(os.environ.get("SKYROCKET_CHAOS_S", "5"))
 QUEUES = 4
+LOAD_MIN = 100  # messages that are acknowledged meanwhile
 GROWTH_MAX_KIB = 200 * 1024
 
 
@@ -45,11 +48,18 @@ class Chaos:
         self.chance = random.Random(7)
         self.acknowledged: dict[Queue, list[int]] = defaultdict(list)
         self.seen: dict[Queue, dict[int, None]] = defaultdict(dict)  # each number once, in the order of first delivery
-        self.until_s = asyncio.get_running_loop().time() + LASTS_S
+        self.until_s = 0.0
 
     @property
     def is_running(self) -> bool:
-        return asyncio.get_running_loop().time() < self.until_s
+        """True for LASTS_S, and longer on a busy machine: until a server has died under some load on every queue."""
+        now_s = asyncio.get_running_loop().time()
+        is_enough = self.deaths > 0 and self.acknowledged_count > LOAD_MIN and len(self.acknowledged) == QUEUES
+        return now_s < self.until_s or (not is_enough and now_s < self.until_s + WAIT_S_MAX)
+
+    @property
+    def acknowledged_count(self) -> int:
+        return sum(map(len, self.acknowledged.values()))
 
     def member(self) -> Consumer:
         consumer = Consumer(
@@ -62,18 +72,21 @@ class Chaos:
 
         return consumer
 
-    async def produce(self, producer_number: int) -> None:
+    async def open_producer(self, stack: AsyncExitStack, number: int) -> tuple[Producer, Queue]:
+        """A producer and its queue. No server dies before all producers have theirs."""
+        producer = await stack.enter_async_context(Producer(self.nameserver, timeout_ms=60_000, instance=f"p{number}"))
+        return producer, (await producer.queues(self.topic))[number]
+
+    async def produce(self, producer: Producer, queue: Queue) -> None:
         number = 0
-        async with Producer(self.nameserver, timeout_ms=60_000, instance=f"p{producer_number}") as producer:
-            queue = (await producer.queues(self.topic))[producer_number]
-            while self.is_running:
-                try:
-                    await producer.send(Message(self.topic, b"%d" % number), queue=queue)
-                    self.acknowledged[queue].append(number)
-                except ClientError:
-                    pass  # without an acknowledgement there is no promise
-                number += 1
-                await asyncio.sleep(0.001)
+        while self.is_running:
+            try:
+                await producer.send(Message(self.topic, b"%d" % number), queue=queue)
+                self.acknowledged[queue].append(number)
+            except ClientError:
+                pass  # the message may be stored or not
+            number += 1
+            await asyncio.sleep(0.001)
 
     async def come_and_go(self) -> None:
         while self.is_running:
@@ -98,12 +111,14 @@ class Chaos:
 
     async def run(self) -> None:
         before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        async with self.member():
-            await asyncio.gather(*map(self.produce, range(QUEUES)), self.come_and_go(), self.kill())
+        async with self.member(), AsyncExitStack() as stack:
+            producers = [await self.open_producer(stack, number) for number in range(QUEUES)]
+            self.until_s = asyncio.get_running_loop().time() + LASTS_S
+            await asyncio.gather(*(self.produce(*each) for each in producers), self.come_and_go(), self.kill())
             await until(self.all_arrived, "every acknowledged message arrives")
-        count = sum(map(len, self.acknowledged.values()))
+        count = self.acknowledged_count
         print(f"{count} messages were acknowledged while servers died {self.deaths} times")  # noqa: T201 — `make chaos` shows it
-        assert count > 100
+        assert count > LOAD_MIN
         for queue, seen in self.seen.items():
             promised = set(self.acknowledged[queue])
             in_order = [number for number in seen if number in promised]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from tests.support.apache_admin import Admin
 from tests.support.apache_cluster import ApacheCluster
 from tests.support.ports import free_port
 from tests.support.skyrocket_process import SMALL_STORE, Skyrocket
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S_MAX, wait_until
 
 pytestmark = pytest.mark.interop
 
@@ -76,6 +77,13 @@ class Two:
 
     def both(self, *arguments: str) -> tuple[list[str], list[str]]:
         return self.at_once(lambda side: side.lines(*arguments))
+
+    def soon_same(self, command: str) -> None:
+        """A question gets the same answer from both. It is asked again while one side is behind with its offsets or figures."""
+        deadline = time.monotonic() + WAIT_S_MAX
+        while (both := self.both(*command.split()))[0] != both[1] and time.monotonic() < deadline:
+            time.sleep(0.2)
+        self.same(command)
 
     def same(self, command: str, *blanks: tuple[str, str]) -> str:
         """What both print; `blanks` are for this command alone."""
@@ -198,7 +206,7 @@ QUESTIONS = [
 
 @pytest.mark.parametrize("command", QUESTIONS)
 def test_both_clusters_say_the_same(two: Two, command: str):
-    two.same(command)
+    two.soon_same(command)
 
 
 def test_a_question_without_an_answer_fails_with_the_same_code(two: Two):

@@ -337,11 +337,13 @@ class House:
     "tenants", [("apache", "skyrocket"), ("skyrocket", "apache")], ids=["ours takes over", "apache takes over"]
 )
 def test_open_transactions_go_over_to_the_other_broker(tmp_path: Path, tenants: tuple[str, str], ending: str):
-    with ApacheCluster(tmp_path) as cluster:
+    with ApacheCluster(tmp_path) as cluster, ExitStack() as stack:
         house = House(tmp_path, cluster)
         first = getattr(house, tenants[0])()
+        stack.callback(first.kill)
         create_topic(house.address, cluster.nameserver, "Orders")
         java = TransactionScenes(tmp_path / "java", cluster.nameserver, [])
+        stack.callback(java.kill)
         producer = java.producer("shop")
         for body in ("committed", "rolled back", "open", "open too"):
             outcome = {"committed": COMMIT, "rolled back": ROLLBACK}.get(body, UNKNOWN)
@@ -354,18 +356,15 @@ def test_open_transactions_go_over_to_the_other_broker(tmp_path: Path, tenants: 
         java.answer(COMMIT, "committed", "open", "just sent")
         java.answer(ROLLBACK, "rolled back", "open too")
         second = getattr(house, tenants[1])()
+        stack.callback(second.kill)
 
         def bodies() -> list[str]:
             return [record.body.decode() for record in stored(house.address, "Orders")]
 
-        try:
-            wait_until(lambda: {"committed", "open", "just sent"} <= set(bodies()), "all that is to be committed is")
-            java.asked_about("open too")
-            time.sleep(QUIET_MS / 1000)
-            assert {"committed", "open", "just sent"} == set(bodies())
-            if ending == "stop":
-                assert sorted(bodies()) == ["committed", "just sent", "open"], "once each, since all was noted"
-                assert {message.body for message in java.asked()[asked_before:]} <= {b"open", b"open too", b"just sent"}
-        finally:
-            java.kill()
-            second.kill()
+        wait_until(lambda: {"committed", "open", "just sent"} <= set(bodies()), "all that is to be committed is")
+        java.asked_about("open too")
+        time.sleep(QUIET_MS / 1000)
+        assert {"committed", "open", "just sent"} == set(bodies())
+        if ending == "stop":
+            assert sorted(bodies()) == ["committed", "just sent", "open"], "once each, since all was noted"
+            assert {message.body for message in java.asked()[asked_before:]} <= {b"open", b"open too", b"just sent"}

@@ -38,6 +38,7 @@ public class TimerScenes {
         producer = new DefaultMQProducer("timer-producers");
         producer.setNamesrvAddr(nameserver);
         producer.setRetryTimesWhenSendFailed(0);
+        producer.setSendMsgTimeout(20_000);
         producer.start();
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.US_ASCII));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
