@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from skyrocket.broker.context import BrokerContext
-from skyrocket.broker.delay.level_progress import DelayProgress
+from skyrocket.broker.delay.level_progress import DelayLevelProgress
 from skyrocket.broker.delay.timer_metrics import TimerMetrics
 from skyrocket.broker.errors import ERROR_CODES
 from skyrocket.broker.load.counters import Counters
 from skyrocket.broker.load.flow_control import FlowControl
 from skyrocket.broker.load.slow_consumers import SlowConsumers
 from skyrocket.broker.pull.filters import Filters
-from skyrocket.broker.scheduler import Clockwork
+from skyrocket.broker.scheduler import Scheduler
 from skyrocket.broker.send.contributors import Contributors
 from skyrocket.broker.send.internal_writer import InternalWriter
 from skyrocket.broker.send.parked_answers import ConfirmedAnswers
@@ -55,10 +55,10 @@ def a_context(
         "offsets": ConsumerOffsets(wall_ms),
         "clients": ClientTable(),
         "locks": QueueLockTable(),
-        "delay_progress": DelayProgress(lambda: store.horizon.confirmed, wall_ms),
+        "delay_progress": DelayLevelProgress(lambda: store.horizon.confirmed, wall_ms),
         "timer_metrics": TimerMetrics(wall_ms),
         "router": Router(ERROR_CODES),
-        "scheduler": Clockwork(wall_ms),
+        "scheduler": Scheduler(wall_ms),
         "filters": Filters(settings),
         "flow_control": FlowControl(settings),
         "slow_consumers": SlowConsumers(),

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from skyrocket.broker.delay.level_progress import DelayProgress
-from skyrocket.broker.delay.levels import Schedule
+from skyrocket.broker.delay.level_progress import DelayLevelProgress
+from skyrocket.broker.delay.levels import DelayLevels
 from skyrocket.broker.load.counters import Counters
 from skyrocket.broker.send.internal_writer import InternalWriter
 from skyrocket.protocol.message.properties import UNIQUE_KEY, decode_properties, encode_properties
@@ -53,13 +53,13 @@ class Delays:
         self.store = MessageStore(ROOT, self.config, files=self.disk)
         self.store.open()
         self.files = ConfigFiles(self.disk, self.store.paths.config)
-        self.progress = DelayProgress(self._safe_position, self.clock)
+        self.progress = DelayLevelProgress(self._safe_position, self.clock)
         loaded = self.files.load(DELAY_OFFSETS).body
         if loaded is not None:
             self.progress.load(loaded)
         own = InternalWriter(self.store, self.clock, self._grown, Counters(self.clock))
         self.internal_writer = own
-        self.schedule = Schedule(self.store, own, self.progress, delay_levels_ms(self.config.delay_levels), self._wake)
+        self.schedule = DelayLevels(self.store, own, self.progress, delay_levels_ms(self.config.delay_levels), self._wake)
 
     def kill(self) -> None:
         """The process goes, and another comes."""
@@ -93,7 +93,7 @@ class Delays:
         return self.check()
 
     def check(self) -> int | None:
-        """One turn, as the clockwork gives them."""
+        """One turn, as the scheduler gives them."""
         said = self.schedule.check(self.now_ms)
         self._grown()
         return said
@@ -142,7 +142,7 @@ class Delays:
     def _grown(self) -> None:
         for topic, queue_id in self.store.take_grown():
             if topic == "SCHEDULE_TOPIC_XXXX":
-                self.schedule.grew(queue_id)
+                self.schedule.on_queue_grown(queue_id)
 
     def _wake(self) -> None:
         self.wakes += 1

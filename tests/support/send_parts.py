@@ -11,8 +11,8 @@ from typing import Any
 
 from msgspec.structs import replace as replaced
 
-from skyrocket.broker.delay.level_progress import DelayProgress
-from skyrocket.broker.delay.levels import Schedule
+from skyrocket.broker.delay.level_progress import DelayLevelProgress
+from skyrocket.broker.delay.levels import DelayLevels
 from skyrocket.broker.delay.timers import Timers
 from skyrocket.broker.errors import ERROR_CODES
 from skyrocket.broker.load.counters import Counters
@@ -121,9 +121,9 @@ class SendParts:
     def _add_contributors(self) -> None:
         """Add the contributors of a broker. Nothing delivers what they redirect."""
         delays_ms = delay_levels_ms(self.settings.delay_levels)
-        progress = DelayProgress(lambda: self.store.horizon.flushed, self._wall_ms)
-        schedule = Schedule(self.store, self.internal_writer, progress, delays_ms, wake=lambda: None)
-        timers = Timers(lambda: self.settings, self._wall_ms, crowd=lambda time_ms: 0 if time_ms % 7_000 else 2**31)
+        progress = DelayLevelProgress(lambda: self.store.horizon.flushed, self._wall_ms)
+        schedule = DelayLevels(self.store, self.internal_writer, progress, delays_ms, wake=lambda: None)
+        timers = Timers(lambda: self.settings, self._wall_ms, count_slot=lambda time_ms: 0 if time_ms % 7_000 else 2**31)
         for contributor in (TransactionContributor(lambda: self.settings, self.ends), timers, schedule, _RetryRedirect()):
             self.contributors.add(contributor)
 

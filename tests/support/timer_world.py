@@ -57,7 +57,7 @@ class TimerWorld:
         self.delivery = TimerDelivery(
             self.store, self.internal_writer, self.index, self.metrics, lambda: self.settings, self.counters
         )
-        self.timers = Timers(lambda: self.settings, self.clock, self.delivery.crowd)
+        self.timers = Timers(lambda: self.settings, self.clock, self.delivery.count_slot)
 
     def stop(self) -> None:
         self.store.flush()

@@ -22,7 +22,7 @@ from skyrocket.broker.clients.install import install as install_clients
 from skyrocket.broker.context import BrokerContext
 from skyrocket.broker.delay.install import TimerParts
 from skyrocket.broker.delay.install import install as install_delay
-from skyrocket.broker.delay.level_progress import DelayProgress
+from skyrocket.broker.delay.level_progress import DelayLevelProgress
 from skyrocket.broker.delay.timer_metrics import TimerMetrics
 from skyrocket.broker.errors import ERROR_CODES
 from skyrocket.broker.load.counters import Counters
@@ -35,7 +35,7 @@ from skyrocket.broker.pull.handler import PullHandler
 from skyrocket.broker.pull.install import install as install_pull
 from skyrocket.broker.request_reply import install as install_request_reply
 from skyrocket.broker.retry import install as install_retry
-from skyrocket.broker.scheduler import Clockwork
+from skyrocket.broker.scheduler import Scheduler
 from skyrocket.broker.send.contributors import Contributors
 from skyrocket.broker.send.install import install as install_send
 from skyrocket.broker.send.internal_writer import InternalWriter
@@ -97,13 +97,13 @@ class Broker:
         self.offsets = ConsumerOffsets(wall_ms)
         self.clients: ClientTable[Connection] = ClientTable()
         self.locks = QueueLockTable()
-        self._delay_progress = DelayProgress(self._safe_position, wall_ms)
+        self._delay_progress = DelayLevelProgress(self._safe_position, wall_ms)
         self._timer_metrics = TimerMetrics(wall_ms)
         config_files = ConfigFiles(self._files, self.store.paths.config)
         self.persistence = Persistence(config_files, self.topics, self.groups, self.offsets)
         self.persistence.add_table(DELAY_OFFSETS, self._delay_progress)
         self.persistence.add_table(TIMER_METRICS, self._timer_metrics)
-        self.scheduler = Clockwork(wall_ms)
+        self.scheduler = Scheduler(wall_ms)
         self.router = Router(ERROR_CODES)
         tls = server_context(settings.tls_certificate, settings.tls_key)
         self.server = Server(self.router, limits, tls, tls_only=settings.tls_only)

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from skyrocket.broker.delay.level_progress import DelayProgress
+from skyrocket.broker.delay.level_progress import DelayLevelProgress
 from skyrocket.broker.delay.timer_metrics import TimerMetrics
 from skyrocket.broker.load.counters import Counters
 from skyrocket.broker.load.flow_control import FlowControl
 from skyrocket.broker.load.slow_consumers import SlowConsumers
 from skyrocket.broker.pull.filters import Filters
-from skyrocket.broker.scheduler import Clockwork
+from skyrocket.broker.scheduler import Scheduler
 from skyrocket.broker.send.contributors import Contributors
 from skyrocket.broker.send.internal_writer import InternalWriter
 from skyrocket.broker.send.parked_answers import ConfirmedAnswers
@@ -61,12 +61,12 @@ class BrokerContext:
     offsets: ConsumerOffsets
     clients: ClientTable[Connection]
     locks: QueueLockTable
-    delay_progress: DelayProgress
+    delay_progress: DelayLevelProgress
     timer_metrics: TimerMetrics
 
     # Requests, timed work and load
     router: Router
-    scheduler: Clockwork
+    scheduler: Scheduler
     filters: Filters
     counters: Counters
     flow_control: FlowControl

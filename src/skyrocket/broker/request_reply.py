@@ -1,10 +1,9 @@
-"""Replies: 324 and 325. A reply is passed on (326) to the client that waits for it, over the connection that it opened, and
-kept in the cluster's reply topic.
+"""Request–reply: the broker pushes a reply (324, 325) to the requester's connection (326) and stores it in the reply topic.
 
-    replier ──324/325──▶ broker ──326──▶ requester, known by the property REPLY_TO_CLIENT
-       ◀── how that went ──┘└─▶ {cluster}_REPLY_TOPIC, whether or not the requester is there
+    replier ──324/325──▶ broker ──326──▶ requester, named by the property REPLY_TO_CLIENT
+       ◀──── result ───────┘└─▶ {cluster}_REPLY_TOPIC, whether or not the requester is connected
 
-A requester that is gone, does not answer or refuses is a SYSTEM_ERROR for the replier; its reply is kept all the same.
+The replier gets SYSTEM_ERROR when the requester is not connected, does not answer or refuses. The reply is stored all the same.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from skyrocket.store.message import AppendResult
 
 log = logging.getLogger(__name__)
 
-PUSH_MS = 10_000  # for the requester to take its reply
+PUSH_MS = 10_000  # for the requester to acknowledge the reply
 
 
 class ReplyHandlers:
@@ -67,7 +66,7 @@ class ReplyHandlers:
         queue_id = self._validator.choose_queue(header, connection)
         problem = await self._push(command, header, connection)
         settings = self._settings()
-        placed = self._keep(command, header, queue_id, connection) if settings.store_replies else None
+        placed = self._store_reply(command, header, queue_id, connection) if settings.store_replies else None
         answer = SendMessageResponseHeader(
             msg_id="0" if placed is None else f"{self._store_host.hex().upper()}{placed.physical_offset:016X}",
             queue_id=queue_id,
@@ -81,26 +80,26 @@ class ReplyHandlers:
     # --- to the requester
 
     async def _push(self, command: Command, header: SendMessageRequestHeaderV2, replier: Connection) -> str | None:
-        """What kept the reply from its requester; None when it has it."""
+        """Push the reply to its requester. Return what went wrong, or None."""
         properties = decode_properties(header.properties or "")
         client_id = properties.get(REPLY_TO_CLIENT)
         if client_id is None:
-            return f"The reply does not say whom it is for: it has no property {REPLY_TO_CLIENT}."
+            return f"The reply names no requester: the property {REPLY_TO_CLIENT} is missing."
         requester = self._clients.producer_connection(client_id)
         if requester is None:
-            return f"The client '{client_id[:160]}', whom the reply is for, is not connected to this broker."
+            return f"The requester '{client_id[:160]}' is not connected to this broker."
         properties[PUSH_REPLY_TIME] = str(self._wall_ms())
-        fields = self._notice(header, properties, replier).to_fields()
+        fields = self._push_header(header, properties, replier).to_fields()
         push = Command(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, fields=fields, body=command.body)
         try:
             answer = await requester.request(push, PUSH_MS)
         except NetError as error:
-            return f"The client '{client_id[:160]}' did not take its reply: {error}"
+            return f"The requester '{client_id[:160]}' did not acknowledge the reply: {error}"
         if answer.code != ResponseCode.SUCCESS:
-            return f"The client '{client_id[:160]}' refused its reply: {answer.remark}"
+            return f"The requester '{client_id[:160]}' refused the reply: {answer.remark}"
         return None
 
-    def _notice(
+    def _push_header(
         self, header: SendMessageRequestHeaderV2, properties: dict[str, str], replier: Connection
     ) -> ReplyMessageRequestHeader:
         return ReplyMessageRequestHeader(
@@ -122,10 +121,13 @@ class ReplyHandlers:
 
     # --- to the reply topic
 
-    def _keep(
+    def _store_reply(
         self, command: Command, header: SendMessageRequestHeaderV2, queue_id: int, replier: Connection
     ) -> AppendResult | None:
-        """Apache leaves out the system flag, and with it that a body is compressed; here whoever reads the topic can read it."""
+        """Store the reply.
+
+        Apache drops the sys flag, and with it the compression bits; we keep it, so that readers can decompress.
+        """
         record = Record(
             header.topic,
             command.body,
@@ -142,7 +144,7 @@ class ReplyHandlers:
         try:
             (placed,) = self._internal_writer.write([record])
         except (StoreError, RecordError) as error:
-            log.warning("A reply was not kept: %s", error)
+            log.warning("A reply was not stored: %s", error)
             return None
         return placed
 

@@ -1,12 +1,11 @@
-"""Messages that a consumer could not handle: they come to its group again, each time later, and in the end lie among its dead
-letters.
+"""Retry and dead letters: messages that a consumer sends back are delivered again, each time later, and end as dead letters.
 
-    36 (consumer sends back) ─┬─ may be tried again ──▶ delay level 3 + times tried ──▶ %RETRY%group
+    36 (consumer sends back) ─┬─ retries left ────▶ delay level 3 + times consumed ──▶ %RETRY%group
     send to %RETRY%group     ─┘
-                               └─ tried often enough ──▶ %DLQ%group, where it stays
+                               └─ no retries left ─▶ %DLQ%group, where it stays
 
-A client asks with 36, which names the message by its place in the log. Where that fails, and where it consumes in order, it
-sends the message itself to its group's retry topic, and says in the header how often it was tried.
+A consumer sends CONSUMER_SEND_MSG_BACK (36), which names the message by its offset in the log. If that fails, or if it consumes
+in order, it sends the message itself to the retry topic of its group, with the number of attempts in the header.
 """
 
 from __future__ import annotations
@@ -51,42 +50,49 @@ FIRST_LEVEL: Final = 3
 DEAD_LETTER_QUEUES: Final = 1
 
 
-class Groups(Protocol):
+class GroupLookup(Protocol):
     def for_consumer(self, group: str) -> SubscriptionGroupConfig | None: ...
 
 
-class Topics(Protocol):
+class GroupTopics(Protocol):
     def create_for_group(self, topic: str, queues: int, *, sys_flag: int = 0) -> TopicConfig: ...
 
 
-class Delays(Protocol):
-    def delayed(self, record: Record, properties: dict[str, str], level: int) -> Record: ...
+class DelayPolicy(Protocol):
+    def delay(self, record: Record, properties: dict[str, str], level: int) -> Record: ...
 
 
-# What is to be done with a message ------------------------------------------------------------------------------------
+# Decisions ----------------------------------------------------------------------------------------------------------------
 
 
-class Verdict(NamedTuple):
+class RetryDecision(NamedTuple):
     is_dead: bool
-    level: int  # that it waits at, if it is not
+    level: int  # the delay level of the retry
 
 
-def judge_sent_back(tried: int, limit: int, asked_level: int) -> Verdict:
-    """By 36: `tried` is how often it came before this time. A consumer may ask for a level, or (negative) for the end of it."""
+def decide_retry(tried: int, limit: int, asked_level: int) -> RetryDecision:
+    """Decide about a message sent back with 36.
+
+    `tried` counts earlier attempts. A consumer may request a level; a negative level means dead.
+    """
     if tried >= limit or asked_level < 0:
-        return Verdict(True, 0)
-    return Verdict(False, asked_level or FIRST_LEVEL + tried)
+        return RetryDecision(True, 0)
+    return RetryDecision(False, asked_level or FIRST_LEVEL + tried)
 
 
-def is_dead_when_sent(tried: int, limit: int, consumed_in_order: bool) -> bool:
-    """By a send: `tried` counts this time too. Whoever consumes in order waits with a message itself, and sends it when it has
-    given up."""
+def is_dead_on_send(tried: int, limit: int, consumed_in_order: bool) -> bool:
+    """Decide about a message sent to a retry topic. `tried` includes this attempt.
+
+    A consumer in order retries locally, and sends a message only after it has given up.
+    """
     return tried > limit or consumed_in_order
 
 
-def sent_back(record: Record, properties: dict[str, str], topic: str, queue_id: int, store_host: bytes) -> Record:
-    """The message on its way to another try; `properties` are changed to those that it has then. Where it first came from, and
-    its first id, it keeps for good."""
+def make_retry(record: Record, properties: dict[str, str], topic: str, queue_id: int, store_host: bytes) -> Record:
+    """Return the record of the next attempt, and change `properties` accordingly.
+
+    Its first topic and its first id never change.
+    """
     properties.setdefault(RETRY_TOPIC, record.topic)
     properties[WAIT] = "false"
     if not properties.get(ORIGIN_MESSAGE_ID, "").strip():
@@ -110,19 +116,19 @@ class Retry(Contributor):
     def __init__(
         self,
         store: MessageStore,
-        topics: Topics,
-        groups: Groups,
+        topics: GroupTopics,
+        groups: GroupLookup,
         locks: QueueLockTable,
-        delays: Delays,
+        delays: DelayPolicy,
         internal_writer: InternalWriter,
         answers: ConfirmedAnswers,
         settings: Callable[[], BrokerSettings],
         store_host: bytes,
         now_ms: Callable[[], int],
-        one_of: Callable[[int], int] = randrange,
-        on_sent_back: Callable[[str, str], None] = lambda _group, _topic: None,
+        choose_queue: Callable[[int], int] = randrange,
+        on_send_back: Callable[[str, str], None] = lambda _group, _topic: None,
     ) -> None:
-        """`now_ms` is the clock of the locks; `one_of` chooses a queue; `on_sent_back` counts, by group and first topic."""
+        """`now_ms` is the clock of the locks. `choose_queue` picks a queue. `on_send_back` counts by group and first topic."""
         self._store = store
         self._topics = topics
         self._groups = groups
@@ -133,8 +139,8 @@ class Retry(Contributor):
         self._settings = settings
         self._store_host = store_host
         self._now_ms = now_ms
-        self._one_of = one_of
-        self._on_sent_back = on_sent_back
+        self._choose_queue = choose_queue
+        self._on_send_back = on_send_back
 
     def register(self, router: Router) -> None:
         self._router = router
@@ -143,7 +149,7 @@ class Retry(Contributor):
     # --- 36
 
     def handle(self, commands: Sequence[Command], connection: Connection) -> None:
-        """All that a read event brought, with one append."""
+        """Handle all requests of a read event with one append."""
         accepted: list[Command] = []
         records: list[Record] = []
         for command in commands:
@@ -168,58 +174,60 @@ class Retry(Contributor):
                 self._answers.send(position, connection, command, answer)
 
     def _accept(self, command: Command) -> Record | None:
-        """The record to store; None when the group wants none. RefusedError says why not."""
+        """Return the record to store, or None when the group has no retry queues. Raise RefusedError for an invalid request."""
         header = command.header(ConsumerSendMsgBackRequestHeader)
         settings = self._settings()
         group = self._group(header.group)
         if not settings.permission & PERM_WRITE:
-            raise RefusedError(ResponseCode.NO_PERMISSION, f"Broker {settings.broker_name} takes no messages.")
+            raise RefusedError(ResponseCode.NO_PERMISSION, f"Broker {settings.broker_name} is not writable.")
         if group.retry_queue_nums <= 0:
             return None
         sys_flag = TOPIC_UNIT_SUB if header.unit_mode else 0
         topic = self._topics.create_for_group(retry_topic(header.group), group.retry_queue_nums, sys_flag=sys_flag)
         if not topic.perm & PERM_WRITE:
-            raise RefusedError(ResponseCode.NO_PERMISSION, f"Topic '{topic.topic_name}' takes no messages.")
+            raise RefusedError(ResponseCode.NO_PERMISSION, f"Topic '{topic.topic_name}' is not writable.")
         record = self._store.reading.record_at(header.offset) if header.offset >= 0 else None
         if record is None:
-            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"There is no message at {header.offset}: it may be gone.")
+            raise RefusedError(
+                ResponseCode.SYSTEM_ERROR, f"There is no message at offset {header.offset} of the log: it may have been deleted."
+            )
         limit = group.retry_max_times if header.max_reconsume_times is None else header.max_reconsume_times
-        verdict = judge_sent_back(record.reconsume_times, limit, header.delay_level)
+        decision = decide_retry(record.reconsume_times, limit, header.delay_level)
         properties = decode_properties(record.properties)
-        if verdict.is_dead:
+        if decision.is_dead:
             dead = self._topics.create_for_group(dead_letter_topic(header.group), DEAD_LETTER_QUEUES)
-            queue_id = self._one_of(DEAD_LETTER_QUEUES)
-            stored = sent_back(record, properties, dead.topic_name, queue_id, self._store_host)
+            queue_id = self._choose_queue(DEAD_LETTER_QUEUES)
+            stored = make_retry(record, properties, dead.topic_name, queue_id, self._store_host)
             properties[DELAY_LEVEL] = "0"
         else:
-            # A topic made when the group had fewer queues is read only there.
-            queue_id = self._one_of(max(1, min(group.retry_queue_nums, topic.read_queue_nums)))
-            back = sent_back(record, properties, topic.topic_name, queue_id, self._store_host)
-            stored = self._delays.delayed(back, properties, verdict.level)
-        self._on_sent_back(header.group, properties[RETRY_TOPIC])
+            # Consumers read only these queues of a topic that was created when the group had fewer.
+            queue_id = self._choose_queue(max(1, min(group.retry_queue_nums, topic.read_queue_nums)))
+            back = make_retry(record, properties, topic.topic_name, queue_id, self._store_host)
+            stored = self._delays.delay(back, properties, decision.level)
+        self._on_send_back(header.group, properties[RETRY_TOPIC])
         return replace(stored, properties=encode_properties(properties), magic=magic_for(stored.topic))
 
     def _group(self, name: str) -> SubscriptionGroupConfig:
         group = self._groups.for_consumer(name)
         if group is None:
-            raise RefusedError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"There is no group '{name[:160]}'.")
+            raise RefusedError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group '{name[:160]}' does not exist.")
         return group
 
     # --- a send to a retry topic
 
     def redirect(self, header: SendMessageRequestHeaderV2, record: Record, properties: dict[str, str]) -> Record | None:
-        """Redirect a message that was tried often enough to the dead-letter topic of its group."""
+        """Redirect a message without retries left to the dead-letter topic of its group."""
         name = record.topic.removeprefix(RETRY_PREFIX)
         group = self._group(name)
         limit = group.retry_max_times if header.max_reconsume_times is None else header.max_reconsume_times
-        if not is_dead_when_sent(record.reconsume_times, limit, self._locks.is_locked(name, self._now_ms())):
+        if not is_dead_on_send(record.reconsume_times, limit, self._locks.is_locked(name, self._now_ms())):
             return None
         dead = self._topics.create_for_group(dead_letter_topic(name), DEAD_LETTER_QUEUES)
         properties[DELAY_LEVEL] = "-1"
-        return replace(record, topic=dead.topic_name, queue_id=self._one_of(DEAD_LETTER_QUEUES))
+        return replace(record, topic=dead.topic_name, queue_id=self._choose_queue(DEAD_LETTER_QUEUES))
 
 
-def install(context: BrokerContext, delays: Delays) -> None:
+def install(context: BrokerContext, delays: DelayPolicy) -> None:
     """Register the request that sends a message back (36), and the redirect of sends to retry topics."""
     retry = Retry(
         context.store,
@@ -232,7 +240,7 @@ def install(context: BrokerContext, delays: Delays) -> None:
         context.settings,
         context.store_host,
         context.now_ms,
-        on_sent_back=context.counters.count_send_back,
+        on_send_back=context.counters.count_send_back,
     )
     retry.register(context.router)
     context.contributors.add(retry)

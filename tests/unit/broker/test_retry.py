@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from skyrocket.broker.broker import Broker
-from skyrocket.broker.retry import is_dead_when_sent, judge_sent_back
+from skyrocket.broker.retry import decide_retry, is_dead_on_send
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.protocol.bodies import LockBatchRequestBody, MessageQueue, SubscriptionGroupConfig
 from skyrocket.protocol.command import Command
@@ -31,27 +31,27 @@ BEGIN_MS = 1_700_000_000_000
 
 @pytest.mark.parametrize("tried", range(16))
 def test_each_try_waits_a_level_longer(tried: int):
-    assert judge_sent_back(tried, 16, 0) == (False, 3 + tried)
+    assert decide_retry(tried, 16, 0) == (False, 3 + tried)
 
 
 def test_after_the_limit_a_message_is_a_dead_letter():
-    assert judge_sent_back(16, 16, 0).is_dead
-    assert judge_sent_back(0, 0, 0).is_dead
-    assert judge_sent_back(0, -1, 0).is_dead
+    assert decide_retry(16, 16, 0).is_dead
+    assert decide_retry(0, 0, 0).is_dead
+    assert decide_retry(0, -1, 0).is_dead
 
 
 def test_a_consumer_may_choose_the_level_or_give_up():
-    assert judge_sent_back(5, 16, 1) == (False, 1)
-    assert judge_sent_back(0, 16, -1).is_dead
+    assert decide_retry(5, 16, 1) == (False, 1)
+    assert decide_retry(0, 16, -1).is_dead
 
 
 def test_a_message_that_a_client_sends_itself_counts_this_try_too():
-    assert not is_dead_when_sent(16, 16, consumed_in_order=False)
-    assert is_dead_when_sent(17, 16, consumed_in_order=False)
+    assert not is_dead_on_send(16, 16, consumed_in_order=False)
+    assert is_dead_on_send(17, 16, consumed_in_order=False)
 
 
 def test_what_was_consumed_in_order_and_is_sent_is_given_up():
-    assert is_dead_when_sent(1, 16, consumed_in_order=True)
+    assert is_dead_on_send(1, 16, consumed_in_order=True)
 
 
 # --- the broker

@@ -6,9 +6,9 @@ import logging
 from typing import NamedTuple
 
 from skyrocket.broker.context import BrokerContext
-from skyrocket.broker.delay.levels import Schedule
+from skyrocket.broker.delay.levels import DelayLevels
 from skyrocket.broker.delay.recall import RecallHandler
-from skyrocket.broker.delay.timer_checkpointing import TimerKeeper
+from skyrocket.broker.delay.timer_checkpointing import TimerCheckpointing
 from skyrocket.broker.delay.timer_delivery import TimerDelivery
 from skyrocket.broker.delay.timers import Timers
 from skyrocket.protocol.system_names import SCHEDULE_TOPIC, TIMER_TOPIC
@@ -22,11 +22,11 @@ HOUR_MS = 3_600_000
 
 class TimerParts(NamedTuple):
     delivery: TimerDelivery
-    keeper: TimerKeeper
+    keeper: TimerCheckpointing
 
 
 class DelayParts(NamedTuple):
-    schedule: Schedule
+    schedule: DelayLevels
     timers: TimerParts | None  # None when the settings disable timers
 
 
@@ -36,7 +36,7 @@ def install(context: BrokerContext) -> DelayParts:
     delays_ms = delay_levels_ms(settings.delay_levels)
     if max(delays_ms) >= settings.reserved_hours * HOUR_MS:
         log.warning("The longest delay is not shorter than messages are kept (%d hours).", settings.reserved_hours)
-    schedule = Schedule(
+    schedule = DelayLevels(
         context.store,
         context.internal_writer,
         context.delay_progress,
@@ -48,7 +48,7 @@ def install(context: BrokerContext) -> DelayParts:
     context.contributors.add(schedule)
     context.scheduler.add(schedule.check)
     context.runtime_figures.append(schedule.figures)
-    context.on_queue_growth[SCHEDULE_TOPIC] = schedule.grew
+    context.on_queue_growth[SCHEDULE_TOPIC] = schedule.on_queue_grown
     return DelayParts(schedule, timers)
 
 
@@ -59,11 +59,11 @@ def _install_timers(context: BrokerContext) -> TimerParts | None:
     delivery = TimerDelivery(
         context.store, context.internal_writer, index, context.timer_metrics, context.settings, context.counters
     )
-    timers = Timers(context.settings, context.wall_ms, delivery.crowd)
+    timers = Timers(context.settings, context.wall_ms, delivery.count_slot)
     context.contributors.add(timers)
     if not settings.timers_enabled:
         return None
-    keeper = TimerKeeper(
+    keeper = TimerCheckpointing(
         delivery,
         index,
         context.timer_metrics,

@@ -1,11 +1,11 @@
-"""How far each delay level is: from where its queue is read on, and how much of that the file may say.
+"""The progress of each delay level: the offset to read next, and the offset that `delayOffset.json` may contain.
 
-    next_offset(level, least, most)     where to read on, within what its queue has
-    moved(level, offset, position)      everything before `offset` was delivered; the last of it lies before `position` in the log
-    snapshot()                          for `delayOffset.json`: only what is delivered *and* safe
+    next_offset(level, least, most)     the offset to read next, within the queue's bounds
+    advance(level, offset, position)    everything before `offset` is delivered; the deliveries end at `position` in the log
+    snapshot()                          the content of `delayOffset.json`: offsets that are delivered *and* safe
 
-A delivery counts once it is safe (`safe_position`: on disk, and wherever else it has to be). Until then the file names an earlier
-offset, so that a crash delivers twice rather than never.
+A delivery is safe once the log is confirmed that far (`safe_position`: on disk, and on replicas where that is promised). Until
+then the file holds an earlier offset, so that a crash delivers a message twice rather than never.
 """
 
 from __future__ import annotations
@@ -17,25 +17,27 @@ from typing import Final
 from skyrocket.protocol.bodies import DataVersion, DelayOffsetSerializeWrapper
 
 UNSAFE_MAX: Final = 1024
-"""Deliveries of one level that are remembered one by one until they are safe; beyond, several become safe together."""
+"""Unsafe deliveries of one level that are tracked one by one. Beyond this bound, several become safe together."""
 
 
-class DelayProgress:
+class DelayLevelProgress:
     def __init__(self, safe_position: Callable[[], int], wall_ms: Callable[[], int]) -> None:
         self._safe_position = safe_position
         self._wall_ms = wall_ms
         self._delivered: dict[int, int] = {}  # level -> offset
         self._safe: dict[int, int] = {}
-        self._unsafe: dict[int, deque[tuple[int, int]]] = {}  # level -> (position, offset), both growing
+        self._unsafe: dict[int, deque[tuple[int, int]]] = {}  # level -> (position, offset), both ascending
         self._changes = 0
         self._shown_changes = 0
         self.version = DataVersion(timestamp=wall_ms())
 
-    # --- reading on
+    # --- reading
 
     def next_offset(self, level: int, least: int, most: int) -> int:
-        """Where level's queue is read on. Progress outside of what the queue has is put right: messages before it are gone, or
-        the log lost its end, and what comes there now is new."""
+        """Return the offset to read next, and correct progress outside the queue's bounds.
+
+        Such progress occurs when old messages were deleted, or when the log lost its end and new messages took those offsets.
+        """
         delivered = self._delivered.get(level, 0)
         within = min(max(delivered, least), most)
         if within != delivered or (most and level not in self._delivered):
@@ -44,18 +46,18 @@ class DelayProgress:
             self._changes += 1
         return within
 
-    def moved(self, level: int, offset: int, position: int) -> None:
+    def advance(self, level: int, offset: int, position: int) -> None:
         self._delivered[level] = offset
         unsafe = self._unsafe.setdefault(level, deque())
         if len(unsafe) >= UNSAFE_MAX:
             unsafe.pop()
         unsafe.append((position, offset))
 
-    # --- as a table that is kept in a file
+    # --- the table as a file
 
     @property
     def changes(self) -> int:
-        self._settle()
+        self._collect_safe()
         return self._changes
 
     def load(self, saved: DelayOffsetSerializeWrapper) -> None:
@@ -64,7 +66,7 @@ class DelayProgress:
         self.version = saved.data_version or self.version
 
     def snapshot(self) -> DelayOffsetSerializeWrapper:
-        self._settle()
+        self._collect_safe()
         if self._changes != self._shown_changes:
             self._shown_changes = self._changes
             self.version = self.version.next(0, self._wall_ms())
@@ -73,7 +75,7 @@ class DelayProgress:
     def delivered(self) -> dict[int, int]:
         return dict(sorted(self._delivered.items()))
 
-    def _settle(self) -> None:
+    def _collect_safe(self) -> None:
         safe_position = self._safe_position()
         for level, unsafe in self._unsafe.items():
             while unsafe and unsafe[0][0] <= safe_position:

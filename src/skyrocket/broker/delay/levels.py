@@ -1,15 +1,14 @@
-"""One delay level: which of the messages at the head of its queue are due, and when to look again.
-
-A level's messages wait equally long, so they come due in the order of their queue, and only its head has to be looked at. Each
-queue entry says when its message is to be delivered. Such a time can be further away than the level's delay, when the clock was
-set back or the level was made shorter: then everything that is in the queue by now waits that delay once more, at the longest.
-
-Delayed messages (property DELAY): they wait in SCHEDULE_TOPIC_XXXX, one queue a level, and go to their topic when due.
+"""Delayed messages (property DELAY). They wait in SCHEDULE_TOPIC_XXXX, one queue a level, and move to their topic when due.
 
     producer ──DELAY=3──▶ SCHEDULE_TOPIC_XXXX, queue 2 ──10 s──▶ REAL_TOPIC, queue REAL_QID
 
-`redirect` stores every such message in the schedule topic; `check` delivers what is due, in bounded turns, and says when it wants
-to be asked again. Delivered records keep everything but their address, as Apache keeps it, the properties of the redirect too.
+`redirect` stores each delayed message in the schedule topic. `check` delivers messages that are due, in bounded turns, and
+returns when to call it again. A delivered record keeps everything but its address, the properties of the redirect included, as
+Apache's does.
+
+All messages of a level wait equally long, so they are due in the order of their queue, and `DelayLevel` looks at the head of
+the queue only. A queue entry holds the time of delivery. After the clock was set back, or the level was made shorter, that time
+can be further away than the level's delay. In that case every message now in the queue waits for at most that delay.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from skyrocket.broker.delay.level_progress import DelayProgress
+from skyrocket.broker.delay.level_progress import DelayLevelProgress
 from skyrocket.broker.send.contributors import Contributor
 from skyrocket.broker.send.internal_writer import InternalWriter
 from skyrocket.broker.send.property_shapes import PropertyShapes
@@ -53,34 +52,44 @@ from skyrocket.store.message_store import MessageStore
 from skyrocket.store.queues.consume_queue import ENTRY
 from skyrocket.store.queues.consume_queues import is_directory_name
 
+log = logging.getLogger(__name__)
+
+MESSAGES_PER_TURN: Final = 512
+BYTES_PER_TURN: Final = 4 * 1024 * 1024
+PACE_MS: Final = 20
+"""How long to wait after a delivery, so that the next append takes more messages."""
+
+_LEVEL = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)  # the numbers that Java parses
+_LEVEL_MAX = 2**31 - 1
+
 
 class DelayLevel:
     def __init__(self, level: int, delay_ms: int) -> None:
         self.level = level
         self.queue_id = level - 1
-        self.next_ms: int | None = 0  # when to look; None: when something new is there
+        self.next_ms: int | None = 0  # when to look next; None: when a message arrives
         self._delay_ms = delay_ms
         self._bounded_until = 0  # messages before this offset …
-        self._bound_ms = 0  # … are due then at the latest
+        self._bound_ms = 0  # … are due at this time at the latest
 
-    def look(self, times_ms: Sequence[int], offset: int, most: int, now_ms: int) -> int:
-        """How many messages from `offset` on are due, when the entries there say these times; the queue ends at `most`."""
-        due = self._due(times_ms, offset, most, now_ms)
+    def count_due(self, times_ms: Sequence[int], offset: int, most: int, now_ms: int) -> int:
+        """Count the messages from `offset` on that are due. `times_ms` are their entries' times; the queue ends at `most`."""
+        due = self._count_due_head(times_ms, offset, most, now_ms)
         if due == len(times_ms):
             self.next_ms = now_ms if offset + due < most else None
         return due
 
-    def _due(self, times_ms: Sequence[int], offset: int, most: int, now_ms: int) -> int:
+    def _count_due_head(self, times_ms: Sequence[int], offset: int, most: int, now_ms: int) -> int:
         if not times_ms or max(times_ms) <= now_ms:
             return len(times_ms)
         for at, time_ms in enumerate(times_ms):
-            due_ms = self._bounded(time_ms, offset + at, most, now_ms)
+            due_ms = self._bound_time(time_ms, offset + at, most, now_ms)
             if due_ms > now_ms:
                 self.next_ms = due_ms
                 return at
         return len(times_ms)
 
-    def _bounded(self, time_ms: int, offset: int, most: int, now_ms: int) -> int:
+    def _bound_time(self, time_ms: int, offset: int, most: int, now_ms: int) -> int:
         if offset < self._bounded_until:
             time_ms = min(time_ms, self._bound_ms)
         latest_ms = now_ms + self._delay_ms
@@ -89,43 +98,32 @@ class DelayLevel:
         return min(time_ms, latest_ms)
 
 
-log = logging.getLogger(__name__)
-
-MESSAGES_PER_TURN: Final = 512
-BYTES_PER_TURN: Final = 4 * 1024 * 1024
-PACE_MS: Final = 20
-"""After a delivery, how long what comes due is gathered for the next: to append many costs little more than to append one."""
-
-_LEVEL = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)  # as Java reads a number
-_LEVEL_MAX = 2**31 - 1
-
-
 @dataclass(slots=True)
 class _Turn:
-    """What may still be delivered before others have theirs."""
+    """How much one turn may still deliver."""
 
     messages: int = MESSAGES_PER_TURN
     size_bytes: int = BYTES_PER_TURN
 
 
-class Schedule(Contributor):
+class DelayLevels(Contributor):
     property_names = frozenset({DELAY_LEVEL})
 
     def __init__(
         self,
         store: MessageStore,
         internal_writer: InternalWriter,
-        progress: DelayProgress,
+        progress: DelayLevelProgress,
         delays_ms: tuple[int, ...],
         wake: Callable[[], None],
     ) -> None:
-        """`wake` has `check` asked soon."""
+        """`wake` makes the scheduler call `check` soon."""
         self._store = store
         self._internal_writer = internal_writer
         self._progress = progress
         self._wake = wake
         self._delays_ms = delays_ms
-        self._first = 0  # the level that has the first turn
+        self._first = 0  # the level that delivers first in this turn
         self._last_ms = 0
         self._shapes = PropertyShapes(_address)
         self._levels = [DelayLevel(level, self._delay_ms(level)) for level in self._known_levels()]
@@ -134,7 +132,7 @@ class Schedule(Contributor):
             progress.next_offset(level.level, *((0, 0) if queue is None else (queue.min_offset, queue.max_offset)))
 
     def _known_levels(self) -> Iterable[int]:
-        """Those of the settings, and those that once were: messages may wait there still."""
+        """Return the levels of the settings and those of earlier settings, in which messages may still wait."""
         used = {key.queue_id + 1 for key, _ in self._store.queues if key.topic == SCHEDULE_TOPIC}
         return sorted({*range(1, len(self._delays_ms) + 1), *used})
 
@@ -148,23 +146,23 @@ class Schedule(Contributor):
         return command.response(ResponseCode.SUCCESS, body=encode(self._progress.snapshot()))
 
     def figures(self) -> dict[str, str]:
-        """For the broker's runtime information: what is delivered and what is there, by level."""
+        """Return the delivered and the last offset of each level, for the broker's runtime information."""
         figures = {}
         for level, offset in self._progress.delivered().items():
             queue = self._store.queues.get(SCHEDULE_TOPIC, level - 1)
             figures[f"scheduleMessageOffset_{level}"] = f"{offset},{0 if queue is None else queue.max_offset}"
         return figures
 
-    # --- in
+    # --- messages arrive
 
     def redirect(self, _header: SendMessageRequestHeaderV2, record: Record, properties: dict[str, str]) -> Record | None:
         if record.sys_flag & TRANSACTION_MASK in UNQUEUED:
-            return None  # its time begins with its commit
-        level = level_of(properties.get(DELAY_LEVEL, "0"))
-        return self.delayed(record, properties, level) if level > 0 else None
+            return None  # the delay begins with the commit
+        level = parse_level(properties.get(DELAY_LEVEL, "0"))
+        return self.delay(record, properties, level) if level > 0 else None
 
     def fast_redirect(self, properties: Mapping[str, str]) -> FastRedirect | None:
-        """For a level that is there, and written as it will be stored."""
+        """Return the fast redirect for a level that exists and is written as it is stored."""
         text = properties[DELAY_LEVEL]
         levels = len(self._delays_ms)
         level = next((level for level in range(1, levels + 1) if str(level) == text), None)
@@ -172,8 +170,8 @@ class Schedule(Contributor):
             return None
         return FastRedirect(SCHEDULE_TOPIC, level - 1, _additions, self._delay_ms(level))
 
-    def delayed(self, record: Record, properties: dict[str, str], level: int) -> Record:
-        """The message and its `properties`, changed to how they wait. A level beyond the last is the last."""
+    def delay(self, record: Record, properties: dict[str, str], level: int) -> Record:
+        """Change a record and its `properties` to those of a delayed message. A level beyond the last counts as the last."""
         level = min(level, len(self._delays_ms))
         for name in (TIMER_DELIVER_MS, TIMER_DELAY_SEC, TIMER_DELAY_MS):
             properties.pop(name, None)
@@ -183,23 +181,23 @@ class Schedule(Contributor):
         record.topic, record.queue_id = SCHEDULE_TOPIC, level - 1
         return record
 
-    def grew(self, queue_id: int) -> None:
-        """There are new messages in a level's queue. Behind others they change nothing: those are due before them."""
+    def on_queue_grown(self, queue_id: int) -> None:
+        """Look at a level again whose queue was empty. Behind other messages a new one changes nothing: it is due later."""
         for level in self._levels:
             if level.queue_id == queue_id and level.next_ms is None:
                 level.next_ms = 0
                 self._wake()
 
-    # --- out
+    # --- messages are due
 
     def check(self, now_ms: int) -> int | None:
-        """Deliver what is due. When to be asked again; None when nothing waits."""
+        """Deliver due messages. Return when to call again, or None when no message waits."""
         if now_ms < self._last_ms:  # the clock was set back
             for level in self._levels:
                 level.next_ms = 0
         self._last_ms = now_ms
         turn = _Turn()
-        self._first = (self._first + 1) % len(self._levels)  # no level waits behind another that always has something
+        self._first = (self._first + 1) % len(self._levels)  # a busy level does not starve the others
         for level in self._levels[self._first :] + self._levels[: self._first]:
             while level.next_ms is not None and level.next_ms <= now_ms and turn.messages > 0 and turn.size_bytes > 0:
                 self._deliver(level, now_ms, turn)
@@ -216,83 +214,86 @@ class Schedule(Contributor):
             return
         offset = self._progress.next_offset(level.level, queue.min_offset, queue.max_offset)
         times_ms = [time_ms for _, _, time_ms in ENTRY.iter_unpack(queue.read(offset, turn.messages))]
-        due = level.look(times_ms, offset, queue.max_offset, now_ms)
+        due = level.count_due(times_ms, offset, queue.max_offset, now_ms)
         if not due:
             return
         try:
-            next_offset = self._move(level, offset, due, turn)
+            next_offset = self._readdress(level, offset, due, turn)
         except StoreError:
-            level.next_ms = now_ms  # they are still due
+            level.next_ms = now_ms  # the messages are still due
             raise
         if next_offset < offset + due:
             level.next_ms = now_ms
 
-    def _move(self, level: DelayLevel, offset: int, due: int, turn: _Turn) -> int:
-        """Give this many messages to their topics, or as many as fit into the turn; where to read on."""
+    def _readdress(self, level: DelayLevel, offset: int, due: int, turn: _Turn) -> int:
+        """Move this many messages to their topics, or as many as fit into the turn. Return the offset to read next."""
         found = self._store.reading.messages(SCHEDULE_TOPIC, level.queue_id, offset, due, turn.size_bytes)
         next_offset, records = found.next_offset, found.records
-        if next_offset > offset + due:  # some are damaged, and others, which are not due, were read in their place
+        if next_offset > offset + due:  # damaged messages were skipped, and later ones, which are not due, were read instead
             next_offset = offset + due
             records = [record for record in records if int.from_bytes(record[QUEUE_OFFSET_AT:PHYSICAL_OFFSET_AT]) < next_offset]
         if len(records) < next_offset - offset:
             missing = next_offset - offset - len(records)
-            log.error("%d delayed messages of level %d are damaged: they cannot be delivered.", missing, level.level)
-        self._internal_writer.readdress(self._delivered(records))
-        self._progress.moved(level.level, next_offset, self._store.horizon.appended)
+            log.error("%d delayed messages of level %d are damaged and cannot be delivered.", missing, level.level)
+        self._internal_writer.readdress(self._readdress_requests(records))
+        self._progress.advance(level.level, next_offset, self._store.horizon.appended)
         turn.messages -= next_offset - offset
         turn.size_bytes -= sum(map(len, records))
         return next_offset
 
-    def _delivered(self, records: list[memoryview]) -> list[ReaddressRequest]:
-        """Records of SCHEDULE_TOPIC_XXXX on their way to their own topics. One that does not say which stays: a store that others
-        wrote may have such records, and they must not hold up those behind them."""
-        moves: list[ReaddressRequest] = []
+    def _readdress_requests(self, records: list[memoryview]) -> list[ReaddressRequest]:
+        """Build the requests that move records of SCHEDULE_TOPIC_XXXX to their own topics.
+
+        Skip a record without a valid topic: a store written by other software may hold such records, and they must not block
+        those behind them.
+        """
+        requests: list[ReaddressRequest] = []
         known = self._shapes.known
         for waiting in waiting_records(records, SCHEDULE_TOPIC):
             if waiting is None:
-                log.error("A delayed message is damaged, and cannot be delivered.")
+                log.error("A delayed message is damaged and cannot be delivered.")
                 continue
             record, shape, key, _, _, _, _ = waiting
             address = known.get(shape)
             if address is None:
                 address, key = self._shapes.of(shape, key)
-            if isinstance(address, _Nowhere):
-                log.error("A delayed message does not say where it goes: topic %r, queue %r.", *address)
+            if isinstance(address, _InvalidAddress):
+                log.error("A delayed message cannot be delivered: its topic %r or queue %r is invalid.", *address)
             else:
-                moves.append((record, address, key, b""))
-        return moves
+                requests.append((record, address, key, b""))
+        return requests
 
 
 def _additions(topic: str, queue_id: int) -> RedirectAdditions:
     return RedirectAdditions(real_queue_properties(topic, queue_id))
 
 
-class _Nowhere(NamedTuple):
-    """What is said instead of an address."""
+class _InvalidAddress(NamedTuple):
+    """The topic and queue of a message that cannot be delivered."""
 
     topic: str
     queue: str
 
 
-def _address(properties: dict[str, str]) -> Address | _Nowhere:
-    """Where a delayed message goes."""
+def _address(properties: dict[str, str]) -> Address | _InvalidAddress:
+    """Return the address that a delayed message goes to."""
     topic, queue = properties.get(REAL_TOPIC, ""), properties.get(REAL_QUEUE_ID, "")
-    queue_id = _queue_id(topic, queue)
+    queue_id = _parse_queue_id(topic, queue)
     if queue_id is None:
-        return _Nowhere(topic[:256], queue[:32])
+        return _InvalidAddress(topic[:256], queue[:32])
     return Address.of(topic, queue_id, tags_code(properties.get(TAGS)), index_keys(properties))
 
 
-def level_of(text: str) -> int:
-    """What the property says. RefusedError when it is no number, which Apache answers with a system error too."""
+def parse_level(text: str) -> int:
+    """Parse the property DELAY. Raise RefusedError when it is not a number; Apache answers with a system error too."""
     level = int(text) if _LEVEL.fullmatch(text) else None
     if level is None or not -_LEVEL_MAX - 1 <= level <= _LEVEL_MAX:
-        raise RefusedError(ResponseCode.SYSTEM_ERROR, f"A delay level is a whole number, not '{text[:64]}'.")
+        raise RefusedError(ResponseCode.SYSTEM_ERROR, f"The delay level must be a whole number, not '{text[:64]}'.")
     return level
 
 
-def _queue_id(topic: str, text: str) -> int | None:
-    """None when there can be no such queue, or nothing is ever delivered there."""
+def _parse_queue_id(topic: str, text: str) -> int | None:
+    """Parse a queue id. Return None when no such queue can exist, or when nothing may be delivered there."""
     queue_id = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
     if topic in ("", HALF_TOPIC, SCHEDULE_TOPIC) or not is_directory_name((topic, queue_id)):
         return None

@@ -1,7 +1,7 @@
-"""370: a producer takes a timed message back, by the handle that it got with the answer to its send.
+"""RECALL_MESSAGE (370): a producer recalls a timed message, by the handle in the response to its send.
 
-The broker stores a message that names the other one (TIMER_DEL_UNIQKEY), in the same slot of time. When the slot's time has come,
-those are looked at first. So a recall that was answered holds across restarts, also under Apache's broker; nothing is searched.
+The broker stores a message that names the recalled one (TIMER_DEL_UNIQKEY) in the same timer slot. When the slot is due,
+recalls are read first. So an acknowledged recall survives restarts, also under Apache's broker, and needs no search.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class RecallHandler:
         store_host: bytes,
         wall_ms: Callable[[], int],
     ) -> None:
-        """`answers` has them wait for the disk, where a send would."""
+        """`answers` delays a response until the record is confirmed, as for a send."""
         self._timers = timers
         self._topics = topics
         self._internal_writer = internal_writer
@@ -76,17 +76,17 @@ class RecallHandler:
 
     def _recall(self, command: Command, connection: Connection) -> None:
         header = command.header(RecallMessageRequestHeader)
-        handle = self._checked(header)
+        handle = self._check(header)
         [place] = self._internal_writer.write_encoded([append_request_of(self._record(header, handle, connection))])
         answer = command.response(ResponseCode.SUCCESS, RecallMessageResponseHeader(msg_id=handle.unique_key))
         self._answers.send(place.physical_offset + place.size, connection, command, encode_command(answer))
 
-    def _checked(self, header: RecallMessageRequestHeader) -> RecallHandle:
+    def _check(self, header: RecallMessageRequestHeader) -> RecallHandle:
         settings = self._settings()
         if not settings.recall_enabled:
-            raise RefusedError(ResponseCode.NO_PERMISSION, "This broker takes no messages back: recallMessageEnable is false.")
+            raise RefusedError(ResponseCode.NO_PERMISSION, "This broker does not recall messages: recallMessageEnable is false.")
         if not settings.permission & PERM_WRITE and not settings.recall_when_not_writable:
-            raise RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, f"Broker {settings.broker_name} takes no messages.")
+            raise RefusedError(ResponseCode.SERVICE_NOT_AVAILABLE, f"Broker {settings.broker_name} is not writable.")
         if self._topics.get(header.topic) is None:
             raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, f"Topic '{header.topic}' does not exist.")
         try:
@@ -94,12 +94,12 @@ class RecallHandler:
         except RecallHandleError as error:
             raise _illegal(str(error)) from error
         if handle.topic != header.topic:
-            raise _illegal(f"The recall handle is of topic '{handle.topic[:160]}', not of '{header.topic}'.")
+            raise _illegal(f"The recall handle belongs to topic '{handle.topic[:160]}', not to '{header.topic}'.")
         if handle.broker_name != settings.broker_name:
-            raise _illegal(f"The recall handle is of broker '{handle.broker_name[:160]}', not of {settings.broker_name}.")
+            raise _illegal(f"The recall handle belongs to broker '{handle.broker_name[:160]}', not to {settings.broker_name}.")
         left_ms = handle.time_ms - self._wall_ms()
         if not 0 < left_ms < settings.timer_delay_sec_max * 1000:
-            raise _illegal("The message's time has come already, or is further away than a message may wait.")
+            raise _illegal("The message is already due, or due later than a message may wait.")
         return handle
 
     def _record(self, header: RecallMessageRequestHeader, handle: RecallHandle, connection: Connection) -> Record:
@@ -116,9 +116,9 @@ class RecallHandler:
             properties[PRODUCER_GROUP] = header.producer_group
         born_host = pack_host(*connection.peer)
         record = Record(handle.topic, _BODY, born_timestamp=now_ms, born_host=born_host, store_host=self._store_host)
-        waiting = self._timers.timed(record, properties)
-        if waiting is None:  # between two looks at the clock
-            raise _illegal("The message's time has come already.")
+        waiting = self._timers.time(record, properties)
+        if waiting is None:  # it became due a moment ago
+            raise _illegal("The message is already due.")
         return replace(waiting, properties=encode_properties(properties))
 
 

@@ -1,4 +1,4 @@
-"""Keeps the timers' progress on disk at an interval (timerFlushIntervalMs), and tells it to whoever asks (60, 61)."""
+"""Saves the progress of timers every timerFlushIntervalMs, and serves it (requests 60 and 61)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from skyrocket.store.timers.timer_index import TimerIndex
 log = logging.getLogger(__name__)
 
 
-class TimerKeeper:
+class TimerCheckpointing:
     def __init__(
         self,
         delivery: TimerDelivery,
@@ -30,7 +30,7 @@ class TimerKeeper:
         every_ms: Callable[[], int],
         flushed: Callable[[int], Awaitable[None]],
     ) -> None:
-        """`flushed` returns when the commit log is on disk that far."""
+        """`flushed` returns once the commit log is on disk up to a position."""
         self._delivery = delivery
         self._index = index
         self._metrics = metrics
@@ -52,16 +52,16 @@ class TimerKeeper:
     # --- in the event loop
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._keep())
+        self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """No more jobs: one that is under way ends first. What is left to keep is for `TimerDelivery.close`."""
+        """Start no more jobs, and wait for a running one. `TimerDelivery.close` saves the rest."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
 
-    async def _keep(self) -> None:
+    async def _run(self) -> None:
         while True:
             await asyncio.sleep(self._every_ms() / 1000)
             try:
@@ -70,7 +70,7 @@ class TimerKeeper:
                     continue
                 await self._flushed(position)
             except StoreError as error:
-                log.warning("The timers' progress was not kept: %s", error)
+                log.warning("The progress of timers was not saved: %s", error)
                 continue
             job = self._delivery.begin_checkpoint()
             if job is None:
@@ -79,8 +79,8 @@ class TimerKeeper:
             try:
                 await asyncio.shield(writing)
             except OSError as error:
-                log.error("The timers' progress could not be kept (%s): they are found again from their topic.", error)
-                self._delivery.failed_checkpoint()
+                log.error("The progress of timers could not be saved (%s): they are rebuilt from their topic.", error)
+                self._delivery.fail_checkpoint()
             except asyncio.CancelledError:
                 await asyncio.gather(writing, return_exceptions=True)
                 raise

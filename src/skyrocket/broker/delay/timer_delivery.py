@@ -1,13 +1,13 @@
-"""The timer topic's messages, taken in when they arrive and delivered when they are due.
+"""Index the messages of the timer topic when they arrive, and deliver them when they are due.
 
-    rmq_sys_wheel_timer ──take in──▶ timer index (log and wheel) ──slot by slot──▶ DueSlot ──▶ REAL_TOPIC, queue REAL_QID
-          ▲                                                                          │
-          └───────────── rolled: stored anew, because it is due beyond the window ◀──┘
+    rmq_sys_wheel_timer ──index──▶ timer index (log and wheel) ──slot by slot──▶ TimerSlot ──▶ REAL_TOPIC, queue REAL_QID
+          ▲                                                                        │
+          └───────────── rolled: stored again, because it is due beyond the window ◀─┘
 
-`check` does a bounded piece of both and says when it wants to be asked again. Only the slot of the present second is in memory.
+`check` does a bounded amount of both and returns when to call it again. Only the current slot is in memory.
 
-A slot is delivered only when every message that was stored before it began has been taken in, and what was rolled before it: a
-message that takes another one back is then known. What came too late for its own slot goes into the present one, by the same way.
+A slot is delivered only once all messages that were stored or rolled before it began are indexed, so that every recall is
+known. A message that arrives too late for its own slot goes into the current one.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from functools import partial
 from itertools import accumulate
 from typing import Final
 
-from skyrocket.broker.delay.timer_message import Timing, delivered, out_times, rolled
+from skyrocket.broker.delay.timer_message import Timing, delivery_request, roll_request, time_properties
 from skyrocket.broker.delay.timer_metrics import TimerMetrics
-from skyrocket.broker.delay.timer_slot import DueSlot, position_of
+from skyrocket.broker.delay.timer_slot import TimerSlot, position_of
 from skyrocket.broker.delay.timers import BLANK_SLOTS, rolled_to_ms, rolls_from_ms
 from skyrocket.broker.load.counters import Counters
 from skyrocket.broker.send.internal_writer import InternalWriter
@@ -39,14 +39,14 @@ log = logging.getLogger(__name__)
 
 MESSAGES_PER_TURN: Final = 512
 BYTES_PER_TURN: Final = 4 * 1024 * 1024
-UNITS_PER_TURN: Final = 16_384  # of a slot's chain, read from the timer log
-SLOTS_PER_TURN: Final = 16_384  # that are over
+UNITS_PER_TURN: Final = 16_384  # units of a slot's chain that one turn reads from the timer log
+SLOTS_PER_TURN: Final = 16_384  # past slots that one turn walks through
 PACE_MS: Final = 20
-"""After some work, how long more of it is gathered: many messages at once cost little more than one."""
+"""How long to wait after a turn with work, so that the next one takes more messages: many cost little more than one."""
 
-CHECKPOINT_LATEST_MS: Final = 60_000  # when nothing but time goes on
+CHECKPOINT_LATEST_MS: Final = 60_000  # between checkpoints when only time passes
 
-TAKEN_IN: Final = "timer taken in"  # kinds of counters
+INDEXED: Final = "timer indexed"  # kinds of counters
 DELIVERED: Final = "timer delivered"
 
 
@@ -68,38 +68,38 @@ class TimerDelivery:
         self._counters = counters
         self._shapes = PropertyShapes(partial(Timing.of, precision_ms=index.precision_ms))
         self._is_open = False
-        self._slot: DueSlot | None = None  # the one that is read
+        self._slot: TimerSlot | None = None  # the current slot
         self._rest_until_ms = 0
-        self._known_ms = 0  # messages that were stored until then were taken in
-        self._needed_offset = 0  # messages of the topic before it must be, before any more is delivered
-        self._read_again = False  # the files are not to be relied on
-        self._steps = 0  # of delivering: when there are more of them there is progress to keep
-        self._job: TimerCheckpointJob | None = None  # waits for the commit log's flush
-        self._kept: tuple[int, ...] = ()
+        self._known_ms = 0  # messages stored until then are indexed
+        self._needed_offset = 0  # messages before this offset must be indexed before the next delivery
+        self._read_again = False  # the timer files are not reliable: rebuild them
+        self._steps = 0  # steps of delivery since the start; when it grows, there is progress to save
+        self._job: TimerCheckpointJob | None = None  # waits until the commit log is flushed
+        self._saved: tuple[int, ...] = ()
 
-    def crowd(self, time_ms: int) -> int:
-        """How many messages wait in the slot of this time."""
+    def count_slot(self, time_ms: int) -> int:
+        """Count the messages that wait in the slot of a time."""
         return self._index.slot(time_ms).units if self._is_open else 0
 
     def prepare(self, now_ms: int) -> None:
-        """What waits is found again, which takes a while when it is much: better before clients are heard than between them."""
+        """Open the timer files before the broker serves clients: recovery takes a while when many timers wait."""
         try:
             self._open(now_ms)
         except StoreError as error:
-            log.error("The timers cannot be found yet, and this is tried again each second: %s", error)
+            log.error("The timer files cannot be opened; the broker tries again every second: %s", error)
 
     # --- a turn
 
     def check(self, now_ms: int) -> int | None:
-        """Take in and deliver what can be. When to be asked again; None when there are no timers at all."""
+        """Index new messages and deliver due ones. Return when to call again, or None when there are no timers."""
         if not self._is_open and not self._open(now_ms):
             return None
         if now_ms < self._rest_until_ms <= now_ms + PACE_MS:
             return self._rest_until_ms
         if self._read_again:
-            self._start_again(now_ms)
+            self._rebuild(now_ms)
         work_before = (self._index.queue_offset, self._steps)
-        has_more = self._take_in(now_ms)
+        has_more = self._index_new(now_ms)
         next_ms = self._deliver_due(now_ms)
         if has_more or next_ms <= now_ms:
             return now_ms
@@ -110,7 +110,7 @@ class TimerDelivery:
     def _open(self, now_ms: int) -> bool:
         queue = self._store.queues.get(TIMER_TOPIC, 0)
         if queue is None or not queue.max_offset:
-            return False  # as long as nobody uses timers, they need no files
+            return False  # no files are needed until the first timed message
         for sentence in self._index.open(now_ms, TimerTopic(queue.min_offset, queue.max_offset, self._queue_offset_of)):
             log.warning(sentence)
         self._is_open = True
@@ -121,7 +121,7 @@ class TimerDelivery:
         record = self._store.reading.record_at(physical_offset)
         return record.queue_offset if record is not None and record.topic == TIMER_TOPIC else None
 
-    def _start_again(self, now_ms: int) -> None:
+    def _rebuild(self, now_ms: int) -> None:
         queue = self._store.queues.get(TIMER_TOPIC, 0)
         self._slot = None
         self._index.read_again(now_ms, 0 if queue is None else queue.min_offset)
@@ -129,40 +129,40 @@ class TimerDelivery:
         self._metrics.clear()
         self._read_again = False
 
-    # --- in
+    # --- messages arrive
 
-    def _take_in(self, now_ms: int) -> bool:
-        """The next messages of the topic. Whether there are more."""
+    def _index_new(self, now_ms: int) -> bool:
+        """Index the next messages of the topic. Return whether there are more."""
         index = self._index
         read = self._store.reading.messages(TIMER_TOPIC, 0, index.queue_offset, MESSAGES_PER_TURN, BYTES_PER_TURN)
         has_more = read.next_offset < read.max_offset
         if read.records:
-            self._add(read.records, now_ms)
-            self._counters.add(TAKEN_IN, "", len(read.records), 0)
+            self._index_records(read.records, now_ms)
+            self._counters.add(INDEXED, "", len(read.records), 0)
         index.queue_offset = max(read.next_offset, index.queue_offset)
         self._known_ms = store_timestamp_of(read.records[-1]) if has_more and read.records else now_ms
         return has_more
 
-    def _add(self, records: list[memoryview], now_ms: int) -> None:
+    def _index_records(self, records: list[memoryview], now_ms: int) -> None:
         index = self._index
         read_ms, precision_ms = index.read_ms, index.precision_ms
-        present_ms = 0 if self._slot is None else self._slot.end_ms  # what is due until then goes into that slot too
+        present_ms = 0 if self._slot is None else self._slot.end_ms  # messages due until then go into the current slot too
         window_slots = roll_window_slots(self._settings())
         window_ms = rolls_from_ms(now_ms, window_slots, precision_ms)
         was_read_once = index.queue_offset < index.known_until
         known = self._shapes.known
         entries: list[tuple[int, int, int, int, int]] = []
-        present: list[tuple[int, Timing, int]] = []  # which of them those are, and when they are due
+        present: list[tuple[int, Timing, int]] = []  # index in `entries`, and due time, of messages for the current slot
         topics: dict[str, int] = {}
         for waiting in waiting_records(records, TIMER_TOPIC):
             timing = None if waiting is None else known.get(waiting[1]) or self._shapes.of(waiting[1], waiting[2])[0]
             if waiting is None or timing is None:
-                log.error("A message in %s does not say where it goes, and when; it goes nowhere.", TIMER_TOPIC)
-                continue  # it must not hold up the others
+                log.error("A message in %s cannot be delivered: its topic or time is missing.", TIMER_TOPIC)
+                continue  # it must not block the others
             record, _, _, queue_offset, physical_offset, _, stored_ms = waiting
             out_ms, topic = timing.out_ms, timing.topic
             if was_read_once and queue_offset < index.known_until and out_ms < index.known_settled_ms:
-                continue  # it was done with before
+                continue  # it was delivered before
             due_ms = timing.due_ms(stored_ms)
             magic = WAITS if timing.deletes is None else WAITS | DELETES
             time_ms = due_ms - 1
@@ -186,14 +186,14 @@ class TimerDelivery:
     def _add_to_slot(self, timing: Timing, due_ms: int, magic: int, position: int) -> None:
         assert self._slot is not None
         if timing.deletes is not None and not magic & ROLLS:
-            self._slot.taken_back.add(timing.deletes)
+            self._slot.recalled.add(timing.deletes)
         else:
             self._slot.add(due_ms, position)
 
-    # --- out
+    # --- messages are due
 
     def _deliver_due(self, now_ms: int) -> int:
-        """When there is more to do."""
+        """Deliver due messages. Return when there is more to do."""
         index = self._index
         for _ in range(SLOTS_PER_TURN):
             start_ms = index.read_ms
@@ -204,7 +204,7 @@ class TimerDelivery:
             slot = self._slot
             if slot is None:
                 found = index.slot(start_ms)
-                slot = self._slot = DueSlot(start_ms, index.precision_ms, found.last, found.units)
+                slot = self._slot = TimerSlot(start_ms, index.precision_ms, found.last, found.units)
             if not slot.is_read and not self._read_units(slot):
                 return now_ms
             if self._deliver(slot, now_ms) or self._read_again:
@@ -213,22 +213,22 @@ class TimerDelivery:
                 return slot.next_due_ms() or slot.end_ms
             index.move_on()
             self._slot = None
-            self._steps += slot.gave_out  # worth keeping: Apache's broker knows progress by whole slots alone
+            self._steps += slot.has_delivered  # worth saving: Apache's broker records progress by whole slots only
         return now_ms
 
-    def _read_units(self, slot: DueSlot) -> bool:
-        """Of the slot's chain through the log. Whether that was all."""
+    def _read_units(self, slot: TimerSlot) -> bool:
+        """Read units of the slot's chain from the timer log. Return whether the chain is read to its end."""
         timer_log, precision_ms = self._index.log, self._index.precision_ms
         delivered_before, delivered_until_ms = self._index.delivered_before, self._index.delivered_until_ms
         chain = timer_log.chain(slot.next_unit, UNITS_PER_TURN)
-        for position, (_, before, magic, taken_in_ms, delay_ms, physical_offset, _, _, _) in chain:
-            time_ms = taken_in_ms + delay_ms
+        for position, (_, before, magic, indexed_ms, delay_ms, physical_offset, _, _, _) in chain:
+            time_ms = indexed_ms + delay_ms
             if not slot.start_ms <= time_ms < slot.end_ms:
-                return self._is_damaged(f"at {position}")
+                return self._report_damage(f"at {position}")
             if magic & ROLLS:
                 due_ms: int | None = slot.start_ms + 1
-            elif magic & DELETES or time_ms % precision_ms == 0:  # Apache writes no more than the slot
-                due_ms = self._due_of(physical_offset, slot)
+            elif magic & DELETES or time_ms % precision_ms == 0:  # Apache writes only the slot
+                due_ms = self._read_due_ms(physical_offset, slot)
             else:
                 due_ms = time_ms + 1
             if due_ms is not None and (position >= delivered_before or due_ms > delivered_until_ms):
@@ -236,68 +236,72 @@ class TimerDelivery:
             slot.next_unit = before
             slot.units_left -= -1 if magic & DELETES else 1
             if slot.is_read:
-                return slot.units_left == 0 or self._is_damaged(f"before {position}")
-        if slot.next_unit < timer_log.start:  # what it names has expired
+                return slot.units_left == 0 or self._report_damage(f"before {position}")
+        if slot.next_unit < timer_log.start:  # the unit was deleted by retention
             slot.next_unit = -1
             return True
-        return False if len(chain) == UNITS_PER_TURN else self._is_damaged(f"at {slot.next_unit}")
+        return False if len(chain) == UNITS_PER_TURN else self._report_damage(f"at {slot.next_unit}")
 
-    def _due_of(self, physical_offset: int, slot: DueSlot) -> int | None:
-        """By the message itself. None when it is none, or takes another one back."""
+    def _read_due_ms(self, physical_offset: int, slot: TimerSlot) -> int | None:
+        """Return the due time by the message itself, or None when it is damaged or recalls another message."""
         [waiting] = waiting_records([self._store.reading.view_at(physical_offset)], TIMER_TOPIC)
         timing = None if waiting is None else self._shapes.of(waiting[1], waiting[2])[0]
         if waiting is None or timing is None:
             return None
         if timing.deletes is not None:
-            slot.taken_back.add(timing.deletes)
+            slot.recalled.add(timing.deletes)
             return None
         return max(timing.due_ms(waiting[6]), slot.start_ms + 1)
 
-    def _is_damaged(self, where: str) -> bool:
-        """Always False: nothing more comes from these files."""
-        log.error("The timer log is damaged %s; timers are found again from their topic.", where)
+    def _report_damage(self, where: str) -> bool:
+        """Log the damage and plan a rebuild. Return False, so that callers stop reading these files."""
+        log.error("The timer log is damaged %s; timers are rebuilt from their topic.", where)
         self._read_again = True
         return False
 
-    def _deliver(self, slot: DueSlot, now_ms: int) -> bool:
-        """What is due of the slot, as far as one turn goes. Whether there is more."""
+    def _deliver(self, slot: TimerSlot, now_ms: int) -> bool:
+        """Deliver due messages of the slot, as many as one turn may. Return whether more are due."""
         taken = slot.take(now_ms, MESSAGES_PER_TURN)
         if not taken:
             return False
         try:
-            units = self._of_one_turn(self._index.log.units_at(list(map(position_of, taken))))
+            units = self._limit_bytes(self._index.log.units_at(list(map(position_of, taken))))
             topics: dict[str, int] = {}
-            moves = self._moves([unit for unit in units if unit is not None], slot, now_ms, topics)
-            self._internal_writer.readdress(moves)
+            requests = self._readdress_requests([unit for unit in units if unit is not None], slot, now_ms, topics)
+            self._internal_writer.readdress(requests)
         except StoreError:
-            slot.give_back(taken)
+            slot.put_back(taken)
             raise
-        slot.give_back(taken[len(units) :])
-        if any(address.topic == TIMER_TOPIC for _, address, _, _ in moves):  # rolled: one may take another back that comes behind
+        slot.put_back(taken[len(units) :])
+        if any(address.topic == TIMER_TOPIC for _, address, _, _ in requests):  # rolled messages: a recall may be among them
             self._needed_offset = self._store.queues.next_offset((TIMER_TOPIC, 0))
         self._steps += len(units)
         self._metrics.add(topics)
-        self._counters.add(DELIVERED, "", len(moves), 0)
+        self._counters.add(DELIVERED, "", len(requests), 0)
         return slot.is_due(now_ms)
 
-    def _of_one_turn(self, units: list[UnitFields | None]) -> list[UnitFields | None]:
-        """The first of them, of so many bytes; one at the least."""
+    def _limit_bytes(self, units: list[UnitFields | None]) -> list[UnitFields | None]:
+        """Return the first units, up to BYTES_PER_TURN and at least one."""
         sizes = accumulate([0 if unit is None else max(0, unit[6]) for unit in units], initial=0)
         return [unit for unit, before_bytes in zip(units, sizes, strict=False) if before_bytes < BYTES_PER_TURN]
 
-    def _moves(self, units: list[UnitFields], slot: DueSlot, now_ms: int, topics: dict[str, int]) -> list[ReaddressRequest]:
-        """The messages that these name, on their way to where they belong, without those that were taken back, or are not there
-        any more. `topics` gets how many more, or less, wait for each."""
-        known, taken_back = self._shapes.known, slot.taken_back
+    def _readdress_requests(
+        self, units: list[UnitFields], slot: TimerSlot, now_ms: int, topics: dict[str, int]
+    ) -> list[ReaddressRequest]:
+        """Build the requests that move the messages of these units, without recalled and missing ones.
+
+        Add to `topics` how the number of waiting messages changes.
+        """
+        known, recalled = self._shapes.known, slot.recalled
         records = self._store.reading.views_at([unit[5] for unit in units])
-        more_of: dict[int, bytes] = {}  # by the time when they were taken in
-        moves: list[ReaddressRequest] = []
-        for (_, _, magic, taken_in_ms, _, physical_offset, size, _, _), record, waiting in zip(
+        more_of: dict[int, bytes] = {}  # by the time when a message was indexed
+        requests: list[ReaddressRequest] = []
+        for (_, _, magic, indexed_ms, _, physical_offset, size, _, _), record, waiting in zip(
             units, records, waiting_records(records, TIMER_TOPIC), strict=True
         ):
             if record is None:
-                log.error("The timed message at %d of the log is gone, or damaged, and is not delivered.", physical_offset)
-                self._read_again |= physical_offset >= self._store.log.start  # or is it the timer log that is damaged?
+                log.error("The timed message at log offset %d is missing or damaged and cannot be delivered.", physical_offset)
+                self._read_again |= physical_offset >= self._store.log.start  # perhaps the timer log is damaged
                 continue
             timing, key = None, None
             if waiting is not None and len(record) == size:
@@ -306,26 +310,26 @@ class TimerDelivery:
                 if timing is None:
                     timing, key = self._shapes.of(shape, key)
             if timing is None or (timing.out_ms > slot.start_ms and not magic & ROLLS):
-                self._is_damaged(f"where it names {physical_offset}")
+                self._report_damage(f"where it names {physical_offset}")
                 continue
             topic, deletes = timing.topic, timing.deletes is not None
             if not deletes:
                 topics[topic] = topics.get(topic, 0) - 1
-            more = more_of.get(taken_in_ms) or more_of.setdefault(taken_in_ms, out_times(taken_in_ms, now_ms))
+            more = more_of.get(indexed_ms) or more_of.setdefault(indexed_ms, time_properties(indexed_ms, now_ms))
             if magic & ROLLS:
-                moves.append(rolled(record, timing.due_ms(stored_ms), more))
+                requests.append(roll_request(record, timing.due_ms(stored_ms), more))
                 continue
-            if deletes or (taken_back and _is_taken_back(timing, key, taken_back)):
+            if deletes or (recalled and _is_recalled(timing, key, recalled)):
                 continue
-            move = delivered(record, timing, key, more)
-            if move is not None:
-                moves.append(move)
-        return moves
+            request = delivery_request(record, timing, key, more)
+            if request is not None:
+                requests.append(request)
+        return requests
 
-    # --- what is kept
+    # --- progress
 
     def figures(self, now_ms: int) -> dict[str, str]:
-        """For the broker's runtime information."""
+        """Return figures for the broker's runtime information."""
         queue = self._store.queues.get(TIMER_TOPIC, 0)
         is_open = self._is_open and queue is not None
         behind = 0 if not is_open or queue is None else queue.max_offset - self._index.queue_offset
@@ -333,7 +337,7 @@ class TimerDelivery:
             "timerReadBehind": str(max(0, now_ms - self._index.read_ms) // 1000 if is_open else 0),
             "timerOffsetBehind": str(behind),
             "timerCongestNum": str(self._index.waiting),
-            "timerEnqueueTps": f"{self._per_second(TAKEN_IN, now_ms):.1f}",
+            "timerEnqueueTps": f"{self._per_second(INDEXED, now_ms):.1f}",
             "timerDequeueTps": f"{self._per_second(DELIVERED, now_ms):.1f}",
         }
 
@@ -342,18 +346,18 @@ class TimerDelivery:
         return 0.0 if counter is None else counter.rate(now_ms, 10_000).per_second
 
     def plan_checkpoint(self, now_ms: int) -> int | None:
-        """If there is progress to keep: how far the commit log must be on disk before it is."""
+        """Plan a checkpoint when there is progress to save. Return how far the commit log must be on disk first."""
         if not self._is_open or self._read_again:
             return None
         index = self._index
         state = (index.queue_offset, self._steps, index.read_ms // CHECKPOINT_LATEST_MS)
-        if self._job is None and state != self._kept:
-            self._kept = state
+        if self._job is None and state != self._saved:
+            self._saved = state
             self._job = self._checkpoint(now_ms, is_clean=False)
         return None if self._job is None else self._job.log_position
 
     def begin_checkpoint(self) -> TimerCheckpointJob | None:
-        """A job for any thread that keeps the progress that was planned; None when the log is not on disk that far yet."""
+        """Return the planned checkpoint as a job for any thread, or None when the log is not on disk that far yet."""
         job, horizon = self._job, self._store.horizon
         if job is None or self._read_again or job.log_position > min(horizon.flushed, horizon.confirmed):
             return None
@@ -366,28 +370,28 @@ class TimerDelivery:
         until_ms = index.read_ms if self._slot is None else self._slot.delivered_until_ms()
         return index.begin_checkpoint(now_ms, until_ms, self._store.horizon.appended, is_clean=is_clean)
 
-    def failed_checkpoint(self) -> None:
-        """What is on disk of the files is unknown now."""
+    def fail_checkpoint(self) -> None:
+        """A checkpoint failed: the state of the files is unknown, so rebuild them."""
         self._read_again = True
 
     def close(self, now_ms: int) -> None:
-        """Everything was flushed: the files are left as they can be used."""
+        """Close after the last flush, with a clean checkpoint where possible."""
         horizon = self._store.horizon
         if self._is_open and not self._read_again and horizon.appended == min(horizon.flushed, horizon.confirmed):
             try:
                 self._checkpoint(now_ms, is_clean=True).run()
             except OSError as error:
-                log.error("The timers' progress could not be kept (%s): the next start finds them as after a crash.", error)
+                log.error("The progress of timers could not be saved (%s): the next start recovers as after a crash.", error)
         self._index.close()
         self._is_open = False
 
 
 def roll_window_slots(settings: BrokerSettings) -> int:
-    """How far ahead a message may lie in the wheel."""
+    """Return how many slots ahead a message may be in the wheel."""
     most = settings.timer_wheel_slots - BLANK_SLOTS
     return settings.timer_roll_window_slots if 2 <= settings.timer_roll_window_slots <= most else most
 
 
-def _is_taken_back(timing: Timing, key: bytes | None, taken_back: set[str]) -> bool:
+def _is_recalled(timing: Timing, key: bytes | None, recalled: set[str]) -> bool:
     unique_key = timing.unique_key if key is None else key.decode()
-    return not taken_back.isdisjoint((unique_key, f"{timing.topic}+{unique_key}"))
+    return not recalled.isdisjoint((unique_key, f"{timing.topic}+{unique_key}"))

@@ -1,4 +1,4 @@
-"""How many timed messages wait for each topic: `config/timermetrics`, and what GET_TIMER_METRICS (61) tells."""
+"""How many timed messages wait for each topic: the file `config/timermetrics` and the response to GET_TIMER_METRICS (61)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TimerMetrics:
         self.version = DataVersion(timestamp=wall_ms())
 
     def add(self, counts: Mapping[str, int]) -> None:
-        """Once for each turn."""
+        """Add counts by topic. Called once a turn."""
         now_ms = self._wall_ms()
         for topic, count in counts.items():
             if topic in self._counts or len(self._counts) < TOPICS_MAX:

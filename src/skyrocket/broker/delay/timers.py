@@ -1,10 +1,10 @@
-"""Timed messages (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS): what times they may have, and when they are due.
+"""Timed messages (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS): which times are valid, and when a message is due.
 
     producer ──TIMER_DELIVER_MS──▶ rmq_sys_wheel_timer, queue 0 ──▶ timer log and wheel ──due──▶ REAL_TOPIC, queue REAL_QID
 
-Time is cut into slots (timerPrecisionMs, a second). TIMER_OUT_MS is the slot's start, one slot before the next border at or after
-the time that was asked for: Apache delivers a slot when it is over. We deliver at the time that was asked for, which lies in
-(TIMER_OUT_MS, TIMER_OUT_MS + a slot], and so never early; Apache's broker finds our messages where it looks for them.
+Time is divided into slots (timerPrecisionMs, one second by default). TIMER_OUT_MS is the start of a message's slot: Apache
+delivers a slot when it is over. We deliver at the requested time, which lies in (TIMER_OUT_MS, TIMER_OUT_MS + one slot], and so
+never early. Apache's broker finds our messages in the slots where it expects them.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from skyrocket.protocol.sysflag import TRANSACTION_MASK
 from skyrocket.protocol.system_names import RETRY_PREFIX, TIMER_TOPIC
 from skyrocket.store.message import UNQUEUED
 
-TIMER_PROPERTIES: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)  # the first that is there counts
-BLANK_SLOTS: Final = 60  # of the wheel, that stay free between what lies ahead and what lies behind
+TIMER_PROPERTIES: Final = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)  # the first one present counts
+BLANK_SLOTS: Final = 60  # slots of the wheel that stay empty between the future and the past
 
 _DIGITS_MAX = 19
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
@@ -50,29 +50,33 @@ _OUT = f"{TIMER_OUT_MS}{NAME_END}%d{VALUE_END}".encode()
 
 
 class Timers(Contributor):
-    """The contributor for timed messages: it redirects them to the timer topic."""
+    """Redirects timed messages to the timer topic."""
 
     property_names = frozenset(TIMER_PROPERTIES)
 
-    def __init__(self, settings: Callable[[], BrokerSettings], wall_ms: Callable[[], int], crowd: Callable[[int], int]) -> None:
-        """`crowd` says how many messages wait in the slot of a time."""
+    def __init__(
+        self, settings: Callable[[], BrokerSettings], wall_ms: Callable[[], int], count_slot: Callable[[int], int]
+    ) -> None:
+        """`count_slot` counts the messages that wait in the slot of a time."""
         self._settings = settings
         self._wall_ms = wall_ms
-        self._crowd = crowd
+        self._count_slot = count_slot
 
     def redirect(self, _header: SendMessageRequestHeaderV2, record: Record, properties: dict[str, str]) -> Record | None:
         if record.sys_flag & TRANSACTION_MASK in UNQUEUED or record.topic == TIMER_TOPIC or TIMER_OUT_MS in properties:
             return None
-        level = number(properties.get(DELAY_LEVEL, "0"))
-        if level is not None and level > 0:  # then the level counts, and nothing else
+        level = parse_number(properties.get(DELAY_LEVEL, "0"))
+        if level is not None and level > 0:  # a delay level takes precedence
             for name in TIMER_PROPERTIES:
                 properties.pop(name, None)
             return None
-        return self.timed(record, properties)
+        return self.time(record, properties)
 
-    def timed(self, record: Record, properties: dict[str, str]) -> Record | None:
-        """The message as it waits; `properties` are changed to those that it waits with. None when its time has come already.
-        RefusedError says why it cannot wait."""
+    def time(self, record: Record, properties: dict[str, str]) -> Record | None:
+        """Return the record as it waits in the timer topic, and change its `properties` accordingly.
+
+        Return None when the message is due already. Raise RefusedError when it cannot wait.
+        """
         out_ms = self._out_ms(properties)
         if out_ms is None:
             return None
@@ -89,7 +93,7 @@ class Timers(Contributor):
             try:
                 out_ms = self._out_ms(properties)
             except RefusedError:
-                return None  # the general path answers why
+                return None  # the general path answers with the reason
             if out_ms is None:
                 return None
             handle = RecallHandle(topic, self._settings().broker_name, out_ms + 1, MARK.decode())
@@ -101,25 +105,27 @@ class Timers(Contributor):
         return recall_handle(properties, self._settings().broker_name)
 
     def _out_ms(self, properties: Mapping[str, str]) -> int | None:
-        """The slot that a message waits in; None when its time has come already. RefusedError says why it cannot wait."""
+        """Return the slot of a message, or None when it is due already. Raise RefusedError when it cannot wait."""
         settings = self._settings()
         if not settings.timers_enabled:
-            raise RefusedError(ResponseCode.SYSTEM_ERROR, "This broker takes no timed messages: timerWheelEnable is false.")
+            raise RefusedError(
+                ResponseCode.SYSTEM_ERROR, "This broker does not accept timed messages: timerWheelEnable is false."
+            )
         now_ms = self._wall_ms()
-        due_ms = asked_for_ms(properties, now_ms)
+        due_ms = requested_ms(properties, now_ms)
         if due_ms is None:
-            raise _illegal("A timed message says in whole numbers when it is to be delivered.")
+            raise _illegal("The delivery time of a timed message must be a whole number.")
         if due_ms <= now_ms:
             if TIMER_DELETE_UNIQUE_KEY in properties:
-                raise _illegal("A message that takes another one back comes before that one is due.")
+                raise _illegal("A message cannot be recalled once it is due.")
             return None
         if due_ms - now_ms > settings.timer_delay_sec_max * 1000:
             most = f"{settings.timer_delay_sec_max} seconds (timerMaxDelaySec)"
-            raise _illegal(f"A message may wait {most} at the longest; this one would wait {due_ms - now_ms} ms.")
+            raise _illegal(f"A message may wait for at most {most}; this one would wait for {due_ms - now_ms} ms.")
         out_ms = slot_start_ms(due_ms, settings.timer_precision_ms)
-        if self._crowd(out_ms) > settings.timer_slot_messages_max:
+        if self._count_slot(out_ms) > settings.timer_slot_messages_max:
             most = f"{settings.timer_slot_messages_max} messages (timerCongestNumEachSlot)"
-            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"More than {most} are to be delivered at the same time as this one.")
+            raise RefusedError(ResponseCode.SYSTEM_ERROR, f"More than {most} are already due at the same time as this one.")
         return out_ms
 
 
@@ -127,32 +133,32 @@ def _illegal(sentence: str) -> RefusedError:
     return RefusedError(ResponseCode.MESSAGE_ILLEGAL, sentence)
 
 
-def number(text: str | None) -> int | None:
-    """As Java reads one."""
+def parse_number(text: str | None) -> int | None:
+    """Parse a number as Java does. Return None when the text is not a number."""
     if text is None:
         return None
     is_plain = len(text) < _DIGITS_MAX and text.isascii() and text.isdigit()
     return int(text) if is_plain or _NUMBER.fullmatch(text) else None
 
 
-def asked_for_ms(properties: Mapping[str, str], sent_ms: int) -> int | None:
-    """When a message that was sent at this time is to be delivered; None when it does not say that in a number."""
+def requested_ms(properties: Mapping[str, str], sent_ms: int) -> int | None:
+    """Return the requested delivery time of a message sent at this time, or None when it is not a number."""
     for name, unit_ms in ((TIMER_DELAY_SEC, 1000), (TIMER_DELAY_MS, 1)):
         if name in properties:
-            delay = number(properties[name])
+            delay = parse_number(properties[name])
             return None if delay is None else sent_ms + delay * unit_ms
-    return number(properties.get(TIMER_DELIVER_MS))
+    return parse_number(properties.get(TIMER_DELIVER_MS))
 
 
 def slot_start_ms(due_ms: int, precision_ms: int) -> int:
-    """TIMER_OUT_MS: the slot that has (start, start + precision]."""
+    """Return TIMER_OUT_MS: the start of the slot that covers (start, start + precision]."""
     return (due_ms - 1) // precision_ms * precision_ms
 
 
 def rolled_to_ms(out_ms: int, now_ms: int, window_slots: int, precision_ms: int) -> int | None:
-    """The slot in which a message is stored anew, because its own is beyond the window; None when it is within.
+    """Return the slot in which a message beyond the window is rolled (stored again), or None when it is within the window.
 
-    The log would otherwise let go of a message before it is due. One that would come to lie just beyond is rolled early.
+    Otherwise retention would delete the message from the log before it is due. A message just beyond the window is rolled early.
     """
     beyond_ms = out_ms - rolls_from_ms(now_ms, window_slots, precision_ms)
     if beyond_ms < 0:
@@ -162,12 +168,12 @@ def rolled_to_ms(out_ms: int, now_ms: int, window_slots: int, precision_ms: int)
 
 
 def rolls_from_ms(now_ms: int, window_slots: int, precision_ms: int) -> int:
-    """The first slot beyond the window."""
+    """Return the start of the first slot beyond the window."""
     return now_ms - now_ms % precision_ms + window_slots * precision_ms
 
 
 def recall_handle(properties: Mapping[str, str], broker_name: str) -> str | None:
-    """What takes a message back that waits with these properties; None for one that does not wait, or has no key."""
+    """Return the handle that recalls a waiting message, or None when the message does not wait or has no unique key."""
     out_ms, topic, unique_key = (properties.get(name) for name in (TIMER_OUT_MS, REAL_TOPIC, UNIQUE_KEY))
     if out_ms is None or topic is None or unique_key is None or topic.startswith(RETRY_PREFIX):
         return None

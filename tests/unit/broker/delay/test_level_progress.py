@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from skyrocket.broker.delay.level_progress import UNSAFE_MAX, DelayProgress
+from skyrocket.broker.delay.level_progress import UNSAFE_MAX, DelayLevelProgress
 from skyrocket.protocol.bodies import DataVersion, DelayOffsetSerializeWrapper
 
 
@@ -12,8 +12,8 @@ class Disk:
         return self.safe
 
 
-def progress(disk: Disk | None = None, **offsets: int) -> DelayProgress:
-    made = DelayProgress(disk or Disk(), lambda: 7_000)
+def progress(disk: Disk | None = None, **offsets: int) -> DelayLevelProgress:
+    made = DelayLevelProgress(disk or Disk(), lambda: 7_000)
     made.load(DelayOffsetSerializeWrapper({int(level[1:]): offset for level, offset in offsets.items()}, DataVersion(0, 1, 4)))
     return made
 
@@ -21,8 +21,8 @@ def progress(disk: Disk | None = None, **offsets: int) -> DelayProgress:
 def test_the_file_names_only_what_is_safe():
     disk = Disk()
     level_one = progress(disk)
-    level_one.moved(1, 10, position=1_000)
-    level_one.moved(1, 20, position=2_000)
+    level_one.advance(1, 10, position=1_000)
+    level_one.advance(1, 20, position=2_000)
     assert level_one.next_offset(1, 0, 30) == 20
     disk.safe = 1_999
     assert level_one.snapshot().offset_table == {1: 10}
@@ -34,7 +34,7 @@ def test_a_change_is_one_when_it_is_safe():
     disk = Disk()
     table = progress(disk, _1=5)
     before = table.changes
-    table.moved(1, 6, position=100)
+    table.advance(1, 6, position=100)
     assert table.changes == before
     disk.safe = 100
     assert table.changes > before
@@ -44,7 +44,7 @@ def test_each_saved_change_has_a_version_of_its_own():
     disk = Disk()
     table = progress(disk, _1=5)
     assert table.snapshot().data_version == DataVersion(0, 1, 4)
-    table.moved(1, 6, position=0)
+    table.advance(1, 6, position=0)
     assert table.snapshot().data_version == DataVersion(0, 7_000, 5)
     assert table.snapshot().data_version == DataVersion(0, 7_000, 5)
 
@@ -77,7 +77,7 @@ def test_what_waits_to_be_safe_is_bounded_and_nothing_is_called_safe_too_early()
     disk = Disk()
     table = progress(disk)
     for offset in range(3 * UNSAFE_MAX):
-        table.moved(1, offset + 1, position=offset + 1)
+        table.advance(1, offset + 1, position=offset + 1)
     disk.safe = UNSAFE_MAX
     assert 0 < table.snapshot().offset_table[1] <= UNSAFE_MAX
     disk.safe = 3 * UNSAFE_MAX

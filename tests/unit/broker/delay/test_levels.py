@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from skyrocket.broker.delay.levels import MESSAGES_PER_TURN, level_of
+from skyrocket.broker.delay.levels import MESSAGES_PER_TURN, parse_level
 from skyrocket.net.router import RefusedError
 from skyrocket.protocol.bodies import DelayOffsetSerializeWrapper
 from skyrocket.protocol.message.properties import decode_properties, encode_properties
@@ -109,7 +109,7 @@ def test_a_backlog_of_large_messages_is_delivered_in_turns():
     for i in range(5):
         record = Record(topic="orders", body=bytes(2_000_000))
         properties = {"DELAY": "1", "UNIQ_KEY": str(i)}
-        stored = delays.schedule.delayed(record, properties, 1)
+        stored = delays.schedule.delay(record, properties, 1)
         stored.properties = encode_properties(properties)
         delays.internal_writer.write([stored])
     delays.now_ms += 5_000
@@ -143,7 +143,7 @@ def test_a_level_of_zero_or_less_is_no_delay(level: str):
 @pytest.mark.parametrize("text", ["", "abc", "1.5", " 1", "1_0", "２", "2147483648"])
 def test_a_level_that_is_no_number_is_refused(text: str):
     with pytest.raises(RefusedError, match="whole number"):
-        level_of(text)
+        parse_level(text)
 
 
 def test_levels_may_be_others():
@@ -197,7 +197,7 @@ def test_a_delivered_message_is_what_was_sent_but_for_its_place():
         "prepared_transaction_offset": 99,
     }
     properties = {"DELAY": "4", "UNIQ_KEY": "a", "TAGS": "red", "KEYS": "k1 k2", "own": "ü", "TIMER_DELAY_MS": "5"}
-    stored = delays.schedule.delayed(Record(topic="orders", queue_id=3, **sent), properties, 4)  # type: ignore[arg-type]
+    stored = delays.schedule.delay(Record(topic="orders", queue_id=3, **sent), properties, 4)  # type: ignore[arg-type]
     assert (stored.topic, stored.queue_id) == (SCHEDULE_TOPIC, 3)
     stored.properties = encode_properties(properties)
     delays.internal_writer.write([stored])
@@ -220,7 +220,7 @@ def test_a_delivered_message_is_found_by_its_tag_again():
     delays = Delays()
     record = Record(topic="orders", body=b"")
     properties = {"UNIQ_KEY": "a", "TAGS": "red"}
-    stored = delays.schedule.delayed(record, properties, 1)
+    stored = delays.schedule.delay(record, properties, 1)
     stored.properties = encode_properties(properties)
     delays.internal_writer.write([stored])
     delays.pass_ms(1_000)

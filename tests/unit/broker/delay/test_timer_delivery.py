@@ -76,8 +76,8 @@ def test_a_delay_level_counts_more_than_a_time(world: TimerWorld):
     ("properties", "settings", "code", "words"),
     [
         ({"TIMER_DELAY_SEC": "259201"}, {}, ResponseCode.MESSAGE_ILLEGAL, "259200 seconds"),
-        ({"TIMER_DELAY_SEC": "soon"}, {}, ResponseCode.MESSAGE_ILLEGAL, "whole numbers"),
-        ({"TIMER_DELIVER_MS": "1", "TIMER_DEL_UNIQKEY": "x"}, {}, ResponseCode.MESSAGE_ILLEGAL, "before that one is due"),
+        ({"TIMER_DELAY_SEC": "soon"}, {}, ResponseCode.MESSAGE_ILLEGAL, "whole number"),
+        ({"TIMER_DELIVER_MS": "1", "TIMER_DEL_UNIQKEY": "x"}, {}, ResponseCode.MESSAGE_ILLEGAL, "once it is due"),
         ({"TIMER_DELAY_SEC": "2"}, {"timers_enabled": False}, ResponseCode.SYSTEM_ERROR, "timerWheelEnable"),
     ],
 )

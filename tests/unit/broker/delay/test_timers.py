@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from skyrocket.broker.delay.timer_message import Timing
-from skyrocket.broker.delay.timer_slot import DueSlot, position_of
-from skyrocket.broker.delay.timers import number, recall_handle, rolled_to_ms, slot_start_ms
+from skyrocket.broker.delay.timer_slot import TimerSlot, position_of
+from skyrocket.broker.delay.timers import parse_number, recall_handle, rolled_to_ms, slot_start_ms
 from skyrocket.protocol.message.recall_handle import RecallHandle, decode_recall_handle
 
 WINDOW = 2 * 24 * 3600
@@ -57,7 +57,7 @@ def test_what_lies_beyond_the_window_is_rolled_where_apache_rolls_it(ahead_s: in
     ("text", "value"), [("12", 12), ("-5", -5), ("+7", 7), ("", None), ("x", None), ("1.5", None), (None, None), ("٣", None)]
 )
 def test_numbers_are_read_as_java_reads_them(text: str | None, value: int | None):
-    assert number(text) == value
+    assert parse_number(text) == value
 
 
 def test_a_message_that_waits_has_a_handle():
@@ -71,7 +71,7 @@ def test_a_message_that_waits_has_a_handle():
 
 
 def test_a_slot_gives_out_what_is_due_in_order_and_no_more_than_is_wanted():
-    slot = DueSlot(5_000, 1_000, -1)
+    slot = TimerSlot(5_000, 1_000, -1)
     for due, position in ((5_900, 0), (5_100, 52), (5_100, 104), (4_000, 156), (9_000, 208)):
         slot.add(due, position)
     assert slot.next_due_ms() == 5_001, "what is late is due at the start"
@@ -79,7 +79,7 @@ def test_a_slot_gives_out_what_is_due_in_order_and_no_more_than_is_wanted():
     assert [position_of(number) for number in slot.take(5_500, 2)] == [156, 52]
     assert slot.delivered_until_ms() == 5_099
     taken = slot.take(5_500, 10)
-    slot.give_back(taken)
+    slot.put_back(taken)
     assert [position_of(number) for number in slot.take(6_000, 10)] == [104, 0, 208]
     assert slot.delivered_until_ms() == 6_000
     assert not slot.is_over(5_999)
