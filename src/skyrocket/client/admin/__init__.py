@@ -4,7 +4,7 @@ from skyrocket.client.admin.admin import Admin, AdminOptions
 from skyrocket.client.admin.results import (
     BrokerInfo,
     BrokerState,
-    GroupMember,
+    ConsumerClient,
     GroupMembers,
     GroupProgress,
     GroupSettings,
@@ -23,7 +23,7 @@ __all__ = [
     "AdminOptions",
     "BrokerInfo",
     "BrokerState",
-    "GroupMember",
+    "ConsumerClient",
     "GroupMembers",
     "GroupProgress",
     "GroupSettings",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from skyrocket.client.admin.brokers import Brokers
 from skyrocket.client.admin.results import (
-    GroupMember,
+    ConsumerClient,
     GroupMembers,
     GroupProgress,
     GroupSettings,
@@ -151,12 +151,12 @@ class GroupAdmin:
             header,
             accepted_codes=(ResponseCode.CONSUMER_NOT_ONLINE,),
         )
-        members: dict[str, GroupMember] = {}
+        members: dict[str, ConsumerClient] = {}
         subscriptions: dict[str, str] = {}
         is_broadcasting, start = None, None
         for answer in answers:
             connection = self._brokers.decode_body(answer, ConsumerConnection)
-            members |= {one.client_id: GroupMember(**_client_fields(one)) for one in connection.connection_set}
+            members |= {one.client_id: ConsumerClient(**_client_fields(one)) for one in connection.connection_set}
             subscriptions |= {
                 self._brokers.to_user(topic): one.sub_string or "*" for topic, one in connection.subscription_table.items()
             }

@@ -98,7 +98,7 @@ class GroupSettings(AdminResult, frozen=True):
     attributes: dict[str, str]
 
 
-class GroupMember(AdminResult, frozen=True):
+class ConsumerClient(AdminResult, frozen=True):
     """A connected consumer."""
 
     client_id: str
@@ -111,7 +111,7 @@ class GroupMembers(AdminResult, frozen=True):
     """The connected consumers of a group and their subscriptions. Without members the other fields are empty."""
 
     group: str
-    members: list[GroupMember]
+    members: list[ConsumerClient]
     subscriptions: dict[str, str]  # topic -> expression
     is_broadcasting: bool | None
     start: str | None  # CONSUME_FROM_…, as in the members' heartbeats
