@@ -126,7 +126,7 @@ def test_deliver_at_may_be_milliseconds():
             {"body": pa.array([b"x" * 5_000_000])},
             "Column 'body' has 5000000 bytes in a row; option 'maxBodyBytes' allows 4194304.",
         ),
-        ({"topic": ["a b"]}, "Column 'topic' is 'a b' in a row: A topic cannot be called"),
+        ({"topic": ["a b"]}, "Column 'topic' is 'a b' in a row: 'a b' is not a valid topic name"),
         ({"topic": ["SCHEDULE_TOPIC_XXXX"]}, "Column 'topic' is 'SCHEDULE_TOPIC_XXXX' in a row: Topic"),
         ({"tags": ["ok", "a\x01b"]}, r"Column 'tags' has 0x01 or 0x02 in it, which separate a message's properties: 'a\x01b'."),
         ({"keys": ["a\x02"]}, "Column 'keys' has 0x01 or 0x02 in it"),
