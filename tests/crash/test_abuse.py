@@ -1,7 +1,7 @@
-"""Peers that break the protocol, lie about lengths, send too much, or never read: against a running `skyrocket run`.
+"""Clients that break the protocol, send wrong lengths or too much, or never read, against a running `skyrocket run`.
 
-Whatever comes is answered with an error or ends the connection. Meanwhile, in every test here, a well-behaved client sends and
-fetches its messages; memory stays bounded, nothing is written outside the data directory, and no handler fails unexpectedly.
+The server answers with an error or closes the connection. During every test a well-behaved client sends and fetches messages.
+Memory stays bounded, nothing is written outside the data directory, and no handler fails unexpectedly.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ANSWERED_S_MAX = 20.0
 
 
 class Peak(threading.Thread):
-    """The most memory that a process ever has while this runs."""
+    """Measures the peak memory of a process while it runs."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
@@ -70,7 +70,7 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Skyrocket]:
 
 @pytest.fixture
 def server(process: Skyrocket) -> Iterator[Skyrocket]:
-    """The process, with what must be true of it at the end of every test."""
+    """The server process. Checks the invariants after every test."""
     assert process.process is not None
     before = resident_bytes(process.process.pid)
     complained = len(process.complaints())
@@ -96,7 +96,7 @@ def json_frame(header: bytes, body: bytes = b"") -> bytes:
 
 
 def frame(length: int, mark: int, rest: bytes = b"") -> bytes:
-    """One with these lies at its start."""
+    """A frame that starts with these lengths."""
     return struct.pack(">iI", length, mark) + rest
 
 
@@ -145,7 +145,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_what_is_no_frame_ends_the_connection(server: Skyrocket, name: str) -> None:
+def test_malformed_frame_closes_the_connection(server: Skyrocket, name: str) -> None:
     for address in ports(server):
         with Wire(address) as wire:
             with suppress(Ended):
@@ -153,7 +153,7 @@ def test_what_is_no_frame_ends_the_connection(server: Skyrocket, name: str) -> N
             assert wire.is_closed_within(ANSWERED_S_MAX), f"{address} keeps the connection"
 
 
-def test_random_bytes_end_the_connection_or_are_waited_for(server: Skyrocket) -> None:
+def test_random_bytes_close_the_connection_or_wait_for_more(server: Skyrocket) -> None:
     chance = random.Random(5)
     for number in range(200):
         with Wire(ports(server)[number % 2]) as wire, suppress(Ended):
@@ -177,7 +177,7 @@ def test_headers_with_ten_thousand_fields_are_read(server: Skyrocket) -> None:
                 assert answer.code != ResponseCode.SUCCESS
 
 
-def test_frames_that_are_never_finished_cost_what_was_sent(server: Skyrocket) -> None:
+def test_unfinished_frames_cost_only_the_bytes_that_were_sent(server: Skyrocket) -> None:
     sent = 15 * MIB
     with ExitStack() as wires:
         for number in range(10):
@@ -186,8 +186,8 @@ def test_frames_that_are_never_finished_cost_what_was_sent(server: Skyrocket) ->
         time.sleep(0.5)
 
 
-def test_five_hundred_slow_connections_hinder_nobody_and_are_closed(server: Skyrocket) -> None:
-    """Each sends a byte of its first frame now and then. After ten seconds it has sent no whole one, and goes."""
+def test_five_hundred_slow_connections_are_closed_and_do_not_slow_others(server: Skyrocket) -> None:
+    """Each sends single bytes of its first frame. After ten seconds without a whole frame the server closes it."""
     request = encode_command(Command(RequestCode.GET_BROKER_CLUSTER_INFO, opaque=1))
     with ExitStack() as wires:
         slow = [wires.enter_context(Wire(ports(server)[number % 2])) for number in range(500)]
@@ -237,7 +237,7 @@ PLAIN = {"topicFilterType": "SINGLE_TAG", "expressionType": "TAG", "subscription
 
 
 def hostile_fields(header: type[Header], text: str, number: int, *, only_names: bool = False) -> dict[str, str]:
-    """Every field of a header: text where there is text, the number where there is one, as far as its type allows."""
+    """Fill every field of a header with the text or the number, as its type allows."""
     fields = {}
     kind = inspect.type_info(header)
     assert isinstance(kind, inspect.StructType)
@@ -266,7 +266,7 @@ def codes_of(server: Skyrocket, address: str) -> list[RequestCode]:
 
 
 class Attacker:
-    """Asks one thing after the other; a connection that the server closed is made anew."""
+    """Sends one request after another, and reconnects when the server has closed the connection."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -291,14 +291,14 @@ class Attacker:
 
 
 def raw_json(code: int, fields: dict[str, str], body: bytes = b"") -> bytes:
-    """A frame with text that our own encoder would refuse."""
+    """A frame with text that our encoder would refuse."""
     text = msgspec.json.encode({"code": code, "extFields": {}, "flag": 0, "language": "JAVA", "opaque": 1, "version": 495})
     inner = ",".join(f"{quoted(name)}:{quoted(value)}" for name, value in fields.items()).encode()
     return json_frame(text.replace(b"{}", b"{" + inner + b"}"), body)
 
 
 def quoted(text: str) -> str:
-    """JSON, with every character outside of ASCII escaped, halves of surrogate pairs too."""
+    """Quote text as JSON, with every character outside ASCII escaped, including lone surrogates."""
     return json.dumps(text)
 
 
@@ -321,7 +321,7 @@ def test_hostile_names_and_numbers_in_every_request_are_refused_or_harmless(serv
 
 
 def hostile_body(code: RequestCode, text: str, number: int) -> bytes:
-    """A body of the right kind, with the same text and number all over it."""
+    """A body of the right kind, with the text and the number in every field."""
     kind = code.request.body
     if not (isinstance(kind, type) and issubclass(kind, Body)) or len(text) > 1000 or "\ud800" in text:
         return b""
@@ -387,7 +387,7 @@ WRONG_BODIES: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.mark.parametrize("name", WRONG_BODIES)
-def test_bodies_of_a_wrong_kind_are_refused_or_passed_over_in_every_request(server: Skyrocket, name: str) -> None:
+def test_bodies_of_a_wrong_kind_are_refused_or_ignored_in_every_request(server: Skyrocket, name: str) -> None:
     body = WRONG_BODIES[name]()
     for address in ports(server):
         attacker = Attacker(address)
@@ -397,7 +397,7 @@ def test_bodies_of_a_wrong_kind_are_refused_or_passed_over_in_every_request(serv
         attacker.close()
 
 
-def test_awkward_values_of_the_right_kind_are_survived_in_every_request(server: Skyrocket) -> None:
+def test_extreme_values_of_the_right_kind_do_not_crash_any_request(server: Skyrocket) -> None:
     chance = random.Random(11)
     for address in ports(server):
         attacker = Attacker(address)
@@ -431,7 +431,7 @@ GIANT_CODES = (  # one for each way of reading a body
 
 
 @pytest.mark.parametrize("name", GIANT_BODIES)
-def test_giant_bodies_hold_nobody_up(server: Skyrocket, name: str) -> None:
+def test_giant_bodies_do_not_block_other_requests(server: Skyrocket, name: str) -> None:
     body = GIANT_BODIES[name]()
     for address in ports(server):
         attacker = Attacker(address)
@@ -494,7 +494,7 @@ def test_hostile_settings_are_refused_and_change_nothing(server: Skyrocket, code
 # --- too much
 
 
-def test_a_flood_of_oneway_requests_brings_no_answers_and_hinders_nobody(server: Skyrocket) -> None:
+def test_flood_of_oneway_requests_gets_no_responses_and_does_not_slow_others(server: Skyrocket) -> None:
     unknown = encode_command(Command(9999, flag=ONEWAY_FLAG)) * 1000
     send = send_request(ABUSED, b"x" * 100)
     send.flag |= ONEWAY_FLAG
@@ -508,8 +508,8 @@ def test_a_flood_of_oneway_requests_brings_no_answers_and_hinders_nobody(server:
             assert answer.opaque == 1, "a oneway request was answered"
 
 
-def test_a_client_that_never_reads_its_answers_does_not_fill_the_memory(server: Skyrocket) -> None:
-    """It asks for large messages, many times at once, over several connections."""
+def test_client_that_never_reads_does_not_fill_the_memory(server: Skyrocket) -> None:
+    """The client pulls large messages many times at once, over several connections."""
     with Wire(server.address) as wire:
         for _ in range(4):
             assert wire.ask(send_request("LargeTopic", bytes(4 * MIB - 1000))).code == ResponseCode.SUCCESS

@@ -1,8 +1,8 @@
-"""A broker with sync flush is killed, really, under load, again and again: what it acknowledged is there, and is consumed.
+"""A broker with sync flush is killed with SIGKILL under load, many times: acknowledged messages are stored and consumed.
 
-One data directory goes through many lives. Producers send numbered messages, many under way on each connection, and note which
-were acknowledged; what was under way when the broker died is sent again. A consumer fetches, and commits what it has got. Some
-kills come while the broker is still starting. SKYROCKET_BROKER_KILLS says how many (30).
+One data directory serves many broker processes. Producers keep many numbered messages in flight on each connection and note which
+were acknowledged. They send the others again after a kill. A consumer fetches messages and commits its offsets. Some kills come
+while the broker is starting. SKYROCKET_BROKER_KILLS sets the number of kills (30).
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ class Numbered(NamedTuple):
 
     @property
     def body(self) -> bytes:
-        """Its own, of any length, to be made again for comparing."""
+        """The body of this message, derived from its number."""
         chance = random.Random(f"{self.producer}/{self.number}")
         return b"%d/%d/" % self + chance.randbytes(chance.choice([0, 10, 300, 300, 300, 4000]))
 
     @property
     def properties(self) -> dict[str, str]:
-        """With a unique key, as clients send it, it is an ordinary send; those of the first producer go the general way."""
+        """Messages with a unique key take the fast path; those of the first producer take the general path."""
         return {"UNIQ_KEY": f"7F000001A1B218B4{self.producer:04X}{self.number:012X}", "TAGS": "red"} if self.producer else {}
 
     @classmethod
@@ -125,7 +125,7 @@ class Consumer:
     got: set[Numbered] = field(default_factory=set)
 
     async def run(self, address: str) -> None:
-        """Go on where the broker says, until the connection ends."""
+        """Consume from the committed offset until the connection ends."""
         dialer = Dialer()
         try:
             connection = await dialer.connection(address)
@@ -171,7 +171,7 @@ class Consumer:
 
 
 def offsets_on_disk(data: Path) -> dict[int, int]:
-    """Of our group, as the file has them: it is written whole or not at all."""
+    """Read the committed offsets of our group from the config file."""
     path = data / "store" / "config" / "consumerOffset.json"
     if not path.exists():
         return {}
@@ -184,7 +184,7 @@ def offsets_on_disk(data: Path) -> dict[int, int]:
 
 
 def live_and_die(broker: Skyrocket, producers: list[Producer], consumer: Consumer, load_s: float) -> None:
-    """Load it, and kill it in the middle of that."""
+    """Put load on the broker, and kill it meanwhile."""
 
     async def main() -> None:
         everyone = asyncio.gather(*[each.run(broker.address) for each in producers], consumer.run(broker.address))
@@ -216,7 +216,7 @@ def lives(broker: Skyrocket, producers: list[Producer], consumer: Consumer) -> I
 
 
 def check_offsets(broker: Skyrocket, on_disk: dict[int, int]) -> None:
-    """Consumption goes on from where the file says."""
+    """Check that the broker returns the offsets of the file."""
     with Wire(broker.address) as wire:
         for queue_id, offset in on_disk.items():
             header = QueryConsumerOffsetRequestHeader(consumer_group=GROUP, topic=TOPIC, queue_id=queue_id)
@@ -225,7 +225,7 @@ def check_offsets(broker: Skyrocket, on_disk: dict[int, int]) -> None:
 
 
 def everything(broker: Skyrocket) -> dict[int, list[Record]]:
-    """All messages of all queues, from the first on."""
+    """Fetch all messages of all queues."""
     queues: dict[int, list[Record]] = {queue_id: [] for queue_id in range(QUEUES)}
     with Wire(broker.address) as wire:
         for queue_id, found in queues.items():
@@ -237,7 +237,7 @@ def everything(broker: Skyrocket) -> dict[int, list[Record]]:
     return queues
 
 
-def test_what_was_acknowledged_is_consumed_however_often_the_broker_is_killed(tmp_path: Path) -> None:
+def test_acknowledged_messages_are_consumed_however_often_the_broker_is_killed(tmp_path: Path) -> None:
     producers, consumer = [Producer(number) for number in range(PRODUCERS)], Consumer()
     with Skyrocket(tmp_path, SETTINGS) as broker:
         broker.kill()
@@ -269,7 +269,7 @@ async def consume_the_rest(broker: Skyrocket, consumer: Consumer, ends: dict[int
 
 
 def check_acknowledged(producer: Producer, queues: dict[int, list[Record]]) -> None:
-    """Each is where its answer said, with its own body; on one connection and queue, in the order of sending."""
+    """Check that each message lies at its acknowledged offset with its body, in sending order for each connection and queue."""
     last: dict[tuple[int, int], int] = {}
     for ack in sorted(producer.acks, key=lambda ack: ack.attempt):
         queue_id = ack.message.queue_id
@@ -282,7 +282,7 @@ def check_acknowledged(producer: Producer, queues: dict[int, list[Record]]) -> N
 
 
 def check_nothing_else(producers: list[Producer], queues: dict[int, list[Record]]) -> None:
-    """Nothing is there that was not sent, nor more often than it was sent; offsets have no holes."""
+    """Check that queues hold only sent messages, no more often than they were sent, and that offsets have no gaps."""
     copies: dict[Numbered, int] = defaultdict(int)
     for queue_id, found in queues.items():
         assert [record.queue_offset for record in found] == list(range(len(found)))

@@ -1,7 +1,7 @@
-"""A broker is killed, really, while messages wait in it for their time: all of them come after its restart, and none early.
+"""A broker is killed with SIGKILL while it holds delayed messages: all of them arrive after the restart, and none early.
 
-One data directory goes through several lives. In each one delayed messages are sent, some of those that came are given back for
-another try, and the broker is killed after a time that the seed chooses, mostly while deliveries are under way.
+One data directory serves several broker processes. Each gets delayed messages; some delivered ones are sent back for a retry. The
+seed chooses the time of the kill, mostly during deliveries.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def wall_ms() -> int:
 
 
 class Book:
-    """What was sent, and when each message may come."""
+    """What was sent, and when each message is due."""
 
     def __init__(self) -> None:
         self.due_ms: dict[bytes, int] = {}  # that may have been stored
@@ -66,7 +66,7 @@ def fetched(wire: Wire, topic: str) -> list[Record]:
 
 
 def live(broker: Skyrocket, book: Book, rng: random.Random) -> None:
-    """Until it is killed, from another thread."""
+    """Send and receive until another thread kills the broker."""
     killer = threading.Timer(rng.uniform(0.3, 2.5), broker.kill)
     killer.start()
     try:
@@ -82,7 +82,7 @@ def live(broker: Skyrocket, book: Book, rng: random.Random) -> None:
     killer.join()
 
 
-def test_what_waits_when_the_broker_is_killed_comes_after_its_restart_and_not_early(tmp_path: Path):
+def test_delayed_messages_survive_a_killed_broker_and_never_come_early(tmp_path: Path):
     rng = random.Random(9)
     book = Book()
     with Skyrocket(tmp_path, SETTINGS) as broker:

@@ -1,7 +1,7 @@
-"""The n-th operation of a kind fails, for n = 1, 2, … until a run is clean.
+"""The n-th file operation of a kind fails, for n = 1, 2, … until a run has no failure.
 
-Each failure is a typed error; nothing that was not stored is claimed; reads go on; writes go on when there is room again, and
-stop for good after a failed sync. On a good disk afterwards, what was acknowledged is there.
+Each failure raises a typed error, and the store never claims a message that was not stored. Reads go on. Writes go on when there
+is space again, and stop after a failed sync. Afterwards, on a good disk, every acknowledged message is there.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RUNS_MAX = 2_000
 
 
 class Life:
-    """A fixed life of a store: open, append, flush, checkpoint, expire, close; what raises is noted and passed over."""
+    """A fixed sequence of operations on a store: open, append, flush, checkpoint, expire, close. Errors are recorded."""
 
     def __init__(self, disk: SimulatedDisk, config: StoreConfig) -> None:
         self.disk = disk
@@ -87,7 +87,7 @@ class Life:
         self.ledger.note_promise(self.store)
 
     def read(self) -> None:
-        """Whatever failed before, what the queues have can be read, and is what was sent."""
+        """Check that queues can be read and hold what was sent, whatever failed before."""
         assert self.store is not None
         with self.noting():  # a read may be the operation that fails
             for (topic, queue_id), _ in list(self.store.queues):
@@ -96,7 +96,7 @@ class Life:
 
 
 def check_afterwards(life: Life, disk: SimulatedDisk, failed_may_appear: bool) -> None:
-    """On a good disk: the invariants of a crash, and the store goes on."""
+    """Check the invariants of a crash on a good disk, and that the store can go on."""
     store = an_open_store(disk, life.config)
     life.ledger.reopened(store, failed_may_appear=failed_may_appear)
     life.ledger.append(store, random_messages(life.rng, life.serial, 10), START_MS * 2)
@@ -107,7 +107,7 @@ def check_afterwards(life: Life, disk: SimulatedDisk, failed_may_appear: bool) -
 
 
 def each_failure(set_fault: Callable[[SimulatedDisk, int], Fault], config: StoreConfig, close: bool = True) -> Iterator[Life]:
-    """A life for each n, with its n-th operation failing, until none fails."""
+    """Yield one life for each n, with its n-th operation failing, until none fails."""
     for nth in range(1, RUNS_MAX):
         disk = SimulatedDisk(nth)
         fault = set_fault(disk, nth)
@@ -142,9 +142,7 @@ ONCE = [
 
 @pytest.mark.parametrize("config", [CONFIG, FEW_FILES, replace(CONFIG, sync_flush=True)], ids=["usual", "few files", "sync"])
 @pytest.mark.parametrize(("kind", "number", "short"), ONCE)
-def test_an_operation_that_fails_once_is_a_typed_error_and_loses_nothing(
-    kind: str, number: int, short: bool, config: StoreConfig
-):
+def test_failed_operation_raises_a_store_error_and_loses_nothing(kind: str, number: int, short: bool, config: StoreConfig):
     for life in each_failure(lambda disk, nth: disk.fail(kind, nth, number, short=short), config):
         assert all(str(error).endswith(".") for error in life.errors)
         assert not any(isinstance(error, WritesStoppedError) for error in life.errors), life.errors
@@ -153,7 +151,7 @@ def test_an_operation_that_fails_once_is_a_typed_error_and_loses_nothing(
 
 
 @pytest.mark.parametrize("sync_flush", [False, True])
-def test_the_first_failed_sync_stops_writes_for_good_and_loses_nothing_that_was_promised(sync_flush: bool):
+def test_first_failed_sync_stops_writes_and_loses_no_acknowledged_message(sync_flush: bool):
     config = replace(CONFIG, sync_flush=sync_flush)
     for life in each_failure(lambda disk, nth: disk.fail("sync", nth), config, close=False):
         if life.store is None:
@@ -177,7 +175,7 @@ def copy_of(life: Life) -> Life:
 
 
 @pytest.mark.parametrize("kind", ["write", "create", "replace"])
-def test_a_full_disk_refuses_writes_until_there_is_room_again(kind: str):
+def test_full_disk_refuses_writes_until_there_is_space_again(kind: str):
     for nth in (1, 2, 3, 5, 8, 13, 21):
         disk = SimulatedDisk(nth)
         store = an_open_store(disk)
@@ -207,7 +205,7 @@ def test_a_full_disk_refuses_writes_until_there_is_room_again(kind: str):
         again.close()
 
 
-def test_a_failed_append_is_forgotten_also_when_nothing_follows_it():
+def test_failed_append_leaves_nothing_even_without_a_later_append():
     disk = SimulatedDisk()
     store = an_open_store(disk)
     store.append(numbered(3), START_MS)

@@ -1,6 +1,6 @@
-"""One bit of a store's files is flipped, anywhere: no wrong byte is ever returned, and one bit costs one message at the most.
+"""One bit anywhere in a store's files is flipped: no wrong byte is returned, and at most one message is lost.
 
-The store is read whole afterwards: by queue, by place, by key. What is missing is counted against what the flip hit.
+The store is then read completely: by queue, physical offset and key. Missing messages are compared with what the flip hit.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WHERE = ("commitlog", "consumequeue", "index", "checksums", "checkpoint")
 
 @cache
 def a_store(how: str) -> tuple[SimulatedDisk, Ledger]:
-    """Three segments of messages; closed, or killed with a part behind the checkpoint."""
+    """Return a store of three segments: closed, or killed with messages behind the checkpoint."""
     disk = SimulatedDisk()
     ledger = Ledger()
     rng, serial = Random(1), count()
@@ -54,19 +54,19 @@ def a_store(how: str) -> tuple[SimulatedDisk, Ledger]:
 
 
 def used_bytes(disk: SimulatedDisk, path: str) -> int:
-    """Where a file has content, and a little behind it: flips in the empty rest teach nothing new."""
+    """Return the length of the content of a file, and a little more. Flips in the empty rest have no effect."""
     content = disk.nodes[path].content
     return min(len(content), len(bytes(content).rstrip(b"\0")) + 64)
 
 
 def targets(disk: SimulatedDisk) -> dict[str, list[tuple[str, int]]]:
-    """For each kind of file its paths, and how many bytes of each are worth flipping."""
+    """Return for each kind of file its paths, with the number of bytes to flip."""
     paths = {kind: [path for path in sorted(disk.nodes) if path.startswith(f"{ROOT}/{kind}")] for kind in WHERE}
     return {kind: [(path, used_bytes(disk, path)) for path in some] for kind, some in paths.items()}
 
 
 class Reader:
-    """Reads everything by every way, and holds each record against what was sent."""
+    """Reads everything in every way, and compares each record with what was sent."""
 
     def __init__(self, store: MessageStore, ledger: Ledger) -> None:
         self.store = store
@@ -110,7 +110,7 @@ def flip(original: SimulatedDisk, path: str, at: int, bit: int) -> SimulatedDisk
 
 
 def check_flip(how: str, kind: str, path: str, at: int, bit: int) -> Counter[str]:
-    """What this flip cost: messages that can no longer be read by queue, by place, by key."""
+    """Count the messages that this flip made unreadable by queue, by physical offset and by key."""
     original, ledger = a_store(how)
     disk = flip(original, path, at, bit)
     try:
@@ -156,7 +156,7 @@ def draws(how: str, kind: str, part: int) -> list[tuple[str, int, int]]:
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("kind", WHERE)
 @pytest.mark.parametrize("how", ["closed", "killed"])
-def test_a_flipped_bit_never_returns_a_wrong_byte_and_costs_one_message_at_most(how: str, kind: str, part: int):
+def test_flipped_bit_never_returns_a_wrong_byte_and_costs_at_most_one_message(how: str, kind: str, part: int):
     for path, at, bit in draws(how, kind, part):
         try:
             check_flip(how, kind, path, at, bit)
@@ -169,7 +169,7 @@ def checkpoint_bits() -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("how", ["closed", "killed"])
-def test_no_bit_of_the_checkpoints_positions_moves_the_end_of_the_log(how: str):
+def test_flipped_bit_in_the_checkpoint_does_not_move_the_end_of_the_log(how: str):
     original, ledger = a_store(how)
     end = max(sent.placed.physical_offset + sent.placed.size for sent in ledger.sent.values() if sent.placed is not None)
     for at, bit in checkpoint_bits():

@@ -1,7 +1,7 @@
-"""Messages that wait in the broker (for their time, for the end of their transaction, for another try) survive its death between
-any two steps: at least once, never early, never lost, and what was rolled back is never seen.
+"""Messages that wait in the broker survive its death between any two steps: delayed, half, and retried messages.
 
-`SKYROCKET_HAND_OVER_RUNS` says how many seeds are played; the 200 that are promised are played here.
+They are delivered at least once, never early and never lost, and a rolled-back message is never seen. `SKYROCKET_HAND_OVER_RUNS`
+sets the number of seeds; the default is the 200 that docs/promises.md names.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WHERE = {"delay": TOPIC, "timer": TOPIC, "commit": TOPIC, "retry": RETRY, "dead"
 
 
 @pytest.mark.parametrize("first", range(0, RUNS, SEEDS_A_TEST))
-def test_what_waits_outlives_the_broker(first: int) -> None:
+def test_waiting_messages_survive_the_broker(first: int) -> None:
     cuts = 0
     for seed in range(first, min(first + SEEDS_A_TEST, RUNS)):
         world = World(seed, powerless=seed % 2 == 1)

@@ -1,7 +1,7 @@
-"""A writer with sync flush is killed, really, at any moment: nothing that it acknowledged is lost, nothing else appears.
+"""A writer with sync flush is killed with SIGKILL at any moment: no acknowledged message is lost, and nothing else appears.
 
-The same directory goes through many lives: each round opens what the one before left. The moment of death is drawn from the start
-of opening on, so that recovery, appends, flushes and checkpoints are all hit. SKYROCKET_KILLS says how many (100).
+Each round opens the directory that the round before left. The kill comes at a random time after the writer starts to open the
+store, so that it hits recovery, appends, flushes and checkpoints. SKYROCKET_KILLS sets the number of kills (100).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Ack(NamedTuple):
 
 @dataclass(slots=True)
 class Life:
-    """One process: what it was given, and what it said before it was killed."""
+    """One writer process: its arguments, and what it printed before it was killed."""
 
     seed: int
     now_ms: int
@@ -87,7 +87,7 @@ def _heard(life: Life, said: Path) -> Life:
 
 
 def records_in_log(store: MessageStore) -> Iterator[tuple[Record, memoryview]]:
-    """Every record in the order of the log."""
+    """Yield every record in log order."""
     for start in store.log.segments.starts:
         view = store.log.segments.file(start).view()[: store.log.end - start]
         for item in walk_segment(view, start):
@@ -97,7 +97,7 @@ def records_in_log(store: MessageStore) -> Iterator[tuple[Record, memoryview]]:
 
 
 def attempted(life: Life, count: int) -> list[tuple[Record, int]]:
-    """The first messages of a life, each with its time."""
+    """Return the first messages that a writer attempted, each with its time."""
     every = ((record, group.now_ms) for group in attempts(life.seed, life.now_ms) for record in group.records)
     return list(islice(every, count))
 
@@ -108,13 +108,13 @@ def seed_of(record: Record) -> int:
 
 @dataclass(slots=True)
 class Directory:
-    """A store, what its writers acknowledged over all their lives, and how often they died."""
+    """A store, and what all its writers acknowledged."""
 
     path: Path
     lives: list[Life] = field(default_factory=list)
 
     def check(self, lives: list[Life]) -> None:
-        """Open the store, and hold what is in it of these lives against what they said and what they tried."""
+        """Open the store, and compare its content with what these writers acknowledged and attempted."""
         store = MessageStore(self.path, CONFIG)
         recovered = store.open()
         try:
@@ -145,7 +145,7 @@ class Directory:
             assert place == ack[1:], f"{told}: message {ack.number} was acknowledged elsewhere"
 
     def _check_queues(self, life: Life, found: list[tuple[Record, bytes]], store: MessageStore) -> None:
-        """Each is in its queue at its offset, and the index finds it."""
+        """Check that each message is in its queue at its offset, and that the index finds it."""
         for record, data in found:
             (read,) = store.reading.messages(record.topic, record.queue_id, record.queue_offset, 1).records
             assert read == data, f"seed {life.seed}: another message lies in the queue at {record.queue_offset}"
@@ -173,8 +173,8 @@ def test_no_acknowledged_message_is_lost_when_the_writer_is_killed(number: int, 
 @pytest.mark.parametrize(
     "unfinished", ["commitlog/00000000000000065536", "consumequeue/orders/1/00000000000000002000", "index/99991231235959999"]
 )
-def test_a_file_that_was_being_made_when_the_writer_died_is_made_again(unfinished: str, tmp_path: Path):
-    """Between making a file and giving it its size there is an instant: the file is there, with no bytes."""
+def test_file_that_was_being_created_at_the_kill_is_created_again(unfinished: str, tmp_path: Path):
+    """A crash between creating a file and setting its size leaves an empty file."""
     groups = list(islice(attempts(5, FIRST_MS), 2))
     store = MessageStore(tmp_path, CONFIG)
     store.open()

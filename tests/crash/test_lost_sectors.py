@@ -1,7 +1,7 @@
-"""The power goes, and each sector that was not synced is there afterwards or is not.
+"""The power fails, and each sector that was not synced is kept or lost at random.
 
-Whatever was acknowledged is found, whatever is found was sent, in order, by queue, key and place; recovering twice equals once;
-and the store goes on from there.
+Every acknowledged message is found, and everything found was sent: in order, by queue, key and physical offset. Recovering twice
+gives the same files as recovering once, and the store can go on.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PARTS = 20
 
 
 class Run:
-    """One seeded life of a store, up to a power cut, and what comes after."""
+    """One seeded life of a store up to a power failure, and the recovery."""
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
@@ -34,7 +34,7 @@ class Run:
         self.disk = SimulatedDisk(self.rng.randrange(2**32))
 
     def live(self, steps: int, power_cut: bool) -> None:
-        """Open the store and use it for a while. With `power_cut`, the power goes in the middle of some operation."""
+        """Open and use the store. With `power_cut`, the power fails in the middle of an operation."""
         if power_cut:
             self.disk.cut_power_at(self.rng.randrange(1, 8 * steps + 10))
         try:
@@ -110,7 +110,7 @@ def draw(seed: int) -> None:
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_what_was_acknowledged_survives_and_nothing_else_appears(part: int):
+def test_acknowledged_messages_survive_and_nothing_else_appears(part: int):
     for seed in range(part, DRAWS, PARTS):
         try:
             draw(seed)
@@ -118,7 +118,7 @@ def test_what_was_acknowledged_survives_and_nothing_else_appears(part: int):
             raise AssertionError(f"seed {seed}: {error}") from error
 
 
-def test_the_same_seed_is_the_same_story():
+def test_same_seed_gives_the_same_disk():
     def story() -> dict[str, bytes]:
         run = Run(7)
         run.live(10, power_cut=False)
@@ -128,7 +128,7 @@ def test_the_same_seed_is_the_same_story():
     assert story() == story()
 
 
-def test_an_empty_store_survives_a_power_cut_at_every_operation_of_its_first_start():
+def test_empty_store_survives_a_power_failure_at_every_operation_of_its_first_start():
     for change in range(1, 40):
         disk = SimulatedDisk(change)
         disk.cut_power_at(change)

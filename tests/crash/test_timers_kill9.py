@@ -1,4 +1,4 @@
-"""A broker process that is killed again and again while timers wait and come due: each is delivered, and none before its time."""
+"""A broker process is killed many times while timers wait and come due: each is delivered, and none early."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Shop:
         return asked((host, int(port)), Command(code, opaque=1, fields=header.to_fields(), body=body))  # type: ignore[attr-defined]
 
     def send(self, key: str, due_ms: int) -> None:
-        """Only what was answered must come."""
+        """Send a timer. Only acknowledged ones must be delivered."""
         header = send_header(TOPIC, properties={UNIQUE_KEY: key, "TIMER_DELIVER_MS": str(due_ms)})
         answer = self._ask(RequestCode.SEND_MESSAGE_V2, header, key.encode())
         assert answer is not None
@@ -62,7 +62,7 @@ class Shop:
 
 
 @pytest.mark.parametrize("seed", [0])
-def test_timers_outlive_a_killed_broker(tmp_path: Path, seed: int):
+def test_timers_survive_a_killed_broker(tmp_path: Path, seed: int):
     rng = Random(seed)
     with Skyrocket(tmp_path, SETTINGS) as broker:
         shop = Shop(broker)

@@ -1,4 +1,4 @@
-"""The log cut at every byte of its last records: recovery yields exactly the records that lie wholly before the cut."""
+"""The log is cut at every byte of its last records: recovery returns exactly the records before the cut."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LAST = 3  # records that are cut through
 
 
 def a_killed_store() -> tuple[SimulatedDisk, list[int]]:
-    """Ten messages of several shapes, the first half checkpointed; and where each ends."""
+    """Return a store of ten different messages, half of them checkpointed, and where each ends."""
     disk = SimulatedDisk()
     store = an_open_store(disk)
     messages = numbered(5)
@@ -80,7 +80,7 @@ def check_going_on(store: MessageStore, count: int) -> None:
     store.close()
 
 
-def test_a_cut_in_the_second_segment_leaves_the_first_alone():
+def test_cut_in_the_second_segment_does_not_change_the_first():
     disk = SimulatedDisk()
     store = an_open_store(disk)
     store.append(numbered(40, body_bytes=200), START_MS)
@@ -104,7 +104,7 @@ def places(store: MessageStore) -> list[tuple[int, int]]:
     return [(entry.physical_offset, entry.size) for entry in entries if entry is not None]
 
 
-def test_a_torn_tail_is_told_in_a_sentence():
+def test_recovery_reports_a_torn_tail_in_a_sentence():
     killed, ends = a_killed_store()
     killed.nodes[LOG].content[ends[-1] - 5 :] = bytes(8192 - ends[-1] + 5)
     recovered = MessageStore(ROOT, SMALL, files=killed).open()

@@ -1,8 +1,7 @@
-"""A broker is killed, really, in the middle of transactions, again and again: what was to be committed is there, what was rolled
-back never is.
+"""A broker is killed with SIGKILL during transactions, many times: committed messages arrive, rolled-back ones never do.
 
-One data directory goes through many lives. Producers send half messages whose outcome is decided beforehand, tell the broker of
-most of them, and answer when they are asked about the others. SKYROCKET_TRANSACTION_KILLS says how many lives there are (12).
+One data directory serves many broker processes. Producers send half messages whose outcome is decided beforehand. They report
+most outcomes, and answer the broker's checks for the others. SKYROCKET_TRANSACTION_KILLS sets the number of kills (12).
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ class Shop:
             await dialer.close()
 
     async def settle(self, address: str) -> None:
-        """Only answer, until nothing is asked any more."""
+        """Only answer checks, until the broker sends no more."""
         router = Router()
         router.add(RequestCode.CHECK_TRANSACTION_STATE, self._asked)
         dialer = Dialer(router)
@@ -126,7 +125,7 @@ class Shop:
         connection.oneway(Command(RequestCode.END_TRANSACTION, fields=header.to_fields()))
 
 
-def test_transactions_end_as_their_producer_says_whenever_the_broker_is_killed(tmp_path: Path):
+def test_transactions_end_as_their_producer_decided_despite_killed_brokers(tmp_path: Path):
     chance = random.Random(5)
     shop = Shop(chance)
     with Skyrocket(tmp_path, SETTINGS) as broker:

@@ -1,4 +1,4 @@
-"""Bodies that Apache RocketMQ 5.5.0 wrote are read, and written again to the same bytes."""
+"""Bodies that Apache RocketMQ 5.5.0 wrote are decoded, and encoded again to the same bytes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def body_kind(golden: GoldenFrame) -> Any:
 
 
 def frames_with(*, json: bool) -> list[Any]:
-    """Frames whose code says that their body is JSON, or lines of settings."""
+    """Return frames whose body is JSON, or settings lines, by their code."""
     chosen = []
     for index, golden in enumerate(golden_frames()):
         wanted = not isinstance(body_kind(golden), Raw) if json else body_kind(golden) is Raw.PROPERTIES_TEXT
@@ -60,8 +60,8 @@ def test_a_json_body_is_written_as_java_wrote_it(golden: GoldenFrame):
 
 
 @pytest.mark.parametrize("golden", frames_with(json=True))
-def test_nothing_of_a_json_body_is_lost(golden: GoldenFrame):
-    """By another way than our types: keys and values of the text, compared as plain data."""
+def test_json_body_loses_no_field(golden: GoldenFrame):
+    """Compares keys and values as plain data, without our types."""
     command = command_of(golden)
     body = decode(command.body, body_kind(golden))
     assert parse(encode(body).decode()) == parse(command.body.decode())

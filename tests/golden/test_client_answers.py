@@ -1,4 +1,4 @@
-"""Our client's strategies, signatures and names answer as Apache's classes 5.5.0 did when they were asked."""
+"""Our client's allocation strategies, signatures and names give the same results as Apache's classes of 5.5.0."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KEPT = [json.loads(line) for line in GOLDEN.read_text().splitlines()]
 
 
 @pytest.mark.parametrize("ask", ANSWERS)
-def test_our_answers_are_javas(ask: str):
+def test_our_results_equal_javas(ask: str):
     kept = [one for one in KEPT if one["question"]["ask"] == ask]
     assert len(kept) >= 30
     for one in kept:

@@ -1,4 +1,4 @@
-"""The settings files that Apache RocketMQ 5.5.0 wrote are read, and written again to the same bytes."""
+"""Config files that Apache RocketMQ 5.5.0 wrote are decoded, and encoded again to the same bytes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_directory_that_a_broker_left_loads_without_a_problem(config: Path, fi
     assert loaded.problem is None
 
 
-def test_what_the_files_say_is_understood(config: Path):
+def test_content_of_the_files_is_decoded(config: Path):
     files = ConfigFiles(Disk(), str(config))
     topics = files.load(c.TOPICS).body
     offsets = files.load(c.CONSUMER_OFFSETS).body
@@ -80,7 +80,7 @@ FILTERS = (
 ).encode()
 
 
-def test_orders_under_way_are_written_as_apache_writes_them():
+def test_consumer_order_info_is_written_as_apache_writes_it():
     orders = c.CONSUMER_ORDERS.decode(ORDERS)
     assert orders.table["T@G"][0].consumed_counts == {3: 1, 9: 2}
     assert c.CONSUMER_ORDERS.encode(orders) == ORDERS

@@ -1,4 +1,4 @@
-"""Every frame that Apache's software sent is read, and written again as it was."""
+"""Every frame that Apache's software sent is decoded, and encoded again to the same bytes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_all_frames_in_one_stream_come_out_in_order():
     assert decoder.pending_bytes == 0
 
 
-def test_the_golden_file_has_what_these_tests_are_about():
+def test_golden_file_has_every_kind_of_frame():
     kinds = Counter((golden.kind, golden.serialize) for golden in FRAMES)
     assert kinds[("request", "JSON")] > 50
     assert kinds[("request", "ROCKETMQ")] > 50

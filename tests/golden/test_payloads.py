@@ -1,4 +1,4 @@
-"""Every golden frame's body is what the code table says it is."""
+"""The body of every golden frame is of the kind that the code table says."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The store that Apache's broker wrote is read as it is, and left as it is.
+"""The store that Apache's broker wrote is read correctly, and not changed.
 
-What is expected comes from a parser of its own here, as plain as possible, and from what the recorded clients sent.
+The expected messages come from a minimal parser in this file, and from what the recorded clients sent.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ QUEUES = {
 
 
 class Plain(NamedTuple):
-    """A message, taken apart with nothing but struct."""
+    """A message, parsed with struct alone."""
 
     offset: int
     data: bytes
@@ -129,7 +129,7 @@ def keys_of(message: Plain) -> list[str]:
     return unique + message.properties.get("KEYS", "").split()
 
 
-def test_the_plain_parser_sees_what_was_recorded(messages: list[Plain]):
+def test_plain_parser_finds_the_recorded_messages(messages: list[Plain]):
     assert len(messages) == MESSAGES
     assert messages[-1].offset + len(messages[-1].data) == LOG_END
     first = messages[0]
@@ -166,7 +166,7 @@ def test_every_key_finds_its_messages_and_no_others(offline: OfflineStore, messa
     assert list(offline.query("GoldenTopicJ", "no-such-key")) == []
 
 
-def test_messages_without_a_unique_key_go_by_their_place(offline: OfflineStore):
+def test_message_without_unique_key_has_its_offset_id(offline: OfflineStore):
     found = next(each for each in offline.records() if each.record.topic == "RMQ_SYS_TRANS_OP_HALF_TOPIC")
     assert message_id(found.record, properties_of(found.record)) == f"7F00000100002A9F{found.offset:016X}"
 

@@ -1,6 +1,6 @@
-"""A store directory swaps with Apache RocketMQ's: what one wrote, the other serves, message for message, also after kill -9.
+"""A store directory swaps with Apache RocketMQ's: each serves what the other wrote, message for message, also after kill -9.
 
-Apache's side is its real broker over the directory and its real Java client; ours is MessageStore.
+Apache's side is the real broker on the directory with the real Java client; ours is MessageStore.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
 
 
 class Seen(NamedTuple):
-    """A message, as its reader sees it."""
+    """A message, as a reader sees it."""
 
     topic: str
     queue_id: int
@@ -151,7 +151,7 @@ def consumed_by_us(store: MessageStore, topics: Iterable[str]) -> list[Seen]:
 
 
 def assert_same(found: list[Seen], expected: list[Seen]) -> None:
-    """Message for message; in each queue in order."""
+    """Compare message for message, in queue order."""
     for one, other in zip(
         sorted(found, key=lambda seen: seen.place), sorted(expected, key=lambda seen: seen.place), strict=False
     ):
@@ -165,7 +165,7 @@ def assert_same(found: list[Seen], expected: list[Seen]) -> None:
 
 
 def assert_found_by_key(apache: ApacheCluster, expected: list[Seen], chance: random.Random) -> None:
-    """Through the broker's index: by a message's own key, by a key that several have, by the unique key."""
+    """Query the broker's index by a message's own key, by a shared key, and by the unique key."""
     for seen in chance.sample([seen for seen in expected if seen.keys], 12):
         for key in seen.keys:
             same_key = [other for other in expected if other.topic == seen.topic and key in other.keys]
@@ -196,7 +196,7 @@ def now_ms() -> int:
 
 
 class Writing:
-    """Messages of every kind that a seed makes, and what a reader must see of them."""
+    """Makes messages of every kind from a seed, and what a reader must see of them."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -236,7 +236,7 @@ class Writing:
         )
 
     def group(self, topics: tuple[str, ...]) -> list[Record]:
-        """What one read event may bring: single messages and a batch."""
+        """Return messages as one read event may bring them: single ones and a batch."""
         records = []
         for _ in range(self.chance.randint(1, 12)):
             topic = self.chance.choice(topics)
@@ -278,7 +278,7 @@ def broker_over(apache: ApacheCluster, directory: Path, config: StoreConfig = CO
 # The tests ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_store_that_ours_wrote_is_served_by_apache(apache: ApacheCluster, tmp_path: Path):
+def test_store_written_by_us_is_served_by_apache(apache: ApacheCluster, tmp_path: Path):
     topics = ["Orders", "Bills"]
     writing = Writing(1)
     store = MessageStore(tmp_path, CONFIG)
@@ -314,13 +314,13 @@ def test_a_store_that_ours_wrote_is_served_by_apache(apache: ApacheCluster, tmp_
 
 
 def delayed(body: bytes, topic: str) -> Record:
-    """As a broker stores a message that is to reach queue 0 of `topic` after the first delay level."""
+    """A record as a broker stores it for queue 0 of `topic` at the first delay level."""
     properties = {UNIQUE_KEY: "0" * 32, DELAY_LEVEL: "1", REAL_TOPIC: topic, REAL_QUEUE_ID: "0"}
     return Record(topic=SCHEDULE_TOPIC, queue_id=0, body=body, properties=encode_properties(properties), store_host=BROKER_HOST)
 
 
 class Sent(NamedTuple):
-    """What a producer gave, and what it was told."""
+    """What a producer sent, and the result that it got."""
 
     topic: str
     body: bytes
@@ -351,7 +351,7 @@ def send(apache: ApacheCluster, kind: str, topic: str, queue_id: int, messages: 
 
 
 def sent_by_java(apache: ApacheCluster, chance: random.Random) -> list[Sent]:
-    """Single messages to every queue, one that the client compresses, batches; bodies enough for several segments."""
+    """Send single messages to every queue, a compressed one, and batches, enough for several segments."""
 
     def message(n: int, size: int) -> tuple[bytes, dict[str, str]]:
         return chance.randbytes(size), {TAGS: "röt", KEYS: f"key-{n} shared", "who": "Żółw 🐢"}
@@ -366,7 +366,7 @@ def sent_by_java(apache: ApacheCluster, chance: random.Random) -> list[Sent]:
 
 
 def assert_ours_has(store: MessageStore, sent: Iterable[Sent]) -> None:
-    """At the place that the producer was told, with its body, its properties and its unique key; and by key."""
+    """Check each message at its acknowledged offset: body, properties and unique key; and find it by key."""
     for told in sent:
         (data,) = store.reading.messages(told.topic, told.queue_id, told.queue_offset, 1).records
         seen = seen_by_us(data)
@@ -379,7 +379,7 @@ def assert_ours_has(store: MessageStore, sent: Iterable[Sent]) -> None:
             assert all(key in other.every_key for other in found)
 
 
-def test_a_store_goes_from_apache_to_ours_and_back_and_survives_the_death_of_either(apache: ApacheCluster, tmp_path: Path):
+def test_store_passes_between_apache_and_us_and_survives_the_kill_of_either(apache: ApacheCluster, tmp_path: Path):
     chance = random.Random(2)
     topics = ["Sent", "Batches", "Paid"]
     put_topics(tmp_path)
@@ -428,7 +428,7 @@ def test_a_store_goes_from_apache_to_ours_and_back_and_survives_the_death_of_eit
 
 
 def consumed_until(apache: ApacheCluster, topics: list[str], is_enough: Callable[[list[Seen]], bool]) -> list[Seen]:
-    """A committed transaction reaches its queue a moment after the producer was told."""
+    """Consume until enough. A committed message reaches its queue shortly after the producer gets its result."""
     deadline = time.monotonic() + 30
     while not is_enough(seen := consumed_by_java(apache, topics)):
         assert time.monotonic() < deadline, "the message that was waited for did not come"
@@ -440,7 +440,7 @@ KILLED_TOPICS = {"orders": kill9_writer.QUEUES, "bills": kill9_writer.QUEUES}
 
 
 @pytest.mark.parametrize("seed", [11, 12])
-def test_what_ours_acknowledged_before_kill_9_is_served_by_apache(apache: ApacheCluster, tmp_path: Path, seed: int):
+def test_messages_acknowledged_before_kill_9_are_served_by_apache(apache: ApacheCluster, tmp_path: Path, seed: int):
     put_topics(tmp_path, KILLED_TOPICS)
     began_ms = now_ms()
     acknowledged = acknowledged_before_kill(tmp_path, seed, began_ms)
@@ -467,7 +467,7 @@ def test_what_ours_acknowledged_before_kill_9_is_served_by_apache(apache: Apache
 
 
 def acknowledged_before_kill(directory: Path, seed: int, began_ms: int) -> list[tuple[int, tuple[str, int, int], int]]:
-    """(number, place, physical offset) of what a writer acknowledged until it was killed, somewhere behind the 600th."""
+    """Return (number, place, physical offset) of what a writer acknowledged before it was killed, after the 600th message."""
     arguments = [str(directory), str(seed), str(began_ms), *KILLED_TOPICS]
     command = [sys.executable, "-m", "tests.support.kill9_writer", *arguments]
     writer = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT)
@@ -484,7 +484,7 @@ def acknowledged_before_kill(directory: Path, seed: int, began_ms: int) -> list[
     return [(int(n), (topic, int(queue), int(offset)), int(at)) for _, n, topic, queue, offset, at, _crc in acks]
 
 
-def test_damage_that_ours_set_aside_does_not_keep_apache_from_what_lies_behind_it(apache: ApacheCluster, tmp_path: Path):
+def test_apache_serves_messages_behind_damage_that_we_set_aside(apache: ApacheCluster, tmp_path: Path):
     writing = Writing(4)
     store = MessageStore(tmp_path, CONFIG)
     store.open()
@@ -511,7 +511,7 @@ def test_damage_that_ours_set_aside_does_not_keep_apache_from_what_lies_behind_i
     assert served == {seen.place: seen for seen in expected if seen != lost}
 
 
-def test_apache_does_not_start_over_a_store_that_ours_has_open(apache: ApacheCluster, tmp_path: Path):
+def test_apache_does_not_start_on_a_store_that_we_have_open(apache: ApacheCluster, tmp_path: Path):
     writing = Writing(5)
     store = MessageStore(tmp_path, CONFIG)
     store.open()

@@ -1,4 +1,4 @@
-"""Pulls that are alike, and the runs that they ask for: compiled twins find what their references find, whatever is damaged."""
+"""Twins for alike pulls and for runs of records return the same as their references, whatever is damaged."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def a_header(random: Random) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_same_pulls_are_alike(seed: int):
+def test_alike_pulls_are_equal(seed: int):
     random, twins = Random(seed), TWINS["pull_requests.alike_pulls"]
     alike = 0
     for _ in range(200):
@@ -56,7 +56,7 @@ def joined(found: tuple[list[bytes | memoryview], int, int, int, int]) -> tuple[
 
 @pytest.mark.parametrize("flips", [0, 1, 4])
 @pytest.mark.parametrize("seed", range(12))
-def test_the_same_runs_are_found(seed: int, flips: int, monkeypatch: pytest.MonkeyPatch):
+def test_framed_runs_are_equal(seed: int, flips: int, monkeypatch: pytest.MonkeyPatch):
     random, disk, twins = Random(seed), a_filled_disk(seed), TWINS["queue_run.framed_runs"]
     store = MessageStore("store", SETTINGS.store_config(), files=disk)
     store.open()
@@ -93,7 +93,7 @@ def test_the_same_runs_are_found(seed: int, flips: int, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("flips", [0, 1, 4])
 @pytest.mark.parametrize("seed", range(12))
-def test_one_pull_finds_the_same_run(seed: int, flips: int, monkeypatch: pytest.MonkeyPatch):
+def test_run_of_one_pull_is_equal(seed: int, flips: int, monkeypatch: pytest.MonkeyPatch):
     random, disk, twins = Random(seed), a_filled_disk(seed), TWINS["queue_run.read_pull_run"]
     store = MessageStore("store", SETTINGS.store_config(), files=disk)
     store.open()

@@ -64,7 +64,7 @@ def stored_quickly(store: MessageStore, turn: list[ReaddressRequest]) -> bool:
 
 
 @given(st.lists(st.lists(moves, max_size=5), max_size=4))
-def test_both_ways_store_the_same(turns: list[list[ReaddressRequest]]):
+def test_fast_path_and_general_path_store_the_same(turns: list[list[ReaddressRequest]]):
     quick_disk, general_disk = SimulatedDisk(), SimulatedDisk()
     quick, general = a_store(quick_disk), a_store(general_disk)
     for turn in turns:

@@ -1,4 +1,4 @@
-"""The compiled twins of the scan into Arrow return what their references return, and look at nothing outside the bytes."""
+"""Twins of the scan into Arrow return the same as their references, and read nothing outside the bytes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ logs = st.lists(st.builds(lambda size, magic: a_record(min(size, 200), magic), s
 
 @given(log=logs, cut=st.integers(0, 150), at=st.integers(0, 200), stop=st.integers(0, 1500), count=st.integers(0, 9))
 @settings(max_examples=400)
-def test_chains_are_the_same(log: bytes, cut: int, at: int, stop: int, count: int):
+def test_record_starts_are_equal(log: bytes, cut: int, at: int, stop: int, count: int):
     assert_same("columnar.find_record_starts", memoryview(log[: len(log) - cut]), at, stop, count)
     assert_same("columnar.find_record_starts", memoryview(log[: len(log) - cut]), 0, stop, count)
 
@@ -54,7 +54,7 @@ hosts = st.sampled_from([bytes(8), b"\x7f\0\0\1\0\0\x1f\x90", bytes(15) + b"\1\0
 
 @st.composite
 def some_records(draw: st.DrawFn) -> tuple[bytes, list[int]]:
-    """Sound ones, and such as have a bit that is not as it was; with other bytes between."""
+    """Sound records, and some with a flipped bit; other bytes lie in between."""
     data, starts = bytearray(), []
     for _ in range(draw(st.integers(0, 5))):
         data += draw(st.binary(max_size=5))
@@ -91,7 +91,7 @@ def some_records(draw: st.DrawFn) -> tuple[bytes, list[int]]:
     summed=st.sampled_from(list(ChecksumScope)),
 )
 @settings(max_examples=600)
-def test_the_parts_of_records_are_found_in_the_same_places(
+def test_fields_of_records_are_located_equally(
     found: tuple[bytes, list[int]], segment_start: int | None, cut: int, summed: ChecksumScope
 ):
     data, starts = found
@@ -113,14 +113,14 @@ def bounds(size: int, cuts: list[int]) -> tuple[Any, Any]:
 
 
 @given(data=st.binary(max_size=400), cuts=st.lists(st.integers(0, 500), min_size=1, max_size=8))
-def test_sums_are_the_same(data: bytes, cuts: list[int]):
+def test_crcs_are_equal(data: bytes, cuts: list[int]):
     assert_same("columnar.compute_crcs", memoryview(data), *bounds(len(data), cuts))
 
 
 @given(
     data=st.binary(max_size=400), cuts=st.lists(st.integers(0, 500), min_size=1, max_size=8), missing=st.sets(st.integers(0, 7))
 )
-def test_ranges_are_put_one_behind_the_other_in_the_same_way(data: bytes, cuts: list[int], missing: set[int]):
+def test_gathered_ranges_are_equal(data: bytes, cuts: list[int], missing: set[int]):
     first, last = bounds(len(data), cuts)
     for row in missing:
         first[row : row + 1] = -1
@@ -129,20 +129,20 @@ def test_ranges_are_put_one_behind_the_other_in_the_same_way(data: bytes, cuts: 
 
 
 @given(data=st.text("ab", max_size=300).map(str.encode), cuts=st.lists(st.integers(0, 400), min_size=1, max_size=200))
-def test_different_ranges_are_told_apart_in_the_same_way(data: bytes, cuts: list[int]):
+def test_distinct_ranges_are_equal(data: bytes, cuts: list[int]):
     assert_same("columnar.find_distinct", np.frombuffer(data, np.uint8), *bounds(len(data), cuts))
 
 
 @given(data=packed_properties, cuts=st.lists(st.integers(0, 200), min_size=1, max_size=6))
 @settings(max_examples=400)
-def test_properties_are_found_in_the_same_places(data: bytes, cuts: list[int]):
+def test_ranges_of_properties_are_equal(data: bytes, cuts: list[int]):
     names = (b"UNIQ_KEY", b"TAGS", b"KEYS")
     assert_same("columnar.find_property_ranges", np.frombuffer(data, np.uint8), *bounds(len(data), cuts), names)
 
 
 @given(data=packed_properties, cuts=st.lists(st.integers(0, 200), min_size=1, max_size=6))
 @settings(max_examples=400)
-def test_all_properties_are_found_in_the_same_places(data: bytes, cuts: list[int]):
+def test_pieces_of_properties_are_equal(data: bytes, cuts: list[int]):
     assert_same("columnar.find_property_pieces", np.frombuffer(data, np.uint8), *bounds(len(data), cuts))
 
 

@@ -1,6 +1,6 @@
-"""The store against a model that a child could write: a list of messages, and how many of them are safe.
+"""The store against a simple model: a list of messages, and how many of them are on disk.
 
-Hypothesis appends, flushes, cuts the power, kills, recovers, expires and reads in any order that it can think of.
+Hypothesis appends, flushes, cuts the power, kills, recovers, expires and reads in random order.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Timers against a model: by the seed, messages are sent and taken back, time goes by, and again and again the broker stops, is
-killed, or loses its power at any change to the disk. In the end each message was delivered at least once and never early, unless
-it was taken back: then never."""
+"""Timers against a model: each message is delivered at least once and never early, unless it was recalled: then never.
+
+The seed decides which messages are sent and recalled, how time passes, and when the broker stops, is killed, or loses power at a
+change to the disk.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,7 @@ class Model:
         self.world.disk.writeback(self.rng)
 
     def end(self) -> None:
-        """However it ends, another begins, perhaps much later."""
+        """One life of the broker. The next one begins after it, perhaps much later."""
         try:
             if self.rng.random() < 0.3:
                 self.world.restart()
@@ -125,7 +127,7 @@ class Model:
 
 @pytest.mark.parametrize("powerless", [False, True], ids=["killed", "powerless"])
 @pytest.mark.parametrize("seed", range(40))
-def test_each_is_delivered_at_least_once_and_never_early_unless_it_was_taken_back(seed: int, powerless: bool):
+def test_timers_are_delivered_at_least_once_and_never_early_unless_recalled(seed: int, powerless: bool):
     model = Model(Random(seed), powerless)
     for _ in range(6):
         model.live(20)
@@ -138,8 +140,8 @@ def test_each_is_delivered_at_least_once_and_never_early_unless_it_was_taken_bac
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_while_the_disk_fails_now_and_then_nothing_is_lost(seed: int):
-    """Errors are told, and what was not done is done later."""
+def test_occasional_disk_errors_lose_no_timer(seed: int):
+    """Errors are reported, and the work is done later."""
     rng = Random(seed)
     world = TimerWorld()
     due = {}

@@ -47,7 +47,7 @@ odd_bytes = st.binary(max_size=12) | st.sampled_from(
     data=st.lists(frame | odd_bytes, max_size=6).map(b"".join), cut=st.integers(0, 60), frame_max=st.sampled_from([20, 64, 2**24])
 )
 @settings(max_examples=400)
-def test_a_stream_is_cut_the_same_way(data: bytes, cut: int, frame_max: int):
+def test_stream_is_split_equally(data: bytes, cut: int, frame_max: int):
     data = data[: len(data) - cut]
     ours: list[Any] = []
     theirs: list[Any] = []
@@ -62,7 +62,7 @@ def test_a_stream_is_cut_the_same_way(data: bytes, cut: int, frame_max: int):
 
 @given(data=st.data())
 @settings(max_examples=400)
-def test_records_are_taken_apart_the_same_way(data: st.DataObject):
+def test_records_are_split_into_equal_parts(data: st.DataObject):
     first = data.draw(records)
     several = [first, *data.draw(st.lists(st.builds(replace, st.just(first), body=st.binary(max_size=80)) | records, max_size=4))]
     encoded = bytearray(b"".join(map(encode_record, several)))
@@ -89,7 +89,7 @@ def test_records_are_taken_apart_the_same_way(data: st.DataObject):
     ),
     limit=st.sampled_from([10, 200, 2**22]),
 )
-def test_messages_are_packed_the_same_way_or_left_to_the_reference(messages: list[tuple[BatchEntry, str]], limit: int):
+def test_messages_are_packed_equally_or_left_to_the_reference(messages: list[tuple[BatchEntry, str]], limit: int):
     entries, properties = [entry for entry, _ in messages], [own for _, own in messages]
     ids = [f"ID{number}" for number in range(len(messages))]
     packed = TWINS["batch.pack_messages"].compiled(entries, properties, ids, limit)
@@ -110,7 +110,7 @@ def test_lists_of_different_lengths_are_left_to_the_reference(short: int):
 
 
 @given(before=st.text(max_size=40), first=st.integers(0, 2**16 - 1), count=st.integers(-1, 40))
-def test_ids_are_numbered_the_same_way(before: str, first: int, count: int):
+def test_ids_are_numbered_equally(before: str, first: int, count: int):
     assert_same("message_id.numbered", before, first, count)
     assert_same("message_id.numbered", before, 2**16 - 3, count)
 
@@ -119,7 +119,7 @@ def test_ids_are_numbered_the_same_way(before: str, first: int, count: int):
 
 
 @given(sizes=st.lists(st.integers(0, 400), max_size=8), start=st.integers(0, 2**40), within=st.integers(0, 2**30), data=st.data())
-def test_checksums_are_the_same(sizes: list[int], start: int, within: int, data: st.DataObject):
+def test_checksums_are_equal(sizes: list[int], start: int, within: int, data: st.DataObject):
     content = data.draw(st.binary(min_size=sum(sizes), max_size=sum(sizes) + 5))
     assert_same("dispatch_entries.pack_checksums", content, start, list(accumulate(sizes, initial=start)), max(0, start - within))
     assert_same(
@@ -151,20 +151,20 @@ dispatches = st.lists(
 
 @given(dispatches=dispatches, orderly=st.booleans())
 @settings(max_examples=300)
-def test_entries_of_queues_are_the_same(dispatches: list[Any], orderly: bool):
+def test_queue_entries_are_equal(dispatches: list[Any], orderly: bool):
     if orderly:
         dispatches = [(*one[:2], number, *one[3:]) for number, one in enumerate(dispatches)]
     assert_same("dispatch_entries.pack_queue_entries", dispatches)
 
 
 @given(dispatches=dispatches)
-def test_what_was_put_is_summed_up_the_same(dispatches: list[Any]):
+def test_counts_by_topic_are_equal(dispatches: list[Any]):
     assert_same("dispatch_entries.put_by_topic", dispatches)
 
 
 @given(dispatches=dispatches.filter(len), last=st.integers(-1, 3))
 @settings(max_examples=300)
-def test_keys_have_the_same_hashes(dispatches: list[Any], last: int):
+def test_packed_keys_are_equal(dispatches: list[Any], last: int):
     in_order = [(*one[:3], number, *one[4:]) for number, one in enumerate(dispatches)]
     assert_same("dispatch_entries.pack_keys", in_order, last)
 
@@ -176,8 +176,8 @@ keys = st.lists(
 
 @given(keys=keys, slots=st.integers(1, 12), first=st.integers(1, 1000), first_timestamp=st.integers(0, 2**44), table=st.randoms())
 @settings(max_examples=300)
-def test_entries_of_the_index_are_the_same(keys: bytes, slots: int, first: int, first_timestamp: int, table: Any):
-    """Also where the slots hold anything."""
+def test_index_entries_are_equal(keys: bytes, slots: int, first: int, first_timestamp: int, table: Any):
+    """The slots hold arbitrary numbers."""
     content = bytes(HEADER.size) + b"".join(SLOT.pack(table.randint(-5, 1005)) for _ in range(slots))
     _, pointed, _ = assert_same("dispatch_entries.pack_index_entries", memoryview(content), slots, first, first_timestamp, keys)
     ours, theirs = bytearray(content), bytearray(content)
@@ -196,7 +196,7 @@ rows = st.tuples(numbers, st.binary(max_size=40), places, places, numbers) | st.
 
 
 @given(rows=st.lists(rows, max_size=6), between=st.sampled_from([b"", b"x", b"%%", b"a%%b%%"]))
-def test_answers_are_the_same(rows: list[Any], between: bytes):
+def test_send_responses_are_equal(rows: list[Any], between: bytes):
     plain = between + b"q%d k%b" + between + b"%016X,%d" + between + b"%d"
     longer = b"%d%b%016X%b" + between + b"%d%d"
     assert_same("send_loop.fill_frames", rows, plain, longer, 5)
@@ -211,14 +211,14 @@ def next_offset(queue: tuple[str, int]) -> int:
 
 @given(moves=st.lists(moves, max_size=5), room=st.sampled_from([2**30, 2**30, 2**30, 900]))
 @settings(max_examples=300)
-def test_moved_records_are_the_same(moves: list[Any], room: int):
+def test_readdressed_records_are_equal(moves: list[Any], room: int):
     assert_same("readdress.readdress_records", moves, AppendPosition(2**40, room, 1_700_000_000_000), next_offset)
 
 
 @given(move=moves, cut=st.integers(1, 400), at=st.integers(0, 400), byte=st.integers(0, 255))
 @settings(max_examples=300)
-def test_records_that_are_damaged_are_moved_within_their_bytes(move: Any, cut: int, at: int, byte: int):
-    """The reference may be given sound ones only; the twin looks."""
+def test_damaged_records_are_readdressed_within_their_bytes(move: Any, cut: int, at: int, byte: int):
+    """The reference needs sound records; the twin checks them."""
     record, address, key, more = move
     damaged = bytearray(record[: max(0, len(record) - cut)])
     damaged[at : at + 1] = bytes([byte])[: len(damaged) - at]
@@ -239,8 +239,8 @@ found_properties += [b"UNIQ_KEY\x01%b" % UNIQUE, b"\0UNIQ_KEY\x01%b\x02" % UNIQU
     damage=st.tuples(st.integers(0, 2), st.integers(0, 200), st.integers(0, 255)),
 )
 @settings(max_examples=300)
-def test_what_waits_is_read_the_same(found: list[Any], properties: bytes, topic: str, damage: tuple[int, int, int]):
-    """Also of what is no such record: a byte of each is another one, or it ends early."""
+def test_waiting_records_are_read_equally(found: list[Any], properties: bytes, topic: str, damage: tuple[int, int, int]):
+    """Some records are damaged: one byte differs, or the record ends early."""
     kind, at, byte = damage
     views: list[memoryview | None] = [None]
     for record in found:
@@ -253,7 +253,7 @@ def test_what_waits_is_read_the_same(found: list[Any], properties: bytes, topic:
 
 @given(ends=st.lists(st.integers(0, 400), max_size=60), orderly=st.booleans(), end=st.integers(-1, 401), hint=st.integers(0, 61))
 @settings(max_examples=300)
-def test_a_checksum_is_found_at_the_same_place(ends: list[int], orderly: bool, end: int, hint: int):
-    """Also where they are not in order: then they are damaged."""
+def test_checksum_entry_is_found_at_the_same_index(ends: list[int], orderly: bool, end: int, hint: int):
+    """Entries that are not in order are damaged; the results must still be equal."""
     packed = b"".join(CHECKSUM.pack(one, 7) for one in (sorted(ends) if orderly else ends))
     assert_same("dispatch_entries.find_first_entry", memoryview(packed), len(ends), end, hint)

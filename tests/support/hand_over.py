@@ -1,9 +1,9 @@
-"""A broker that loses its process or its power again and again while messages wait in it, by the seed: the book of what was sent,
-and what must be true of what is found in the end.
+"""A broker whose process or power fails many times while messages wait in it; the seed decides when.
 
-Everything is real but the disk (tests/support/simulated_disk.py) and the clock: requests go over loopback. The disk stops at a
-change that the seed chooses, in the middle of whatever the broker is doing then. The next life begins with what the disk kept:
-all that was written (a process that was killed), or what was synced and by chance more (a power cut, with sync flush).
+Keeps a book of what was sent, and checks what is found in the end. Everything is real except the disk
+(tests/support/simulated_disk.py) and the clock; requests go over loopback. The disk stops at a change that the seed chooses, in
+the middle of whatever the broker does. The next broker starts with what the disk kept: everything written (a killed process), or
+what was synced and perhaps more (a power failure, with sync flush).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class World:
         self.disk = SimulatedDisk(self.seed)
 
     def play(self, lives: int = 4, steps: int = 14) -> list[tuple[str, Record]]:
-        """All the lives. What is in the topics in the end, with the topic's name."""
+        """Play all lives. Return what is in the topics in the end, with the topic names."""
         for _ in range(lives):
             self.disk.cut_power_at(self.rng.choice((3, 10, 30, 60, 100, 160)) + self.rng.randrange(30))
             asyncio.run(self._life(steps))
@@ -205,7 +205,7 @@ class Peer:
         await self._dialer.close()
 
     async def _ask(self, command: Command) -> Command | None:
-        """None when the broker died instead."""
+        """Send a request; None when the broker died meanwhile."""
         asking = asyncio.ensure_future(self._dialer.request(self._broker.settings().address, command, ASK_MS))
         while not asking.done():
             was_off = self._world.disk.is_off
@@ -259,7 +259,7 @@ class Peer:
         return answer.code == ResponseCode.SUCCESS
 
     def _checked(self, command: Command, connection: Connection) -> None:
-        """The broker asks how a transaction ended: the book knows."""
+        """Answer a transaction check from the book."""
         header = command.header(CheckTransactionStateRequestHeader)
         half = decode_record(command.body)
         entry = self._world.book[decode_properties(half.properties)[UNIQUE_KEY]]
@@ -276,7 +276,7 @@ class Peer:
         connection.oneway(Command(RequestCode.END_TRANSACTION, fields=answer.to_fields()))
 
     async def wait(self, duration_ms: int, step_ms: int = 1_000) -> None:
-        """Time goes by, in steps, so that parts that work at an interval do."""
+        """Let time pass in steps, so that periodic tasks run."""
         end_ms = self._world.clock.now_ms + duration_ms
         while self._world.clock.now_ms < end_ms and not self._world.disk.is_off:
             self._world.clock.now_ms = min(end_ms, self._world.clock.now_ms + step_ms)
@@ -284,7 +284,7 @@ class Peer:
             await self.settle(0.002)
 
     async def settle(self, still_s: float = 0.05) -> None:
-        """Until the log has not grown for a while."""
+        """Wait until the log has stopped growing."""
         last = -1
         while not self._world.disk.is_off and self._broker.store.log.end != last:
             last = self._broker.store.log.end

@@ -1,7 +1,7 @@
 """A process that writes to a store until it is killed: `python -m tests.support.kill9_writer DIRECTORY SEED NOW_MS`.
 
-What it attempts follows from SEED and NOW_MS alone (`attempts`), so whoever kills it knows every byte that may be there. What it
-says, one line each, unbuffered:
+SEED and NOW_MS determine everything it attempts (`attempts`), so a test knows every byte that may be in the store. It prints
+these lines, unbuffered:
 
     opening                                                      the store is about to be opened
     open
@@ -35,7 +35,7 @@ HOSTS = (pack_host("127.0.0.1", 40_000), pack_host("2001:db8::7", 40_001))
 
 
 class Attempt(NamedTuple):
-    """A group of messages that goes into the store with one call, at one time."""
+    """A group of messages that is appended with one call, at one time."""
 
     first: int  # the number of the first message
     records: list[Record]
@@ -44,7 +44,7 @@ class Attempt(NamedTuple):
 
 
 def attempts(seed: int, now_ms: int, topics: tuple[str, ...] = TOPICS) -> Iterator[Attempt]:
-    """Everything that a writer with this seed will ever try, in order, without end."""
+    """Yield everything that a writer with this seed attempts, in order, without end."""
     chance = random.Random(seed)
     number = 0
     while True:
@@ -90,7 +90,7 @@ def write(directory: str, seed: int, now_ms: int, topics: tuple[str, ...]) -> No
 
 
 def _say(lines: str) -> None:
-    """In one write, so that a line is said whole or not at all as long as it fits the pipe."""
+    """Print a line with one write, so that it is whole or missing."""
     sys.stdout.buffer.write(f"{lines}\n".encode())
     sys.stdout.buffer.flush()
 

@@ -1,4 +1,4 @@
-"""Small store directories with a little of everything, and what a test may do to their bytes."""
+"""Small store directories with messages of many kinds, and helpers that change their bytes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ V6 = pack_host("2001:db8::7", 10911)
 
 
 def sample_record(number: int) -> Record:
-    """Every seventh has an IPv6 host on one side or both, every fifth the second magic, every ninth no properties."""
+    """Make a record. Every seventh has IPv6 hosts, every fifth the second magic, every ninth no properties."""
     properties = {
         "UNIQ_KEY": f"7F000001{number:024X}",
         "KEYS": f"key-{number} shared-{number % 3}",
@@ -51,7 +51,7 @@ def sample_record(number: int) -> Record:
 def write_store(
     directory: Path, records: Iterable[Record], config: StoreConfig = SMALL, *, at_once: int = 4, close: bool = True
 ) -> MessageStore:
-    """Records stored `at_once` a millisecond, some of them as one append."""
+    """Store records, `at_once` in a millisecond, some of them as one append."""
     store = MessageStore(directory, config)
     store.open()
     messages = [append_request_of(record) for record in records]
@@ -63,13 +63,13 @@ def write_store(
 
 
 def sample_store(directory: Path, count: int = 150) -> Path:
-    """Several segments, queue files and tags, cleanly closed."""
+    """Make a cleanly closed store with several segments, queue files and tags."""
     write_store(directory, map(sample_record, range(count)))
     return directory
 
 
 def golden_store(directory: Path) -> Path:
-    """The store that Apache wrote, without what is huge and nobody reads here."""
+    """Unpack the store that Apache wrote, without the huge files that no test reads."""
     with tarfile.open(GOLDEN / "store.tar.xz") as archive:
         members = [
             member for member in archive if "timer" not in member.name.rpartition("/")[2] and "timerlog" not in member.name
@@ -93,7 +93,7 @@ def overwrite(path: Path, at: int, data: bytes) -> None:
 
 
 def fingerprint(directory: Path, only: Sequence[str] = ("",)) -> dict[str, tuple[int, int, str]]:
-    """Every file and directory below: size, time of change and content."""
+    """Return size, modification time and content of every file and directory."""
     found: dict[str, tuple[int, int, str]] = {}
     for path in sorted(directory.rglob("*")):
         name = str(path.relative_to(directory))

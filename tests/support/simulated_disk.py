@@ -1,15 +1,15 @@
-"""A disk in memory that loses power, fails and lies, behind the store's port to the file system.
+"""A disk in memory that can lose power and fail, behind the store's port to the file system.
 
-Each file has two contents: what programs see (the page cache) and what is on the platter. They differ, in sectors of 512 bytes,
-from a write until a sync.
+Each file has two contents: what programs see (the page cache) and what is on disk (the platter). They differ, in sectors of 512
+bytes, from a write until a sync.
 
-    disk.crash(rng)        the power goes: each sector that differs is lost or kept, independently. A new disk comes back
-    disk.kill()            the process goes: everything that was written is still there
-    disk.writeback(rng)    the kernel writes some sectors when it likes
+    disk.crash(rng)        power failure: each unsynced sector is lost or kept at random. Returns the disk afterwards
+    disk.kill()            the process is killed: everything written is still there
+    disk.writeback(rng)    the kernel writes back some sectors on its own
     disk.fail(…)           the n-th operation of a kind fails, once or from then on
-    disk.cut_power_at(n)   the n-th operation that changes anything does not finish, and nothing after it happens
+    disk.cut_power_at(n)   the n-th operation that changes anything does not finish, and no later one happens
 
-A failed sync is as bad as Linux makes it: sectors that it should have written count as clean, and the next sync passes them over.
+A failed sync behaves as on Linux: the sectors that it should have written count as clean, and the next sync skips them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Bytes = bytes | bytearray | memoryview
 
 
 class PowerCut(BaseException):
-    """The machine is off. Not an Exception: no program catches it."""
+    """The machine is off. A BaseException, so that no `except Exception` catches it."""
 
 
 @dataclass(slots=True)
@@ -44,14 +44,14 @@ class Fault:
 
 @dataclass(slots=True)
 class Node:
-    """A file's two contents. `content` never changes its size: views of it stay."""
+    """The two contents of a file. `content` never changes its size, so that views stay valid."""
 
     content: bytearray
     durable: bytearray
     passed_over: dict[int, bytes] = field(default_factory=dict)  # sector → what a failed sync did not write
 
     def differing(self) -> list[int]:
-        """The sectors whose content is not on the platter."""
+        """Return the sectors whose content is not on disk yet."""
         content, durable = self.content, self.durable
         if content == durable:
             return []
@@ -156,11 +156,11 @@ class SimulatedDisk:
         return self._off
 
     def turn_off(self) -> None:
-        """Nothing happens any more, whoever asks for it."""
+        """Stop the machine: every later operation raises PowerCut."""
         self._off = True
 
     def operation(self, kind: str, path: str, partly: Callable[[Random], None] | None = None) -> None:
-        """Count an operation, and let it fail if it is its turn. `partly` does a random part of it."""
+        """Count an operation, and fail it if a fault is set for it. `partly` does a random part of the operation."""
         if self._off:
             raise PowerCut
         self.counts[kind] += 1
@@ -192,12 +192,12 @@ class SimulatedDisk:
         return disk
 
     def crash(self, rng: Random) -> SimulatedDisk:
-        """The disk after a power cut. How much of what was not synced is there differs from one cut to the next."""
+        """Return the disk after a power failure. A random part of the unsynced sectors is kept."""
         share = rng.choice((0.0, 0.1, 0.5, 0.5, 0.9, 1.0))
         return self._after(keep=lambda: rng.random() < share)
 
     def kill(self) -> SimulatedDisk:
-        """The disk after kill -9: the page cache survives, and is as far from the platter as it was."""
+        """Return the disk after kill -9. The page cache survives, and unsynced sectors stay unsynced."""
         disk = self._after(keep=lambda: True)
         for path, node in self.nodes.items():
             disk.nodes[path].durable[:] = node.durable
@@ -210,7 +210,7 @@ class SimulatedDisk:
                     node.keep(at)
 
     def copy(self) -> SimulatedDisk:
-        """The same contents, with nobody using them."""
+        """Return a copy of the disk that no program uses."""
         disk = SimulatedDisk()
         disk.nodes = {path: Node(bytearray(node.content), bytearray(node.durable)) for path, node in self.nodes.items()}
         return disk
@@ -219,7 +219,7 @@ class SimulatedDisk:
         return {path: bytes(node.content) for path, node in self.nodes.items()}
 
     def write_file(self, path: str, data: bytes) -> None:
-        """Behind everybody's back, durable."""
+        """Write a file directly and durably, without counting an operation."""
         self.nodes[path] = Node(bytearray(data), bytearray(data))
 
     def sync_node(self, path: str, node: Node) -> None:
@@ -315,6 +315,6 @@ class SimulatedDisk:
 
 
 def _check_path(path: str) -> None:
-    """A name out of a message must never lead out of the store."""
+    """Check that a path does not leave the store: a name from a message must never do that."""
     parts = path.lstrip("/").split("/")
     assert all(part not in ("", ".", "..") and "\0" not in part and len(part.encode()) <= 255 for part in parts), path

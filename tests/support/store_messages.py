@@ -1,4 +1,4 @@
-"""Messages for tests of the store, and a ledger of what was asked of it, against which what it gives back is checked."""
+"""Messages for tests of the store, and a ledger of what was appended, to check what the store returns."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def a_message(
 
 
 def random_messages(rng: Random, serial: Iterator[int], count: int) -> list[AppendRequest]:
-    """Of several topics and queues or, as often, a batch for one; most small, some larger than a sector or two."""
+    """Make messages of several topics and queues, or a batch for one queue. Most are small, some larger than a sector."""
     batch = (rng.choice(TOPICS), rng.randrange(2)) if rng.random() < 0.3 else None
     return [_random_message(rng, next(serial), *(batch or (rng.choice(TOPICS), rng.randrange(2)))) for _ in range(count)]
 
@@ -110,7 +110,7 @@ def unique_key(record: Record) -> str:
 
 
 class Sent(NamedTuple):
-    """A message that the store was asked to take, and what it said."""
+    """A message that was appended, and the result."""
 
     message: AppendRequest
     placed: AppendResult | None  # None: the append failed
@@ -131,14 +131,14 @@ class Sent(NamedTuple):
 
 @dataclass(slots=True)
 class Ledger:
-    """Everything that was attempted, and how far the store has promised it."""
+    """Everything that was attempted, and how much of it the store has acknowledged."""
 
     sent: dict[str, Sent] = field(default_factory=dict)  # by unique key, in order
     promised: int = 0  # messages that end before this position are acknowledged
     lost_allowed: set[str] = field(default_factory=set)  # unique keys whose record was damaged on purpose
 
     def append(self, store: MessageStore, messages: Sequence[AppendRequest], now_ms: int) -> None:
-        """Ask the store; whatever it raises goes on, and the messages count as attempted."""
+        """Append messages. They count as attempted even if the store raises an error."""
         self.sent.update((message.keys[0], Sent(message, None, b"")) for message in messages)
         placed = store.append(messages, now_ms)
         assert len(placed) == len(messages)
@@ -148,12 +148,12 @@ class Ledger:
             self.sent[message.keys[0]] = Sent(message, place, bytes(view))
 
     def note_promise(self, store: MessageStore) -> None:
-        """With synchronous flush what is confirmed is promised; otherwise what was flushed will survive a power cut."""
+        """Update the acknowledged position: confirmed with sync flush, otherwise flushed."""
         horizon = store.horizon
         self.promised = max(self.promised, horizon.confirmed if store.config.sync_flush else horizon.flushed)
 
     def reopened(self, store: MessageStore, *, failed_may_appear: bool = True) -> set[str]:
-        """The store was opened again: what it found stays, what it did not find must never come back."""
+        """The store was opened again: messages that it lost must never come back."""
         found = self.check(store, failed_may_appear=failed_may_appear)
         for unique, sent in list(self.sent.items()):
             if sent.placed is not None and not sent.is_queued:
@@ -178,7 +178,7 @@ class Ledger:
     # --- the invariants
 
     def check(self, store: MessageStore, *, failed_may_appear: bool = True) -> set[str]:
-        """Acknowledged ⊆ found ⊆ attempted, in order, with the same bytes by every way of reading. What was found."""
+        """Check acknowledged ⊆ found ⊆ attempted, in order, with equal bytes in every way of reading. Return what was found."""
         found: set[str] = set()
         for topic, queue_id in sorted({(s.message.topic, s.message.queue_id) for s in self.sent.values()}):
             found |= self._check_queue(store, topic, queue_id, failed_may_appear)
@@ -246,7 +246,7 @@ class Ledger:
 def numbered(
     count: int, topic: str = "orders", queue_id: int = 0, *, first: int = 0, body_bytes: int = 100
 ) -> list[AppendRequest]:
-    """Messages whose bodies start with their number, each with its unique key and a key of its own."""
+    """Make messages whose bodies start with their number, each with a unique key and a key."""
     return [
         a_message(topic, queue_id, f"{n:06d}".encode().ljust(body_bytes, b"."), keys=f"key{n}", tags="red", unique=f"U{n:08d}")
         for n in range(first, first + count)

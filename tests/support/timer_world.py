@@ -1,4 +1,4 @@
-"""Timers over a store in memory, with a clock that a test sets and a disk that can lose what was not synced."""
+"""Timers on a store in memory, with a clock that the test sets and a disk that can lose unsynced writes."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class TimerWorld:
     # --- messages
 
     def send(self, key: str, **properties: str) -> dict[str, str]:
-        """The properties that it waits with, or is delivered with at once."""
+        """Send a timed message. Return the properties that it waits with, or is delivered with at once."""
         stored = {UNIQUE_KEY: key, **properties}
         record = Record(TOPIC, key.encode(), queue_id=1, born_timestamp=self.now_ms)
         elsewhere = self.timers.redirect(send_header(TOPIC), record, stored) or record
@@ -95,7 +95,7 @@ class TimerWorld:
         self.send(key, **{TIMER_DELIVER_MS: str(time_ms), TIMER_DELETE_UNIQUE_KEY: key})
 
     def keep(self) -> bool:
-        """A checkpoint, if one can be made now."""
+        """Write a checkpoint, if that is possible now."""
         self.delivery.plan_checkpoint(self.now_ms)
         job = self.delivery.begin_checkpoint()
         if job is None:
@@ -106,15 +106,15 @@ class TimerWorld:
     # --- time
 
     def check(self) -> int | None:
-        """Until there is nothing more to do at this time."""
+        """Run until nothing more is due at this time."""
         for _ in range(10_000):
             next_ms = self.delivery.check(self.now_ms)
             if next_ms is None or next_ms > self.now_ms:
                 return next_ms
-        raise AssertionError("there is always more to do")
+        raise AssertionError("deliveries do not end")
 
     def go_to(self, time_ms: int) -> None:
-        """Asked whenever it wants to be."""
+        """Move the clock to a time, and run deliveries whenever they are due on the way."""
         while True:
             next_ms = self.check()
             if next_ms is None or next_ms > time_ms:
@@ -136,7 +136,7 @@ class TimerWorld:
         return found
 
     def delivered(self) -> list[tuple[str, int]]:
-        """Key, and when."""
+        """Return key and delivery time of each delivered message."""
         return [(decode_properties(record.properties)[UNIQUE_KEY], record.store_timestamp) for record in self.records()]
 
     @property

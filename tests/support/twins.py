@@ -1,4 +1,4 @@
-"""The same test, once with the compiled twins and once with their references."""
+"""Run a test once with the compiled twins and once with their Python references."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from skyrocket.compiled import TWINS
 
 for package in (skyrocket.protocol, skyrocket.store, skyrocket.broker):
     for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-        if "arrow" not in found.name:  # which needs more than a broker does
-            importlib.import_module(found.name)
+        importlib.import_module(found.name)
 
 KINDS = ["compiled", "reference"] if TWINS else ["reference"]
 
@@ -27,7 +26,7 @@ needs_twins = pytest.mark.skipif(not TWINS, reason="the compiled twins are not b
 
 @contextmanager
 def using(kind: str) -> Iterator[None]:
-    """Every module that uses a twin uses this one of the two meanwhile."""
+    """Make every module use this kind of each twin: compiled or reference."""
     changed = []
     for twins in TWINS.values():
         used, unused = (twins.reference, twins.compiled) if kind == "reference" else (twins.compiled, twins.reference)

@@ -1,4 +1,4 @@
-"""A scan into Arrow gives what reading message by message gives, whatever lies in the log."""
+"""A scan into Arrow gives the same messages as reading one by one, whatever lies in the log."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def copy(untouched: Path, tmp_path: Path) -> Path:
 
 
 def row(found: FoundRecord) -> dict[str, Any]:
-    """A message as a row, one field after another."""
+    """Convert a message to a row, field by field."""
     record = found.record
     properties = properties_of(record)
     return {
@@ -84,7 +84,7 @@ def rows(store: OfflineStore, **options: Any) -> list[dict[str, Any]]:
 
 
 def same_both_ways(directory: Path, **options: Any) -> list[DamagedRange]:
-    """Both readers agree, on messages and on damage, which is returned."""
+    """Check that both readers return the same messages and damage. Return the damage."""
     with OfflineStore(directory) as store:
         check = options.get("check", True)
         told: list[DamagedRange] = []
@@ -97,15 +97,15 @@ def same_both_ways(directory: Path, **options: Any) -> list[DamagedRange]:
 
 @pytest.mark.parametrize("check", [True, False])
 @pytest.mark.parametrize("batch_rows", [1, 7, 64, 4096])
-def test_every_column_of_every_message_is_the_same(untouched: Path, batch_rows: int, check: bool):
+def test_every_column_of_every_message_equals_the_plain_reader(untouched: Path, batch_rows: int, check: bool):
     assert same_both_ways(untouched, batch_rows=batch_rows, check=check) == []
 
 
-def test_the_store_that_apache_wrote_is_the_same(tmp_path: Path):
+def test_scan_of_apaches_store_equals_the_plain_reader(tmp_path: Path):
     assert same_both_ways(golden_store(tmp_path)) == []
 
 
-def test_only_the_columns_asked_for_are_there(untouched: Path):
+def test_scan_returns_only_the_requested_columns(untouched: Path):
     with OfflineStore(untouched) as store:
         expected = [row(found) for found in store.records()]
         for name in ALL_COLUMNS:
@@ -123,13 +123,13 @@ def test_batches_have_a_useful_size(untouched: Path):
         assert all(size == 50 for size in sizes[:-1])
 
 
-def test_a_topic_is_chosen(untouched: Path):
+def test_scan_filters_by_topic(untouched: Path):
     with OfflineStore(untouched) as store:
         for topic in ("topic-0", "topic-2", "topic", "topic-22", "", "größe"):
             assert rows(store, topic=topic) == [row(found) for found in store.records() if found.record.topic == topic]
 
 
-def test_a_time_is_chosen(untouched: Path):
+def test_scan_filters_by_time(untouched: Path):
     with OfflineStore(untouched) as store:
         found = list(store.records())
         for begin, end in ((0, NOW_MS), (NOW_MS, NOW_MS + 1), (NOW_MS + 4_000, NOW_MS + 20_000), (NOW_MS + 30_000, 2**63 - 1)):
@@ -137,7 +137,7 @@ def test_a_time_is_chosen(untouched: Path):
             assert rows(store, begin_ms=begin, end_ms=end) == expected
 
 
-def test_the_splits_together_are_the_whole(untouched: Path):
+def test_splits_together_cover_the_log(untouched: Path):
     with OfflineStore(untouched) as store:
         starts = store.log.starts
         assert len(starts) > 3
@@ -152,8 +152,8 @@ def test_a_split_may_begin_anywhere(untouched: Path):
         assert rows(store, split=LogSplit(0, border)) + rows(store, split=LogSplit(border, 2**63 - 1)) == rows(store)
 
 
-def test_properties_are_read_as_a_dict_would(tmp_path: Path):
-    """Pieces without name or value, two equal names, no mark at the end, a mark alone, what is not UTF-8, no property at all."""
+def test_properties_are_read_like_a_dict(tmp_path: Path):
+    """Pieces without name or value, equal names, a missing or single separator, bytes that are not UTF-8, no properties."""
     odd = [
         b"",
         b"a\x01b",
@@ -199,8 +199,8 @@ def segment(directory: Path, offset: int) -> tuple[Path, int]:
 
 @pytest.mark.parametrize("trusted", [True, False])
 @pytest.mark.parametrize("check", [True, False])
-def test_a_flipped_bit_anywhere_is_dealt_with_alike(copy: Path, trusted: bool, check: bool):
-    """240 places, in sizes, lengths, hosts, texts and bodies."""
+def test_flipped_bit_anywhere_gives_the_same_result_in_both_readers(copy: Path, trusted: bool, check: bool):
+    """240 positions: sizes, lengths, hosts, strings and bodies."""
     if not trusted:
         (copy / "checkpoint").unlink()
     with OfflineStore(copy) as store:
@@ -241,7 +241,7 @@ def test_damaged_ranges_fillers_and_missing_segments_are_reported_alike(copy: Pa
 
 
 @pytest.mark.parametrize("kept", [1, 8, 50, 95])
-def test_a_record_that_is_being_written_is_not_there_yet(copy: Path, kept: int):
+def test_record_being_written_is_not_returned(copy: Path, kept: int):
     with OfflineStore(copy) as store:
         *_, last, end = store.items()
         data = bytes(store.log.view(last.offset, last.size) or b"")

@@ -1,4 +1,4 @@
-"""Settings that cannot work are refused with a sentence."""
+"""Settings of the store: defaults, and errors for impossible values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from skyrocket.store.config import DELAY_LEVELS, StoreConfig, delay_levels_ms
 from skyrocket.store.queues.consume_queue import ENTRY_BYTES
 
 
-def test_the_defaults_are_apaches():
+def test_defaults_equal_apaches():
     config = StoreConfig()
     assert (config.segment_bytes, config.queue_entries_per_file * ENTRY_BYTES) == (1_073_741_824, 6_000_000)
     assert (config.index_slots, config.index_entries) == (5_000_000, 20_000_000)
@@ -21,7 +21,7 @@ def test_delay_levels_are_read():
 
 
 @pytest.mark.parametrize("text", ["1x", "s", "1s five", "1.5s"])
-def test_delay_levels_that_are_none_are_refused(text: str):
+def test_invalid_delay_levels_are_refused(text: str):
     with pytest.raises(ValueError, match="not a list of delays"):
         StoreConfig(delay_levels=text)
 
@@ -37,6 +37,6 @@ def test_delay_levels_that_are_none_are_refused(text: str):
         {"index_entries": 1},
     ],
 )
-def test_what_cannot_work_is_refused(given: dict[str, int]):
+def test_impossible_settings_are_refused(given: dict[str, int]):
     with pytest.raises(ValueError, match=r"\."):
         StoreConfig(**given)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Files of settings are saved whole or not at all, and the content before the last save is always there to fall back on."""
+"""Config files are saved all or nothing, and the previous content is always there as a fallback."""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ class FailingDisk(Disk):
 
 
 def opened(directory: Path) -> ConfigFiles:
-    """As a broker that starts: it remembers nothing."""
+    """Return config files as a starting broker has them, without a cache."""
     return ConfigFiles(Disk(), str(directory))
 
 
-def test_what_is_saved_is_loaded(tmp_path: Path):
+def test_saved_content_is_loaded_again(tmp_path: Path):
     opened(tmp_path / "config").save(TOPICS, topics("orders", "bills"))
     assert opened(tmp_path / "config").load(TOPICS) == (topics("orders", "bills"), None)
 
 
-def test_a_file_that_was_never_saved_is_nothing(tmp_path: Path):
+def test_missing_file_loads_as_none(tmp_path: Path):
     assert opened(tmp_path).load(TOPICS) == (None, None)
 
 
-def test_integer_keys_are_bare_and_a_level_of_nesting_is_a_tab(tmp_path: Path):
+def test_integer_keys_are_unquoted_and_nesting_is_indented_with_tabs(tmp_path: Path):
     config = opened(tmp_path)
     config.save(DELAY_OFFSETS, DELAY_OFFSETS.content(offset_table={1: 2, 3: 4}))
     assert (tmp_path / "delayOffset.json").read_bytes() == b'{\n\t"offsetTable":{\n\t\t1:2,\n\t\t3:4\n\t}\n}'
 
 
-def test_the_content_before_the_last_save_stays_in_the_bak(tmp_path: Path):
+def test_previous_content_stays_in_the_bak(tmp_path: Path):
     config = opened(tmp_path)
     config.save(TOPICS, topics("a"))
     assert not (tmp_path / "topics.json.bak").exists()
@@ -64,7 +64,7 @@ def test_the_content_before_the_last_save_stays_in_the_bak(tmp_path: Path):
     assert TOPICS.decode((tmp_path / "topics.json.bak").read_bytes()) == topics("a", "b")
 
 
-def test_saving_the_same_again_touches_nothing(tmp_path: Path):
+def test_saving_unchanged_content_writes_nothing(tmp_path: Path):
     opened(tmp_path).save(TOPICS, topics("a"))
     before = (tmp_path / "topics.json").stat().st_ino
     opened(tmp_path).save(TOPICS, topics("a"))
@@ -85,7 +85,7 @@ def test_a_damaged_file_falls_back_to_the_bak_and_says_so(tmp_path: Path, damage
     assert "topics.json.bak, the content before it, was read instead." in problem
 
 
-def test_a_missing_file_falls_back_to_the_bak_as_when_apache_died_between_its_two_steps(tmp_path: Path):
+def test_missing_file_falls_back_to_the_bak(tmp_path: Path):
     opened(tmp_path).save(TOPICS, topics("a"))
     (tmp_path / "topics.json").rename(tmp_path / "topics.json.bak")
     body, problem = opened(tmp_path).load(TOPICS)
@@ -94,7 +94,7 @@ def test_a_missing_file_falls_back_to_the_bak_as_when_apache_died_between_its_tw
     assert "it does not exist" in problem
 
 
-def test_a_save_does_not_put_a_damaged_file_over_a_sound_bak(tmp_path: Path):
+def test_save_does_not_overwrite_a_sound_bak_with_a_damaged_file(tmp_path: Path):
     config = opened(tmp_path)
     config.save(TOPICS, topics("a"))
     config.save(TOPICS, topics("a", "b"))
@@ -106,7 +106,7 @@ def test_a_save_does_not_put_a_damaged_file_over_a_sound_bak(tmp_path: Path):
     assert opened(tmp_path).load(TOPICS) == (topics("c"), None)
 
 
-def test_when_neither_can_be_read_it_is_one_clear_error(tmp_path: Path):
+def test_unreadable_file_and_bak_raise_one_error(tmp_path: Path):
     (tmp_path / "topics.json").write_bytes(b"{")
     (tmp_path / "topics.json.bak").write_bytes(b"")
     with pytest.raises(ConfigFileError, match=r"Neither .*topics\.json nor its \.bak can be read: .*it is empty\.$"):
@@ -119,7 +119,7 @@ def test_a_damaged_file_without_a_bak_is_an_error(tmp_path: Path):
         opened(tmp_path).load(TOPICS)
 
 
-def test_an_empty_file_without_a_bak_counts_as_not_there_and_is_told(tmp_path: Path):
+def test_empty_file_without_a_bak_loads_as_none_with_a_problem(tmp_path: Path):
     (tmp_path / "topics.json").write_bytes(b"")
     body, problem = opened(tmp_path).load(TOPICS)
     assert body is None
@@ -127,14 +127,14 @@ def test_an_empty_file_without_a_bak_counts_as_not_there_and_is_told(tmp_path: P
     assert "is empty" in problem
 
 
-def test_a_huge_file_is_not_even_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_too_large_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     opened(tmp_path).save(TOPICS, topics("a"))
     monkeypatch.setattr(config_files, "CONFIG_FILE_BYTES_MAX", 10)
     with pytest.raises(ConfigFileError, match="more than the 10 allowed"):
         opened(tmp_path).load(TOPICS)
 
 
-def test_what_cannot_be_written_is_an_error_and_changes_nothing(tmp_path: Path):
+def test_content_that_cannot_be_encoded_raises_and_changes_nothing(tmp_path: Path):
     config = opened(tmp_path)
     config.save(TOPICS, topics("a"))
     with pytest.raises(ConfigFileError, match=r"topics\.json"):
@@ -143,7 +143,7 @@ def test_what_cannot_be_written_is_an_error_and_changes_nothing(tmp_path: Path):
 
 
 @pytest.mark.parametrize("good", [0, 1])
-def test_a_full_disk_leaves_the_old_content_and_a_later_save_works(tmp_path: Path, good: int):
+def test_full_disk_keeps_the_old_content_and_a_later_save_works(tmp_path: Path, good: int):
     opened(tmp_path).save(TOPICS, topics("a"))
     disk = FailingDisk(good)
     config = ConfigFiles(disk, str(tmp_path))
@@ -156,7 +156,7 @@ def test_a_full_disk_leaves_the_old_content_and_a_later_save_works(tmp_path: Pat
     assert TOPICS.decode((tmp_path / "topics.json.bak").read_bytes()) == topics("a")
 
 
-def test_a_file_that_may_not_be_read_is_a_store_error(tmp_path: Path):
+def test_file_without_read_permission_raises_a_store_error(tmp_path: Path):
     (tmp_path / "topics.json").mkdir()
     with pytest.raises(StoreError):
         opened(tmp_path).load(TOPICS)

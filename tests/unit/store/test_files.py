@@ -1,4 +1,4 @@
-"""The real file system behind the port."""
+"""`Disk`, the real file system behind the port."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ with open(sys.argv[1], "r+b") as file:
 
 
 def java_would_be(path: str) -> str:
-    """Java locks the first byte for its process, as POSIX does."""
+    """Try to lock the first byte as Java does, with a POSIX lock of another process."""
     done = subprocess.run([sys.executable, "-c", TRY_LOCK, path], capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
 
-def test_a_new_file_is_zeros_of_its_size_with_room_on_disk(tmp_path: Path):
+def test_new_file_is_all_zeros_and_allocated_on_disk(tmp_path: Path):
     path = f"{tmp_path}/a/b/file"
     file = Disk().create(path, 100_000, 50_000)
     assert (file.size, file.read(0, 5), Disk().size(path)) == (100_000, bytes(5), 100_000)
@@ -37,14 +37,14 @@ def test_a_new_file_is_zeros_of_its_size_with_room_on_disk(tmp_path: Path):
     file.close()
 
 
-def test_a_file_that_exists_is_not_made_again(tmp_path: Path):
+def test_creating_an_existing_file_fails(tmp_path: Path):
     path = f"{tmp_path}/file"
     Disk().create(path, 10, 0).close()
     with pytest.raises(FileExistsError):
         Disk().create(path, 10, 0)
 
 
-def test_a_file_that_cannot_be_allocated_leaves_nothing(tmp_path: Path):
+def test_failed_allocation_leaves_no_file(tmp_path: Path):
     with pytest.raises(OSError, match=r".+"):
         Disk().create(f"{tmp_path}/file", 1 << 62, 1 << 62)
     assert Disk().names(str(tmp_path)) == []
@@ -75,7 +75,7 @@ def test_a_view_stays_readable_when_the_file_is_closed_and_removed(tmp_path: Pat
     assert bytes(view[:10]) == b"still here"
 
 
-def test_a_write_outside_of_the_file_is_our_bug(tmp_path: Path):
+def test_write_outside_the_file_fails_an_assertion(tmp_path: Path):
     file = Disk().create(f"{tmp_path}/file", 10, 0)
     with pytest.raises(AssertionError):
         file.write(5, b"too long")
@@ -90,7 +90,7 @@ def test_a_small_file_is_replaced_whole(tmp_path: Path):
     assert Disk().names(f"{tmp_path}/new") == ["file"]
 
 
-def test_what_is_not_there_has_no_names_and_can_be_removed(tmp_path: Path):
+def test_missing_directory_has_no_names_and_can_be_removed(tmp_path: Path):
     disk = Disk()
     assert disk.names(f"{tmp_path}/nothing") == []
     assert not disk.exists(f"{tmp_path}/nothing")
@@ -98,13 +98,13 @@ def test_what_is_not_there_has_no_names_and_can_be_removed(tmp_path: Path):
     disk.remove(f"{tmp_path}/nothing/at/all")
 
 
-def test_a_directory_is_removed_with_what_it_has(tmp_path: Path):
+def test_directory_is_removed_with_its_content(tmp_path: Path):
     Disk().replace(f"{tmp_path}/a/b/c", b"x")
     Disk().remove(f"{tmp_path}/a")
     assert Disk().names(str(tmp_path)) == []
 
 
-def test_the_lock_keeps_others_out_in_this_process_and_in_others(tmp_path: Path):
+def test_lock_excludes_this_process_and_other_processes(tmp_path: Path):
     path = f"{tmp_path}/lock"
     release = Disk().lock(path)
     assert release is not None
@@ -117,7 +117,7 @@ def test_the_lock_keeps_others_out_in_this_process_and_in_others(tmp_path: Path)
     again()
 
 
-def test_a_lock_that_java_has_is_respected(tmp_path: Path):
+def test_lock_held_by_java_is_respected(tmp_path: Path):
     path = f"{tmp_path}/lock"
     holder = subprocess.Popen(
         [
@@ -138,7 +138,7 @@ def test_a_lock_that_java_has_is_respected(tmp_path: Path):
     release()
 
 
-def test_the_disk_says_how_full_it_is(tmp_path: Path):
+def test_used_percent_equals_df(tmp_path: Path):
     assert 0 <= Disk().used_percent(str(tmp_path)) <= 100
 
 
@@ -146,7 +146,7 @@ def open_descriptors() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
-def test_no_more_files_are_open_than_allowed_and_the_least_used_is_closed(tmp_path: Path):
+def test_least_recently_used_file_is_closed_at_the_limit(tmp_path: Path):
     disk = Disk()
     opened = OpenFiles(disk, 3)
     before = open_descriptors()
@@ -165,5 +165,5 @@ def test_no_more_files_are_open_than_allowed_and_the_least_used_is_closed(tmp_pa
     assert open_descriptors() == before
 
 
-def test_linux_knows_the_lock_that_belongs_to_an_open_file():
+def test_linux_has_open_file_description_locks():
     assert hasattr(fcntl, "F_OFD_SETLK")

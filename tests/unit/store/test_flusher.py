@@ -1,4 +1,4 @@
-"""Many who wait, one flush; the first flush that fails is the last."""
+"""Group commit: waiters share a flush, and the first failed flush stops writes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MESSAGE = append_request_of(Record("orders", b"hello"))
 
 
 class GatedFile(DiskFile):
-    """A file whose flushes of the log wait at a gate, and are counted."""
+    """A file that counts syncs of the log and blocks them at a gate."""
 
     gate: threading.Event
     syncs = 0
@@ -77,7 +77,7 @@ async def running_flusher(store: MessageStore) -> AsyncIterator[Flusher]:
         await flusher.close()
 
 
-async def test_those_who_wait_together_share_a_flush(store: MessageStore, disk: GatedDisk):
+async def test_waiters_share_one_flush(store: MessageStore, disk: GatedDisk):
     async with running_flusher(store) as flusher:
         disk.kind.gate.clear()
         store.append([MESSAGE], 0)
@@ -95,7 +95,7 @@ async def test_those_who_wait_together_share_a_flush(store: MessageStore, disk: 
         assert store.horizon.confirmed == store.horizon.appended
 
 
-async def test_nobody_sees_a_message_before_it_is_flushed(store: MessageStore, disk: GatedDisk):
+async def test_message_is_not_readable_before_it_is_flushed(store: MessageStore, disk: GatedDisk):
     async with running_flusher(store) as flusher:
         disk.kind.gate.clear()
         store.append([MESSAGE], 0)
@@ -107,7 +107,7 @@ async def test_nobody_sees_a_message_before_it_is_flushed(store: MessageStore, d
         assert len(store.reading.messages("orders", 0, 0, 10).records) == 2
 
 
-async def test_a_failed_flush_is_told_to_everyone_and_ends_all_writes(store: MessageStore, disk: GatedDisk):
+async def test_failed_flush_is_raised_to_every_waiter_and_stops_writes(store: MessageStore, disk: GatedDisk):
     async with running_flusher(store) as flusher:
         store.append([MESSAGE], 0)
         disk.kind.fails = True
@@ -124,13 +124,13 @@ async def test_a_failed_flush_is_told_to_everyone_and_ends_all_writes(store: Mes
     assert disk.kind.syncs == 1
 
 
-async def test_a_position_that_is_safe_needs_no_wait(store: MessageStore, disk: GatedDisk):
+async def test_waiting_for_a_flushed_position_returns_at_once(store: MessageStore, disk: GatedDisk):
     async with running_flusher(store) as flusher:
         await flusher.flushed(store.horizon.flushed)
         assert disk.kind.syncs == 0
 
 
-async def test_who_gives_up_waiting_disturbs_nobody(store: MessageStore, disk: GatedDisk):
+async def test_cancelled_waiter_does_not_affect_the_others(store: MessageStore, disk: GatedDisk):
     async with running_flusher(store) as flusher:
         disk.kind.gate.clear()
         store.append([MESSAGE], 0)
@@ -142,7 +142,7 @@ async def test_who_gives_up_waiting_disturbs_nobody(store: MessageStore, disk: G
         await patient
 
 
-async def test_closing_flushes_for_those_who_wait_and_refuses_new_ones(store: MessageStore):
+async def test_close_flushes_for_waiters_and_refuses_new_ones(store: MessageStore):
     flusher = Flusher(store, lambda: 0)
     store.append([MESSAGE], 0)
     waiter = asyncio.create_task(flusher.flushed(store.horizon.appended))
@@ -157,5 +157,5 @@ async def test_closing_flushes_for_those_who_wait_and_refuses_new_ones(store: Me
     ("dirty_bytes", "since_ms", "due"),
     [(0, 99_999, False), (1, 0, False), (4 * 4096 - 1, 0, False), (4 * 4096, 0, True), (1, 10_000, True)],
 )
-def test_async_flush_waits_for_pages_or_for_time(dirty_bytes: int, since_ms: int, due: bool):
+def test_async_flush_is_due_after_enough_pages_or_enough_time(dirty_bytes: int, since_ms: int, due: bool):
     assert flush_is_due(StoreConfig(), dirty_bytes, since_ms) is due

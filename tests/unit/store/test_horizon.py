@@ -1,4 +1,4 @@
-"""The horizon is the least of what each promise needs, and moves forward only."""
+"""The confirmed position is the least of all requirements, and moves forward only."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import pytest
 from skyrocket.store.horizon import Horizon
 
 
-def test_without_needs_an_appended_message_is_confirmed():
+def test_without_requirements_an_append_is_confirmed_at_once():
     horizon = Horizon(100)
     assert horizon.append(150) == 150
     assert (horizon.appended, horizon.flushed, horizon.confirmed) == (150, 100, 150)
 
 
-def test_with_sync_flush_a_message_is_confirmed_when_it_is_flushed():
+def test_with_sync_flush_a_flush_confirms_a_message():
     horizon = Horizon(0, ["flushed"])
     assert horizon.append(50) == 0
     assert horizon.flush(30) == 30
     assert horizon.flush(50) == 50
 
 
-def test_the_slowest_need_decides():
+def test_slowest_requirement_decides():
     horizon = Horizon(0, ["flushed", "replica"])
     horizon.append(100)
     assert horizon.flush(100) == 0
@@ -28,21 +28,21 @@ def test_the_slowest_need_decides():
     assert horizon.reach("replica", 200) == 100
 
 
-def test_a_replica_that_reports_an_older_position_takes_nothing_back():
+def test_older_report_of_a_replica_does_not_move_the_horizon_back():
     horizon = Horizon(0, ["replica"])
     horizon.append(100)
     horizon.reach("replica", 80)
     assert horizon.reach("replica", 10) == 80
 
 
-def test_nothing_is_flushed_that_was_not_appended():
+def test_flushed_position_never_passes_the_appended_one():
     horizon = Horizon(0)
     horizon.append(10)
     horizon.flush(99)
     assert horizon.flushed == 10
 
 
-def test_an_older_flush_that_ends_late_takes_nothing_back():
+def test_late_end_of_an_older_flush_does_not_move_the_horizon_back():
     horizon = Horizon(0, ["flushed"])
     horizon.append(100)
     horizon.flush(100)
@@ -50,7 +50,7 @@ def test_an_older_flush_that_ends_late_takes_nothing_back():
     assert horizon.flushed == 100
 
 
-def test_a_new_need_does_not_unconfirm_what_was_confirmed():
+def test_new_requirement_keeps_confirmed_messages_confirmed():
     horizon = Horizon(0)
     horizon.append(100)
     horizon.require("replica", 0)
@@ -58,7 +58,7 @@ def test_a_new_need_does_not_unconfirm_what_was_confirmed():
     assert horizon.reach("replica", 120) == 120
 
 
-def test_a_need_that_is_released_no_longer_holds_messages_back():
+def test_released_requirement_no_longer_holds_messages_back():
     horizon = Horizon(0, ["replica"])
     horizon.append(100)
     assert horizon.confirmed == 0

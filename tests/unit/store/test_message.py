@@ -1,4 +1,4 @@
-"""What a message is found by, and what its queue entry holds."""
+"""Index keys of a message, and the third field of its queue entry."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def test_a_message_is_found_by_its_unique_key_its_keys_and_its_tag():
         "T#tag",
     ],
 )
-def test_the_quick_hash_is_javas(key: str):
+def test_index_hash_equals_javas_string_hash(key: str):
     assert hash_key("orders", key) == index_hash("orders", key)
 
 
-def test_keys_of_neighbours_hash_as_they_do_alone():
+def test_packed_keys_hash_like_single_keys():
     unique = [f"7F000001000078BF57FC{number:012X}" for number in (0, 1, 255, 4096, 2**40)] + [
         "é" * 32,
         "7F000001000078BF57FC0000" + "é" * 8,
@@ -59,18 +59,18 @@ def test_keys_of_neighbours_hash_as_they_do_alone():
     assert pack_keys(rolled_back, -1) == b""
 
 
-def test_the_one_hash_without_an_absolute_value_is_zero():
+def test_hash_of_integer_min_value_is_zero():
     assert java_hash("t#vjnOgNk") == -(2**31)
     assert hash_key("t", "vjnOgNk") == index_hash("t", "vjnOgNk") == 0
 
 
 @pytest.mark.parametrize(("text", "level"), [("3", 3), ("0", 0), ("-1", 0), ("x", 0), ("9" * 5_000, 0), ("", 0)])
-def test_a_delay_level_that_is_none_is_zero(text: str, level: int):
+def test_invalid_delay_level_is_zero(text: str, level: int):
     assert delay_level(SCHEDULE_TOPIC, {"DELAY": text}) == level
     assert delay_level("orders", {"DELAY": "3"}) == 0
 
 
-def test_a_delayed_message_has_its_delivery_time_where_others_have_their_tag():
+def test_queue_entry_of_a_delayed_message_has_its_delivery_time():
     record = Record(SCHEDULE_TOPIC, b"", encode_properties({"DELAY": "2", "TAGS": "x"}), store_timestamp=1_000)
     assert dispatch_request_of(record, 100, (1_000, 5_000)).tags_code == 6_000
     record.properties = encode_properties({"DELAY": "99", "TAGS": "x"})

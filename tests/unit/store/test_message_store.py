@@ -1,4 +1,4 @@
-"""The store as a broker sees it: what is appended becomes readable when it is confirmed, and not before."""
+"""The message store: appended messages become readable when they are confirmed, and not before."""
 
 from __future__ import annotations
 
@@ -48,34 +48,34 @@ def a_store(config: StoreConfig = SMALL) -> MessageStore:
 # --- appending
 
 
-def test_messages_get_queue_offsets_by_queue_and_places_in_the_log():
+def test_append_assigns_queue_offsets_and_physical_offsets():
     store = a_store()
     placed = store.append([a_message("a"), a_message("b"), a_message("a"), a_message("a", 1)], START_MS)
     assert [place.queue_offset for place in placed] == [0, 0, 1, 0]
     assert [place.physical_offset for place in placed[1:]] == [p.physical_offset + p.size for p in placed[:-1]]
 
 
-def test_no_messages_are_no_work():
+def test_empty_append_does_nothing():
     store = a_store()
     assert store.append([], START_MS) == []
     assert store.log.end == 0
 
 
-def test_a_message_that_is_too_large_is_refused_and_the_rest_with_it():
+def test_too_large_message_refuses_the_whole_append():
     store = a_store()
     with pytest.raises(TooLargeError, match="8192"):
         store.append([a_message(), a_message(body=bytes(9000))], START_MS)
     assert store.append([a_message()], START_MS)[0] == (0, 0, len(a_message().record))
 
 
-def test_a_topic_that_is_no_directory_is_refused():
+def test_topic_that_cannot_be_a_directory_is_refused():
     store = a_store()
     with pytest.raises(QueueNameError):
         store.append([a_message(), a_message("../../etc")], START_MS)
     assert store.log.end == 0
 
 
-def test_the_logs_times_never_go_back():
+def test_store_times_never_go_back():
     store = a_store()
     for now_ms in (START_MS, START_MS - 5000, START_MS + 1):
         store.append([a_message()], now_ms)
@@ -83,7 +83,7 @@ def test_the_logs_times_never_go_back():
     store.close()
 
 
-def test_times_do_not_go_back_over_a_restart_either():
+def test_store_times_do_not_go_back_after_a_restart():
     disk = SimulatedDisk()
     store = an_open_store(disk)
     store.append([a_message()], START_MS)
@@ -104,7 +104,7 @@ def test_prepared_and_rolled_back_messages_are_in_no_queue():
     assert record.body == b"4"
 
 
-def test_a_delayed_messages_entry_holds_when_it_is_due():
+def test_entry_of_a_delayed_message_has_its_delivery_time():
     store = a_store()
     store.append([a_message(SCHEDULE_TOPIC, 2, DELAY="3", tags="red")], START_MS)
     queue = store.queues.get(SCHEDULE_TOPIC, 2)
@@ -114,7 +114,7 @@ def test_a_delayed_messages_entry_holds_when_it_is_due():
     assert entry.tags_code == START_MS + 10_000
 
 
-def test_queues_that_grew_are_told_once():
+def test_take_grown_returns_each_queue_once():
     store = a_store()
     store.append([a_message("a"), a_message("b", 1), a_message("a")], START_MS)
     assert store.take_grown() == [QueueKey("a", 0), QueueKey("b", 1)]
@@ -124,7 +124,7 @@ def test_queues_that_grew_are_told_once():
 # --- the horizon
 
 
-def test_with_sync_flush_nobody_sees_a_message_before_it_is_flushed():
+def test_with_sync_flush_a_message_is_not_readable_before_the_flush():
     store = a_store(SYNC)
     (placed,) = store.append([a_message(body=b"secret", keys="k")], START_MS)
     assert bodies(store) == []
@@ -138,7 +138,7 @@ def test_with_sync_flush_nobody_sees_a_message_before_it_is_flushed():
     assert store.take_grown() == [QueueKey("orders", 0)]
 
 
-def test_what_comes_while_a_flush_runs_waits_for_the_next_one():
+def test_append_during_a_flush_waits_for_the_next_flush():
     store = a_store(SYNC)
     store.append([a_message(body=b"one")], START_MS)
     job = store.begin_flush()
@@ -154,7 +154,7 @@ def test_what_comes_while_a_flush_runs_waits_for_the_next_one():
 
 @pytest.mark.parametrize("undispatched_max", [1, 2, 3, 7, 50, 1000])
 @pytest.mark.parametrize("group", [1, 3, 10])
-def test_more_messages_than_are_remembered_are_read_from_the_log_again(undispatched_max: int, group: int):
+def test_messages_beyond_the_memory_bound_are_dispatched_from_the_log(undispatched_max: int, group: int):
     store = a_store(replace(SYNC, undispatched_max=undispatched_max))
     for first in range(0, 120, group):
         store.append(numbered(group, first=first), START_MS)
@@ -196,7 +196,7 @@ def test_a_store_is_locked_while_it_is_open(tmp_path: Path):
     again.close()
 
 
-def test_a_closed_store_takes_nothing():
+def test_closed_store_refuses_appends():
     store = a_store()
     store.close()
     store.close()
@@ -222,7 +222,7 @@ def test_a_failed_flush_stops_writes_and_not_reads():
 
 
 @pytest.mark.parametrize("kind", ["write", "create"])
-def test_a_checksum_that_cannot_be_written_takes_the_message_back(kind: str):
+def test_failed_checksum_write_undoes_the_append(kind: str):
     disk = SimulatedDisk()
     store = an_open_store(disk)
     disk.fail(kind, 2, errno.ENOSPC)
@@ -234,7 +234,7 @@ def test_a_checksum_that_cannot_be_written_takes_the_message_back(kind: str):
     assert bodies(an_open_store(disk)) == [b"one"]
 
 
-def test_a_queue_that_cannot_grow_holds_back_appends_and_loses_nothing():
+def test_queue_that_cannot_grow_blocks_appends_and_loses_nothing():
     disk = SimulatedDisk()
     store = an_open_store(disk)
     disk.fail("create", 3, errno.ENOSPC, lasting=True)  # behind the log's and the checksums'
@@ -247,7 +247,7 @@ def test_a_queue_that_cannot_grow_holds_back_appends_and_loses_nothing():
     assert bodies(store) == [b"stored", b"next"]
 
 
-def test_a_checkpoint_page_that_cannot_be_written_is_written_the_next_time():
+def test_failed_checkpoint_write_is_repeated_by_the_next_checkpoint():
     disk = SimulatedDisk()
     store = an_open_store(disk)
     store.append(numbered(3), START_MS)
@@ -289,7 +289,7 @@ def test_a_queue_is_read_by_count_by_bytes_and_by_tag():
     assert found.next_offset == 9
 
 
-def test_outside_of_a_queue_there_is_nothing():
+def test_offsets_outside_a_queue_return_no_messages():
     store = a_store()
     store.append(numbered(3), START_MS)
     assert store.reading.messages("orders", 0, 3, 10) == ([], 3, 0, 3)
@@ -315,7 +315,7 @@ def test_the_offset_of_a_time_is_a_lower_or_an_upper_bound():
     assert reading.offset_by_time("none", 0, START_MS) == 0
 
 
-def test_a_reader_that_holds_a_record_keeps_it_when_its_file_expires():
+def test_record_view_stays_valid_after_its_file_expires():
     store = a_store()
     store.append(numbered(60, body_bytes=200), START_MS)
     found = store.reading.messages("orders", 0, 0, 1).records[0]

@@ -1,4 +1,4 @@
-"""What goes, and when: by age at its hour, by age when the disk fills, by need when it is nearly full."""
+"""Which segments are deleted, by age and by disk space, and when writes are refused."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ def removed(*stored: int, hour: int = 4, used: float = 50.0) -> int:
     return plan_retention(CONFIG, stored, NOW_MS, hour, used).remove
 
 
-def test_expired_segments_go_at_their_hour_and_not_before():
+def test_expired_segments_are_deleted_at_the_configured_hour_only():
     assert removed(OLD, OLD, YOUNG) == 2
     assert removed(OLD, OLD, YOUNG, hour=3) == 0
 
 
-def test_a_young_segment_shields_what_comes_after_it():
+def test_segments_behind_an_unexpired_one_are_kept():
     assert removed(YOUNG, OLD) == 0
 
 
-def test_when_the_disk_fills_expired_segments_go_at_any_hour():
+def test_expired_segments_are_deleted_at_any_hour_above_the_first_level():
     assert removed(OLD, YOUNG, hour=12, used=75) == 1
     assert removed(OLD, YOUNG, hour=12, used=74.9) == 0
 
 
-def test_when_the_disk_is_nearly_full_the_oldest_go_expired_or_not():
+def test_oldest_segments_are_deleted_above_the_second_level():
     assert removed(YOUNG, YOUNG, hour=12, used=85) == 2
 
 
-def test_one_round_removes_only_so_many():
+def test_one_round_deletes_a_limited_number_of_segments():
     assert removed(*[OLD] * 50) == removed(*[YOUNG] * 50, used=86) == SEGMENTS_AT_ONCE
 
 
@@ -92,7 +92,7 @@ def test_log_queues_and_index_lose_the_same_messages(store: MessageStore, tmp_pa
     assert min(int(path.name) for path in (tmp_path / "store/consumequeue/orders/0").iterdir()) > 0
 
 
-def test_the_segment_that_is_written_stays_whatever_happens(store: MessageStore):
+def test_segment_being_written_is_never_deleted(store: MessageStore):
     store._files.used = 95.0
     for _ in range(20):
         store.retain(0, hour=12)
@@ -111,7 +111,7 @@ def test_writes_are_refused_while_the_disk_is_too_full_and_resume_when_it_is_not
     assert store.append([message(99)], now_ms=0)[0].queue_offset == 40
 
 
-def test_a_reader_that_holds_a_removed_segment_stays_safe(store: MessageStore):
+def test_view_of_a_deleted_segment_stays_valid(store: MessageStore):
     held = store.reading.messages("orders", 0, 0, 5).records
     before = [bytes(view) for view in held]
     store._files.used = 95.0
@@ -120,7 +120,7 @@ def test_a_reader_that_holds_a_removed_segment_stays_safe(store: MessageStore):
     assert [bytes(view) for view in held] == before
 
 
-def test_what_was_removed_stays_removed_after_opening_again(store: MessageStore, tmp_path):
+def test_deleted_messages_stay_deleted_after_reopening(store: MessageStore, tmp_path):
     store._files.used = 95.0
     store.retain(0, hour=12)
     queue = store.queues.get("orders", 0)

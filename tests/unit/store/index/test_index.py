@@ -1,4 +1,4 @@
-"""The index finds messages by key: all of them, newest first, and never one that does not carry the key."""
+"""The index finds every message with a key, newest first, and no other message."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_key_finds_its_messages_newest_first():
     assert find(index, "c") == []
 
 
-def test_a_chain_goes_over_several_files():
+def test_query_reads_chains_of_several_files():
     index = an_index(disk := SimulatedDisk(), slots=1, entries=4)
     index.put([a_dispatch(n * 100, "a") for n in range(1, 9)])
     assert find(index, "a") == [n * 100 for n in range(8, 0, -1)]
@@ -57,7 +57,7 @@ def test_files_of_the_same_millisecond_have_different_names_in_order():
     assert [header[2] for header in headers] == [0, 0, 0, 0], "headers are written when the rest is safe"
 
 
-def test_what_was_synced_is_found_again():
+def test_synced_entries_are_found_after_a_crash():
     index = an_index(disk := SimulatedDisk(), entries=4)
     index.put([a_dispatch(n * 100, "a", f"k{n}") for n in range(1, 6)])
     for sync in index.begin_sync():
@@ -68,7 +68,7 @@ def test_what_was_synced_is_found_again():
     assert again.last_offset == 500
 
 
-def test_a_message_that_is_indexed_already_is_passed_over():
+def test_message_is_indexed_only_once():
     index = an_index(SimulatedDisk())
     index.put([a_dispatch(100, "a"), a_dispatch(200, "a")])
     index.put([a_dispatch(100, "a"), a_dispatch(200, "a"), a_dispatch(300, "a")])
@@ -81,7 +81,7 @@ def test_rolled_back_messages_are_not_indexed():
     assert find(index, "a") == [200]
 
 
-def test_a_time_range_keeps_what_may_be_inside_to_the_second():
+def test_time_range_is_exact_to_the_second():
     index = an_index(SimulatedDisk(), entries=20)
     index.put([a_dispatch(n, "a", at_ms=START_MS + n * 1000) for n in range(1, 10)])
     found = find(index, "a", START_MS + 3000, START_MS + 5000)
@@ -91,7 +91,7 @@ def test_a_time_range_keeps_what_may_be_inside_to_the_second():
 
 
 @pytest.mark.parametrize(("nth", "kind"), [(1, "write"), (2, "write"), (1, "create"), (2, "create"), (3, "create")])
-def test_a_full_disk_loses_no_key_and_doubles_none(nth: int, kind: str):
+def test_full_disk_neither_loses_nor_duplicates_a_key(nth: int, kind: str):
     disk = SimulatedDisk()
     index = an_index(disk, slots=2, entries=4)
     index.put([a_dispatch(50, "a")])
@@ -104,7 +104,7 @@ def test_a_full_disk_loses_no_key_and_doubles_none(nth: int, kind: str):
     assert find(index, "b") == [500, 400, 300, 200, 100]
 
 
-def test_rebuilding_forgets_what_lies_behind_and_makes_the_slots_again():
+def test_rebuild_drops_later_entries_and_restores_the_slots():
     index = an_index(disk := SimulatedDisk(), slots=3, entries=6)
     index.put([a_dispatch(n * 100, "a", "b") for n in range(1, 8)])
     for sync in index.begin_sync():
@@ -120,7 +120,7 @@ def test_rebuilding_forgets_what_lies_behind_and_makes_the_slots_again():
         assert find(again, key)[: len(newest_file)] == newest_file
 
 
-def test_a_file_that_only_knows_expired_messages_goes():
+def test_file_with_only_expired_messages_is_deleted():
     index = an_index(disk := SimulatedDisk(), entries=3)
     index.put([a_dispatch(n * 100, "a") for n in range(1, 8)])
     index.expire(450)
@@ -137,7 +137,7 @@ def test_a_file_of_another_size_is_refused():
         an_index(disk)
 
 
-def test_a_chain_that_damage_bent_into_a_circle_ends():
+def test_circular_chain_of_damaged_entries_ends():
     disk = SimulatedDisk()
     index = an_index(disk, slots=1, entries=10)
     index.put([a_dispatch(n * 100, "a") for n in range(1, 5)])
@@ -147,7 +147,7 @@ def test_a_chain_that_damage_bent_into_a_circle_ends():
     assert find(index, "a") == [400, 300, 200]
 
 
-def test_the_hash_is_javas():
+def test_hash_equals_javas():
     for topic, key in [
         ("t", "a"),
         ("orders", "x" * 30),
@@ -167,14 +167,14 @@ def test_a_hash_collision_never_returns_the_wrong_message():
     assert [decode_record(view).body for view in store.reading.query("orders", "BB", 0, FOREVER_MS, 10)] == [b"two"]
 
 
-def test_a_query_takes_no_more_than_it_is_asked_for():
+def test_query_returns_at_most_count_messages():
     store = an_open_store(SimulatedDisk())
     store.append([a_message(body=b"%d" % n, keys="a") for n in range(9)], START_MS)
     assert [decode_record(view).body for view in store.reading.query("orders", "a", 0, FOREVER_MS, 2)] == [b"8", b"7"]
     assert store.reading.query("orders", "a", 0, FOREVER_MS, 0) == []
 
 
-def test_an_index_file_says_what_room_it_has():
+def test_index_file_reports_its_room():
     file = IndexFile.create(SimulatedDisk(), "index/x", 3, 5)
     assert (file.room, file.is_empty) == (4, True)
     file.put(KEY.pack(1, 100, START_MS) + KEY.pack(2, 200, START_MS))

@@ -1,4 +1,4 @@
-"""Hashes of many keys at once are those of each key alone, as Java has them."""
+"""Hashing many keys at once gives the hash of each key, as Java computes it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ALPHABETS = ["0123456789ABCDEF", "".join(map(chr, range(128))), "aé☂😀"]
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_together_and_alone_are_the_same(seed: int):
+def test_hashing_many_keys_equals_hashing_each(seed: int):
     rng = Random(seed)
     alphabet = ALPHABETS[seed % 3]
     topic = "".join(rng.choices(alphabet, k=rng.randrange(1, 40)))
@@ -23,11 +23,11 @@ def test_together_and_alone_are_the_same(seed: int):
     assert hash_keys(topic, keys) == [index_hash(topic, key) for key in keys]
 
 
-def test_the_one_int_without_an_absolute_value_is_zero():
+def test_integer_min_value_hashes_to_zero():
     assert java_hash("t#vjnOgNk") == -(2**31)
     assert hash_keys("t", ["vjnOgNk"]) == [0]
 
 
-def test_the_hash_of_the_largest_characters_does_not_spill_into_its_neighbour():
+def test_hash_of_the_largest_characters_does_not_overflow_its_lane():
     keys = ["\x7f" * 32, "", "\x7f" * 32, "a"]
     assert hash_keys("\x7f" * 100, keys) == [index_hash("\x7f" * 100, key) for key in keys]

@@ -1,4 +1,4 @@
-"""Checksums: one for each whole record, found again by where the record ends."""
+"""Checksums over whole records, found by the end of the record."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ENDS = [sum(SIZES[: n + 1]) for n in range(len(SIZES))]
 
 
 def put(checksums: Checksums, at: int, data: bytes, sizes: list[int]) -> None:
-    """Records of these sizes, one behind the other."""
+    """Add checksums for consecutive records of these sizes."""
     checksums.append(at, data, list(accumulate(sizes, initial=at)))
 
 
@@ -42,12 +42,12 @@ def fit(checksums: Checksums, segment: int = 0) -> list[bool | None]:
     return [checksums.matches(segment + ENDS[n] - SIZES[n], record(n)) for n in range(len(SIZES))]
 
 
-def test_every_record_fits_its_checksum():
+def test_every_record_matches_its_checksum():
     assert fit(filled(SimulatedDisk())) == [True] * 5
     assert fit(filled(SimulatedDisk(), SEGMENT), SEGMENT) == [True] * 5
 
 
-def test_a_record_with_one_flipped_bit_does_not_fit():
+def test_record_with_a_flipped_bit_does_not_match():
     checksums = filled(SimulatedDisk())
     for at in range(SIZES[0]):
         for bit in range(8):
@@ -56,7 +56,7 @@ def test_a_record_with_one_flipped_bit_does_not_fit():
             assert checksums.matches(0, memoryview(flipped)) is False, f"bit {bit} of byte {at}"
 
 
-def test_a_flipped_bit_in_a_checksum_accuses_no_record():
+def test_flipped_bit_in_a_checksum_still_matches_its_record():
     for at in range(5 * ENTRY.size):
         for bit in range(8):
             disk = SimulatedDisk()
@@ -65,14 +65,14 @@ def test_a_flipped_bit_in_a_checksum_accuses_no_record():
             assert False not in fit(checksums), f"bit {bit} of byte {at}"
 
 
-def test_a_record_without_a_checksum_is_neither_right_nor_wrong():
+def test_record_without_a_checksum_gives_none():
     checksums = filled(SimulatedDisk())
     assert checksums.matches(ENDS[-1], memoryview(b"x" * 100)) is None
     assert checksums.matches(5 * SEGMENT, memoryview(b"x" * 100)) is None
     assert checksums.matches(0, record(0)[:-1]) is None
 
 
-def test_records_can_be_asked_for_in_any_order():
+def test_records_can_be_checked_in_any_order():
     checksums = filled(SimulatedDisk())
     for number in (4, 0, 3, 1, 2, 2, 4, 0):
         assert checksums.matches(ENDS[number] - SIZES[number], record(number))
@@ -88,7 +88,7 @@ def test_entries_behind_the_trusted_end_are_dropped():
     assert fit(again) == [True] * 5
 
 
-def test_after_a_crash_of_ours_they_are_compared_with_until_the_end_is_found():
+def test_untrusted_entries_are_compared_until_recovery_finds_the_end():
     disk = SimulatedDisk()
     filled(disk)
     again = checksums_on(disk)
@@ -98,7 +98,7 @@ def test_after_a_crash_of_ours_they_are_compared_with_until_the_end_is_found():
     assert fit(again) == [True, True, True, None, None]
 
 
-def test_a_hole_that_a_power_cut_left_hides_nothing_before_the_trusted_end():
+def test_hole_in_the_file_hides_no_entry_before_the_trusted_end():
     disk = SimulatedDisk()
     filled(disk)
     disk.nodes["checksums/00000000000000000000"].content[3 * 8 : 4 * 8] = bytes(8)
@@ -107,7 +107,7 @@ def test_a_hole_that_a_power_cut_left_hides_nothing_before_the_trusted_end():
     assert fit(again) == [True, True, True, None, True]
 
 
-def test_nothing_is_trusted_when_someone_else_wrote_the_log():
+def test_no_entry_is_trusted_when_another_broker_wrote_the_log():
     disk = SimulatedDisk()
     filled(disk)
     again = checksums_on(disk)
@@ -116,14 +116,14 @@ def test_nothing_is_trusted_when_someone_else_wrote_the_log():
     assert disk.names("checksums") == []
 
 
-def test_a_file_of_another_size_is_thrown_away():
+def test_file_of_another_size_is_deleted():
     disk = SimulatedDisk()
     disk.write_file("checksums/00000000000000000000", b"\1" * 99)
     checksums_on(disk).load(SEGMENT)
     assert disk.names("checksums") == []
 
 
-def test_entries_of_records_that_were_taken_back_leave_nothing_behind():
+def test_entries_of_an_undone_append_leave_no_bytes():
     disk = SimulatedDisk()
     checksums = filled(disk)
     checksums.take_back(ENDS[1])
@@ -135,7 +135,7 @@ def test_entries_of_records_that_were_taken_back_leave_nothing_behind():
     assert fit(again)[2:] == [None, None, None]
 
 
-def test_a_full_disk_is_a_typed_error_and_nothing_is_half_there():
+def test_full_disk_raises_disk_full_error_and_leaves_no_entry():
     disk = SimulatedDisk()
     checksums = checksums_on(disk)
     for kind in ("create", "write"):
@@ -146,7 +146,7 @@ def test_a_full_disk_is_a_typed_error_and_nothing_is_half_there():
     assert fit(checksums) == [True, None, None, None, None]
 
 
-def test_recovery_completes_what_is_missing():
+def test_complete_adds_missing_entries():
     disk = SimulatedDisk()
     checksums = checksums_on(disk)
     put(checksums, 0, DATA[: ENDS[1]], SIZES[:2])
@@ -154,7 +154,7 @@ def test_recovery_completes_what_is_missing():
     assert fit(checksums) == [True] * 5
 
 
-def test_files_go_with_their_segments():
+def test_files_expire_with_their_segments():
     disk = SimulatedDisk()
     checksums = filled(disk)
     put(checksums, SEGMENT, DATA, SIZES)
@@ -165,7 +165,7 @@ def test_files_go_with_their_segments():
 
 
 @pytest.mark.parametrize("written", [4, 5, 6, 7])
-def test_an_entry_that_the_power_cut_in_the_middle_accuses_no_record(written: int):
+def test_torn_entry_does_not_reject_its_record(written: int):
     disk = SimulatedDisk()
     filled(disk)
     disk.nodes["checksums/00000000000000000000"].content[4 * 8 + written : 5 * 8] = bytes(8 - written)

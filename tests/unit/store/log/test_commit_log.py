@@ -1,4 +1,4 @@
-"""The commit log: records one behind the other, blanks at the borders, and every append whole or not at all."""
+"""The commit log: consecutive records, blanks at the ends of segments, and appends that are all or nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def put(log: CommitLog, some: list[bytes]) -> list[int]:
     return [offset for run in written for offset in run.offsets]
 
 
-def test_records_are_told_their_places_and_the_time():
+def test_append_fills_in_offsets_and_store_time():
     log = a_log(SimulatedDisk())
     some = [a_message(body=b"one").record, a_message(body=b"two", v6=True).record]
     first, second = put(log, some)
@@ -44,7 +44,7 @@ def test_records_are_told_their_places_and_the_time():
         assert (record.queue_offset, record.physical_offset, record.store_timestamp) == (number, offset, 1000)
 
 
-def test_what_does_not_fit_goes_to_the_next_segment_behind_a_blank():
+def test_record_that_does_not_fit_goes_to_the_next_segment_behind_a_blank():
     log = a_log(SimulatedDisk())
     some = records(5)
     offsets = put(log, some)
@@ -56,7 +56,7 @@ def test_what_does_not_fit_goes_to_the_next_segment_behind_a_blank():
     assert not log.is_blank(offsets[0])
 
 
-def test_there_is_always_room_for_the_blank():
+def test_every_segment_has_room_for_its_blank():
     for body_bytes in range(3970, 4010):
         log = a_log(SimulatedDisk())
         record = a_message(body=bytes(body_bytes)).record
@@ -76,7 +76,7 @@ def test_one_append_may_cross_several_segments():
     assert all(offset // SEGMENT == (offset + 900) // SEGMENT for offset in offsets)
 
 
-def test_nothing_behind_the_end_can_be_read():
+def test_bytes_behind_the_end_cannot_be_read():
     log = a_log(SimulatedDisk())
     put(log, records(1))
     assert log.view(log.end, 1) is None
@@ -87,7 +87,7 @@ def test_nothing_behind_the_end_can_be_read():
 
 @pytest.mark.parametrize(("number", "typed"), [(errno.ENOSPC, DiskFullError), (errno.EIO, StoreIOError)])
 @pytest.mark.parametrize("nth", [1, 2, 3])
-def test_an_append_over_several_segments_happens_whole_or_not_at_all(nth: int, number: int, typed: type[Exception]):
+def test_append_over_several_segments_is_all_or_nothing(nth: int, number: int, typed: type[Exception]):
     disk = SimulatedDisk()
     log = a_log(disk)
     put(log, records(2))
@@ -103,7 +103,7 @@ def test_an_append_over_several_segments_happens_whole_or_not_at_all(nth: int, n
     assert not any(any(content) for content in behind[1:]), "something that nobody stored was left"
 
 
-def test_a_segment_that_cannot_be_made_refuses_the_append_and_is_made_later():
+def test_append_fails_when_a_segment_cannot_be_created_and_works_later():
     disk = SimulatedDisk()
     log = a_log(disk)
     put(log, records(4))
@@ -113,7 +113,7 @@ def test_a_segment_that_cannot_be_made_refuses_the_append_and_is_made_later():
     assert put(log, records(1)) == [SEGMENT]
 
 
-def test_leftovers_that_cannot_be_cleared_from_disk_stop_writes():
+def test_failed_sync_while_scrubbing_stops_writes():
     disk = SimulatedDisk()
     log = a_log(disk)
     disk.fail("write", 1, short=True)
@@ -124,7 +124,7 @@ def test_leftovers_that_cannot_be_cleared_from_disk_stop_writes():
         put(log, records(1))
 
 
-def test_an_append_that_is_taken_back_leaves_nothing():
+def test_undone_append_leaves_no_bytes():
     log = a_log(SimulatedDisk())
     put(log, records(2))
     end = log.end
@@ -136,7 +136,7 @@ def test_an_append_that_is_taken_back_leaves_nothing():
     assert not any(log.segments.file(SEGMENT).view())
 
 
-def test_the_next_segment_is_made_ahead_and_used():
+def test_next_segment_is_created_ahead_and_used():
     with ThreadPoolExecutor(1) as background:
         disk = SimulatedDisk()
         log = a_log(disk, background)
@@ -150,7 +150,7 @@ def test_the_next_segment_is_made_ahead_and_used():
         log.close()
 
 
-def test_a_segment_made_ahead_and_not_used_goes_when_the_log_is_closed():
+def test_unused_segment_is_deleted_on_close():
     with ThreadPoolExecutor(1) as background:
         disk = SimulatedDisk()
         log = a_log(disk, background)
@@ -159,7 +159,7 @@ def test_a_segment_made_ahead_and_not_used_goes_when_the_log_is_closed():
         assert len(disk.names("log")) == 1
 
 
-def test_a_failure_to_make_it_ahead_is_told_when_it_is_needed_and_tried_again():
+def test_failed_creation_ahead_is_raised_when_needed_and_retried():
     with ThreadPoolExecutor(1) as background:
         disk = SimulatedDisk()
         log = a_log(disk, background)
@@ -178,7 +178,7 @@ def test_only_the_files_that_were_written_are_flushed():
     assert len(log.files_between(SEGMENT, SEGMENT + 1)) == 1
 
 
-def test_what_lies_behind_the_end_that_recovery_found_goes():
+def test_files_behind_the_recovered_end_are_deleted():
     disk = SimulatedDisk()
     log = a_log(disk)
     put(log, records(10))

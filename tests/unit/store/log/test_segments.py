@@ -1,4 +1,4 @@
-"""Segments lie one behind the other; whatever does not fit among them is refused."""
+"""Segments are contiguous, and files that do not fit are refused."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def test_a_file_of_another_size_is_refused():
         loaded(a_disk_with(0, size=99))
 
 
-def test_files_with_other_names_are_none_of_its_business():
+def test_files_with_other_names_are_ignored():
     disk = a_disk_with(0)
     disk.write_file("log/readme.txt", b"hello")
     disk.write_file("log/100", b"hello")
     assert loaded(disk).starts == [0]
 
 
-def test_a_file_that_a_crash_left_empty_is_made_again():
+def test_empty_file_left_by_a_crash_is_created_again():
     disk = a_disk_with(0)
     disk.write_file(f"log/{segment_name(100)}", b"")
     segments = loaded(disk)
@@ -73,7 +73,7 @@ def test_a_file_that_a_crash_left_empty_is_made_again():
     assert segments.starts == [0, 100]
 
 
-def test_a_segment_that_does_not_follow_is_our_bug():
+def test_adding_a_segment_with_a_gap_fails_an_assertion():
     segments = loaded(a_disk_with(0))
     with pytest.raises(AssertionError):
         segments.add(300)

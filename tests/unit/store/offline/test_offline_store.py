@@ -1,4 +1,4 @@
-"""A store directory is read as it was written, whoever else has it open, and is never changed."""
+"""A store directory is read as it was written, also while a broker has it open, and is never changed."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_last_item_is_the_end_of_the_log(store: OfflineStore):
     assert end == LogEnd(last.offset + last.size)
 
 
-def test_an_offset_between_records_begins_with_the_next_one(store: OfflineStore):
+def test_offset_between_records_starts_at_the_next_record(store: OfflineStore):
     found = list(store.records())
     for earlier, later in pairwise(found[:40]):
         assert next(store.records(earlier.offset)) == earlier
@@ -86,7 +86,7 @@ def test_an_offset_between_records_begins_with_the_next_one(store: OfflineStore)
     assert list(store.records(10**12)) == []
 
 
-def test_a_time_begins_with_the_first_message_stored_then(store: OfflineStore):
+def test_records_since_begins_with_the_first_message_at_that_time(store: OfflineStore):
     found = list(store.records())
     for timestamp in (
         0,
@@ -122,7 +122,7 @@ def test_a_queue_is_searched_by_time(store: OfflineStore):
     assert store.queue_offset_since("topic-1", 0, NOW_MS * 2) == len(found)
 
 
-def test_a_key_finds_messages_that_really_carry_it(store: OfflineStore):
+def test_query_returns_messages_that_have_the_key(store: OfflineStore):
     found = list(store.records())
     for key in ("key-5", "shared-1", "7F000001" + f"{12:024X}", "key", "shared-9"):
         for topic in ("topic-0", "topic-1", "topic-2"):
@@ -130,7 +130,7 @@ def test_a_key_finds_messages_that_really_carry_it(store: OfflineStore):
             assert list(store.query(topic, key)) == expected[::-1]
 
 
-def test_a_key_is_looked_for_within_a_time(store: OfflineStore):
+def test_query_respects_the_time_range(store: OfflineStore):
     begin, end = NOW_MS + 3_000, NOW_MS + 9_000
     found = [each for each in store.records() if each.record.topic == "topic-1" and carries(each, "shared-1")]
     expected = [each for each in found if begin <= each.record.store_timestamp <= end]
@@ -181,7 +181,7 @@ def test_reading_changes_nothing(copy: Path):
     assert fingerprint(copy) == before
 
 
-def test_what_is_no_store_is_refused(tmp_path: Path):
+def test_directory_that_is_not_a_store_is_refused(tmp_path: Path):
     with pytest.raises(StoreFormatError, match="is not a store"):
         OfflineStore(tmp_path)
     with pytest.raises(StoreFormatError, match="is not a store"):
@@ -189,7 +189,7 @@ def test_what_is_no_store_is_refused(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_empty_log_has_an_end_and_nothing_else(tmp_path: Path):
+def test_empty_log_yields_only_its_end(tmp_path: Path):
     (tmp_path / "commitlog").mkdir()
     with OfflineStore(tmp_path) as store:
         assert list(store.items()) == [LogEnd(0)]
@@ -213,7 +213,7 @@ def test_a_store_is_read_while_it_is_open_and_grows(tmp_path: Path):
 
 
 @pytest.mark.parametrize("kept", [0, 1, 4, 8, 30, 87, 100])
-def test_a_record_that_is_being_written_is_not_there_yet_and_no_damage(copy: Path, kept: int):
+def test_record_being_written_is_neither_returned_nor_damage(copy: Path, kept: int):
     with OfflineStore(copy) as store:
         *found, end = store.items()
         path, at = segment(copy, end.offset)
@@ -222,7 +222,7 @@ def test_a_record_that_is_being_written_is_not_there_yet_and_no_damage(copy: Pat
         assert list(store.items()) == [*found, end]
 
 
-def test_a_segment_made_ahead_is_not_looked_through(copy: Path):
+def test_unused_segment_is_not_scanned(copy: Path):
     with OfflineStore(copy) as store:
         expected = list(store.items())
         following = store.log.starts[-1] + SMALL.segment_bytes
@@ -235,7 +235,7 @@ def test_a_segment_made_ahead_is_not_looked_through(copy: Path):
 # --- damage
 
 
-def test_a_damaged_message_is_reported_and_not_served(copy: Path):
+def test_damaged_message_is_reported_and_not_returned(copy: Path):
     (copy / "checkpoint").unlink()  # so that checksums are not trusted: bodies have their CRC
     with OfflineStore(copy) as store:
         found = list(store.records())
@@ -250,7 +250,7 @@ def test_a_damaged_message_is_reported_and_not_served(copy: Path):
         assert told[1:] == told[:1]
 
 
-def test_a_flipped_bit_anywhere_in_a_record_of_ours_is_seen(copy: Path):
+def test_flipped_bit_anywhere_in_our_record_is_detected(copy: Path):
     with OfflineStore(copy) as store:
         found = list(store.records())
         victim = found[40]
@@ -263,7 +263,7 @@ def test_a_flipped_bit_anywhere_in_a_record_of_ours_is_seen(copy: Path):
             flip(path, start + at, at % 8)
 
 
-def test_what_recovery_set_aside_is_reported_and_not_served(copy: Path):
+def test_range_that_recovery_set_aside_is_reported_and_not_returned(copy: Path):
     with OfflineStore(copy) as store:
         found = list(store.records())
     victim = found[60]
@@ -280,7 +280,7 @@ def test_what_recovery_set_aside_is_reported_and_not_served(copy: Path):
         assert told == [DamagedRange(victim.offset, victim.size)]
 
 
-def test_the_rest_of_a_segment_is_damaged_only_if_another_follows(copy: Path):
+def test_unreadable_end_of_a_segment_is_damage_only_if_records_follow(copy: Path):
     with OfflineStore(copy) as store:
         found = list(store.records())
         border = store.log.starts[1]
@@ -304,7 +304,7 @@ def test_a_missing_segment_is_damage(copy: Path):
         assert told == [DamagedRange(gap, after - gap)]
 
 
-def test_a_queue_entry_that_lies_is_reported_and_hides_nothing(copy: Path):
+def test_wrong_queue_entry_is_reported_and_hides_no_message(copy: Path):
     with OfflineStore(copy) as store:
         expected = list(store.queue_records("topic-0", 0))
         path = copy / "consumequeue" / "topic-0" / "0" / f"{0:020d}"
@@ -320,7 +320,7 @@ def test_properties_that_are_not_text_do_not_stop_a_reader():
 
 
 def test_a_store_with_properties_that_are_not_text_opens(copy: Path):
-    """Apache's broker stores what a batch brings as it is, so such records exist; they cost nobody else anything."""
+    """Apache's broker stores the properties of a batch unchecked, so such records exist. They must not affect other records."""
     with OfflineStore(copy) as store:
         victim = next(each for each in store.records() if each.record.properties)
     path, at = segment(copy, victim.offset)

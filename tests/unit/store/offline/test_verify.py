@@ -1,4 +1,4 @@
-"""`verify` finds nothing in a sound store, and names file and place of what is wrong in another."""
+"""`verify` has no findings for a sound store, and names file and position of every error in a damaged one."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_an_empty_store_has_no_finding(tmp_path: Path):
     assert list(verify(tmp_path)) == []
 
 
-def test_what_is_no_store_is_refused(tmp_path: Path):
+def test_directory_that_is_not_a_store_is_refused(tmp_path: Path):
     with pytest.raises(StoreFormatError, match="not a store"):
         list(verify(tmp_path))
 
@@ -120,7 +120,7 @@ def test_a_record_that_is_being_written_is_no_finding(tmp_path: Path):
     assert list(verify(tmp_path)) == []
 
 
-def test_messages_on_their_way_to_their_queue_are_no_finding_but_old_ones_are(tmp_path: Path):
+def test_undispatched_messages_are_no_finding_but_older_ones_are(tmp_path: Path):
     store = write_store(tmp_path, map(sample_record, range(20)), close=False)
     store.flush()
     store.checkpoint()
@@ -143,7 +143,7 @@ def test_messages_on_their_way_to_their_queue_are_no_finding_but_old_ones_are(tm
 # --- the log
 
 
-def test_a_damaged_body_is_found_with_the_entry_that_loses_its_message(store: Path, records: list[FoundRecord]):
+def test_damaged_body_is_found_with_its_queue_entry(store: Path, records: list[FoundRecord]):
     (store / "checkpoint").unlink()
     victim = next(each for each in records[40:] if len(each.record.body) > 10 and each.record.sys_flag == 0)
     path, at = log_file(store, victim.offset)
@@ -207,7 +207,7 @@ def test_a_missing_segment_is_found(store: Path):
         (12, struct.pack(">q", 12345), "has the tag code 12345"),
     ],
 )
-def test_an_entry_that_does_not_fit_is_found(store: Path, field: int, packed: bytes, said: str):
+def test_wrong_queue_entry_is_found(store: Path, field: int, packed: bytes, said: str):
     overwrite(queue_file(store, "topic-1", 1), 5 * 20 + field, packed)
     finding = only(store)
     assert (finding.path, finding.offset) == (f"consumequeue/topic-1/1/{0:020d}", 100)
@@ -223,7 +223,7 @@ def test_an_entry_for_another_message_is_found(store: Path):
     assert "names a message of topic-2/0" in only(store).problem
 
 
-def test_messages_that_are_not_in_their_queue_are_found_as_one(store: Path):
+def test_missing_queue_entries_are_one_finding(store: Path):
     path = queue_file(store, "topic-0", 1)
     shutil.rmtree(path.parent)
     finding = only(store)
@@ -258,7 +258,7 @@ def test_messages_of_a_deleted_topic_need_no_queue(store: Path):
         (INDEX_ENTRIES_AT + 9 * 20 + 16, struct.pack(">i", 8), "names entry 8 as the one before"),
     ],
 )
-def test_an_index_that_does_not_fit_is_found(store: Path, at: int, packed: bytes, said: str):
+def test_wrong_index_field_is_found(store: Path, at: int, packed: bytes, said: str):
     path = index_file(store)
     overwrite(path, at, packed)
     findings = list(verify(store))
@@ -267,7 +267,7 @@ def test_an_index_that_does_not_fit_is_found(store: Path, at: int, packed: bytes
     assert any(said in finding.problem for finding in findings), "\n".join(map(str, findings))
 
 
-def test_a_slot_that_points_elsewhere_is_found(store: Path):
+def test_wrong_slot_is_found(store: Path):
     path = index_file(store)
     slots = struct.unpack(f">{SMALL.index_slots}i", path.read_bytes()[40:INDEX_ENTRIES_AT])
     slot = next(number for number, entry in enumerate(slots) if entry)
@@ -308,6 +308,6 @@ def test_any_flipped_bit_of_our_log_is_found(store: Path, records: list[FoundRec
 
 
 def is_in_blank(at: int, records: list[FoundRecord]) -> bool:
-    """The filler before a border has nothing that could be damaged but its first eight bytes."""
+    """Whether a position lies in a blank, behind its first eight bytes: damage there has no effect."""
     last = [each for each in records if each.offset < SMALL.segment_bytes][-1]
     return at >= last.offset + last.size + 8

@@ -1,4 +1,4 @@
-"""A consume queue: entries by number, found again after a clean stop and after a crash."""
+"""Consume queues: entries by number, loaded after a clean stop and after a crash."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_queue_is_found_again_after_a_clean_stop(count: int):
 
 
 @pytest.mark.parametrize("known", range(12))
-def test_after_a_crash_only_believed_entries_count_whatever_lies_behind(known: int):
+def test_after_a_crash_only_trusted_entries_count(known: int):
     disk = SimulatedDisk()
     filled(disk, 11)
     content = disk.nodes["cq/t/0/00000000000000000100"].content
@@ -84,13 +84,13 @@ def test_a_flipped_bit_in_the_middle_does_not_end_a_queue():
             assert crashed.max_offset in ((10, 11) if at >= 200 else (11,)), f"bit {bit} of byte {at}, crashed"
 
 
-def test_a_gap_is_filled_with_the_entry_behind_it():
+def test_gap_is_filled_with_the_next_entry():
     queue = filled(SimulatedDisk(), 3)
     queue.append(6, entry(6))
     assert offsets(queue) == [1000, 1100, 1200, 1600, 1600, 1600, 1600]
 
 
-def test_what_the_queue_has_already_is_left():
+def test_entries_that_the_queue_has_are_not_overwritten():
     queue = filled(SimulatedDisk(), 5)
     queue.append(3, ENTRY.pack(9, 9, 9) * 2 + entry(5))
     assert offsets(queue) == [1000, 1100, 1200, 1300, 1400, 1500]
@@ -98,7 +98,7 @@ def test_what_the_queue_has_already_is_left():
     assert queue.max_offset == 6
 
 
-def test_a_queue_whose_first_messages_are_gone_begins_later():
+def test_queue_without_its_first_messages_starts_later():
     disk = SimulatedDisk()
     queue = filled(disk, 3, first=12)
     assert (queue.min_offset, queue.max_offset) == (12, 15)
@@ -109,7 +109,7 @@ def test_a_queue_whose_first_messages_are_gone_begins_later():
     assert again.max_offset == 15
 
 
-def test_a_queue_that_could_not_begin_begins_when_there_is_room():
+def test_queue_that_could_not_start_starts_when_there_is_space():
     disk = SimulatedDisk()
     queue = a_queue(disk)
     disk.fail("write", 1, errno.ENOSPC)
@@ -141,7 +141,7 @@ def test_truncating_leaves_zeros():
     assert len(offsets(queue)) == 7
 
 
-def test_expired_entries_go_with_their_files_and_the_minimum_moves():
+def test_expire_raises_the_minimum_and_deletes_files():
     disk = SimulatedDisk()
     queue = filled(disk, 12)
     queue.expire(1750)
@@ -153,7 +153,7 @@ def test_expired_entries_go_with_their_files_and_the_minimum_moves():
     assert offsets(queue) == [2200]
 
 
-def test_dirty_files_are_told_once():
+def test_take_dirty_returns_each_file_once():
     queue = filled(SimulatedDisk(), 7)
     assert len(queue.take_dirty()) == 2
     assert queue.take_dirty() == []
@@ -162,7 +162,7 @@ def test_dirty_files_are_told_once():
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/etc", "a\0b", "x" * 256])
-def test_a_name_that_leads_elsewhere_is_no_queue(name: str):
+def test_topic_that_is_a_path_is_no_queue(name: str):
     queues = ConsumeQueues(disk := SimulatedDisk(), OpenFiles(disk, 10), "cq", PER_FILE)
     assert not is_directory_name((name, 0))
     with pytest.raises(QueueNameError):
@@ -171,7 +171,7 @@ def test_a_name_that_leads_elsewhere_is_no_queue(name: str):
         queues.next_offset(QueueKey("t", -1))
 
 
-def test_a_removed_topic_takes_its_queues_along():
+def test_removing_a_topic_removes_its_queues():
     disk = SimulatedDisk()
     queues = ConsumeQueues(disk, OpenFiles(disk, 10), "cq", PER_FILE)
     filled(disk, 3)

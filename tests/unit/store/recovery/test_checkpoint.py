@@ -1,4 +1,4 @@
-"""The checkpoint comes back as it was written, and tells when someone else wrote it."""
+"""The checkpoint survives encoding, and shows when another program has written it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from tests.support.simulated_disk import SimulatedDisk
 OURS = Checkpoint(11, 12, 13, 14, 15, 16, safe_end=1000, dispatch_end=900, queue_count=7, entry_count=70)
 
 
-def test_ours_comes_back():
+def test_our_checkpoint_survives_encoding():
     page = encode_checkpoint(OURS)
     assert len(page) == PAGE_BYTES
     assert decode_checkpoint(page) == OURS
     assert OURS.is_ours
 
 
-def test_apaches_six_numbers_are_at_the_front():
+def test_apaches_six_fields_come_first():
     assert encode_checkpoint(OURS)[:48] == b"".join(n.to_bytes(8) for n in range(11, 17))
 
 
-def test_what_apache_writes_over_it_is_noticed():
+def test_page_overwritten_by_apache_is_not_ours():
     page = bytearray(encode_checkpoint(OURS))
     page[0:8] = (99).to_bytes(8)
     found = decode_checkpoint(bytes(page))
@@ -30,7 +30,7 @@ def test_what_apache_writes_over_it_is_noticed():
     assert (found.safe_end, found.dispatch_end, found.queue_count) == (None, None, None)
 
 
-def test_every_bit_that_counts_is_covered():
+def test_crc_covers_every_used_bit():
     page = encode_checkpoint(OURS)
     for at in (*range(48), *range(64, 96)):
         for bit in range(8):
@@ -40,7 +40,7 @@ def test_every_bit_that_counts_is_covered():
 
 
 @pytest.mark.parametrize("page", [b"", b"\0" * 10, b"\0" * 4096])
-def test_a_page_of_nothing_is_a_checkpoint_of_zeros(page: bytes):
+def test_empty_page_is_a_checkpoint_of_zeros(page: bytes):
     assert decode_checkpoint(page) == Checkpoint()
 
 
@@ -48,7 +48,7 @@ def test_a_missing_file_is_a_checkpoint_of_zeros():
     assert CheckpointFile(SimulatedDisk(), "checkpoint").read() == Checkpoint()
 
 
-def test_it_is_written_only_when_it_changed():
+def test_unchanged_checkpoint_is_not_written():
     disk = SimulatedDisk()
     file = CheckpointFile(disk, "checkpoint")
     file.write(OURS)

@@ -1,4 +1,4 @@
-"""Opening a store: what a clean stop leaves, what a crash leaves, and what damage leaves."""
+"""Opening a store after a clean stop, after a crash, and after damage."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ QUEUE = f"{ROOT}/consumequeue/orders/0"
 
 
 def a_closed_store(messages: int = 60) -> SimulatedDisk:
-    """Two queues over three segments."""
+    """Return a disk with two queues over three segments."""
     disk = SimulatedDisk()
     store = an_open_store(disk)
     for first in range(0, messages, 6):
@@ -91,7 +91,7 @@ def test_the_abort_file_is_there_while_the_store_is_open():
     assert not disk.exists(f"{ROOT}/abort")
 
 
-def test_a_store_of_other_sizes_is_refused_and_left_alone():
+def test_store_of_other_sizes_is_refused_and_not_changed():
     disk = a_closed_store()
     before = disk.contents()
     for config in (replace(SMALL, segment_bytes=16384), replace(SMALL, index_entries=41)):
@@ -125,7 +125,7 @@ def test_all_queues_that_were_deleted_are_built_again():
 
 
 @pytest.mark.parametrize("crash", ["at once", "later"])
-def test_queues_are_built_again_also_when_the_power_goes_meanwhile(crash: str):
+def test_queues_are_rebuilt_despite_a_power_failure_meanwhile(crash: str):
     for change in range(1, 60):
         disk = a_closed_store().copy()
         disk.remove(f"{ROOT}/consumequeue")
@@ -185,7 +185,7 @@ def test_an_index_that_was_deleted_is_built_again():
     "wrong", [struct.pack(">qiq", 0, 0x7FFF_FFFF, 0), bytes(20), struct.pack(">qiq", 1, 300, 5), b"\xff" * 20]
 )
 @pytest.mark.parametrize("queue_offset", [0, 7, 14, 29])
-def test_a_wrong_queue_entry_is_put_right_when_it_is_read(wrong: bytes, queue_offset: int):
+def test_wrong_queue_entry_is_repaired_when_it_is_read(wrong: bytes, queue_offset: int):
     disk = a_closed_store()
     before = disk.contents()
     name, at = divmod(queue_offset * 20, SMALL.queue_entries_per_file * 20)
@@ -223,14 +223,14 @@ def test_a_store_without_its_checkpoint_or_checksums_opens():
 # --- after a crash
 
 
-def test_after_a_kill_only_what_lies_behind_the_checkpoint_is_read():
+def test_after_a_kill_only_messages_behind_the_checkpoint_are_read():
     store, recovered = opened(a_killed_store(10, 7))
     assert (recovered.after_crash, recovered.messages) == (True, 7)
     assert numbers(read_queue(store)) == list(range(17))
     assert "7 messages were read again" in recovered.sentences()[0]
 
 
-def test_a_torn_record_right_behind_the_checkpoint_does_not_make_it_read_everything():
+def test_torn_record_behind_the_checkpoint_does_not_cause_a_full_scan():
     disk = a_killed_store(10, 1)
     intact, _ = opened(disk.copy())
     offset, size = place_of(intact, 10)
@@ -240,7 +240,7 @@ def test_a_torn_record_right_behind_the_checkpoint_does_not_make_it_read_everyth
     assert len(bodies(store)) == 10
 
 
-def test_a_message_that_nobody_can_decode_does_not_keep_the_store_from_opening():
+def test_undecodable_message_does_not_prevent_opening():
     disk = SimulatedDisk()
     store = an_open_store(disk)
     odd = encode_record(Record(topic="orders", body=b"odd", properties=b"KEYS\x01\xff\xfe\x02"))
@@ -250,7 +250,7 @@ def test_a_message_that_nobody_can_decode_does_not_keep_the_store_from_opening()
     assert len(bodies(again)) == 3
 
 
-def test_a_record_whose_topic_is_a_path_makes_no_file():
+def test_record_whose_topic_is_a_path_creates_no_file():
     disk = SimulatedDisk()
     store = an_open_store(disk)
     (placed,) = store.append([a_message("orders")], START_MS)
@@ -272,7 +272,7 @@ def damage(disk: SimulatedDisk, at: int, size: int = 4) -> bytes:
     return bytes(content)
 
 
-def test_damage_in_the_middle_is_set_aside_and_what_follows_is_kept():
+def test_damage_is_set_aside_and_later_messages_are_kept():
     disk = a_killed_store(0, 12)
     offset, size = place_of(an_open_store(disk.copy()), 5)
     damaged = damage(disk, offset + 100)
@@ -322,7 +322,7 @@ def test_a_damaged_blank_does_not_hide_the_next_segment():
     assert struct.unpack_from(">ii", disk.nodes[LOG].content, blank_at) == (8192 - blank_at, BLANK_MAGIC)
 
 
-def test_damage_at_the_end_of_what_was_safe_is_no_torn_tail():
+def test_damage_before_the_safe_end_is_not_cut_as_a_torn_tail():
     disk = a_killed_store(12, 0)
     offset, size = place_of(an_open_store(disk.copy()), 11)
     # The checkpoint says that it was on disk, but the walk starts before it: as when queues were behind.
@@ -367,7 +367,7 @@ def test_a_queue_that_lost_its_first_messages_recovers_the_same_way_twice():
 # --- Apache was here
 
 
-def test_checksums_are_not_held_against_what_another_broker_wrote():
+def test_checksums_do_not_reject_records_of_another_broker():
     disk = a_killed_store(10, 2)
     store = an_open_store(disk.copy())
     offset, size = place_of(store, 11)

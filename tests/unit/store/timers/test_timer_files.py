@@ -1,4 +1,4 @@
-"""The timer log, the timer wheel and the timers' checkpoint, as bytes and as files."""
+"""Timer log, timer wheel and timer checkpoint, as bytes and as files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def a_log(disk: SimulatedDisk) -> TimerLog:
 
 
 def units(log: TimerLog, count: int, first: int = 0) -> list[int]:
-    """Whose message is at 1000 times their number."""
+    """Append units whose messages lie at 1000 times their number."""
     places = log.places(count)
     log.append(places, [UNIT.pack(52, NO_POSITION, 1, 7_000, 50, (first + i) * 1000, 99, 5, 0) for i in range(count)])
     return places
@@ -31,7 +31,7 @@ def test_sizes_are_apaches():
     assert BLANK_MAGIC == -875_286_124
 
 
-def test_units_never_cross_a_file_and_what_is_left_is_a_blank():
+def test_units_never_cross_the_end_of_a_file_and_a_blank_fills_it():
     disk = SimulatedDisk()
     log = a_log(disk)
     places = units(log, PER_SEGMENT + 2)
@@ -44,7 +44,7 @@ def test_units_never_cross_a_file_and_what_is_left_is_a_blank():
 
 
 @pytest.mark.parametrize("steps", [1, 7, PER_SEGMENT, PER_SEGMENT - 1, 200])
-def test_units_lie_the_same_however_many_come_at_once(steps: int):
+def test_positions_do_not_depend_on_the_number_of_units_at_once(steps: int):
     log = a_log(SimulatedDisk())
     for first in range(0, 400, steps):
         units(log, min(steps, 400 - first), first)
@@ -53,7 +53,7 @@ def test_units_lie_the_same_however_many_come_at_once(steps: int):
     assert log.unit(-1) is None
 
 
-def test_many_units_are_the_same_as_each_alone():
+def test_units_at_equals_unit_for_each():
     log = a_log(SimulatedDisk())
     places = units(log, 2 * PER_SEGMENT + 5)
     wanted = [places[-1], places[0], places[PER_SEGMENT], -1, 7, log.end, places[3], SEGMENT_BYTES - 20]
@@ -62,7 +62,7 @@ def test_many_units_are_the_same_as_each_alone():
 
 
 def chained(log: TimerLog, count: int) -> list[int]:
-    """Each unit with the one before it."""
+    """Append units that are chained to each other."""
     places = log.places(count)
     befores = [NO_POSITION, *places]
     log.append(places, [UNIT.pack(52, befores[i], 1, 7_000, 50, i * 1000, 99, 5, 0) for i in range(count)])
@@ -77,7 +77,7 @@ def test_a_chain_is_followed_to_its_first_unit_through_all_files():
     assert log.chain(NO_POSITION, 10) == []
 
 
-def test_a_chain_ends_where_it_is_damaged():
+def test_chain_ends_at_a_damaged_unit():
     disk = SimulatedDisk()
     log = a_log(disk)
     places = chained(log, 10)
@@ -85,7 +85,7 @@ def test_a_chain_ends_where_it_is_damaged():
     assert [position for position, _ in log.chain(places[-1], 100)] == places[:4:-1]
 
 
-def test_what_is_cut_off_is_not_found_again():
+def test_truncated_units_are_not_found():
     disk = SimulatedDisk()
     log = a_log(disk)
     places = units(log, 3 * PER_SEGMENT)
@@ -98,7 +98,7 @@ def test_what_is_cut_off_is_not_found_again():
     assert [unit.physical_offset for _, unit in again.units(0)][-1] == 9_999_000
 
 
-def test_files_go_when_all_their_messages_have_gone():
+def test_files_expire_with_their_messages():
     log = a_log(SimulatedDisk())
     units(log, 3 * PER_SEGMENT)
     log.expire(PER_SEGMENT * 1000 - 1)
@@ -107,7 +107,7 @@ def test_files_go_when_all_their_messages_have_gone():
     assert log.start == 2 * SEGMENT_BYTES, "the last one is in use"
 
 
-def test_a_slot_has_its_own_time_and_no_other_round():
+def test_slot_of_an_earlier_round_is_empty():
     wheel = TimerWheel(SimulatedDisk(), "/store/timerwheel", 10, 1_000)
     wheel.create()
     wheel.link(5_400, 52, 104, 2)
@@ -119,7 +119,7 @@ def test_a_slot_has_its_own_time_and_no_other_round():
     assert wheel.slot(5_000) == EMPTY_SLOT
 
 
-def test_a_wheel_is_what_apache_expects():
+def test_wheel_has_apaches_layout():
     disk = SimulatedDisk()
     wheel = TimerWheel(disk, "/store/timerwheel", 7 * 24 * 3600, 1_000)
     wheel.create()
@@ -132,14 +132,14 @@ def test_a_wheel_is_what_apache_expects():
 OURS = TimerCheckpoint(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1, 11, 12)
 
 
-def test_a_checkpoint_comes_back():
+def test_timer_checkpoint_survives_encoding():
     page = encode_timer_checkpoint(OURS)
     assert len(page) == PAGE_BYTES
     assert page[:56] == b"".join(number.to_bytes(8) for number in range(1, 8))
     assert decode_timer_checkpoint(page) == OURS
 
 
-def test_a_checkpoint_that_another_broker_wrote_since_is_only_what_that_one_says():
+def test_timer_checkpoint_of_another_broker_has_only_apaches_fields():
     page = bytearray(encode_timer_checkpoint(OURS))
     page[7] = 99
     assert decode_timer_checkpoint(bytes(page)) == TimerCheckpoint(99, 2, 3, 4, 5, 6, 7)
