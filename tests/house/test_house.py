@@ -76,7 +76,9 @@ SHORT_FOR_A_REASON = {
         "protocol/versions.py",
     },
     "an entry point or a public name": {"__main__.py", "testing/sync.py", "testing/pytest_plugin.py", "testing/clock.py"},
-    "one install(context) a sub-package": {f"broker/{name}/install.py" for name in ("admin", "clients", "pull")},
+    "one install(context) a sub-package": {
+        f"broker/{name}/install.py" for name in ("admin", "clients", "pull", "send", "transactions")
+    },
     "a single decision that several modules share": {
         "broker/names.py",
         "compiled/source_digest.py",

@@ -7,13 +7,13 @@ from random import Random
 import pytest
 
 from skyrocket.broker.pull import frames
-from skyrocket.broker.pull.frames import Words
+from skyrocket.broker.pull.frames import HeaderTemplate
 from skyrocket.compiled import TWINS
 from skyrocket.protocol.fast_path import pull_requests
 from skyrocket.protocol.frame import Frame
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.read.queue_run import RunQuery
-from tests.property.test_ordinary_pull import ODD
+from tests.property.test_pull_fast_path import ODD
 from tests.support.pull_parts import SETTINGS, a_filled_disk, a_pull
 from tests.support.twins import needs_twins
 from tests.unit.store.read.test_queue_run import damage
@@ -22,7 +22,7 @@ assert pull_requests
 assert frames
 pytestmark = needs_twins
 
-WORDS = Words(b'{"next":', b',"opaque":', b"}")
+WORDS = HeaderTemplate(b'{"next":', b',"opaque":', b"}")
 
 
 def a_header(random: Random) -> bytes:
@@ -63,7 +63,7 @@ def test_framed_runs_are_equal(seed: int, flips: int, monkeypatch: pytest.Monkey
     for _ in range(flips):
         damage(disk, random)
     if seed % 3 == 0:
-        monkeypatch.setattr(store.reading, "_hot_from", lambda: 0)  # as if all had been written just now
+        monkeypatch.setattr(store.reading, "_hot_from", lambda: 0)  # as if every record was written just now
     reading, answered = store.reading, 0
     for _ in range(60):
         queue_id = random.choice([0, 0, 1])
@@ -83,7 +83,7 @@ def test_framed_runs_are_equal(seed: int, flips: int, monkeypatch: pytest.Monkey
         given = (reading._log, reading._checksums, reading._hot_from(), packed, wanted, asks, WORDS, most, bytes_max)
         found, hint = [], reading._checksums._hint
         for each in twins:
-            reading._checksums._hint = hint  # in a damaged file, what is found depends on where one begins to look
+            reading._checksums._hint = hint  # in a damaged file, the result depends on where the search begins
             found.append(joined(each(*given)))
         reference, compiled = found
         assert compiled == reference

@@ -37,10 +37,11 @@ def a_context(
     wall_ms: Callable[[], int],
     now_ms: Callable[[], int] | None = None,
     on_appended: Callable[[], None] = lambda: None,
+    store_host: bytes | None = None,
     **parts: Any,
 ) -> BrokerContext:
     """`settings` may be any function that returns settings, unless a part under test changes them. There is no flusher."""
-    store_host = pack_host("127.0.0.1", settings().port)
+    store_host = store_host or pack_host("127.0.0.1", settings().port)
     counters = parts.setdefault("counters", Counters(wall_ms))
     contributors = parts.setdefault("contributors", Contributors())
     topics = parts.setdefault("topics", TopicTable(settings, wall_ms))

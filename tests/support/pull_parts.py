@@ -1,6 +1,6 @@
-"""What pulls go through in a broker, without sockets, threads or time: frames go into a connection, and what it writes is kept.
+"""The pull path of a broker without sockets, threads or time: frames go into a connection, and its writes are recorded.
 
-With `express` false the short way of ordinary pulls is closed, and every pull goes the general way.
+With `fast_path` false, every pull takes the general path.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MESSAGES = 150  # over all queues, in more than one segment and, for the first q
 
 
 class PullParts:
-    def __init__(self, *, express: bool, disk: SimulatedDisk | None = None, **changes: Any) -> None:
+    def __init__(self, *, fast_path: bool, disk: SimulatedDisk | None = None, **changes: Any) -> None:
         self.now_ms = BEGIN_MS
         self.settings = replace(SETTINGS, **changes)
         self.store = MessageStore("store", self.settings.store_config(), files=disk or SimulatedDisk())
@@ -65,9 +65,9 @@ class PullParts:
         checks = PullChecks(context)
         self.general = PullHandler(context, checks)
         self.general.register(context.router)
-        self.ordinary = PullFastPath(context, checks, self.general)
-        if express:
-            self.ordinary.register(context.router)
+        self.fast_path = PullFastPath(context, checks, self.general)
+        if fast_path:
+            self.fast_path.register(context.router)
         self.server = Server(context.router, now_ms=self._wall_ms)
         self.connection, self.transport = connected(self.server)
 
@@ -78,7 +78,7 @@ class PullParts:
         return self.now_ms
 
     def state(self) -> dict[str, Any]:
-        """Everything that one can see from outside."""
+        """Return everything that is visible from outside."""
         get = self.counters.get
         return {
             "answers": FrameSplitter().feed(self.transport.written),

@@ -11,34 +11,27 @@ from typing import Any
 
 from msgspec.structs import replace as replaced
 
+from skyrocket.broker.context import BrokerContext
 from skyrocket.broker.delay.level_progress import DelayLevelProgress
 from skyrocket.broker.delay.levels import DelayLevels
 from skyrocket.broker.delay.timers import Timers
-from skyrocket.broker.errors import ERROR_CODES
-from skyrocket.broker.load.counters import Counters
-from skyrocket.broker.send.contributors import Contributor, Contributors
+from skyrocket.broker.send.contributors import Contributor
 from skyrocket.broker.send.fast_path import SendFastPath
 from skyrocket.broker.send.handler import SendHandler
-from skyrocket.broker.send.internal_writer import InternalWriter
-from skyrocket.broker.send.parked_answers import ConfirmedAnswers
-from skyrocket.broker.send.validation import SendValidator
 from skyrocket.broker.settings import BrokerSettings
-from skyrocket.broker.tables.clients import ClientTable
-from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
 from skyrocket.broker.tables.topics import TopicTable
 from skyrocket.broker.transactions.checker import TransactionChecker
 from skyrocket.broker.transactions.contributor import TransactionContributor
 from skyrocket.broker.transactions.end_handler import EndTransactionHandler
 from skyrocket.broker.transactions.end_rules import EndRules
 from skyrocket.net.connection import Connection
-from skyrocket.net.router import Router
 from skyrocket.net.server import Server
 from skyrocket.protocol.bodies import TopicConfig
 from skyrocket.protocol.frame import FrameSplitter
-from skyrocket.protocol.hosts import pack_host
 from skyrocket.protocol.message.record import Record
 from skyrocket.store.config import delay_levels_ms
 from skyrocket.store.message_store import MessageStore
+from tests.support.broker_context import a_context
 from tests.support.simulated_disk import SimulatedDisk
 
 BEGIN_MS = 1_700_000_000_000
@@ -98,24 +91,22 @@ class SendParts:
             [TopicConfig(topic_name=name, read_queue_nums=4, write_queue_nums=4, perm=6) for name in ("orders", "%RETRY%shop")]
             + [TopicConfig(topic_name="closed", read_queue_nums=4, write_queue_nums=4, perm=4)]
         )
-        self.contributors = Contributors()
-        self.counters = Counters(self._wall_ms)
-        self.internal_writer = InternalWriter(self.store, self._wall_ms, self._appended, self.counters)
-        host = pack_host("127.0.0.1", self.settings.port)
-        self.ends = self._ends(host)
-        self._add_contributors()
         self.appends = 0
-        router = Router(ERROR_CODES)
-        self.answers = ConfirmedAnswers(self.store.horizon, self._wall_ms)
-        self.validator = SendValidator(self.topics, lambda: self.settings, host, self.contributors)
-        shared = (lambda: self.settings, host, self._wall_ms, self._appended, self.counters, self.answers)
-        self.general = SendHandler(self.store, self.validator, *shared)
-        self.general.register(router)
-        self.ends.register(router)
-        self.fast_path = SendFastPath(self.store, self.topics, self.contributors, *shared)
+        context = a_context(self.store, lambda: self.settings, self._wall_ms, on_appended=self._appended, topics=self.topics)
+        self.contributors = context.contributors
+        self.counters = context.counters
+        self.internal_writer = context.internal_writer
+        self.answers = context.answers
+        self.validator = context.send_validator
+        self.ends = self._ends(context)
+        self._add_contributors()
+        self.general = SendHandler(context)
+        self.general.register(context.router)
+        self.ends.register(context.router)
+        self.fast_path = SendFastPath(context)
         if fast:
-            self.fast_path.register(router)
-        self.server = Server(router, now_ms=self._wall_ms)
+            self.fast_path.register(context.router)
+        self.server = Server(context.router, now_ms=self._wall_ms)
         self.connection, self.transport = connected(self.server)
 
     def _add_contributors(self) -> None:
@@ -127,14 +118,9 @@ class SendParts:
         for contributor in (TransactionContributor(lambda: self.settings, self.ends), timers, schedule, _RetryRedirect()):
             self.contributors.add(contributor)
 
-    def _ends(self, host: bytes) -> EndTransactionHandler:
-        clients: ClientTable[Connection] = ClientTable()
-        current = lambda: self.settings  # noqa: E731 — a name for it, not a function
-        offsets = ConsumerOffsets(self._wall_ms)
-        self.checks = TransactionChecker(
-            self.store, self.internal_writer, offsets, self.topics, clients, current, host, self.now_ms
-        )
-        self.rules = EndRules(self.checks, current, host, wake=lambda: None)
+    def _ends(self, context: BrokerContext) -> EndTransactionHandler:
+        self.checks = TransactionChecker(context)
+        self.rules = EndRules(self.checks, context.settings, context.store_host, wake=lambda: None)
         return EndTransactionHandler(self.store, self.internal_writer, self.rules, self._wall_ms)
 
     def _wall_ms(self) -> int:

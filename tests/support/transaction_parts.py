@@ -35,6 +35,7 @@ from skyrocket.protocol.system_names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP
 from skyrocket.store.config_files import CONSUMER_OFFSETS, ConfigFiles
 from skyrocket.store.message import AppendResult
 from skyrocket.store.message_store import MessageStore
+from tests.support.broker_context import a_context
 from tests.support.running_broker import send_header
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.store_messages import ROOT, SMALL, START_MS
@@ -69,9 +70,18 @@ class Transacting:
         self.router = Router(ERROR_CODES)
         self.wakes = 0
         self.internal_writer = InternalWriter(self.store, self.wall, lambda: None, Counters(self.wall))
-        self.checks = TransactionChecker(
-            self.store, self.internal_writer, self.offsets, self.topics, self.clients, self.settings, HOST, now_ms
+        context = a_context(
+            self.store,
+            self.settings,
+            self.wall,
+            store_host=HOST,
+            internal_writer=self.internal_writer,
+            offsets=self.offsets,
+            topics=self.topics,
+            clients=self.clients,
+            router=self.router,
         )
+        self.checks = TransactionChecker(context)
         rules = EndRules(self.checks, self.settings, HOST, self._wake)
         self.ends = EndTransactionHandler(self.store, self.internal_writer, rules, self.wall)
         self.ends.register(self.router)

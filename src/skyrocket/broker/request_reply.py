@@ -9,13 +9,8 @@ The replier gets SYSTEM_ERROR when the requester is not connected, does not answ
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 from skyrocket.broker.context import BrokerContext
-from skyrocket.broker.send.internal_writer import InternalWriter
-from skyrocket.broker.send.validation import SendValidator
-from skyrocket.broker.settings import BrokerSettings
-from skyrocket.broker.tables.clients import ClientTable
 from skyrocket.net.connection import Connection
 from skyrocket.net.errors import NetError
 from skyrocket.net.router import Router
@@ -41,21 +36,13 @@ PUSH_MS = 10_000  # for the requester to acknowledge the reply
 
 
 class ReplyHandlers:
-    def __init__(
-        self,
-        clients: ClientTable[Connection],
-        validator: SendValidator,
-        internal_writer: InternalWriter,
-        settings: Callable[[], BrokerSettings],
-        store_host: bytes,
-        wall_ms: Callable[[], int],
-    ) -> None:
-        self._clients = clients
-        self._validator = validator
-        self._internal_writer = internal_writer
-        self._settings = settings
-        self._store_host = store_host
-        self._wall_ms = wall_ms
+    def __init__(self, context: BrokerContext) -> None:
+        self._clients = context.clients
+        self._validator = context.send_validator
+        self._internal_writer = context.internal_writer
+        self._settings = context.settings
+        self._store_host = context.store_host
+        self._wall_ms = context.wall_ms
 
     def register(self, router: Router) -> None:
         router.add(RequestCode.SEND_REPLY_MESSAGE, self.reply)
@@ -157,12 +144,4 @@ def _header_of(command: Command) -> SendMessageRequestHeaderV2:
 
 def install(context: BrokerContext) -> None:
     """Register the requests that carry replies (324, 325)."""
-    handlers = ReplyHandlers(
-        context.clients,
-        context.send_validator,
-        context.internal_writer,
-        context.settings,
-        context.store_host,
-        context.wall_ms,
-    )
-    handlers.register(context.router)
+    ReplyHandlers(context).register(context.router)

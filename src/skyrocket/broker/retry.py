@@ -10,7 +10,7 @@ in order, it sends the message itself to the retry topic of its group, with the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from random import randrange
 from typing import Final, NamedTuple, Protocol
 
@@ -19,13 +19,9 @@ from msgspec.structs import replace
 from skyrocket.broker.context import BrokerContext
 from skyrocket.broker.errors import TableError
 from skyrocket.broker.send.contributors import Contributor
-from skyrocket.broker.send.internal_writer import InternalWriter
-from skyrocket.broker.send.parked_answers import ConfirmedAnswers
-from skyrocket.broker.settings import BrokerSettings
-from skyrocket.broker.tables.queue_locks import QueueLockTable
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
-from skyrocket.protocol.bodies import SubscriptionGroupConfig, TopicConfig
+from skyrocket.protocol.bodies import SubscriptionGroupConfig
 from skyrocket.protocol.command import Command, encode_command
 from skyrocket.protocol.errors import ProtocolError
 from skyrocket.protocol.headers import ConsumerSendMsgBackRequestHeader, SendMessageRequestHeaderV2
@@ -44,18 +40,9 @@ from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PERM_WRITE, TOPIC_UNIT_SUB
 from skyrocket.protocol.system_names import RETRY_PREFIX, dead_letter_topic, retry_topic
 from skyrocket.store.errors import StoreError
-from skyrocket.store.message_store import MessageStore
 
 FIRST_LEVEL: Final = 3
 DEAD_LETTER_QUEUES: Final = 1
-
-
-class GroupLookup(Protocol):
-    def for_consumer(self, group: str) -> SubscriptionGroupConfig | None: ...
-
-
-class GroupTopics(Protocol):
-    def create_for_group(self, topic: str, queues: int, *, sys_flag: int = 0) -> TopicConfig: ...
 
 
 class DelayPolicy(Protocol):
@@ -113,37 +100,21 @@ def make_retry(record: Record, properties: dict[str, str], topic: str, queue_id:
 class Retry(Contributor):
     topic_prefix = RETRY_PREFIX
 
-    def __init__(
-        self,
-        store: MessageStore,
-        topics: GroupTopics,
-        groups: GroupLookup,
-        locks: QueueLockTable,
-        delays: DelayPolicy,
-        internal_writer: InternalWriter,
-        answers: ConfirmedAnswers,
-        settings: Callable[[], BrokerSettings],
-        store_host: bytes,
-        now_ms: Callable[[], int],
-        choose_queue: Callable[[int], int] = randrange,
-        on_send_back: Callable[[str, str], None] = lambda _group, _topic: None,
-    ) -> None:
-        """`now_ms` is the clock of the locks. `choose_queue` picks a queue. `on_send_back` counts by group and first topic."""
-        self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._locks = locks
+    def __init__(self, context: BrokerContext, delays: DelayPolicy) -> None:
+        self._store = context.store
+        self._topics = context.topics
+        self._groups = context.groups
+        self._locks = context.locks
         self._delays = delays
-        self._internal_writer = internal_writer
-        self._answers = answers
-        self._settings = settings
-        self._store_host = store_host
-        self._now_ms = now_ms
-        self._choose_queue = choose_queue
-        self._on_send_back = on_send_back
+        self._internal_writer = context.internal_writer
+        self._answers = context.answers
+        self._settings = context.settings
+        self._store_host = context.store_host
+        self._now_ms = context.now_ms
+        self._counters = context.counters
+        self._router = context.router
 
     def register(self, router: Router) -> None:
-        self._router = router
         router.add_group([RequestCode.CONSUMER_SEND_MSG_BACK], self.handle)
 
     # --- 36
@@ -196,15 +167,15 @@ class Retry(Contributor):
         properties = decode_properties(record.properties)
         if decision.is_dead:
             dead = self._topics.create_for_group(dead_letter_topic(header.group), DEAD_LETTER_QUEUES)
-            queue_id = self._choose_queue(DEAD_LETTER_QUEUES)
+            queue_id = randrange(DEAD_LETTER_QUEUES)  # noqa: S311 — spreads load
             stored = make_retry(record, properties, dead.topic_name, queue_id, self._store_host)
             properties[DELAY_LEVEL] = "0"
         else:
             # Consumers read only these queues of a topic that was created when the group had fewer.
-            queue_id = self._choose_queue(max(1, min(group.retry_queue_nums, topic.read_queue_nums)))
+            queue_id = randrange(max(1, min(group.retry_queue_nums, topic.read_queue_nums)))  # noqa: S311 — spreads load
             back = make_retry(record, properties, topic.topic_name, queue_id, self._store_host)
             stored = self._delays.delay(back, properties, decision.level)
-        self._on_send_back(header.group, properties[RETRY_TOPIC])
+        self._counters.count_send_back(header.group, properties[RETRY_TOPIC])
         return replace(stored, properties=encode_properties(properties), magic=magic_for(stored.topic))
 
     def _group(self, name: str) -> SubscriptionGroupConfig:
@@ -224,23 +195,11 @@ class Retry(Contributor):
             return None
         dead = self._topics.create_for_group(dead_letter_topic(name), DEAD_LETTER_QUEUES)
         properties[DELAY_LEVEL] = "-1"
-        return replace(record, topic=dead.topic_name, queue_id=self._choose_queue(DEAD_LETTER_QUEUES))
+        return replace(record, topic=dead.topic_name, queue_id=randrange(DEAD_LETTER_QUEUES))  # noqa: S311 — spreads load
 
 
 def install(context: BrokerContext, delays: DelayPolicy) -> None:
     """Register the request that sends a message back (36), and the redirect of sends to retry topics."""
-    retry = Retry(
-        context.store,
-        context.topics,
-        context.groups,
-        context.locks,
-        delays,
-        context.internal_writer,
-        context.answers,
-        context.settings,
-        context.store_host,
-        context.now_ms,
-        on_send_back=context.counters.count_send_back,
-    )
+    retry = Retry(context, delays)
     retry.register(context.router)
     context.contributors.add(retry)

@@ -1,9 +1,9 @@
-"""From a request's code to its handler, and from what the handler says to a response.
+"""Routes a request to the handler of its code, and turns the handler's result or error into a response.
 
-A handler is an ordinary function: it answers with a command, with the bytes of one, or with None when it parked the request (or
-the request is oneway) and will answer over the connection itself. One that must wait for someone else is a coroutine function. A
-group handler gets all neighbouring requests of its codes in a read event at once. A fast-path handler is for a
-request that comes a hundred thousand times a second: it gets undecoded frames, and handles as many of the first ones as it can.
+A handler is a plain function. It returns a command, the encoded bytes of one, or None: then it parked the request (or the request
+is oneway) and sends the response itself. A handler that must wait is a coroutine function. A group handler receives all
+neighbouring requests of its codes in one read event. A fast-path handler is for a request that comes a hundred thousand times a
+second: it receives undecoded frames, and handles as many of the first ones as it can.
 """
 
 from __future__ import annotations
@@ -27,17 +27,19 @@ Handler = Callable[[Command, Connection], Answer | Coroutine[Any, Any, Answer]]
 GroupHandler = Callable[[list[Command], Connection], None]
 FastPathHandler = Callable[[list[Frame], Connection], int]
 
-TASKS_MAX = 10_000  # requests that wait for someone else; beyond, they are refused
+TASKS_MAX = 10_000  # requests whose handlers wait; further ones are refused
 
 
 class FastPath(NamedTuple):
-    start: bytes  # of the header of a read event's first frame
+    """One row: the fast-path handler for read events whose first header begins with `start`."""
+
+    start: bytes
     handler: FastPathHandler
     code: int  # the request code that statistics count its requests as
 
 
 class RefusedError(Exception):
-    """A handler's way to say no: the response has this code and this sentence."""
+    """Raised by a handler to refuse a request with this response code and remark."""
 
     def __init__(self, code: ResponseCode, remark: str) -> None:
         super().__init__(remark)
@@ -46,7 +48,7 @@ class RefusedError(Exception):
 
 class Router:
     def __init__(self, error_codes: dict[type[Exception], ResponseCode] | None = None) -> None:
-        """`error_codes` says which errors of the layers below become which response; their sentence is the remark."""
+        """`error_codes` maps errors of the layers below to response codes. The error's text is the remark."""
         self._handlers: dict[int, Handler] = {}
         self._groups: dict[int, GroupHandler] = {}
         self._fast_paths: list[FastPath] = []
@@ -83,7 +85,7 @@ class Router:
 
     @property
     def waiting(self) -> int:
-        """Requests whose handler waits for someone else."""
+        """Return the number of requests whose handlers wait."""
         return len(self._tasks)
 
     def fast_path(self, first: Frame) -> FastPath | None:
@@ -94,12 +96,12 @@ class Router:
         return None
 
     def handle(self, connection: Connection, commands: list[Command]) -> list[Command]:
-        """All requests of a read event, in order. Those that the connection has no room to be answered are returned."""
+        """Handle the requests of a read event, in order. Return those that are left because the connection `is_full`."""
         at = 0
         while at < len(commands) and not connection.is_full:
             group = self._groups.get(commands[at].code)
             if group is None:
-                self._one(connection, commands[at])
+                self._handle_one(connection, commands[at])
                 at += 1
                 continue
             stop = at + 1
@@ -120,7 +122,7 @@ class Router:
         if not command.is_oneway:
             connection.send_command(self.error_response(command, error))
 
-    def _one(self, connection: Connection, command: Command) -> None:
+    def _handle_one(self, connection: Connection, command: Command) -> None:
         handler = self._handlers.get(command.code)
         if handler is None:
             code, remark = ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f"Request code {command.code} is not supported."
@@ -132,39 +134,39 @@ class Router:
             self.refuse(connection, command, error)
             return
         if asyncio.iscoroutine(answer):
-            self._wait(connection, command, answer)
+            self._start_task(connection, command, answer)
         else:
-            self._say(connection, command, answer)
+            self._send(connection, command, answer)
 
     def error_response(self, command: Command, error: Exception) -> Command:
-        """What an error of a handler, or of what it used, is on the wire."""
+        """Return the response for an error, by the table of error codes."""
         if isinstance(error, RefusedError):
             return command.response(error.code, remark=str(error))
         code = next((code for kind, code in reversed(self._errors.items()) if isinstance(error, kind)), ResponseCode.SYSTEM_ERROR)
         return command.response(code, remark=str(error))
 
-    def _say(self, connection: Connection, command: Command, answer: Answer) -> None:
+    def _send(self, connection: Connection, command: Command, answer: Answer) -> None:
         if answer is None or command.is_oneway:
             return
         connection.send(encode_command(answer) if isinstance(answer, Command) else answer)
 
-    def _wait(self, connection: Connection, command: Command, coroutine: Coroutine[Any, Any, Answer]) -> None:
+    def _start_task(self, connection: Connection, command: Command, coroutine: Coroutine[Any, Any, Answer]) -> None:
         if len(self._tasks) >= TASKS_MAX:
             coroutine.close()
             self.refuse_all(connection, [command], ResponseCode.SYSTEM_BUSY, f"{TASKS_MAX} requests wait already.")
             return
-        task = asyncio.get_running_loop().create_task(self._waited(connection, command, coroutine))
+        task = asyncio.get_running_loop().create_task(self._finish(connection, command, coroutine))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _waited(self, connection: Connection, command: Command, coroutine: Coroutine[Any, Any, Answer]) -> None:
+    async def _finish(self, connection: Connection, command: Command, coroutine: Coroutine[Any, Any, Answer]) -> None:
         try:
             answer = await coroutine
         except self._caught as error:
             answer = self.error_response(command, error)
-        self._say(connection, command, answer)
+        self._send(connection, command, answer)
 
     async def drain(self) -> None:
-        """Until nothing waits."""
+        """Wait until no handler waits."""
         while self._tasks:
             await asyncio.wait(self._tasks)

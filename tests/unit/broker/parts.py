@@ -1,5 +1,4 @@
-"""The broker's tables and the handlers over them, on a store in memory, with clocks that a test sets and connections that only
-remember."""
+"""The broker's tables and handlers on a store in memory, with clocks that a test sets and connections that record."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ B = TypeVar("B")
 
 
 class Peer:
-    """A connection's other end: what it was sent, and what it answers when asked."""
+    """The other end of a connection: records what it receives, and answers requests from a list."""
 
     def __init__(self, port: int = 40_001) -> None:
         self.is_full = False
@@ -70,7 +69,7 @@ class Peer:
 
     @property
     def told_groups(self) -> list[str]:
-        """The groups that this client was told (40) have changed."""
+        """Return the groups whose changes this client was notified of (40)."""
         return [command.fields["consumerGroup"] for command in self.told if command.code == 40]
 
 
@@ -100,10 +99,10 @@ class Parts:
     def wall(self) -> int:
         return self.wall_ms
 
-    # --- asking
+    # --- requests
 
     def handle(self, command: Command, peer: Peer | None = None) -> Command:
-        """The router's answer."""
+        """Return the router's response."""
         peer = peer or self.peer
         handler = self.router._handlers[command.code]
         if inspect.iscoroutinefunction(handler):
@@ -122,18 +121,18 @@ class Parts:
         return self.handle(Command(code, opaque=7, fields=texts, body=packed, language=Language.JAVA), peer)
 
     def answer(self, body_type: type[B], code: int, body: Any = None, peer: Peer | None = None, **fields: Any) -> B:
-        """The body of a response that says yes."""
+        """Return the body of a successful response."""
         response = self.ask(code, body, peer, **fields)
         assert response.code == ResponseCode.SUCCESS, response.remark
         return decode(response.body, body_type)
 
-    # --- preparing
+    # --- preparation
 
     def a_topic(self, name: str = "orders", queues: int = 2, **more: Any) -> None:
         self.topics.put(TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, **more))
 
     def messages(self, count: int, topic: str = "orders", queue_id: int = 0, *, first_ms: int = WALL_MS, tags: str = "") -> None:
-        """One each second."""
+        """Append messages, one a second."""
         for number in range(count):
             self.store.append([a_message(topic, queue_id, tags=tags)], first_ms + number * 1_000)
 

@@ -1,4 +1,4 @@
-"""The broker as a whole: it starts, tells the nameservers, is looked after, stops, and starts again where it was."""
+"""The whole broker: it starts, registers, answers administrators, stops, and continues after a restart."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def a_nameserver(kv: Path) -> Nameserver:
 
 
 async def until(ready, seconds: float = 5.0):
-    """What `ready()` gives, as soon as it gives something."""
+    """Wait until `ready()` returns something; return it."""
     async with asyncio.timeout(seconds):
         while True:
             found = await ready()

@@ -1,4 +1,4 @@
-"""Settings have Apache's names, and a wrong one is named."""
+"""Settings have Apache's names, and an error names the invalid setting."""
 
 from __future__ import annotations
 

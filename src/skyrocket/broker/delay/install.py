@@ -72,10 +72,7 @@ def _install_timers(context: BrokerContext) -> TimerParts | None:
         context.flusher.flushed,
     )
     keeper.register(context.router)
-    recall = RecallHandler(
-        timers, context.topics, context.internal_writer, context.answers, context.settings, context.store_host, context.wall_ms
-    )
-    recall.register(context.router)
+    RecallHandler(context, timers).register(context.router)
     delivery.prepare(context.wall_ms())
     context.scheduler.add(delivery.check)
     context.runtime_figures.append(lambda: delivery.figures(context.wall_ms()))

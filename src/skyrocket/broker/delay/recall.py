@@ -6,16 +6,11 @@ recalls are read first. So an acknowledged recall survives restarts, also under 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from msgspec.structs import replace
 
+from skyrocket.broker.context import BrokerContext
 from skyrocket.broker.delay.timers import Timers
 from skyrocket.broker.errors import TableError
-from skyrocket.broker.send.internal_writer import InternalWriter
-from skyrocket.broker.send.parked_answers import ConfirmedAnswers
-from skyrocket.broker.settings import BrokerSettings
-from skyrocket.broker.tables.topics import TopicTable
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.command import Command, encode_command
@@ -44,27 +39,17 @@ _BODY = b"0"
 
 
 class RecallHandler:
-    def __init__(
-        self,
-        timers: Timers,
-        topics: TopicTable,
-        internal_writer: InternalWriter,
-        answers: ConfirmedAnswers,
-        settings: Callable[[], BrokerSettings],
-        store_host: bytes,
-        wall_ms: Callable[[], int],
-    ) -> None:
-        """`answers` delays a response until the record is confirmed, as for a send."""
+    def __init__(self, context: BrokerContext, timers: Timers) -> None:
         self._timers = timers
-        self._topics = topics
-        self._internal_writer = internal_writer
-        self._answers = answers
-        self._settings = settings
-        self._store_host = store_host
-        self._wall_ms = wall_ms
+        self._topics = context.topics
+        self._internal_writer = context.internal_writer
+        self._answers = context.answers
+        self._settings = context.settings
+        self._store_host = context.store_host
+        self._wall_ms = context.wall_ms
+        self._router = context.router
 
     def register(self, router: Router) -> None:
-        self._router = router
         router.add_group((RequestCode.RECALL_MESSAGE,), self.handle)
 
     def handle(self, commands: list[Command], connection: Connection) -> None:

@@ -25,7 +25,7 @@ from skyrocket.store.read.reading import Reading
 _LENGTH_BYTES = 4
 
 
-class Words(NamedTuple):
+class HeaderTemplate(NamedTuple):
     """The constant parts of a response header, around its two numbers."""
 
     before: bytes
@@ -50,7 +50,7 @@ def _framed_runs(
     packed: bytes,
     wanted: RunQuery,
     asks: Sequence[Numbers],
-    words: Words,
+    words: HeaderTemplate,
     max_offset: int,
     bytes_max: int,
 ) -> tuple[list[bytes | memoryview], int, int, int, int]:
@@ -89,7 +89,7 @@ framed_runs = twin("queue_run", _framed_runs)
 
 
 def read_frames(
-    reading: Reading, queue: ConsumeQueue, wanted: RunQuery, asks: Sequence[Numbers], words: Words, bytes_max: int
+    reading: Reading, queue: ConsumeQueue, wanted: RunQuery, asks: Sequence[Numbers], words: HeaderTemplate, bytes_max: int
 ) -> FramedRuns:
     """Read the messages of several pulls of one queue, as frames that are ready to send.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from skyrocket.broker.pull.frames import Words
+from skyrocket.broker.pull.frames import HeaderTemplate
 from skyrocket.protocol import versions
 from skyrocket.protocol.frame import PREFIX
 from skyrocket.protocol.responses import ResponseCode
@@ -34,10 +34,10 @@ def pull_response(
 
 
 @lru_cache(maxsize=256)  # consumers that read older messages see the same minimum and maximum again and again
-def found_words(least: int, most: int, topic_sys_flag: int) -> Words:
+def found_header(least: int, most: int, topic_sys_flag: int) -> HeaderTemplate:
     """Build the header text that all responses for one queue share when they found messages.
 
     Only the next offset and the opaque number differ; they go between the three pieces.
     """
     before = _BEFORE % (ResponseCode.SUCCESS, 0)
-    return Words(before, _BETWEEN % (most, least, topic_sys_flag), _BEHIND % _FOUND)
+    return HeaderTemplate(before, _BETWEEN % (most, least, topic_sys_flag), _BEHIND % _FOUND)

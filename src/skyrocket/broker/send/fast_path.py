@@ -13,17 +13,14 @@ the fast path stores such messages as if the property meant nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
-from skyrocket.broker.load.counters import Counters
+from skyrocket.broker.context import BrokerContext
 from skyrocket.broker.send.batch import SendBatch, TargetTopic
-from skyrocket.broker.send.contributors import Contributors
 from skyrocket.broker.send.fast_loop import BatchTerms, MessageProfile, Placement, place_sends
-from skyrocket.broker.send.parked_answers import ConfirmedAnswers
 from skyrocket.broker.send.redirects import FastRedirect
 from skyrocket.broker.send.responses import send_responses
-from skyrocket.broker.send.validation import SendTopics, added_properties
+from skyrocket.broker.send.validation import added_properties
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import Router
@@ -55,7 +52,6 @@ from skyrocket.protocol.sysflag import PERM_WRITE
 from skyrocket.protocol.system_names import NOT_FOR_PRODUCERS
 from skyrocket.store.errors import StoreError
 from skyrocket.store.message import index_keys
-from skyrocket.store.message_store import MessageStore
 
 PROFILES_MAX = 1024  # cached; a producer has one profile for each of its tags
 PROFILE_CHARACTERS_MAX = 512  # longer properties are not cached
@@ -79,29 +75,17 @@ _DIFFERENT_EACH_TIME: Final = frozenset({KEYS, TIMER_DELIVER_MS})  # profiles wi
 
 
 class SendFastPath:
-    def __init__(
-        self,
-        store: MessageStore,
-        topics: SendTopics,
-        contributors: Contributors,
-        settings: Callable[[], BrokerSettings],
-        store_host: bytes,
-        wall_ms: Callable[[], int],
-        on_appended: Callable[[], None],
-        counters: Counters,
-        answers: ConfirmedAnswers,
-    ) -> None:
-        """`on_appended` is called after each append."""
-        self._store = store
-        self._topics = topics
-        self._contributors = contributors
-        self._settings = settings
-        self._store_host = store_host
-        self._id_prefix = store_host.hex().upper()
-        self._wall_ms = wall_ms
-        self._on_appended = on_appended
-        self._counters = counters
-        self._answers = answers
+    def __init__(self, context: BrokerContext) -> None:
+        self._store = context.store
+        self._topics = context.topics
+        self._contributors = context.contributors
+        self._settings = context.settings
+        self._store_host = context.store_host
+        self._id_prefix = context.store_host.hex().upper()
+        self._wall_ms = context.wall_ms
+        self._on_appended = context.on_appended
+        self._counters = context.counters
+        self._answers = context.answers
         self._profiles: dict[tuple[str, str], MessageProfile] = {}
         self._claimed_names: frozenset[str] = frozenset()  # the contributors' properties when the profiles were made
         self._profile_settings: BrokerSettings | None = None  # the settings when the profiles were made

@@ -7,13 +7,10 @@ With sync flush the responses are parked until the horizon has passed their mess
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from skyrocket.broker.context import BrokerContext
 from skyrocket.broker.errors import TableError
-from skyrocket.broker.load.counters import Counters
-from skyrocket.broker.send.parked_answers import ConfirmedAnswers
 from skyrocket.broker.send.responses import send_response
-from skyrocket.broker.send.validation import AcceptedSend, SendValidator
+from skyrocket.broker.send.validation import AcceptedSend
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
@@ -25,33 +22,21 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.errors import StoreError
 from skyrocket.store.message import AppendRequest, AppendResult
-from skyrocket.store.message_store import MessageStore
 
 
 class SendHandler:
-    def __init__(
-        self,
-        store: MessageStore,
-        validator: SendValidator,
-        settings: Callable[[], BrokerSettings],
-        store_host: bytes,
-        wall_ms: Callable[[], int],
-        on_appended: Callable[[], None],
-        counters: Counters,
-        answers: ConfirmedAnswers,
-    ) -> None:
-        """`on_appended` is called after each append. It wakes waiting pulls and the flusher."""
-        self._store = store
-        self._validator = validator
-        self._settings = settings
-        self._id_prefix = store_host.hex().upper()
-        self._wall_ms = wall_ms
-        self._on_appended = on_appended
-        self._counters = counters
-        self._answers = answers
+    def __init__(self, context: BrokerContext) -> None:
+        self._store = context.store
+        self._validator = context.send_validator
+        self._settings = context.settings
+        self._id_prefix = context.store_host.hex().upper()
+        self._wall_ms = context.wall_ms
+        self._on_appended = context.on_appended
+        self._counters = context.counters
+        self._answers = context.answers
+        self._router = context.router
 
     def register(self, router: Router) -> None:
-        self._router = router
         codes = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
         router.add_group(codes, self.handle)
 

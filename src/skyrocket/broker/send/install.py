@@ -9,26 +9,5 @@ from skyrocket.broker.send.handler import SendHandler
 
 def install(context: BrokerContext) -> None:
     """Register the requests that send messages. Install contributors that claim frames before this."""
-    handler = SendHandler(
-        context.store,
-        context.send_validator,
-        context.settings,
-        context.store_host,
-        context.wall_ms,
-        context.on_appended,
-        context.counters,
-        context.answers,
-    )
-    fast_path = SendFastPath(
-        context.store,
-        context.topics,
-        context.contributors,
-        context.settings,
-        context.store_host,
-        context.wall_ms,
-        context.on_appended,
-        context.counters,
-        context.answers,
-    )
-    handler.register(context.router)
-    fast_path.register(context.router)
+    SendHandler(context).register(context.router)
+    SendFastPath(context).register(context.router)

@@ -9,14 +9,11 @@ all that it relies on is on disk: copies, op messages and committed messages. A 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import NamedTuple
 
-from skyrocket.broker.send.internal_writer import InternalWriter
+from skyrocket.broker.context import BrokerContext
 from skyrocket.broker.settings import BrokerSettings
-from skyrocket.broker.tables.clients import ClientTable
-from skyrocket.broker.tables.consumer_offsets import NOT_FOUND, ConsumerOffsets
-from skyrocket.broker.tables.topics import TopicTable
+from skyrocket.broker.tables.consumer_offsets import NOT_FOUND
 from skyrocket.broker.transactions.check_round import CheckDecision, CheckProgress, CheckRound, CheckRules, HalfCopies, PendingOps
 from skyrocket.broker.transactions.records import (
     QUEUE,
@@ -34,7 +31,6 @@ from skyrocket.protocol.limits import PROPERTIES_BYTES_MAX
 from skyrocket.protocol.message.record import Record, decode_record
 from skyrocket.protocol.system_names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_TOPIC, TRANSACTION_GROUP
 from skyrocket.store.errors import StoreError
-from skyrocket.store.message_store import MessageStore
 from skyrocket.store.read.reading import QueueMessages
 
 log = logging.getLogger(__name__)
@@ -62,24 +58,14 @@ class _Unpublished(NamedTuple):
 
 
 class TransactionChecker:
-    def __init__(
-        self,
-        store: MessageStore,
-        writer: InternalWriter,
-        offsets: ConsumerOffsets,
-        topics: TopicTable,
-        clients: ClientTable[Connection],
-        settings: Callable[[], BrokerSettings],
-        store_host: bytes,
-        now_ms: int,
-    ) -> None:
-        self._store = store
-        self._writer = writer
-        self._offsets = offsets
-        self._topics = topics
-        self._clients = clients
-        self._settings = settings
-        self._store_host = store_host
+    def __init__(self, context: BrokerContext) -> None:
+        self._store = context.store
+        self._writer = context.internal_writer
+        self._offsets = context.offsets
+        self._topics = context.topics
+        self._clients = context.clients
+        self._settings = context.settings
+        self._store_host = context.store_host
         self.ops = PendingOps()
         self.copies = HalfCopies()
         self._round: CheckRound | None = None
@@ -88,7 +74,7 @@ class TransactionChecker:
         self._given_up = 0  # in this round
         self._unpublished: _Unpublished | None = None
         self._limit_progress()
-        self._next_round_ms = now_ms + settings().transaction_check_interval_ms
+        self._next_round_ms = context.wall_ms() + context.settings().transaction_check_interval_ms
         self._next_producer = 0  # gives each producer of a group its turn
 
     # --- work that is due

@@ -11,16 +11,7 @@ from skyrocket.broker.transactions.end_rules import EndRules
 
 def install(context: BrokerContext) -> TransactionChecker:
     """Install before the delays: of a message that both may redirect, the transaction's redirect comes first."""
-    checker = TransactionChecker(
-        context.store,
-        context.internal_writer,
-        context.offsets,
-        context.topics,
-        context.clients,
-        context.settings,
-        context.store_host,
-        context.wall_ms(),
-    )
+    checker = TransactionChecker(context)
     wake = lambda: context.scheduler.wake(checker.check)  # noqa: E731
     rules = EndRules(checker, context.settings, context.store_host, wake)
     ends = EndTransactionHandler(context.store, context.internal_writer, rules, context.wall_ms)

@@ -1,4 +1,4 @@
-"""A broker looked after: what it says about itself, and what may be changed from afar."""
+"""The broker's settings and runtime information, as administrators see and change them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Looked:
         return asyncio.run(self.handlers.update_config(command, self.peer))
 
     def config(self) -> tuple[str, dict[str, str]]:
-        """Its version, and the settings."""
+        """Return the version of the settings, and the settings."""
         answer = self.handlers.get_config(Command(RequestCode.GET_BROKER_CONFIG), self.peer)
         return answer.header(GetBrokerConfigResponseHeader).version or "", decode_config(answer.body)
 

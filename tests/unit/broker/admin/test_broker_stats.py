@@ -1,4 +1,4 @@
-"""Statistics are found by Apache's names."""
+"""Broker statistics under Apache's names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def statistic(served: RunningBroker, name: str, key: str) -> BrokerStatsIt
     assert answer.code == ResponseCode.SUCCESS, answer.remark
     data = decode(answer.body, BrokerStatsData)
     assert data.stats_minute is not None
-    assert (data.stats_hour, data.stats_day) == (data.stats_minute, data.stats_minute), "it has only just begun"
+    assert (data.stats_hour, data.stats_day) == (data.stats_minute, data.stats_minute), "the counters have just started"
     return data.stats_minute
 
 

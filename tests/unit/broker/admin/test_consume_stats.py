@@ -20,7 +20,7 @@ def queue(queue_id: int, topic: str = "orders") -> MessageQueue:
 
 @pytest.fixture
 def parts() -> Parts:
-    """Group `billing` has consumed three of five messages in queue 0, and pulled four; queue 1 is empty."""
+    """Build parts where group `billing` has consumed three of five messages in queue 0 and pulled four; queue 1 is empty."""
     parts = Parts()
     parts.a_topic()
     parts.groups.for_consumer("billing")
@@ -46,7 +46,7 @@ def test_consume_stats_cover_the_requested_topics(parts: Parts):
     unknown = parts.answer(ConsumeStats, 208, consumerGroup="nobody", topic="orders")
     assert unknown.offset_table[queue(0)] == OffsetWrapper(broker_offset=5)
     parts.joins("billing", topics=("returns",))
-    assert parts.answer(ConsumeStats, 208, consumerGroup="billing").offset_table == {}, "it no longer wants orders"
+    assert parts.answer(ConsumeStats, 208, consumerGroup="billing").offset_table == {}, "the group no longer subscribes to orders"
 
 
 def test_consume_stats_of_all_groups_add_up(parts: Parts):
@@ -55,7 +55,7 @@ def test_consume_stats_of_all_groups_add_up(parts: Parts):
     assert set(of_groups) == set(parts.groups)
     (stats,) = of_groups["billing"]
     assert stats.offset_table[queue(0)].consumer_offset == 3
-    assert (found.total_diff, found.total_inflight_diff) == (2, -3), "as Apache's, which leaves pulls out here"
+    assert (found.total_diff, found.total_inflight_diff) == (2, -3), "like Apache's, without pull offsets"
     assert found.broker_addr == "127.0.0.1:10911"
     ordered = parts.answer(ConsumeStatsList, 317, isOrder=True)
     assert not any(stats for entry in ordered.consume_stats_list for stats in entry.values())
@@ -82,7 +82,7 @@ def test_consume_queue_entries_are_returned(parts: Parts):
     assert (found.min_queue_index, found.max_queue_index, found.filter_data) == (0, 5, None)
     parts.messages(20)
     across = parts.answer(QueryConsumeQueueResponseBody, 321, topic="orders", queueId=0, index=3, count=15)
-    assert len(across.queue_data or ()) == 15, "over the end of a file"
+    assert len(across.queue_data or ()) == 15, "across two files"
     assert parts.answer(QueryConsumeQueueResponseBody, 321, topic="orders", queueId=0, index=0, count=-4).queue_data == []
 
 

@@ -1,4 +1,4 @@
-"""Requests that Apache's client and mqadmin sent to Apache's broker, asked of our handlers: the answers are as recorded."""
+"""Replay requests that Apache's client and mqadmin sent to Apache's broker; our handlers give the recorded responses."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.support.golden import GOLDEN, golden_frames
 from tests.unit.broker.parts import Parts, Peer
 
 OURS = {14, 15, 17, 29, 30, 31, 34, 35, 38, 41, 42, 200, 202, 203, 208, 215, 222, 317, 351}
-SAME_BODY = {38, 41, 222, 351}  # where neither times nor other traffic show
-STORED_MS = 1_794_725_510_000  # before everything that was recorded
+SAME_BODY = {38, 41, 222, 351}  # responses without times or other traffic
+STORED_MS = 1_794_725_510_000  # earlier than every recorded message
 
 
 class Exchange(NamedTuple):
@@ -66,7 +66,7 @@ def golden_tables() -> tuple[TopicConfigSerializeWrapper, SubscriptionGroupWrapp
 
 
 def the_broker_as_it_was(exchange: Exchange) -> Parts:
-    """Topics and groups of the golden store, as many messages as it had, and the consumers that were there."""
+    """Build parts with the topics, groups, message counts and consumers of the golden store."""
     parts = Parts(default_topic_queues=4)
     topics, groups, offsets = golden_tables()
     parts.topics.load(topics)
@@ -85,7 +85,7 @@ def the_broker_as_it_was(exchange: Exchange) -> Parts:
 
 
 def shape(value: Any) -> Any:
-    """What of a body does not depend on names and numbers: the fields of its objects, outermost first."""
+    """Return the structure of a body: the field names of its objects, outermost first."""
     return sorted(value) if isinstance(value, dict) else type(value).__name__
 
 
@@ -99,7 +99,7 @@ def test_recorded_request_is_answered_like_apaches_broker(exchange: Exchange):
     request, recorded = exchange
     if recorded is None:
         parts.router.handle(parts.peer.connection, [request])
-        assert parts.peer.sent == [], "nobody waits for an answer"
+        assert parts.peer.sent == [], "a oneway request gets no response"
         return
     answer = parts.handle(request)
     assert (answer.code, answer.opaque) == (recorded.code, recorded.opaque), answer.remark

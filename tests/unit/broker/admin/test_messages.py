@@ -1,4 +1,4 @@
-"""Messages looked up by key, unique key, tag and place."""
+"""Message queries by key, unique key, tag and physical offset."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def query(served: RunningBroker, key: str, topic: str = "orders", **given:
 
 
 async def sent(served: RunningBroker, body: bytes, topic: str = "orders", **properties: str) -> int:
-    """A message's place in the log."""
+    """Return a message's physical offset."""
     answer = await served.send(topic, body, properties=properties)
     assert answer.code == ResponseCode.SUCCESS, answer.remark
     return decode_offset_id(answer.fields["msgId"]).physical_offset

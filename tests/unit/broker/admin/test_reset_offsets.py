@@ -12,7 +12,7 @@ from tests.unit.broker.parts import WALL_MS, Parts
 
 
 def prepared() -> Parts:
-    """Five messages in queue 0 and one in queue 1 of three; the group consumed three of the five."""
+    """Build parts with five messages in queue 0 and one in queue 1 of three; the group has consumed three of the five."""
     parts = Parts()
     parts.a_topic(queues=3)
     parts.groups.for_consumer("billing")

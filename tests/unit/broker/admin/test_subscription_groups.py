@@ -16,7 +16,7 @@ def test_group_is_created_changed_and_described():
     assert parts.ask(200, {"groupName": "billing", "retryMaxTimes": 3}).code == ResponseCode.SUCCESS
     shown = parts.answer(SubscriptionGroupConfig, 352, group="billing")
     assert shown == SubscriptionGroupConfig(group_name="billing", retry_max_times=3)
-    assert parts.ask(200).code == ResponseCode.SUCCESS, "as Apache answers a request for nothing"
+    assert parts.ask(200).code == ResponseCode.SUCCESS, "like Apache's broker, for an empty request"
 
 
 def test_invalid_group_is_refused():

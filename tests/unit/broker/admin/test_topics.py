@@ -91,7 +91,7 @@ def test_deleting_a_topic_removes_its_queues_and_offsets():
     assert "orders" not in parts.topics
     assert parts.store.queues.get("orders", 0) is None
     assert parts.offsets.topics_of("billing") == []
-    assert parts.ask(215, topic="orders").code == ResponseCode.SUCCESS, "it is gone, as was wanted"
+    assert parts.ask(215, topic="orders").code == ResponseCode.SUCCESS, "deleting a missing topic succeeds"
 
 
 def test_system_topics_and_names_that_are_paths_are_not_deleted():
@@ -99,7 +99,7 @@ def test_system_topics_and_names_that_are_paths_are_not_deleted():
     before = parts.store._files.contents()  # type: ignore[attr-defined]
     assert parts.ask(215, topic="TBW102").code == ResponseCode.INVALID_PARAMETER
     assert parts.ask(215, topic=" ").code == ResponseCode.INVALID_PARAMETER
-    assert parts.ask(215, topic="..").code == ResponseCode.SUCCESS, "there is no such topic, as was wanted"
+    assert parts.ask(215, topic="..").code == ResponseCode.SUCCESS, "deleting a missing topic succeeds"
     assert parts.ask(215, topic="../commitlog").code == ResponseCode.SUCCESS
     assert parts.store._files.contents() == before  # type: ignore[attr-defined]
 
@@ -122,7 +122,7 @@ def test_all_topics_are_listed_at_once_or_by_page():
     assert names == sorted(parts.topics)
     parts.a_topic("returns")
     again = parts.answer(TopicConfigAndMappingSerializeWrapper, 21, topicSeq=8, maxTopicNum=2, dataVersion=version)
-    assert list(again.topic_config_table) == sorted(parts.topics)[:2], "after a change one starts over"
+    assert list(again.topic_config_table) == sorted(parts.topics)[:2], "after a change, paging restarts"
 
 
 def test_topic_stats_are_the_bounds_of_its_queues():

@@ -1,4 +1,4 @@
-"""Clients on real connections: what the broker tells them, and asks them, arrives."""
+"""Clients on real connections receive the broker's notifications and requests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.broker.parts import Parts, heartbeat
 
 
 class Client:
-    """A consumer: it notes which groups it was told of, and tells about itself when asked."""
+    """A consumer that records group notifications and answers requests for its running information."""
 
     def __init__(self, client_id: str) -> None:
         self.client_id = client_id
@@ -63,7 +63,7 @@ async def test_members_are_notified_of_each_other_and_answer_over_their_own_conn
             said = await first.ask(port, 307, consumerGroup="billing", clientId="b", jstackEnable="false")
             assert (said.code, said.body) == (ResponseCode.SUCCESS, b'{"properties":{}}')
             await second.dialer.close()
-            assert await first.told.get() == "billing", "the other's connection ended"
+            assert await first.told.get() == "billing", "the other consumer disconnected"
             assert await members(first, port) == ["a"]
             gone = await first.ask(port, 307, consumerGroup="billing", clientId="b")
             assert gone.code == ResponseCode.SYSTEM_ERROR

@@ -48,7 +48,7 @@ def test_short_heartbeat_is_answered_when_subscriptions_are_needed():
     parts = Parts()
     long = {"heartbeatFingerprint": 7}
     short = {"heartbeatFingerprint": 7, "withoutSub": True}
-    assert parts.joins("billing", **short).fields["IS_SUB_CHANGE"] == "true", "we were started anew and know no subscriptions"
+    assert parts.joins("billing", **short).fields["IS_SUB_CHANGE"] == "true", "the broker has restarted and has no subscriptions"
     assert parts.joins("billing", **long).fields["IS_SUB_CHANGE"] == "false"
     assert parts.joins("billing", **short).fields["IS_SUB_CHANGE"] == "false"
     assert parts.clients.subscription("billing", "orders") is not None

@@ -10,7 +10,7 @@ from tests.unit.broker.parts import WALL_MS, Parts
 
 @pytest.fixture
 def parts() -> Parts:
-    """Queue 0 of `orders` has five messages, a second apart; queue 1 has none. Group `billing` is there."""
+    """Build parts with five messages, one a second, in queue 0 of `orders`, none in queue 1, and group `billing`."""
     parts = Parts()
     parts.a_topic()
     parts.groups.for_consumer("billing")

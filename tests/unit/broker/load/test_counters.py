@@ -1,4 +1,4 @@
-"""Rates come from samples of totals; nothing is kept without a bound."""
+"""Rates are computed from samples of totals; samples and keys are bounded."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_unused_counter_has_no_rate():
 
 def test_sum_of_a_day_covers_one_day():
     counters, clock = counting()
-    for _ in range(30 * 360):  # thirty hours of a message each ten seconds
+    for _ in range(30 * 360):  # thirty hours, one message every ten seconds
         counters.add("put", "orders", 1, 10)
         clock.now += 10_000
         counters.check_time(clock.now)

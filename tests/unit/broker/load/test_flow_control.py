@@ -1,4 +1,4 @@
-"""What waited too long is refused with the figure; what may wait is served; a stalled disk leaves time to those who read."""
+"""Requests that waited too long are refused with the figure; a stalled disk pauses sends, not pulls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def controlled(**settings: object) -> FlowControl:
 
 
 def late(flow: FlowControl, waited_ms: int, since_ms: int) -> None:
-    """Requests have waited for so long at every read event since that time."""
+    """Simulate read events whose requests have waited for this long, since that time."""
     for now_ms in range(since_ms, NOW_MS + 1, 100):
         assert not flow.is_calm(waited_ms, now_ms)
 
@@ -57,16 +57,16 @@ def test_each_request_code_has_its_own_limit(code: int, limit_ms: int):
 def test_single_pause_refuses_no_request_and_a_lasting_one_does():
     flow = controlled()
     assert not flow.is_calm(3_000, NOW_MS)
-    assert flow.refusal(SEND, 3_000, NOW_MS) is None, "something took three seconds, once"
+    assert flow.refusal(SEND, 3_000, NOW_MS) is None, "a single pause of three seconds"
     assert not flow.is_calm(3_000, NOW_MS + 199)
     assert flow.refusal(SEND, 3_000, NOW_MS + 199) is None
     assert not flow.is_calm(3_000, NOW_MS + 200)
     assert flow.refusal(SEND, 3_000, NOW_MS + 200) is not None
-    assert flow.is_calm(0, NOW_MS + 300), "who came first in a turn is served"
+    assert flow.is_calm(0, NOW_MS + 300), "the first request of a turn is served"
     assert not flow.is_calm(200, NOW_MS + 1_200)
-    assert flow.refusal(SEND, 200, NOW_MS + 1_200) is not None, "it goes on"
+    assert flow.refusal(SEND, 200, NOW_MS + 1_200) is not None, "the overload lasts"
     assert not flow.is_calm(200, NOW_MS + 1_200 + CALM_MS + 1)
-    assert flow.refusal(SEND, 200, NOW_MS + 1_200 + CALM_MS + 1) is None, "it was over, and begins anew"
+    assert flow.refusal(SEND, 200, NOW_MS + 1_200 + CALM_MS + 1) is None, "the overload ended, and a new one begins"
 
 
 def test_request_without_a_limit_is_served_however_late():
@@ -80,19 +80,19 @@ def test_requests_are_not_checked_while_nothing_waits():
     assert flow.is_calm(199, NOW_MS)
     assert not flow.is_calm(200, NOW_MS)
     assert flow.waited_ms == 200
-    assert not controlled(pull_wait_ms_max=50).is_calm(50, NOW_MS), "the least of the limits counts"
+    assert not controlled(pull_wait_ms_max=50).is_calm(50, NOW_MS), "the lowest limit counts"
 
 
 def test_slow_sends_pause_further_sends_for_as_long():
     flow = controlled()
     flow.served(SEND, 1_000, NOW_MS)
-    assert flow.is_calm(0, NOW_MS), "as long as it may take"
+    assert flow.is_calm(0, NOW_MS), "exactly the limit"
     flow.served(SEND, 1_200, NOW_MS)
     assert not flow.is_calm(0, NOW_MS)
     why = flow.refusal(SEND, 0, NOW_MS + 1_199)
     assert why is not None
     assert "1200 ms" in why
-    assert flow.refusal(PULL, 0, NOW_MS) is None, "those who read go on"
+    assert flow.refusal(PULL, 0, NOW_MS) is None, "pulls are served"
     assert flow.refusal(SEND, 0, NOW_MS + 1_200) is None
     assert flow.is_calm(0, NOW_MS + 1_200)
     assert flow.longest_send_ms == 1_200
@@ -135,7 +135,7 @@ async def test_broker_with_a_stalled_disk_refuses_sends_for_a_while_and_serves_p
     async with running(tmp_path, append_ms_max=400) as served:
         assert (await served.send("orders", b"before")).code == ResponseCode.SUCCESS
         stall_ms[0] = 600
-        assert (await served.send("orders", b"slow")).code == ResponseCode.SUCCESS, "it is stored, however late"
+        assert (await served.send("orders", b"slow")).code == ResponseCode.SUCCESS, "the slow send itself succeeds"
         stall_ms[0] = 0
         refused = await served.send("orders", b"refused")
         assert refused.code == ResponseCode.SYSTEM_BUSY

@@ -1,4 +1,4 @@
-"""A group that reads far behind is stopped, where that is wanted; one that caught up, or is allowed again, is not."""
+"""A group that reads too far behind is stopped if the setting says so; a group that caught up is not."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_slow_group_is_stopped_with_its_greatest_lag():
     watched.slow_consumers.record_lag("slow", "orders", 1, 5_000)
     watched.slow_consumers.record_lag("quick", "orders", 0, 1_000)
     assert watched.watch.check(START_MS + CHECK_MS - 1) == START_MS + CHECK_MS
-    assert watched.stopped == [], "not before its time"
+    assert watched.stopped == [], "the check is not due yet"
     assert watched.later() == [("slow", 5_000)]
 
 
@@ -52,7 +52,7 @@ def test_enabled_group_is_judged_by_its_new_reads():
     watched = Watched()
     watched.slow_consumers.record_lag("group", "orders", 0, 5_000)
     assert watched.later() == [("group", 5_000)]
-    assert watched.later(2) == [("group", 5_000)], "it read nothing since"
+    assert watched.later(2) == [("group", 5_000)], "no new reads"
     watched.slow_consumers.record_lag("group", "orders", 0, 6_000)
     assert watched.later(3) == [("group", 5_000), ("group", 6_000)]
 

@@ -1,4 +1,4 @@
-"""Pulls that find what they ask for are answered together, on the short way; the first that does not goes the general way."""
+"""The fast path answers pulls of one queue together; the first pull that it cannot serve takes the general path."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def _kind(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def parts_with_messages(**given: Any) -> PullParts:
-    return PullParts(express=True, disk=a_filled_disk(), **given)
+    return PullParts(fast_path=True, disk=a_filled_disk(), **given)
 
 
 def general_pulls(parts: PullParts, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The numbers of those that go the general way from now on."""
+    """Record the opaque numbers of pulls that take the general path from now on."""
     seen: list[int] = []
     handle = parts.general.handle
 
@@ -49,7 +49,7 @@ def answers(parts: PullParts) -> list[Command]:
 
 
 def found(answer: Command) -> tuple[int, list[int], int]:
-    """Its number, the offsets of its messages, and where to go on."""
+    """Return a response's opaque number, the offsets of its messages, and the next offset."""
     offsets = [record.queue_offset for record in iterate_records(answer.body)]
     return answer.opaque, offsets, answer.header(PullMessageResponseHeader).next_begin_offset
 
@@ -99,7 +99,7 @@ def test_pull_and_commit_offsets_are_stored(monkeypatch: pytest.MonkeyPatch):
     ids=str,
 )
 def test_first_other_pull_and_all_behind_it_take_the_general_path(given: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
-    parts, other = parts_with_messages(), PullParts(express=False, disk=a_filled_disk())
+    parts, other = parts_with_messages(), PullParts(fast_path=False, disk=a_filled_disk())
     general = general_pulls(parts, monkeypatch)
     odd = a_pull(2, **{"offset": 0, **given})
     event = a_pull(1, 0) + odd + a_pull(3, 5)
@@ -110,7 +110,7 @@ def test_first_other_pull_and_all_behind_it_take_the_general_path(given: dict[st
 
 
 async def test_flow_control_counts_the_frames_as_pulls():
-    """A read from a slow disk must not stop those who send."""
+    """A slow read must not pause sends."""
     parts, told = parts_with_messages(), []
 
     class Gate:
@@ -118,7 +118,7 @@ async def test_flow_control_counts_the_frames_as_pulls():
         refusal = staticmethod(lambda code, waited_ms, now_ms: None)
         served = staticmethod(lambda code, took_ms, now_ms: told.append(code))
 
-    # the server's watch of its own lateness needs a loop
+    # the server measures its lateness in an event loop
     parts.server.flow_control = Gate()
     parts.connection.data_received(a_pull(1, 0))
     assert told == [RequestCode.PULL_MESSAGE]
@@ -142,7 +142,7 @@ def test_pulls_may_go_back_and_overlap(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_tags_are_filtered_and_unread_entries_take_the_general_path(monkeypatch: pytest.MonkeyPatch):
-    parts, other = parts_with_messages(), PullParts(express=False, disk=a_filled_disk())
+    parts, other = parts_with_messages(), PullParts(fast_path=False, disk=a_filled_disk())
     event = b"".join(a_pull(at, 10 * at, tags="red || blue", max_msg_nums=6) for at in range(5))
     event += a_pull(9, 0, tags="red", max_msg_nums=32)
     parts.connection.data_received(event)
@@ -182,8 +182,8 @@ def test_broker_limits_apply():
 
 
 def test_peer_that_does_not_read_gets_no_more_responses():
-    """What is made at once has a bound; the rest waits until there is room."""
-    parts = PullParts(express=True, disk=a_filled_disk())
+    """Responses are built up to a bound; the remaining requests wait until the peer reads."""
+    parts = PullParts(fast_path=True, disk=a_filled_disk())
     parts.connection._limits = NetLimits(unwritten_high_bytes=10_000)
     parts.transport.get_write_buffer_size = lambda: len(parts.transport.written)  # type: ignore[method-assign]
     parts.connection.data_received(b"".join(a_pull(at, at % 40) + a_pull(at + 1, at % 40, queue_id=1) for at in range(0, 80, 2)))
@@ -196,19 +196,21 @@ def test_unreadable_log_is_answered_by_the_general_path(monkeypatch: pytest.Monk
     for path in [path for path in disk.nodes if "consumequeue/orders/0/" in path]:
         content = disk.nodes[path].content
         content[20 * 7 + 10] ^= 1  # the size of an entry
-    parts, other = PullParts(express=True, disk=disk.copy()), PullParts(express=False, disk=disk.copy())
+    parts, other = PullParts(fast_path=True, disk=disk.copy()), PullParts(fast_path=False, disk=disk.copy())
     event = a_pull(1, 0, max_msg_nums=4) + a_pull(2, 4, max_msg_nums=4) + a_pull(3, 8, max_msg_nums=4)
     parts.connection.data_received(event)
     other.connection.data_received(event)
     assert parts.state() == other.state()
-    assert [found(answer)[1] for answer in answers(parts)] == [list(range(at, at + 4)) for at in (0, 4, 8)], "it was mended"
+    assert [found(answer)[1] for answer in answers(parts)] == [list(range(at, at + 4)) for at in (0, 4, 8)], (
+        "the general path repaired the entry"
+    )
 
 
 def test_cache_of_header_shapes_is_bounded():
     parts = parts_with_messages()
     for number in range(SHAPES_MAX + 10):
         parts.connection.data_received(a_pull(number, 0, max_msg_nums=1, proxy_forward_client_id=f"client-{number}"))
-    assert 0 < len(parts.ordinary._headers) <= SHAPES_MAX
+    assert 0 < len(parts.fast_path._headers) <= SHAPES_MAX
 
 
 def test_changed_settings_topics_and_groups_apply_at_once():

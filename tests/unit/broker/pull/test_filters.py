@@ -1,4 +1,4 @@
-"""Filters by SQL92: which messages a pull gets, what is refused, and what is remembered."""
+"""SQL92 filters: which messages a pull gets, which expressions are refused, and what the cache keeps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BIG_IN_EU = "a > 5 AND region = 'eu'"
 
 
 async def sales(served: RunningBroker) -> None:
-    """Messages 0 to 9 in queue 0: the number is in a, regions eu and us in turn."""
+    """Send messages 0 to 9 to queue 0, with the number in property `a` and alternating regions eu and us."""
     for number in range(10):
         properties = {"a": str(number), "region": "us" if number % 2 else "eu", "TAGS": "red"}
         await served.send("orders", b"%d" % number, properties=properties)
@@ -120,7 +120,7 @@ async def test_match_behind_more_messages_than_one_read_examines_is_found(tmp_pa
             offset, pulls = answer.header(PullMessageResponseHeader).next_begin_offset, pulls + 1
             answer = await pull(served, offset, wanted)
         assert bodies(answer) == [b"needle"]
-        assert pulls >= 5, "a long expression gets fewer messages a turn"
+        assert pulls >= 5, "a long expression examines fewer messages in one read"
 
 
 # --- refusals
@@ -187,7 +187,7 @@ async def test_apaches_filter_file_is_not_changed(tmp_path: Path):
     assert [path.name for path in file.parent.glob("consumerFilter*")] == [file.name]
 
 
-# --- what is remembered
+# --- the cache
 
 
 def filters() -> Filters:

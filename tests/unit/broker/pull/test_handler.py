@@ -1,4 +1,4 @@
-"""What a pull finds, what it is told when it finds nothing, and how it waits."""
+"""Pulls: what they find, their responses when they find nothing, and long polling."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.running_broker import RunningBroker, pull_header, records, ru
 
 
 async def five(served: RunningBroker) -> None:
-    """Messages 0 to 4 in queue 0, tags red and blue in turn."""
+    """Send messages 0 to 4 to queue 0, with alternating tags red and blue."""
     for number in range(5):
         await served.send("orders", b"%d" % number, properties={"TAGS": "red" if number % 2 == 0 else "blue"})
 
@@ -98,7 +98,7 @@ async def test_message_with_another_tag_does_not_answer_a_waiting_pull(tmp_path:
 
 async def test_pull_does_not_wait_while_unread_messages_remain(tmp_path: Path):
     async with running(tmp_path) as served:
-        for _ in range(4):  # more than a pull looks at
+        for _ in range(4):  # more than one pull reads
             red = [served.send("orders", b"x", properties={"TAGS": "red"}) for _ in range(RECORDS_PER_READ_MAX // 3)]
             await asyncio.gather(*red)
         await served.send("orders", b"last", properties={"TAGS": "green"})
@@ -117,7 +117,7 @@ async def test_waiting_pull_restarts_when_its_group_changes_its_tags(tmp_path: P
         await served.heartbeat("consumers", orders="green")
         waiting = asyncio.ensure_future(served.pull("orders", 5, hold_ms=60_000, sys_flag=PULL_SUSPEND))
         await asyncio.sleep(0.05)
-        await served.send("orders", b"5", properties={"TAGS": "red"})  # passed over
+        await served.send("orders", b"5", properties={"TAGS": "red"})  # does not pass the filter
         await served.heartbeat("consumers", version=2, orders="green || red")
         await asyncio.sleep(0.05)
         assert not waiting.done()

@@ -1,4 +1,4 @@
-"""Pulls wait for a message, for their time, and for nothing else."""
+"""Waiting pulls are taken when a message arrives or their time is up."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def test_group_changes_with_its_topics_and_not_with_a_newer_version_alone():
     assert clients.register_consumer(member(LEFT), billing("returns", version=1), 3)
     found = clients.subscription("billing", "returns")
     assert found is not None
-    assert found.sub_version == 2, "an older one does not replace it"
+    assert found.sub_version == 2, "an older subscription does not replace it"
     assert clients.subscription("billing", "orders") is None
 
 
@@ -119,7 +119,7 @@ def test_producer_is_found_by_its_client_id_while_it_is_in_any_group():
     clients.register_producer("others", member(LEFT, "client"), 0)
     assert clients.producer_connection("client") == LEFT
     clients.register_producer("askers", member(RIGHT, "client"), 1)
-    assert clients.producer_connection("client") == RIGHT, "it came back, and the old connection is not known to have ended"
+    assert clients.producer_connection("client") == RIGHT, "the client reconnected; its old connection is still open"
     clients.remove_connection(RIGHT)
     assert clients.unregister_producer("askers", LEFT)
     assert clients.producer_connection("client") == LEFT
@@ -147,7 +147,7 @@ def test_group_lacks_a_subscription_only_while_it_is_connected():
 
 def test_fingerprint_is_compared_with_the_previous_one():
     clients: ClientTable[str] = ClientTable()
-    assert not clients.update_fingerprint("billing", 7), "nobody is here"
+    assert not clients.update_fingerprint("billing", 7), "the group has no consumers"
     clients.register_consumer(member(LEFT), billing(), 0)
     assert [clients.update_fingerprint("billing", print_) for print_ in (7, 7, 8)] == [False, False, True]
 

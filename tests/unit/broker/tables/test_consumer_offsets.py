@@ -59,7 +59,7 @@ def test_reset_counts_at_once_and_is_taken_by_one_pull():
     assert table.take_reset("billing", "orders", 0) == 2
     assert table.take_reset("billing", "orders", 0) is None
     assert not table.has_reset("billing", "orders", 0)
-    assert table.query("billing", "orders", 0) == 2, "it is the group's offset from then on"
+    assert table.query("billing", "orders", 0) == 2, "the reset offset is the committed offset now"
 
 
 def test_cloned_offsets_are_a_copy():
@@ -123,4 +123,4 @@ def test_what_apaches_broker_saved_is_taken_over():
         group: sorted(topics) for group, topics in (saved.group_topic_map or {}).items()
     }
     assert table.query("GoldenGroupJ", "GoldenTopicJ", 1) == 7
-    assert "BGoldenGroupJ" not in table.topics_by_group(), "a broadcasting consumer's offsets are its own"
+    assert "BGoldenGroupJ" not in table.topics_by_group(), "offsets of broadcasting consumers are not listed"

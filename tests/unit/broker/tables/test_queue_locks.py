@@ -13,7 +13,7 @@ def test_a_queue_is_locked_for_one_client_of_a_group():
     locks = QueueLockTable()
     assert locks.lock("billing", "c1", [ZERO, ONE], 0) == [ZERO, ONE]
     assert locks.lock("billing", "c2", [ONE, TWO], 1) == [TWO]
-    assert locks.lock("shipping", "c2", [ONE], 1) == [ONE], "another group is another matter"
+    assert locks.lock("shipping", "c2", [ONE], 1) == [ONE], "groups lock independently"
     assert locks.lock("billing", "c1", [ONE, ONE], 2) == [ONE]
 
 
@@ -51,5 +51,5 @@ def test_full_table_gives_no_lock_until_old_ones_expire(monkeypatch: pytest.Monk
     locks = QueueLockTable()
     locks.lock("billing", "c1", [ZERO, ONE], 0)
     assert locks.lock("shipping", "c2", [ZERO], 1) == []
-    assert locks.lock("billing", "c1", [ONE], 2) == [ONE], "one that is held is not new"
+    assert locks.lock("billing", "c1", [ONE], 2) == [ONE], "renewing a lock needs no room"
     assert locks.lock("shipping", "c2", [ZERO], LOCK_MS + 2) == [ZERO]

@@ -116,7 +116,7 @@ def test_send_to_an_unknown_topic_creates_it_from_the_default_topic():
     assert table.get("orders") == made
     wide = table.create_on_send("wide", DEFAULT_TOPIC, 99, "10.0.0.7:1")
     assert wide is not None
-    assert wide.write_queue_nums == 4, "never more than the default topic has"
+    assert wide.write_queue_nums == 4, "never more queues than the default topic"
     none = table.create_on_send("none", DEFAULT_TOPIC, -3, "10.0.0.7:1")
     assert none is not None
     assert none.write_queue_nums == 0
@@ -125,7 +125,7 @@ def test_send_to_an_unknown_topic_creates_it_from_the_default_topic():
 def test_send_creates_no_topic_when_auto_creation_is_off_or_the_template_forbids_it():
     off = a_table(BrokerSettings(auto_create_topic=False))
     assert off.create_on_send("orders", DEFAULT_TOPIC, 3, "") is None
-    assert a_table().create_on_send("orders", "SELF_TEST_TOPIC", 3, "") is None, "it passes nothing on"
+    assert a_table().create_on_send("orders", "SELF_TEST_TOPIC", 3, "") is None, "its permission cannot be inherited"
     assert a_table().create_on_send("orders", "nowhere", 3, "") is None
     assert a_table().create_on_send("a/b", DEFAULT_TOPIC, 3, "") is None
 

@@ -1,4 +1,4 @@
-"""True, false, null, or undecided: Apache's rules, those that surprise among them."""
+"""Evaluation to true, false, null or undecided, by Apache's rules, including the surprising ones."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ def test_value_is_compared_by_the_type_of_the_other_operand(expression: str, a: 
         ("NOT a", None),
         ("a IS NULL", True),
         ("a IS NOT NULL", False),
-        # a missing text is no text, rather than null
+        # string matches of a missing property are false, not null
         ("a CONTAINS 'x'", False),
         ("a NOT CONTAINS 'x'", False),
-        # null is equal to null, and a value on the left is just not equal to it
+        # null = null is true; a value = null is false
         ("a = b", True),
         ("a <> b", False),
         ("5 = a", False),
@@ -124,11 +124,11 @@ def test_first_deciding_term_skips_the_rest():
 @pytest.mark.parametrize(
     ("expression", "verdict"),
     [
-        ("a > b", True),  # two properties are ordered as Doubles
-        ("a = b", False),  # and equal as texts
+        ("a > b", True),  # properties are ordered as Doubles
+        ("a = b", False),  # but compared for equality as texts
         ("a = '10'", True),
         ("NOT a = 5", False),  # NOT a is false, and false is not 5
-        ("a", False),  # a text is never a truth
+        ("a", False),  # a text is never true
         ("5 = TRUE", False),
         ("(a = 10) = TRUE", True),
         ("'true' = (a = 10)", True),
@@ -148,14 +148,14 @@ def test_surprising_results_equal_apaches(expression: str, verdict: bool):
 def test_properties_are_found_as_in_the_decoded_message():
     wanted = SqlFilter("a = 'x'")
     assert wanted.decide(b"a\x01x\x02") is True
-    assert wanted.decide(b"a\x01x") is True, "the last need not end"
+    assert wanted.decide(b"a\x01x") is True, "the last property needs no terminator"
     assert wanted.decide(b"aa\x01x\x02ba\x01x\x02") is None, "other names"
-    assert wanted.decide(b"b\x01a\x01x\x02") is None, "inside of a value"
-    assert wanted.decide(b"a\x01y\x02a\x01x\x02") is True, "the last of two"
-    assert wanted.decide(b"a\x01x\x02a\x01\x02") is True, "one without a value is none"
+    assert wanted.decide(b"b\x01a\x01x\x02") is None, "the name occurs inside a value"
+    assert wanted.decide(b"a\x01y\x02a\x01x\x02") is True, "the last of two counts"
+    assert wanted.decide(b"a\x01x\x02a\x01\x02") is True, "a property without a value does not count"
     assert wanted.decide(b"a\x01\x02") is None
     assert wanted.decide(b"") is None
-    assert SqlFilter("a = '\ufffd'").decide(b"a\x01\xff\x02") is True, "what is no UTF-8 becomes a replacement character"
+    assert SqlFilter("a = '\ufffd'").decide(b"a\x01\xff\x02") is True, "invalid UTF-8 becomes a replacement character"
 
 
 @pytest.mark.parametrize("magic", [MAGIC, MAGIC_V2])

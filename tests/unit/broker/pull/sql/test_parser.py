@@ -1,4 +1,4 @@
-"""What is an expression and what is none, and where and why."""
+"""Which texts are expressions, and the position and reason of each error."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_numbers_have_javas_types(text: str, value: float, number: Number):
 def test_text_behind_a_complete_condition_is_ignored_like_apaches():
     assert tree("a = 5 b") == tree("a = 5) OR") == tree("a = 5 , 'x' \"") == tree("a = 5")
     assert tree("a > 007") == tree("a > 0")
-    assert refused('a = 5 "').position == 7, "the first word behind it is looked at"
+    assert refused('a = 5 "').position == 7, "the first token behind a complete condition is read"
 
 
 @pytest.mark.parametrize(

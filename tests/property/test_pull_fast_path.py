@@ -1,4 +1,4 @@
-"""The short way of ordinary pulls and the general way are the same: same answers, offsets and counts, for any frames."""
+"""The fast path and the general path of pulls give the same responses, offsets and counts for any frames."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ODD = [b"", b'"', b"\\", b"0", b"-", b"9" * 20, b"}", b",", b'"opaque":7,', b'"q
 
 @st.composite
 def frames(draw: st.DrawFn) -> bytes:
-    """Mostly of pulls that find something, and are alike."""
+    """Generate frames, mostly of pulls that find messages and have headers of one shape."""
     values: dict[str, Any] = {
         "consumer_group": draw(mostly(["consumers"], ["idle", "unknown"])),
         "queue_id": draw(mostly([0, 0, 1], [2, 3, -1])),
@@ -52,9 +52,9 @@ def frames(draw: st.DrawFn) -> bytes:
     changes=st.sampled_from([{}, {}, {"pull_messages_max": 4}, {"pull_bytes_max": 1024}]),
 )
 @settings(max_examples=150, deadline=None)
-def test_both_ways_answer_the_same(kind: str, events: list[list[bytes]], reset: int | None, changes: dict[str, int]):
-    async def played(express: bool) -> PullParts:
-        parts = PullParts(express=express, disk=DISK.copy(), **changes)
+def test_both_paths_give_the_same_responses(kind: str, events: list[list[bytes]], reset: int | None, changes: dict[str, int]):
+    async def played(fast_path: bool) -> PullParts:
+        parts = PullParts(fast_path=fast_path, disk=DISK.copy(), **changes)
         if reset is not None:
             parts.offsets.reset("consumers", "orders", 0, reset)
         for one in events:
@@ -64,7 +64,7 @@ def test_both_ways_answer_the_same(kind: str, events: list[list[bytes]], reset: 
     async def main() -> None:
         short, general = await played(True), await played(False)
         assert short.state() == general.state()
-        event("some went the short way" if short.ordinary._headers else "all went the general way")
+        event("some took the fast path" if short.fast_path._headers else "all took the general path")
 
     with using(kind):
         asyncio.run(main())
