@@ -1,0 +1,22 @@
+"""The program in the README runs as it stands."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from skyrocket.testing.sync import LocalBroker
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+
+
+def test_the_program_in_the_readme_sends_and_receives():
+    [program] = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    with LocalBroker() as broker:
+        pointed_here = program.replace("127.0.0.1:9876", broker.nameserver)
+        assert pointed_here != program
+        done = subprocess.run([sys.executable, "-c", pointed_here], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "received b'hello'" in done.stdout
