@@ -27,9 +27,9 @@ cdef enum:
     VALUE_END = 2
     NAMES_MAX = 8
     PIECES_MAX = 64  # properties of a row
-    SLOTS = 64  # for ranges that were seen lately
+    SLOTS = 64  # for recently seen ranges
 
-cdef enum:  # what is summed
+cdef enum:  # ChecksumScope
     NOTHING, BODY_ALONE, RECORD
 
 cdef enum:  # lines of the table
@@ -108,8 +108,11 @@ def locate_fields(data, segment_start, starts, int summed):
 
 
 cdef bint locate(const unsigned char *data, int64_t length, int64_t start, int64_t *out, Py_ssize_t count, int summed) noexcept nogil:
-    """Whether the record there, of which at least the head and the smallest rest are inside, is sound; `out` is its column of the
-    table, whose lines are `count` numbers long. The CRC of a record comes first: it fetches the bytes in their order."""
+    """Locate the fields of one record. Return False when the record is not sound.
+
+    At least the smallest record fits behind `start`. `out` is the record's column of the table, whose lines have `count` numbers. The
+    CRC of the record is computed first: it reads the bytes in order, into the cache.
+    """
     cdef const unsigned char *at = data + start
     cdef int64_t end = start + <int32_t>get32(at), place, body_bytes, topic_bytes, properties_bytes
     cdef uint32_t magic = get32(at + MAGIC_AT), sys_flag = get32(at + SYS_FLAG_AT)
@@ -223,12 +226,12 @@ def gather(data, starts, ends):
 
 
 def find_distinct(data, starts, ends):
-    """As a rule a range is one of the last that differed: those are compared with first."""
+    """Most ranges equal a recently seen one, so those are compared first."""
     cdef _Ranges ranges = _Ranges(data, starts, ends)
     cdef Py_ssize_t row, slot
     cdef int64_t size, seen_size
     cdef const unsigned char *at
-    cdef Py_ssize_t seen[SLOTS]  # the row that was there last, from 1
+    cdef Py_ssize_t seen[SLOTS]  # the last row in this slot, counted from 1; 0: none
     cdef int32_t number
     cdef dict numbers = {}
     packed = PyBytes_FromStringAndSize(NULL, 4 * ranges.count)
@@ -249,7 +252,7 @@ def find_distinct(data, starts, ends):
     return packed, list(numbers)
 
 
-# --- properties: name 0x01 value 0x02, over and over; the last 0x02 may be missing
+# --- properties: name 0x01 value 0x02, repeated; the last 0x02 may be missing
 
 
 cdef struct Piece:
@@ -259,7 +262,7 @@ cdef struct Piece:
 
 
 cdef const unsigned char *next_piece(const unsigned char *at, const unsigned char *stop, Piece *out) noexcept nogil:
-    """The first piece from there on that has a name and a value, and where to go on; NULL at the end."""
+    """Find the next piece with a name and a value. Return where to continue; NULL at the end."""
     while at < stop:
         out.end = <const unsigned char *>memchr(at, VALUE_END, stop - at)
         if out.end == NULL:
@@ -334,8 +337,10 @@ def find_property_pieces(data, first, last):
 
 
 cdef Py_ssize_t add_piece(Piece *pieces, Py_ssize_t count, Piece *more) noexcept nogil:
-    """One more property of a row: how many it has now; more than allowed when it has no room. Of two equal names the value of the
-    last counts, in the place of the first."""
+    """Add a property to a row. Return how many the row has now; more than `PIECES_MAX` when it does not fit.
+
+    Of two equal names, the last value counts, at the position of the first.
+    """
     cdef Py_ssize_t place, size = more.separator - more.name
     for place in range(count):
         if pieces[place].separator - pieces[place].name == size and memcmp(pieces[place].name, more.name, size) == 0:
@@ -347,7 +352,7 @@ cdef Py_ssize_t add_piece(Piece *pieces, Py_ssize_t count, Piece *more) noexcept
 
 
 cdef bytes pack_pieces(const Piece *pieces, Py_ssize_t count, const unsigned char *base):
-    """All names' starts, all names' ends, all values' starts, all values' ends."""
+    """Pack all starts of names, all ends of names, all starts of values and all ends of values."""
     cdef bytes made = PyBytes_FromStringAndSize(NULL, 32 * count)
     cdef int64_t *out = <int64_t *>PyBytes_AsString(made)
     cdef Py_ssize_t place

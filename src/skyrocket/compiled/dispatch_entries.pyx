@@ -30,7 +30,7 @@ cdef enum:
     INDEX_ENTRY_BYTES = 20
     INDEX_HEADER_BYTES = 40
     SLOT_BYTES = 4
-    KEY_BYTES = 20  # on its way into the index
+    KEY_BYTES = 20  # of a packed key: hash, physical offset, store timestamp
     POINTED_BYTES = 12
 
 
@@ -91,7 +91,7 @@ def put_by_topic(dispatches):
     cdef int64_t messages = 0, size_bytes = 0
     for one in dispatches:
         topic = (<tuple>one)[0]
-        if topic is not topic_before:  # mostly it is that of the message before
+        if topic is not topic_before:  # most messages have the topic of the one before
             if topic_before is not None:
                 found[topic_before] = (messages, size_bytes)
             topic_before = topic
@@ -114,7 +114,7 @@ def pack_queue_entries(dispatches):
     cdef object key, found, one, topic, queue_id, topic_before = None, queue_before = None
     cdef tuple dispatch
     cdef bytes entries
-    # For each message its run and its entry; for each run where it begins, how long it is, and how much of it is copied.
+    # For each message: its run and its entry. For each run: its first offset, its length, and how many bytes of it are copied.
     cdef Py_ssize_t *run_of = <Py_ssize_t *>malloc((most or 1) * (4 * sizeof(Py_ssize_t) + QUEUE_ENTRY_BYTES))
     if run_of == NULL:
         raise MemoryError
@@ -130,7 +130,7 @@ def pack_queue_entries(dispatches):
             if sys_flag and (sys_flag & TRANSACTION_MASK == TRANSACTION_PREPARED or sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK):
                 continue
             queue_offset = at
-            if topic is not topic_before or queue_id is not queue_before:  # mostly it is the queue of the message before
+            if topic is not topic_before or queue_id is not queue_before:  # most messages have the queue of the one before
                 topic_before, queue_before, key = topic, queue_id, (topic, queue_id)
                 found = open_runs.get(key)
                 run = -1 if found is None else found
@@ -169,7 +169,7 @@ cdef extern from "Python.h":
 
 
 cdef uint32_t hashed_on(uint32_t value, str text) except? 0:
-    """Java's hash goes on over the UTF-16 units of a text."""
+    """Continue Java's String.hashCode over the UTF-16 units of a text."""
     cdef Py_UCS4 character
     cdef uint32_t code
     if text is None:
@@ -186,7 +186,7 @@ cdef uint32_t hashed_on(uint32_t value, str text) except? 0:
 
 
 cdef inline size_t count_keys(dispatches) except? 0:
-    """How many keys messages have."""
+    """Count the keys of all messages."""
     cdef size_t count = 0
     for one in dispatches:
         count += len(<tuple>(<tuple>one)[7])
@@ -227,7 +227,7 @@ cdef struct Pointed:
 
 
 cdef inline Pointed *find_pointed(Pointed *table, size_t room, int64_t slot_at) noexcept nogil:
-    """The slot's place in a table of `room` (a power of two, and not full), or where it goes: an entry of 0 says that it is free."""
+    """Find a slot in a hash table of `room` places (a power of two, not full), or the free place for it, whose entry is 0."""
     cdef size_t at = (<uint64_t>slot_at * <uint64_t>0x9E3779B97F4A7C15 >> 32) & (room - 1)
     while table[at].entry and table[at].slot_at != slot_at:
         at = (at + 1) & (room - 1)
@@ -241,9 +241,9 @@ def pack_index_entries(table, int64_t slots, int64_t first, int64_t first_timest
     cdef bytes entries = PyBytes_FromStringAndSize(NULL, count * INDEX_ENTRY_BYTES)
     cdef unsigned char *out = <unsigned char *>PyBytes_AsString(entries)
     cdef Py_buffer view
-    cdef Pointed *newest = NULL  # by slot, the last of these entries in it
+    cdef Pointed *newest = NULL  # slot → its last new entry
     cdef Pointed *found
-    cdef int64_t *order = NULL  # of the slots
+    cdef int64_t *order = NULL  # the slots in order of appearance
     cdef size_t used = 0
     if first < 1 or len(keys) % KEY_BYTES:
         raise ValueError("these are no keys, or they begin with no entry")
@@ -285,7 +285,7 @@ def pack_index_entries(table, int64_t slots, int64_t first, int64_t first_timest
 
 
 cdef bytes pack_pointed(Pointed *newest, size_t room, int64_t *order, size_t count):
-    """What slots are to point at, packed, in the order in which they came."""
+    """Pack the slot updates in order of appearance."""
     cdef bytes packed = PyBytes_FromStringAndSize(NULL, count * POINTED_BYTES)
     cdef unsigned char *out = <unsigned char *>PyBytes_AsString(packed)
     cdef size_t number

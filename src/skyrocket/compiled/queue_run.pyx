@@ -25,7 +25,7 @@ cdef extern from "crc32.h" nogil:
 
 cdef enum:
     ENTRY_BYTES = 20
-    PLACED_BYTES = SYS_FLAG_AT  # of a record, up to the end of its place
+    PLACED_BYTES = SYS_FLAG_AT  # of a record, up to the end of its physical offset
     CHECKSUM_BYTES = 8
     CHECKSUMS_MAX = 16384
     PREFIX_BYTES = 8  # of a frame
@@ -38,27 +38,27 @@ cdef struct Range:
 
 
 cdef class _Cold:
-    """What is looked at of records that were not written lately."""
+    """Checks records that this process has not written recently: checksum, topic and queue."""
 
     cdef object checksums
     cdef str topic
     cdef bytes topic_bytes  # as they lie in a record
     cdef int32_t queue_id
     cdef int64_t start  # of the segment
-    cdef int64_t known_from  # to, too: ends of records in it
+    cdef int64_t known_from  # `known` has the records that end from here to `known_to` in the segment
     cdef int64_t known_to
     cdef bytes known  # checksums with their ends, packed
-    cdef Py_ssize_t next_known  # which of them to look at first
+    cdef Py_ssize_t next_known  # index of the entry to compare first
 
     cdef bint is_sound(self, const unsigned char *record, int64_t size, int64_t stop, int64_t last_stop) except -1:
-        """`stop` and `last_stop` are where this record, and the last that will be looked at, end in the segment."""
+        """Whether a record is what was written. This record ends at `stop` in the segment, the last one of the run at `last_stop`."""
         if not self.known_from <= stop <= self.known_to:
             self.known_from, self.known_to = stop, max(stop, last_stop)
             self.known = self.checksums.entries_between(self.start, stop, self.known_to, CHECKSUMS_MAX)
         return self.is_known(stop, crc32_of(record, size)) and self.is_of(record, size)
 
     cdef bint is_known(self, int64_t stop, uint32_t crc) except -1:
-        """Whether the record that ends there has this checksum. The next one is mostly a little behind the last one."""
+        """Whether the record that ends at `stop` has this checksum. The search starts behind the last match."""
         cdef const unsigned char *entries = <unsigned char *>PyBytes_AsString(self.known)
         cdef Py_ssize_t count = len(self.known) // CHECKSUM_BYTES, looked_at
         for looked_at in range(count):
@@ -69,7 +69,7 @@ cdef class _Cold:
         return False
 
     cdef bint is_of(self, const unsigned char *record, int64_t size) except -1:
-        """Whether a sound record is of this queue; also no for those with a long topic or IPv6 hosts, which are few."""
+        """Whether a sound record belongs to this queue. Also False for records with a long topic or IPv6 hosts, which are rare."""
         cdef int64_t topic_at
         if size < BODY_AT or get32(record + MAGIC_AT) != MAGIC or <int32_t>get32(record + QUEUE_ID_AT) != self.queue_id:
             return False
@@ -87,7 +87,7 @@ cdef class _Cold:
 
 
 cdef class _Reader:
-    """Of entries whose records lie in one segment."""
+    """Reads runs of queue entries whose records lie in one segment."""
 
     cdef _Cold cold
     cdef object segment
@@ -99,10 +99,10 @@ cdef class _Reader:
     cdef object codes
     cdef bint takes_all, takes_one
     cdef int64_t the_one
-    cdef Range *ranges  # of the records that were taken
+    cdef Range *ranges  # of the records in the result
     cdef Py_ssize_t taken
-    cdef int64_t size_bytes, last_place  # of those
-    cdef int64_t next_offset  # where to read on
+    cdef int64_t size_bytes, last_place  # of the records in the result
+    cdef int64_t next_offset  # queue offset to continue at
 
     def __init__(self, log, checksums, int64_t hot_from, bytes packed, wanted):
         self.packed, self.count, self.hot_from = packed, len(packed) // ENTRY_BYTES, hot_from
@@ -121,7 +121,7 @@ cdef class _Reader:
             PyBuffer_Release(&self.view)
 
     cdef int make_room(self, Py_ssize_t count) except -1:
-        """For the ranges of so many records."""
+        """Allocate the ranges of this many records."""
         self.ranges = <Range *>malloc(max(1, count) * sizeof(Range))
         if self.ranges == NULL:
             raise MemoryError
@@ -131,13 +131,15 @@ cdef class _Reader:
         return <unsigned char *>PyBytes_AsString(self.packed) + number * ENTRY_BYTES
 
     cdef int64_t stop_of(self, Py_ssize_t number):
-        """Where the record of an entry ends in the segment; of the last entry, where there are fewer."""
+        """Return where the record of entry `number` ends in the segment; of the last entry, if there are fewer."""
         cdef const unsigned char *entry = self.entry(min(number, self.count - 1))
         return <int64_t>get64(entry) + <int32_t>get32(entry + 8) - self.cold.start
 
     cdef bint read(self, Py_ssize_t first, Py_ssize_t entries_max, int64_t records_max, Py_ssize_t last) except -1:
-        """Takes the run of entries from `first` on. No when one needs a closer look. Checksums are fetched for all of it, and
-        up to entry `last`."""
+        """Read the run of entries from `first` on. Return False when the general path must read it.
+
+        Checksums are fetched for the whole run, and up to entry `last`.
+        """
         cdef const unsigned char *segment = <const unsigned char *>self.view.buf
         cdef const unsigned char *entry = self.entry(first)
         cdef int64_t offset = self.first_offset + first, bytes_max = self.bytes_max, place, code, at, size, stop
@@ -172,13 +174,15 @@ cdef class _Reader:
     cdef bint read_again(
         self, Py_ssize_t first, Py_ssize_t entries_max, int64_t records_max, Py_ssize_t taken, int64_t size_bytes
     ) except -1:
-        """The same with the checksums of this run alone, after taking so much: between those of all there may be too many of other
-        queues, or a damaged one."""
+        """Discard what was read beyond `taken` records, and read a run with its own checksums only.
+
+        Fetching checksums for several runs fails when too many records of other queues, or a damaged one, lie in between.
+        """
         self.taken, self.size_bytes, self.cold.known_from, self.cold.known_to = taken, size_bytes, 1, 0
         return self.read(first, entries_max, records_max, 0)
 
     cdef unsigned char *copy(self, unsigned char *out, Py_ssize_t first, Py_ssize_t stop) noexcept:
-        """The records of these ranges; where they end."""
+        """Copy the records of these ranges. Return where they end."""
         cdef Py_ssize_t number
         for number in range(first, stop):
             memcpy(out, <const unsigned char *>self.view.buf + self.ranges[number].at, self.ranges[number].size)
@@ -200,14 +204,14 @@ def read_pull_run(log, checksums, int64_t hot_from, bytes packed, wanted):
     return [data], reader.taken, reader.size_bytes, reader.next_offset, reader.last_place
 
 
-# --- several at once
+# --- several pulls at once
 
 
 cdef struct Answer:
     int64_t opaque
     int64_t next_offset
     int64_t size_bytes
-    Py_ssize_t stop  # of its ranges
+    Py_ssize_t stop  # index behind its last range
 
 
 cdef inline unsigned char *put(unsigned char *out, bytes text):

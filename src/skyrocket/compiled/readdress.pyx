@@ -46,7 +46,7 @@ cdef int64_t place(
     const unsigned char *record, size_t record_bytes, _Address address, object key, bytes more, int64_t position, int64_t stop,
     object timestamp, object next_offset, dict taken, list dispatches, _Pieces out
 ) except -2:
-    """Writes one record, and says where the next one goes; -1 when this is for the general way."""
+    """Write one record. Return the position of the next one; -1 when the general path must store it."""
     cdef ReaddressedRecord readdressed
     cdef object queue, offset, where
     readdressed.record, readdressed.record_bytes, readdressed.key, readdressed.key_bytes = record, record_bytes, NULL, 0
@@ -95,7 +95,7 @@ def record_views(segment, int64_t start, int64_t first, int64_t end, offsets):
     return found
 
 
-# --- records that wait
+# --- waiting records
 
 
 def waiting_records(records, str topic):
@@ -104,7 +104,7 @@ def waiting_records(records, str topic):
     cdef bytes long_field = bytes((len(name) >> 8, len(name) & 0xFF)) + name if 0 < len(name) <= TOPIC_BYTES_MAX_V2 else None
     cdef Py_buffer view
     cdef list found = []
-    if short_field is None:  # the reference knows what to say about such a topic
+    if short_field is None:  # the reference raises the error for such a topic
         from skyrocket.protocol.message.waiting_record import _waiting_records
         return _waiting_records(records, topic)
     for record in records:

@@ -18,7 +18,7 @@ class StoreIOError(StoreError):
 
 
 class WritesStoppedError(StoreError):
-    """A flush failed, so nobody knows what is on disk. The store takes no more messages until it is opened again."""
+    """A flush failed, so it is unknown what is on disk. The store takes no more messages until it is opened again."""
 
 
 class StoreLockedError(StoreError):

@@ -301,7 +301,7 @@ class MessageStore:
     def finish_flush(self, job: FlushJob, error: OSError | None = None) -> None:
         """Report that the job has run. After an error the store takes no more writes.
 
-        A failed fsync is never retried: nobody knows what reached the disk, and the kernel may drop the dirty pages.
+        A failed fsync is never retried: it is unknown what reached the disk, and the kernel may drop the dirty pages.
         """
         self._is_flushing = False
         if error is not None:
