@@ -82,7 +82,9 @@ class SendValidator:
         queue_id = self.choose_queue(header, connection)
         text = header.properties or ""
         if len(command.body) > settings.max_message_bytes:
-            raise _illegal(f"A body of {len(command.body)} bytes is larger than the {settings.max_message_bytes} allowed.")
+            raise _illegal(
+                f"A body of {len(command.body)} bytes is larger than the {settings.max_message_bytes} allowed (maxMessageSize)."
+            )
         properties = decode_properties(text)
         _check_properties(text)
         batch = command.code == RequestCode.SEND_BATCH_MESSAGE or bool(header.batch)
@@ -134,14 +136,17 @@ class SendValidator:
     def _create_topic(self, header: SendMessageRequestHeaderV2, connection: Connection) -> TopicConfig:
         topic = header.topic
         if problem := name_problem(topic):
-            raise RefusedError(ResponseCode.INVALID_PARAMETER, f"The topic's name {problem}.")
+            raise RefusedError(ResponseCode.INVALID_PARAMETER, f"Topic '{topic[:160]}' cannot exist: its name {problem}.")
         if topic in NOT_FOR_PRODUCERS:
-            raise RefusedError(ResponseCode.NO_PERMISSION, f"Topic '{topic}' is the broker's own.")
+            raise RefusedError(ResponseCode.NO_PERMISSION, f"Topic '{topic}' is a system topic: only the broker writes to it.")
         config = self._topics.create_on_send(topic, header.default_topic, header.default_topic_queue_nums, connection.peer_text)
         if config is None and topic.startswith(RETRY_PREFIX):
             return self._topics.create_for_group(topic, 1)
         if config is None:
-            raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, f"Topic '{topic}' does not exist, and is not made by sending to it.")
+            remark = (
+                f"Topic '{topic}' does not exist, and a send may not create it. Create it with: skyrocket topic create {topic}"
+            )
+            raise RefusedError(ResponseCode.TOPIC_NOT_EXIST, remark)
         return config
 
     def _queue_of(self, header: SendMessageRequestHeaderV2, config: TopicConfig) -> int:
@@ -183,9 +188,11 @@ def _illegal(sentence: str) -> RefusedError:
 
 def _check_permission(settings: BrokerSettings, config: TopicConfig) -> None:
     if not settings.permission & PERM_WRITE:
-        raise RefusedError(ResponseCode.NO_PERMISSION, f"Broker {settings.broker_name} takes no messages.")
+        raise RefusedError(ResponseCode.NO_PERMISSION, f"Broker {settings.broker_name} accepts no messages (brokerPermission).")
     if not config.perm & PERM_WRITE:
-        raise RefusedError(ResponseCode.NO_PERMISSION, f"Topic '{config.topic_name}' takes no messages.")
+        raise RefusedError(
+            ResponseCode.NO_PERMISSION, f"Topic '{config.topic_name}' accepts no messages: it has no write permission."
+        )
 
 
 def _check_properties(text: str) -> None:
@@ -216,7 +223,7 @@ def _check_batch(topic: str, properties: dict[str, str]) -> None:
     if topic.startswith(RETRY_PREFIX):
         raise _illegal(f"A batch cannot go to a retry topic such as '{topic}'.")
     if properties.get(DELAY_LEVEL, "0").strip("+-0"):
-        raise _illegal("The messages of a batch cannot be delayed.")
+        raise _illegal("A batch cannot be delayed. Send delayed messages one by one.")
 
 
 def _batch(like: Record) -> list[AppendRequest]:

@@ -236,8 +236,10 @@ class CheckRound:
 
     @property
     def progress(self) -> CheckProgress:
-        """How far both queues are done. An op message is done when all half messages that it names and all op messages before
-        it are."""
+        """How far both queues are done.
+
+        An op message is done when all half messages that it names and all op messages before it are done.
+        """
         half = self._begin.half + self._at
         done = next((at for at, last in enumerate(self._op_last_halves) if last >= half), len(self._op_last_halves))
         return CheckProgress(half, self._begin.op + done)

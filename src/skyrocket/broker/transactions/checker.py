@@ -146,8 +146,10 @@ class TransactionChecker:
         self._needs_confirmed = self._store.horizon.appended
 
     def _limit_progress(self) -> None:
-        """Bring the progress back to the queues' ends. Queues that lost messages in a crash may end before it, and the progress
-        would count their next messages as done."""
+        """Limit the progress to the ends of the queues.
+
+        A queue that lost messages in a crash may end before the progress, which would then count its next messages as done.
+        """
         published = self._published_progress()
         half_end, op_end = self._bounds(HALF_TOPIC).max_offset, self._bounds(OP_TOPIC).max_offset
         progress = CheckProgress(min(published.half, half_end), min(published.op, op_end))
@@ -207,9 +209,8 @@ class TransactionChecker:
 
     def _carry_out(self, decided: list[tuple[HalfMessage, CheckDecision]], settings: BrokerSettings) -> None:
         """Store copies and given-up messages with one append, and prepare the checks."""
-        stored: list[
-            tuple[HalfMessage, HalfMessage | None, Record]
-        ] = []  # half message, its copy (None if given up), record to store
+        # The half message, its copy (None if it is given up), and the record to store.
+        stored: list[tuple[HalfMessage, HalfMessage | None, Record]] = []
         for half, decision in decided:
             copy = _copy_for(half, decision)
             if copy is not None and len(copy.record.properties) <= PROPERTIES_BYTES_MAX:

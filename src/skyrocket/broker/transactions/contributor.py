@@ -50,9 +50,11 @@ class TransactionContributor(Contributor):
             return None  # sent back by a client before 4.6.1, which leaves the property on
         settings = self._settings()
         if settings.reject_transactions:
-            raise RefusedError(ResponseCode.NO_PERMISSION, f"Broker {settings.broker_name} takes no transactions.")
+            raise RefusedError(
+                ResponseCode.NO_PERMISSION, f"Broker {settings.broker_name} rejects transactions (rejectTransactionMessage)."
+            )
         if is_delayed or not _TIMES.isdisjoint(properties):  # Apache's broker accepts such a message and never delivers it
-            raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, "A message of a transaction cannot be delayed as well.")
+            raise RefusedError(ResponseCode.MESSAGE_ILLEGAL, "A message of a transaction cannot be delayed.")
         return half_of(record, properties)
 
     def fast_redirect(self, properties: Mapping[str, str]) -> FastRedirect | None:

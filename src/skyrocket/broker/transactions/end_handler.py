@@ -113,7 +113,7 @@ class EndTransactionHandler:
 
     def _refuse(self, command: Command | None, connection: Connection, error: Exception) -> None:
         if command is None or command.is_oneway:  # no one reads an answer
-            log.warning("The end of a transaction was not accepted from %s: %s", connection.peer_text, error)
+            log.warning("An end of a transaction from %s was not accepted: %s", connection.peer_text, error)
         else:
             self._router.refuse(connection, command, error)
 

@@ -52,7 +52,7 @@ def apply_end(end: TransactionEnd, half: WaitingRecord | None, facts: HalfFacts 
     if offset != said_offset:
         raise refused(f"The half message at {place} has queue offset {offset}, not {said_offset}.")
     if address is None:
-        raise refused(f"The half message at {place} does not say where it goes.")
+        raise refused(f"The half message at {place} has no valid REAL_TOPIC and REAL_QID: it cannot be delivered.")
     return (offset, (record, address, key, b"") if outcome == TRANSACTION_COMMIT else None)
 
 
@@ -87,7 +87,7 @@ class EndRules:
         _, _, _, offset, _, born_ms, _ = half
         immunity, is_answer = facts.immunity, end[4]
         if immunity and end_is_too_late(immunity, now_ms - born_ms, is_answer, self._settings().transaction_timeout_ms):
-            remark = "The time without questions that the message asked for is over: its producer will be asked how it ended."
+            remark = "The immunity that the message asked for is over. The broker will check its producer."
             raise RefusedError(ResponseCode.ILLEGAL_OPERATION, remark)
         return (offset, None) if self.copies.is_over(offset) else ended
 

@@ -98,7 +98,7 @@ async def test_a_send_does_not_create_a_topic_when_auto_create_is_off(tmp_path: 
 REFUSALS = [
     ({"topic": "a/../b"}, b"x", ResponseCode.INVALID_PARAMETER, "characters other than"),
     ({"topic": "x" * 128}, b"x", ResponseCode.INVALID_PARAMETER, "127 are allowed"),
-    ({"topic": "SCHEDULE_TOPIC_XXXX"}, b"x", ResponseCode.NO_PERMISSION, "the broker's own"),
+    ({"topic": "SCHEDULE_TOPIC_XXXX"}, b"x", ResponseCode.NO_PERMISSION, "only the broker writes to it"),
     ({"queue_id": 99}, b"x", ResponseCode.INVALID_PARAMETER, "there is no queue 99"),
     ({}, bytes(4 * 1024 * 1024 + 1), ResponseCode.MESSAGE_ILLEGAL, "larger than the 4194304"),
     ({"properties": "a\x01" + "x" * 32_766 + "\x02"}, b"x", ResponseCode.MESSAGE_ILLEGAL, "32767"),

@@ -82,7 +82,7 @@ def test_delay_level_0_is_no_delay():
 
 
 def test_a_broker_can_reject_transactions():
-    with pytest.raises(RefusedError, match="takes no transactions") as refused:
+    with pytest.raises(RefusedError, match="rejects transactions") as refused:
         redirect({"TRAN_MSG": "true"}, BrokerSettings(reject_transactions=True))
     assert refused.value.code == ResponseCode.NO_PERMISSION
 

@@ -65,7 +65,7 @@ async def test_a_broker_that_rejects_transactions_answers_no_permission(tmp_path
     async with running(tmp_path, reject_transactions=True) as served:
         answer = await send_half(served)
         assert answer.code == ResponseCode.NO_PERMISSION
-        assert "takes no transactions" in (answer.remark or "")
+        assert "rejects transactions" in (answer.remark or "")
 
 
 async def test_a_delayed_transaction_is_refused(tmp_path: Path):
