@@ -80,7 +80,7 @@ def figures() -> Iterator[Figure]:
 def spark_session() -> Iterator[Any]:
     import skyrocket.spark  # noqa: PLC0415 — Spark's packages are large, and other benchmarks do without
 
-    spark = skyrocket.spark.session.builder("bench", "local[2]", CONFIG)
+    spark = skyrocket.spark.session("bench", "local[2]", CONFIG)
     spark.dataSource.register(Synthetic)
     try:
         yield spark

@@ -1,4 +1,4 @@
-"""Where Spark looks for the source "rocketmq" by itself: a module on the path whose name begins with pyspark_."""
+"""Entry point of the data source "rocketmq": Spark loads `DefaultSource` from every importable module named pyspark_*."""
 
 from skyrocket.spark.data_source import RocketMQ as DefaultSource
 

@@ -1,4 +1,4 @@
-"""One Spark for all tests of a process, and brokers to read from and write to: ours and Apache's.
+"""One Spark session for all tests of a process, and brokers to read from and write to: ours and Apache's.
 
 def test_something(spark, ours, topic):
     ours.nameserver, ours.store
@@ -43,22 +43,24 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     folder = tmp_path_factory.mktemp("spark")
     os.environ.setdefault("SPARK_LOCAL_DIRS", str(folder / "local"))
     config = {**TEST_CONFIG, "spark.sql.warehouse.dir": str(folder / "warehouse")}
-    made = skyrocket.spark.session.builder("tests", "local[2]", config)
+    made = skyrocket.spark.session("tests", "local[2]", config)
     yield made
     made.stop()
 
 
 @pytest.fixture(scope="session")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A nameserver and a broker of ours, as a process. Whoever ends it starts it again, or makes one of their own."""
+    """A process with our nameserver and broker. A test that stops it must start it again, or use its own."""
     with Skyrocket(tmp_path_factory.mktemp("ours"), {"enablePropertyFilter": "true"}) as process:
         yield Cluster(process.nameserver, process.data / "store", "broker-a", process)
 
 
 @pytest.fixture(scope="module")
 def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Apache's. Skipped where there is no Java with a compiler, or no Maven. It ends with the file that uses it: with open
-    transactions in it, it keeps half a core busy with asking about them."""
+    """Apache's nameserver and broker. Skipped without a Java compiler or Maven.
+
+    It ends with the test file: a broker with open transactions keeps half a core busy with checks.
+    """
     home = tmp_path_factory.mktemp("apache")
     with ApacheCluster(home) as cluster:
         small = {
@@ -73,5 +75,5 @@ def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
-    """A name that no other test uses. The topic is made by its first message, or by the test."""
+    """A topic name that no other test uses. The first message creates the topic, or the test does."""
     return f"t{os.getpid()}-{next(_NUMBERS)}"

@@ -1,6 +1,6 @@
-"""A driver that dies in the middle of a commit: the real ledger and half messages, which stop working at a chosen step.
+"""A driver that dies in the middle of a commit: the real ledger and half messages, which stop working at a given step.
 
-Each question, each entry of the ledger and each END is two steps: before it, and after it was done and before anybody knows.
+Each request, each ledger entry and each END is two steps: before it, and after it but before the driver knows its result.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from skyrocket.client.producer.transactions import Outcome
 from skyrocket.client.queues import Queue
 from skyrocket.client.session.session import Session
 from skyrocket.spark.options.sink_options import SinkOptions
-from skyrocket.spark.sink.commit import Commit
-from skyrocket.spark.sink.event_loop import opened_session
-from skyrocket.spark.sink.half_messages import ClusterHalves, Ended
+from skyrocket.spark.sink.commit import BatchCommit
+from skyrocket.spark.sink.event_loop import open_session
+from skyrocket.spark.sink.half_messages import EndResult, HalfMessages
 from skyrocket.spark.sink.handles import Handles
-from skyrocket.spark.sink.ledger import Ledger
-from skyrocket.spark.sink.ledger_entry import Committing, Entry, Standing
+from skyrocket.spark.sink.ledger import SinkLedger
+from skyrocket.spark.sink.ledger_entries import BatchCommitting, LedgerEntry, LedgerState
 
 
 class DiedError(BaseException):
-    """Nobody catches it, as nobody catches kill -9."""
+    """A death that no code catches, like kill -9."""
 
 
 class Life:
-    """So many steps of it."""
+    """A number of steps until the driver dies."""
 
     def __init__(self, steps: int) -> None:
         self.left = steps
@@ -35,54 +35,56 @@ class Life:
         self.left -= 1
 
 
-class MortalLedger(Ledger):
+class MortalLedger(SinkLedger):
     def __init__(self, session: Session, options: SinkOptions, life: Life) -> None:
         super().__init__(session, options)
         self._life = life
 
-    async def standing(self, query_id: str, staged: Sequence[Handles] = ()) -> Standing:
+    async def read_state(self, query_id: str, staged: Sequence[Handles] = ()) -> LedgerState:
         self._life.step()
-        return await super().standing(query_id, staged)
+        return await super().read_state(query_id, staged)
 
-    async def committing(self, query_id: str, begun: Committing) -> None:
+    async def write_committing(self, query_id: str, begun: BatchCommitting) -> None:
         self._life.step()
-        await super().committing(query_id, begun)
+        await super().write_committing(query_id, begun)
 
-    async def _write(self, entry: Entry) -> None:
+    async def _write(self, entry: LedgerEntry) -> None:
         self._life.step()
         await super()._write(entry)
         self._life.step()
 
 
-class MortalHalves(ClusterHalves):
+class MortalHalfMessages(HalfMessages):
     def __init__(self, session: Session, options: SinkOptions, life: Life) -> None:
         super().__init__(session, options)
         self._life = life
 
-    async def ends_of_queues(self, queues: Iterable[Queue]) -> dict[Queue, int]:
+    async def fetch_queue_ends(self, queues: Iterable[Queue]) -> dict[Queue, int]:
         self._life.step()
-        return await super().ends_of_queues(queues)
+        return await super().fetch_queue_ends(queues)
 
-    async def delivered(self, starts: Mapping[Queue, int], prefixes: set[str]) -> set[tuple[str, int]]:
+    async def find_delivered(self, starts: Mapping[Queue, int], prefixes: set[str]) -> set[tuple[str, int]]:
         self._life.step()
-        return await super().delivered(starts, prefixes)
+        return await super().find_delivered(starts, prefixes)
 
-    async def end(self, handles: Sequence[Handles], outcome: Outcome) -> Ended:
+    async def end(self, handles: Sequence[Handles], outcome: Outcome) -> EndResult:
         for each in handles:
             for at in range(len(each.rows)):
                 self._life.step()
                 which = each.rows == each.rows[at]
-                ended = await super().end([each.chosen(which)], outcome)
+                ended = await super().end([each.select(which)], outcome)
                 assert (ended.not_done, ended.unknown) == ([], []), ended
         self._life.step()
-        return Ended([], [])
+        return EndResult([], [])
 
 
 async def mortal_commit(options: SinkOptions, staged: Sequence[Handles], life: Life, *, query: str, batch_id: int = 0) -> bool:
-    """Whether it lived to the end."""
-    async with opened_session(options) as session:
-        halves, ledger = MortalHalves(session, options, life), MortalLedger(session, options, life)
-        commit = Commit(halves, ledger, query, batch_id, settle_ms=options.settle_ms, retry_ms=options.cluster.retry_ms)
+    """Return whether the driver lived to the end."""
+    async with open_session(options) as session:
+        half_messages, ledger = MortalHalfMessages(session, options, life), MortalLedger(session, options, life)
+        commit = BatchCommit(
+            half_messages, ledger, query, batch_id, settle_ms=options.settle_ms, retry_ms=options.cluster.retry_ms
+        )
         try:
             await commit.commit(staged)
         except DiedError:

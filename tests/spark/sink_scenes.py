@@ -1,4 +1,4 @@
-"""Rows into a topic without Spark: what a task and the driver's commit do, in this process, against a real broker."""
+"""Writes rows to a topic without Spark: runs the work of a task and of the driver's commit in this process."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from skyrocket.client import NoRouteError, PullConsumer
 from skyrocket.spark.options.sink_options import SinkOptions, sink_options
-from skyrocket.spark.sink.handles import Handles, unpacked
-from skyrocket.spark.sink.task import SinkCommit, commit_of, send_rows, stage_rows
+from skyrocket.spark.sink.handles import Handles, unpack_handles
+from skyrocket.spark.sink.task import SinkCommitMessage, send_rows, stage_rows
+from skyrocket.spark.sink.writers import open_commit
 
 BODY = {"body": 0}
 SHOWN_S_MAX = 60.0
@@ -38,31 +39,33 @@ async def send(options: SinkOptions, *batches: pa.RecordBatch) -> int:
 async def stage(
     options: SinkOptions, batch: pa.RecordBatch, *, query: str = "q", batch_id: int = 0, partition: int = 0
 ) -> list[Handles]:
-    place = SinkCommit(query, batch_id, 0)
+    place = SinkCommitMessage(query, batch_id, 0)
     columns = {name: at for at, name in enumerate(batch.schema.names)}
     done = await stage_rows(iter([batch]), columns, options, place, partition)
     assert done.rows == batch.num_rows
-    return [unpacked(packed) for packed in done.staged]
+    return [unpack_handles(packed) for packed in done.staged]
 
 
 async def commit(options: SinkOptions, staged: Sequence[Handles], *, query: str = "q", batch_id: int = 0) -> None:
-    async with commit_of(options, query, batch_id) as one:
+    async with open_commit(options, query, batch_id) as one:
         await one.commit(staged)
 
 
 async def abort(options: SinkOptions, staged: Sequence[Handles], *, query: str = "q", batch_id: int = 0) -> None:
-    async with commit_of(options, query, batch_id) as one:
+    async with open_commit(options, query, batch_id) as one:
         await one.abort(staged)
 
 
 async def seen(nameserver: str, topic: str) -> list[bytes]:
-    """Every body that a consumer can see, in no order."""
+    """Return every body that a consumer can see, in any order."""
     return [message.body for message in await messages(nameserver, topic)]
 
 
 async def messages(nameserver: str, topic: str, least: int = 0) -> list:
-    """All of a topic, as the client's pull consumer gets them. Apache's broker shows a message some moments after it has
-    acknowledged it: who knows how many there are says so."""
+    """Return all messages of a topic, read with the client's pull consumer.
+
+    Apache's broker shows a message a moment after it has acknowledged it, so `least` is the number to wait for.
+    """
     found = []
     until_s = time.monotonic() + SHOWN_S_MAX
     while await count_in(nameserver, topic) < least:
@@ -83,7 +86,7 @@ async def messages(nameserver: str, topic: str, least: int = 0) -> list:
 
 
 async def count_in(nameserver: str, topic: str) -> int:
-    """How many messages a topic has; 0 where there is none."""
+    """Return how many messages a topic has; 0 if it does not exist."""
     async with PullConsumer(nameserver, group="sink-reader") as consumer:
         try:
             queues = await consumer.queues(topic)

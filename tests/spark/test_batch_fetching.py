@@ -1,4 +1,4 @@
-"""Tasks of a batch against real brokers that die and forget. No Spark runs here."""
+"""Tasks of a batch against real brokers that die and expire messages. No Spark runs here."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def everything(count: int, queues: int = 2) -> list[tuple[int, int]]:
 # --- deaths
 
 
-def test_a_broker_that_is_killed_in_the_middle_and_comes_back_is_read_on_from_there(tmp_path: Path):
+def test_read_continues_when_a_killed_broker_is_back(tmp_path: Path):
     with Skyrocket(tmp_path) as process:
         fill(process.nameserver, "broker-a", 9_000)
         found = []
@@ -70,7 +70,7 @@ def test_a_broker_that_is_killed_in_the_middle_and_comes_back_is_read_on_from_th
     assert places(found) == everything(9_000)
 
 
-def test_apaches_broker_that_is_killed_in_the_middle_and_comes_back_is_read_on_from_there(tmp_path: Path):
+def test_read_continues_when_a_killed_broker_of_apache_is_back(tmp_path: Path):
     with ApacheCluster(tmp_path) as cluster:
         broker = cluster.broker(tmp_path / "store", {"mappedFileSizeCommitLog": 16_777_216, "brokerName": "a"})
         fill(cluster.nameserver, "a", 9_000)
@@ -83,33 +83,35 @@ def test_apaches_broker_that_is_killed_in_the_middle_and_comes_back_is_read_on_f
     assert places(found) == everything(9_000)
 
 
-def test_a_broker_that_does_not_come_back_is_told_of(tmp_path: Path):
+def test_broker_that_stays_away_is_an_error(tmp_path: Path):
     with SkyrocketNameserver(tmp_path / "names") as names, SkyrocketBroker(tmp_path / "broker", names.nameserver) as broker:
         fill(names.nameserver, "broker-a", 9_000)
         reading = batches(reader(names.nameserver, retryTimeout="1s"))
         next(reading)
         broker.kill()
-        with pytest.raises(UnreachableClusterError, match=r"option 'nameserver' \(127.0.0.1:\d+\) gave no answer within the 1 s"):
+        with pytest.raises(UnreachableClusterError, match=r"option 'nameserver' \(127.0.0.1:\d+\) did not answer within 1 s"):
             list(reading)
 
 
 # --- messages that are gone
 
 
-def test_messages_that_are_deleted_between_plan_and_reading_are_an_error_or_passed_over():
+def test_messages_deleted_after_planning_are_an_error_or_skipped():
     with testing.LocalBroker(FORGETFUL) as broker:
         fill(broker.nameserver, "broker-a", 400, queues=1, size=500)
         strict, lenient = reader(broker.nameserver), reader(broker.nameserver, failOnDataLoss="false")
         plans = [(reading, reading.partitions()) for reading in (strict, lenient)]
         expire(broker)
         (first,) = reader(broker.nameserver).partitions()
-        assert first.start > 0, "nothing was forgotten"
-        with pytest.raises(DataLossError, match=f"the queue begins at offset {first.start} now, and was to be read from 0 on"):
+        assert first.start > 0, "nothing has expired"
+        with pytest.raises(
+            DataLossError, match=f"the queue now starts at offset {first.start}, after offset 0 that was to be read"
+        ):
             list(strict.read(plans[0][1][0]))
         assert places(list(lenient.read(plans[1][1][0]))) == [(0, offset) for offset in range(first.start, 400)]
 
 
-def test_a_start_that_is_gone_is_an_error_or_the_first_that_is_there():
+def test_expired_starting_offset_is_an_error_or_the_first_offset():
     with testing.LocalBroker(FORGETFUL) as broker:
         fill(broker.nameserver, "broker-a", 400, queues=1, size=500)
         expire(broker)
@@ -122,7 +124,7 @@ def test_a_start_that_is_gone_is_an_error_or_the_first_that_is_there():
         assert 3 < part.start < part.stop == 400
 
 
-def test_a_topic_that_is_deleted_after_the_plan_is_told_of():
+def test_topic_deleted_after_planning_is_an_error():
     with testing.LocalBroker() as broker:
         fill(broker.nameserver, "broker-a", 10, queues=1)
         reading = reader(broker.nameserver, retryTimeout="1s")
@@ -137,7 +139,7 @@ def test_a_topic_that_is_deleted_after_the_plan_is_told_of():
 
 
 @pytest.mark.parametrize("size", [100, 20_000])
-def test_a_broker_that_gives_much_at_once_is_read_in_few_pulls(size: int):
+def test_broker_with_large_responses_is_read_in_few_pulls(size: int):
     generous = {"maxTransferCountOnMessageInMemory": "1024", "maxTransferBytesOnMessageInMemory": str(8 * 1024 * 1024)}
     with testing.LocalBroker(generous) as broker:
         fill(broker.nameserver, "broker-a", 1_500, queues=1, size=size)

@@ -1,4 +1,4 @@
-"""`spark.read.format("rocketmq")`, with a real Spark, from our broker and from Apache's: every option, every column."""
+"""`spark.read.format("rocketmq")` in a real Spark, with our broker and with Apache's: every option and column."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def producer(cluster: Cluster) -> Any:
 
 @pytest.fixture
 def made(cluster: Cluster, topic: str) -> str:
-    """A topic with two queues and nothing in it."""
+    """An empty topic with two queues."""
     with Admin(cluster.nameserver) as admin:
         admin.topics.create(topic, queues=2)
     return topic
@@ -49,7 +49,7 @@ def load(spark: SparkSession, cluster: Cluster) -> Load:
 
 
 def fill(producer: Producer, cluster: Cluster, topic: str, counts: tuple[int, ...], **given: Any) -> None:
-    """Messages "queue-number" in the queues of these numbers, so many in each."""
+    """Send messages with bodies "queue-number": `counts` has the number of messages for each queue."""
     for queue_id, count in enumerate(counts):
         queue = Queue(topic, cluster.broker_name, queue_id)
         messages = [Message(topic, b"%d-%d" % (queue_id, number), **given) for number in range(count)]
@@ -58,7 +58,7 @@ def fill(producer: Producer, cluster: Cluster, topic: str, counts: tuple[int, ..
 
 
 def bodies(rows: DataFrame) -> list[str]:
-    """In the order of queues and offsets."""
+    """Sort rows by queue and offset."""
     found = rows.select("queueId", "queueOffset", "body").collect()
     return [row.body.decode() for row in sorted(found)]
 
@@ -70,14 +70,14 @@ def expected(*ranges: tuple[int, int, int]) -> list[str]:
 # --- what is read
 
 
-def test_everything_that_is_there_comes_once(load: Load, producer: Producer, cluster: Cluster, made: str):
+def test_every_message_comes_once(load: Load, producer: Producer, cluster: Cluster, made: str):
     fill(producer, cluster, made, (300, 170))
     rows = load(subscribe=made)
     assert bodies(rows) == expected((0, 0, 300), (1, 0, 170))
     assert rows.rdd.getNumPartitions() == 2
 
 
-def test_a_frame_that_is_read_again_gives_the_same_and_a_new_one_what_has_come_since(
+def test_frame_returns_the_same_messages_and_a_new_frame_the_new_ones(
     load: Load, producer: Producer, cluster: Cluster, made: str
 ):
     fill(producer, cluster, made, (10,))
@@ -88,11 +88,11 @@ def test_a_frame_that_is_read_again_gives_the_same_and_a_new_one_what_has_come_s
     assert load(subscribe=made).count() == 15
 
 
-def test_an_empty_topic_has_no_rows(load: Load, made: str):
+def test_empty_topic_has_no_rows(load: Load, made: str):
     assert load(subscribe=made).count() == 0
 
 
-def test_every_column_tells_of_the_message(load: Load, producer: Producer, cluster: Cluster, made: str):
+def test_every_column_has_the_value_of_the_message(load: Load, producer: Producer, cluster: Cluster, made: str):
     before = datetime.now(UTC) - timedelta(seconds=2)
     message = Message(made, b"body", tag="red", keys=["k1", "k2"], properties={"colour": "blå", "n": "5"})
     receipt = producer.send(message, queue=Queue(made, cluster.broker_name, 1))
@@ -132,14 +132,14 @@ def test_messages_without_tag_and_keys_have_null_and_an_empty_list(load: Load, p
     assert (row.tags, row.keys, row.body) == (None, [], b"x")
 
 
-def test_only_the_columns_asked_for_are_there_in_their_order(load: Load, producer: Producer, made: str):
+def test_option_columns_selects_columns_in_order(load: Load, producer: Producer, made: str):
     producer.send(Message(made, b"x"))
     rows = load(subscribe=made, columns="body, queueid")
     assert rows.columns == ["body", "queueId"]
     assert rows.collect()[0].body == b"x"
 
 
-def test_a_schema_chooses_columns_too(spark: SparkSession, cluster: Cluster, producer: Producer, made: str):
+def test_schema_selects_columns(spark: SparkSession, cluster: Cluster, producer: Producer, made: str):
     producer.send(Message(made, b"x"))
     read = spark.read.format("rocketmq").schema(spark_schema(["queueOffset", "body"]))
     (row,) = read.options(nameserver=cluster.nameserver, subscribe=made).load().collect()
@@ -159,7 +159,7 @@ def test_compressed_batched_and_delayed_messages_come_as_they_were_sent(
     assert Counter(row.body for row in rows.collect()) == Counter([large, b"first", b"second", b"late"])
 
 
-def test_bodies_larger_than_a_broker_gives_at_once_come_whole(load: Load, producer: Producer, cluster: Cluster, made: str):
+def test_bodies_larger_than_a_response_come_whole(load: Load, producer: Producer, cluster: Cluster, made: str):
     sent = [bytes([number]) * (40_000 + 9_000 * number) for number in range(40)]  # the first few fit together, then ever fewer
     for body in sent:
         message = Message(made, body, properties={"n": "1"})
@@ -183,7 +183,7 @@ def test_several_topics_are_read_together(load: Load, producer: Producer, cluste
         assert {row.topic: row["count"] for row in rows} == both
 
 
-def test_a_pattern_is_for_the_whole_name(load: Load, producer: Producer, cluster: Cluster, made: str):
+def test_pattern_matches_the_whole_name(load: Load, producer: Producer, cluster: Cluster, made: str):
     fill(producer, cluster, made, (3,))
     assert load(subscribePattern=made).count() == 3
     assert load(subscribePattern=f"{made[:-1]}.").count() == 3
@@ -200,7 +200,7 @@ def test_single_queues_are_assigned_by_broker_and_number_or_by_number(
 # --- from where to where
 
 
-def test_offsets_say_where_to_begin_and_end_in_each_queue(load: Load, producer: Producer, cluster: Cluster, made: str):
+def test_offsets_set_start_and_end_of_each_queue(load: Load, producer: Producer, cluster: Cluster, made: str):
     fill(producer, cluster, made, (100, 50))
     starting = json.dumps({made: {f"{cluster.broker_name}:0": 90, "1": -2}})
     ending = json.dumps({made: {"0": -1, "1": 7}})
@@ -208,13 +208,13 @@ def test_offsets_say_where_to_begin_and_end_in_each_queue(load: Load, producer: 
     assert bodies(load(subscribe=made, startingOffsets="earliest", endingOffsets="latest")) == expected((0, 0, 100), (1, 0, 50))
 
 
-def test_a_range_may_be_empty(load: Load, producer: Producer, cluster: Cluster, made: str):
+def test_range_may_be_empty(load: Load, producer: Producer, cluster: Cluster, made: str):
     fill(producer, cluster, made, (10, 10))
     same = json.dumps({made: {"0": 5, "1": 10}})
     assert load(subscribe=made, startingOffsets=same, endingOffsets=same).count() == 0
 
 
-def test_moments_say_where_to_begin_and_end(load: Load, producer: Producer, cluster: Cluster, made: str):
+def test_timestamps_set_start_and_end(load: Load, producer: Producer, cluster: Cluster, made: str):
     fill(producer, cluster, made, (20, 20))
     time.sleep(0.05)
     moment = time.time_ns() // 1_000_000
@@ -229,8 +229,8 @@ def test_moments_say_where_to_begin_and_end(load: Load, producer: Producer, clus
     assert load(subscribe=made, startingTimestamp=0, endingTimestamp=moment + 3_600_000).count() == 55
 
 
-def test_a_moment_is_that_of_the_first_message_stored_then(load: Load, producer: Producer, cluster: Cluster, made: str):
-    """To the millisecond: what a row's storeTimestamp says is what startingTimestamp takes."""
+def test_timestamp_selects_the_first_message_stored_at_it(load: Load, producer: Producer, cluster: Cluster, made: str):
+    """startingTimestamp has the precision of a row's storeTimestamp: one millisecond."""
     queue = Queue(made, cluster.broker_name, 0)
     for number in range(12):
         producer.send(Message(made, b"%d" % number), queue=queue)
@@ -262,7 +262,7 @@ def test_queues_are_divided_among_tasks(load: Load, producer: Producer, cluster:
 # --- filters
 
 
-def test_tags_are_chosen_by_the_broker(load: Load, producer: Producer, cluster: Cluster, made: str):
+def test_broker_filters_tags(load: Load, producer: Producer, cluster: Cluster, made: str):
     for number, tag in enumerate(["red", "blue", "green", "", "red"] * 40):
         producer.send(Message(made, b"%d" % number, tag=tag), queue=Queue(made, cluster.broker_name, number % 2))
     assert load(subscribe=made, tags="red").count() == 80
@@ -272,19 +272,19 @@ def test_tags_are_chosen_by_the_broker(load: Load, producer: Producer, cluster: 
     assert load(subscribe=made, tags="none").count() == 0
 
 
-def test_tags_that_only_share_a_hash_are_told_apart(load: Load, producer: Producer, made: str):
+def test_tags_with_equal_hashes_are_distinguished(load: Load, producer: Producer, made: str):
     producer.send(Message(made, b"wanted", tag="AaAa"))
     producer.send(Message(made, b"not", tag="BBBB"))  # Java's hash of both is the same
     assert [bytes(row.body) for row in load(subscribe=made, tags="AaAa").collect()] == [b"wanted"]
 
 
-def test_a_filter_ends_where_the_range_does(load: Load, producer: Producer, cluster: Cluster, made: str):
+def test_filtered_read_ends_at_the_end_of_the_range(load: Load, producer: Producer, cluster: Cluster, made: str):
     fill(producer, cluster, made, (100, 0), tag="red")
     ending = json.dumps({made: {"0": 37, "1": 0}})
     assert bodies(load(subscribe=made, tags="red", endingOffsets=ending, fetchMessages=10)) == expected((0, 0, 37))
 
 
-def test_expressions_over_properties_are_evaluated_by_the_broker(load: Load, producer: Producer, made: str):
+def test_broker_evaluates_sql_expressions(load: Load, producer: Producer, made: str):
     for number in range(20):
         producer.send(Message(made, b"%d" % number, properties={"n": str(number), "colour": "red" if number % 2 else "blue"}))
     rows = load(subscribe=made, sql="n >= 10 AND colour = 'red'").collect()
@@ -308,14 +308,14 @@ def test_expressions_over_properties_are_evaluated_by_the_broker(load: Load, pro
     ],
     ids=str,
 )
-def test_however_it_is_fetched_it_is_the_same(
+def test_fetch_options_do_not_change_the_result(
     load: Load, producer: Producer, cluster: Cluster, made: str, options: dict[str, str]
 ):
     fill(producer, cluster, made, (150, 33))
     assert bodies(load(subscribe=made, **options)) == expected((0, 0, 150), (1, 0, 33))
 
 
-def test_a_namespace_is_added_and_not_shown(load: Load, cluster: Cluster, made: str):
+def test_namespace_is_added_and_not_shown(load: Load, cluster: Cluster, made: str):
     with Admin(cluster.nameserver, namespace="space") as admin:
         admin.topics.create(made, queues=1)
     with Producer(cluster.nameserver, namespace="space") as producer:

@@ -1,4 +1,4 @@
-"""On a standalone cluster: master and worker are processes of their own, and so are the executors that the worker starts."""
+"""Jobs on a standalone cluster: master, worker and executors are separate processes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_sink_and_source(master: str, ours: Any, topic: str, tmp_path: Path):
-    told = job(tmp_path, "sink_and_source", master, nameserver=ours.nameserver, topic=topic)
-    assert told == {"bodies": BODIES, "tags": ["red"]}
+    found = job(tmp_path, "sink_and_source", master, nameserver=ours.nameserver, topic=topic)
+    assert found == {"bodies": BODIES, "tags": ["red"]}
     onto = {"onto": f"{topic}-onto", "checkpoint": tmp_path / "checkpoint"}
     assert job(tmp_path, "stream", master, nameserver=ours.nameserver, topic=topic, **onto) == {"bodies": BODIES}
 
@@ -32,7 +32,7 @@ def test_offline_reader(master: str, tmp_path: Path):
     assert job(tmp_path, "offline", master, store=store) == {"rows": 137, "topics": ["topic-0", "topic-1", "topic-2"]}
 
 
-def test_workers_without_the_package_get_it_with_the_job(master: str, ours: Any, topic: str, tmp_path: Path):
+def test_ship_code_sends_the_package_to_workers(master: str, ours: Any, topic: str, tmp_path: Path):
     given = {"PYSPARK_PYTHON": str(python_without_skyrocket(tmp_path / "python"))}
-    told = job(tmp_path, "sink_and_source", master, given=given, nameserver=ours.nameserver, topic=topic, ship_code=True)
-    assert told == {"bodies": BODIES, "tags": ["red"]}
+    found = job(tmp_path, "sink_and_source", master, given=given, nameserver=ours.nameserver, topic=topic, ship_code=True)
+    assert found == {"bodies": BODIES, "tags": ["red"]}

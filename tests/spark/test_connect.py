@@ -1,4 +1,4 @@
-"""Through Spark Connect: the job has no Java at all, and talks to a server."""
+"""Jobs through Spark Connect: the job itself has no Java, and talks to a server."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_sink_and_source(server: str, ours: Any, topic: str, tmp_path: Path):
-    told = job(tmp_path, "sink_and_source", server, nameserver=ours.nameserver, topic=topic)
-    assert told == {"bodies": BODIES, "tags": ["red"]}
+    found = job(tmp_path, "sink_and_source", server, nameserver=ours.nameserver, topic=topic)
+    assert found == {"bodies": BODIES, "tags": ["red"]}
     onto = {"onto": f"{topic}-onto", "checkpoint": tmp_path / "checkpoint"}
     assert job(tmp_path, "stream", server, nameserver=ours.nameserver, topic=topic, **onto) == {"bodies": BODIES}
 
@@ -34,14 +34,14 @@ def test_offline_reader(server: str, tmp_path: Path):
     assert job(tmp_path, "offline", server, store=store) == {"rows": 137, "topics": ["topic-0", "topic-1", "topic-2"]}
 
 
-def test_an_error_is_one_sentence_here_too(server: str, tmp_path: Path):
+def test_error_is_a_short_message_through_connect(server: str, tmp_path: Path):
     error = job(tmp_path, "bad_option", server)["error"]
     assert "Option 'subscribed' is unknown to the source rocketmq; did you mean 'subscribe'?" in error
     assert "Traceback" not in error
 
 
-def test_a_server_without_the_package_gets_it_with_the_job(ours: Any, topic: str, tmp_path: Path):
+def test_ship_code_sends_the_package_to_the_server(ours: Any, topic: str, tmp_path: Path):
     python = python_without_skyrocket(tmp_path / "python")
     with connect_server(tmp_path / "server", TEST_CONFIG, PYSPARK_PYTHON=str(python)) as server:
-        told = job(tmp_path, "sink_and_source", server, nameserver=ours.nameserver, topic=topic, ship_code=True)
-    assert told == {"bodies": BODIES, "tags": ["red"]}
+        found = job(tmp_path, "sink_and_source", server, nameserver=ours.nameserver, topic=topic, ship_code=True)
+    assert found == {"bodies": BODIES, "tags": ["red"]}

@@ -1,4 +1,4 @@
-"""How the sources get known to a session: by themselves, by `register`, and with the code on the way to workers without it."""
+"""Registration of the sources: by Spark's own search, by `register`, and with the package sent to workers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from skyrocket.spark import register
-from skyrocket.spark.registration import packed_code
+from skyrocket.spark.registration import zip_package
 from tests.spark.conftest import TEST_CONFIG
 from tests.support.sample_stores import sample_store
 from tests.support.spark_processes import python_without_skyrocket
@@ -30,11 +30,11 @@ try:
     spark.read.format("rocketmq").option("subscribed", "orders").load()
 except Exception as error:
     print("error", str(error))
-assert "skyrocket" not in sys.modules, "nobody imported it here"
+assert "skyrocket" not in sys.modules, "nothing has imported the package"
 """
 
 
-def test_spark_finds_both_sources_by_itself_in_a_session_that_never_heard_of_them(tmp_path: Path):
+def test_plain_session_finds_both_sources(tmp_path: Path):
     store = sample_store(tmp_path / "store", 50)
     script = tmp_path / "plain.py"
     script.write_text(PLAIN_SESSION)
@@ -54,7 +54,7 @@ def test_spark_finds_both_sources_by_itself_in_a_session_that_never_heard_of_the
 
 
 def java_home() -> str:
-    """What `session` would see to."""
+    """Return the JAVA_HOME that `session` would set."""
     from skyrocket.spark.session.java import provide_java
 
     environ = dict(os.environ)
@@ -62,22 +62,22 @@ def java_home() -> str:
     return environ.get("JAVA_HOME", "")
 
 
-def test_a_users_own_session_is_registered_and_given_back(spark: Any, tmp_path: Path):
+def test_register_returns_the_users_session(spark: Any, tmp_path: Path):
     own = spark.newSession()
     assert register(own) is own
     assert own.read.format("rocketmq-store").load(str(sample_store(tmp_path / "store", 50))).count() == 46
 
 
-def test_the_packed_code_can_be_imported_where_the_package_is_not_installed(tmp_path: Path):
-    """That jobs run with it is tested on a cluster and through Connect."""
+def test_zipped_package_can_be_imported(tmp_path: Path):
+    """test_cluster.py and test_connect.py run jobs with it."""
     program = "import skyrocket.spark.source.batch_reader, skyrocket.spark.offline.store_reader as there; print(there.__file__)"
-    environment = {**os.environ, "PYTHONPATH": str(packed_code())}
+    environment = {**os.environ, "PYTHONPATH": str(zip_package())}
     python = python_without_skyrocket(tmp_path / "python")
     done = subprocess.run([python, "-c", program], env=environment, capture_output=True, text=True, check=False, timeout=120)
-    assert done.stdout.startswith(str(packed_code())), done.stderr[-2000:]
+    assert done.stdout.startswith(str(zip_package())), done.stderr[-2000:]
 
 
-def test_a_built_wheel_has_the_modules_that_spark_looks_for(tmp_path: Path):
+def test_wheel_has_the_modules_that_spark_searches(tmp_path: Path):
     pytest.importorskip("hatchling")
     built = subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
@@ -90,4 +90,8 @@ def test_a_built_wheel_has_the_modules_that_spark_looks_for(tmp_path: Path):
     assert built.returncode == 0, built.stderr[-2000:]
     (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert {"pyspark_rocketmq/__init__.py", "pyspark_rocketmq_store/__init__.py", "skyrocket/spark/log4j2.properties"} <= names
+    assert {
+        "pyspark_rocketmq/__init__.py",
+        "pyspark_rocketmq_store/__init__.py",
+        "skyrocket/spark/session/log4j2.properties",
+    } <= names

@@ -1,4 +1,4 @@
-"""Source and sink with servers that encrypt, and with a broker that asks who is there. Tasks and commits run, without Spark."""
+"""Source and sink with TLS and with access control. Tasks and commits run without Spark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from skyrocket.client.session.credentials import Credentials
 from skyrocket.client.sync import Admin
 from skyrocket.spark.columns import spark_schema
-from skyrocket.spark.errors import OptionError, RefusedError, UnreachableClusterError
+from skyrocket.spark.errors import OptionError, RequestRefusedError, UnreachableClusterError
 from skyrocket.spark.options.sink_options import SinkOptions
 from skyrocket.spark.options.source_options import source_options
 from skyrocket.spark.source.batch_reader import BatchReader
@@ -84,16 +84,16 @@ def test_rows_are_written_and_read_through_tls(encrypting: str, certificate: Cer
 
 
 @BOTH_WAYS
-def test_a_certificate_that_nobody_vouches_for_is_not_trusted(encrypting: str, tmp_path: Path, deliver: Deliver):
+def test_untrusted_certificate_is_refused(encrypting: str, tmp_path: Path, deliver: Deliver):
     unknown = {"tls": "true", "retryTimeout": "500ms"}
     with pytest.raises(UnreachableClusterError, match="certificate verify failed"):
         reader(encrypting, unknown).partitions()
     with pytest.raises(UnreachableClusterError, match="certificate verify failed"):
         asyncio.run(deliver(encrypting, unknown))
     nothing = {"tls": "true", "tlsCaFile": str(tmp_path / "nothing.pem")}
-    with pytest.raises(OptionError, match="Option 'tls': the files"):
+    with pytest.raises(OptionError, match="Option 'tls' is true, but the files"):
         reader(encrypting, nothing).partitions()
-    with pytest.raises(OptionError, match="Option 'tls': the files"):
+    with pytest.raises(OptionError, match="Option 'tls' is true, but the files"):
         asyncio.run(deliver(encrypting, nothing))
 
 
@@ -120,7 +120,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def empty(guarded: str) -> str:
-    """The topic is there, and nothing in it."""
+    """An empty topic."""
     with Admin(guarded, credentials=Credentials(USER, PASSWORD)) as admin:
         if TOPIC in admin.topics.names():
             admin.topics.delete(TOPIC)
@@ -130,7 +130,7 @@ def empty(guarded: str) -> str:
 
 @pytest.mark.interop
 @BOTH_WAYS
-def test_a_broker_with_access_control_lets_those_in_that_it_knows(empty: str, deliver: Deliver):
+def test_access_control_admits_a_known_account(empty: str, deliver: Deliver):
     asyncio.run(deliver(empty, RIGHT))
     assert read(empty, RIGHT) == ROWS
 
@@ -138,16 +138,16 @@ def test_a_broker_with_access_control_lets_those_in_that_it_knows(empty: str, de
 @pytest.mark.interop
 @BOTH_WAYS
 @pytest.mark.parametrize("options", [{"retryTimeout": "20s"}, WRONG], ids=["nobody", "guessing"])
-def test_a_broker_with_access_control_refuses_others_in_a_sentence(empty: str, deliver: Deliver, options: dict[str, str]):
-    with pytest.raises(RefusedError, match="NO_PERMISSION"):
+def test_access_control_refuses_an_unknown_account(empty: str, deliver: Deliver, options: dict[str, str]):
+    with pytest.raises(RequestRefusedError, match="NO_PERMISSION"):
         asyncio.run(deliver(empty, options))
-    with pytest.raises(RefusedError, match="NO_PERMISSION"):
+    with pytest.raises(RequestRefusedError, match="NO_PERMISSION"):
         read(empty, options)
 
 
 @pytest.mark.interop
-def test_a_task_that_is_refused_names_its_queue(empty: str):
+def test_refused_task_names_its_queue(empty: str):
     asyncio.run(at_least_once(empty, RIGHT))
     planned = reader(empty, RIGHT).partitions()
-    with pytest.raises(RefusedError, match=r"queue \d of orders at a cannot be read: .* NO_PERMISSION"):
+    with pytest.raises(RequestRefusedError, match=r"queue \d of orders at a cannot be read: .* NO_PERMISSION"):
         list(reader(empty, WRONG).read(planned[0]))

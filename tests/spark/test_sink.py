@@ -1,4 +1,4 @@
-"""The sink in Spark: every column and option, batch and stream, read back with the client. Against our broker and Apache's."""
+"""The sink in Spark: every column and option, in batches and streams, read back with the client, with both brokers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def numbers(spark, count: int, partitions: int = 2):
 # --- columns
 
 
-def test_every_column_becomes_its_part_of_a_message(spark, cluster: Cluster, topic: str):
+def test_every_column_becomes_a_part_of_the_message(spark, cluster: Cluster, topic: str):
     rows = [
         (b"one", "red", ["k1", "k2"], {"a": "1", "ü": "ö"}, "shard", f"{topic}-other"),
         (b"two", None, None, None, None, topic),
@@ -60,18 +60,18 @@ def test_every_column_becomes_its_part_of_a_message(spark, cluster: Cluster, top
     assert (two.body, two.tag, two.keys) == (b"two", "", [])
 
 
-def test_the_option_topic_overrides_the_column_as_in_kafkas_sink(spark, ours: Cluster, topic: str):
+def test_option_topic_overrides_the_column_as_in_kafkas_sink(spark, ours: Cluster, topic: str):
     write(spark.createDataFrame([("x", f"{topic}-other"), ("y", None)], "body string, topic string"), ours, topic)
     assert bodies(ours, topic) == ["x", "y"]
 
 
-def test_value_and_texts_will_do(spark, ours: Cluster, topic: str):
+def test_value_and_strings_are_accepted(spark, ours: Cluster, topic: str):
     write(spark.createDataFrame([("hällo", "a b")], "value string, keys string"), ours, topic)
     (message,) = read(ours, topic)
     assert (message.body.decode(), message.keys) == ("hällo", ["a", "b"])
 
 
-def test_rows_of_a_sharding_key_stay_in_order_in_the_queue_that_javas_selector_takes(spark, cluster: Cluster, topic: str):
+def test_rows_of_a_sharding_key_stay_in_order_in_the_queue_of_javas_selector(spark, cluster: Cluster, topic: str):
     frame = spark.range(0, 3_000, 1, 1).selectExpr("cast(id as string) as body", "concat('key', id % 5) as shardingKey")
     write(frame, cluster, topic, batchMessages="70")
     found = read(cluster, topic, 3_000)
@@ -85,7 +85,7 @@ def test_rows_of_a_sharding_key_stay_in_order_in_the_queue_that_javas_selector_t
         assert [number for _, number in places] == sorted(number for _, number in places), f"{key} is out of order"
 
 
-def test_each_kind_of_delay(spark, cluster: Cluster, topic: str):
+def test_each_kind_of_delay_is_delivered_late(spark, cluster: Cluster, topic: str):
     began = datetime.now(UTC)
     at = began + timedelta(seconds=2)
     rows = [("level", 1, None, None), ("later", None, 1_500, None), ("at", None, None, at), ("now", None, None, None)]
@@ -109,7 +109,7 @@ def test_many_rows_of_many_tasks_all_arrive_once(spark, cluster: Cluster, topic:
     found = read(cluster, topic, 20_000)
     assert Counter(int(message.body) for message in found) == Counter(range(20_000))
     assert len({message.message_id for message in found}) == 20_000
-    assert len({message.queue_id for message in found}) > 1, "they share the queues"
+    assert len({message.queue_id for message in found}) > 1, "rows go to several queues"
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_many_rows_of_many_tasks_all_arrive_once(spark, cluster: Cluster, topic:
     ],
     ids=lambda options: next(iter(options)),
 )
-def test_whatever_the_sizes_are_all_rows_arrive(spark, ours: Cluster, topic: str, options: dict[str, str]):
+def test_all_rows_arrive_with_any_batch_size(spark, ours: Cluster, topic: str, options: dict[str, str]):
     write(numbers(spark, 500), ours, topic, **options)
     assert bodies(ours, topic) == sorted(map(str, range(500)))
 
@@ -140,17 +140,17 @@ def test_large_bodies_are_compressed(spark, cluster: Cluster, topic: str, kind: 
     assert not found[5].record.sys_flag & COMPRESSED
 
 
-def test_compress_over_says_from_which_size_on(spark, ours: Cluster, topic: str):
+def test_compress_over_sets_the_minimum_size(spark, ours: Cluster, topic: str):
     write(spark.createDataFrame([("x" * 300,), ("y" * 100,)], "body string"), ours, topic, compressOver="200")
     assert {len(m.body): bool(m.record.sys_flag & COMPRESSED) for m in read(ours, topic)} == {300: True, 100: False}
 
 
-def test_a_namespace_is_put_before_topics(spark, ours: Cluster, topic: str):
+def test_namespace_is_added_to_topics(spark, ours: Cluster, topic: str):
     write(numbers(spark, 3), ours, topic, namespace="shop")
     assert bodies(ours, f"shop%{topic}") == ["0", "1", "2"]
 
 
-def test_an_empty_frame_writes_nothing(spark, ours: Cluster, topic: str):
+def test_empty_frame_writes_nothing(spark, ours: Cluster, topic: str):
     for delivery in ("at-least-once", "exactly-once"):
         write(numbers(spark, 3).where("body > 9"), ours, topic, delivery=delivery)
     write(numbers(spark, 1, 1), ours, topic)
@@ -160,7 +160,7 @@ def test_an_empty_frame_writes_nothing(spark, ours: Cluster, topic: str):
 # --- exactly once, batch
 
 
-def test_a_write_with_the_same_id_again_adds_nothing(spark, cluster: Cluster, topic: str):
+def test_second_write_with_the_same_id_adds_nothing(spark, cluster: Cluster, topic: str):
     for _ in range(2):
         write(numbers(spark, 300), cluster, topic, delivery="exactly-once", writeId=f"nightly {topic}")
     assert bodies(cluster, topic) == sorted(map(str, range(300)))
@@ -168,7 +168,7 @@ def test_a_write_with_the_same_id_again_adds_nothing(spark, cluster: Cluster, to
     assert len(read(cluster, topic, 303)) == 303
 
 
-def test_a_batch_of_which_a_task_fails_is_not_seen_at_all(spark, ours: Cluster, topic: str):
+def test_no_row_of_a_batch_with_a_failed_task_is_visible(spark, ours: Cluster, topic: str):
     frame = spark.range(0, 100, 1, 2).selectExpr("if(id = 99, null, cast(id as string)) as body")
     with pytest.raises(Exception, match="Column 'body' is null in a row"):
         write(frame, ours, topic, delivery="exactly-once", writeId=f"broken {topic}")
@@ -180,7 +180,7 @@ def test_a_batch_of_which_a_task_fails_is_not_seen_at_all(spark, ours: Cluster, 
 
 
 def stream(frame, cluster: Cluster, topic: str, checkpoint: Path, **options: str) -> None:
-    """All that is there, in as many batches as the source makes of it."""
+    """Stream everything that exists, in as many batches as the source makes."""
     writer = frame.writeStream.format("rocketmq").option("nameserver", cluster.nameserver).option("topic", topic)
     query = writer.options(**options).option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
     try:
@@ -190,7 +190,7 @@ def stream(frame, cluster: Cluster, topic: str, checkpoint: Path, **options: str
 
 
 def file_source(spark, folder: Path, files: int, rows: int):
-    """One file a batch, `rows` in each."""
+    """Write one file with `rows` rows for each batch."""
     folder.mkdir(exist_ok=True)
     for number in range(files):
         file = folder / f"{number:03}.txt"
@@ -206,14 +206,14 @@ def expected(files: int, rows: int) -> list[str]:
 
 
 @pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
-def test_a_stream_goes_on_where_it_was(spark, cluster: Cluster, topic: str, tmp_path: Path, delivery: str):
+def test_restarted_stream_continues_where_it_stopped(spark, cluster: Cluster, topic: str, tmp_path: Path, delivery: str):
     for files in (2, 3):
         stream(file_source(spark, tmp_path / "in", files, 50), cluster, topic, tmp_path / "check", delivery=delivery)
         assert bodies(cluster, topic) == expected(files, 50)
 
 
-def test_a_batch_that_spark_forgot_to_be_done_is_not_delivered_again(spark, cluster: Cluster, topic: str, tmp_path: Path):
-    """As after a driver's death between the sink's commit and Spark's own note of it."""
+def test_replayed_batch_is_not_delivered_again(spark, cluster: Cluster, topic: str, tmp_path: Path):
+    """A driver may die after the sink's commit and before Spark records it."""
     for times in range(3):
         stream(file_source(spark, tmp_path / "in", 2, 40), cluster, topic, tmp_path / "check", delivery="exactly-once")
         assert bodies(cluster, topic) == expected(2, 40), f"after {times} replays"
@@ -222,7 +222,7 @@ def test_a_batch_that_spark_forgot_to_be_done_is_not_delivered_again(spark, clus
         (done / ".1.crc").unlink(missing_ok=True)
 
 
-def test_without_exactly_once_such_a_batch_comes_twice(spark, ours: Cluster, topic: str, tmp_path: Path):
+def test_replayed_batch_comes_twice_with_at_least_once(spark, ours: Cluster, topic: str, tmp_path: Path):
     for _ in range(2):
         stream(file_source(spark, tmp_path / "in", 1, 5), ours, topic, tmp_path / "check")
         for note in (tmp_path / "check" / "commits").glob("*0*"):

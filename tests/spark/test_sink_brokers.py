@@ -1,4 +1,4 @@
-"""The sink and a topic at two brokers: rows go to both, and to the one that is left."""
+"""The sink with a topic at two brokers: rows go to both, or to the one that is left."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Pair(NamedTuple):
 
 @pytest.fixture
 def pair(tmp_path: Path, topic: str) -> Iterator[Pair]:
-    """With a topic of two queues at each."""
+    """Two brokers, each with two queues of a topic."""
     with SkyrocketNameserver(tmp_path / "names") as names:
         made = [SkyrocketBroker(tmp_path / name, names.nameserver, {"brokerName": name}) for name in ("first", "second")]
         with made[0] as first, made[1] as second, client.Admin(names.nameserver) as admin:
@@ -42,8 +42,8 @@ async def test_rows_go_to_all_brokers(pair: Pair, topic: str):
     assert {message.broker_name for message in found} == {"first", "second"}
 
 
-def test_rows_for_a_broker_that_is_gone_go_to_the_other(pair: Pair, topic: str):
-    """The nameserver leads to it for two more minutes."""
+def test_rows_for_a_lost_broker_go_to_the_other(pair: Pair, topic: str):
+    """The nameserver keeps the lost broker's route for two minutes."""
     options = options_for(pair.nameserver, topic, batchMessages="5", sendTimeout="2s")
     rows = [bodies(*(f"{piece}-{row}" for row in range(500))) for piece in range(40)]
     with ThreadPoolExecutor(max_workers=1) as thread:
@@ -54,7 +54,7 @@ def test_rows_for_a_broker_that_is_gone_go_to_the_other(pair: Pair, topic: str):
     assert len(set(asyncio.run(seen(pair.nameserver, topic)))) == 20_000
 
 
-async def test_a_batch_at_two_brokers_is_committed_as_one(pair: Pair, topic: str):
+async def test_batch_at_two_brokers_is_committed_once(pair: Pair, topic: str):
     chance = random.Random(2)
     options = exactly_once(pair.nameserver, topic)
     batch_id = 0

@@ -1,6 +1,6 @@
-"""A topic into a topic, exactly once, while one or another is killed with SIGKILL: each message comes out once, as it went in.
+"""Streams a topic into a topic, exactly once, while parts are killed with SIGKILL: each message comes out once, unchanged.
 
-Messages are sent all the time. `SKYROCKET_SPARK_CRASHES` says how many crashes there are of each kind: two, and twenty with
+A sender runs all the time. `SKYROCKET_SPARK_CRASHES` is the number of crashes of each kind: two by default, twenty with
 `make spark-crash`.
 """
 
@@ -55,7 +55,7 @@ class ToTopic(KilledJob):
         assert not repeated, f"{len(repeated)} of {len(went_in)} rows came more than once, such as {repeated[:3]}"
         lost = [body[:20] for body in went_in if body not in came_out]
         assert not lost, f"{len(lost)} of {len(went_in)} rows are lost, such as {lost[:3]}"
-        assert came_out == went_in, "what came out is what went in"
+        assert came_out == went_in, "the output is the input"
 
     def _bodies(self, topic: str) -> Counter[bytes]:
         return Counter(asyncio.run(seen(self.broker.nameserver, topic)))
@@ -67,13 +67,13 @@ def job(tmp_path: Path) -> Iterator[KilledJob]:
         yield made
 
 
-def test_a_driver_that_is_killed_doubles_and_loses_no_row(job: KilledJob):
+def test_killed_driver_repeats_and_loses_no_row(job: KilledJob):
     kill_drivers(job)
 
 
-def test_a_worker_that_is_killed_doubles_and_loses_no_row(job: KilledJob):
+def test_killed_worker_repeats_and_loses_no_row(job: KilledJob):
     kill_workers(job)
 
 
-def test_a_broker_that_is_killed_doubles_and_loses_no_row(job: KilledJob):
+def test_killed_broker_repeats_and_loses_no_row(job: KilledJob):
     kill_brokers(job)

@@ -1,5 +1,6 @@
-"""A commit whose process, or whose broker, is killed with SIGKILL at any moment: each row is delivered once. No Spark is
-needed, so many moments are tried in little time; `SKYROCKET_SPARK_CRASHES` says how many.
+"""Kills the process or the broker of a commit with SIGKILL at random moments: each row is delivered once.
+
+No Spark runs here, so many moments are tried in a short time; `SKYROCKET_SPARK_CRASHES` is their number.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ SYNC_FLUSH = {"flushDiskType": "SYNC_FLUSH"}
 
 
 class Broker:
-    """One that can be killed and started again."""
+    """A broker that can be killed and restarted."""
 
     def __init__(self, nameserver: str) -> None:
         self.nameserver = nameserver
@@ -57,7 +58,7 @@ class Apaches(Broker):
         self._process.kill()
 
     def start(self) -> None:
-        """With the same name and port again."""
+        """Start again with the same name and port."""
         self._process = self._cluster.broker(self._store, {**self._settings, **SYNC_FLUSH})
 
 
@@ -72,7 +73,7 @@ def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
 
 
 def killed_commit(broker: Broker, topic: str, moment_s: float, seed: int) -> bool:
-    """Whether it was killed before its end."""
+    """Return whether the process was killed before it ended."""
     command = [sys.executable, "-m", "tests.support.sink_committer", broker.nameserver, topic, topic, str(ROWS), str(seed)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=REPOSITORY) as process:
         assert process.stdout is not None
@@ -82,7 +83,7 @@ def killed_commit(broker: Broker, topic: str, moment_s: float, seed: int) -> boo
         return process.wait() != 0
 
 
-def test_a_process_that_is_killed_while_it_commits_doubles_and_loses_nothing(broker: Broker, topic: str):
+def test_process_killed_during_a_commit_repeats_and_loses_nothing(broker: Broker, topic: str):
     chance = random.Random(SEED)
     killed = 0
     for number in range(CRASHES):
@@ -98,10 +99,10 @@ def test_a_process_that_is_killed_while_it_commits_doubles_and_loses_nothing(bro
 
         found = asyncio.run(replay(name))
         assert found == EVERY, f"killed after {moments}: {len(found)} rows, {len(set(found))} of them different"
-    assert killed, "every commit was quicker than its end"
+    assert killed, "every commit ended before its kill"
 
 
-def test_a_broker_that_is_killed_while_it_is_told_of_a_commit_doubles_and_loses_nothing(broker: Broker, topic: str):
+def test_broker_killed_during_a_commit_repeats_and_loses_nothing(broker: Broker, topic: str):
     chance = random.Random(SEED)
     for number in range(CRASHES):
         name, moment_s = f"{topic}-{number}", chance.uniform(0, COMMIT_S_MAX)
@@ -117,8 +118,8 @@ def test_a_broker_that_is_killed_while_it_is_told_of_a_commit_doubles_and_loses_
         assert found == EVERY, f"killed after {moment_s} s: {len(found)} rows, {len(set(found))} of them different"
 
 
-def test_a_broker_that_is_killed_while_rows_are_sent_loses_none(broker: Broker, topic: str):
-    """At least once: some may come twice."""
+def test_broker_killed_while_rows_are_sent_loses_none(broker: Broker, topic: str):
+    """With at-least-once, some rows may come twice."""
     chance = random.Random(SEED)
     for number in range(CRASHES):
         name, moment_s = f"{topic}-{number}", chance.uniform(0, COMMIT_S_MAX)

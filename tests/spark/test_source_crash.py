@@ -1,6 +1,6 @@
-"""A stream into Parquet while one or another is killed with SIGKILL: each acknowledged message comes out once, as it was sent.
+"""Streams a topic into Parquet while parts are killed with SIGKILL: each acknowledged message comes out once, unchanged.
 
-Messages are sent all the time. `SKYROCKET_SPARK_CRASHES` says how many crashes there are of each kind: two, and twenty with
+A sender runs all the time. `SKYROCKET_SPARK_CRASHES` is the number of crashes of each kind: two by default, twenty with
 `make spark-crash`.
 """
 
@@ -52,13 +52,13 @@ def job(tmp_path: Path) -> Iterator[KilledJob]:
         yield made
 
 
-def test_a_driver_that_is_killed_loses_and_repeats_nothing(job: KilledJob):
+def test_killed_driver_loses_and_repeats_nothing(job: KilledJob):
     kill_drivers(job)
 
 
-def test_a_worker_that_is_killed_loses_and_repeats_nothing(job: KilledJob):
+def test_killed_worker_loses_and_repeats_nothing(job: KilledJob):
     kill_workers(job)
 
 
-def test_a_broker_that_is_killed_loses_and_repeats_nothing(job: KilledJob):
+def test_killed_broker_loses_and_repeats_nothing(job: KilledJob):
     kill_brokers(job)

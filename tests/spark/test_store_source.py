@@ -1,4 +1,4 @@
-"""`spark.read.format("rocketmq-store")` in Spark itself; what it reads is compared in tests/unit/spark/offline."""
+"""`spark.read.format("rocketmq-store")` in a real Spark. tests/unit/spark/offline compares what it reads."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_all_columns_of_all_messages_reach_spark(spark: Any, store: Path):
     assert frame.selectExpr("min(unix_millis(storeTimestamp))").first()[0] == NOW_MS
 
 
-def test_apaches_store(spark: Any, tmp_path: Path):
+def test_store_of_apache_is_read(spark: Any, tmp_path: Path):
     golden = golden_store(tmp_path / "golden")
     frame = load(spark, golden, columns="topic,broker,body")
     counts = {row["topic"]: row["count"] for row in frame.groupBy("topic").count().collect()}
@@ -52,7 +52,7 @@ def test_apaches_store(spark: Any, tmp_path: Path):
     assert {row.broker for row in frame.select("broker").distinct().collect()} == {"broker-a"}
 
 
-def test_several_directories_given_to_load(spark: Any, store: Path, tmp_path: Path):
+def test_load_takes_several_directories(spark: Any, store: Path, tmp_path: Path):
     copy = shutil.copytree(store, tmp_path / "another")
     frame = spark.read.format("rocketmq-store").option("columns", "broker,queueOffset").load([str(store), str(copy)])
     counts = {row["broker"]: row["count"] for row in frame.groupBy("broker").count().collect()}
@@ -60,7 +60,7 @@ def test_several_directories_given_to_load(spark: Any, store: Path, tmp_path: Pa
     assert counts["store"] == counts["another"] == load(spark, store).count()
 
 
-def test_topics_times_and_a_schema_of_the_users_own(spark: Any, store: Path):
+def test_topics_times_and_a_user_schema(spark: Any, store: Path):
     chosen = load(spark, store, topics="topic-1", startingTimestamp=NOW_MS + 20 * 700, endingTimestamp=NOW_MS + 40 * 700)
     assert chosen.count() == 24  # of 80 messages a third, without those that are only prepared
     frame = spark.read.format("rocketmq-store").schema("queueOffset long, topic string").load(str(store))
@@ -68,7 +68,7 @@ def test_topics_times_and_a_schema_of_the_users_own(spark: Any, store: Path):
     assert frame.count() == load(spark, store).count()
 
 
-def test_damage_does_not_end_a_job_and_is_listed(spark: Any, store: Path, tmp_path: Path):
+def test_damage_is_skipped_and_can_be_listed(spark: Any, store: Path, tmp_path: Path):
     copy = shutil.copytree(store, tmp_path / "copy")
     with OfflineStore(copy) as offline:
         victim = [found for found in offline.records() if found.size > 300 and not found.record.sys_flag][40]
@@ -81,8 +81,8 @@ def test_damage_does_not_end_a_job_and_is_listed(spark: Any, store: Path, tmp_pa
     assert (row.offset, row.size, row.broker) == (victim.offset, victim.size, "copy")
 
 
-def test_a_store_that_is_being_written(spark: Any, tmp_path: Path):
-    """Each read sees at least what was there when it began, whole, and no message twice."""
+def test_store_can_be_read_while_it_is_written(spark: Any, tmp_path: Path):
+    """Each read returns at least the messages that existed at its start, each whole and once."""
     store = MessageStore(tmp_path / "store", SMALL)
     store.open()
     store.append(numbered(200), NOW_MS)
@@ -109,7 +109,7 @@ def test_a_store_that_is_being_written(spark: Any, tmp_path: Path):
         store.close()
 
 
-def test_a_brokers_own_directory_while_it_runs(spark: Any, ours: Any, topic: str):
+def test_directory_of_a_running_broker_is_read(spark: Any, ours: Any, topic: str):
     from skyrocket.client.message import Message
     from skyrocket.client.sync import Producer
 
@@ -123,12 +123,21 @@ def test_a_brokers_own_directory_while_it_runs(spark: Any, ours: Any, topic: str
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"path": "/nowhere"}, "Option 'path': /nowhere is not a store: it has neither 'commitlog' nor 'checkpoint'."),
-        ({}, "Option 'path' is missing: give the store directory to load()."),
-        ({"path": "/nowhere", "topik": "x"}, "Option 'topik' is unknown to the source rocketmq-store; did you mean 'topic'?"),
+        (
+            {"path": "/nowhere"},
+            (
+                "Option 'path' names a directory that cannot be read: "
+                "/nowhere is not a store: it has neither 'commitlog' nor 'checkpoint'."
+            ),
+        ),
+        ({}, "Option 'path' is missing. Pass the store directory to load()."),
+        (
+            {"path": "/nowhere", "topik": "x"},
+            "Option 'topik' does not exist for the source rocketmq-store. Did you mean 'topic'?",
+        ),
     ],
 )
-def test_bad_options_are_told_in_one_sentence_without_a_trace(spark: Any, options: dict[str, str], sentence: str):
+def test_invalid_option_fails_without_a_traceback(spark: Any, options: dict[str, str], sentence: str):
     with pytest.raises(AnalysisException) as caught:
         spark.read.format("rocketmq-store").options(**options).load().collect()
     assert sentence in str(caught.value)

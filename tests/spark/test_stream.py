@@ -1,4 +1,4 @@
-"""Streams of Spark's out of topics of ours and of Apache's, into Parquet: each message once, whatever happens to the query."""
+"""Streams of Spark from topics at our broker and at Apache's into Parquet: each message once, whatever happens to the query."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def scene(spark: Any, ours: Cluster, tmp_path: Path) -> Iterator[Scene]:
 
 @pytest.fixture(params=["ours", pytest.param("apache", marks=pytest.mark.interop)])
 def any_scene(request: pytest.FixtureRequest, spark: Any, tmp_path: Path) -> Iterator[Scene]:
-    """Ours and Apache's, one after the other."""
+    """A scene with our broker, and one with Apache's."""
     yield from scenes(spark, request.getfixturevalue(request.param), tmp_path)
 
 
@@ -35,7 +35,7 @@ def scenes(spark: Any, cluster: Cluster, folder: Path) -> Iterator[Scene]:
 # --- runs that end
 
 
-def test_available_now_writes_what_is_there_once_and_the_next_run_what_came_since(any_scene: Scene, topic: str):
+def test_each_available_now_run_writes_the_new_messages_once(any_scene: Scene, topic: str):
     scene = any_scene
     scene.create(topic, 3)
     scene.send(topic, 50)
@@ -45,11 +45,11 @@ def test_available_now_writes_what_is_there_once_and_the_next_run_what_came_sinc
     query = scene.run_available(subscribe=topic, commitGroup=f"g-{topic}")
     assert scene.output() == scene.sent, "each message once"
     assert rows_of_batches(query) == [20]
-    assert scene.spark.read.parquet(str(scene.out)).count() == 70, "as Spark reads it itself"
-    assert sum(scene.committed(f"g-{topic}", topic).values()) == 70, "the group is told of the last batch, too"
+    assert scene.spark.read.parquet(str(scene.out)).count() == 70, "as Spark reads the output"
+    assert sum(scene.committed(f"g-{topic}", topic).values()) == 70, "the group's offsets include the last batch"
 
 
-def test_a_limit_makes_several_batches_of_it(any_scene: Scene, topic: str):
+def test_limit_divides_the_backlog_into_batches(any_scene: Scene, topic: str):
     scene = any_scene
     scene.create(topic, 2)
     scene.send(topic, 50)
@@ -58,7 +58,7 @@ def test_a_limit_makes_several_batches_of_it(any_scene: Scene, topic: str):
     assert scene.output() == scene.sent
 
 
-def test_once_takes_everything_in_one_batch_whatever_the_limit(scene: Scene, topic: str):
+def test_once_takes_everything_in_one_batch_despite_the_limit(scene: Scene, topic: str):
     scene.create(topic, 2)
     scene.send(topic, 30)
     frame = (
@@ -75,7 +75,7 @@ def test_once_takes_everything_in_one_batch_whatever_the_limit(scene: Scene, top
     assert scene.output() == scene.sent
 
 
-def test_only_what_the_broker_lets_through_is_read(any_scene: Scene, topic: str):
+def test_broker_filters_tags(any_scene: Scene, topic: str):
     scene = any_scene
     scene.create(topic, 2)
     scene.send(topic, 5, tag="paid")
@@ -85,7 +85,7 @@ def test_only_what_the_broker_lets_through_is_read(any_scene: Scene, topic: str)
     assert scene.output() == wanted
 
 
-def test_an_expression_is_asked_of_the_broker(apache_or_filtering: Scene, topic: str):
+def test_broker_evaluates_sql_expressions(apache_or_filtering: Scene, topic: str):
     scene = apache_or_filtering
     scene.create(topic, 2)
     scene.send(topic, 5, properties={"days": "2"})
@@ -96,7 +96,7 @@ def test_an_expression_is_asked_of_the_broker(apache_or_filtering: Scene, topic:
 
 @pytest.fixture
 def apache_or_filtering(any_scene: Scene) -> Scene:
-    """Brokers that evaluate expressions: Apache's was told to when it was started, ours is told here."""
+    """Brokers that evaluate expressions: Apache's by its start settings, ours by a setting made here."""
     from skyrocket.client import sync as client
 
     with client.Admin(any_scene.nameserver) as admin:
@@ -109,7 +109,7 @@ def apache_or_filtering(any_scene: Scene) -> Scene:
 # --- queries that go on
 
 
-def test_a_query_reads_on_while_messages_come_and_says_how_far_it_is_behind(any_scene: Scene, topic: str):
+def test_running_query_reads_new_messages_and_reports_its_lag(any_scene: Scene, topic: str):
     scene = any_scene
     seen: list[QueryLag] = []
     listener = LagListener(seen.append)
@@ -129,7 +129,7 @@ def test_a_query_reads_on_while_messages_come_and_says_how_far_it_is_behind(any_
     assert sum(lag(query.lastProgress).values()) == 0
 
 
-def test_a_query_that_is_stopped_and_started_again_loses_and_repeats_nothing(scene: Scene, topic: str):
+def test_restarted_query_loses_and_repeats_nothing(scene: Scene, topic: str):
     scene.create(topic, 2)
     for _ in range(3):
         scene.send(topic, 20)
@@ -141,7 +141,7 @@ def test_a_query_that_is_stopped_and_started_again_loses_and_repeats_nothing(sce
     scene.await_output(query)
 
 
-def test_a_new_query_begins_with_what_comes_after_it(scene: Scene, topic: str):
+def test_new_query_starts_at_latest(scene: Scene, topic: str):
     scene.create(topic, 2)
     scene.send(topic, 10)
     scene.sent.clear()
@@ -151,7 +151,7 @@ def test_a_new_query_begins_with_what_comes_after_it(scene: Scene, topic: str):
     scene.await_output(query)
 
 
-def test_queues_and_topics_that_come_while_it_runs_are_read_from_their_first_message(scene: Scene, topic: str):
+def test_new_queues_and_topics_are_read_from_their_first_message(scene: Scene, topic: str):
     scene.create(f"{topic}-a", 1)
     query = scene.start(subscribePattern=f"{topic}-.*", startingOffsets="latest")
     scene.await_that(query, lambda: query.lastProgress is not None)
@@ -162,7 +162,7 @@ def test_queues_and_topics_that_come_while_it_runs_are_read_from_their_first_mes
     scene.await_output(query)
 
 
-def test_a_least_number_is_waited_for(scene: Scene, topic: str):
+def test_batch_waits_for_min_offsets(scene: Scene, topic: str):
     scene.create(topic, 1)
     scene.send(topic, 1)
     query = scene.start(subscribe=topic, minOffsetsPerTrigger="10", maxTriggerDelay="1h")
@@ -177,32 +177,32 @@ def test_a_least_number_is_waited_for(scene: Scene, topic: str):
 # --- what does not fit
 
 
-def test_a_checkpoint_of_another_topic_is_told_in_a_sentence(scene: Scene, topic: str):
+def test_checkpoint_of_another_topic_fails_the_query(scene: Scene, topic: str):
     scene.create(topic, 1)
     scene.create(f"{topic}-other", 1)
     scene.send(topic, 3)
     scene.run_available(subscribe=topic)
-    with pytest.raises(StreamingQueryException, match=rf"The checkpoint stands at offset 3 of queue 0 of {topic} at"):
+    with pytest.raises(StreamingQueryException, match=rf"The checkpoint is at offset 3 of queue 0 of {topic} at"):
         scene.run_available(subscribe=f"{topic}-other")
     scene.send(f"{topic}-other", 2)
     scene.run_available(subscribe=f"{topic}-other", failOnDataLoss="false")
     assert scene.output() == scene.sent
 
 
-def test_a_topic_that_is_not_there_is_told_in_a_sentence(scene: Scene):
+def test_missing_topic_fails_the_query(scene: Scene):
     with pytest.raises(StreamingQueryException, match=r"Option 'subscribe' names topic 'nowhere'"):
         scene.run_available(subscribe="nowhere")
 
 
-def test_offsets_beyond_the_queues_end_are_told_or_gone_on_from(scene: Scene, topic: str):
-    """As after a broker was reset: the checkpoint knows more messages than it has."""
+def test_checkpoint_beyond_the_end_of_a_queue_fails_the_query_or_is_skipped(scene: Scene, topic: str):
+    """After a reset, a broker has fewer messages than the checkpoint."""
     scene.create(topic, 1)
     scene.send(topic, 3)
     scene.run_available(subscribe=topic)
     offsets = max((scene.checkpoint / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
     offsets.write_text(offsets.read_text().replace(':0\\": 3', ':0\\": 8').replace(':0": 3', ':0": 8'))
     (offsets.parent / f".{offsets.name}.crc").unlink(missing_ok=True)
-    with pytest.raises(StreamingQueryException, match=r"ends at offset 3, but the checkpoint stands at 8"):
+    with pytest.raises(StreamingQueryException, match=r"ends at offset 3, but the checkpoint is at 8"):
         scene.run_available(subscribe=topic)
     scene.run_available(subscribe=topic, failOnDataLoss="false")
     scene.send(topic, 2)

@@ -1,4 +1,4 @@
-"""Streams of Spark's over brokers that go, come back, and forget."""
+"""Streams of Spark while brokers go, come back, and expire messages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def folder(spark: Any, tmp_path: Path) -> Iterator[Path]:
         query.stop()
 
 
-def test_a_broker_that_is_lost_and_found_again_is_read_on_and_the_others_meanwhile(spark: Any, folder: Path, topic: str):
+def test_stream_reads_the_other_broker_and_continues_when_a_lost_broker_is_back(spark: Any, folder: Path, topic: str):
     with (
         SkyrocketNameserver(folder / "names") as names,
         SkyrocketBroker(folder / "a", names.nameserver, {"brokerName": "broker-a"}),
@@ -47,7 +47,7 @@ def test_a_broker_that_is_lost_and_found_again_is_read_on_and_the_others_meanwhi
         query.stop()
 
 
-def test_messages_that_expired_unread_end_the_query_or_are_passed_over(spark: Any, folder: Path, topic: str):
+def test_expired_messages_fail_the_query_or_are_skipped(spark: Any, folder: Path, topic: str):
     with testing.LocalBroker(FORGETFUL) as broker:
         scene = Scene(spark, broker.nameserver, folder)
         scene.create(topic, 1)
@@ -55,19 +55,19 @@ def test_messages_that_expired_unread_end_the_query_or_are_passed_over(spark: An
         scene.run_available(subscribe=topic)
         rows = scene.send(topic, 40, properties={"filling": "x" * 4_000})
         expire(broker)
-        with pytest.raises(StreamingQueryException, match=rf"Offsets 3 to \d+ of queue 0 of {topic} at broker-a are gone"):
+        with pytest.raises(StreamingQueryException, match=rf"Offsets 3 to \d+ of queue 0 of {topic} at broker-a expired"):
             scene.run_available(subscribe=topic)
         scene.run_available(subscribe=topic, failOnDataLoss="false")
         left = scene.output() - Counter({row: 1 for row in scene.sent if row.queue_offset < 3})
         kept = [row for row in rows if row in left]
         assert 0 < len(kept) < len(rows)
-        assert kept == rows[-len(kept) :], "all that is left, from the oldest on"
+        assert kept == rows[-len(kept) :], "everything that is left, from the oldest message"
         assert sum(left.values()) == len(kept)
 
 
-def test_nobody_who_answers_ends_the_query_in_a_sentence(spark: Any, folder: Path):
+def test_unreachable_nameserver_fails_the_query(spark: Any, folder: Path):
     scene = Scene(spark, "127.0.0.1:9", folder)
     began = time.monotonic()
-    with pytest.raises(StreamingQueryException, match=r"option 'nameserver' \(127\.0\.0\.1:9\) gave no answer within the 1 s"):
+    with pytest.raises(StreamingQueryException, match=r"option 'nameserver' \(127\.0\.0\.1:9\) did not answer within 1 s"):
         scene.run_available(subscribe="orders", retryTimeout="1s", requestTimeout="300ms")
     assert time.monotonic() - began < 60

@@ -1,4 +1,4 @@
-"""The stream reader against brokers, asked as Spark asks it. No Spark runs here: `test_stream.py` has it."""
+"""The stream reader with brokers, called as Spark calls it. No Spark runs here; `test_stream.py` uses a real one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def broker() -> Iterator[testing.LocalBroker]:
 
 @pytest.fixture
 def topic(broker: testing.LocalBroker) -> str:
-    """With two queues, and nothing in them."""
+    """An empty topic with two queues."""
     name = next(NAMES)
     broker.create_topic(name, queues=2)
     return name
@@ -56,16 +56,16 @@ def stream(broker: testing.LocalBroker, topic: str, **options: str) -> DrivenStr
 # --- where a query begins
 
 
-def test_a_new_query_begins_with_what_comes_after_it(broker: testing.LocalBroker, topic: str):
+def test_new_query_starts_at_latest(broker: testing.LocalBroker, topic: str):
     send(broker.nameserver, q(topic, 0), 3)
     it = stream(broker, topic, startingOffsets="latest")
-    assert it.trigger() == {}, "Spark's first batch is there even if it is empty"
+    assert it.trigger() == {}, "Spark has a first batch even if it is empty"
     assert it.trigger() is None
     send(broker.nameserver, q(topic, 0), 2)
     assert it.trigger() == {q(topic, 0): (3, 5)}
 
 
-def test_where_latest_was_is_kept_through_a_crash_in_the_first_batch(broker: testing.LocalBroker, topic: str):
+def test_latest_keeps_its_meaning_after_a_crash_in_the_first_batch(broker: testing.LocalBroker, topic: str):
     send(broker.nameserver, q(topic, 0), 3)
     it = stream(broker, topic, startingOffsets="latest")
     it.reader.initialOffset()
@@ -73,11 +73,11 @@ def test_where_latest_was_is_kept_through_a_crash_in_the_first_batch(broker: tes
     assert it.trigger(dies=True) == {q(topic, 0): (3, 5)}
     send(broker.nameserver, q(topic, 0), 4)
     again = it.restarted()
-    assert again.trigger() == {q(topic, 0): (3, 5)}, "the same batch, though latest is further on by now"
+    assert again.trigger() == {q(topic, 0): (3, 5)}, "the same batch, although latest is later now"
     assert again.trigger() == {q(topic, 0): (5, 9)}
 
 
-def test_a_moment_is_found_once(broker: testing.LocalBroker, topic: str):
+def test_timestamp_is_resolved_once(broker: testing.LocalBroker, topic: str):
     send(broker.nameserver, q(topic, 0), 3)
     it = stream(
         broker, topic, startingTimestamp=str(int(time.time() * 1000) + 3_600_000), startingOffsetsByTimestampStrategy="latest"
@@ -87,7 +87,7 @@ def test_a_moment_is_found_once(broker: testing.LocalBroker, topic: str):
     assert it.trigger() == {q(topic, 0): (3, 4)}
 
 
-def test_a_topic_that_is_not_there_is_told_in_a_sentence(broker: testing.LocalBroker):
+def test_missing_topic_fails_the_query(broker: testing.LocalBroker):
     with pytest.raises(OptionError, match=r"^Option 'subscribe' names topic 'nowhere'"):
         stream(broker, "nowhere").trigger()
 
@@ -95,7 +95,7 @@ def test_a_topic_that_is_not_there_is_told_in_a_sentence(broker: testing.LocalBr
 # --- limits
 
 
-def test_a_limit_takes_from_each_queue_in_proportion_until_all_is_read(broker: testing.LocalBroker, topic: str):
+def test_limit_is_divided_among_queues_in_proportion(broker: testing.LocalBroker, topic: str):
     send(broker.nameserver, q(topic, 0), 30)
     send(broker.nameserver, q(topic, 1), 10)
     it = stream(broker, topic, maxOffsetsPerTrigger="20")
@@ -104,12 +104,12 @@ def test_a_limit_takes_from_each_queue_in_proportion_until_all_is_read(broker: t
     assert it.trigger() is None
 
 
-def test_a_trigger_that_takes_everything_ignores_the_limit(broker: testing.LocalBroker, topic: str):
+def test_read_all_available_ignores_the_limit(broker: testing.LocalBroker, topic: str):
     send(broker.nameserver, q(topic, 0), 30)
     assert stream(broker, topic, maxOffsetsPerTrigger="20").everything() == {q(topic, 0): (0, 30)}
 
 
-def test_a_least_number_is_waited_for(broker: testing.LocalBroker, topic: str):
+def test_batch_waits_for_min_offsets(broker: testing.LocalBroker, topic: str):
     send(broker.nameserver, q(topic, 0), 1)
     it = stream(broker, topic, minOffsetsPerTrigger="5", maxTriggerDelay="1h")
     assert it.trigger() == {q(topic, 0): (0, 1)}, "the first batch does not wait"
@@ -119,7 +119,7 @@ def test_a_least_number_is_waited_for(broker: testing.LocalBroker, topic: str):
     assert it.trigger() == {q(topic, 0): (1, 5), q(topic, 1): (0, 1)}
 
 
-def test_but_no_longer_than_the_delay(broker: testing.LocalBroker, topic: str):
+def test_batch_waits_no_longer_than_max_trigger_delay(broker: testing.LocalBroker, topic: str):
     send(broker.nameserver, q(topic, 0), 1)
     it = stream(broker, topic, minOffsetsPerTrigger="5", maxTriggerDelay="50ms")
     it.trigger()
@@ -129,19 +129,17 @@ def test_but_no_longer_than_the_delay(broker: testing.LocalBroker, topic: str):
     assert it.trigger() == {q(topic, 0): (1, 2)}
 
 
-def test_available_now_ends_where_the_queues_ended_when_it_began(broker: testing.LocalBroker, topic: str):
+def test_available_now_ends_where_the_queues_ended_at_its_start(broker: testing.LocalBroker, topic: str):
     send(broker.nameserver, q(topic, 0), 5)
     it = DrivenStream(stream(broker, topic, maxOffsetsPerTrigger="3", minOffsetsPerTrigger="3").options, is_available_now=True)
     send(broker.nameserver, q(topic, 0), 5)
     assert it.trigger() == {q(topic, 0): (0, 3)}
-    assert it.trigger() == {q(topic, 0): (3, 5)}, "less than the least number, but all there is"
+    assert it.trigger() == {q(topic, 0): (3, 5)}, "fewer than the minimum, but everything"
     assert it.trigger() is None
     assert it.restarted().trigger() == {q(topic, 0): (5, 8)}
 
 
-def test_available_now_of_a_query_that_begins_at_the_end_reads_nothing_even_if_messages_come_meanwhile(
-    broker: testing.LocalBroker, topic: str
-):
+def test_available_now_from_latest_reads_nothing_even_if_messages_arrive(broker: testing.LocalBroker, topic: str):
     it = DrivenStream(stream(broker, topic, startingOffsets="latest").options, is_available_now=True)
     send(broker.nameserver, q(topic, 0), 2)
     assert it.trigger() == {}
@@ -155,7 +153,7 @@ def test_available_now_of_a_query_that_begins_at_the_end_reads_nothing_even_if_m
     assert it.trigger() is None
 
 
-def test_tasks_are_as_many_and_as_small_as_the_options_say(broker: testing.LocalBroker, topic: str):
+def test_options_set_number_and_size_of_tasks(broker: testing.LocalBroker, topic: str):
     send(broker.nameserver, q(topic, 0), 10)
     it = stream(broker, topic, minPartitions="3", maxRecordsPerPartition="4")
     end = it.reader.latestOffset(it.reader.initialOffset(), it.reader.getDefaultReadLimit())
@@ -167,7 +165,7 @@ def test_tasks_are_as_many_and_as_small_as_the_options_say(broker: testing.Local
 # --- queues that come
 
 
-def test_queues_that_a_topic_grows_by_are_read_from_their_first_message(broker: testing.LocalBroker, topic: str):
+def test_new_queues_of_a_topic_are_read_from_their_first_message(broker: testing.LocalBroker, topic: str):
     it = stream(broker, topic, startingOffsets="latest")
     it.trigger()
     with client.Admin(broker.nameserver) as admin:
@@ -176,7 +174,7 @@ def test_queues_that_a_topic_grows_by_are_read_from_their_first_message(broker: 
     assert read_until(it, 4) == {q(topic, 2): (0, 4)}
 
 
-def test_a_topic_that_comes_later_is_found_by_its_pattern(broker: testing.LocalBroker):
+def test_new_topic_is_found_by_its_pattern(broker: testing.LocalBroker):
     name = next(NAMES)
     it = DrivenStream({"nameserver": broker.nameserver, "subscribePattern": f"{name}-.*"})
     assert it.trigger() == {}
@@ -185,7 +183,7 @@ def test_a_topic_that_comes_later_is_found_by_its_pattern(broker: testing.LocalB
     assert read_until(it, 2) == {q(f"{name}-eu", 0): (0, 2)}
 
 
-def test_what_a_new_queue_began_with_is_kept_through_a_crash(broker: testing.LocalBroker, topic: str):
+def test_start_of_a_new_queue_survives_a_crash(broker: testing.LocalBroker, topic: str):
     it = stream(broker, topic)
     it.trigger()
     with client.Admin(broker.nameserver) as admin:
@@ -200,7 +198,7 @@ def test_what_a_new_queue_began_with_is_kept_through_a_crash(broker: testing.Loc
 
 
 def read_until(it: DrivenStream, messages: int) -> dict[Queue, tuple[int, int]]:
-    """Batches put together, until there are so many messages in them: routes change in a moment, not at once."""
+    """Join batches until they have this many messages: a changed route takes a moment to arrive."""
     found: dict[Queue, tuple[int, int]] = {}
     deadline = time.monotonic() + ENOUGH_S
     while sum(stop - start for start, stop in found.values()) < messages:
@@ -217,20 +215,20 @@ def read_until(it: DrivenStream, messages: int) -> dict[Queue, tuple[int, int]]:
 
 @pytest.fixture
 def forgetful() -> Iterator[testing.LocalBroker]:
-    """Which keeps messages for an hour, in small files."""
+    """A broker that keeps messages for an hour, in small files."""
     with testing.LocalBroker(FORGETFUL) as local:
         local.create_topic("orders", queues=1)
         yield local
 
 
-def test_messages_that_expired_unread_end_the_query_or_are_passed_over(forgetful: testing.LocalBroker):
+def test_expired_messages_fail_the_query_or_are_skipped(forgetful: testing.LocalBroker):
     queue = q("orders", 0)
     send(forgetful.nameserver, queue, 2)
     it = stream(forgetful, "orders")
     assert it.trigger() == {queue: (0, 2)}
     send(forgetful.nameserver, queue, 40, size=4_000)
     expire(forgetful)
-    with pytest.raises(DataLossError, match=r"^Offsets 2 to \d+ of queue 0 of orders at broker-a are gone .*'failOnDataLoss'"):
+    with pytest.raises(DataLossError, match=r"^Offsets 2 to \d+ of queue 0 of orders at broker-a expired .*'failOnDataLoss'"):
         it.trigger()
     [(start, stop)] = (it.restarted(failOnDataLoss="false").trigger() or {}).values()
     assert start > 2
@@ -259,7 +257,7 @@ def on_both(nameserver: str) -> str:
     return name
 
 
-def test_a_broker_that_is_lost_stays_behind_and_is_read_when_it_is_found_again(two: tuple[str, SkyrocketBroker, SkyrocketBroker]):
+def test_lost_broker_keeps_its_position_and_is_read_when_it_is_back(two: tuple[str, SkyrocketBroker, SkyrocketBroker]):
     nameserver, _, lost = two
     name = on_both(nameserver)
     here, there = q(name, 0, "broker-a"), q(name, 0, "broker-b")
@@ -270,13 +268,13 @@ def test_a_broker_that_is_lost_stays_behind_and_is_read_when_it_is_found_again(t
     send(nameserver, there, 4)
     lost.kill()
     send(nameserver, here, 5)
-    assert it.trigger() == {here: (2, 7)}, "the broker that is left is read on"
+    assert it.trigger() == {here: (2, 7)}, "the query reads the broker that is left"
     assert it.trigger() is None
     lost.start()
     assert read_until(it, 4) == {there: (3, 7)}
 
 
-def test_a_run_that_ends_waits_for_a_broker_that_is_coming_back(two: tuple[str, SkyrocketBroker, SkyrocketBroker]):
+def test_available_now_waits_for_a_lost_broker(two: tuple[str, SkyrocketBroker, SkyrocketBroker]):
     nameserver, _, lost = two
     name = on_both(nameserver)
     there = q(name, 0, "broker-b")
@@ -305,7 +303,7 @@ def trigger_for(it: DrivenStream, duration_s: float) -> None:
         time.sleep(0.02)
 
 
-def test_a_broker_that_stays_lost_ends_the_query_after_the_retry_timeout(two: tuple[str, SkyrocketBroker, SkyrocketBroker]):
+def test_broker_that_stays_lost_fails_the_query_after_the_retry_timeout(two: tuple[str, SkyrocketBroker, SkyrocketBroker]):
     nameserver, _, lost = two
     name = on_both(nameserver)
     it = DrivenStream({"nameserver": nameserver, "subscribe": name, "retryTimeout": "1s", "requestTimeout": "300ms"})
@@ -315,17 +313,17 @@ def test_a_broker_that_stays_lost_ends_the_query_after_the_retry_timeout(two: tu
         with pytest.raises((UnreachableClusterError, DataLossError), match="broker-b"):
             trigger_for(it, 30.0)
         with pytest.raises((UnreachableClusterError, DataLossError), match="broker-b"):
-            run_available(it)  # what there is includes what the lost broker has
+            run_available(it)  # the run includes the messages of the lost broker
         patient = it.restarted(failOnDataLoss="false")
         here = q(name, 0, "broker-a")
         send(nameserver, here, 1)
         assert read_until(patient, 1) == {here: (0, 1)}
-        trigger_for(patient, 1.5)  # beyond the retry timeout: it goes on without the broker, where data may be lost
+        trigger_for(patient, 1.5)  # longer than the retry timeout: the query continues without the broker
     finally:
         lost.start()
 
 
-def test_a_broker_that_was_reset_is_told_and_ends_the_query_or_is_gone_on_with(tmp_path: Path):
+def test_reset_broker_fails_the_query_or_is_continued(tmp_path: Path):
     with (
         SkyrocketNameserver(tmp_path / "names") as names,
         SkyrocketBroker(tmp_path / "a", names.nameserver, {"brokerName": BROKER}) as process,
@@ -342,7 +340,7 @@ def test_a_broker_that_was_reset_is_told_and_ends_the_query_or_is_gone_on_with(t
         with client.Admin(names.nameserver) as admin:
             admin.topics.create("orders", queues=1)
         send(names.nameserver, queue, 2)
-        with pytest.raises(DataLossError, match=r"ends at offset 2, but the checkpoint stands at 5: .*'failOnDataLoss'"):
+        with pytest.raises(DataLossError, match=r"ends at offset 2, but the checkpoint is at 5: .*'failOnDataLoss'"):
             it.trigger()
         brave = it.restarted(failOnDataLoss="false")
         assert brave.trigger() == {}
@@ -353,18 +351,18 @@ def test_a_broker_that_was_reset_is_told_and_ends_the_query_or_is_gone_on_with(t
 # --- checkpoints that do not fit
 
 
-def test_a_checkpoint_of_other_topics_is_refused_or_they_are_forgotten(broker: testing.LocalBroker, topic: str):
+def test_checkpoint_of_other_topics_is_refused_or_they_are_forgotten(broker: testing.LocalBroker, topic: str):
     other = next(NAMES)
     broker.create_topic(other, queues=1)
     send(broker.nameserver, q(other, 0), 2)
     it = stream(broker, topic)
     it.trigger()
-    with pytest.raises(OffsetsError, match=rf"^The checkpoint stands at offset 0 of queue 0 of {topic} .*checkpointLocation"):
+    with pytest.raises(OffsetsError, match=rf"^The checkpoint is at offset 0 of queue 0 of {topic} .*checkpointLocation"):
         it.restarted(subscribe=other).trigger()
     assert it.restarted(subscribe=other, failOnDataLoss="false").trigger() == {q(other, 0): (0, 2)}
 
 
-def test_a_checkpoint_of_another_source_is_refused(broker: testing.LocalBroker, topic: str):
+def test_checkpoint_of_another_source_is_refused(broker: testing.LocalBroker, topic: str):
     it = stream(broker, topic)
     it.planned, it.done = ['{"sourceVersion": 1}'], 1
     with pytest.raises(OffsetsError, match="sourceVersion"):
@@ -379,22 +377,22 @@ def committed(broker: testing.LocalBroker, group: str, topic: str) -> dict[int, 
         return {row.queue.queue_id: row.offset for row in admin.offsets.get(group, topic) if row.offset is not None}
 
 
-def test_a_group_follows_the_batches_that_are_done_and_no_others(broker: testing.LocalBroker, topic: str):
+def test_commit_group_follows_finished_batches_only(broker: testing.LocalBroker, topic: str):
     group = f"g-{topic}"
     it = stream(broker, topic, commitGroup=group, maxOffsetsPerTrigger="4")
     send(broker.nameserver, q(topic, 0), 6)
     it.trigger(dies=True)
-    assert committed(broker, group, topic).get(0, 0) == 0, "planned is not done"
+    assert committed(broker, group, topic).get(0, 0) == 0, "the batch is planned, not finished"
     it = it.restarted()
     it.trigger()
-    assert committed(broker, group, topic).get(0, 0) == 0, "that the batch is done is known when the next one is asked for"
+    assert committed(broker, group, topic).get(0, 0) == 0, "the source learns that the batch is finished at the next trigger"
     assert it.trigger() == {q(topic, 0): (4, 6)}
     assert committed(broker, group, topic) == {0: 4, 1: 0}
     assert it.trigger() is None
-    assert committed(broker, group, topic) == {0: 6, 1: 0}, "the last batch too, though no other follows"
+    assert committed(broker, group, topic) == {0: 6, 1: 0}, "the last batch, too, without another batch after it"
 
 
-def test_a_group_is_not_told_of_queues_that_are_gone(broker: testing.LocalBroker, topic: str):
+def test_commit_group_skips_lost_queues(broker: testing.LocalBroker, topic: str):
     other = next(NAMES)
     broker.create_topic(other, queues=1)
     send(broker.nameserver, q(other, 0), 2)
@@ -407,7 +405,7 @@ def test_a_group_is_not_told_of_queues_that_are_gone(broker: testing.LocalBroker
     assert read_until(it, 2) == {q(topic, 0): (0, 2)}
 
 
-def test_a_restart_tells_the_group_of_the_last_batch(broker: testing.LocalBroker, topic: str):
+def test_restart_commits_the_offsets_of_the_last_batch(broker: testing.LocalBroker, topic: str):
     group = f"g-{topic}"
     it = stream(broker, topic, commitGroup=group)
     send(broker.nameserver, q(topic, 1), 3)
@@ -419,7 +417,7 @@ def test_a_restart_tells_the_group_of_the_last_batch(broker: testing.LocalBroker
 # --- progress
 
 
-def test_the_progress_says_how_far_the_queues_went(broker: testing.LocalBroker, topic: str):
+def test_progress_reports_the_ends_of_the_queues(broker: testing.LocalBroker, topic: str):
     send(broker.nameserver, q(topic, 0), 9)
     it = stream(broker, topic, maxOffsetsPerTrigger="4")
     assert it.reader.reportLatestOffset() is None
@@ -430,6 +428,6 @@ def test_the_progress_says_how_far_the_queues_went(broker: testing.LocalBroker, 
 # --- filters
 
 
-def test_a_filter_that_brokers_do_not_take_is_told_before_anything_is_read(broker: testing.LocalBroker, topic: str):
+def test_filter_that_brokers_refuse_is_an_error_before_the_first_read(broker: testing.LocalBroker, topic: str):
     with pytest.raises(OptionError, match="'sql'"):
         stream(broker, topic, sql="price >").trigger()

@@ -1,8 +1,8 @@
-"""A stream reader asked as Spark asks it, without Spark: offsets go through JSON texts, and the checkpoint is a list of them.
+"""Drives a stream reader as Spark does, without Spark: offsets pass through JSON texts, and the checkpoint is a list of them.
 
 stream = DrivenStream({"nameserver": …, "subscribe": "orders"})
-batch = stream.trigger()                     # the next batch's ranges, or None where nothing is new
-stream = stream.restarted()                  # as after a crash: what was planned and not done is done again
+batch = stream.trigger()                     # the next batch's ranges, or None without new messages
+stream = stream.restarted()                  # as after a crash: a planned batch that is not finished is repeated
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from skyrocket.client.queues import Queue
 from skyrocket.spark.columns import spark_schema
 from skyrocket.spark.options.source_options import source_options
-from skyrocket.spark.source.partitions import QueueRange
+from skyrocket.spark.source.partitions import QueuePartition
 from skyrocket.spark.source.stream_reader import StreamReader
 
 
@@ -25,7 +25,7 @@ from skyrocket.spark.source.stream_reader import StreamReader
 class DrivenStream:
     options: dict[str, str]
     planned: list[str] = field(default_factory=list)  # the offset log
-    done: int = 0  # batches of it that the commit log has
+    done: int = 0  # finished batches
     is_available_now: bool = False
 
     def __post_init__(self) -> None:
@@ -35,7 +35,7 @@ class DrivenStream:
         self._limit = self.reader.getDefaultReadLimit()
 
     def trigger(self, limit: ReadLimit | None = None, *, dies: bool = False) -> dict[Queue, tuple[int, int]] | None:
-        """What the next batch reads of each queue. With `dies`, it is planned and not done."""
+        """Return what the next batch reads of each queue. With `dies`, the batch is planned and not finished."""
         if len(self.planned) == self.done:
             start = self._start()
             end = _text(self.reader.latestOffset(json.loads(start), limit or self._limit))
@@ -50,11 +50,11 @@ class DrivenStream:
         return joined(ranges)
 
     def everything(self) -> dict[Queue, tuple[int, int]] | None:
-        """Without a limit, as Trigger.Once takes it."""
+        """Trigger without a limit, as Trigger.Once does."""
         return self.trigger(ReadAllAvailable())
 
     def restarted(self, **changed: str) -> DrivenStream:
-        """Another process, on the same checkpoint."""
+        """Return a new reader on the same checkpoint."""
         return DrivenStream({**self.options, **changed}, self.planned, self.done, self.is_available_now)
 
     def _start(self) -> str:
@@ -69,10 +69,10 @@ def _text(offset: Mapping[str, Any]) -> str:
 
 
 def joined(ranges: Any) -> dict[Queue, tuple[int, int]]:
-    """Pieces of a queue put together; they have to fit."""
+    """Join the pieces of each queue, and check that they fit together."""
     found: dict[Queue, tuple[int, int]] = {}
     for each in ranges:
-        assert isinstance(each, QueueRange)
+        assert isinstance(each, QueuePartition)
         start, stop = found.get(each.queue, (each.start, each.start))
         assert stop == each.start, f"{each} does not follow what ends at {stop}"
         found[each.queue] = start, each.stop

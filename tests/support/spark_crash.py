@@ -1,11 +1,11 @@
-"""Spark jobs that are killed, really: a driver as a process of its own, with its JVM and workers; and who sends meanwhile.
+"""Spark jobs to be killed: a driver as a separate process, with its JVM and workers, and a sender that runs meanwhile.
 
     driver = SparkDriver("tests.support.stream_to_parquet", {"nameserver": …}, tmp_path / "driver.log")
-    driver.await_word(READY)                  # the job prints words when something has happened
+    driver.await_word(READY)                  # the job prints a word for each event
     driver.kill()                             # the Python process, its JVM, their workers, all at once, with SIGKILL
     driver.start()                            # the same job over the same files
-    driver.kill_worker(chance)                # one Python process of Spark's
-    driver.finish()                           # told to come to an end; its code has to be 0
+    driver.kill_worker(chance)                # one of Spark's Python processes
+    driver.finish()                           # asks the job to end; its exit code must be 0
 
 Moments are drawn from a seed. `SKYROCKET_SPARK_CRASHES` says how many crashes each test has, `SKYROCKET_SPARK_SEED` the seed.
 """
@@ -55,7 +55,7 @@ def _die_with_parent() -> None:
 
 
 class SparkDriver:
-    """`module` is run with a JSON object as its argument. It prints words, each on a line, and reads FINISH from its input."""
+    """Runs `module` with a JSON object as its argument. The module prints one word per line, and reads FINISH from its input."""
 
     def __init__(self, module: str, arguments: Mapping[str, Any], log: Path) -> None:
         self._command = [sys.executable, "-m", module, json.dumps(arguments)]
@@ -84,7 +84,7 @@ class SparkDriver:
             )
 
     def await_word(self, word: str, timeout_s: float = START_S_MAX) -> None:
-        """Printed since the last start."""
+        """Return what the process has printed since its last start."""
         assert self.process is not None
         deadline = time.monotonic() + timeout_s
         while word not in self._lines()[self._words_before :]:
@@ -93,7 +93,7 @@ class SparkDriver:
             time.sleep(0.05)
 
     def kill(self) -> None:
-        """The whole of it: those below are found first, since they are nobody's children afterwards."""
+        """Kill the process and its descendants. They are listed first, since a kill detaches them from their parent."""
         assert self.process is not None
         if self.process.poll() is None:
             below = descendants(self.process.pid)
@@ -105,7 +105,7 @@ class SparkDriver:
             self.process.stdin.close()
 
     def kill_worker(self, chance: random.Random) -> str | None:
-        """One of Spark's Python processes: a task's worker, or the one that plans for a stream. None where there is none now."""
+        """Return one of Spark's Python processes: a task's worker, or the planner of a stream. None if there is none now."""
         assert self.process is not None
         workers = [pid for pid in descendants(self.process.pid) if _is_worker(pid)]
         if not workers:
@@ -134,7 +134,7 @@ class SparkDriver:
 
 
 def descendants(pid: int) -> list[int]:
-    """All processes below this one, as of now."""
+    """Return all current descendants of this process."""
     parents: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -165,7 +165,7 @@ def _command_line(pid: int) -> str:
 
 
 def _is_worker(pid: int) -> bool:
-    """Spark's daemon makes workers by forking itself, so they are called like it; only those below it do anything."""
+    """Spark's daemon forks its workers, so they have its name; only the daemon's children do any work."""
     line = _command_line(pid)
     if "python_streaming_source_runner" in line:
         return True
@@ -178,12 +178,14 @@ def _kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-# --- who sends meanwhile
+# --- the sender
 
 
 class Sender:
-    """Numbered messages of all sizes, one after the other, in a thread, until it is stopped. Each is tried once: what was
-    acknowledged is known with its place, and of the others it is not known whether they are there."""
+    """Sends numbered messages of all sizes, one by one, in a thread, until it is stopped.
+
+    Each is sent once. Acknowledged messages are recorded with queue and offset; the others may or may not be stored.
+    """
 
     def __init__(self, nameserver: str, topic: str, seed: int, per_s: int = 300) -> None:
         self.acknowledged: Counter[Row] = Counter()
@@ -215,7 +217,7 @@ class Sender:
 
 
 def topic_content(nameserver: str, topic: str) -> Counter[Row]:
-    """All that is in the topic's queues, read by a consumer that knows nothing of Spark."""
+    """Return everything in the topic's queues, read by a plain consumer."""
     rows: Counter[Row] = Counter()
     with client.PullConsumer(nameserver, group="counts-it-all") as consumer:
         queues = consumer.queues(topic)
@@ -232,7 +234,7 @@ def topic_content(nameserver: str, topic: str) -> Counter[Row]:
 
 
 def check_once(output: Counter[Row], sender: Sender, content: Counter[Row]) -> None:
-    """What was acknowledged came out once, with its contents; and nothing else did but what may have been stored unheard."""
+    """Check that each acknowledged message came out once, unchanged, and nothing else but sends with an unknown outcome."""
     repeated = [row[:4] for row, times in output.items() if times > 1]
     assert not repeated, f"{len(repeated)} messages came more than once, such as {repeated[:3]}"
     lost = [row[:4] for row in sender.acknowledged if row not in output]
@@ -243,7 +245,7 @@ def check_once(output: Counter[Row], sender: Sender, content: Counter[Row]) -> N
 
 
 def patiently(ask: Callable[[], T], timeout_s: float = START_S_MAX) -> T:
-    """What a cluster answers once it is there again."""
+    """Return what a cluster answers once it is back."""
     deadline = time.monotonic() + timeout_s
     while True:
         try:

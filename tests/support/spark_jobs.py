@@ -1,4 +1,4 @@
-"""Jobs as users write them, run by `spark_processes.job`: python spark_jobs.py VERB MASTER ARGUMENTS. They print findings."""
+"""Jobs as users write them, run by `spark_processes.job`: python spark_jobs.py JOB MASTER ARGUMENTS. They print JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SMALL = {
 
 def session(master: str, given: dict[str, str]) -> Any:
     config = {} if master.startswith("sc://") else SMALL
-    return skyrocket.spark.session.builder("job", master, config, ship_code="ship_code" in given)
+    return skyrocket.spark.session("job", master, config, ship_code="ship_code" in given)
 
 
 def sink_and_source(master: str, given: dict[str, str]) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def sink_and_source(master: str, given: dict[str, str]) -> dict[str, Any]:
 
 
 def stream(master: str, given: dict[str, str]) -> dict[str, Any]:
-    """From one topic to another, as far as there is any."""
+    """Stream everything from one topic to another."""
     spark = session(master, given)
     cluster = {"nameserver": given["nameserver"]}
     read = spark.readStream.format("rocketmq").options(**cluster, subscribe=given["topic"], startingOffsets="earliest").load()
@@ -61,7 +61,7 @@ def offline(master: str, given: dict[str, str]) -> dict[str, Any]:
 def bad_option(master: str, given: dict[str, str]) -> dict[str, Any]:
     try:
         session(master, given).read.format("rocketmq").options(nameserver="127.0.0.1:1", subscribed="x").load().count()
-    except Exception as error:  # whatever it is, its text is what the test wants
+    except Exception as error:  # the test checks its text
         return {"error": str(error)}
     return {}
 

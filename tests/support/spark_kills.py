@@ -1,6 +1,6 @@
-"""Kills of a Spark job that runs, at moments drawn from a seed: its driver, its workers, its broker, `CRASHES` of each.
+"""Kills parts of a running Spark job at random moments from a seed: driver, workers and broker, `CRASHES` times each.
 
-A job says what it writes; it is sound when `check` finds so.
+A job defines its output, and `check` verifies it.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ LOAD_MIN = 100
 
 
 class KilledJob:
-    """The broker, who sends, the driver; what the job writes is its subclass's."""
+    """The broker, the sender and the driver. A subclass defines the output."""
 
     def __init__(self, broker: Skyrocket, sender: Sender, driver: SparkDriver) -> None:
         self.broker, self.sender, self.driver = broker, sender, driver
 
     def rows(self) -> int:
-        """That have come out by now."""
+        """Return the number of messages in the output so far."""
         raise NotImplementedError
 
     def check_rows(self) -> None:
-        """All that came out, when the job has finished."""
+        """Return the whole output of the finished job."""
         raise NotImplementedError
 
     def await_progress(self) -> None:
-        """It writes again: more than there is now."""
+        """Wait until the job writes again."""
         before = self.rows()
         wait_until(lambda: self.rows() > before, f"a batch after {before} rows", START_S_MAX, every_s=0.1)
 
@@ -50,7 +50,7 @@ class KilledJob:
 
 @contextmanager
 def running(folder: Path, make: Callable[[Path, Skyrocket], KilledJob]) -> Iterator[KilledJob]:
-    """A job over a broker of its own, whose acknowledgements mean on disk."""
+    """A job with its own broker, which flushes before it acknowledges."""
     with Skyrocket(folder / "broker", {"flushDiskType": "SYNC_FLUSH"}) as broker:
         job = make(folder, broker)
         with job.driver:
@@ -75,7 +75,7 @@ def kill_drivers(job: KilledJob) -> None:
 
 
 def kill_workers(job: KilledJob) -> None:
-    """A task's worker, or the one that plans or commits for the stream."""
+    """Kill a task's worker, or the process that plans or commits for the stream."""
     chance = random.Random(SEED)
     job.driver.await_word(READY)
     killed = 0

@@ -1,6 +1,6 @@
-"""Spark's own processes on loopback: a standalone cluster (master and worker), a Connect server, and jobs in their own processes.
+"""Spark's processes on loopback: a standalone cluster (master and worker), a Connect server, and jobs as separate processes.
 
-Each has free ports and a home of its own, and is ended by its id. Java is found as `skyrocket.spark.session.builder` finds it.
+Each has its own free ports and home directory, and is ended by its process id. Java is found as `skyrocket.spark.session` does.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _PR_SET_PDEATHSIG = 1
 
 
 def _die_with_parent() -> None:
-    """So that nothing is left running when the tests themselves are killed."""
+    """Make the child end with its parent, so that killed tests leave no process behind."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
-    """As on another machine: of this process's own settings of Spark, nothing."""
+    """Return an environment without this process's own Spark settings, as on another machine."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
     provide_java(kept)
     own = {"SPARK_HOME": _find_spark_home(), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_DIRS": str(home / "local")}
@@ -66,7 +66,7 @@ class SparkProcess:
         return self._log.read_text(errors="replace")
 
     def wait_for(self, pattern: str) -> None:
-        """Until it has said this."""
+        """Wait until the process has printed this text."""
         deadline = time.monotonic() + START_S_MAX
         while not re.search(pattern, self.told()):
             assert self.process.poll() is None, f"{self.name} ended with {self.process.returncode}:\n{self.told()[-3000:]}"
@@ -74,7 +74,7 @@ class SparkProcess:
             time.sleep(0.1)
 
     def stop(self) -> None:
-        """Politely, so that a worker ends its executors."""
+        """Terminate the process, so that a worker can end its executors."""
         self.process.send_signal(signal.SIGTERM)
         try:
             self.process.wait(30)
@@ -85,7 +85,7 @@ class SparkProcess:
 
 @contextmanager
 def standalone_cluster(home: Path) -> Iterator[str]:
-    """The master's address: spark://127.0.0.1:port."""
+    """Start a master and a worker, and yield the master's address: spark://127.0.0.1:port."""
     port, given = free_port(), environment(home, SPARK_NO_DAEMONIZE="1")
     pages = ["--webui-port", free_port()]
     started = [
@@ -109,7 +109,7 @@ def standalone_cluster(home: Path) -> Iterator[str]:
 
 @contextmanager
 def connect_server(home: Path, config: Mapping[str, str], **more: str) -> Iterator[str]:
-    """Its address: sc://127.0.0.1:port."""
+    """Start a server, and yield its address: sc://127.0.0.1:port."""
     port = free_port()
     every = {"spark.connect.grpc.binding.port": str(port), "spark.connect.grpc.binding.address": "127.0.0.1", **config}
     words = [word for key, value in every.items() for word in ("--conf", f"{key}={value}")]
@@ -133,7 +133,7 @@ def _listens(port: int) -> bool:
 
 
 def job(home: Path, verb: str, master: str, *, given: Mapping[str, str] | None = None, **arguments: object) -> dict[str, Any]:
-    """What a job of `spark_jobs.py` says, run against this master in a process of its own."""
+    """Run a job of `spark_jobs.py` against this master in a separate process, and return what it prints."""
     home.mkdir(parents=True, exist_ok=True)
     own = {key: value for key, value in environment(home).items() if key not in ("SPARK_HOME", "SPARK_LOCAL_IP", "JAVA_HOME")}
     words = [sys.executable, JOBS, verb, master, json.dumps({key: str(value) for key, value in arguments.items()})]
@@ -152,7 +152,7 @@ def job(home: Path, verb: str, master: str, *, given: Mapping[str, str] | None =
 
 
 def python_without_skyrocket(home: Path) -> Path:
-    """With all other packages of this one, as on a cluster's worker."""
+    """A Python environment with all packages but this one, like a cluster's worker."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
     (packages,) = home.glob("lib/python*/site-packages")
     others = [path for path in sys.path if path.endswith("site-packages")]  # whose own .pth files, and skyrocket, do not count

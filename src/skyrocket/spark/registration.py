@@ -1,7 +1,7 @@
-"""Making the sources known to a session.
+"""Registers the data sources with a Spark session.
 
-Spark finds them by itself where this package is installed: it looks through the path for modules called `pyspark_*`. To register
-them also serves where it does not: with Spark Connect, say, whose server may not have the package.
+Where this package is installed, Spark finds the sources without registration: it scans the path for modules named `pyspark_*`.
+Registration is needed where the Spark server does not have the package, for example with Spark Connect.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ SOURCES: Final[tuple[type[DataSource], ...]] = (RocketMQ, RocketMQStore)
 
 
 def register(spark: SparkSession, *, ship_code: bool = False) -> SparkSession:
-    """Formats "rocketmq" and "rocketmq-store" for this session, which is returned.
+    """Register the formats "rocketmq" and "rocketmq-store" with a session, and return the session.
 
-    With `ship_code` this package travels with the session's jobs, for clusters whose workers do not have it installed. What it
-    needs they must have: pyarrow, numpy, msgspec, lz4, zstandard.
+    `ship_code` sends this package along with the session's jobs, for clusters whose workers do not have it installed. The
+    workers still need its dependencies: pyarrow, numpy, msgspec, lz4 and zstandard.
     """
     if ship_code:
-        spark.addArtifacts(str(packed_code()), pyfile=True)
+        spark.addArtifacts(str(zip_package()), pyfile=True)
     for source in SOURCES:
         spark.dataSource.register(source)
     return spark
 
 
 @cache
-def packed_code() -> Path:
-    """This package as Spark's workers can import it. What is compiled stays here: it has its equal in Python."""
+def zip_package() -> Path:
+    """Write this package to a zip file that Spark's workers can import. Compiled twins are left out: Python replaces them."""
     folder = Path(tempfile.mkdtemp(prefix="skyrocket-code-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     package = Path(skyrocket.__file__).parent

@@ -1,7 +1,7 @@
-"""Sessions with clusters, shared by all questions of one process. Used in the client's background loop only.
+"""Client sessions that all calls of one process share, one for each cluster. Used only in the client's background event loop.
 
-A session stays for a while after the last question: planning processes and workers serve many queries, one after the other. Then
-it is closed, since a session looks for its brokers again and again, also for those of a cluster that is long gone.
+A session stays open for `KEPT_S` after its last use, because planning processes and workers serve many queries in turn. Then it
+is closed: an open session keeps polling its nameservers, even those of a cluster that no longer exists.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from skyrocket.client.session.session import Session
 from skyrocket.client.sync import run
 from skyrocket.spark.options.cluster_options import ClusterOptions
 
-SESSIONS_MAX: Final = 16  # that are kept; the one not used for longest goes first
-KEPT_S: Final = 60.0  # after the last question
+SESSIONS_MAX: Final = 16  # kept open; the least recently used is closed first
+KEPT_S: Final = 60.0  # after the last use
 
 
-class _Kept(NamedTuple):
+class _KeptSession(NamedTuple):
     session: Session
-    until: asyncio.TimerHandle
+    timer: asyncio.TimerHandle  # closes the session
 
 
-_kept: dict[ClusterOptions, _Kept] = {}
-_farewells: set[asyncio.Task[None]] = set()
+_kept: dict[ClusterOptions, _KeptSession] = {}
+_closing: set[asyncio.Task[None]] = set()
 
 
 @lru_cache(maxsize=SESSIONS_MAX)
 def _client_options(options: ClusterOptions) -> ClientOptions:
-    """The same object each time, with the same TLS context: equal options share a session."""
+    """Return one object, with one TLS context, for equal options: the client shares a session between equal objects only."""
     return options.client_options()
 
 
 @asynccontextmanager
-async def session_with(options: ClusterOptions) -> AsyncIterator[Session]:
-    """For the time of one question."""
+async def shared_session(options: ClusterOptions) -> AsyncIterator[Session]:
+    """Hold the process's session with a cluster for the duration of one call."""
     session = await Session.acquire(_client_options(options))
     try:
         yield session
@@ -49,43 +49,43 @@ async def session_with(options: ClusterOptions) -> AsyncIterator[Session]:
 
 
 async def _keep(options: ClusterOptions, session: Session) -> None:
-    """Whoever asked last leaves his share of the session here, for a while."""
+    """Keep the caller's reference to the session for `KEPT_S`, in place of the previous caller's."""
     before = _kept.pop(options, None)
-    until = asyncio.get_running_loop().call_later(KEPT_S, _let_go, options)
-    _kept[options] = _Kept(session, until)
+    timer = asyncio.get_running_loop().call_later(KEPT_S, _expire, options)
+    _kept[options] = _KeptSession(session, timer)
     surplus = [] if before is None else [before]
     while len(_kept) > SESSIONS_MAX:
         surplus.append(_kept.pop(next(iter(_kept))))
     for each in surplus:
-        each.until.cancel()
+        each.timer.cancel()
         await each.session.release()
 
 
-def _let_go(options: ClusterOptions) -> None:
+def _expire(options: ClusterOptions) -> None:
     kept = _kept.pop(options, None)
     if kept is not None:
-        farewell = asyncio.get_running_loop().create_task(kept.session.release())
-        _farewells.add(farewell)
-        farewell.add_done_callback(_farewells.discard)
+        task = asyncio.get_running_loop().create_task(kept.session.release())
+        _closing.add(task)
+        task.add_done_callback(_closing.discard)
 
 
-async def _let_all_go() -> None:
+async def _release_all() -> None:
     while _kept:
         kept = _kept.popitem()[1]
-        kept.until.cancel()
+        kept.timer.cancel()
         await kept.session.release()
 
 
-def _forked() -> None:
-    """In the child: they are the parent's, whose loop does not run here."""
+def _forget_after_fork() -> None:
+    """Drop the parent's sessions in a child process: the parent's event loop does not run here."""
     _kept.clear()
-    _farewells.clear()
+    _closing.clear()
 
 
-def _end() -> None:
+def _release_at_exit() -> None:
     if _kept:
-        run(_let_all_go())
+        run(_release_all())
 
 
-os.register_at_fork(after_in_child=_forked)
-atexit.register(_end)
+os.register_at_fork(after_in_child=_forget_after_fork)
+atexit.register(_release_at_exit)

@@ -1,6 +1,6 @@
-"""Sockets to brokers, kept by the process: workers serve many tasks, one after another, and go on with the same connections.
+"""A pool of sockets to brokers. A worker process serves many tasks in turn, and they reuse its connections.
 
-Blocking ones: a task waits for one broker at a time, and an event loop would cost more than the decoding.
+The sockets block: a task waits for one broker at a time, and an event loop would cost more than decoding the messages.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Final
 
 from skyrocket.spark.options.cluster_options import ClusterOptions
 
-IDLE_MAX: Final = 16  # connections that wait for the next task
-IDLE_S_MAX: Final = 60.0  # brokers close after two minutes
+IDLE_MAX: Final = 16  # connections kept for the next task
+IDLE_S_MAX: Final = 60.0  # brokers close an idle connection after two minutes
 
 
 class BrokerConnection:
     def __init__(self, options: ClusterOptions, address: str, timeout_ms: int) -> None:
-        """OSError when it cannot be made."""
+        """Connect. Raise OSError on failure."""
         self.options = options
         self.address = address
         self.idle_since = 0.0
@@ -41,7 +41,7 @@ class BrokerConnection:
 
     @property
     def is_quiet(self) -> bool:
-        """Open, and nothing has come that nobody waits for: an idle connection that is to be used again."""
+        """Return whether an idle connection can be used again: it is open, and no unexpected bytes have arrived."""
         try:
             return not select.select([self._socket], [], [], 0)[0]
         except (OSError, ValueError):
@@ -54,22 +54,23 @@ class BrokerConnection:
         self._socket.close()
 
 
-class Connections:
-    """Idle ones. Who takes one has it alone until it is given back, or closed."""
+class ConnectionPool:
+    """Idle connections. A taken connection belongs to its taker until it is given back or closed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._idle: list[BrokerConnection] = []  # the one given back last is the last
+        self._idle: list[BrokerConnection] = []  # the most recently used is last
 
     def take(self, options: ClusterOptions, address: str, timeout_ms: int) -> BrokerConnection:
-        while (found := self._found(options, address)) is not None:
+        """Return an idle connection to this address, or a new one."""
+        while (found := self._pop_idle(options, address)) is not None:
             if time.monotonic() - found.idle_since < IDLE_S_MAX and found.is_quiet:
                 found.set_timeout(timeout_ms)
                 return found
             found.close()
         return BrokerConnection(options, address, timeout_ms)
 
-    def _found(self, options: ClusterOptions, address: str) -> BrokerConnection | None:
+    def _pop_idle(self, options: ClusterOptions, address: str) -> BrokerConnection | None:
         with self._lock:
             for index in reversed(range(len(self._idle))):
                 if self._idle[index].address == address and self._idle[index].options == options:
@@ -77,7 +78,7 @@ class Connections:
         return None
 
     def give_back(self, connection: BrokerConnection) -> None:
-        """One on which nothing is under way."""
+        """Return a connection without a request in flight to the pool."""
         connection.idle_since = time.monotonic()
         with self._lock:
             self._idle.append(connection)
@@ -86,16 +87,16 @@ class Connections:
         for oldest in surplus:
             oldest.close()
 
-    def forked(self) -> None:
-        """In the child: the connections are the parent's. Closing them here leaves them open there."""
+    def clear_after_fork(self) -> None:
+        """Close the parent's connections in a child process. They stay open in the parent."""
         self._lock = threading.Lock()
         for connection in self._idle:
             connection.close()
         self._idle.clear()
 
 
-connections: Final = Connections()
-os.register_at_fork(after_in_child=connections.forked)
+connections: Final = ConnectionPool()
+os.register_at_fork(after_in_child=connections.clear_after_fork)
 
 
 @lru_cache(maxsize=16)

@@ -1,6 +1,7 @@
-"""The pulls of one queue: frames that are written once, but for their number, the offset, and how many messages are asked for.
+"""Encodes the pull requests of one queue. All but three numbers are encoded once: opaque, offset and message count.
 
-They tell the filter with each pull, join no group, commit nothing, and are answered at once also when there is nothing.
+Each pull carries the filter, belongs to no consumer of its group, commits no offset, and asks for an immediate response even if
+there are no messages.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from skyrocket.protocol.headers import PullMessageRequestHeader
 from skyrocket.protocol.language import Language
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.sysflag import PULL_SUBSCRIPTION
-from skyrocket.spark.fetch.pull_window import Ask
+from skyrocket.spark.fetch.pull_window import PlannedPull
 
 _CODE: Final = int(RequestCode.PULL_MESSAGE)
 _LENGTH_BYTES: Final = 4
@@ -32,7 +33,7 @@ _REST: Final = (
 
 
 class PullFrames:
-    """Names are those on the wire."""
+    """Encodes the pulls of one group and queue, whose names include the namespace."""
 
     def __init__(
         self, group: str, queue: Queue, subscription: Subscription, max_bytes: int, credentials: Credentials | None = None
@@ -56,16 +57,16 @@ class PullFrames:
         self._credentials = credentials
         self._before = b'{"code":%d,"extFields":%b' % (_CODE, msgspec.json.encode(self._fields)[:-1])
 
-    def frames(self, asks: Iterable[Ask]) -> bytes:
-        """One behind the other."""
+    def encode(self, pulls: Iterable[PlannedPull]) -> bytes:
+        """Return the frames of these pulls, concatenated."""
         if self._credentials is not None:
-            return b"".join([self._signed(ask, self._credentials) for ask in asks])
+            return b"".join([self._encode_signed(pull, self._credentials) for pull in pulls])
         pieces: list[bytes] = []
-        for number, offset, _, messages in asks:
+        for number, offset, _, messages in pulls:
             header = self._before + _REST % (messages, offset, number)
             pieces += PREFIX.pack(_LENGTH_BYTES + len(header), len(header)), header
         return b"".join(pieces)
 
-    def _signed(self, ask: Ask, credentials: Credentials) -> bytes:
-        fields = {**self._fields, "maxMsgNums": str(ask.messages), "queueOffset": str(ask.offset)}
-        return encode_command(Command(_CODE, opaque=ask.number, fields=sign_fields(fields, b"", credentials)))
+    def _encode_signed(self, pull: PlannedPull, credentials: Credentials) -> bytes:
+        fields = {**self._fields, "maxMsgNums": str(pull.messages), "queueOffset": str(pull.offset)}
+        return encode_command(Command(_CODE, opaque=pull.number, fields=sign_fields(fields, b"", credentials)))

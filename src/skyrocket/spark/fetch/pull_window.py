@@ -1,17 +1,17 @@
-"""Which pulls of a range are under way, and what their answers make of it. Pure.
+"""The window of pulls in flight for one range of a queue, and what their responses change. Pure.
 
-    asks()                        pulls to be sent now
-    as_expected(count)            so many answers came, and were what they should be
-    answered(next)                an answer came that was not: which offsets of it count?
-    restart()                     the connection is gone, and all answers with it
+    next_pulls()                  the pulls to send now
+    complete_expected(count)      the next responses were as expected
+    complete_head(next_offset)    a response was not as expected: which of its offsets count?
+    restart()                     the connection is gone, and with it all responses
 
-Without a filter a queue's offsets have no gaps, so where the next pull begins is known before the answer to the last one is
-here, if one knows how many messages a broker gives at once. Brokers have their own bounds, by number and by bytes, and others
-for what they must fetch from disk: so the `stride` is learnt from answers. When one has less than it should, those behind it
-are of no use, and are asked for again. Now and then a pull asks for more than the stride, to see whether there would be;
-nothing is lost when there is not.
+Without a filter a queue's offsets have no gaps. So the next pull's offset is known before the last response arrives, if the
+number of messages per response is known. Brokers limit it by count and by bytes, with other limits for messages on disk. So the
+window learns the `stride` from responses. If a response is shorter than its stride, the pulls after it are useless, and their
+offsets are pulled again. Every `PROBE_EVERY` pulls, one asks for more than the stride, to find out whether the broker would
+return more; if it does not, nothing is lost.
 
-With a filter only the answer tells where to go on, so there is one pull at a time.
+With a filter only the response says where the next pull starts, so one pull at a time is in flight.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ PROBE_EVERY: Final = 32  # pulls
 PROBE_TIMES: Final = 4  # the stride
 
 
-class Ask(NamedTuple):
-    number: int
+class PlannedPull(NamedTuple):
+    number: int  # the request's opaque
     offset: int
-    upto: int  # where the next one begins, if this one has what it should
-    messages: int  # asked for
+    upto: int  # where the next pull starts if the response is as expected
+    messages: int  # to request
 
 
-class Part(NamedTuple):
-    """Of an answer: the messages from `start` up to and without `stop`."""
+class OffsetRange(NamedTuple):
+    """The offsets from `start` up to, but not including, `stop`."""
 
     start: int
     stop: int
 
 
 @dataclass(slots=True)
-class PullAhead:
-    position: int  # what is before it has been answered
+class PullWindow:
+    position: int  # all offsets before it are complete
     stop: int
     most: int  # messages of one pull
-    ahead: int  # pulls under way at once
+    ahead: int  # pulls in flight at once
     is_filtered: bool = False
     stride: int = 0  # 0: not known yet
     _next: int = field(init=False)
-    _under_way: deque[Ask] = field(default_factory=deque)
-    _stale: int = 0  # pulls under way whose answers are of no use
+    _in_flight: deque[PlannedPull] = field(default_factory=deque)
+    _stale: int = 0  # pulls in flight whose responses are useless
     _number: int = 0
     _since_probe: int = 0
 
@@ -60,30 +60,31 @@ class PullAhead:
         return self.position >= self.stop
 
     @property
-    def under_way(self) -> int:
-        return len(self._under_way) + self._stale
+    def in_flight(self) -> int:
+        return len(self._in_flight) + self._stale
 
     @property
     def head(self) -> int | None:
-        """The number of the pull whose answer is wanted next."""
-        return self._under_way[0].number if self._under_way else None
+        """Return the number of the pull whose response is needed next."""
+        return self._in_flight[0].number if self._in_flight else None
 
     @property
-    def expected(self) -> list[Ask]:
-        """The pulls whose answers are wanted next, in their order."""
-        return list(self._under_way)
+    def expected(self) -> list[PlannedPull]:
+        """Return the pulls whose responses are needed next, in order."""
+        return list(self._in_flight)
 
-    def as_expected(self, count: int) -> None:
-        """So many of them were answered with what they should have: nothing is learnt from it."""
+    def complete_expected(self, count: int) -> None:
+        """Complete the first pulls, whose responses were as expected. The stride stays."""
         for _ in range(count):
-            self.position = self._under_way.popleft().upto
+            self.position = self._in_flight.popleft().upto
 
-    def asks(self) -> list[Ask]:
+    def next_pulls(self) -> list[PlannedPull]:
+        """Return the pulls to send now, and count them as in flight."""
         if self.is_filtered or not self.stride:
-            return self._first_ask()
-        asks: list[Ask] = []
+            return self._single_pull()
+        pulls: list[PlannedPull] = []
         number, offset, stop, stride = self._number, self._next, self.stop, self.stride
-        for _ in range(self.ahead - self.under_way):
+        for _ in range(self.ahead - self.in_flight):
             if offset >= stop:
                 break
             number += 1
@@ -91,77 +92,79 @@ class PullAhead:
             upto, count = min(offset + stride, stop), stride
             if self._since_probe >= PROBE_EVERY:
                 self._since_probe, count = 0, stride * PROBE_TIMES
-            asks.append(Ask(number, offset, upto, min(count, stop - offset, self.most)))
+            pulls.append(PlannedPull(number, offset, upto, min(count, stop - offset, self.most)))
             offset = upto
         self._number, self._next = number, offset
-        self._under_way.extend(asks)
-        return asks
+        self._in_flight.extend(pulls)
+        return pulls
 
-    def _first_ask(self) -> list[Ask]:
-        """One at a time: what its answer has decides about the next."""
-        if self._next >= self.stop or self.under_way:
+    def _single_pull(self) -> list[PlannedPull]:
+        """Return one pull if none is in flight: its response decides about the next."""
+        if self._next >= self.stop or self.in_flight:
             return []
         self._number += 1
         count = self.most if self.is_filtered else min(self.most, self.stop - self._next)
-        ask = Ask(self._number, self._next, self.stop, count)
-        self._under_way.append(ask)
+        pull = PlannedPull(self._number, self._next, self.stop, count)
+        self._in_flight.append(pull)
         self._next = self.stop
-        return [ask]
+        return [pull]
 
     def is_wanted(self, number: int) -> bool:
-        """Whether an answer is to be kept until its turn comes."""
-        return bool(self._under_way) and number >= self._under_way[0].number
+        """Return whether a response is to be kept until it is at the head."""
+        return bool(self._in_flight) and number >= self._in_flight[0].number
 
-    def dropped(self) -> None:
-        """An answer came that nobody wants any more."""
+    def drop_stale(self) -> None:
+        """Count a useless response as arrived."""
         self._stale -= 1
 
-    def answered(self, next_offset: int) -> Part:
-        """The pull at the head was answered, and the broker would go on at `next_offset`. What counts of it begins where it was
-        asked for, and ends before the pull that follows."""
-        ask = self._under_way.popleft()
+    def complete_head(self, next_offset: int) -> OffsetRange:
+        """Complete the pull at the head, after which the broker continues at `next_offset`.
+
+        Return the offsets of the response that count: from the pull's offset up to the start of the next pull in flight.
+        """
+        pull = self._in_flight.popleft()
         if self.is_filtered:
-            self._go_on(next_offset)
-            return Part(ask.offset, min(next_offset, self.stop))
+            self._continue_at(next_offset)
+            return OffsetRange(pull.offset, min(next_offset, self.stop))
         stop = min(next_offset, self.stop)
-        if stop < ask.upto:
-            self._go_on(stop)
-        elif self._under_way:
-            stop = ask.upto  # the rest comes again with the next one
+        if stop < pull.upto:
+            self._continue_at(stop)
+        elif self._in_flight:
+            stop = pull.upto  # the next response repeats the rest
         else:
             self._next = stop
         self.position = stop
-        self._learn(ask, next_offset)
-        return Part(ask.offset, stop)
+        self._learn(pull, next_offset)
+        return OffsetRange(pull.offset, stop)
 
-    def _learn(self, ask: Ask, next_offset: int) -> None:
-        got = next_offset - ask.offset
-        if got <= 0 or (ask.upto >= self.stop and next_offset >= self.stop):
-            return  # a rest says nothing
+    def _learn(self, pull: PlannedPull, next_offset: int) -> None:
+        got = next_offset - pull.offset
+        if got <= 0 or (pull.upto >= self.stop and next_offset >= self.stop):
+            return  # the last response of a range may be short for no other reason
         if not self.stride:
             self.stride = got
-        elif next_offset < ask.upto:
-            self.stride = max(1, got - got // 8)  # sizes vary: the next one may have less still
+        elif next_offset < pull.upto:
+            self.stride = max(1, got - got // 8)  # message sizes vary: the next response may be shorter still
         elif 4 * got >= 5 * self.stride:
             self.stride += (got - self.stride + 1) // 2
 
-    def _go_on(self, offset: int) -> None:
+    def _continue_at(self, offset: int) -> None:
         self.position = self._next = offset
-        self._stale += len(self._under_way)
-        self._under_way.clear()
+        self._stale += len(self._in_flight)
+        self._in_flight.clear()
 
     def skip_to(self, offset: int) -> None:
-        """The messages before it are not there."""
-        self._under_way.popleft()
-        self._go_on(offset)
+        """Continue at an offset because the messages before it do not exist."""
+        self._in_flight.popleft()
+        self._continue_at(offset)
 
     def skip_rest(self) -> None:
-        """Nothing more of the range is there."""
-        self._go_on(self.stop)
+        """End the range because no further message of it exists."""
+        self._continue_at(self.stop)
 
     def restart(self) -> None:
-        """Nothing is under way any more. What a broker gives is to be learnt anew: it may be another, or have it on disk now."""
-        self._under_way.clear()
+        """Start again with nothing in flight. The stride is learned again: the broker may be another, or read from disk."""
+        self._in_flight.clear()
         self._stale = 0
         self._next = self.position
         self.stride = 0

@@ -1,7 +1,7 @@
-"""What a socket gave, in one growing buffer, and where in it the answers lie.
+"""The receive buffer of a connection: one growing block of memory, and the positions of the pull responses in it.
 
-Answers are not copied out: records are decoded where they were received, some thousand at once, with the headers of their answers
-between them. When they are, `forget` makes room.
+Responses are not copied. Records are decoded where they were received, some thousand at once, with response headers between them.
+After that, `discard_parsed` makes room.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from skyrocket.protocol.command import decode_command
 from skyrocket.protocol.errors import FrameError
 from skyrocket.protocol.frame import PREFIX, Frame, Serialization
 from skyrocket.protocol.limits import FRAME_BYTES_MAX, HEADER_BYTES_MAX
-from skyrocket.spark.fetch.fast_path import ordinary
-from skyrocket.spark.fetch.pull_window import Ask
+from skyrocket.spark.fetch.fast_path import take_expected
+from skyrocket.spark.fetch.pull_window import PlannedPull
 
-RECEIVE_BYTES_MIN: Final = 256 * 1024  # room for each time
-FIRST_BYTES: Final = 8 * 1024 * 1024  # some thousand messages of 1 KiB; what is not used costs nothing
-SPARE_BYTES_MAX: Final = 32 * 1024 * 1024  # one that grew larger is not kept
-SPARE_MAX: Final = 2  # kept for the next tasks: memory that was touched before costs far less than new
+RECEIVE_BYTES_MIN: Final = 256 * 1024  # free space before each receive
+FIRST_BYTES: Final = 8 * 1024 * 1024  # some thousand messages of 1 KiB; untouched pages cost nothing
+SPARE_BYTES_MAX: Final = 32 * 1024 * 1024  # a larger buffer is not kept
+SPARE_MAX: Final = 2  # buffers kept for the next tasks: memory that was touched before is far cheaper than new memory
 _LENGTH_BYTES: Final = 4
 
 
-class Answer(NamedTuple):
-    """To a pull: what its header says, and the place of its body."""
+class PullResponse(NamedTuple):
+    """The header of a pull response, and the position of its body in the buffer."""
 
-    number: int
+    number: int  # the request's opaque
     code: int
-    next_offset: int | None  # None: it does not say
-    suggested: int  # which of the brokers of this name should be asked next
+    next_offset: int | None  # None: the header has none
+    suggested: int  # id of the broker (master or slave) to pull from next
     max_offset: int
     remark: str
     start: int
@@ -48,7 +48,7 @@ class _Fields(msgspec.Struct, gc=False):
 
 
 class _Header(msgspec.Struct, gc=False):
-    """What counts of a JSON header: `decode_command` would make a dict of everything, at three times the cost."""
+    """The needed fields of a JSON header. `decode_command` would build a dict of all fields, at three times the cost."""
 
     code: int
     opaque: int
@@ -56,7 +56,7 @@ class _Header(msgspec.Struct, gc=False):
     remark: str | None = None
 
 
-_header = msgspec.json.Decoder(_Header, strict=False)  # numbers are written as text
+_header = msgspec.json.Decoder(_Header, strict=False)  # the protocol writes numbers as text
 _NO_FIELDS: Final = _Fields()
 
 
@@ -67,55 +67,55 @@ def _read_header(serialization: int, header: memoryview) -> _Header:
         command = decode_command(Frame(serialization, bytes(header), b""))
         return _Header(command.code, command.opaque, msgspec.convert(command.fields, _Fields, strict=False), command.remark)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise FrameError(f"the header of an answer cannot be read: {error}") from error
+        raise FrameError(f"The header of a response cannot be decoded: {error}") from error
 
 
 _spare: deque[bytearray] = deque(maxlen=SPARE_MAX)
 
 
-class Intake:
-    """Places are those in `data`, and hold until `forget`."""
+class ReceiveBuffer:
+    """All positions are indexes into `data`. They are valid until `discard_parsed`."""
 
     def __init__(self) -> None:
-        self._hold(_spare.pop() if _spare else bytearray(FIRST_BYTES))
+        self._use(_spare.pop() if _spare else bytearray(FIRST_BYTES))
         self.filled = 0
         self._parsed = 0
 
     def receive(self, receive_into: Callable[[memoryview], int]) -> None:
-        """Once. ConnectionError when the peer has closed."""
+        """Receive once. Raise ConnectionError if the broker has closed the connection."""
         if len(self.data) - self.filled < RECEIVE_BYTES_MIN:
             self._grow()
         count = receive_into(self.view[self.filled :])
         if not count:
-            raise ConnectionError("it closed the connection")
+            raise ConnectionError("the broker closed the connection")
         self.filled += count
 
     def _grow(self) -> None:
-        """Doubled, so that what is kept is copied seldom. `range_reader` decodes before it is too much."""
+        """Double the buffer, so that its content is rarely copied. `range_reader` decodes before it grows too large."""
         larger = bytearray(2 * len(self.data))
         larger[: self.filled] = self.view[: self.filled]
-        self._hold(larger)
+        self._use(larger)
 
     def close(self) -> None:
-        """Nothing of it is needed any more."""
+        """Release the memory, or keep it for the next buffer."""
         memory = self._memory
-        self._hold(bytearray())
+        self._use(bytearray())
         if len(memory) <= SPARE_BYTES_MAX:
             _spare.append(memory)
 
-    def _hold(self, memory: bytearray) -> None:
+    def _use(self, memory: bytearray) -> None:
         self._memory = memory
         self.view = memoryview(memory)
-        self.data: Bytes = np.frombuffer(memory, np.uint8)  # the same, for arithmetic
+        self.data: Bytes = np.frombuffer(memory, np.uint8)  # the same memory as an array
 
-    def ordinary(self, broker_id: int, asks: Sequence[Ask]) -> tuple[int, bytes]:
-        """How many of these pulls have come as they should, and where their records start."""
-        taken, self._parsed, starts = ordinary(self.view, self._parsed, self.filled, broker_id, asks)
+    def take_expected(self, broker_id: int, pulls: Sequence[PlannedPull]) -> tuple[int, bytes]:
+        """Take expected responses to these pulls. Return how many there are, and the packed starts of their records."""
+        taken, self._parsed, starts = take_expected(self.view, self._parsed, self.filled, broker_id, pulls)
         return taken, starts
 
-    def answers(self) -> list[Answer]:
-        """The others that are complete by now."""
-        found: list[Answer] = []
+    def responses(self) -> list[PullResponse]:
+        """Parse all other complete responses."""
+        found: list[PullResponse] = []
         data, at, filled = self.view, self._parsed, self.filled
         while filled - at >= PREFIX.size:
             length, mark = PREFIX.unpack_from(data, at)
@@ -125,7 +125,9 @@ class Intake:
                 or header_bytes > HEADER_BYTES_MAX
                 or serialization > 1
             ):
-                raise FrameError(f"An answer says that it has {length} bytes, {header_bytes} of them in its header: it is none.")
+                raise FrameError(
+                    f"The broker sent a frame of {length} bytes with a header of {header_bytes} bytes: this is no response."
+                )
             end = at + _LENGTH_BYTES + length
             if end > filled:
                 break
@@ -133,18 +135,18 @@ class Intake:
             header = _read_header(serialization, data[at + PREFIX.size : body])
             fields = header.fields or _NO_FIELDS
             numbers = (header.opaque, header.code, fields.next_offset, fields.suggested, fields.max_offset)
-            found.append(Answer(*numbers, header.remark or "", body, end))
+            found.append(PullResponse(*numbers, header.remark or "", body, end))
             at = end
         self._parsed = at
         return found
 
-    def forget(self, kept: dict[int, Answer]) -> None:
-        """All that was parsed but these answers, which are moved, and get their new places."""
+    def discard_parsed(self, kept: dict[int, PullResponse]) -> None:
+        """Discard everything that was parsed, except the responses in `kept`. They move, and `kept` gets their new positions."""
         at = 0
-        for number, answer in sorted(kept.items(), key=lambda item: item[1].start):
-            size = answer.end - answer.start
-            self.view[at : at + size] = self.view[answer.start : answer.end]
-            kept[number] = answer._replace(start=at, end=at + size)
+        for number, response in sorted(kept.items(), key=lambda item: item[1].start):
+            size = response.end - response.start
+            self.view[at : at + size] = self.view[response.start : response.end]
+            kept[number] = response._replace(start=at, end=at + size)
             at += size
         rest = self.filled - self._parsed
         self.view[at : at + rest] = self.view[self._parsed : self.filled]

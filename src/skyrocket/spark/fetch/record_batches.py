@@ -1,7 +1,7 @@
-"""Rows of records (`columnar/rows`) as record batches of the source's columns, in the types that Spark takes.
+"""Turns rows of records (`columnar/rows`) into Arrow batches of the source's columns, in the types that Spark accepts.
 
-`columnar/columns` makes most columns. Here are those that it does not have (the broker's name, times of day) or that a user
-wants in another shape: bodies unpacked, and a topic under the user's name, which is the same for all rows of a queue.
+`columnar/columns` makes most columns. This module makes the others: the broker's name, timestamps in Spark's unit, decompressed
+bodies, and the topic without its namespace, which is constant for a queue.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from skyrocket.protocol.message.compression import decompress
 from skyrocket.protocol.sysflag import COMPRESSED
 from skyrocket.spark.columns import COLUMNS, arrow_schema
 
-_JAVA_INT: Final = 0x7FFF_FFFF  # a body's CRC is kept without its top bit
-_MS_MOST: Final = (2**63 - 1) // 1000  # what still has microseconds
+_JAVA_INT: Final = 0x7FFF_FFFF  # a record stores its body's CRC without the top bit
+_MS_MAX: Final = (2**63 - 1) // 1000  # the largest timestamp that fits in microseconds
 
 
 class BatchMaker:
-    """`topic` and `broker` are those of every row, where they are given; otherwise a row's own topic, and no broker."""
+    """Makes batches. If given, `topic` and `broker` are the values of every row; else rows have their own topic and no broker."""
 
     def __init__(self, columns: Sequence[str], *, topic: str | None = None, broker: str | None = None) -> None:
         self.schema = arrow_schema(columns)
@@ -48,31 +48,31 @@ def _maker(name: str, constant: str | None) -> Callable[[ColumnBuilder], Any]:
 
 
 class _Constant:
-    """The same in every row. Batches have about as many rows, so what was made for one serves the next."""
+    """A column with one value in every row. Batches have similar sizes, so most reuse the column of an earlier batch."""
 
     def __init__(self, value: Any) -> None:
         self._value = value
-        self._made = pa.repeat(value, 0)
+        self._column = pa.repeat(value, 0)
 
     def __call__(self, columns: ColumnBuilder) -> Any:
         count = len(columns.rows)
-        if len(self._made) < count:
-            self._made = pa.repeat(self._value, count)
-        return self._made.slice(0, count)
+        if len(self._column) < count:
+            self._column = pa.repeat(self._value, count)
+        return self._column.slice(0, count)
 
 
-def _times(ms: Ints) -> Any:
-    """A producer may say any born timestamp."""
-    if len(ms) and (ms.min() < -_MS_MOST or ms.max() > _MS_MOST):
-        ms = np.clip(ms, -_MS_MOST, _MS_MOST)
+def _timestamps(ms: Ints) -> Any:
+    """Return a column of timestamps. A producer may send any born timestamp, so values are clipped to what fits."""
+    if len(ms) and (ms.min() < -_MS_MAX or ms.max() > _MS_MAX):
+        ms = np.clip(ms, -_MS_MAX, _MS_MAX)
     return pa.Array.from_buffers(COLUMNS["storeTimestamp"].arrow, len(ms), [None, pa.py_buffer(ms * 1000)])
 
 
 def _bodies(columns: ColumnBuilder) -> Any:
-    """An empty body stays empty even when it says it is compressed, as in Java."""
+    """Return decompressed bodies. An empty body stays empty even if it is flagged as compressed, as in Apache's client."""
     rows = columns.rows
     packed = columns.body()
-    is_compressed = _compressed(rows)
+    is_compressed = _is_compressed(rows)
     if not is_compressed.any():
         return packed
     bodies = packed.to_pylist()
@@ -81,30 +81,30 @@ def _bodies(columns: ColumnBuilder) -> Any:
     return pa.array(bodies, pa.binary())
 
 
-def _compressed(rows: RecordRows) -> Bools:
+def _is_compressed(rows: RecordRows) -> Bools:
     found: Bools = ((rows.sys_flag & COMPRESSED) != 0) & (rows.body < rows.body_end)
     return found
 
 
 _MAKERS: Final[dict[str, Callable[[ColumnBuilder], Any]]] = {
     "broker": lambda columns: pa.nulls(len(columns.rows), pa.string()),
-    "storeTimestamp": lambda columns: _times(columns.rows.store_timestamp),
-    "bornTimestamp": lambda columns: _times(columns.rows.born_timestamp),
+    "storeTimestamp": lambda columns: _timestamps(columns.rows.store_timestamp),
+    "bornTimestamp": lambda columns: _timestamps(columns.rows.born_timestamp),
     "body": _bodies,
 }
 
 
-def with_sound_bodies(rows: RecordRows) -> Bools:
-    """Whether each body is what its CRC says, which was computed with the rows."""
+def has_sound_body(rows: RecordRows) -> Bools:
+    """Return for each row whether its body matches its CRC. `RecordRows` has computed the sums already."""
     assert rows.checksum_scope == ChecksumScope.BODY
     sound: Bools = (rows.sum & _JAVA_INT) == rows.crc
     return sound
 
 
-def with_unpackable_bodies(rows: RecordRows) -> Bools:
-    """Whether each body can be unpacked, for who was told that one cannot."""
+def has_decompressible_body(rows: RecordRows) -> Bools:
+    """Return for each row whether its body can be decompressed. Needed only after a batch has failed to decompress."""
     found = np.ones(len(rows), np.bool_)
-    for row in np.flatnonzero(_compressed(rows)).tolist():
+    for row in np.flatnonzero(_is_compressed(rows)).tolist():
         try:
             decompress(rows.data[rows.body[row] : rows.body_end[row]].tobytes(), int(rows.sys_flag[row]))
         except CompressionError:

@@ -1,8 +1,8 @@
-"""What Spark's Python workers do with memory between tasks, and what it costs.
+"""Makes the garbage collection of Spark's Python workers cheaper.
 
-After each task a worker collects garbage, and for that looks at every object there is: mostly those that modules are made of,
-which stay as long as the process does. That takes some 10 to 20 ms, for a task of a micro-batch more than all else. So, once
-for each worker, what is there when the first task reads is set aside, and not looked at again.
+After each task a worker runs a full garbage collection, which visits every object. Most objects belong to modules and live as
+long as the process. A collection takes 10 to 20 ms: for a task of a micro-batch, more than everything else. So the first task
+that reads in a worker freezes the existing objects, and later collections skip them.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import sys
 from functools import cache
 from typing import Final
 
-_DAEMON: Final = "pyspark.daemon"  # the program whose forks serve one task after another
+_DAEMON: Final = "pyspark.daemon"  # the program whose forks serve many tasks in turn
 
 
 @cache
-def set_modules_aside() -> None:
-    """Nothing happens in a process that is not Spark's: a driver, say, or one that serves a single task."""
+def freeze_modules() -> None:
+    """Freeze the existing objects, once, in a long-lived worker. Do nothing in any other process."""
     if getattr(sys.modules["__main__"].__spec__, "name", None) == _DAEMON:
         gc.collect()
         gc.freeze()

@@ -1,1 +1,1 @@
-"""Store directories as a Spark source: what to read, how it is divided among tasks, and the reading."""
+"""The source "rocketmq-store": `partitions` plans how store directories are divided among tasks, `store_reader` reads them."""

@@ -1,4 +1,4 @@
-"""Which cluster, and how to talk to it: the options that source and sink share, as a value that travels to Spark's tasks."""
+"""The options that source and sink share: which cluster to use, and how to connect to it."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from skyrocket.spark.errors import OptionError
 from skyrocket.spark.options.table import Option, duration_ms, flag, word
 
 CLUSTER_OPTIONS: Final = (
-    Option("nameserver", word, None, "host:port, several with ; between; otherwise what NAMESRV_ADDR says on the driver"),
+    Option("nameserver", word, None, "host:port of the nameserver, several separated by ;. Default: NAMESRV_ADDR on the driver"),
     Option("namespace", word, "", "the namespace of topics and groups"),
-    Option("accessKey", word, None, "who asks, where the cluster has access control"),
-    Option("secretKey", word, None, "and the secret that its requests are signed with"),
-    Option("securityToken", word, None, "of a temporary login"),
-    Option("tls", flag, False, "connections are encrypted"),
-    Option("tlsCaFile", word, None, "certificates to trust, in PEM, on every machine; otherwise the system's"),
-    Option("tlsCertFile", word, None, "the client's own certificate, in PEM, where the cluster asks for one"),
-    Option("tlsKeyFile", word, None, "and its key"),
-    Option("tlsCheckNames", flag, True, "a server's certificate has to name its host"),
-    Option("requestTimeout", duration_ms, 3_000, "for one answer of a nameserver or broker"),
-    Option("retryTimeout", duration_ms, 60_000, "how long a task or the driver goes on asking a cluster that does not answer"),
+    Option("accessKey", word, None, "the account, for a cluster with access control"),
+    Option("secretKey", word, None, "the secret that signs the account's requests"),
+    Option("securityToken", word, None, "the token of a temporary login"),
+    Option("tls", flag, False, "encrypt connections"),
+    Option("tlsCaFile", word, None, "PEM file of trusted certificates, on every machine. Default: those of the system"),
+    Option("tlsCertFile", word, None, "PEM file of the client's certificate, for a cluster that requires one"),
+    Option("tlsKeyFile", word, None, "PEM file of the certificate's key"),
+    Option("tlsCheckNames", flag, True, "require that a server's certificate names its host"),
+    Option("requestTimeout", duration_ms, 3_000, "timeout of one request to a nameserver or broker"),
+    Option("retryTimeout", duration_ms, 60_000, "how long the driver or a task retries while the cluster does not answer"),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOptions:
-    """Plain values only: it is pickled into tasks. Equal ones share connections there."""
+    """The parsed options. Plain values only, since Spark pickles them into tasks. Equal values share connections in a task."""
 
     nameservers: tuple[str, ...]
     namespace: str = ""
@@ -56,7 +56,7 @@ class ClusterOptions:
                 context.load_cert_chain(self.tls_cert_file, self.tls_key_file)
         except OSError as error:  # ssl.SSLError is one
             named = [each for each in (self.tls_ca_file, self.tls_cert_file, self.tls_key_file) if each]
-            raise OptionError(f"Option 'tls': the files {', '.join(named)} cannot be used: {error}.") from error
+            raise OptionError(f"Option 'tls' is true, but the files {', '.join(named)} cannot be loaded: {error}.") from error
         context.check_hostname = self.tls_check_names
         return context
 
@@ -66,7 +66,7 @@ class ClusterOptions:
         return Credentials(self.access_key, self.secret_key, self.security_token)
 
     def client_options(self) -> ClientOptions:
-        """For the clients of `skyrocket.client`, in whichever process this is."""
+        """Return the options of `skyrocket.client` for this process."""
         return ClientOptions(
             self.nameservers,
             namespace=self.namespace,
@@ -77,11 +77,11 @@ class ClusterOptions:
 
 
 def cluster_options(values: Mapping[str, Any]) -> ClusterOptions:
-    """From the values of a table that has these rows."""
+    """Build the options from the values of a table that contains `CLUSTER_OPTIONS`."""
     if (values["accessKey"] is None) != (values["secretKey"] is None):
-        raise OptionError("Options 'accessKey' and 'secretKey' belong together; one of them is missing.")
+        raise OptionError("Options 'accessKey' and 'secretKey' belong together, but one of them is missing. Give both.")
     if values["tlsKeyFile"] is not None and values["tlsCertFile"] is None:
-        raise OptionError("Option 'tlsKeyFile' is the key of a certificate, but 'tlsCertFile' is missing.")
+        raise OptionError("Option 'tlsKeyFile' is given without 'tlsCertFile'. Give the certificate that belongs to the key.")
     try:
         nameservers = ClientOptions(values["nameserver"]).nameservers
     except ConfigurationError as error:

@@ -1,4 +1,4 @@
-"""The options of the sink `rocketmq`, batch and stream, as a value that travels to Spark's tasks."""
+"""The options of the sink `rocketmq`, for batches and streams."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ AT_LEAST_ONCE: Final = "at-least-once"
 EXACTLY_ONCE: Final = "exactly-once"
 GROUP_DEFAULT: Final = "SKYROCKET_SPARK_SINK"
 LEDGER_DEFAULT: Final = "SKYROCKET_SINK_LEDGER"
-_BATCH_BYTES_MAX: Final = BODY_BYTES_MAX - 64 * 1024  # a broker holds the whole batch to the size of one message
+_BATCH_BYTES_MAX: Final = BODY_BYTES_MAX - 64 * 1024  # a broker limits a whole batch to the size of one message
 _NO_COMPRESSION: Final = "none"
 _KIB = 1024
 _LABEL_CHARACTERS_MAX = 200
 
 
 def _label(text: str) -> str:
-    """It becomes a message's property."""
+    """Parse a text that becomes a message property."""
     label = text.strip()
     if not label or len(label) > _LABEL_CHARACTERS_MAX or not label.isprintable():
         raise ValueError(f"a text of at most {_LABEL_CHARACTERS_MAX} printable characters")
@@ -36,28 +36,36 @@ def _label(text: str) -> str:
 SINK: Final = OptionTable(
     "the sink rocketmq",
     (
-        Option("topic", word, None, "where all rows go; a column `topic` does not count then"),
-        Option("delivery", choice(AT_LEAST_ONCE, EXACTLY_ONCE), AT_LEAST_ONCE, "what a failure and a replay may do to a row"),
-        Option("group", word, GROUP_DEFAULT, "the producer group; with exactly-once, the sinks' own"),
-        Option("writeId", _label, None, "exactly-once, batch: a run with the same one again writes only what is missing"),
-        Option("batchBytes", whole(1_024, _BATCH_BYTES_MAX), 512 * _KIB, "of messages that share a request"),
-        Option("batchMessages", whole(1, 65_536), 4_096, "the same, their number"),
-        Option("compression", choice(_NO_COMPRESSION, "zlib", "lz4", "zstd"), "zlib", "of large bodies, which then travel alone"),
-        Option("compressOver", whole(1), OVER_BYTES_DEFAULT, "bytes from which on a body is large"),
+        Option("topic", word, None, "the topic of all rows; overrides a column `topic`"),
+        Option("delivery", choice(AT_LEAST_ONCE, EXACTLY_ONCE), AT_LEAST_ONCE, "whether a failure or a replay may repeat a row"),
+        Option("group", word, GROUP_DEFAULT, "the producer group; with exactly-once, no other producer may use it"),
+        Option("writeId", _label, None, "exactly-once, batch: a second run with the same id writes only the missing rows"),
+        Option("batchBytes", whole(1_024, _BATCH_BYTES_MAX), 512 * _KIB, "maximum bytes of messages in one request"),
+        Option("batchMessages", whole(1, 65_536), 4_096, "maximum number of messages in one request"),
+        Option(
+            "compression",
+            choice(_NO_COMPRESSION, "zlib", "lz4", "zstd"),
+            "zlib",
+            "compression of large bodies; each travels in its own request",
+        ),
+        Option("compressOver", whole(1), OVER_BYTES_DEFAULT, "size in bytes from which a body counts as large"),
         Option(
             "maxBodyBytes",
             whole(1, 15 * _KIB * _KIB),
             BODY_BYTES_MAX,
-            "larger bodies are refused; as the brokers' maxMessageSize",
+            "maximum size of a body; set it as the brokers' maxMessageSize",
         ),
-        Option("sendTimeout", duration_ms, 10_000, "for one attempt; all of them have `retryTimeout`"),
-        Option("retries", whole(0, 1_000), 5, "attempts beyond the first whose outcome may be unknown"),
+        Option("sendTimeout", duration_ms, 10_000, "timeout of one attempt to send; `retryTimeout` limits all attempts together"),
+        Option("retries", whole(0, 1_000), 5, "further attempts after one with an unknown outcome"),
+        Option("maxInFlight", whole(1, 50_000), 1_000, "maximum unanswered requests of a task, or of the driver's commit"),
+        Option("ledgerTopic", word, LEDGER_DEFAULT, "exactly-once: the topic that records which batches were committed"),
         Option(
-            "maxInFlight", whole(1, 50_000), 1_000, "requests of a task, or of the driver's commit, that wait for their answer"
+            "settleTime",
+            duration_ms,
+            5_000,
+            "exactly-once: pause before the sink searches the queues for rows whose request got no answer",
         ),
-        Option("ledgerTopic", word, LEDGER_DEFAULT, "exactly-once: where it is kept which batches were committed"),
-        Option("settleTime", duration_ms, 5_000, "exactly-once: before it is looked what became of requests without an answer"),
-        Option("checkpointLocation", word, None, "Spark's own, for streams"),
+        Option("checkpointLocation", word, None, "Spark's own option for streams"),
         *CLUSTER_OPTIONS,
     ),
 )
@@ -65,7 +73,7 @@ SINK: Final = OptionTable(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """Plain values only: it is pickled into tasks."""
+    """The parsed options. Plain values only, since Spark pickles them into tasks."""
 
     cluster: ClusterOptions
     topic: str | None = None
@@ -84,10 +92,10 @@ class SinkOptions:
     settle_ms: int = 5_000
 
     def wire(self, name: str) -> str:
-        """A topic's or group's name as brokers know it."""
+        """Return a topic's or group's name with its namespace, as brokers store it."""
         return with_namespace(self.cluster.namespace, name)
 
-    def packing(self) -> Compression:
+    def body_compression(self) -> Compression:
         return Compression(self.compression, self.compress_over_bytes)
 
 
@@ -101,7 +109,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
             raise OptionError(f"Option '{name}' is '{values[name]}': {error}") from error
     exactly_once = values["delivery"] == EXACTLY_ONCE
     if values["writeId"] is not None and not exactly_once:
-        raise OptionError(f"Option 'writeId' means something with delivery={EXACTLY_ONCE} only.")
+        raise OptionError(f"Option 'writeId' needs delivery={EXACTLY_ONCE}. Set option 'delivery', or leave 'writeId' out.")
     return SinkOptions(
         cluster=cluster_options(values),
         topic=values["topic"],

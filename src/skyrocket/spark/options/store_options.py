@@ -1,4 +1,4 @@
-"""The options of `rocketmq-store`."""
+"""The options of the source `rocketmq-store`, which reads store directories."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from skyrocket.spark.columns import chosen_columns, spark_schema
+from skyrocket.spark.columns import select_columns, spark_schema
 from skyrocket.spark.errors import OptionError
 from skyrocket.spark.options.table import Option, OptionTable, choice, flag, names, whole, word
 from skyrocket.store.offline.offline_store import EVER_MS
@@ -20,16 +20,16 @@ DAMAGE: Final = "damage"
 DAMAGE_SCHEMA: Final = StructType(
     [
         StructField("broker", StringType()),
-        StructField("path", StringType()),  # of the log's file in which the range begins
-        StructField("offset", LongType()),  # in the log, as a message's physicalOffset
+        StructField("path", StringType()),  # the commit log file in which the range starts
+        StructField("offset", LongType()),  # in the commit log, as a message's physicalOffset
         StructField("size", LongType()),
     ]
 )
 _GLOB: Final = frozenset("*?[")
 
 
-def paths_text(text: str) -> tuple[str, ...]:
-    """With commas between; or a JSON list, which is how Spark passes on what `load` was given several of."""
+def parse_paths(text: str) -> tuple[str, ...]:
+    """Parse paths separated by commas, or the JSON list that Spark makes of several paths given to `load`."""
     if text.lstrip().startswith("["):
         try:
             given = json.loads(text)
@@ -45,24 +45,24 @@ STORE_OPTIONS: Final = OptionTable(
     (
         Option(
             "path",
-            paths_text,
+            parse_paths,
             (),
-            "a store directory, as `load` gives it; several with commas between, or a pattern with * and ?",
+            "the store directory given to `load`; several separated by commas, or a pattern with * and ?",
         ),
-        Option("paths", paths_text, (), "more of them"),
+        Option("paths", parse_paths, (), "further store directories"),
+        Option("broker", word, None, "the value of column broker. Default: the name in the store, or the directory's name"),
+        Option("topic", names, (), "the topics to read, separated by commas"),
+        Option("topics", names, (), "another name of option topic"),
+        Option("systemTopics", flag, False, "also read the broker's internal topics: delayed, timed and half messages"),
+        Option("columns", names, None, "the columns to decode, separated by commas"),
+        Option("includeProperties", flag, False, "also decode column properties"),
+        Option("startingTimestamp", whole(0), 0, "ms: read messages stored at this time or later"),
+        Option("endingTimestamp", whole(0), EVER_MS, "ms: read messages stored before this time"),
+        Option("check", flag, True, "verify checksums; a record with a wrong one is damage"),
+        Option("maxPartitionBytes", whole(1024 * 1024), 128 * 1024 * 1024, "maximum bytes of the commit log for one task"),
         Option(
-            "broker", word, None, "the broker's name in column broker; otherwise what the store says, or the directory's name"
+            "mode", choice(MESSAGES, DAMAGE), MESSAGES, "messages, or damage: the unreadable ranges of the commit log as rows"
         ),
-        Option("topic", names, (), "only these topics, with commas between"),
-        Option("topics", names, (), "the same"),
-        Option("systemTopics", flag, False, "also the topics that brokers keep for themselves: delayed, timed and half messages"),
-        Option("columns", names, None, "only these columns, with commas between: what is not asked for is not decoded"),
-        Option("includeProperties", flag, False, "column properties too"),
-        Option("startingTimestamp", whole(0), 0, "ms: messages stored then or later"),
-        Option("endingTimestamp", whole(0), EVER_MS, "ms: messages stored before"),
-        Option("check", flag, True, "checksums are computed, and what does not fit is damage"),
-        Option("maxPartitionBytes", whole(1024 * 1024), 128 * 1024 * 1024, "so much of a log for one task"),
-        Option("mode", choice(MESSAGES, DAMAGE), MESSAGES, "messages; or damage: the ranges that cannot be read, as rows"),
     ),
 )
 
@@ -71,7 +71,7 @@ STORE_OPTIONS: Final = OptionTable(
 class StoreOptions:
     paths: tuple[str, ...]
     broker: str | None
-    topics: tuple[str, ...]  # none: all
+    topics: tuple[str, ...]  # empty: all topics
     system_topics: bool
     columns: tuple[str, ...]
     begin_ms: int
@@ -88,13 +88,13 @@ class StoreOptions:
 def store_options(options: Mapping[str, str]) -> StoreOptions:
     values = STORE_OPTIONS.read(options)
     if values["topic"] and values["topics"]:
-        raise OptionError("Options 'topic' and 'topics' mean the same; give one of them.")
+        raise OptionError("Options 'topic' and 'topics' are two names of one option. Give only one of them.")
     return StoreOptions(
         paths=_directories(values),
         broker=values["broker"],
         topics=values["topic"] or values["topics"],
         system_topics=values["systemTopics"],
-        columns=chosen_columns(values["columns"], include_properties=values["includeProperties"]),
+        columns=select_columns(values["columns"], include_properties=values["includeProperties"]),
         begin_ms=values["startingTimestamp"],
         end_ms=values["endingTimestamp"],
         check=values["check"],
@@ -104,10 +104,10 @@ def store_options(options: Mapping[str, str]) -> StoreOptions:
 
 
 def _directories(values: Mapping[str, Any]) -> tuple[str, ...]:
-    """Patterns are filled in here, on the driver: tasks are given what it found."""
+    """Return the store directories. Patterns are expanded on the driver, so that all tasks see the same directories."""
     given = (*values["path"], *values["paths"])
     if not given:
-        raise OptionError("Option 'path' is missing: give the store directory to load().")
+        raise OptionError("Option 'path' is missing. Pass the store directory to load().")
     found: list[str] = []
     for each in given:
         path = each.removeprefix("file://").removeprefix("file:")
@@ -116,6 +116,6 @@ def _directories(values: Mapping[str, Any]) -> tuple[str, ...]:
             continue
         matches = sorted(glob.glob(path))  # noqa: PTH207 — Path.glob takes no absolute pattern
         if not matches:
-            raise OptionError(f"Option 'path': nothing is there that {path} fits.")
+            raise OptionError(f"Option 'path' is '{path}', which matches no directory.")
         found += matches
     return tuple(dict.fromkeys(path.rstrip("/") or "/" for path in found))

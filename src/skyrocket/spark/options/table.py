@@ -1,10 +1,10 @@
-"""Options as tables: a row for each says its name, how its text is read, and what it means. Spark gives all of them as text.
+"""Tables of options. A row holds an option's name, its parser, its default and its meaning. Spark passes every option as text.
 
-    SOURCE = OptionTable("the source rocketmq", (Option("subscribe", names, meaning="topics, with commas between"), …))
+    SOURCE = OptionTable("the source rocketmq", (Option("subscribe", names, meaning="topics to read, separated by commas"), …))
     values = SOURCE.read(options)        # {"subscribe": ("orders", "users"), …}: each row's value, or its default
 
-Names are told apart without regard to case, as Spark's are. What is not in the table is refused, since an option with a typing
-error would otherwise do nothing, silently.
+Names are case-insensitive, as in Spark. A table refuses unknown names: a misspelled option would otherwise have no effect, and
+nobody would notice.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from skyrocket.spark.errors import OptionError
 
 class Option(NamedTuple):
     name: str
-    parse: Callable[[str], Any]  # ValueError with what it should have been: "a whole number of at least 1"
+    parse: Callable[[str], Any]  # raises ValueError with what is valid: "a whole number of at least 1"
     default: Any = None
-    meaning: str = ""  # for the documents
-    only: str = ""  # "batch" or "stream", where it says nothing about the other
+    meaning: str = ""  # for docs/spark.md
+    only: str = ""  # "batch" or "stream" if the option has no effect on the other
 
 
 class OptionTable:
     def __init__(self, owner: str, rows: tuple[Option, ...]) -> None:
-        self.owner = owner  # as a sentence names it
+        self.owner = owner  # for error messages
         self._rows = {row.name.lower(): row for row in rows}
-        assert len(self._rows) == len(rows), "a name stands twice"
+        assert len(self._rows) == len(rows), "two options have the same name"
 
     def __iter__(self) -> Iterator[Option]:
         return iter(self._rows.values())
@@ -38,40 +38,41 @@ class OptionTable:
         for given, text in options.items():
             row = self._rows.get(given.lower())
             if row is None:
-                raise OptionError(self._unknown(given))
-            values[row.name] = parsed(row, text)
+                raise OptionError(self._unknown_option(given))
+            values[row.name] = parse_option(row, text)
         return values
 
-    def _unknown(self, given: str) -> str:
-        names = [row.name for row in self]
+    def _unknown_option(self, given: str) -> str:
         near = get_close_matches(given.lower(), list(self._rows), n=1)
-        hint = f"did you mean '{self._rows[near[0]].name}'" if near else f"there are: {', '.join(names)}"
-        return f"Option '{given}' is unknown to {self.owner}; {hint}{'?' if near else '.'}"
+        hint = (
+            f"Did you mean '{self._rows[near[0]].name}'?" if near else f"Its options are: {', '.join(row.name for row in self)}."
+        )
+        return f"Option '{given}' does not exist for {self.owner}. {hint}"
 
 
-def parsed(row: Option, text: str) -> Any:
+def parse_option(row: Option, text: str) -> Any:
     try:
         return row.parse(str(text))
     except ValueError as error:
-        raise OptionError(f"Option '{row.name}' is '{text}', but it has to be {error}.") from error
+        raise OptionError(f"Option '{row.name}' is '{text}'. It must be {error}.") from error
 
 
-# --- how texts are read
+# --- parsers
 
 
 def word(text: str) -> str:
     if not text.strip():
-        raise ValueError("a name, not nothing")
+        raise ValueError("a name that is not empty")
     return text.strip()
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Several, with commas between."""
+    """Parse names that are separated by commas."""
     found = tuple(part.strip() for part in text.split(",") if part.strip())
     if not found:
-        raise ValueError("one name or several, with commas between")
+        raise ValueError("one or more names, separated by commas")
     if len(set(found)) != len(found):
-        raise ValueError("names that differ from each other")
+        raise ValueError("a list of names without duplicates")
     return found
 
 
@@ -83,7 +84,7 @@ def flag(text: str) -> bool:
 
 
 def whole(least: int, most: int = 2**63 - 1) -> Callable[[str], int]:
-    """A whole number in these bounds."""
+    """Return a parser of whole numbers within these bounds."""
     bounds = f"a whole number of at least {least}" + ("" if most == 2**63 - 1 else f" and at most {most}")
 
     def parse(text: str) -> int:
@@ -102,7 +103,7 @@ _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d
 
 
 def duration_ms(text: str) -> int:
-    """15m, 30s, 500ms: as Spark writes durations. A bare number is milliseconds."""
+    """Parse a duration as Spark writes it, such as 15m, 30s or 500ms. A number without a unit is milliseconds."""
     value = text.strip().lower()
     digits = value.rstrip("abcdefghijklmnopqrstuvwxyz ")
     unit = value[len(digits) :].strip() or "ms"

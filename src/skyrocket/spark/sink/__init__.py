@@ -1,2 +1,5 @@
-"""The rooms behind the sink: rows become messages (`columns`, `rows`, `packing`), are sent (`sending`) or staged (`staging`), and
-staged ones are committed with their batch (`committing`, with its `ledger`)."""
+"""The sink. `columns`, `rows` and `packing` turn rows into messages.
+
+With at-least-once, `sender` sends them. With exactly-once, `staging` stages them as half messages, and `commit` commits a batch
+with the help of `half_messages` and the `ledger`. `writers` is what Spark calls; `task` is the work of one task.
+"""

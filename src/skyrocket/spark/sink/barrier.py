@@ -1,5 +1,7 @@
-"""A broker's queues lag behind its log: what it has stored and acknowledged may not be readable for a moment. A barrier is a half
-message: the log is in one order, so when the queue of half messages has it, every queue has all that was stored before it.
+"""Waits until everything that a broker has stored can be read.
+
+A broker's consume queues lag behind its log: for a moment, an acknowledged message cannot be pulled. The barrier is a half
+message. The log has one order, so once the queue of half messages has the barrier, every queue has all messages stored before it.
 """
 
 from __future__ import annotations
@@ -21,41 +23,43 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.sysflag import TRANSACTION_PREPARED
 from skyrocket.protocol.system_names import HALF_TOPIC, TOOLS_GROUP
 from skyrocket.spark.options.sink_options import SinkOptions
-from skyrocket.spark.sink.sending import delivery_of
+from skyrocket.spark.sink.sender import make_delivery
 
 log = logging.getLogger(__name__)
 
-_LOOK_AGAIN_S: Final = 0.02
+_POLL_S: Final = 0.02
 
 
 class Barrier:
     def __init__(self, session: Session, options: SinkOptions) -> None:
         self._session = session
         self._options = options
-        self._delivery = delivery_of(session, options)
+        self._delivery = make_delivery(session, options)
         self._offsets = QueueOffsets(session, TOOLS_GROUP)
         self._ids = new_id_factory(session.address)
 
-    async def passed(self, queue: Queue, half_offset: int | None = None) -> None:
-        """Until all that the broker of this queue had stored can be read: before the half message at this offset of its queue of
-        half messages, or without one, before now."""
+    async def wait(self, queue: Queue, half_offset: int | None = None) -> None:
+        """Wait until consumers can read everything that the broker of this queue stored before a half message.
+
+        `half_offset` is that message's offset in the queue of half messages. Without one, send a new half message.
+        """
         if half_offset is None:
-            half_offset = await self._half(queue)
-        halves = Queue(HALF_TOPIC, queue.broker_name, 0)
+            half_offset = await self._send_half_message(queue)
+        half_queue = Queue(HALF_TOPIC, queue.broker_name, 0)
         deadline_ms = self._session.now_ms() + self._options.cluster.retry_ms
         while True:
             try:
-                if await self._offsets.max_offset(halves) > half_offset:
+                if await self._offsets.max_offset(half_queue) > half_offset:
                     return
             except BrokerError as error:
-                log.warning("How far the queues of %s are behind cannot be found out: %s", queue.broker_name, error)
-                return  # the time that things were given to settle has to do
+                log.warning("Broker %s does not say how far its queues are behind its log: %s", queue.broker_name, error)
+                return  # settleTime has to suffice
             if self._session.now_ms() > deadline_ms:
-                raise TimedOutError(f"The queues of broker {queue.broker_name} stay behind its log.")
-            await asyncio.sleep(_LOOK_AGAIN_S)
+                raise TimedOutError(f"The consume queues of broker {queue.broker_name} stay behind its commit log.")
+            await asyncio.sleep(_POLL_S)
 
-    async def _half(self, queue: Queue) -> int:
-        """One that nobody will ever commit."""
+    async def _send_half_message(self, queue: Queue) -> int:
+        """Send a half message that is never committed. Return its offset in the queue of half messages."""
         message_id = self._ids.next(time.time_ns() // 1_000_000)
         group = self._options.wire(self._options.group)
         properties = {p.UNIQUE_KEY: message_id, p.WAIT: "true", p.TRANSACTION_PREPARED: "true", p.PRODUCER_GROUP: group}
@@ -67,4 +71,4 @@ class Barrier:
         except BrokerError:
             raise
         except ClientError as error:
-            raise TimedOutError(f"The broker of {queue} takes no half message: {error}") from error
+            raise TimedOutError(f"The broker of {queue} accepts no half message: {error}") from error

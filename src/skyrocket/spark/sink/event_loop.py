@@ -1,5 +1,7 @@
-"""Spark calls a writer in an ordinary thread, without an event loop: each task, and each commit, has one of its own here, and its
-own connections. Rows are read in a further thread meanwhile."""
+"""Runs the sink's asynchronous code. Spark calls a writer in a thread without an event loop.
+
+So each task and each commit gets its own event loop, with its own connections. A second thread reads Spark's rows meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ T = TypeVar("T")
 
 
 def run(job: Coroutine[Any, Any, T]) -> T:
-    """On uvloop where that is installed: a third less CPU."""
+    """Run a coroutine in a new event loop: uvloop's where it is installed, which uses a third less CPU."""
     try:
         import uvloop  # noqa: PLC0415 — an extra
     except ImportError:
@@ -28,7 +30,7 @@ def run(job: Coroutine[Any, Any, T]) -> T:
 
 
 async def arrow_batches(iterator: Iterator[Any]) -> AsyncIterator[Any]:
-    """Spark's batches as they come. Waiting for the next one does not keep answers from being read."""
+    """Yield Spark's batches as they arrive. The event loop keeps reading responses while it waits for the next batch."""
     loop = asyncio.get_running_loop()
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="sink-rows") as thread:
         while (batch := await loop.run_in_executor(thread, next, iterator, None)) is not None:
@@ -37,11 +39,11 @@ async def arrow_batches(iterator: Iterator[Any]) -> AsyncIterator[Any]:
 
 
 @asynccontextmanager
-async def opened_session(options: SinkOptions) -> AsyncIterator[Session]:
+async def open_session(options: SinkOptions) -> AsyncIterator[Session]:
     try:
         session = await Session.acquire(options.cluster.client_options())
     except ClientError as error:
-        raise UnreachableClusterError(f"Option 'nameserver': the cluster cannot be reached: {error}") from error
+        raise UnreachableClusterError(f"The cluster of option 'nameserver' cannot be reached: {error}") from error
     try:
         yield session
     finally:

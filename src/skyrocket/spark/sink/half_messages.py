@@ -1,8 +1,7 @@
-"""END_TRANSACTION for many half messages: under way many at once, each answered, and what became of each.
+"""The half messages of a staged batch: ends them with END_TRANSACTION, and finds out which of them were delivered.
 
-A frame is written once for each queue; offsets and id are put into it.
-
-The half messages of a cluster, for `committing`: ended, counted, looked for.
+Many ENDs are in flight at once, and each has its own result. The frame of an END is encoded once for each queue; only offsets
+and ids differ.
 """
 
 from __future__ import annotations
@@ -31,52 +30,90 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.spark.options.sink_options import SinkOptions
 from skyrocket.spark.sink.barrier import Barrier
-from skyrocket.spark.sink.delivered_rows import delivered_rows, last_offsets
+from skyrocket.spark.sink.delivered_rows import find_delivered_rows, last_offsets
 from skyrocket.spark.sink.handles import Handles
 from skyrocket.spark.sink.queue_scan import master_address
-from skyrocket.spark.sink.retry_until import until_answered
+from skyrocket.spark.sink.retry_until import retry_until_answered
 from skyrocket.spark.sink.row_ids import row_id
 
 _CODE: Final = int(RequestCode.END_TRANSACTION)
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 _DONE, _NOT_DONE, _UNKNOWN = 0, 1, 2
+_VARYING: Final = ("commitLogOffset", "tranStateTableOffset", "msgId")
+_REST: Final = (
+    b',"commitLogOffset":"%%d","tranStateTableOffset":"%%d","msgId":"%%b"},"flag":0,"language":"%b","opaque":%%d,'
+    b'"serializeTypeCurrentRPC":"JSON","version":%d}' % (Language.PYTHON.name.encode(), versions.CURRENT)
+)
 
 
-class Ended(NamedTuple):
-    """What is not done: certainly not (it never left, or the broker said no), or perhaps."""
+class EndResult(NamedTuple):
+    """The half messages that were not ended, or perhaps not."""
 
-    not_done: list[Handles]
-    unknown: list[Handles]
-    refusal: str = ""  # the last no of a broker
-    trouble: str = ""  # why the last one without an answer has none
+    not_done: list[Handles]  # certainly not ended: the request was not sent, or the broker refused it
+    unknown: list[Handles]  # the request was sent and got no answer
+    refusal: str = ""  # the last refusal of a broker
+    failure: str = ""  # why the last request without an answer has none
 
 
-class Ending:
+class HalfMessages:
+    """What `commit` does with half messages. Each request is retried as long as `retryTimeout` allows, except `end`."""
+
     def __init__(self, session: Session, options: SinkOptions) -> None:
         self._session = session
         self._options = options
         self._group = options.wire(options.group)
+        self._barrier = Barrier(session, options)
 
-    async def end(self, handles: Sequence[Handles], outcome: Outcome) -> Ended:
-        ends = _Ends([np.full(len(each.rows), _NOT_DONE, np.int8) for each in handles], self._options.in_flight_max)
-        lost: set[str] = set()  # brokers that could not be reached: what is theirs never left
+    def now_ms(self) -> int:
+        return self._session.now_ms()
+
+    # --- what was delivered
+
+    async def fetch_queue_ends(self, queues: Iterable[Queue]) -> dict[Queue, int]:
+        """Return one past the last message of each queue, as of now. Later messages are at or after these offsets."""
+        wanted = list(queues)
+        return await retry_until_answered(
+            self._session,
+            self._options.cluster,
+            "The ends of the topics' queues could not be read",
+            lambda: last_offsets(self._session, wanted),
+        )
+
+    async def find_delivered(self, starts: Mapping[Queue, int], prefixes: set[str]) -> set[tuple[str, int]]:
+        """Return the rows whose message is in one of these queues, at or after its offset in `starts`."""
+
+        async def search() -> set[tuple[str, int]]:
+            for queue in {queue.broker_name: queue for queue in starts}.values():
+                await self._barrier.wait(queue)
+            return await find_delivered_rows(self._session, starts, prefixes)
+
+        what = "The queues could not be searched for rows that were already delivered"
+        return await retry_until_answered(self._session, self._options.cluster, what, search)
+
+    # --- END_TRANSACTION
+
+    async def end(self, handles: Sequence[Handles], outcome: Outcome) -> EndResult:
+        """Send one END for each half message, and wait for the answers."""
+        requests = _EndRequests([np.full(len(each.rows), _NOT_DONE, np.int8) for each in handles], self._options.in_flight_max)
+        lost: set[str] = set()  # brokers that cannot be reached: no END is sent to them
         for number, each in enumerate(handles):
             broker = each.queue.broker_name
             if broker not in lost:
-                trouble = await self._send(number, each, outcome, ends)
-                if trouble:
+                failure = await self._send(number, each, outcome, requests)
+                if failure:
                     lost.add(broker)
-                    ends.trouble = trouble
-        await ends.settle(0)
-        return Ended(
-            [each.chosen(state == _NOT_DONE) for each, state in zip(handles, ends.states, strict=True) if _NOT_DONE in state],
-            [each.chosen(state == _UNKNOWN) for each, state in zip(handles, ends.states, strict=True) if _UNKNOWN in state],
-            ends.refusal,
-            ends.trouble,
+                    requests.failure = failure
+        await requests.wait(0)
+        states = list(zip(handles, requests.states, strict=True))
+        return EndResult(
+            [each.select(state == _NOT_DONE) for each, state in states if _NOT_DONE in state],
+            [each.select(state == _UNKNOWN) for each, state in states if _UNKNOWN in state],
+            requests.refusal,
+            requests.failure,
         )
 
-    async def _send(self, number: int, handles: Handles, outcome: Outcome, ends: _Ends) -> str:
-        """Of one queue. Why the rest of them did not leave, if they did not."""
+    async def _send(self, number: int, handles: Handles, outcome: Outcome, requests: _EndRequests) -> str:
+        """Send the ENDs of one queue. Return why the remaining ones were not sent, or an empty string."""
         try:
             connection, address = await self._connection(handles)
         except ClientError as error:
@@ -86,7 +123,7 @@ class Ending:
         columns = (handles.rows, handles.physical_offsets, handles.half_offsets)
         for at, (row, physical, half) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
             if not connection.is_open:
-                return f"The connection to {address} ended."
+                return f"The connection to {address} was closed."
             opaque = connection.next_opaque()
             if signs:
                 command = self._session.sign(frames.command(row, physical, half))
@@ -95,7 +132,7 @@ class Ending:
             else:
                 frame = frames.frame(opaque, row, physical, half)
             answer = connection.request_frame(opaque, frame, self._session.now_ms() + self._options.send_ms)
-            await ends.add(number, at, answer, address)
+            await requests.add(number, at, answer, address)
         return ""
 
     async def _connection(self, handles: Handles) -> tuple[Connection, str]:
@@ -103,38 +140,41 @@ class Ending:
         return await self._session.connection(address, self._session.now_ms() + self._options.send_ms), address
 
 
-class _Ends:
-    """Those under way, and what is known of all."""
+class _EndRequests:
+    """The ENDs in flight, and the state of all."""
 
     def __init__(self, states: list[NDArray[np.int8]], in_flight_max: int) -> None:
         self.states = states
         self.refusal = ""
-        self.trouble = ""
+        self.failure = ""
         self._in_flight_max = in_flight_max
-        self._under_way: deque[tuple[int, int, asyncio.Future[Command], str]] = deque()
+        self._in_flight: deque[tuple[int, int, asyncio.Future[Command], str]] = deque()
 
     async def add(self, number: int, at: int, answer: asyncio.Future[Command], address: str) -> None:
-        self._under_way.append((number, at, answer, address))
+        self._in_flight.append((number, at, answer, address))
         self.states[number][at] = _UNKNOWN
-        if len(self._under_way) >= self._in_flight_max:
-            await self.settle(self._in_flight_max // 2)
+        if len(self._in_flight) >= self._in_flight_max:
+            await self.wait(self._in_flight_max // 2)
 
-    async def settle(self, left: int) -> None:
-        while len(self._under_way) > left:
-            number, at, answer, address = self._under_way.popleft()
+    async def wait(self, left: int) -> None:
+        """Wait until at most `left` ENDs are in flight."""
+        while len(self._in_flight) > left:
+            number, at, answer, address = self._in_flight.popleft()
             try:
-                told = await answer
+                response = await answer
             except NetError as error:
-                self.trouble = str(client_error(error))
+                self.failure = str(client_error(error))
                 continue
-            if told.code == _SUCCESS:
+            if response.code == _SUCCESS:
                 self.states[number][at] = _DONE
             else:
                 self.states[number][at] = _NOT_DONE
-                self.refusal = str(BrokerError(told.code, told.remark or "", address))
+                self.refusal = str(BrokerError(response.code, response.remark or "", address))
 
 
 class _EndFrame:
+    """Encodes the ENDs of one queue's half messages."""
+
     def __init__(self, group: str, handles: Handles, outcome: Outcome) -> None:
         self._prefix = handles.prefix
         self._header = EndTransactionRequestHeader(
@@ -157,48 +197,6 @@ class _EndFrame:
         return join_frame(Serialization.JSON, self._before + _REST % (physical_offset, half_offset, message_id, opaque))
 
     def command(self, row: int, physical_offset: int, half_offset: int) -> Command:
-        """The same for who has to sign its fields."""
+        """Return the request of `frame` as a command, whose fields can be signed."""
         varying = (str(physical_offset), str(half_offset), row_id(self._prefix, row))
         return Command(_CODE, fields=self._header.to_fields() | dict(zip(_VARYING, varying, strict=True)))
-
-
-_VARYING: Final = ("commitLogOffset", "tranStateTableOffset", "msgId")
-_REST: Final = (
-    b',"commitLogOffset":"%%d","tranStateTableOffset":"%%d","msgId":"%%b"},"flag":0,"language":"%b","opaque":%%d,'
-    b'"serializeTypeCurrentRPC":"JSON","version":%d}' % (Language.PYTHON.name.encode(), versions.CURRENT)
-)
-
-
-class ClusterHalves:
-    def __init__(self, session: Session, options: SinkOptions) -> None:
-        self._session = session
-        self._cluster = options.cluster
-        self._ending = Ending(session, options)
-        self._barrier = Barrier(session, options)
-
-    def now_ms(self) -> int:
-        return self._session.now_ms()
-
-    async def end(self, handles: Sequence[Handles], outcome: Outcome) -> Ended:
-        return await self._ending.end(handles, outcome)
-
-    async def ends_of_queues(self, queues: Iterable[Queue]) -> dict[Queue, int]:
-        """One past the last message of each, as they are now; what comes later is at or behind these."""
-        wanted = list(queues)
-        return await until_answered(
-            self._session,
-            self._cluster,
-            "The ends of the topics' queues could not be found out",
-            lambda: last_offsets(self._session, wanted),
-        )
-
-    async def delivered(self, starts: Mapping[Queue, int], prefixes: set[str]) -> set[tuple[str, int]]:
-        """Rows whose message is in one of these queues, at or behind its offset."""
-
-        async def look() -> set[tuple[str, int]]:
-            for queue in {queue.broker_name: queue for queue in starts}.values():
-                await self._barrier.passed(queue)
-            return await delivered_rows(self._session, starts, prefixes)
-
-        what = "Which rows were delivered already could not be found out"
-        return await until_answered(self._session, self._cluster, what, look)

@@ -1,4 +1,4 @@
-"""What stands in a part of a queue, read by plain pulls from its master: no group's offsets are touched."""
+"""Reads a part of a queue with plain pulls from its master. No consumer group's offsets change."""
 
 from __future__ import annotations
 
@@ -30,14 +30,17 @@ async def master_address(session: Session, queue: Queue) -> str:
         await session.route(queue.topic)
         address = session.routes.address(queue.broker_name)
     if address is None:
-        raise UnreachableError(f"The nameservers know no master of broker {queue.broker_name}, which has {queue}.")
+        raise UnreachableError(f"The nameservers have no address of the master of broker {queue.broker_name}, which has {queue}.")
     return address
 
 
-async def records_in(
+async def scan_queue(
     session: Session, queue: Queue, start: int, end: int, tag: str = EVERY_TAG
 ) -> AsyncIterator[list[RecordParts]]:
-    """Those from `start` up to `end`, or a little beyond; with a tag, those that may have it (its hash is compared)."""
+    """Yield the records from offset `start` up to `end`, or a little beyond.
+
+    With a tag, yield records that may have it: brokers compare hashes of tags.
+    """
     at = start
     while at < end:
         header = PullMessageRequestHeader(
@@ -56,16 +59,16 @@ async def records_in(
             rpc_broker_name=queue.broker_name,
         )
         address = await master_address(session, queue)
-        answer = decode_pull_response(
+        response = decode_pull_response(
             await session.request(address, Command(RequestCode.PULL_MESSAGE, fields=header.to_fields())), address
         )
-        if answer.records:
+        if response.records:
             try:
-                yield split_records(answer.records)
+                yield split_records(response.records)
             except RecordError as error:
-                raise ClientError(f"{queue} has a record that is not sound: {error}") from error
-        if answer.next_offset <= at:
-            if answer.status is PullStatus.FOUND or answer.status is PullStatus.OFFSET_ILLEGAL:
-                raise ClientError(f"{queue} cannot be read on from {at}: its broker leads to {answer.next_offset}.")
-            return  # its end
-        at = answer.next_offset
+                raise ClientError(f"{queue} has a damaged record: {error}") from error
+        if response.next_offset <= at:
+            if response.status is PullStatus.FOUND or response.status is PullStatus.OFFSET_ILLEGAL:
+                raise ClientError(f"{queue} cannot be read past offset {at}: its broker continues at {response.next_offset}.")
+            return  # the end of the queue
+        at = response.next_offset

@@ -1,4 +1,4 @@
-"""Asking a cluster again and again while it does not answer, for as long as option `retryTimeout` allows."""
+"""Retries a request while the cluster does not answer, for as long as option `retryTimeout` allows."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from skyrocket.client.errors import (
 )
 from skyrocket.client.session.session import Session
 from skyrocket.protocol.responses import ResponseCode
-from skyrocket.spark.errors import RefusedError, UnreachableClusterError
+from skyrocket.spark.errors import RequestRefusedError, UnreachableClusterError
 from skyrocket.spark.options.cluster_options import ClusterOptions
 
 T = TypeVar("T")
-PAUSE_FIRST_MS: Final = 100  # doubled each time
+PAUSE_FIRST_MS: Final = 100  # after the first failure; doubled after each further one
 PAUSE_MS_MAX: Final = 2_000
-NO_ROUTE_MS_MAX: Final = 10_000  # a nameserver that has just started knows no topic yet; one that runs would not learn it
+NO_ROUTE_MS_MAX: Final = 10_000  # a restarted nameserver has no routes at first; later, a missing route stays missing
 _NO_ANSWER: Final = (NoNameserverError, UnreachableError, DisconnectedError, TimedOutError, OverloadedError, NoRouteError)
 _BUSY: Final = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL})
 
 
-async def until_answered(session: Session, options: ClusterOptions, what: str, ask: Callable[[], Awaitable[T]]) -> T:
-    """For questions that may be asked twice. `what` begins the sentence of the error: "The ledger could not be read"."""
+async def retry_until_answered(session: Session, options: ClusterOptions, what: str, ask: Callable[[], Awaitable[T]]) -> T:
+    """Retry an idempotent request. `what` begins the error message: "The ledger could not be read"."""
     began_ms, pause_ms = session.now_ms(), PAUSE_FIRST_MS
     while True:
         try:
             return await ask()
         except BrokerError as error:
             if error.code not in _BUSY:
-                raise RefusedError(f"{what}: {error}") from error
+                raise RequestRefusedError(f"{what}: {error}") from error
             reason: ClientError = error
         except _NO_ANSWER as error:
             reason = error

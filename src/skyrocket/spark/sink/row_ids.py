@@ -1,4 +1,4 @@
-"""The ids of staged rows: the same for the same row of the same batch, however often it is written. Pure.
+"""The message ids of staged rows. A row of a batch has the same id however often Spark writes it. Pure.
 
      0                        8            10           14           16
      +------------------------+------------+------------+------------+
@@ -6,8 +6,8 @@
      | and partition          | 16 bits    |            | 16 bits    |
      +------------------------+------------+------------+------------+
 
-in hexadecimal: as long as the ids that producers make, so that every tool takes them. Where those have the time since the start
-of the month, these have nought, and RocketMQ's tools look for them from the start of the month on.
+The id is written in hexadecimal. It is as long as a producer's unique id, so every tool accepts it. A producer's id has the time
+since the start of the month in the bytes that are 0 here, so RocketMQ's tools search for the message from the start of the month.
 """
 
 from __future__ import annotations
@@ -38,11 +38,13 @@ def row_ids(prefix: str, rows: Iterable[int]) -> list[str]:
 
 def check_rows(count: int) -> None:
     if count > ROWS_MAX:
-        raise ColumnError(f"A partition of {count} rows is too large to be written exactly once; repartition it.")
+        raise ColumnError(
+            f"A partition has {count} rows, but exactly-once allows {ROWS_MAX} in one partition. Repartition the data frame."
+        )
 
 
 def row_of(message_id: str) -> tuple[str, int] | None:
-    """Prefix and row; None for an id that is no row's."""
+    """Return the prefix and row of an id, or None if the id is not of a staged row."""
     if len(message_id) != ID_CHARACTERS or message_id[20:28] != _MIDDLE:
         return None
     try:

@@ -1,4 +1,4 @@
-"""A batch: what is there when the job is planned, divided among tasks."""
+"""The batch reader: plans a read of the messages that exist now, and reads each partition in a task."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from skyrocket.spark.cluster.cluster import Cluster
-from skyrocket.spark.cluster.resolution import check_filter, check_order, ending_offsets, selected_queues, starting_offsets
+from skyrocket.spark.cluster.cluster_client import ClusterClient
+from skyrocket.spark.cluster.resolution import (
+    check_filter,
+    check_order,
+    resolve_ending_offsets,
+    resolve_starting_offsets,
+    select_queues,
+)
 from skyrocket.spark.columns import columns_of
 from skyrocket.spark.fetch.range_reader import RangeReader
 from skyrocket.spark.options.source_options import source_options
-from skyrocket.spark.source.partitions import QueueRange, partitions_of, ranges_between
+from skyrocket.spark.source.partitions import QueuePartition, plan_partitions, ranges_between
 
 
 class BatchReader(DataSourceReader):
@@ -22,19 +28,19 @@ class BatchReader(DataSourceReader):
         self._columns = columns_of(schema)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Spark asks once for each `load`: whoever reads the same data frame again gets the same messages."""
+        """Plan the read. Spark calls this once for each `load`, so a data frame read twice gives the same messages."""
         options = self._options
-        cluster = Cluster(options.cluster)
-        queues = selected_queues(options, cluster)
+        cluster = ClusterClient(options.cluster)
+        queues = select_queues(options, cluster)
         check_filter(options, cluster, queues)
-        starts = starting_offsets(options, cluster, queues)
-        stops = ending_offsets(options, cluster, queues)
+        starts = resolve_starting_offsets(options, cluster, queues)
+        stops = resolve_ending_offsets(options, cluster, queues)
         check_order(options, starts, stops)
-        return partitions_of(
+        return plan_partitions(
             ranges_between(starts, stops), min_partitions=options.min_partitions, max_records=options.max_records
         )
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        if not isinstance(partition, QueueRange):
-            return iter(())  # where there are no partitions, Spark reads one that is None
+        if not isinstance(partition, QueuePartition):
+            return iter(())  # without partitions, Spark reads one that is None
         return RangeReader(self._options, partition, self._columns).batches()

@@ -1,7 +1,7 @@
-"""The offsets of a consumer group at the brokers, moved along with the batches of a stream: option `commitGroup`.
+"""Commits a stream's progress as the offsets of a consumer group: option `commitGroup`.
 
-They are for whoever looks at the group's lag, or takes over from the query with a consumer. The query itself never reads them:
-where it is, its checkpoint knows.
+Tools that watch groups then see the query's lag, and a consumer of the group can take over from the query. The query never
+reads these offsets: its own position is in its checkpoint.
 """
 
 from __future__ import annotations
@@ -9,25 +9,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from skyrocket.client.queues import Queue
-from skyrocket.spark.cluster.cluster import Cluster
-from skyrocket.spark.errors import OptionError, RefusedError
+from skyrocket.spark.cluster.cluster_client import ClusterClient
+from skyrocket.spark.errors import OptionError, RequestRefusedError
 
 
 class GroupCommits:
-    def __init__(self, cluster: Cluster, group: str) -> None:
+    def __init__(self, cluster: ClusterClient, group: str) -> None:
         self._cluster = cluster
         self._group = group
-        self._told: dict[Queue, int] = {}
+        self._committed: dict[Queue, int] = {}
 
-    def follow(self, done: Mapping[Queue, int]) -> None:
-        """`done`: all before is done. Brokers that do not answer now are told with the next batch."""
-        news = {queue: offset for queue, offset in done.items() if self._told.get(queue) != offset}
+    def commit(self, finished: Mapping[Queue, int]) -> None:
+        """Commit the offsets that finished batches have reached. A broker that does not answer gets them with the next batch."""
+        changed = {queue: offset for queue, offset in finished.items() if self._committed.get(queue) != offset}
         try:
-            told = self._cluster.commit(self._group, news, some=True)
-        except RefusedError:  # most likely the group is new there
-            self._cluster.introduce(self._group, news)
+            taken = self._cluster.commit_offsets(self._group, changed, partial=True)
+        except RequestRefusedError:  # most likely the group is new to the broker
+            self._cluster.register_group(self._group, changed)
             try:
-                told = self._cluster.commit(self._group, news, some=True)
-            except RefusedError as error:
-                raise OptionError(f"Option 'commitGroup': the offsets of group '{self._group}' cannot be set: {error}") from error
-        self._told.update({queue: news[queue] for queue in told})
+                taken = self._cluster.commit_offsets(self._group, changed, partial=True)
+            except RequestRefusedError as error:
+                raise OptionError(
+                    f"Option 'commitGroup' is '{self._group}', but a broker refuses offsets of this group: {error}"
+                ) from error
+        self._committed.update({queue: changed[queue] for queue in taken})

@@ -1,7 +1,7 @@
-"""Ranges of queues as partitions of a Spark job. Pure.
+"""Plans the partitions of a read from a cluster: divides ranges of queues among Spark tasks. Pure.
 
-One partition for each range, as Kafka's connector has it, unless there are to be at least so many (then large ranges are divided,
-each in proportion to its size), or a partition is to have at most so many messages.
+Each range is one partition, as in Spark's Kafka connector. `min_partitions` divides large ranges in proportion to their sizes
+until there are at least that many partitions. `max_records` limits the messages of a partition.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from skyrocket.client.queues import Queue
 
 
 @dataclass(frozen=True)
-class QueueRange(InputPartition):
-    """Messages of one queue, from `start` up to and without `stop`. It travels to the task that reads it."""
+class QueuePartition(InputPartition):
+    """The messages of one queue from offset `start` up to, but not including, `stop`. Spark pickles it into a task."""
 
     queue: Queue
     start: int
@@ -31,36 +31,37 @@ class QueueRange(InputPartition):
         return f"{self.queue}, offsets {self.start} to {self.stop}"
 
 
-def ranges_between(starts: Mapping[Queue, int], stops: Mapping[Queue, int]) -> list[QueueRange]:
-    """For each queue that has both, where there is something between."""
+def ranges_between(starts: Mapping[Queue, int], stops: Mapping[Queue, int]) -> list[QueuePartition]:
+    """Return a range for each queue whose start is before its stop."""
     return [
-        QueueRange(queue, starts[queue], stops[queue])
+        QueuePartition(queue, starts[queue], stops[queue])
         for queue in sorted(stops)
         if starts.get(queue, stops[queue]) < stops[queue]
     ]
 
 
-def partitions_of(
-    ranges: Iterable[QueueRange], *, min_partitions: int | None = None, max_records: int | None = None
-) -> list[QueueRange]:
-    """The ranges, in their order, divided where that is asked for. Empty ones are left out. What a partition may have at most is
-    looked after first, and then whether there are enough of them."""
+def plan_partitions(
+    ranges: Iterable[QueuePartition], *, min_partitions: int | None = None, max_records: int | None = None
+) -> list[QueuePartition]:
+    """Divide the ranges as requested, in their order, without empty ones. `max_records` applies before `min_partitions`."""
     parts = [part for part in ranges if part.size > 0]
     if max_records is not None:
-        parts = [piece for part in parts for piece in divided(part, -(-part.size // max_records))]
+        parts = [piece for part in parts for piece in divide(part, -(-part.size // max_records))]
     if min_partitions is None or len(parts) >= min_partitions:
         return parts
     total = sum(part.size for part in parts)
     return [
         piece
-        for part, pieces in zip(parts, _shares(parts, total, min_partitions), strict=True)
-        for piece in divided(part, pieces)
+        for part, pieces in zip(parts, _piece_counts(parts, total, min_partitions), strict=True)
+        for piece in divide(part, pieces)
     ]
 
 
-def _shares(parts: list[QueueRange], total: int, wanted: int) -> list[int]:
-    """How many pieces each range gives: its share of the wanted ones, at least one, and no more than it has messages. Small
-    ranges stay whole, and the others share what is left."""
+def _piece_counts(parts: list[QueuePartition], total: int, wanted: int) -> list[int]:
+    """Return how many pieces each range is divided into: in proportion to its size, at least 1, at most one per message.
+
+    The smallest ranges are handled first and stay whole, so that the large ones get the remaining pieces.
+    """
     shares = [1] * len(parts)
     left, left_size = wanted, total
     for index in sorted(range(len(parts)), key=lambda index: parts[index].size):
@@ -71,8 +72,8 @@ def _shares(parts: list[QueueRange], total: int, wanted: int) -> list[int]:
     return shares
 
 
-def divided(part: QueueRange, pieces: int) -> list[QueueRange]:
-    """In so many pieces, whose sizes differ by one at most."""
+def divide(part: QueuePartition, pieces: int) -> list[QueuePartition]:
+    """Divide a range into pieces whose sizes differ by at most one."""
     pieces = max(1, min(pieces, part.size))
     edges = [part.start + part.size * index // pieces for index in range(pieces + 1)]
-    return [QueueRange(part.queue, start, stop) for start, stop in pairwise(edges)]
+    return [QueuePartition(part.queue, start, stop) for start, stop in pairwise(edges)]

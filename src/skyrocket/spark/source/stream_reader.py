@@ -1,15 +1,15 @@
-"""`spark.readStream.format("rocketmq")`: what Spark asks of a stream, in the order in which it asks.
+"""`spark.readStream.format("rocketmq")`: the methods that Spark calls on a stream, in this order.
 
-    prepareForTriggerAvailableNow    only with that trigger: where the queues end now is where the query ends
-    initialOffset                    a new query only, more than once: where it begins, found out once
-    latestOffset(start, limit)       each trigger: how far the next batch goes. `start` is done by then
-    partitions(start, end)           a batch's tasks. After a crash again, and then they are the same
+    prepareForTriggerAvailableNow    only with that trigger: freezes where the queues end now, which is where the query ends
+    initialOffset                    only for a new query, more than once: where it starts, resolved once
+    latestOffset(start, limit)       at each trigger: where the next batch ends. Everything before `start` is finished
+    partitions(start, end)           the tasks of a batch. After a crash Spark calls it again, and the result is the same
     read(partition)                  in a task
-    commit(end)                      that batch is done: told only when the next one is planned, and known by then
+    commit(end)                      the batch is finished; `latestOffset` has learned that already
 
-A batch is nothing but what its offsets say (`stream_offsets.py`): whatever has to be asked of the cluster is asked in
-`latestOffset`, before Spark writes the answer into its checkpoint. This object lives in one process beside the driver for as long
-as the query runs, and a copy that only reads in each task.
+The offsets of a batch (`stream_offsets.py`) define it completely. So only `latestOffset` asks the cluster, before Spark writes
+its answer into the checkpoint. This object lives in one process beside the driver for as long as the query runs; each task has a
+copy that only reads.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from skyrocket.client.queues import Queue
-from skyrocket.spark.cluster.cluster import Cluster
-from skyrocket.spark.cluster.resolution import check_filter, selected_queues, starting_offsets
-from skyrocket.spark.cluster.survey import asks_for, survey, whole_survey
+from skyrocket.spark.cluster.cluster_client import ClusterClient
+from skyrocket.spark.cluster.resolution import check_filter, resolve_starting_offsets, select_queues
 from skyrocket.spark.columns import columns_of
 from skyrocket.spark.fetch.range_reader import RangeReader
 from skyrocket.spark.options.offset_json import offsets_json
 from skyrocket.spark.options.source_options import source_options
-from skyrocket.spark.source.admission import Admission, everything
+from skyrocket.spark.source.admission import Admission, whole_backlog
+from skyrocket.spark.source.cluster_snapshot import fetch_full_snapshot, fetch_snapshot, queue_selector
 from skyrocket.spark.source.group_commits import GroupCommits
-from skyrocket.spark.source.partitions import QueueRange, partitions_of, ranges_between
-from skyrocket.spark.source.stream_offsets import StreamOffsets, stream_offsets
-from skyrocket.spark.source.trigger import Front, QueueWatch, Survey
+from skyrocket.spark.source.partitions import QueuePartition, plan_partitions, ranges_between
+from skyrocket.spark.source.stream_offsets import StreamOffsets, parse_stream_offsets
+from skyrocket.spark.source.trigger import ClusterSnapshot, QueueWatch, ReadableOffsets
 
 log = logging.getLogger(__name__)
 
-_LOOK_AGAIN_S: Final = 0.5
+_POLL_S: Final = 0.5
 
 
 def _now_ms() -> int:
@@ -50,87 +50,93 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._options = source_options(options, "stream")
         self._columns = columns_of(schema)
-        self._cluster = Cluster(self._options.cluster)
+        self._cluster = ClusterClient(self._options.cluster)
         self._watch = QueueWatch(self._options.fail_on_data_loss, self._options.cluster.retry_ms)
         self._admission = Admission(self._options.max_offsets, self._options.min_offsets, self._options.max_trigger_delay_ms)
         self._initial: StreamOffsets | None = None
-        self._frozen: Survey | None = None  # what there was when a query began that ends there
-        self._lasts: Mapping[Queue, int] | None = None  # before any limit, as of the last trigger
-        self._filtering: set[str] = set()  # brokers that take the filter
+        self._frozen: ClusterSnapshot | None = None  # with availableNow: the queues when the query started, where it ends
+        self._lasts: Mapping[Queue, int] | None = None  # the ends of the queues at the last trigger, before any limit
+        self._checked_brokers: set[str] = set()  # brokers that accept the filter
         group = self._options.commit_group
         self._group = None if group is None else GroupCommits(self._cluster, group)
 
-    # --- where a query begins and ends
+    # --- where a query starts and ends
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._frozen = whole_survey(self._options, self._cluster)
-        self._admission.least = None  # who takes what there is does not wait for more
+        self._frozen = fetch_full_snapshot(self._options, self._cluster)
+        self._admission.least = None  # a query that ends with the existing messages does not wait for more
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         if self._initial is None:
-            queues = selected_queues(self._options, self._cluster, may_be_none=True)
-            starts = starting_offsets(self._options, self._cluster, queues)
+            queues = select_queues(self._options, self._cluster, may_be_none=True)
+            starts = resolve_starting_offsets(self._options, self._cluster, queues)
             self._initial = StreamOffsets(starts)
             if self._frozen is not None:
-                self._frozen = self._frozen.up_to(starts)
+                self._frozen = self._frozen.extended_to(starts)
         return self._initial.as_json()
 
     # --- triggers
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Spark hands it back with each trigger, but for those that take everything. It knows no limit that is two: the least is
-        looked after here."""
+        """Return the limit that Spark passes to `latestOffset`, except for triggers that take everything.
+
+        Spark has no limit with a minimum and a maximum, so `Admission` enforces the minimum.
+        """
         most = self._options.max_offsets
         return ReadAllAvailable() if most is None and self._options.min_offsets is None else ReadMaxRows(most or 2**63 - 1)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        stands = stream_offsets(start)
-        is_first = stands == self._initial
-        front = self._front(stands)
+        positions = parse_stream_offsets(start)
+        is_first = positions == self._initial
+        readable = self._readable_offsets(positions)
         if self._group is not None and not is_first:
-            self._group.follow({queue: offset for queue, offset in stands.ends.items() if queue in front.answering})
-        self._check_filter(front.answering)
-        self._lasts = front.lasts
-        backlog = front.backlog()
-        taken = everything(backlog) if isinstance(limit, ReadAllAvailable) else self._admission.admitted(backlog, _now_ms())
-        end = front.end(taken, tells_all=is_first)
+            self._group.commit({queue: offset for queue, offset in positions.ends.items() if queue in readable.answering})
+        self._check_filter(readable.answering)
+        self._lasts = readable.lasts
+        backlog = readable.backlog()
+        taken = whole_backlog(backlog) if isinstance(limit, ReadAllAvailable) else self._admission.admit(backlog, _now_ms())
+        end = readable.end(taken, with_all_starts=is_first)
         return start if end is None else end.as_json()
 
-    def _front(self, stands: StreamOffsets) -> Front:
-        wanted = asks_for(self._options)
+    def _readable_offsets(self, positions: StreamOffsets) -> ReadableOffsets:
+        is_selected = queue_selector(self._options)
         while True:
-            found = self._frozen or survey(self._options, self._cluster, stands.ends)
-            front = self._watch.front(stands.ends, found, wanted, _now_ms())
-            for warning in front.warnings:
+            snapshot = self._frozen or fetch_snapshot(self._options, self._cluster, positions.ends)
+            readable = self._watch.compare(positions.ends, snapshot, is_selected, _now_ms())
+            for warning in readable.warnings:
                 log.warning("%s", warning)
             if self._frozen is None or not self._watch.is_waiting(_now_ms()):
-                return front
-            # A query that ends with what there is waits for what is not there, for as long as the watch has patience.
-            time.sleep(_LOOK_AGAIN_S)
-            self._frozen = self._frozen.with_more(survey(self._options, self._cluster, stands.ends), stands.ends)
+                return readable
+            # With availableNow the query has no later trigger, so it waits for a missing queue until retryTimeout.
+            time.sleep(_POLL_S)
+            later = fetch_snapshot(self._options, self._cluster, positions.ends)
+            self._frozen = self._frozen.with_late_answers(later, positions.ends)
 
     def _check_filter(self, queues: Iterable[Queue]) -> None:
-        """Whether each broker takes the filter, before anything is read there: one of Apache's that does not would give all."""
-        news = {queue.broker_name: queue for queue in queues if queue.broker_name not in self._filtering}
-        check_filter(self._options, self._cluster, tuple(news.values()))
-        self._filtering.update(news)
+        """Check that each broker accepts the filter, before the first read: Apache's broker may otherwise return all messages."""
+        unchecked = {queue.broker_name: queue for queue in queues if queue.broker_name not in self._checked_brokers}
+        check_filter(self._options, self._cluster, tuple(unchecked.values()))
+        self._checked_brokers.update(unchecked)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """For the progress: how far the queues went at the last trigger. Less the end of the batch it is the lag: `lag.py`."""
+        """Return the ends of the queues at the last trigger, for Spark's progress. `lag.py` computes the lag from them."""
         return None if self._lasts is None else dict(offsets_json(self._lasts))
 
     # --- batches
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        ends = stream_offsets(end)
-        ranges = ranges_between(ends.starts(stream_offsets(start)), ends.ends)
-        return partitions_of(ranges, min_partitions=self._options.min_partitions, max_records=self._options.max_records)
+        ends = parse_stream_offsets(end)
+        ranges = ranges_between(ends.starts(parse_stream_offsets(start)), ends.ends)
+        return plan_partitions(ranges, min_partitions=self._options.min_partitions, max_records=self._options.max_records)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        assert isinstance(partition, QueueRange)
+        assert isinstance(partition, QueuePartition)
         return RangeReader(self._options, partition, self._columns).batches()
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing is left to do. Spark writes into its checkpoint that a batch is done before it asks for the next one, and says
-        it here only when it plans that: never, of a query's last batch. So `latestOffset` takes it from where it is to start,
-        which holds after a restart, too."""
+        """Do nothing.
+
+        Spark calls this for a finished batch only when it plans the next one, so never for a query's last batch. Spark's
+        checkpoint has the finished batch before that: the `start` of `latestOffset` is its end, after a restart too. So
+        `latestOffset` commits the group's offsets.
+        """

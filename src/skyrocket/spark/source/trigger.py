@@ -1,16 +1,16 @@
-"""What a stream may read next: where it stands, against what the cluster says at this trigger. Pure.
+"""Decides what a stream may read next: compares its positions with what the cluster holds at this trigger. Pure.
 
-    watch = QueueWatch(fail_on_data_loss=True, patience_ms=60_000)
-    front = watch.front(stands, survey, asked_for, now_ms)       # from where to where each queue can be read now
-    end = front.end(admitted)                                    # what the batch takes of it, for the checkpoint
+    watch = QueueWatch(fail_on_data_loss=True, retry_ms=60_000)
+    readable = watch.compare(positions, snapshot, is_selected, now_ms)   # from where to where each queue can be read now
+    end = readable.end(admitted)                                         # where the batch ends, for the checkpoint
 
-What is found, and what becomes of it
-    a queue that is new              is read from its first offset
-    a queue that is not answered for is left where it stands; after `retryTimeout` the query ends, unless data may be lost: then
-                                     the queue is left there until it comes back
-    messages that are gone           (the oldest by retention, or the newest since the broker came back with fewer) end the query,
-                                     unless that is allowed: then reading goes on with the first, or the next, that there is
-    a queue that is not asked for    any more (the options changed) ends the query, unless that is allowed: then it is forgotten
+What the comparison finds                            What the stream does
+    a new queue                                      reads it from its first offset
+    a queue whose broker does not answer             keeps its position; fails after `retryTimeout`, or with `failOnDataLoss`
+                                                     false waits until the queue is back
+    messages that no longer exist: the oldest        fails, or with `failOnDataLoss` false continues at the first, or the next,
+    expired, or the broker came back with fewer      message that exists
+    a queue that the options no longer select        fails, or with `failOnDataLoss` false forgets the queue
 """
 
 from __future__ import annotations
@@ -23,42 +23,42 @@ from skyrocket.client.queues import Queue
 from skyrocket.spark.errors import DataLossError, OffsetsError, UnreachableClusterError
 from skyrocket.spark.source.stream_offsets import StreamOffsets
 
-ALLOWED = "option 'failOnDataLoss' set to false goes on all the same"
+WAY_OUT = "To continue all the same, set option 'failOnDataLoss' to false"
 
 
-class Bounds(NamedTuple):
+class OffsetBounds(NamedTuple):
     first: int
     last: int  # one past the last message
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
-    """What the cluster said: the bounds of each queue, and why there are none for others."""
+class ClusterSnapshot:
+    """What the cluster answered: the bounds of each queue, and for the other queues why there are none."""
 
-    bounds: Mapping[Queue, Bounds]
-    silent: Mapping[Queue, str] = field(default_factory=dict)  # routed to a broker that does not answer; the reason as a sentence
+    bounds: Mapping[Queue, OffsetBounds]
+    silent: Mapping[Queue, str] = field(default_factory=dict)  # their broker does not answer; the reason is a sentence
     slaves: frozenset[str] = frozenset()  # brokers for which a slave answered: it may be behind its master
 
-    def up_to(self, starts: Mapping[Queue, int]) -> Survey:
-        """The same, but not ending before these offsets, which were asked for a moment later."""
+    def extended_to(self, starts: Mapping[Queue, int]) -> ClusterSnapshot:
+        """Return a copy in which no queue ends before these offsets, which were asked for a moment later."""
         bounds = dict(self.bounds)
         for queue, start in starts.items():
             first, last = bounds.get(queue, (start, start))
-            bounds[queue] = Bounds(first, max(last, start))
-        return Survey(bounds, self.silent, self.slaves)
+            bounds[queue] = OffsetBounds(first, max(last, start))
+        return ClusterSnapshot(bounds, self.silent, self.slaves)
 
-    def with_more(self, later: Survey, stands: Mapping[Queue, int]) -> Survey:
-        """With the queues, of those where the stream stands, that only answered later."""
-        more = {queue: bounds for queue, bounds in later.bounds.items() if queue in stands and queue not in self.bounds}
-        return Survey({**self.bounds, **more}, later.silent, self.slaves | later.slaves)
+    def with_late_answers(self, later: ClusterSnapshot, positions: Mapping[Queue, int]) -> ClusterSnapshot:
+        """Return a copy with the queues that answered only in a later snapshot and that the stream has a position in."""
+        more = {queue: bounds for queue, bounds in later.bounds.items() if queue in positions and queue not in self.bounds}
+        return ClusterSnapshot({**self.bounds, **more}, later.silent, self.slaves | later.slaves)
 
 
 @dataclass(frozen=True, slots=True)
-class Front:
-    """From where to where queues can be read now."""
+class ReadableOffsets:
+    """From where to where each queue can be read now."""
 
-    stands: Mapping[Queue, int]  # the end of the last batch
-    starts: Mapping[Queue, int]  # where the next one begins
+    positions: Mapping[Queue, int]  # the end of the last batch
+    starts: Mapping[Queue, int]  # where the next batch starts
     lasts: Mapping[Queue, int]
     answering: frozenset[Queue]
     warnings: tuple[str, ...] = ()
@@ -66,101 +66,109 @@ class Front:
     def backlog(self) -> dict[Queue, int]:
         return {queue: self.lasts[queue] - start for queue, start in self.starts.items()}
 
-    def end(self, admitted: Mapping[Queue, int], *, tells_all: bool = False) -> StreamOffsets | None:
-        """None: nothing is new. With `tells_all`, as a query's first batch needs it, an end and all beginnings."""
+    def end(self, admitted: Mapping[Queue, int], *, with_all_starts: bool = False) -> StreamOffsets | None:
+        """Return where a batch of the admitted offsets ends, or None if nothing is new.
+
+        With `with_all_starts`, as for a query's first batch, there is always an end, and it records every queue's start.
+        """
         ends = {queue: start + admitted.get(queue, 0) for queue, start in self.starts.items()}
-        if tells_all:
+        if with_all_starts:
             return StreamOffsets(ends, self.starts)
-        if ends == self.stands:
+        if ends == self.positions:
             return None
-        moved = {queue: start for queue, start in self.starts.items() if self.stands.get(queue) != start}
+        moved = {queue: start for queue, start in self.starts.items() if self.positions.get(queue) != start}
         return StreamOffsets(ends, moved)
 
 
 @dataclass(slots=True)
 class QueueWatch:
-    fail_on_data_loss: bool
-    patience_ms: int  # retryTimeout
-    _missing_since_ms: dict[Queue, int] = field(default_factory=dict)
-    _given_up: set[Queue] = field(default_factory=set)  # so that each is told once
+    """Compares positions with snapshots, and remembers for how long each queue has been missing."""
 
-    def front(self, stands: Mapping[Queue, int], survey: Survey, asked_for: Callable[[Queue], bool], now_ms: int) -> Front:
-        """Raises what ends the query: OffsetsError, DataLossError, UnreachableClusterError."""
+    fail_on_data_loss: bool
+    retry_ms: int  # retryTimeout
+    _missing_since_ms: dict[Queue, int] = field(default_factory=dict)
+    _reported: set[Queue] = field(default_factory=set)  # queues whose loss has been warned about
+
+    def compare(
+        self, positions: Mapping[Queue, int], snapshot: ClusterSnapshot, is_selected: Callable[[Queue], bool], now_ms: int
+    ) -> ReadableOffsets:
+        """Return what can be read. Raise OffsetsError, DataLossError or UnreachableClusterError to end the query."""
         warnings: list[str] = []
         starts: dict[Queue, int] = {}
         lasts: dict[Queue, int] = {}
-        for queue, offset in sorted(stands.items()):
-            bounds = survey.bounds.get(queue)
-            if not asked_for(queue):
-                warnings.append(self._unasked(queue, offset))
+        for queue, offset in sorted(positions.items()):
+            bounds = snapshot.bounds.get(queue)
+            if not is_selected(queue):
+                warnings.append(self._drop_unselected(queue, offset))
             elif bounds is None:
                 starts[queue] = lasts[queue] = offset
-                warnings += self._missing(queue, survey.silent.get(queue), now_ms)
+                warnings += self._note_missing(queue, snapshot.silent.get(queue), now_ms)
             else:
-                warnings += self._found(queue)
-                is_behind = queue.broker_name in survey.slaves and offset > bounds.last
-                starts[queue] = offset if is_behind else self._checked(queue, offset, bounds, warnings)
+                warnings += self._note_found(queue)
+                is_behind = queue.broker_name in snapshot.slaves and offset > bounds.last
+                starts[queue] = offset if is_behind else self._check_position(queue, offset, bounds, warnings)
                 lasts[queue] = max(bounds.last, starts[queue])
-        for queue, bounds in sorted(survey.bounds.items()):
-            if queue not in stands:
+        for queue, bounds in sorted(snapshot.bounds.items()):
+            if queue not in positions:
                 starts[queue], lasts[queue] = bounds
-        self._forget_others(stands)
-        answering = frozenset(queue for queue in starts if queue in survey.bounds)
-        return Front(stands, starts, lasts, answering, tuple(warnings))
+        self._forget_others(positions)
+        answering = frozenset(queue for queue in starts if queue in snapshot.bounds)
+        return ReadableOffsets(positions, starts, lasts, answering, tuple(warnings))
 
     def is_waiting(self, now_ms: int) -> bool:
-        """Whether there is a queue that may still come back in time."""
-        return any(now_ms - since_ms < self.patience_ms for since_ms in self._missing_since_ms.values())
+        """Return whether a missing queue may still come back within `retryTimeout`."""
+        return any(now_ms - since_ms < self.retry_ms for since_ms in self._missing_since_ms.values())
 
-    def _unasked(self, queue: Queue, offset: int) -> str:
+    def _drop_unselected(self, queue: Queue, offset: int) -> str:
         if self.fail_on_data_loss:
             raise OffsetsError(
-                f"The checkpoint stands at offset {offset} of {queue}, which the options do not ask for any more; "
-                f"take a new checkpointLocation, or {ALLOWED}."
+                f"The checkpoint is at offset {offset} of {queue}, which the options no longer select. "
+                f"Use a new checkpointLocation. {WAY_OUT}: the queue is then forgotten."
             )
-        return f"The options do not ask for {queue} any more, where the checkpoint stands at offset {offset}: it is forgotten."
+        return f"The options no longer select {queue}, where the checkpoint is at offset {offset}: the queue is forgotten."
 
-    def _missing(self, queue: Queue, reason: str | None, now_ms: int) -> list[str]:
+    def _note_missing(self, queue: Queue, reason: str | None, now_ms: int) -> list[str]:
         since_ms = self._missing_since_ms.setdefault(queue, now_ms)
-        why = reason or "No nameserver knows it."
-        if now_ms - since_ms < self.patience_ms:
-            return [f"Nothing is read from {queue} for now. {why}"] if since_ms == now_ms else []
+        why = reason or "No nameserver has a route to it."
+        if now_ms - since_ms < self.retry_ms:
+            return [f"The query reads nothing from {queue} for now. {why}"] if since_ms == now_ms else []
         if not self.fail_on_data_loss:
-            told = queue in self._given_up
-            self._given_up.add(queue)
-            return [] if told else [f"The query goes on without {queue} until it is there again. {why}"]
+            is_reported = queue in self._reported
+            self._reported.add(queue)
+            return [] if is_reported else [f"The query continues without {queue} until the queue is back. {why}"]
         for_s = (now_ms - since_ms) / 1000
         if reason is None:
             raise DataLossError(
-                f"The {queue} is gone: no nameserver has known it for {for_s:.0f} s, and the checkpoint stands in it; {ALLOWED}."
+                f"The {queue} is gone: no nameserver has had a route to it for {for_s:.0f} s, and the checkpoint has an offset "
+                f"of it. {WAY_OUT}."
             )
-        raise UnreachableClusterError(f"Nobody has answered for {queue} for {for_s:.0f} s (option 'retryTimeout'). {why}")
+        raise UnreachableClusterError(f"The broker of {queue} has not answered for {for_s:.0f} s (option 'retryTimeout'). {why}")
 
-    def _found(self, queue: Queue) -> list[str]:
-        self._given_up.discard(queue)
+    def _note_found(self, queue: Queue) -> list[str]:
+        self._reported.discard(queue)
         if self._missing_since_ms.pop(queue, None) is None:
             return []
-        return [f"The {queue} is there again."]
+        return [f"The {queue} is back."]
 
-    def _checked(self, queue: Queue, offset: int, bounds: Bounds, warnings: list[str]) -> int:
-        """Where to go on."""
+    def _check_position(self, queue: Queue, offset: int, bounds: OffsetBounds, warnings: list[str]) -> int:
+        """Return where to continue in a queue."""
         if bounds.first <= offset <= bounds.last:
             return offset
         if offset > bounds.last:
-            stands = f"The {queue} ends at offset {bounds.last}, but the checkpoint stands at {offset}"
-            lost = f"{stands}: its broker was reset, or lost messages"
-            goes_on = bounds.last
-        else:
             lost = (
-                f"Offsets {offset} to {bounds.first} of {queue} are gone before they were read: they were kept too short a time"
+                f"The {queue} ends at offset {bounds.last}, but the checkpoint is at {offset}: "
+                "its broker was reset, or lost messages"
             )
-            goes_on = bounds.first
+            next_offset = bounds.last
+        else:
+            lost = f"Offsets {offset} to {bounds.first} of {queue} expired before the query read them"
+            next_offset = bounds.first
         if self.fail_on_data_loss:
-            raise DataLossError(f"{lost}; {ALLOWED}, from offset {goes_on}.")
-        warnings.append(f"{lost}; reading goes on from offset {goes_on}.")
-        return goes_on
+            raise DataLossError(f"{lost}. {WAY_OUT}: the query then continues at offset {next_offset}.")
+        warnings.append(f"{lost}. The query continues at offset {next_offset}.")
+        return next_offset
 
-    def _forget_others(self, stands: Mapping[Queue, int]) -> None:
-        for queue in [queue for queue in self._missing_since_ms if queue not in stands]:
+    def _forget_others(self, positions: Mapping[Queue, int]) -> None:
+        for queue in [queue for queue in self._missing_since_ms if queue not in positions]:
             del self._missing_since_ms[queue]
-        self._given_up.intersection_update(stands)
+        self._reported.intersection_update(positions)

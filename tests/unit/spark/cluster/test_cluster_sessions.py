@@ -1,4 +1,4 @@
-"""Sessions with clusters: shared while they are used, and closed a while after."""
+"""Sessions with clusters are shared while in use, and closed some time later."""
 
 from __future__ import annotations
 
@@ -31,57 +31,57 @@ def in_sync_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[...
 
 @pytest.fixture(autouse=True)
 def none_kept():
-    run(cluster_sessions._let_all_go())
+    run(cluster_sessions._release_all())
     yield
-    run(cluster_sessions._let_all_go())
+    run(cluster_sessions._release_all())
 
 
-async def asked(options: ClusterOptions) -> Session:
-    async with cluster_sessions.session_with(options) as session:
+async def use_session(options: ClusterOptions) -> Session:
+    async with cluster_sessions.shared_session(options) as session:
         await asyncio.sleep(0)
         return session
 
 
 @in_sync_loop
-async def test_questions_share_a_session_one_after_another_and_at_once():
-    first = await asked(cluster())
-    assert await asyncio.gather(asked(cluster()), asked(cluster())) == [first, first]
-    assert await asked(cluster(2)) is not first
-    assert first._users == 1, "the one that is kept"
+async def test_sequential_and_concurrent_calls_share_a_session():
+    first = await use_session(cluster())
+    assert await asyncio.gather(use_session(cluster()), use_session(cluster())) == [first, first]
+    assert await use_session(cluster(2)) is not first
+    assert first._users == 1, "the kept reference"
 
 
 @in_sync_loop
-async def test_a_session_is_closed_when_nobody_has_asked_for_a_while(monkeypatch: pytest.MonkeyPatch):
+async def test_idle_session_is_closed(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(cluster_sessions, "KEPT_S", 0.01)
-    session = await asked(cluster())
+    session = await use_session(cluster())
     async with asyncio.timeout(10):
         while not session._closed:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
     assert not cluster_sessions._kept
-    assert await asked(cluster()) is not session
+    assert await use_session(cluster()) is not session
 
 
 @in_sync_loop
-async def test_a_session_in_use_is_not_closed(monkeypatch: pytest.MonkeyPatch):
+async def test_session_in_use_stays_open(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(cluster_sessions, "KEPT_S", 0.0)
-    async with cluster_sessions.session_with(cluster()) as session:
-        assert await asked(cluster()) is session
+    async with cluster_sessions.shared_session(cluster()) as session:
+        assert await use_session(cluster()) is session
         await asyncio.sleep(0.05)
         assert not session._closed
 
 
 @in_sync_loop
-async def test_few_are_kept():
-    made = [await asked(cluster(number)) for number in range(1, cluster_sessions.SESSIONS_MAX + 4)]
+async def test_least_recently_used_sessions_are_closed_beyond_the_limit():
+    opened = [await use_session(cluster(number)) for number in range(1, cluster_sessions.SESSIONS_MAX + 4)]
     assert len(cluster_sessions._kept) == cluster_sessions.SESSIONS_MAX
-    assert [session._closed for session in made] == [True] * 3 + [False] * cluster_sessions.SESSIONS_MAX
+    assert [session._closed for session in opened] == [True] * 3 + [False] * cluster_sessions.SESSIONS_MAX
 
 
 @in_sync_loop
-async def test_a_child_process_begins_with_none():
-    session = await asked(cluster())
+async def test_child_process_starts_without_sessions():
+    session = await use_session(cluster())
     kept = dict(cluster_sessions._kept)
-    cluster_sessions._forked()
+    cluster_sessions._forget_after_fork()
     assert not cluster_sessions._kept
     cluster_sessions._kept.update(kept)
     assert not session._closed

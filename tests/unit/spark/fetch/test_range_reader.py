@@ -1,4 +1,4 @@
-"""Reading a range of a queue from brokers that misbehave: nothing comes twice, nothing is missing without a word."""
+"""Reads a range of a queue from brokers that misbehave: no message comes twice, and none is missing without an error."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pytest
 from skyrocket.client.queues import Queue
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import COMPRESSED, INNER_BATCH
-from skyrocket.spark.cluster.cluster import Cluster
-from skyrocket.spark.errors import DataLossError, RefusedError, UnreachableClusterError
-from skyrocket.spark.fetch.connections import Connections, connections
+from skyrocket.spark.cluster.cluster_client import ClusterClient
+from skyrocket.spark.errors import DataLossError, RequestRefusedError, UnreachableClusterError
+from skyrocket.spark.fetch.connections import ConnectionPool, connections
 from skyrocket.spark.fetch.range_reader import BATCH_ROWS_MAX, RangeReader
 from skyrocket.spark.options.source_options import source_options
-from skyrocket.spark.source.partitions import QueueRange
+from skyrocket.spark.source.partitions import QueuePartition
 from tests.support.scripted_broker import TOPIC, Pull, Reply, Script, ScriptedBroker, ordinary, record, records
 
 QUEUE = Queue(TOPIC, "broker-a", 0)
@@ -25,20 +25,22 @@ QUEUE = Queue(TOPIC, "broker-a", 0)
 
 @pytest.fixture
 def at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Tells tasks where the queue's brokers are, by their ids."""
+    """Sets the addresses of the queue's brokers, by their ids."""
     addresses: dict[int, str] = {}
 
-    def known(brokers: dict[int, ScriptedBroker]) -> None:
+    def set_addresses(brokers: dict[int, ScriptedBroker]) -> None:
         addresses.update({broker_id: broker.address for broker_id, broker in brokers.items()})
 
-    monkeypatch.setattr(Cluster, "address", lambda _self, _queue, broker_id=0, **_: addresses.get(broker_id, addresses[0]))
-    yield known
-    connections.forked()  # none is left for the next test
+    monkeypatch.setattr(ClusterClient, "address", lambda _self, _queue, broker_id=0, **_: addresses.get(broker_id, addresses[0]))
+    yield set_addresses
+    connections.clear_after_fork()  # the next test starts without connections
 
 
 def batches(start: int, stop: int, **options: str) -> list[Any]:
     given = {"nameserver": "127.0.0.1:1", "subscribe": TOPIC, "retryTimeout": "20s", **options}
-    return list(RangeReader(source_options(given, "batch"), QueueRange(QUEUE, start, stop), ["queueOffset", "body"]).batches())
+    return list(
+        RangeReader(source_options(given, "batch"), QueuePartition(QUEUE, start, stop), ["queueOffset", "body"]).batches()
+    )
 
 
 def offsets(start: int, stop: int, **options: str) -> list[int]:
@@ -46,11 +48,11 @@ def offsets(start: int, stop: int, **options: str) -> list[int]:
 
 
 def first_then(script: Script, *replies: Reply | None) -> Script:
-    """These answers to the first pulls, then others."""
+    """Answer the first pulls with these replies, and the others by the script."""
     return lambda pull: replies[pull.number] if pull.number < len(replies) else script(pull)
 
 
-def test_a_range_is_read_to_its_end_and_no_further(at):
+def test_range_is_read_to_its_end_and_no_further(at):
     with ScriptedBroker(ordinary) as broker:
         at({0: broker})
         assert offsets(5, 1_000) == list(range(5, 1_000))
@@ -58,7 +60,7 @@ def test_a_range_is_read_to_its_end_and_no_further(at):
         assert offsets(7, 7) == []
 
 
-def test_batches_are_of_a_useful_size(at):
+def test_batches_have_a_useful_size(at):
     with ScriptedBroker(lambda pull: ordinary(pull, 1_000)) as broker:
         at({0: broker})
         sizes = [batch.num_rows for batch in batches(0, 30_000)]
@@ -67,7 +69,7 @@ def test_batches_are_of_a_useful_size(at):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_answers_may_come_in_any_order(at, seed: int):
+def test_responses_may_arrive_in_any_order(at, seed: int):
     dice = random.Random(seed)
     with ScriptedBroker(ordinary, reorder=lambda answers: dice.sample(answers, len(answers))) as broker:
         at({0: broker})
@@ -75,7 +77,7 @@ def test_answers_may_come_in_any_order(at, seed: int):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_broker_may_give_any_number_at_once(at, seed: int):
+def test_broker_may_return_any_number_of_messages(at, seed: int):
     dice = random.Random(seed)
     with ScriptedBroker(lambda pull: ordinary(pull, dice.randint(1, 60))) as broker:
         at({0: broker})
@@ -83,7 +85,7 @@ def test_a_broker_may_give_any_number_at_once(at, seed: int):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_connection_may_end_in_the_middle_of_an_answer(at, seed: int):
+def test_connection_may_close_in_the_middle_of_a_response(at, seed: int):
     dice = random.Random(seed)
     with ScriptedBroker(
         lambda pull: ordinary(pull)._replace(cut=dice.randint(0, 900) if dice.random() < 0.1 else None)
@@ -93,7 +95,7 @@ def test_a_connection_may_end_in_the_middle_of_an_answer(at, seed: int):
         assert broker.connections > 1
 
 
-def test_connections_are_used_again_by_the_next_task(at):
+def test_next_task_reuses_the_connection(at):
     with ScriptedBroker(ordinary) as broker:
         at({0: broker})
         for _ in range(3):
@@ -101,20 +103,20 @@ def test_connections_are_used_again_by_the_next_task(at):
         assert broker.connections == 1
 
 
-def test_a_task_that_ends_early_leaves_no_connection_with_answers_under_way(at):
+def test_task_that_ends_early_closes_a_connection_with_pulls_in_flight(at):
     given = {"nameserver": "127.0.0.1:1", "subscribe": TOPIC}
     with ScriptedBroker(ordinary) as broker:
         at({0: broker})
-        reading = RangeReader(source_options(given), QueueRange(QUEUE, 0, 100_000)).batches()
+        reading = RangeReader(source_options(given), QueuePartition(QUEUE, 0, 100_000)).batches()
         assert next(reading).num_rows
         reading.close()
         assert offsets(0, 100) == list(range(100))
         assert broker.connections == 2
 
 
-def test_idle_connections_are_few_and_a_child_process_has_none_of_them():
+def test_pool_limits_idle_connections_and_a_child_process_has_none():
     options = source_options({"nameserver": "127.0.0.1:1", "subscribe": TOPIC}).cluster
-    pool = Connections()
+    pool = ConnectionPool()
     with ScriptedBroker(ordinary) as broker:
         taken = [pool.take(options, broker.address, 1_000) for _ in range(20)]
         for connection in taken:
@@ -123,48 +125,46 @@ def test_idle_connections_are_few_and_a_child_process_has_none_of_them():
         again = pool.take(options, broker.address, 1_000)
         assert again is taken[-1]
         again.close()
-        pool.forked()
+        pool.clear_after_fork()
         assert not pool._idle
 
 
-# --- brokers that have nothing to give, for now
+# --- brokers that return nothing for now
 
 
-def test_a_broker_that_is_busy_is_asked_again(at):
+def test_busy_broker_is_asked_again(at):
     busy = Reply(ResponseCode.SYSTEM_BUSY, remark="too many")
     with ScriptedBroker(first_then(ordinary, busy, busy)) as broker:
         at({0: broker})
         assert offsets(0, 100) == list(range(100))
 
 
-def test_a_broker_that_does_not_have_a_message_yet_is_asked_again(at):
+def test_broker_without_the_message_yet_is_asked_again(at):
     nothing = Reply(ResponseCode.PULL_NOT_FOUND, next_offset=0)
     with ScriptedBroker(first_then(ordinary, nothing, nothing)) as broker:
         at({0: broker})
         assert offsets(0, 100) == list(range(100))
 
 
-def test_no_answer_is_waited_for_and_asked_for_again(at):
+def test_pull_without_a_response_is_repeated_after_fetch_timeout(at):
     with ScriptedBroker(first_then(ordinary, None)) as broker:
         at({0: broker})
         assert offsets(0, 100, fetchTimeout="300ms") == list(range(100))
         assert broker.connections >= 2
 
 
-def test_a_broker_that_never_answers_is_told_of_when_the_time_is_over(at):
+def test_broker_that_never_answers_is_an_error_after_retry_timeout(at):
     with ScriptedBroker(lambda _: None) as broker:
         at({0: broker})
-        with pytest.raises(
-            UnreachableClusterError, match=r"'nameserver' \(127.0.0.1:1\) gave no answer within the 0.7 s.*broker-a"
-        ):
+        with pytest.raises(UnreachableClusterError, match=r"'nameserver' \(127.0.0.1:1\) did not answer within 0.7 s.*broker-a"):
             offsets(0, 100, retryTimeout="700ms", fetchTimeout="100ms")
 
 
-def test_what_was_read_before_a_failure_is_given_before_it_is_told(at):
+def test_messages_read_before_a_failure_are_returned_before_the_error(at):
     with ScriptedBroker(lambda pull: ordinary(pull) if pull.offset < 64 else None) as broker:
         at({0: broker})
         given = {"nameserver": "127.0.0.1:1", "subscribe": TOPIC, "retryTimeout": "500ms", "fetchTimeout": "100ms"}
-        reading = RangeReader(source_options(given), QueueRange(QUEUE, 0, 1_000)).batches()
+        reading = RangeReader(source_options(given), QueuePartition(QUEUE, 0, 1_000)).batches()
         assert next(reading)["queueOffset"].to_pylist() == list(range(64))
         with pytest.raises(UnreachableClusterError):
             next(reading)
@@ -173,7 +173,7 @@ def test_what_was_read_before_a_failure_is_given_before_it_is_told(at):
 # --- slaves
 
 
-def test_a_slave_is_read_when_the_master_says_so(at):
+def test_slave_is_read_when_the_master_suggests_it(at):
     with (
         ScriptedBroker(lambda pull: ordinary(pull)._replace(suggested=1)) as master,
         ScriptedBroker(lambda pull: ordinary(pull)._replace(suggested=1)) as slave,
@@ -185,7 +185,7 @@ def test_a_slave_is_read_when_the_master_says_so(at):
         assert len(master.pulls) == 1
 
 
-def test_a_slave_that_is_behind_or_gone_is_not_asked_again(at):
+def test_slave_that_is_behind_or_gone_is_not_asked_again(at):
     behind = Reply(ResponseCode.PULL_NOT_FOUND, suggested=1)
     with ScriptedBroker(lambda pull: ordinary(pull)._replace(suggested=1)) as master, ScriptedBroker(lambda _: behind) as slave:
         at({0: master, 1: slave})
@@ -207,30 +207,30 @@ def gone_before(first: int) -> Script:
     return script
 
 
-def test_messages_that_were_deleted_meanwhile_are_an_error_or_passed_over(at, caplog):
+def test_deleted_messages_are_an_error_or_skipped(at, caplog):
     with ScriptedBroker(gone_before(40)) as broker:
         at({0: broker})
-        with pytest.raises(DataLossError, match="queue 0 of orders at broker-a are lost: the queue begins at offset 40 now"):
+        with pytest.raises(DataLossError, match="queue 0 of orders at broker-a are lost: the queue now starts at offset 40"):
             offsets(0, 100)
         with caplog.at_level(logging.WARNING):
             assert offsets(0, 100, failOnDataLoss="false") == list(range(40, 100))
-        assert "the queue begins at offset 40 now" in caplog.text
+        assert "the queue now starts at offset 40" in caplog.text
         assert offsets(0, 30, failOnDataLoss="false") == [], "all of the range is gone"
 
 
 @pytest.mark.parametrize("code", [ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED])
-def test_a_log_that_ends_earlier_than_it_did_is_an_error_or_the_end(at, code: int):
+def test_queue_that_became_shorter_is_an_error_or_the_end(at, code: int):
     def script(pull: Pull) -> Reply:
         return ordinary(pull) if pull.offset < 64 else Reply(code, next_offset=64 if code == ResponseCode.PULL_NOT_FOUND else 60)
 
     with ScriptedBroker(script) as broker:
         at({0: broker})
-        with pytest.raises(DataLossError, match="was to be read up to 100"):
+        with pytest.raises(DataLossError, match="before the end of the read at 100"):
             offsets(0, 100, retryTimeout="300ms")
         assert offsets(0, 100, failOnDataLoss="false", retryTimeout="300ms") == list(range(64))
 
 
-def test_a_gap_in_what_has_no_filter_is_a_loss(at):
+def test_gap_without_a_filter_is_a_loss(at):
     def script(pull: Pull) -> Reply:
         reply = ordinary(pull)
         if pull.offset == 32:
@@ -245,18 +245,18 @@ def test_a_gap_in_what_has_no_filter_is_a_loss(at):
         assert offsets(0, 100, failOnDataLoss="false") == [offset for offset in range(100) if offset != 40]
 
 
-def test_offsets_that_are_skipped_without_a_message_are_a_loss_only_where_nothing_is_filtered(at):
+def test_skipped_offsets_are_a_loss_only_without_a_filter(at):
     def script(pull: Pull) -> Reply:
         return ordinary(pull) if pull.offset >= 50 else Reply(ResponseCode.PULL_RETRY_IMMEDIATELY, next_offset=50)
 
     with ScriptedBroker(script) as broker:
         at({0: broker})
-        with pytest.raises(DataLossError, match="those from offset 0 up to 50 are gone"):
+        with pytest.raises(DataLossError, match="offsets 0 to 50 are gone"):
             offsets(0, 100)
         assert offsets(0, 100, sql="x = 1") == list(range(50, 100))
 
 
-def test_damaged_bodies_and_records_are_found(at):
+def test_damaged_bodies_and_records_are_detected(at):
     whole = [record(offset) for offset in range(10)]
     body_changed = whole[3].replace(b"3", b"4") if whole[3].count(b"3") == 1 else whole[3][:-12] + b"x" + whole[3][-11:]
     lengths_lie = bytearray(whole[5])
@@ -270,15 +270,15 @@ def test_damaged_bodies_and_records_are_found(at):
             assert offsets(0, 10, failOnDataLoss="false") == [offset for offset in range(10) if offset != place]
 
 
-def test_an_answer_that_is_half_noise_is_a_loss_with_a_filter_too(at):
+def test_response_with_garbage_is_a_loss_with_a_filter_too(at):
     with ScriptedBroker(lambda _: Reply(next_offset=10, body=record(0) + b"noise" * 40)) as broker:
         at({0: broker})
         for options in ({}, {"sql": "x = 1"}):
-            with pytest.raises(DataLossError, match="gave 1"):
+            with pytest.raises(DataLossError, match="returned 1"):
                 offsets(0, 10, **options)
 
 
-def test_a_record_that_says_it_goes_on_in_the_next_answer_is_left_out(at):
+def test_record_that_reaches_into_the_next_response_is_left_out(at):
     def script(pull: Pull) -> Reply:
         reply = ordinary(pull)
         if pull.offset != 32:
@@ -289,13 +289,13 @@ def test_a_record_that_says_it_goes_on_in_the_next_answer_is_left_out(at):
 
     with ScriptedBroker(script) as broker:
         at({0: broker})
-        with pytest.raises(DataLossError, match=r"of 32 from offset 32 on, 127.0.0.1:.* gave 31"):
+        with pytest.raises(DataLossError, match=r"of 32 from offset 32 on, 127.0.0.1:.* returned 31"):
             offsets(0, 200)
         assert offsets(0, 200, failOnDataLoss="false") == [offset for offset in range(200) if offset != 63]
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_whatever_byte_is_changed_no_body_comes_that_was_not_sent(at, seed: int):
+def test_flipped_bits_never_produce_a_body_that_was_not_sent(at, seed: int):
     dice = random.Random(seed)
 
     def script(pull: Pull) -> Reply:
@@ -312,34 +312,36 @@ def test_whatever_byte_is_changed_no_body_comes_that_was_not_sent(at, seed: int)
     assert len(found) > 150
 
 
-# --- answers that are no
+# --- refusals
 
 
-def test_a_refusal_names_the_queue_and_the_reason(at):
+def test_refusal_names_the_queue_and_the_reason(at):
     with ScriptedBroker(lambda _: Reply(ResponseCode.NO_PERMISSION, remark="not for you")) as broker:
         at({0: broker})
-        with pytest.raises(RefusedError, match=r"queue 0 of orders at broker-a cannot be read: .*NO_PERMISSION.*not for you"):
+        with pytest.raises(
+            RequestRefusedError, match=r"queue 0 of orders at broker-a cannot be read: .*NO_PERMISSION.*not for you"
+        ):
             offsets(0, 10)
 
 
-def test_queues_of_whole_batches_are_refused(at):
+def test_batch_consume_queue_is_refused(at):
     body = record(0, sys_flag=INNER_BATCH)
     with ScriptedBroker(lambda _: Reply(next_offset=10, body=body)) as broker:
         at({0: broker})
-        with pytest.raises(RefusedError, match="BatchCQ"):
+        with pytest.raises(RequestRefusedError, match="BatchCQ"):
             offsets(0, 10)
 
 
-def test_a_body_that_cannot_be_unpacked_is_a_loss(at):
+def test_body_that_cannot_be_decompressed_is_a_loss(at):
     body = record(0) + record(1, sys_flag=COMPRESSED) + record(2)
     with ScriptedBroker(lambda _: Reply(next_offset=3, body=body)) as broker:
         at({0: broker})
-        with pytest.raises(DataLossError, match="the one at offset 1 cannot be unpacked"):
+        with pytest.raises(DataLossError, match="the one at offset 1 cannot be decompressed"):
             offsets(0, 3)
         assert offsets(0, 3, failOnDataLoss="false") == [0, 2]
 
 
-def test_an_answer_without_an_offset_is_asked_for_again(at):
+def test_pull_is_repeated_if_the_response_does_not_advance(at):
     backwards = records(0, 5)._replace(next_offset=0)
     with ScriptedBroker(first_then(ordinary, backwards)) as broker:
         at({0: broker})

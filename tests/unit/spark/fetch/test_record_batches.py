@@ -1,4 +1,4 @@
-"""Records in the columns that Spark takes, compared with what `decode_record` makes of the same bytes."""
+"""Records become columns in the types that Spark accepts."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from skyrocket.protocol.message.properties import encode_properties
 from skyrocket.protocol.message.record import MAGIC_V2, Record, encode_record
 from skyrocket.protocol.sysflag import COMPRESSED, COMPRESSION_LZ4, COMPRESSION_ZLIB, COMPRESSION_ZSTD
 from skyrocket.spark.columns import COLUMNS, arrow_schema
-from skyrocket.spark.fetch.record_batches import BatchMaker, with_sound_bodies
+from skyrocket.spark.fetch.record_batches import BatchMaker, has_sound_body
 
 V4, V6 = b"\x7f\0\0\1\0\0\x1f\x90", bytes(15) + b"\1\0\0\x1f\x90"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def rows_of(records: list[Record], between: bytes = b"an answer's header") -> RecordRows:
-    """As they lie in an intake: with other bytes between, and physical offsets that mean other places."""
+    """Lay records out as in a receive buffer: with other bytes between them, and unrelated physical offsets."""
     data, starts = bytearray(), []
     for record in records:
         data += between
@@ -56,7 +56,7 @@ def at(ms: int) -> datetime:
     return EPOCH + timedelta(milliseconds=ms)
 
 
-def test_every_column_has_what_the_record_has():
+def test_every_column_has_the_value_of_the_record():
     records = [message(number) for number in range(3)]
     maker = BatchMaker(list(COLUMNS), topic="orders", broker="broker-a")
     batch = maker.batch(rows_of(records))
@@ -84,7 +84,7 @@ def test_every_column_has_what_the_record_has():
 
 
 @pytest.mark.parametrize("count", [0, 1, 5])
-def test_any_single_column_can_be_asked_for(count: int):
+def test_each_column_can_be_requested_alone(count: int):
     rows = rows_of([message(number) for number in range(count)]) if count else rows_of([message(0)])
     if not count:
         rows.cut(0)
@@ -93,12 +93,12 @@ def test_any_single_column_can_be_asked_for(count: int):
         assert (batch.num_rows, batch.schema) == (count, arrow_schema([name]))
 
 
-def test_without_names_a_row_has_its_own_topic_and_no_broker():
+def test_without_constants_a_row_has_its_own_topic_and_no_broker():
     (row,) = BatchMaker(["topic", "broker"]).batch(rows_of([message(1)])).to_pylist()
     assert row == {"topic": "space%orders", "broker": None}
 
 
-def test_messages_without_properties_and_of_other_shapes_are_decoded_beside_others():
+def test_records_of_different_layouts_are_decoded_together():
     records = [
         message(0),
         message(1, properties=b""),
@@ -113,7 +113,7 @@ def test_messages_without_properties_and_of_other_shapes_are_decoded_beside_othe
     assert batch["properties"].to_pylist()[1] == []
 
 
-def test_compressed_bodies_are_unpacked_and_others_left_alone():
+def test_compressed_bodies_are_decompressed_and_others_unchanged():
     kinds = [COMPRESSION_LZ4, COMPRESSION_ZSTD, COMPRESSION_ZLIB]
     text = b"abc" * 1_000
     packed = [message(0, body=compress(text, kind), sys_flag=COMPRESSED | kind) for kind in kinds]
@@ -123,26 +123,26 @@ def test_compressed_bodies_are_unpacked_and_others_left_alone():
     assert decompress(packed[0].body, packed[0].sys_flag) == text
 
 
-def test_a_body_that_cannot_be_unpacked_is_an_error():
+def test_body_that_cannot_be_decompressed_is_an_error():
     with pytest.raises(CompressionError):
         BatchMaker(["body"]).batch(rows_of([message(0, sys_flag=COMPRESSED)]))
 
 
-def test_times_that_no_calendar_has_do_not_overflow():
+def test_huge_timestamps_do_not_overflow():
     batch = BatchMaker(["bornTimestamp"]).batch(rows_of([message(0, born_timestamp=2**62), message(1, born_timestamp=-(2**62))]))
     first, second = batch["bornTimestamp"].cast(pa.int64()).to_pylist()
     assert first > 0 > second
 
 
-def test_a_changed_body_is_found():
+def test_changed_body_is_detected():
     rows = rows_of([message(number) for number in range(4)])
-    assert with_sound_bodies(rows).all()
+    assert has_sound_body(rows).all()
     rows.data.flags.writeable = True
     rows.data[rows.body[2]] ^= 1
-    assert with_sound_bodies(RecordRows(rows.data, None, rows.start, ChecksumScope.BODY)).tolist() == [True, True, False, True]
+    assert has_sound_body(RecordRows(rows.data, None, rows.start, ChecksumScope.BODY)).tolist() == [True, True, False, True]
 
 
-def test_rows_end_before_a_record_whose_lengths_lie():
+def test_rows_end_before_a_record_with_wrong_lengths():
     data = bytearray(encode_record(message(0)) + encode_record(message(1)))
     packed, _ = find_record_starts(memoryview(data), 0, len(data), 10)
     starts = np.frombuffer(packed, np.int64)

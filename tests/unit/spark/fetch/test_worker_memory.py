@@ -1,4 +1,4 @@
-"""A worker of Spark's sets its modules aside once; no other process does."""
+"""A Spark worker freezes its modules once; no other process does."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib.machinery import ModuleSpec
 
 import pytest
 
-from skyrocket.spark.fetch.worker_memory import set_modules_aside
+from skyrocket.spark.fetch.worker_memory import freeze_modules
 
 
 @pytest.fixture
@@ -17,25 +17,25 @@ def main_is(monkeypatch: pytest.MonkeyPatch):
         spec = None if name is None else ModuleSpec(name, None)
         monkeypatch.setattr(sys.modules["__main__"], "__spec__", spec)
 
-    set_modules_aside.cache_clear()
+    freeze_modules.cache_clear()
     yield make
     gc.unfreeze()
-    set_modules_aside.cache_clear()
+    freeze_modules.cache_clear()
 
 
-def test_what_a_worker_has_at_its_first_task_is_not_looked_at_again(main_is):
+def test_worker_freezes_its_objects_at_the_first_task_only(main_is):
     main_is("pyspark.daemon")
-    set_modules_aside()
+    freeze_modules()
     frozen = gc.get_freeze_count()
     assert frozen > 1000
     kept = [[]]
-    set_modules_aside()
-    assert gc.get_freeze_count() == frozen, f"only once: {kept} came later"
+    freeze_modules()
+    assert gc.get_freeze_count() == frozen, f"only once: {kept} is newer"
 
 
 @pytest.mark.parametrize("name", [None, "pytest", "pyspark.worker"])
-def test_a_process_that_is_not_such_a_worker_is_left_as_it_is(main_is, name: str | None):
+def test_other_process_freezes_nothing(main_is, name: str | None):
     before = gc.get_freeze_count()
     main_is(name)
-    set_modules_aside()
+    freeze_modules()
     assert gc.get_freeze_count() == before

@@ -1,4 +1,4 @@
-"""docs/spark.md names every option of the offline source."""
+"""docs/spark.md has a row for every option of the offline source."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ NAMES = [row.split("|")[1] for row in SECTION.splitlines() if row.startswith("| 
 
 
 @pytest.mark.parametrize("option", list(STORE_OPTIONS), ids=lambda option: option.name)
-def test_every_option_has_its_row(option):
+def test_every_option_has_a_row(option):
     assert any(f"`{option.name}`" in cell for cell in NAMES)

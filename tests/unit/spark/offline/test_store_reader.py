@@ -1,4 +1,4 @@
-"""The offline reader gives what reading message by message gives: however a store is divided, and by whichever way it is read."""
+"""The offline reader returns the same messages as a plain scan, however a store is divided and read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from skyrocket.protocol.message.compression import compress
 from skyrocket.protocol.sysflag import COMPRESSED, COMPRESSION_ZSTD, TRANSACTION_MASK
 from skyrocket.spark.errors import ColumnError, OptionError
-from skyrocket.spark.offline.partitions import LogPart, QueuePart
+from skyrocket.spark.offline.partitions import LogPartition, StoreQueuePartition
 from skyrocket.spark.offline.store_reader import StoreReader
 from skyrocket.spark.options.store_options import store_options
 from skyrocket.store.config import StoreConfig
@@ -34,7 +34,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Segments larger than a part; topic-0 is rare, and ends early."""
+    """A store with segments larger than a partition. topic-0 is rare, and ends early."""
     directory = tmp_path_factory.mktemp("big") / "store"
     topics = ["topic-0" if number % 100 == 0 and number < 5000 else "topic-1" for number in range(6000)]
     write_store(
@@ -44,7 +44,7 @@ def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read(directory: Path | str, **options: str) -> list[dict[str, Any]]:
-    """As Spark does it: planned here, read part by part."""
+    """Plan and read as Spark does, partition by partition."""
     return rows_of(reader(directory, **options))
 
 
@@ -72,58 +72,58 @@ def expected(directory: Path, *topics: str, begin_ms: int = 0, end_ms: int = 2**
         ]
 
 
-def test_every_message_that_a_queue_has_comes_once_and_in_order(small: Path):
+def test_every_message_comes_once_and_in_order(small: Path):
     assert offsets(read(small)) == expected(small)
 
 
-def test_a_segment_is_divided_where_records_start(big: Path):
+def test_segment_is_divided_at_records(big: Path):
     made = reader(big, maxPartitionBytes=str(MIB), columns="physicalOffset,queueOffset")
     parts = made.partitions()
-    assert len(parts) > 9, "about nine megabytes, in parts of one"
-    assert all(isinstance(part, LogPart) for part in parts)
+    assert len(parts) > 9, "about nine megabytes, in partitions of one"
+    assert all(isinstance(part, LogPartition) for part in parts)
     assert offsets(rows_of(made)) == expected(big)
 
 
-def test_few_messages_of_a_topic_are_found_through_its_queues(big: Path):
+def test_rare_topic_is_read_through_its_queues(big: Path):
     made = reader(big, topic="topic-0")
-    assert all(isinstance(part, QueuePart) for part in made.partitions())
+    assert all(isinstance(part, StoreQueuePartition) for part in made.partitions())
     found = rows_of(made)
     assert sorted(offsets(found)) == expected(big, "topic-0")
     assert {row["topic"] for row in found} == {"topic-0"}
 
 
-def test_many_messages_of_a_topic_are_found_in_the_log(big: Path):
+def test_frequent_topic_is_read_from_the_log(big: Path):
     made = reader(big, topic="topic-1")
-    assert all(isinstance(part, LogPart) for part in made.partitions())
+    assert all(isinstance(part, LogPartition) for part in made.partitions())
     assert offsets(rows_of(made)) == expected(big, "topic-1")
 
 
-def test_queues_are_not_relied_on_behind_the_checkpoint_of_a_store_that_was_not_closed(tmp_path: Path):
+def test_log_is_read_after_the_checkpoint_of_a_crashed_store(tmp_path: Path):
     directory = tmp_path / "store"
     store = write_store(directory, [replace(sample_record(n), topic=f"topic-{n % 50}") for n in range(2000)], BIG, close=False)
     copied = shutil.copytree(directory, tmp_path / "crashed")
     store.close()
-    shutil.rmtree(copied / "consumequeue" / "topic-7")  # as if it never reached the disk
+    shutil.rmtree(copied / "consumequeue" / "topic-7")  # the queue never reached the disk
     (copied / "consumequeue" / "topic-7" / "0").mkdir(parents=True)
     assert sorted(offsets(read(copied, topics="topic-7"))) == expected(copied, "topic-7")
 
 
 @pytest.mark.parametrize("topics", ["topic-0", "topic-1", "topic-0,topic-1", "", "topic-9"])
-def test_times_are_kept_to_by_every_way(big: Path, topics: str):
+def test_time_limits_apply_to_log_and_queues(big: Path, topics: str):
     begin_ms, end_ms = NOW_MS + 300 * 700, NOW_MS + 1100 * 700
-    chosen = {"topics": topics} if topics else {}
+    selection = {"topics": topics} if topics else {}
     times = {"startingTimestamp": str(begin_ms), "endingTimestamp": str(end_ms), "maxPartitionBytes": str(MIB)}
-    found = read(big, **chosen, **times)
+    found = read(big, **selection, **times)
     assert sorted(offsets(found)) == expected(big, *(topics.split(",") if topics else ()), begin_ms=begin_ms, end_ms=end_ms)
 
 
-def test_segments_outside_the_time_are_not_even_planned(big: Path):
+def test_segments_outside_the_time_are_not_planned(big: Path):
     late = reader(big, startingTimestamp=str(NOW_MS + 1499 * 700), maxPartitionBytes=str(MIB)).partitions()
     early = reader(big, endingTimestamp=str(NOW_MS + 1), maxPartitionBytes=str(MIB)).partitions()
     assert (len(late), len(early)) == (1, 1)
 
 
-def test_columns_are_those_of_the_broker_source(small: Path):
+def test_columns_are_those_of_the_source(small: Path):
     row = read(small, includeProperties="true", broker="b7")[0]
     assert row["broker"] == "b7"
     assert row["storeTimestamp"].timestamp() * 1000 == NOW_MS
@@ -132,14 +132,14 @@ def test_columns_are_those_of_the_broker_source(small: Path):
     assert row["msgId"] == f"7F000001{0:024X}"
 
 
-def test_bodies_are_unpacked(tmp_path: Path):
+def test_bodies_are_decompressed(tmp_path: Path):
     body = b"again and again " * 100
     packed = replace(sample_record(0), body=compress(body, COMPRESSION_ZSTD), sys_flag=COMPRESSED | COMPRESSION_ZSTD)
     write_store(tmp_path / "store", [packed])
     assert [row["body"] for row in read(tmp_path / "store", columns="body")] == [body]
 
 
-def test_what_brokers_keep_for_themselves_is_left_out_unless_asked_for(tmp_path: Path):
+def test_system_topics_are_left_out_unless_requested(tmp_path: Path):
     topics = ["orders", "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer", "RMQ_SYS_TRANS_HALF_TOPIC", "%RETRY%g"]
     write_store(tmp_path / "store", [replace(sample_record(n), topic=topic) for n, topic in enumerate(topics)])
     assert {row["topic"] for row in read(tmp_path / "store")} == {"orders", "%RETRY%g"}
@@ -150,7 +150,7 @@ def test_what_brokers_keep_for_themselves_is_left_out_unless_asked_for(tmp_path:
     }
 
 
-def test_apaches_store_and_the_name_of_its_broker(tmp_path: Path):
+def test_store_of_apache_and_the_name_of_its_broker(tmp_path: Path):
     golden = golden_store(tmp_path / "golden")
     found = read(golden, systemTopics="true")
     assert offsets(found) == expected(golden)
@@ -159,43 +159,43 @@ def test_apaches_store_and_the_name_of_its_broker(tmp_path: Path):
     assert sorted(offsets(rare)) == expected(golden, "GoldenOrderJ")
 
 
-def test_damage_is_told_and_passed_over(small: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture):
+def test_damage_is_logged_and_skipped(small: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture):
     copy = shutil.copytree(small, tmp_path / "copy")
     whole = expected(copy)
     victim = whole[50]
     flip(copy / "commitlog" / f"{victim - victim % 16384:020d}", victim % 16384 + 95)
     assert offsets(read(copy)) == [offset for offset in whole if offset != victim]
-    assert f"bytes at {victim} of the log cannot be read" in caplog.text
+    assert f"bytes at offset {victim} of the commit log cannot be read" in caplog.text
     (row,) = read(copy, mode="damage")
     assert (row["offset"], row["path"]) == (victim, str(copy / "commitlog" / f"{victim - victim % 16384:020d}"))
     assert row["size"] > 95
     assert read(small, mode="damage") == []
 
 
-def test_damage_is_told_on_the_way_through_a_queue(big: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture):
+def test_damage_is_logged_when_reading_through_a_queue(big: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture):
     copy = shutil.copytree(big, tmp_path / "copy")
     whole = expected(copy, "topic-0")
     victim = whole[3]
     flip(copy / "commitlog" / f"{victim - victim % BIG.segment_bytes:020d}", victim % BIG.segment_bytes + 95)
     assert sorted(offsets(read(copy, topic="topic-0"))) == [offset for offset in whole if offset != victim]
-    assert f"bytes at {victim} of the log cannot be read" in caplog.text
+    assert f"bytes at offset {victim} of the commit log cannot be read" in caplog.text
 
 
-def test_without_the_check_a_body_is_taken_as_it_is(small: Path, tmp_path: Path):
+def test_without_the_check_damaged_bodies_are_returned(small: Path, tmp_path: Path):
     copy = shutil.copytree(small, tmp_path / "copy")
     whole = expected(copy)
     flip(copy / "commitlog" / f"{whole[50] - whole[50] % 16384:020d}", whole[50] % 16384 + 95)
     assert offsets(read(copy, check="false")) == whole
 
 
-def test_several_directories(small: Path, big: Path):
+def test_several_directories_are_read(small: Path, big: Path):
     both = len(expected(small)) + len(expected(big))
     assert len(read(f"{small},{big}", columns="queueId")) == both
     assert len(read(f'["{small}", "file://{big}/"]', columns="queueId")) == both
     assert len(read(str(small.parent / "sto?e"), columns="queueId", paths=str(big))) == both
 
 
-def test_a_log_that_grows_is_read_to_where_it_ended_when_the_job_was_planned(tmp_path: Path):
+def test_growing_log_is_read_up_to_its_end_at_planning(tmp_path: Path):
     store = write_store(tmp_path / "store", map(sample_record, range(100)), close=False)
     whole = expected(tmp_path / "store")
     made = reader(tmp_path / "store", columns="physicalOffset")
@@ -207,7 +207,7 @@ def test_a_log_that_grows_is_read_to_where_it_ended_when_the_job_was_planned(tmp
     store.close()
 
 
-def test_the_end_of_a_log_is_found_behind_what_the_queues_name_and_without_queues(tmp_path: Path):
+def test_end_of_the_log_is_found_after_the_last_queue_entry_and_without_queues(tmp_path: Path):
     directory = sample_store(tmp_path / "store", 300)
     whole = expected(directory)
     for queue_file in sorted(directory.glob("consumequeue/*/*/*"))[3::2]:
@@ -221,7 +221,7 @@ def test_the_end_of_a_log_is_found_behind_what_the_queues_name_and_without_queue
     assert offsets(read(directory)) == [offset for offset in whole if offset != victim]
 
 
-def test_an_empty_store_has_no_messages(tmp_path: Path):
+def test_empty_store_has_no_messages(tmp_path: Path):
     write_store(tmp_path / "store", [])
     assert read(tmp_path / "store") == []
 
@@ -229,16 +229,28 @@ def test_an_empty_store_has_no_messages(tmp_path: Path):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"path": "nowhere"}, "Option 'path': nowhere is not a store: it has neither 'commitlog' nor 'checkpoint'."),
-        ({}, "Option 'path' is missing: give the store directory to load()."),
-        ({"path": "/nowhere/*"}, "Option 'path': nothing is there that /nowhere/* fits."),
-        ({"path": "x", "topick": "a"}, "Option 'topick' is unknown to the source rocketmq-store; did you mean 'topic'?"),
-        ({"path": "x", "topic": "a", "topics": "b"}, "Options 'topic' and 'topics' mean the same; give one of them."),
-        ({"path": "x", "mode": "all"}, "Option 'mode' is 'all', but it has to be messages or damage."),
-        ({"path": "x", "columns": "topic,bdy"}, "Option 'columns' asks for bdy, but there are only: topic, broker"),
+        (
+            {"path": "nowhere"},
+            (
+                "Option 'path' names a directory that cannot be read: "
+                "nowhere is not a store: it has neither 'commitlog' nor 'checkpoint'."
+            ),
+        ),
+        ({}, "Option 'path' is missing. Pass the store directory to load()."),
+        ({"path": "/nowhere/*"}, "Option 'path' is '/nowhere/*', which matches no directory."),
+        ({"path": "x", "topick": "a"}, "Option 'topick' does not exist for the source rocketmq-store. Did you mean 'topic'?"),
+        (
+            {"path": "x", "topic": "a", "topics": "b"},
+            "Options 'topic' and 'topics' are two names of one option. Give only one of them.",
+        ),
+        ({"path": "x", "mode": "all"}, "Option 'mode' is 'all'. It must be messages or damage."),
+        (
+            {"path": "x", "columns": "topic,bdy"},
+            "Option 'columns' names bdy, which no message has. The columns are: topic, broker",
+        ),
     ],
 )
-def test_bad_options_are_told_in_one_sentence(options: dict[str, str], sentence: str):
+def test_invalid_option_is_refused_with_a_clear_message(options: dict[str, str], sentence: str):
     with pytest.raises((OptionError, ColumnError)) as caught:
         StoreReader(options, store_options(options).schema).partitions()
     assert str(caught.value).startswith(sentence)

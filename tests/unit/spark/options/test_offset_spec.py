@@ -1,6 +1,8 @@
-"""Where to begin and end: what options wish for each queue, and when they do not fit the queues."""
+"""Starting and ending offsets: the target of each queue, and options that do not match the queues."""
 
 from __future__ import annotations
+
+import json
 
 import pytest
 from hypothesis import given
@@ -8,20 +10,20 @@ from hypothesis import strategies as st
 
 from skyrocket.client.queues import Queue
 from skyrocket.spark.errors import OffsetsError, OptionError
-from skyrocket.spark.options.offset_json import offsets_json, offsets_of, offsets_text
+from skyrocket.spark.options.offset_json import offsets_json, parse_offsets_json
 from skyrocket.spark.options.offset_spec import (
     EARLIEST,
     LATEST,
-    Kind,
+    OffsetKind,
     OffsetSpec,
-    Wish,
-    assigned,
+    OffsetTarget,
     earliest,
-    moments,
-    named,
-    offsets,
+    is_named,
+    offset_targets,
+    parse_assignment,
+    parse_offsets,
+    parse_timestamps,
     unknown_keys,
-    wishes,
 )
 
 A0, A1, B0 = Queue("orders", "broker-a", 0), Queue("orders", "broker-a", 1), Queue("orders", "broker-b", 0)
@@ -29,58 +31,58 @@ QUEUES = [A0, A1, B0]
 
 
 def spec(text: str) -> OffsetSpec:
-    return OffsetSpec("startingOffsets", Kind.OFFSET, offsets(text))
+    return OffsetSpec("startingOffsets", OffsetKind.OFFSET, parse_offsets(text))
 
 
-def test_one_word_is_for_every_queue():
-    assert wishes(spec(" Earliest "), QUEUES) == dict.fromkeys(QUEUES, Wish(Kind.OFFSET, EARLIEST))
-    assert wishes(earliest("x"), []) == {}
-    assert offsets("latest") == LATEST
+def test_earliest_and_latest_apply_to_every_queue():
+    assert offset_targets(spec(" Earliest "), QUEUES) == dict.fromkeys(QUEUES, OffsetTarget(OffsetKind.OFFSET, EARLIEST))
+    assert offset_targets(earliest("x"), []) == {}
+    assert parse_offsets("latest") == LATEST
 
 
-def test_each_queue_can_have_its_own_offset():
-    found = wishes(spec('{"orders":{"broker-a:0":23,"broker-a:1":-2,"broker-b:0":-1}}'), QUEUES)
-    assert {queue: wish.value for queue, wish in found.items()} == {A0: 23, A1: EARLIEST, B0: LATEST}
+def test_json_gives_each_queue_its_own_offset():
+    found = offset_targets(spec('{"orders":{"broker-a:0":23,"broker-a:1":-2,"broker-b:0":-1}}'), QUEUES)
+    assert {queue: target.value for queue, target in found.items()} == {A0: 23, A1: EARLIEST, B0: LATEST}
 
 
-def test_a_number_alone_is_the_queue_at_every_broker_and_a_full_name_goes_before_it():
-    found = wishes(spec('{"orders":{"0":5,"1":6,"broker-b:0":7}}'), QUEUES)
-    assert {queue: wish.value for queue, wish in found.items()} == {A0: 5, A1: 6, B0: 7}
+def test_queue_number_applies_to_every_broker_unless_the_full_name_is_given():
+    found = offset_targets(spec('{"orders":{"0":5,"1":6,"broker-b:0":7}}'), QUEUES)
+    assert {queue: target.value for queue, target in found.items()} == {A0: 5, A1: 6, B0: 7}
 
 
-def test_moments_are_read_like_offsets():
-    assert moments('{"orders":{"0":1700000000000}}') == (("orders", (("0", 1_700_000_000_000),)),)
+def test_timestamps_are_parsed_like_offsets():
+    assert parse_timestamps('{"orders":{"0":1700000000000}}') == (("orders", (("0", 1_700_000_000_000),)),)
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ('{"orders":{"0":5}}', "Option 'startingOffsets' says nothing of queue 1 of orders at broker-a"),
-        ('{"orders":{"0":5,"1":5},"users":{"0":5}}', "names topic 'users', which is not read; those are: orders"),
+        ('{"orders":{"0":5}}', "Option 'startingOffsets' does not name queue 1 of orders at broker-a"),
+        ('{"orders":{"0":5,"1":5},"users":{"0":5}}', "names topic 'users', which the query does not read. It reads: orders"),
         (
             '{"orders":{"0":5,"1":5,"7":5}}',
-            "names orders 7, but the queues that are read are: broker-a:0, broker-a:1, broker-b:0",
+            "names orders 7, which the query does not read. Its queues are: broker-a:0, broker-a:1, broker-b:0",
         ),
         ('{"orders":{"0":5,"1":5,"broker-c:0":5}}', "names orders broker-c:0"),
     ],
 )
-def test_offsets_have_to_fit_the_queues(text: str, sentence: str):
-    with pytest.raises(OptionError) as told:
-        wishes(spec(text), QUEUES)
-    assert sentence in str(told.value)
+def test_offsets_that_do_not_name_exactly_the_queues_are_refused(text: str, sentence: str):
+    with pytest.raises(OptionError) as caught:
+        offset_targets(spec(text), QUEUES)
+    assert sentence in str(caught.value)
 
 
 def test_queues_are_assigned_by_name_or_number():
-    ((topic, keys),) = assigned('{"orders":["broker-a:1", 0, "0"]}')
+    ((topic, keys),) = parse_assignment('{"orders":["broker-a:1", 0, "0"]}')
     assert (topic, keys) == ("orders", ("0", "broker-a:1"))
-    assert [queue for queue in QUEUES if named(queue, keys)] == QUEUES
+    assert [queue for queue in QUEUES if is_named(queue, keys)] == QUEUES
     assert unknown_keys(("2", "broker-a:1", "broker-b:1"), QUEUES) == ["2", "broker-b:1"]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"orders":[]}', '{"orders":[true]}', '{"orders":["a"]}', '{"orders":"0"}'])
-def test_what_assigns_nothing_is_refused(text: str):
+def test_assignment_without_queues_is_refused(text: str):
     with pytest.raises(ValueError, match=r'JSON such as {"orders":'):
-        assigned(text)
+        parse_assignment(text)
 
 
 # --- the checkpoint's offsets
@@ -91,11 +93,11 @@ queues = st.builds(
 
 
 @given(st.dictionaries(queues, st.integers(0, 2**62)), st.randoms())
-def test_offsets_are_written_in_one_order_however_they_came(found: dict[Queue, int], random):
+def test_offsets_are_written_in_a_fixed_order(found: dict[Queue, int], random):
     shuffled = list(found.items())
     random.shuffle(shuffled)
-    assert offsets_text(dict(shuffled)) == offsets_text(found)
-    assert offsets_of(offsets_json(found)) == found
+    assert json.dumps(offsets_json(dict(shuffled))) == json.dumps(offsets_json(found))
+    assert parse_offsets_json(offsets_json(found)) == found
 
 
 @pytest.mark.parametrize(
@@ -113,4 +115,4 @@ def test_offsets_are_written_in_one_order_however_they_came(found: dict[Queue, i
 )
 def test_offsets_of_another_source_are_refused(damaged: object):
     with pytest.raises(OffsetsError):
-        offsets_of(damaged)
+        parse_offsets_json(damaged)

@@ -1,4 +1,4 @@
-"""The sink's options, and the sentence about each that cannot be meant."""
+"""The sink's options, and the error for each invalid value."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from skyrocket.spark.options.sink_options import SINK, sink_options
 NAMESERVER = {"nameserver": "127.0.0.1:9876"}
 
 
-def test_a_nameserver_is_enough_and_the_rest_has_defaults():
+def test_only_the_nameserver_is_required():
     options = sink_options(NAMESERVER)
     assert (options.topic, options.exactly_once, options.group) == (None, False, "SKYROCKET_SPARK_SINK")
     assert (options.batch_bytes, options.compression, options.retries) == (524_288, "zlib", 5)
 
 
-def test_the_defaults_of_the_table_are_those_of_the_value():
+def test_defaults_of_the_table_and_of_the_value_are_equal():
     values = {row.name: row.default for row in SINK}
     options = sink_options(NAMESERVER)
     assert options.batch_messages == values["batchMessages"]
@@ -45,11 +45,11 @@ def test_the_defaults_of_the_table_are_those_of_the_value():
         ("settleTime", "1s", "settle_ms", 1_000),
     ],
 )
-def test_each_option_is_read(name: str, text: str, field: str, value: object):
+def test_each_option_is_parsed(name: str, text: str, field: str, value: object):
     assert getattr(sink_options({**NAMESERVER, name: text}), field) == value
 
 
-def test_a_write_id_is_a_text():
+def test_write_id_may_be_any_printable_text():
     options = sink_options({**NAMESERVER, "delivery": "exactly-once", "writeId": "orders of 1 May"})
     assert options.write_id == "orders of 1 May"
 
@@ -57,23 +57,23 @@ def test_a_write_id_is_a_text():
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"topics": "a"}, "Option 'topics' is unknown to the sink rocketmq; did you mean 'topic'?"),
-        ({"subscribe": "a"}, "Option 'subscribe' is unknown to the sink rocketmq; there are: topic, delivery, "),
-        ({"topic": "a b"}, "Option 'topic' is 'a b': 'a b' is not a valid topic name. Use letters, "),
+        ({"topics": "a"}, "Option 'topics' does not exist for the sink rocketmq. Did you mean 'topic'?"),
+        ({"subscribe": "a"}, "Option 'subscribe' does not exist for the sink rocketmq. Its options are: topic, delivery, "),
+        ({"topic": "a b"}, "Option 'topic' is 'a b': 'a b' is not a valid topic name"),
         ({"group": "g" * 200}, "Option 'group' is 'g"),
-        ({"delivery": "twice"}, "Option 'delivery' is 'twice', but it has to be at-least-once or exactly-once."),
-        ({"batchBytes": "5000000"}, "Option 'batchBytes' is '5000000', but it has to be a whole number of at least 1024 and at "),
-        ({"compression": "gzip"}, "Option 'compression' is 'gzip', but it has to be none or zlib or lz4 or zstd."),
-        ({"sendTimeout": "soon"}, "Option 'sendTimeout' is 'soon', but it has to be a duration such as 500ms, 30s or 15m."),
-        ({"writeId": "w"}, "Option 'writeId' means something with delivery=exactly-once only."),
+        ({"delivery": "twice"}, "Option 'delivery' is 'twice'. It must be at-least-once or exactly-once."),
+        ({"batchBytes": "5000000"}, "Option 'batchBytes' is '5000000'. It must be a whole number of at least 1024 and at "),
+        ({"compression": "gzip"}, "Option 'compression' is 'gzip'. It must be none or zlib or lz4 or zstd."),
+        ({"sendTimeout": "soon"}, "Option 'sendTimeout' is 'soon'. It must be a duration such as 500ms, 30s or 15m."),
+        ({"writeId": "w"}, "Option 'writeId' needs delivery=exactly-once. Set option 'delivery', or leave 'writeId' out."),
         (
             {"writeId": "w\x01", "delivery": "exactly-once"},
-            "Option 'writeId' is 'w\x01', but it has to be a text of at most 200 printable characters.",
+            "Option 'writeId' is 'w\x01'. It must be a text of at most 200 printable characters.",
         ),
-        ({"secretKey": "s"}, "Options 'accessKey' and 'secretKey' belong together; one of them is missing."),
+        ({"secretKey": "s"}, "Options 'accessKey' and 'secretKey' belong together, but one of them is missing. Give both."),
     ],
 )
-def test_what_cannot_be_meant_is_refused_with_a_sentence(given: dict[str, str], sentence: str):
-    with pytest.raises(OptionError) as told:
+def test_invalid_option_is_refused_with_a_clear_message(given: dict[str, str], sentence: str):
+    with pytest.raises(OptionError) as caught:
         sink_options({**NAMESERVER, **given})
-    assert str(told.value).startswith(sentence)
+    assert str(caught.value).startswith(sentence)

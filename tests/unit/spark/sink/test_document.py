@@ -1,4 +1,4 @@
-"""docs/spark.md names every option and column of the sink, with its default, in the code's own words."""
+"""docs/spark.md has a row for every option and column of the sink, with the default and meaning of the code."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def shown(option: Option) -> str:
 
 
 @pytest.mark.parametrize("option", [option for option in SINK if option.name not in SHARED], ids=lambda option: option.name)
-def test_an_options_row_tells_its_default_and_meaning(option: Option):
+def test_row_of_an_option_has_its_default_and_meaning(option: Option):
     (row,) = [row for row in ROWS if row[0] == f"`{option.name}`" and len(row) == 4 and row[1] not in _kinds()]
     assert row[1] == shown(option)
     assert row[2].replace("`", "").startswith(option.meaning.replace("`", ""))
 
 
 @pytest.mark.parametrize("name", SINK_COLUMNS)
-def test_a_columns_row_tells_its_types_and_meaning(name: str):
+def test_row_of_a_column_has_its_types_and_meaning(name: str):
     (row,) = [row for row in ROWS if row[0].startswith(f"`{name}`") and row[1] in _kinds()]
     kinds = SINK_COLUMNS[name].kinds
     assert row[1] == (" or ".join(kinds) if len(kinds) < 3 else f"{', '.join(kinds[:-1])} or {kinds[-1]}")

@@ -1,4 +1,4 @@
-"""The request that ends a half message, written in two ways: as bytes at once, and as a command for who has to sign it."""
+"""The request that ends a half message is the same as an encoded frame and as a command to be signed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PREFIX = id_prefix("q", 0, 0)
 
 
 @pytest.mark.parametrize("outcome", [Outcome.COMMIT, Outcome.ROLLBACK])
-def test_a_frame_says_what_the_command_says(outcome: Outcome):
+def test_frame_and_command_are_equal(outcome: Outcome):
     frames = _EndFrame("group", HandleList().handles(Queue("t", "a", 1), PREFIX), outcome)
     (from_bytes,) = CommandDecoder().feed(frames.frame(77, 70_000, 123_456_789_012, 42))
     command = frames.command(70_000, 123_456_789_012, 42)

@@ -1,4 +1,4 @@
-"""Which rows share a request, and which travel alone."""
+"""Which rows share a request, and which have their own."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from skyrocket.client.queues import Queue
 from skyrocket.protocol.message.batch import BatchEntry, decode_batch
 from skyrocket.protocol.message.compression import decompress
 from skyrocket.protocol.requests import RequestCode
-from skyrocket.spark.sink import packing as packing_room
-from skyrocket.spark.sink.packing import Packing, Request
-from skyrocket.spark.sink.rows import Rows
+from skyrocket.spark.sink import packing as packing_module
+from skyrocket.spark.sink.packing import Packing, SinkRequest
+from skyrocket.spark.sink.rows import SinkRows
 
 QUEUES = {topic: [Queue(topic, "a", number) for number in range(4)] for topic in ("t", "u", "%RETRY%g")}
 BATCH, ALONE = RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_MESSAGE_V2
 
 
-def rows(*bodies: bytes, topics: list[str] | None = None, sharding: list | None = None, delayed: list | None = None) -> Rows:
+def rows(*bodies: bytes, topics: list[str] | None = None, sharding: list | None = None, delayed: list | None = None) -> SinkRows:
     texts = [b"N\x01%d\x02" % number for number in range(len(bodies))]
-    return Rows(topics or ["t"] * len(bodies), list(bodies), texts, sharding, delayed)
+    return SinkRows(topics or ["t"] * len(bodies), list(bodies), texts, sharding, delayed)
 
 
 def packed(
-    *some: Rows, bytes_max: int = 10_000, messages_max: int = 100, compression: Compression | None = None
-) -> list[Request]:
+    *some: SinkRows, bytes_max: int = 10_000, messages_max: int = 100, compression: Compression | None = None
+) -> list[SinkRequest]:
     packing = Packing(bytes_max, messages_max, compression or Compression(None))
     found = [request for each in some for request in packing.add(each, QUEUES.__getitem__)]
     return [*found, *packing.rest()]
 
 
-def entries(request: Request) -> list[bytes]:
+def entries(request: SinkRequest) -> list[bytes]:
     assert request.outgoing.code == BATCH
     return [entry.body for entry in decode_batch(request.outgoing.body)]
 
@@ -46,13 +46,13 @@ def test_rows_of_one_topic_share_a_request():
     ]
 
 
-def test_nothing_is_sent_for_no_rows():
+def test_no_rows_make_no_request():
     assert packed(rows()) == []
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 7, 20])
 @pytest.mark.parametrize("pieces", [1, 3])
-def test_a_request_has_at_most_its_bytes_and_messages_and_all_rows_once(count: int, pieces: int):
+def test_requests_respect_both_limits_and_have_every_row_once(count: int, pieces: int):
     wanted = [b"%03d" % number * 9 for number in range(count * pieces)]
     some = [rows(*wanted[at : at + count]) for at in range(0, len(wanted), count)]
     for bytes_max, messages_max in ((200, 100), (10_000, 3), (120, 2)):
@@ -60,15 +60,15 @@ def test_a_request_has_at_most_its_bytes_and_messages_and_all_rows_once(count: i
         assert [body for request in found for body in entries(request)] == wanted
         assert all(len(request.outgoing.body) <= bytes_max for request in found)
         assert all(len(entries(request)) <= messages_max for request in found)
-        assert len(found) <= -(-len(wanted) // min(messages_max, bytes_max // 53)), "none is sent half empty"
+        assert len(found) <= -(-len(wanted) // min(messages_max, bytes_max // 53)), "no request is half empty"
 
 
-def test_topics_have_requests_of_their_own():
+def test_each_topic_has_its_own_requests():
     found = packed(rows(b"a", b"b", b"c", topics=["t", "u", "t"]))
     assert {request.outgoing.topic: entries(request) for request in found} == {"t": [b"a", b"c"], "u": [b"b"]}
 
 
-def test_a_sharding_key_chooses_the_queue_that_javas_hash_selector_takes():
+def test_sharding_key_selects_the_queue_that_javas_hash_selector_selects():
     found = packed(rows(b"a", b"b", b"c", b"d", sharding=["x", "y", "x", None]))
     by_queue = {request.queue: entries(request) for request in found}
     assert by_queue[by_hash(QUEUES["t"], "x")] == [b"a", b"c"]
@@ -78,13 +78,13 @@ def test_a_sharding_key_chooses_the_queue_that_javas_hash_selector_takes():
     assert all(request.is_ordered for request in found if request.queue is not None)
 
 
-def test_a_delayed_row_travels_alone():
+def test_delayed_row_has_its_own_request():
     found = packed(rows(b"a", b"b", b"c", delayed=[False, True, False]))
     assert [request.outgoing.body for request in found if request.outgoing.code == ALONE] == [b"b"]
     assert [entries(request) for request in found if request.outgoing.code == BATCH] == [[b"a", b"c"]]
 
 
-def test_a_large_row_travels_alone_and_keeps_its_place_among_those_of_its_key():
+def test_large_row_has_its_own_request_and_keeps_its_place_among_rows_of_its_key():
     found = packed(rows(b"a", b"B" * 500, b"c", sharding=["k", "k", "k"]), bytes_max=200)
     assert [request.outgoing.body[-500:] if request.outgoing.code == ALONE else entries(request) for request in found] == [
         [b"a"],
@@ -94,20 +94,20 @@ def test_a_large_row_travels_alone_and_keeps_its_place_among_those_of_its_key():
     assert all(request.is_ordered for request in found)
 
 
-def test_a_body_that_is_to_be_compressed_travels_alone():
+def test_compressed_body_has_its_own_request():
     (request,) = packed(rows(b"z" * 1_000), compression=Compression("zlib", 100))
     assert len(request.outgoing.body) < 100
     assert decompress(request.outgoing.body, request.outgoing.sys_flag) == b"z" * 1_000
     assert request.outgoing.properties == "N\x010\x02"
 
 
-def test_retry_topics_take_no_batches():
+def test_retry_topics_get_no_batches():
     (request,) = packed(rows(b"a", topics=["%RETRY%g"]))
     assert request.outgoing.code == ALONE
 
 
-def test_what_waits_for_company_is_bounded(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(packing_room, "OPEN_BYTES_MAX", 150)
+def test_total_size_of_open_batches_is_limited(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(packing_module, "OPEN_BYTES_MAX", 150)
     packing = Packing(10_000, 100, Compression(None))
     found = list(packing.add(rows(b"a" * 100, b"b" * 90, topics=["t", "u"]), QUEUES.__getitem__))
     assert [entries(request) for request in found] == [[b"a" * 100], [b"b" * 90]]

@@ -1,4 +1,4 @@
-"""Arrow rows become messages: each column's piece of the properties, and each row that no broker would take."""
+"""Arrow rows become messages: each column's piece of the properties, and the error for each row that no broker would accept."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 from skyrocket.protocol.message.properties import decode_properties
 from skyrocket.spark.errors import ColumnError
 from skyrocket.spark.options.sink_options import sink_options
-from skyrocket.spark.sink.rows import RowReader, Rows
+from skyrocket.spark.sink.rows import RowReader, SinkRows
 
 MAP = pa.map_(pa.string(), pa.string())
 TIME = pa.timestamp("us", "UTC")
 
 
-def read(columns: dict[str, pa.Array | list], **options: str) -> Rows:
-    """`columns` beside the bodies, which are there anyway. With an empty `topic` there is no such option."""
+def read(columns: dict[str, pa.Array | list], **options: str) -> SinkRows:
+    """Read rows with these columns, and with bodies if there are none. An empty `topic` leaves the option out."""
     columns = {name: values if isinstance(values, pa.Array) else pa.array(values) for name, values in columns.items()}
     count = len(next(iter(columns.values()))) if columns else 1
     columns.setdefault("body", pa.array([b"x"] * count, pa.binary()))
@@ -28,16 +28,16 @@ def read(columns: dict[str, pa.Array | list], **options: str) -> Rows:
     return RowReader(places, settings).read(batch, [f"ID{number}" for number in range(count)])
 
 
-def properties(rows: Rows) -> list[dict[str, str]]:
+def properties(rows: SinkRows) -> list[dict[str, str]]:
     return [decode_properties(text) for text in rows.properties]
 
 
-def own(rows: Rows) -> list[dict[str, str]]:
-    """Without what every message has."""
+def own(rows: SinkRows) -> list[dict[str, str]]:
+    """Return the properties, without those that every message has."""
     return [{name: text for name, text in each.items() if name not in ("UNIQ_KEY", "WAIT")} for each in properties(rows)]
 
 
-def test_a_row_of_a_body_alone():
+def test_row_with_only_a_body():
     rows = read({"body": pa.array([b"one", b"two"])})
     assert rows.bodies == [b"one", b"two"]
     assert rows.topics == ["t", "t"]
@@ -45,11 +45,11 @@ def test_a_row_of_a_body_alone():
     assert (rows.sharding_keys, rows.delayed) == (None, None)
 
 
-def test_a_text_is_sent_as_utf_8():
+def test_string_body_is_sent_as_utf_8():
     assert read({"body": ["häuser", "犬"]}).bodies == ["häuser".encode(), "犬".encode()]
 
 
-def test_tags_keys_and_sharding_keys_and_those_that_are_not_there():
+def test_null_and_blank_tags_keys_and_sharding_keys_are_left_out():
     rows = read({"tags": ["a", None, ""], "keys": ["k1 k2", None, "k3"], "shardingKey": [None, "s", " "]})
     assert own(rows) == [{"TAGS": "a", "KEYS": "k1 k2"}, {"__SHARDINGKEY": "s"}, {"KEYS": "k3"}]
     assert rows.sharding_keys == [None, "s", None]
@@ -60,12 +60,12 @@ def test_keys_may_be_an_array():
     assert own(rows) == [{"KEYS": "a b"}, {}, {}, {"KEYS": "c"}]
 
 
-def test_properties_are_a_map():
+def test_properties_come_from_a_map():
     rows = read({"properties": pa.array([[("a", "1"), ("b", "2")], None, [], [("c", "ü")]], MAP)})
     assert own(rows) == [{"a": "1", "b": "2"}, {}, {}, {"c": "ü"}]
 
 
-def test_a_slice_of_a_batch_has_its_own_rows_only():
+def test_slice_of_a_batch_has_only_its_own_rows():
     whole = pa.record_batch(
         {
             "body": pa.array([b"0", b"1", b"2"]),
@@ -79,7 +79,7 @@ def test_a_slice_of_a_batch_has_its_own_rows_only():
     assert own(rows) == [{"a": "1", "KEYS": "k1"}, {"a": "2", "KEYS": "k2"}]
 
 
-def test_the_option_topic_overrides_the_column_as_in_kafkas_sink():
+def test_option_topic_overrides_the_column_as_in_kafkas_sink():
     assert read({"topic": ["a", None, "b"]}).topics == ["t", "t", "t"]
 
 
@@ -87,7 +87,7 @@ def test_without_the_option_each_row_goes_to_its_own_topic():
     assert read({"topic": ["a", "b", "a"]}, topic="").topics == ["a", "b", "a"]
 
 
-def test_a_namespace_is_put_before_topics_and_told():
+def test_namespace_is_added_to_topics_and_properties():
     assert read({"topic": ["a", "b"]}, topic="", namespace="shop").topics == ["shop%a", "shop%b"]
     rows = read({}, namespace="shop")
     assert rows.topics == ["shop%t"]
@@ -99,7 +99,7 @@ def test_staged_rows_are_half_messages_of_the_group():
     assert own(rows) == [{"TRAN_MSG": "true", "PGROUP": "shop%g", "INSTANCE_ID": "shop"}]
 
 
-def test_each_kind_of_delay_and_rows_without():
+def test_each_kind_of_delay_and_rows_without_delay():
     moment = datetime(2026, 5, 1, tzinfo=UTC)
     rows = read(
         {
@@ -124,42 +124,45 @@ def test_deliver_at_may_be_milliseconds():
         ({"body": pa.array([b"x", b""])}, "Column 'body' is empty in a row"),
         (
             {"body": pa.array([b"x" * 5_000_000])},
-            "Column 'body' has 5000000 bytes in a row; option 'maxBodyBytes' allows 4194304.",
+            "Column 'body' has 5000000 bytes in a row. Option 'maxBodyBytes' allows 4194304.",
         ),
         ({"topic": ["a b"]}, "Column 'topic' is 'a b' in a row: 'a b' is not a valid topic name"),
         ({"topic": ["SCHEDULE_TOPIC_XXXX"]}, "Column 'topic' is 'SCHEDULE_TOPIC_XXXX' in a row: Topic"),
-        ({"tags": ["ok", "a\x01b"]}, r"Column 'tags' has 0x01 or 0x02 in it, which separate a message's properties: 'a\x01b'."),
-        ({"keys": ["a\x02"]}, "Column 'keys' has 0x01 or 0x02 in it"),
-        ({"keys": pa.array([["a b"]])}, "Column 'keys' has the key 'a b': a key has no blanks"),
-        ({"keys": pa.array([[""]])}, "Column 'keys' has the key '': a key has no blanks, and at least one character."),
-        ({"keys": pa.array([["a", None]])}, "Column 'keys' has a null among the keys of a row."),
-        ({"shardingKey": ["\x01"]}, "Column 'shardingKey' has 0x01 or 0x02 in it"),
-        ({"properties": pa.array([[("UNIQ_KEY", "x")]], MAP)}, "Column 'properties' has 'UNIQ_KEY', which is the system's"),
-        ({"properties": pa.array([[("DELAY", "3")]], MAP)}, "Column 'properties' has 'DELAY', which is the system's"),
-        ({"properties": pa.array([[("a", None)]], MAP)}, "Column 'properties' has no value for 'a' in a row."),
-        ({"properties": pa.array([[("a", " ")]], MAP)}, "Column 'properties' has an empty value, which readers would drop."),
+        (
+            {"tags": ["ok", "a\x01b"]},
+            r"Column 'tags' has 'a\x01b' in a row. It must not contain 0x01 or 0x02, which separate properties.",
+        ),
+        ({"keys": ["a\x02"]}, r"Column 'keys' has 'a\x02' in a row. It must not contain 0x01 or 0x02"),
+        ({"keys": pa.array([["a b"]])}, "Column 'keys' has the key 'a b'. A key must not be empty or contain spaces."),
+        ({"keys": pa.array([[""]])}, "Column 'keys' has the key ''. A key must not be empty or contain spaces."),
+        ({"keys": pa.array([["a", None]])}, "Column 'keys' has a null in the list of a row."),
+        ({"shardingKey": ["\x01"]}, r"Column 'shardingKey' has '\x01' in a row. It must not contain 0x01 or 0x02"),
+        ({"properties": pa.array([[("UNIQ_KEY", "x")]], MAP)}, "Column 'properties' has 'UNIQ_KEY', which RocketMQ reserves"),
+        ({"properties": pa.array([[("DELAY", "3")]], MAP)}, "Column 'properties' has 'DELAY', which RocketMQ reserves"),
+        ({"properties": pa.array([[("a", None)]], MAP)}, "Column 'properties' has a null value for 'a' in a row."),
+        ({"properties": pa.array([[("a", " ")]], MAP)}, "Column 'properties' has an empty value, which consumers would drop."),
         ({"properties": pa.array([[("", "x")]], MAP)}, "Column 'properties' has a property without a name."),
-        ({"properties": pa.array([[("a\x01", "x")]], MAP)}, "Column 'properties' has 0x01 or 0x02 in it"),
-        ({"properties": pa.array([[("a", "x\x02")]], MAP)}, "Column 'properties' has 0x01 or 0x02 in it"),
-        ({"properties": pa.array([[("a", "x" * 33_000)]], MAP)}, "Columns 'properties' of one row have 330"),
-        ({"delayLevel": pa.array([-1])}, "Column 'delayLevel' is -1 in a row; a delay level is 1 or more"),
-        ({"delayMs": pa.array([-5])}, "Column 'delayMs' is -5 in a row; it is 0 or more."),
+        ({"properties": pa.array([[("a\x01", "x")]], MAP)}, r"Column 'properties' has 'a\x01' in a row. It must not contain"),
+        ({"properties": pa.array([[("a", "x\x02")]], MAP)}, r"Column 'properties' has 'x\x02' in a row. It must not contain"),
+        ({"properties": pa.array([[("a", "x" * 33_000)]], MAP)}, "Columns 'properties' have 330"),
+        ({"delayLevel": pa.array([-1])}, "Column 'delayLevel' is -1 in a row. A delay level is at least 1"),
+        ({"delayMs": pa.array([-5])}, "Column 'delayMs' is -5 in a row. It must be at least 0."),
         ({"delayLevel": pa.array([1]), "delayMs": pa.array([5])}, "Column 'delayMs' is set in a row that has another delay"),
     ],
 )
-def test_what_no_broker_would_take_is_refused_with_the_columns_name(columns: dict, sentence: str):
-    with pytest.raises(ColumnError) as told:
+def test_invalid_row_is_refused_with_the_name_of_its_column(columns: dict, sentence: str):
+    with pytest.raises(ColumnError) as caught:
         read(columns, topic="" if "topic" in columns else "t")
-    assert str(told.value).startswith(sentence)
+    assert str(caught.value).startswith(sentence)
 
 
-def test_a_row_without_topic_needs_the_option():
+def test_row_without_a_topic_needs_the_option():
     settings = sink_options({"nameserver": "127.0.0.1:9876"})
     batch = pa.record_batch({"body": pa.array([b"x"]), "topic": pa.array([None], pa.string())})
-    with pytest.raises(ColumnError, match=r"^Column 'topic' is null in a row, and option 'topic' does not say where that goes\."):
+    with pytest.raises(ColumnError, match=r"^Column 'topic' is null in a row, and option 'topic' is not set\."):
         RowReader({"body": 0, "topic": 1}, settings).read(batch, ["A"])
 
 
-def test_the_brokers_properties_of_transactions_are_refused_when_rows_are_staged():
+def test_properties_of_transactions_are_refused_with_exactly_once():
     with pytest.raises(ColumnError, match="CHECK_IMMUNITY_TIME_IN_SECONDS"):
         read({"properties": pa.array([[("CHECK_IMMUNITY_TIME_IN_SECONDS", "60")]], MAP)}, delivery="exactly-once")

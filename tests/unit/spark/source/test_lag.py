@@ -1,4 +1,4 @@
-"""The lag of queues, from what Spark reports."""
+"""The lag of queues, computed from Spark's progress."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ END = {"orders": {"broker-a:0": 3, "broker-a:1": 8}, "$from": {"orders": {"broke
 LATEST = {"orders": {"broker-a:0": 10, "broker-a:1": 8}}
 
 
-def test_lag_is_what_a_batch_left_of_each_queue():
+def test_lag_is_what_a_batch_left_in_each_queue():
     assert lag(progress(source(END, LATEST))) == {A: 7, B: 0}
 
 
-def test_offsets_may_be_texts_as_in_recent_progress():
+def test_offsets_may_be_json_texts_as_in_recent_progress():
     assert lag(progress(source(json.dumps(END), json.dumps(LATEST)))) == {A: 7, B: 0}
 
 
-def test_a_queue_that_no_batch_has_reached_is_behind_by_all_of_it():
+def test_queue_without_a_batch_is_behind_by_its_whole_length():
     assert lag(progress(source({"orders": {"broker-a:0": 3}}, LATEST)))[B] == 8
 
 
-def test_other_sources_are_passed_over():
+def test_other_sources_are_ignored():
     others = [
         source({"t": {"0": 5}}, {"t": {"0": 9}}, "KafkaV2[Subscribe[t]]"),
         source({"t": {"0": 5}}, {"t": {"0": 9}}),
@@ -51,38 +51,38 @@ def test_other_sources_are_passed_over():
 
 
 class Event(QueryProgressEvent):
-    def __init__(self, told: dict[str, Any]) -> None:
-        self._told = told
+    def __init__(self, report: dict[str, Any]) -> None:
+        self._report = report
 
     @property
     def progress(self) -> Any:
         class Progress(StreamingQueryProgress):
-            id, name, batchId = self._told["id"], self._told["name"], self._told["batchId"]
-            json = json.dumps(self._told)
+            id, name, batchId = self._report["id"], self._report["name"], self._report["batchId"]
+            json = json.dumps(self._report)
 
             def __init__(self) -> None: ...
 
         return Progress()
 
 
-def test_a_listener_hands_the_lag_to_its_callback():
+def test_listener_passes_the_lag_to_its_callback():
     seen: list[QueryLag] = []
     LagListener(seen.append).onQueryProgress(Event(progress(source(END, LATEST))))
     assert [(each.name, each.batch_id, each.total, each.lag) for each in seen] == [("nightly", 7, 7, {A: 7, B: 0})]
 
 
-def test_a_listener_says_nothing_of_queries_that_read_no_queues():
+def test_listener_ignores_queries_that_read_no_queues():
     seen: list[QueryLag] = []
     LagListener(seen.append).onQueryProgress(Event(progress(source("5", "9"))))
     assert seen == []
 
 
 @pytest.mark.parametrize(("warn_above", "level"), [(None, logging.INFO), (7, logging.INFO), (6, logging.WARNING)])
-def test_without_one_it_is_logged(warn_above: int | None, level: int, caplog: pytest.LogCaptureFixture):
+def test_listener_without_a_callback_logs_the_lag(warn_above: int | None, level: int, caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.INFO, "skyrocket.spark.source.lag")
     LagListener(warn_above=warn_above).onQueryProgress(Event(progress(source(END, LATEST))))
     [record] = caplog.records
     assert record.levelno == level
     assert record.getMessage() == (
-        "Query nightly is 7 offsets behind after batch 7, the most of it in queue 0 of orders at broker-a (7)."
+        "Query nightly is 7 offsets behind after batch 7, most of it in queue 0 of orders at broker-a (7)."
     )
