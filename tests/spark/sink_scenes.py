@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -56,7 +55,7 @@ async def abort(options: SinkOptions, staged: Sequence[Handles], *, query: str =
         await one.abort(staged)
 
 
-async def seen(nameserver: str, topic: str) -> list[bytes]:
+async def visible_bodies(nameserver: str, topic: str) -> list[bytes]:
     """Return every body that a consumer can see, in any order."""
     return [message.body for message in await messages(nameserver, topic)]
 
@@ -93,7 +92,3 @@ async def count_in(nameserver: str, topic: str) -> int:
         except NoRouteError:
             return 0
         return sum([await consumer.end_offset(queue) for queue in queues])
-
-
-def repeated(found: Sequence[bytes]) -> list[bytes]:
-    return [body for body, count in Counter(found).items() if count > 1]

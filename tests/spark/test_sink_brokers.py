@@ -13,7 +13,7 @@ import pytest
 
 from skyrocket.client import sync as client
 from tests.spark.sink_deaths import Life, mortal_commit
-from tests.spark.sink_scenes import bodies, commit, exactly_once, messages, options_for, seen, send, stage
+from tests.spark.sink_scenes import bodies, commit, exactly_once, messages, options_for, send, stage, visible_bodies
 from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
 
 ROWS = [f"row {number}" for number in range(9)]
@@ -51,7 +51,7 @@ def test_rows_for_a_lost_broker_go_to_the_other(pair: Pair, topic: str):
         pair.brokers[0].kill()
         assert sent.result() == 20_000
     pair.brokers[0].start()
-    assert len(set(asyncio.run(seen(pair.nameserver, topic)))) == 20_000
+    assert len(set(asyncio.run(visible_bodies(pair.nameserver, topic)))) == 20_000
 
 
 async def test_batch_at_two_brokers_is_committed_once(pair: Pair, topic: str):
@@ -67,4 +67,4 @@ async def test_batch_at_two_brokers_is_committed_once(pair: Pair, topic: str):
         await commit(options, await stage(options, bodies(*rows), query=topic, batch_id=batch_id), query=topic, batch_id=batch_id)
         batch_id += 1
     expected = sorted(f"{number} {row}".encode() for number in range(batch_id) for row in ROWS)
-    assert sorted(await seen(pair.nameserver, topic)) == expected
+    assert sorted(await visible_bodies(pair.nameserver, topic)) == expected

@@ -23,7 +23,7 @@ from skyrocket.spark.sink.ledger import SinkLedger
 from skyrocket.spark.sink.ledger_entries import BatchCommitted, BatchCommitting, NoBatch
 from tests.spark.conftest import Cluster
 from tests.spark.sink_deaths import Life, mortal_commit
-from tests.spark.sink_scenes import abort, bodies, commit, count_in, exactly_once, seen, stage
+from tests.spark.sink_scenes import abort, bodies, commit, count_in, exactly_once, stage, visible_bodies
 from tests.support.apache_cluster import ApacheCluster
 from tests.support.skyrocket_process import Skyrocket
 
@@ -51,17 +51,17 @@ async def test_rows_are_visible_only_after_the_commit(cluster: Cluster, topic: s
     options = exactly_once(cluster.nameserver, topic)
     staged = await stage(options, bodies(*ROWS), query=topic)
     with pytest.raises(Exception, match="does not exist at"):
-        await seen(cluster.nameserver, f"{topic}-none")
-    before = await seen(cluster.nameserver, topic)
+        await visible_bodies(cluster.nameserver, f"{topic}-none")
+    before = await visible_bodies(cluster.nameserver, topic)
     await commit(options, staged, query=topic)
-    assert (before, sorted(await seen(cluster.nameserver, topic))) == ([], EVERY)
+    assert (before, sorted(await visible_bodies(cluster.nameserver, topic))) == ([], EVERY)
 
 
 async def test_aborted_rows_are_never_visible(cluster: Cluster, topic: str):
     options = exactly_once(cluster.nameserver, topic)
     await abort(options, await stage(options, bodies("gone"), query=topic), query=topic)
     await commit(options, await stage(options, bodies("kept"), query=topic), query=topic)
-    assert await seen(cluster.nameserver, topic) == [b"kept"]
+    assert await visible_bodies(cluster.nameserver, topic) == [b"kept"]
 
 
 async def test_driver_may_die_before_any_step_of_a_commit(cluster: Cluster, topic: str):
@@ -74,7 +74,7 @@ async def test_driver_may_die_before_any_step_of_a_commit(cluster: Cluster, topi
             options = exactly_once(cluster.nameserver, name)
             lived = await mortal_commit(options, await stage_again(options, name, chance), Life(steps), query=name)
             await commit(options, await stage_again(options, name, chance), query=name)
-            found = sorted(await seen(cluster.nameserver, name))
+            found = sorted(await visible_bodies(cluster.nameserver, name))
             assert found == EVERY, f"a driver that died after {steps} steps left {found}"
             if lived:
                 return steps
@@ -92,7 +92,7 @@ async def test_driver_may_die_repeatedly(cluster: Cluster, topic: str):
         for steps in lives:
             await mortal_commit(options, await stage_again(options, name, chance), Life(steps), query=name)
         await commit(options, await stage_again(options, name, chance), query=name)
-        found = sorted(await seen(cluster.nameserver, name))
+        found = sorted(await visible_bodies(cluster.nameserver, name))
         assert found == EVERY, f"lives of {lives} steps left {found}"
 
 
@@ -105,7 +105,7 @@ async def test_handles_of_a_large_batch_take_several_entries(ours: Cluster, topi
         options = exactly_once(ours.nameserver, name)
         lived = await mortal_commit(options, await stage_again(options, name, chance), Life(steps), query=name)
         await commit(options, await stage_again(options, name, chance), query=name)
-        assert sorted(await seen(ours.nameserver, name)) == EVERY, f"after {steps} steps"
+        assert sorted(await visible_bodies(ours.nameserver, name)) == EVERY, f"after {steps} steps"
         if lived:
             return
     raise AssertionError("no life was long enough")
@@ -116,7 +116,7 @@ async def test_committed_batch_is_not_committed_again(cluster: Cluster, topic: s
     for batch_id in (0, 1, 1, 0, 2):
         staged = await stage(options, bodies(f"batch {batch_id}"), query=topic, batch_id=batch_id)
         await commit(options, staged, query=topic, batch_id=batch_id)
-    assert sorted(await seen(cluster.nameserver, topic)) == [b"batch 0", b"batch 1", b"batch 2"]
+    assert sorted(await visible_bodies(cluster.nameserver, topic)) == [b"batch 0", b"batch 1", b"batch 2"]
 
 
 async def test_queries_are_independent(ours: Cluster, topic: str):
@@ -124,7 +124,7 @@ async def test_queries_are_independent(ours: Cluster, topic: str):
     for query in ("one", "another", "one"):
         name = f"{topic} {query}"
         await commit(options, await stage(options, bodies(query), query=name), query=name)
-    assert sorted(await seen(ours.nameserver, topic)) == [b"another", b"one"]
+    assert sorted(await visible_bodies(ours.nameserver, topic)) == [b"another", b"one"]
 
 
 # --- ENDs whose outcome is not known
@@ -149,7 +149,7 @@ async def test_end_without_an_answer_is_searched_for_before_it_is_repeated(
     monkeypatch.setattr("skyrocket.spark.sink.writers.HalfMessages", Deaf)
     options = exactly_once(cluster.nameserver, topic)
     await commit(options, await stage(options, bodies(*ROWS), query=topic), query=topic)
-    assert sorted(await seen(cluster.nameserver, topic)) == EVERY
+    assert sorted(await visible_bodies(cluster.nameserver, topic)) == EVERY
 
 
 async def test_restart_completes_a_commit_that_failed(ours: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch):
@@ -164,9 +164,9 @@ async def test_restart_completes_a_commit_that_failed(ours: Cluster, topic: str,
         with pytest.raises(CommitError, match=r"Restart the query to complete it\. 5 rows"):
             await commit(options, staged, query=topic)
     await abort(options, staged, query=topic)  # Spark does this next
-    assert await seen(ours.nameserver, topic) == []
+    assert await visible_bodies(ours.nameserver, topic) == []
     await commit(options, await stage(options, bodies(*ROWS), query=topic), query=topic)
-    assert sorted(await seen(ours.nameserver, topic)) == EVERY
+    assert sorted(await visible_bodies(ours.nameserver, topic)) == EVERY
 
 
 async def test_half_messages_of_the_replay_replace_lost_ones(ours: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch):
@@ -175,7 +175,7 @@ async def test_half_messages_of_the_replay_replace_lost_ones(ours: Cluster, topi
     first = await stage(options, bodies(*ROWS), query=topic)
     for steps in (8,):  # two of five rows are committed
         assert not await mortal_commit(options, first, Life(steps), query=topic)
-    done = sorted(await seen(ours.nameserver, topic))
+    done = sorted(await visible_bodies(ours.nameserver, topic))
     real = HalfMessages.end
     gone = {offset for each in first for offset in each.physical_offsets.tolist()}
 
@@ -187,7 +187,7 @@ async def test_half_messages_of_the_replay_replace_lost_ones(ours: Cluster, topi
     monkeypatch.setattr(HalfMessages, "end", without_first)
     await commit(options, await stage(options, bodies(*ROWS), query=topic), query=topic)
     assert 0 < len(done) < len(ROWS), done
-    assert sorted(await seen(ours.nameserver, topic)) == EVERY
+    assert sorted(await visible_bodies(ours.nameserver, topic)) == EVERY
 
 
 async def test_repeated_end_delivers_twice(cluster: Cluster, topic: str):
@@ -200,7 +200,7 @@ async def test_repeated_end_delivers_twice(cluster: Cluster, topic: str):
         for _ in range(2):
             ended = await half_messages.end(staged, Outcome.COMMIT)
             assert (count_rows(ended.not_done), count_rows(ended.unknown)) == (0, 0), ended
-    assert await seen(cluster.nameserver, topic) == [b"once", b"once"]
+    assert await visible_bodies(cluster.nameserver, topic) == [b"once", b"once"]
 
 
 # --- batches that take longer than brokers wait
@@ -229,10 +229,10 @@ async def test_batch_may_take_longer_than_the_broker_checks_it(impatient: str, t
     while (given_up := await count_in(impatient, GIVEN_UP)) < len(ROWS):
         assert time.monotonic() < deadline, f"only {given_up} were given up"
         await asyncio.sleep(0.3)
-    assert await seen(impatient, topic) == [], "a broker commits nothing on its own"
+    assert await visible_bodies(impatient, topic) == [], "a broker commits nothing on its own"
     await commit(options, staged, query=topic)
     await asyncio.sleep(2.5)  # two more rounds of checks
-    assert sorted(await seen(impatient, topic)) == EVERY
+    assert sorted(await visible_bodies(impatient, topic)) == EVERY
 
 
 # --- the ledger

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from skyrocket.client import sync as client
-from tests.spark.sink_scenes import seen
+from tests.spark.sink_scenes import visible_bodies
 from tests.support.skyrocket_process import Skyrocket
 from tests.support.spark_crash import SEED, Sender, SparkDriver, patiently
 from tests.support.spark_kills import KilledJob, kill_brokers, kill_drivers, kill_workers, running
@@ -58,7 +58,7 @@ class ToTopic(KilledJob):
         assert came_out == went_in, "the output is the input"
 
     def _bodies(self, topic: str) -> Counter[bytes]:
-        return Counter(asyncio.run(seen(self.broker.nameserver, topic)))
+        return Counter(asyncio.run(visible_bodies(self.broker.nameserver, topic)))
 
 
 @pytest.fixture

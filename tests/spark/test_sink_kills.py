@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.sink_scenes import bodies, commit, exactly_once, options_for, seen, send, stage
+from tests.spark.sink_scenes import bodies, commit, exactly_once, options_for, send, stage, visible_bodies
 from tests.support.apache_cluster import ApacheCluster, JavaProcess
 from tests.support.ports import free_port
 from tests.support.skyrocket_process import Skyrocket
@@ -95,7 +95,7 @@ def test_process_killed_during_a_commit_repeats_and_loses_nothing(broker: Broker
         async def replay(name: str) -> list[bytes]:
             options = exactly_once(broker.nameserver, name, settleTime="300ms")
             await commit(options, await stage(options, bodies(*map(str, range(ROWS))), query=name), query=name)
-            return sorted(await seen(broker.nameserver, name))
+            return sorted(await visible_bodies(broker.nameserver, name))
 
         found = asyncio.run(replay(name))
         assert found == EVERY, f"killed after {moments}: {len(found)} rows, {len(set(found))} of them different"
@@ -114,7 +114,7 @@ def test_broker_killed_during_a_commit_repeats_and_loses_nothing(broker: Broker,
             broker.kill()
             broker.start()
             committed.result()
-        found = sorted(asyncio.run(seen(broker.nameserver, name)))
+        found = sorted(asyncio.run(visible_bodies(broker.nameserver, name)))
         assert found == EVERY, f"killed after {moment_s} s: {len(found)} rows, {len(set(found))} of them different"
 
 
@@ -132,5 +132,5 @@ def test_broker_killed_while_rows_are_sent_loses_none(broker: Broker, topic: str
             broker.kill()
             broker.start()
             assert sent.result() == 20_000
-        found = set(asyncio.run(seen(broker.nameserver, name)))
+        found = set(asyncio.run(visible_bodies(broker.nameserver, name)))
         assert len(found) == 20_001, f"killed after {moment_s} s"

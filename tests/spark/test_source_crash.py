@@ -15,7 +15,7 @@ from skyrocket.client import sync as client
 from tests.support.skyrocket_process import Skyrocket
 from tests.support.spark_crash import SEED, Sender, SparkDriver, check_once, topic_content
 from tests.support.spark_kills import KilledJob, kill_brokers, kill_drivers, kill_workers, running
-from tests.support.spark_streams import written
+from tests.support.spark_streams import read_output
 
 TOPIC = "killed"
 
@@ -40,10 +40,10 @@ class ToParquet(KilledJob):
         )
 
     def rows(self) -> int:
-        return sum(written(self._out).values())
+        return sum(read_output(self._out).values())
 
     def check_rows(self) -> None:
-        check_once(written(self._out), self.sender, topic_content(self.broker.nameserver, TOPIC))
+        check_once(read_output(self._out), self.sender, topic_content(self.broker.nameserver, TOPIC))
 
 
 @pytest.fixture

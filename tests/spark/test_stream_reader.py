@@ -72,7 +72,7 @@ def test_latest_keeps_its_meaning_after_a_crash_in_the_first_batch(broker: testi
     send(broker.nameserver, q(topic, 0), 2)
     assert it.trigger(dies=True) == {q(topic, 0): (3, 5)}
     send(broker.nameserver, q(topic, 0), 4)
-    again = it.restarted()
+    again = it.restart()
     assert again.trigger() == {q(topic, 0): (3, 5)}, "the same batch, although latest is later now"
     assert again.trigger() == {q(topic, 0): (5, 9)}
 
@@ -136,7 +136,7 @@ def test_available_now_ends_where_the_queues_ended_at_its_start(broker: testing.
     assert it.trigger() == {q(topic, 0): (0, 3)}
     assert it.trigger() == {q(topic, 0): (3, 5)}, "fewer than the minimum, but everything"
     assert it.trigger() is None
-    assert it.restarted().trigger() == {q(topic, 0): (5, 8)}
+    assert it.restart().trigger() == {q(topic, 0): (5, 8)}
 
 
 def test_available_now_from_latest_reads_nothing_even_if_messages_arrive(broker: testing.LocalBroker, topic: str):
@@ -159,7 +159,7 @@ def test_options_set_number_and_size_of_tasks(broker: testing.LocalBroker, topic
     end = it.reader.latestOffset(it.reader.initialOffset(), it.reader.getDefaultReadLimit())
     parts = [(part.start, part.stop) for part in it.reader.partitions(it.reader.initialOffset(), end)]
     assert parts == [(0, 3), (3, 6), (6, 10)]
-    assert it.restarted().reader.partitions({topic: {}}, end) == it.reader.partitions({topic: {}}, end)
+    assert it.restart().reader.partitions({topic: {}}, end) == it.reader.partitions({topic: {}}, end)
 
 
 # --- queues that come
@@ -194,7 +194,7 @@ def test_start_of_a_new_queue_survives_a_crash(broker: testing.LocalBroker, topi
         batch = it.trigger(dies=True)
         if not batch:
             it.done = len(it.planned)
-    assert batch == it.restarted().trigger() == {q(topic, 2): (0, 4)}
+    assert batch == it.restart().trigger() == {q(topic, 2): (0, 4)}
 
 
 def read_until(it: DrivenStream, messages: int) -> dict[Queue, tuple[int, int]]:
@@ -230,7 +230,7 @@ def test_expired_messages_fail_the_query_or_are_skipped(forgetful: testing.Local
     expire(forgetful)
     with pytest.raises(DataLossError, match=r"^Offsets 2 to \d+ of queue 0 of orders at broker-a expired .*'failOnDataLoss'"):
         it.trigger()
-    [(start, stop)] = (it.restarted(failOnDataLoss="false").trigger() or {}).values()
+    [(start, stop)] = (it.restart(failOnDataLoss="false").trigger() or {}).values()
     assert start > 2
     assert stop == 42
 
@@ -314,7 +314,7 @@ def test_broker_that_stays_lost_fails_the_query_after_the_retry_timeout(two: tup
             trigger_for(it, 30.0)
         with pytest.raises((UnreachableClusterError, DataLossError), match="broker-b"):
             run_available(it)  # the run includes the messages of the lost broker
-        patient = it.restarted(failOnDataLoss="false")
+        patient = it.restart(failOnDataLoss="false")
         here = q(name, 0, "broker-a")
         send(nameserver, here, 1)
         assert read_until(patient, 1) == {here: (0, 1)}
@@ -342,7 +342,7 @@ def test_reset_broker_fails_the_query_or_is_continued(tmp_path: Path):
         send(names.nameserver, queue, 2)
         with pytest.raises(DataLossError, match=r"ends at offset 2, but the checkpoint is at 5: .*'failOnDataLoss'"):
             it.trigger()
-        brave = it.restarted(failOnDataLoss="false")
+        brave = it.restart(failOnDataLoss="false")
         assert brave.trigger() == {}
         send(names.nameserver, queue, 1)
         assert brave.trigger() == {queue: (2, 3)}
@@ -358,8 +358,8 @@ def test_checkpoint_of_other_topics_is_refused_or_they_are_forgotten(broker: tes
     it = stream(broker, topic)
     it.trigger()
     with pytest.raises(OffsetsError, match=rf"^The checkpoint is at offset 0 of queue 0 of {topic} .*checkpointLocation"):
-        it.restarted(subscribe=other).trigger()
-    assert it.restarted(subscribe=other, failOnDataLoss="false").trigger() == {q(other, 0): (0, 2)}
+        it.restart(subscribe=other).trigger()
+    assert it.restart(subscribe=other, failOnDataLoss="false").trigger() == {q(other, 0): (0, 2)}
 
 
 def test_checkpoint_of_another_source_is_refused(broker: testing.LocalBroker, topic: str):
@@ -372,7 +372,7 @@ def test_checkpoint_of_another_source_is_refused(broker: testing.LocalBroker, to
 # --- groups
 
 
-def committed(broker: testing.LocalBroker, group: str, topic: str) -> dict[int, int]:
+def committed_offsets(broker: testing.LocalBroker, group: str, topic: str) -> dict[int, int]:
     with client.Admin(broker.nameserver) as admin:
         return {row.queue.queue_id: row.offset for row in admin.offsets.get(group, topic) if row.offset is not None}
 
@@ -382,14 +382,16 @@ def test_commit_group_follows_finished_batches_only(broker: testing.LocalBroker,
     it = stream(broker, topic, commitGroup=group, maxOffsetsPerTrigger="4")
     send(broker.nameserver, q(topic, 0), 6)
     it.trigger(dies=True)
-    assert committed(broker, group, topic).get(0, 0) == 0, "the batch is planned, not finished"
-    it = it.restarted()
+    assert committed_offsets(broker, group, topic).get(0, 0) == 0, "the batch is planned, not finished"
+    it = it.restart()
     it.trigger()
-    assert committed(broker, group, topic).get(0, 0) == 0, "the source learns that the batch is finished at the next trigger"
+    assert committed_offsets(broker, group, topic).get(0, 0) == 0, (
+        "the source learns that the batch is finished at the next trigger"
+    )
     assert it.trigger() == {q(topic, 0): (4, 6)}
-    assert committed(broker, group, topic) == {0: 4, 1: 0}
+    assert committed_offsets(broker, group, topic) == {0: 4, 1: 0}
     assert it.trigger() is None
-    assert committed(broker, group, topic) == {0: 6, 1: 0}, "the last batch, too, without another batch after it"
+    assert committed_offsets(broker, group, topic) == {0: 6, 1: 0}, "the last batch, too, without another batch after it"
 
 
 def test_commit_group_skips_lost_queues(broker: testing.LocalBroker, topic: str):
@@ -410,8 +412,8 @@ def test_restart_commits_the_offsets_of_the_last_batch(broker: testing.LocalBrok
     it = stream(broker, topic, commitGroup=group)
     send(broker.nameserver, q(topic, 1), 3)
     it.trigger()
-    it.restarted().trigger()
-    assert committed(broker, group, topic) == {0: 0, 1: 3}
+    it.restart().trigger()
+    assert committed_offsets(broker, group, topic) == {0: 0, 1: 3}
 
 
 # --- progress

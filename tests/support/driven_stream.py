@@ -2,7 +2,7 @@
 
 stream = DrivenStream({"nameserver": …, "subscribe": "orders"})
 batch = stream.trigger()                     # the next batch's ranges, or None without new messages
-stream = stream.restarted()                  # as after a crash: a planned batch that is not finished is repeated
+stream = stream.restart()                  # as after a crash: a planned batch that is not finished is repeated
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ class DrivenStream:
         ranges = self.reader.partitions(json.loads(self._start()), json.loads(self.planned[-1]))
         if not dies:
             self.done += 1
-        return joined(ranges)
+        return join_ranges(ranges)
 
     def everything(self) -> dict[Queue, tuple[int, int]] | None:
         """Trigger without a limit, as Trigger.Once does."""
         return self.trigger(ReadAllAvailable())
 
-    def restarted(self, **changed: str) -> DrivenStream:
+    def restart(self, **changed: str) -> DrivenStream:
         """Return a new reader on the same checkpoint."""
         return DrivenStream({**self.options, **changed}, self.planned, self.done, self.is_available_now)
 
@@ -68,7 +68,7 @@ def _text(offset: Mapping[str, Any]) -> str:
     return json.dumps(offset)
 
 
-def joined(ranges: Any) -> dict[Queue, tuple[int, int]]:
+def join_ranges(ranges: Any) -> dict[Queue, tuple[int, int]]:
     """Join the pieces of each queue, and check that they fit together."""
     found: dict[Queue, tuple[int, int]] = {}
     for each in ranges:

@@ -88,8 +88,8 @@ class SparkDriver:
         assert self.process is not None
         deadline = time.monotonic() + timeout_s
         while word not in self._lines()[self._words_before :]:
-            assert self.process.poll() is None, f"the driver ended with {self.process.returncode}:\n{self.told()}"
-            assert time.monotonic() < deadline, f"the driver did not say {word} in {timeout_s} s:\n{self.told()}"
+            assert self.process.poll() is None, f"the driver ended with {self.process.returncode}:\n{self.read_log()}"
+            assert time.monotonic() < deadline, f"the driver did not say {word} in {timeout_s} s:\n{self.read_log()}"
             time.sleep(0.05)
 
     def kill(self) -> None:
@@ -123,10 +123,10 @@ class SparkDriver:
         try:
             code = self.process.wait(FINISH_S_MAX)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"the driver does not finish:\n{self.told()}") from None
-        assert code == 0, f"the driver ended with {code}:\n{self.told()}"
+            raise AssertionError(f"the driver does not finish:\n{self.read_log()}") from None
+        assert code == 0, f"the driver ended with {code}:\n{self.read_log()}"
 
-    def told(self, lines: int = 60) -> str:
+    def read_log(self, lines: int = 60) -> str:
         return "\n".join(self._lines()[-lines:])
 
     def _lines(self) -> list[str]:
@@ -174,7 +174,7 @@ def _is_worker(pid: int) -> bool:
 
 
 def _kill(pid: int) -> None:
-    with suppress(ProcessLookupError):  # it ended by itself
+    with suppress(ProcessLookupError):  # the process has already ended
         os.kill(pid, signal.SIGKILL)
 
 
@@ -240,7 +240,7 @@ def check_once(output: Counter[Row], sender: Sender, content: Counter[Row]) -> N
     lost = [row[:4] for row in sender.acknowledged if row not in output]
     assert not lost, f"{len(lost)} of {len(sender.acknowledged)} acknowledged messages are lost, such as {lost[:3]}"
     strange = [row[:4] for row in output if row not in sender.acknowledged and row.body not in sender.unknown]
-    assert not strange, f"{len(strange)} messages came that nobody sent, such as {strange[:3]}"
+    assert not strange, f"{len(strange)} messages came that were never sent, such as {strange[:3]}"
     assert output == content, "what came out is what is in the topic"
 
 

@@ -62,15 +62,15 @@ class SparkProcess:
                 preexec_fn=_die_with_parent,  # noqa: PLW1509 one system call: it takes no lock that another thread may hold
             )
 
-    def told(self) -> str:
+    def output(self) -> str:
         return self._log.read_text(errors="replace")
 
     def wait_for(self, pattern: str) -> None:
         """Wait until the process has printed this text."""
         deadline = time.monotonic() + START_S_MAX
-        while not re.search(pattern, self.told()):
-            assert self.process.poll() is None, f"{self.name} ended with {self.process.returncode}:\n{self.told()[-3000:]}"
-            assert time.monotonic() < deadline, f"{self.name} did not start in {START_S_MAX} s:\n{self.told()[-3000:]}"
+        while not re.search(pattern, self.output()):
+            assert self.process.poll() is None, f"{self.name} ended with {self.process.returncode}:\n{self.output()[-3000:]}"
+            assert time.monotonic() < deadline, f"{self.name} did not start in {START_S_MAX} s:\n{self.output()[-3000:]}"
             time.sleep(0.1)
 
     def stop(self) -> None:
@@ -119,8 +119,8 @@ def connect_server(home: Path, config: Mapping[str, str], **more: str) -> Iterat
     try:
         deadline = time.monotonic() + START_S_MAX
         while not _listens(port):
-            assert server.process.poll() is None, f"the server ended:\n{server.told()[-3000:]}"
-            assert time.monotonic() < deadline, f"the server did not start:\n{server.told()[-3000:]}"
+            assert server.process.poll() is None, f"the server ended:\n{server.output()[-3000:]}"
+            assert time.monotonic() < deadline, f"the server did not start:\n{server.output()[-3000:]}"
             time.sleep(0.1)
         yield f"sc://127.0.0.1:{port}"
     finally:
@@ -147,8 +147,8 @@ def job(home: Path, verb: str, master: str, *, given: Mapping[str, str] | None =
         timeout=JOB_S_MAX,
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return told
+    printed: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return printed
 
 
 def python_without_skyrocket(home: Path) -> Path:

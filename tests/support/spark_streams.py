@@ -87,7 +87,7 @@ class Scene:
     # --- output
 
     def output(self) -> Counter[Row]:
-        return written(self.out)
+        return read_output(self.out)
 
     def await_output(self, query: Any, expected: Counter[Row] | None = None) -> None:
         """Wait until exactly these rows are written: by default everything that was sent."""
@@ -112,7 +112,7 @@ def rows_of_batches(query: Any) -> list[int]:
     return [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
 
 
-def written(out: Path) -> Counter[Row]:
+def read_output(out: Path) -> Counter[Row]:
     """Return the rows of a stream's Parquet files. As in Spark, only files in Spark's own log of them count."""
     rows: Counter[Row] = Counter()
     for path in committed_files(out):

@@ -29,7 +29,7 @@ def say(word: str) -> None:
     sys.stdout.flush()
 
 
-def counted(failures: int, query: Any) -> int:
+def count_failure(failures: int, query: Any) -> int:
     say(f"Failed: {query.exception()}".splitlines()[0])
     if failures == FAILURES_MAX:
         raise SystemExit("The query fails too often.")
@@ -51,26 +51,26 @@ def main(arguments: dict[str, Any], writer_of: Callable[[Any, dict[str, Any]], A
     threading.Thread(target=listen, daemon=True).start()
     spark = skyrocket.spark.session("to-parquet", "local[2,4]", CONFIG)  # a task may fail three times
 
-    def started(*, available_now: bool = False) -> Any:
+    def start_query(*, available_now: bool = False) -> Any:
         frame = spark.readStream.format("rocketmq").options(**arguments["options"]).load()
         writer = writer_of(frame, arguments).option("checkpointLocation", arguments["checkpoint"])
         return (writer.trigger(availableNow=True) if available_now else writer).start()
 
-    query, failures, is_ready = started(), 0, False
+    query, failures, is_ready = start_query(), 0, False
     while not finish.is_set():
         if not is_ready and query.lastProgress is not None:
             say(READY)
             is_ready = True
         if not query.isActive:
-            failures = counted(failures, query)
-            query = started()
+            failures = count_failure(failures, query)
+            query = start_query()
         time.sleep(0.05)
     query.stop()
-    query = started(available_now=True)
+    query = start_query(available_now=True)
     while query.isActive or query.exception() is not None:
         if not query.isActive:
-            failures = counted(failures, query)
-            query = started(available_now=True)
+            failures = count_failure(failures, query)
+            query = start_query(available_now=True)
         time.sleep(0.05)
     spark.stop()
 

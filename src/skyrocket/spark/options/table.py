@@ -3,8 +3,8 @@
     SOURCE = OptionTable("the source rocketmq", (Option("subscribe", names, meaning="topics to read, separated by commas"), …))
     values = SOURCE.read(options)        # {"subscribe": ("orders", "users"), …}: each row's value, or its default
 
-Names are case-insensitive, as in Spark. A table refuses unknown names: a misspelled option would otherwise have no effect, and
-nobody would notice.
+Names are case-insensitive, as in Spark. A table refuses unknown names: a misspelled option would otherwise silently have no
+effect.
 """
 
 from __future__ import annotations

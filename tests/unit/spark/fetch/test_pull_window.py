@@ -57,11 +57,11 @@ def read(window: PullWindow, broker: SimulatedBroker, random: Random, most_in_fl
             continue
         early[pull.number] = broker.next_offset(pull)
         while window.head in early:
-            parts += taken(window, early.pop(window.head))
+            parts += complete_head(window, early.pop(window.head))
     return parts, count
 
 
-def taken(window: PullWindow, next_offset: int) -> list[OffsetRange]:
+def complete_head(window: PullWindow, next_offset: int) -> list[OffsetRange]:
     """Complete the pull at the head. If the response is as expected, use each of the two ways for half of the pulls."""
     pull = window.expected[0]
     if next_offset != pull.upto or pull.number % 2:

@@ -35,7 +35,7 @@ def in_pieces(data: bytes, sizes: list[int]) -> Callable[[memoryview], int]:
     return receive_into
 
 
-def received(buffer: ReceiveBuffer, source: Callable[[memoryview], int]) -> list[PullResponse]:
+def receive(buffer: ReceiveBuffer, source: Callable[[memoryview], int]) -> list[PullResponse]:
     buffer.receive(source)
     return buffer.responses()
 
@@ -53,7 +53,7 @@ def test_responses_do_not_depend_on_how_bytes_arrive(bodies: list[tuple[bytes, S
     source = in_pieces(b"".join(frame(number, *body) for number, body in enumerate(bodies)), sizes)
     found = []
     while len(found) < len(bodies):
-        found += [(response.number, body_of(buffer, response)) for response in received(buffer, source)]
+        found += [(response.number, body_of(buffer, response)) for response in receive(buffer, source)]
     assert found == [(number, body) for number, (body, _) in enumerate(bodies)]
 
 
@@ -64,7 +64,7 @@ def test_buffer_grows_with_its_content():
     source = in_pieces(b"".join(frame(number, body) for number, body in enumerate(bodies)), [])
     responses: list[PullResponse] = []
     while len(responses) < 12:
-        responses += received(buffer, source)
+        responses += receive(buffer, source)
     assert [body_of(buffer, response) for response in responses] == bodies
 
 
@@ -84,12 +84,12 @@ def test_early_responses_and_incomplete_bytes_are_kept():
     frames = [frame(number, bytes([number]) * 100) for number in range(4)]
     data = b"".join(frames)
     source = in_pieces(data, [len(data) - 50])
-    responses = received(buffer, source)
+    responses = receive(buffer, source)
     assert len(responses) == 3
     early = {2: responses[2], 0: responses[0]}
     buffer.discard_parsed(early)
     assert {number: body_of(buffer, response) for number, response in early.items()} == {0: b"\0" * 100, 2: b"\2" * 100}
-    (last,) = received(buffer, source)
+    (last,) = receive(buffer, source)
     assert body_of(buffer, last) == b"\3" * 100
     assert body_of(buffer, early[2]) == b"\2" * 100
 
@@ -124,4 +124,4 @@ def response_frame(pull: PlannedPull, body: bytes) -> bytes:
 @pytest.mark.parametrize("noise", [b"HTTP/1.1 400 Bad Request\r\n", b"\x7f" * 8, bytes(8)])
 def test_bytes_that_are_no_response_are_refused(noise: bytes):
     with pytest.raises(FrameError):
-        received(ReceiveBuffer(), in_pieces(noise, []))
+        receive(ReceiveBuffer(), in_pieces(noise, []))

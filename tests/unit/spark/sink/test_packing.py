@@ -23,7 +23,7 @@ def rows(*bodies: bytes, topics: list[str] | None = None, sharding: list | None 
     return SinkRows(topics or ["t"] * len(bodies), list(bodies), texts, sharding, delayed)
 
 
-def packed(
+def pack(
     *some: SinkRows, bytes_max: int = 10_000, messages_max: int = 100, compression: Compression | None = None
 ) -> list[SinkRequest]:
     packing = Packing(bytes_max, messages_max, compression or Compression(None))
@@ -37,7 +37,7 @@ def entries(request: SinkRequest) -> list[bytes]:
 
 
 def test_rows_of_one_topic_share_a_request():
-    (request,) = packed(rows(b"a", b"b"), rows(b"c"))
+    (request,) = pack(rows(b"a", b"b"), rows(b"c"))
     assert (request.outgoing.topic, request.queue, request.is_ordered) == ("t", None, False)
     assert decode_batch(request.outgoing.body) == [
         BatchEntry(b"a", b"N\x010\x02"),
@@ -47,7 +47,7 @@ def test_rows_of_one_topic_share_a_request():
 
 
 def test_no_rows_make_no_request():
-    assert packed(rows()) == []
+    assert pack(rows()) == []
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 7, 20])
@@ -56,7 +56,7 @@ def test_requests_respect_both_limits_and_have_every_row_once(count: int, pieces
     wanted = [b"%03d" % number * 9 for number in range(count * pieces)]
     some = [rows(*wanted[at : at + count]) for at in range(0, len(wanted), count)]
     for bytes_max, messages_max in ((200, 100), (10_000, 3), (120, 2)):
-        found = packed(*some, bytes_max=bytes_max, messages_max=messages_max)
+        found = pack(*some, bytes_max=bytes_max, messages_max=messages_max)
         assert [body for request in found for body in entries(request)] == wanted
         assert all(len(request.outgoing.body) <= bytes_max for request in found)
         assert all(len(entries(request)) <= messages_max for request in found)
@@ -64,12 +64,12 @@ def test_requests_respect_both_limits_and_have_every_row_once(count: int, pieces
 
 
 def test_each_topic_has_its_own_requests():
-    found = packed(rows(b"a", b"b", b"c", topics=["t", "u", "t"]))
+    found = pack(rows(b"a", b"b", b"c", topics=["t", "u", "t"]))
     assert {request.outgoing.topic: entries(request) for request in found} == {"t": [b"a", b"c"], "u": [b"b"]}
 
 
 def test_sharding_key_selects_the_queue_that_javas_hash_selector_selects():
-    found = packed(rows(b"a", b"b", b"c", b"d", sharding=["x", "y", "x", None]))
+    found = pack(rows(b"a", b"b", b"c", b"d", sharding=["x", "y", "x", None]))
     by_queue = {request.queue: entries(request) for request in found}
     assert by_queue[by_hash(QUEUES["t"], "x")] == [b"a", b"c"]
     assert by_queue[by_hash(QUEUES["t"], "y")] == [b"b"]
@@ -79,13 +79,13 @@ def test_sharding_key_selects_the_queue_that_javas_hash_selector_selects():
 
 
 def test_delayed_row_has_its_own_request():
-    found = packed(rows(b"a", b"b", b"c", delayed=[False, True, False]))
+    found = pack(rows(b"a", b"b", b"c", delayed=[False, True, False]))
     assert [request.outgoing.body for request in found if request.outgoing.code == ALONE] == [b"b"]
     assert [entries(request) for request in found if request.outgoing.code == BATCH] == [[b"a", b"c"]]
 
 
 def test_large_row_has_its_own_request_and_keeps_its_place_among_rows_of_its_key():
-    found = packed(rows(b"a", b"B" * 500, b"c", sharding=["k", "k", "k"]), bytes_max=200)
+    found = pack(rows(b"a", b"B" * 500, b"c", sharding=["k", "k", "k"]), bytes_max=200)
     assert [request.outgoing.body[-500:] if request.outgoing.code == ALONE else entries(request) for request in found] == [
         [b"a"],
         b"B" * 500,
@@ -95,14 +95,14 @@ def test_large_row_has_its_own_request_and_keeps_its_place_among_rows_of_its_key
 
 
 def test_compressed_body_has_its_own_request():
-    (request,) = packed(rows(b"z" * 1_000), compression=Compression("zlib", 100))
+    (request,) = pack(rows(b"z" * 1_000), compression=Compression("zlib", 100))
     assert len(request.outgoing.body) < 100
     assert decompress(request.outgoing.body, request.outgoing.sys_flag) == b"z" * 1_000
     assert request.outgoing.properties == "N\x010\x02"
 
 
 def test_retry_topics_get_no_batches():
-    (request,) = packed(rows(b"a", topics=["%RETRY%g"]))
+    (request,) = pack(rows(b"a", topics=["%RETRY%g"]))
     assert request.outgoing.code == ALONE
 
 
