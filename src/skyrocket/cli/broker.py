@@ -1,4 +1,4 @@
-"""`skyrocket broker` and `skyrocket run`."""
+"""`skyrocket broker` runs a broker; `skyrocket run` runs a nameserver and a broker in one process."""
 
 from __future__ import annotations
 
@@ -11,25 +11,28 @@ import typer
 
 from skyrocket.broker.broker import Broker
 from skyrocket.broker.settings import BrokerSettings
-from skyrocket.cli.serving import CANNOT_START, serve
+from skyrocket.cli.server_command import CANNOT_START, serve
 from skyrocket.nameserver.nameserver import Nameserver
 from skyrocket.nameserver.settings import NameserverSettings
 from skyrocket.settings.errors import SettingsError
 from skyrocket.settings.file import read_required_texts, read_texts
 
 Sets = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting, by the name it has in broker.conf.")
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A setting, by its name in broker.conf. Repeat it for more."),
 ]
 
 
 def broker(
     config: Annotated[
-        Path | None, typer.Option("-c", "--config", metavar="FILE", help="Settings: key=value, Apache's keys.")
+        Path | None, typer.Option("-c", "--config", metavar="FILE", help="A file of settings, key=value, with Apache's keys.")
     ] = None,
-    nameserver: Annotated[str | None, typer.Option("-n", "--namesrv", help="Nameservers: host:port;host:port.")] = None,
+    nameserver: Annotated[
+        str | None, typer.Option("-n", "--namesrv", help="Nameservers, host:port, separated by semicolons.")
+    ] = None,
     sets: Sets = None,
 ) -> None:
-    """Run a broker. It stores messages, and tells the nameservers about its topics."""
+    """Run a broker. It stores messages and registers its topics with the nameservers."""
     settings = _settings(BrokerSettings(), config, {"namesrvAddr": nameserver} if nameserver else {}, sets)
 
     async def main(stopped: asyncio.Event) -> None:
@@ -43,12 +46,12 @@ def broker(
 
 
 def run(
-    data: Annotated[Path, typer.Option(help="Where messages and settings are kept.")] = Path("skyrocket-data"),
+    data: Annotated[Path, typer.Option(help="The directory for messages and settings.")] = Path("skyrocket-data"),
     host: Annotated[
-        str, typer.Option(help="Where to listen. Anyone who can reach it can use it: there is no access control.")
+        str, typer.Option(help="The address to listen on. There is no access control: anyone who can connect can use it.")
     ] = "127.0.0.1",
-    namesrv_port: Annotated[int, typer.Option(help="The nameserver's port; 0 lets the system choose.")] = 9876,
-    port: Annotated[int, typer.Option(help="The broker's port; 0 lets the system choose.")] = 10911,
+    namesrv_port: Annotated[int, typer.Option(help="The nameserver's port; 0 for any free port.")] = 9876,
+    port: Annotated[int, typer.Option(help="The broker's port; 0 for any free port.")] = 10911,
     sets: Sets = None,
 ) -> None:
     """Run a nameserver and a broker in this process: a whole RocketMQ for development and tests."""
@@ -76,14 +79,17 @@ def run(
 
 
 def _settings(settings: BrokerSettings, config: Path | None, flags: dict[str, str], sets: list[str] | None) -> BrokerSettings:
-    """A file, which is where changes at run time are kept, then flags, then --set; the later counts. Without a file, the changes
-    that were kept in the store."""
+    """Combine settings from the configuration file, the flags and --set, each of which overrides the ones before it.
+
+    The broker saves changes at run time in the configuration file. Without one, it saves them in the store, and they are read
+    from there.
+    """
     texts = dict(flags)
     try:
         for text in sets or []:
             key, separator, value = text.partition("=")
             if not separator:
-                raise SettingsError(f"'{text}' is not key=value.")
+                raise SettingsError(f"--set '{text}' is not key=value. Write it like this: --set flushDiskType=SYNC_FLUSH")
             texts[key.strip()] = value
         if config is not None:
             kept = {**read_required_texts(config), "brokerConfigPath": str(config.absolute())}
@@ -99,7 +105,7 @@ def _ready(nameserver: str, broker_address: str, data: Path, seconds: float) -> 
     return "\n".join(
         (
             f"skyrocket is ready after {seconds:.2f} s: nameserver {nameserver}, broker {broker_address}, data in {data}.",
-            f"Try it with any RocketMQ client, with: skyrocket topic list --namesrv {nameserver}",
-            f"or with: python examples/registration.py --namesrv {nameserver}    Ctrl-C stops it.",
+            f"Use any RocketMQ client, or try: skyrocket topic list --namesrv {nameserver}",
+            f"or: python examples/registration.py --namesrv {nameserver}    Stop it with Ctrl-C.",
         )
     )

@@ -1,4 +1,4 @@
-"""`skyrocket cluster …`."""
+"""`skyrocket cluster …`: the state and settings of brokers and nameservers, and connected producers."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from typing import Annotated
 
 import typer
 
-from skyrocket.cli.asking import Reach, asks, pairs
-from skyrocket.cli.printing import Answer, moment, table
+from skyrocket.cli.cluster_command import ClusterOptions, cluster_command, parse_pairs
+from skyrocket.cli.output import CommandResult, format_table, format_time
 
 app = typer.Typer(no_args_is_help=True)
 
-Broker = Annotated[str, typer.Argument(metavar="BROKER", help="Its name, or host:port.")]
-Sets = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change this, by Apache's name.")]
+Broker = Annotated[str, typer.Argument(metavar="BROKER", help="The broker's name, or host:port.")]
+Sets = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting to change, by Apache's name.")]
 
 
-@asks(app)
-async def show(reach: Reach) -> Answer:
-    """All brokers."""
-    async with reach.admin() as admin:
+@cluster_command(app)
+async def show(options: ClusterOptions) -> CommandResult:
+    """List all brokers with their state."""
+    async with options.admin() as admin:
         states = await admin.cluster.states()
     rows = [
         (
@@ -31,49 +31,53 @@ async def show(reach: Reach) -> Answer:
             f"{one.get_rate:.1f}",
             one.messages_today,
             f"{one.disk_used_percent:.1f} %",
-            moment(one.started_ms) if not one.error else one.error,
+            format_time(one.started_ms) if not one.error else one.error,
         )
         for one in states
     ]
     head = ("CLUSTER", "BROKER", "ROLE", "ADDRESS", "VERSION", "IN/S", "OUT/S", "TODAY", "DISK", "UP SINCE")
-    return Answer(states, table(head, rows, "The nameservers know no broker."))
+    return CommandResult(states, format_table(head, rows, "No broker is registered with the nameservers."))
 
 
-@asks(app)
-async def info(reach: Reach, broker: Broker) -> Answer:
-    """Everything that a broker says of itself."""
-    async with reach.admin() as admin:
+@cluster_command(app)
+async def info(options: ClusterOptions, broker: Broker) -> CommandResult:
+    """Show all runtime figures of a broker."""
+    async with options.admin() as admin:
         found = await admin.cluster.runtime(broker)
-    return Answer(found, table(("NAME", "VALUE"), found.items()))
+    return CommandResult(found, format_table(("NAME", "VALUE"), found.items()))
 
 
-@asks(app)
-async def config(reach: Reach, broker: Broker, sets: Sets = None) -> Answer:
-    """A broker's settings; with --set, change some first."""
-    changes = pairs(sets, "A setting")
-    async with reach.admin() as admin:
+@cluster_command(app)
+async def config(options: ClusterOptions, broker: Broker, sets: Sets = None) -> CommandResult:
+    """Show a broker's settings. With --set, change settings first."""
+    changes = parse_pairs(sets, "A setting")
+    async with options.admin() as admin:
         if changes:
             await admin.cluster.update_config(broker, changes)
         found = await admin.cluster.config(broker)
-    return Answer(found, table(("SETTING", "VALUE"), found.items()))
+    return CommandResult(found, format_table(("SETTING", "VALUE"), found.items()))
 
 
-@asks(app)
-async def namesrv(reach: Reach, sets: Sets = None) -> Answer:
-    """The nameservers' settings; with --set, change some at each of them first."""
-    changes = pairs(sets, "A setting")
-    async with reach.admin() as admin:
+@cluster_command(app)
+async def namesrv(options: ClusterOptions, sets: Sets = None) -> CommandResult:
+    """Show the settings of each nameserver. With --set, change settings at each of them first."""
+    changes = parse_pairs(sets, "A setting")
+    async with options.admin() as admin:
         if changes:
             await admin.cluster.update_nameserver_config(changes)
         found = await admin.cluster.nameserver_config()
     rows = [(address, name, value) for address, settings in found.items() for name, value in settings.items()]
-    return Answer(found, table(("NAMESERVER", "SETTING", "VALUE"), rows))
+    return CommandResult(found, format_table(("NAMESERVER", "SETTING", "VALUE"), rows))
 
 
-@asks(app)
-async def producers(reach: Reach, group: Annotated[str | None, typer.Argument(metavar="[GROUP]")] = None) -> Answer:
-    """Producers that are connected, of one group or of all."""
-    async with reach.admin() as admin:
+@cluster_command(app)
+async def producers(
+    options: ClusterOptions, group: Annotated[str | None, typer.Argument(metavar="[GROUP]")] = None
+) -> CommandResult:
+    """List the connected producers of one group, or of all groups."""
+    async with options.admin() as admin:
         found = await admin.groups.producers(group)
     rows = [(one.group, one.client_id, one.address, one.language, one.version) for one in found]
-    return Answer(found, table(("GROUP", "CLIENT", "ADDRESS", "LANGUAGE", "VERSION"), rows, "No producer is connected."))
+    return CommandResult(
+        found, format_table(("GROUP", "CLIENT", "ADDRESS", "LANGUAGE", "VERSION"), rows, "No producer is connected.")
+    )

@@ -1,4 +1,4 @@
-"""`skyrocket consume`."""
+"""`skyrocket consume`: print a topic's messages, as a member of a group or without one."""
 
 from __future__ import annotations
 
@@ -9,56 +9,60 @@ from typing import Annotated
 
 import typer
 
-from skyrocket.cli.asking import START_HELP, Reach, asks, start_of
-from skyrocket.cli.printing import as_json, message_document, message_line
+from skyrocket.cli.cluster_command import START_HELP, ClusterOptions, cluster_command, parse_start
+from skyrocket.cli.output import message_document, message_line, to_json
 from skyrocket.client import Consumer, Received
 
 app = typer.Typer(add_completion=False)
 
 
-@asks(app, "consume")
+@cluster_command(app, "consume")
 async def consume(
-    reach: Reach,
+    options: ClusterOptions,
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     group: Annotated[
         str | None,
-        typer.Option("-g", "--group", help="Be a member of this group: its offsets move. Without one, messages are only shown."),
+        typer.Option("-g", "--group", help="Join this group and commit its offsets. Without it, messages are only shown."),
     ] = None,
     start: Annotated[
-        str | None, typer.Option("--from", metavar="X", help=f"{START_HELP} Of a group: where it begins if it was never here.")
+        str | None, typer.Option("--from", metavar="X", help=f"{START_HELP} With --group: where a new group starts.")
     ] = None,
-    count: Annotated[int | None, typer.Option("-c", "--count", min=1, help="End after so many.")] = None,
-    tag: Annotated[str, typer.Option(help="Only these: a || b.")] = "*",
+    count: Annotated[int | None, typer.Option("-c", "--count", min=1, help="Stop after this many messages.")] = None,
+    tag: Annotated[str, typer.Option(help="Only messages with these tags: a || b.")] = "*",
     wait: Annotated[
-        float | None, typer.Option(min=0, metavar="SECONDS", help="End when none has come for so long. Else a group waits on.")
+        float | None,
+        typer.Option(min=0, metavar="SECONDS", help="Stop when no message arrives for this long. By default, wait for ever."),
     ] = None,
-    body_only: Annotated[bool, typer.Option("--body", help="Print bodies only, as they are.")] = False,
+    body_only: Annotated[bool, typer.Option("--body", help="Print only the bodies, byte for byte.")] = False,
 ) -> None:
-    """Print messages as they come: one a line, and with --json one JSON document a line.
+    """Print messages as they arrive, one per line; with --json, one JSON document per line.
 
-    With a group they count as consumed once they are printed. Without one, those that are there now are printed, queue by queue,
-    and nobody's offset moves.
+    With --group, a message counts as consumed once it is printed. Without it, the command prints the messages that the topic has
+    now, queue by queue, and changes no offset.
     """
-    begin = start_of(start or ("first" if group is None else "last"))
+    begin = parse_start(start or ("first" if group is None else "last"))
     left = count
     if group is None:
-        async with reach.admin() as admin:
+        async with options.admin() as admin:
             async for message in admin.messages.read(topic, start=begin, expression=tag):
-                _print(message, reach, body_only=body_only)
+                _print(message, options, body_only=body_only)
                 left = None if left is None else left - 1
                 if left == 0:
                     return
         return
-    async with Consumer(reach.nameservers, group=group, topics={topic: tag}, start=begin, **reach.options) as consumer:
+    async with Consumer(options.nameservers, group=group, topics={topic: tag}, start=begin, **options.client_options) as consumer:
         async for message in _until_silent(consumer, wait):
-            _print(message, reach, body_only=body_only)
+            _print(message, options, body_only=body_only)
             left = None if left is None else left - 1
             if left == 0:
                 return
 
 
 async def _until_silent(consumer: Consumer, wait_s: float | None) -> AsyncIterator[Received]:
-    """Handed out one by one, so that a message that was not printed is not acknowledged either."""
+    """Yield messages until none arrives for `wait_s` seconds.
+
+    Take them from the consumer one at a time, so that a message that was not printed is not acknowledged.
+    """
     with suppress(TimeoutError):
         while True:
             async with asyncio.timeout(wait_s):
@@ -68,8 +72,8 @@ async def _until_silent(consumer: Consumer, wait_s: float | None) -> AsyncIterat
             yield messages[0]
 
 
-def _print(message: Received, reach: Reach, *, body_only: bool) -> None:
+def _print(message: Received, options: ClusterOptions, *, body_only: bool) -> None:
     if body_only:
         typer.echo(message.body)
     else:
-        typer.echo(as_json(message_document(message)) if reach.as_json else message_line(message))
+        typer.echo(to_json(message_document(message)) if options.as_json else message_line(message))

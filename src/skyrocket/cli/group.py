@@ -1,4 +1,4 @@
-"""`skyrocket group …`."""
+"""`skyrocket group …`: create, change, list, show and delete consumer groups."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from typing import Annotated, Final
 
 import typer
 
-from skyrocket.cli.asking import Reach, asks
-from skyrocket.cli.printing import Answer, moment, table
+from skyrocket.cli.cluster_command import ClusterOptions, cluster_command
+from skyrocket.cli.output import CommandResult, format_table, format_time
 from skyrocket.client.admin import GroupMembers, GroupProgress, GroupSettings
 
 app = typer.Typer(no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="GROUP")]
-_AT_ONCE: Final = 16  # groups that are asked about at the same time
+_CONCURRENT_GROUPS: Final = 16  # groups whose members and progress are fetched at the same time
 
 
-@asks(app)
+@cluster_command(app)
 async def create(
-    reach: Reach,
+    options: ClusterOptions,
     group: Name,
-    enabled: Annotated[bool | None, typer.Option("--enabled/--disabled", help="Whether it may consume.")] = None,
-    broadcast: Annotated[bool | None, typer.Option("--broadcast/--no-broadcast", help="Whether it may broadcast.")] = None,
-    orderly: Annotated[bool | None, typer.Option("--orderly/--no-orderly", help="Whether it consumes in order.")] = None,
-    retries: Annotated[int | None, typer.Option(min=0, help="Before a message is a dead letter.")] = None,
-    retry_queues: Annotated[int | None, typer.Option(min=1)] = None,
-    cluster: Annotated[str | None, typer.Option(help="Only at the brokers of this cluster.")] = None,
-) -> Answer:
-    """Make a group, or change one: what is not said stays."""
-    async with reach.admin() as admin:
+    enabled: Annotated[bool | None, typer.Option("--enabled/--disabled", help="Whether the group may consume.")] = None,
+    broadcast: Annotated[bool | None, typer.Option("--broadcast/--no-broadcast", help="Whether the group may broadcast.")] = None,
+    orderly: Annotated[bool | None, typer.Option("--orderly/--no-orderly", help="Whether the group consumes in order.")] = None,
+    retries: Annotated[int | None, typer.Option(min=0, help="Deliveries before a message becomes a dead letter.")] = None,
+    retry_queues: Annotated[int | None, typer.Option(min=1, help="Queues of the retry topic.")] = None,
+    cluster: Annotated[str | None, typer.Option(help="Only on the brokers of this cluster.")] = None,
+) -> CommandResult:
+    """Create a group, or change the given settings of an existing one."""
+    async with options.admin() as admin:
         settings = await admin.groups.create(
             group,
             enabled=enabled,
@@ -39,71 +39,82 @@ async def create(
             retry_queues=retry_queues,
             cluster=cluster,
         )
-    return Answer(settings, _settings(settings))
+    return CommandResult(settings, _settings(settings))
 
 
-@asks(app)
+@cluster_command(app)
 async def delete(
-    reach: Reach,
+    options: ClusterOptions,
     group: Name,
-    keep_offsets: Annotated[bool, typer.Option("--keep-offsets", help="Its offsets stay.")] = False,
-    topics: Annotated[bool, typer.Option("--topics", help="Its retry and dead-letter topics go too.")] = False,
-) -> Answer:
-    """Delete a group, and its offsets."""
-    async with reach.admin() as admin:
+    keep_offsets: Annotated[bool, typer.Option("--keep-offsets", help="Keep the group's offsets.")] = False,
+    topics: Annotated[bool, typer.Option("--topics", help="Delete its retry and dead-letter topics too.")] = False,
+) -> CommandResult:
+    """Delete a group and its offsets."""
+    async with options.admin() as admin:
         await admin.groups.delete(group, offsets=not keep_offsets, topics=topics)
-    return Answer({"deleted": group}, f"Group {group} is gone.")
+    return CommandResult({"deleted": group}, f"Group {group} is deleted.")
 
 
-@asks(app, "list")
-async def list_all(reach: Reach, everything: Annotated[bool, typer.Option("--all", help="The system's too.")] = False) -> Answer:
-    """The groups, who is in them, and how far they are behind."""
-    async with reach.admin() as admin:
+@cluster_command(app, "list")
+async def list_all(
+    options: ClusterOptions, everything: Annotated[bool, typer.Option("--all", help="Include system groups.")] = False
+) -> CommandResult:
+    """List the groups with their members, lag and rate."""
+    async with options.admin() as admin:
         names = await admin.groups.names(internal=everything)
 
-        async def ask(name: str) -> tuple[GroupMembers, GroupProgress]:
+        async def fetch(name: str) -> tuple[GroupMembers, GroupProgress]:
             return await admin.groups.members(name), await admin.groups.progress(name)
 
         found: list[tuple[GroupMembers, GroupProgress]] = []
-        for at in range(0, len(names), _AT_ONCE):
-            found += await asyncio.gather(*map(ask, names[at : at + _AT_ONCE]))
+        for at in range(0, len(names), _CONCURRENT_GROUPS):
+            found += await asyncio.gather(*map(fetch, names[at : at + _CONCURRENT_GROUPS]))
     document = [
         {"group": members.group, "members": len(members.members), "lag": progress.lag, "rate": progress.rate}
         for members, progress in found
     ]
     rows = [(one["group"], one["members"], one["lag"], f"{one['rate']:.1f}") for one in document]
-    return Answer(document, table(("GROUP", "MEMBERS", "LAG", "RATE"), rows, "There are no groups."))
+    return CommandResult(document, format_table(("GROUP", "MEMBERS", "LAG", "RATE"), rows, "There are no groups."))
 
 
-@asks(app)
-async def show(reach: Reach, group: Name) -> Answer:
-    """A group's settings, its members, and its progress in every queue."""
-    async with reach.admin() as admin:
+@cluster_command(app)
+async def show(options: ClusterOptions, group: Name) -> CommandResult:
+    """Show a group's settings, its members, and its progress in every queue."""
+    async with options.admin() as admin:
         settings = await admin.groups.get(group)
         members, progress = await admin.groups.members(group), await admin.groups.progress(group)
     member_rows = [(one.client_id, one.address, one.language, one.version) for one in members.members]
     queue_rows = [
-        (one.topic, one.broker_name, one.queue_id, one.committed_offset, one.end_offset, one.lag, moment(one.consumed_ms))
+        (one.topic, one.broker_name, one.queue_id, one.committed_offset, one.end_offset, one.lag, format_time(one.consumed_ms))
         for one in progress.queues
     ]
     subscriptions = ", ".join(f"{topic} ({expression})" for topic, expression in members.subscriptions.items())
     parts = [
         _settings(settings),
-        table(("MEMBER", "ADDRESS", "LANGUAGE", "VERSION"), member_rows, "Nobody of it is connected."),
-        *([f"It consumes {subscriptions}."] if subscriptions else []),
-        table(("TOPIC", "BROKER", "QUEUE", "COMMITTED", "END", "LAG", "CONSUMED UP TO"), queue_rows, "It has no offsets yet."),
+        format_table(("MEMBER", "ADDRESS", "LANGUAGE", "VERSION"), member_rows, "No member is connected."),
+        *([f"Subscriptions: {subscriptions}."] if subscriptions else []),
+        format_table(
+            ("TOPIC", "BROKER", "QUEUE", "COMMITTED", "END", "LAG", "CONSUMED UP TO"), queue_rows, "The group has no offsets yet."
+        ),
         f"Lag: {progress.lag}.",
     ]
-    return Answer({"settings": settings, "members": members, "progress": progress}, "\n\n".join(parts))
+    return CommandResult({"settings": settings, "members": members, "progress": progress}, "\n\n".join(parts))
 
 
 def _settings(settings: list[GroupSettings]) -> str:
     rows = [
-        (one.group, one.broker_name, _yes(one.is_enabled), _yes(one.is_orderly), _yes(one.may_broadcast), one.retries_max)
+        (
+            one.group,
+            one.broker_name,
+            _yes_no(one.is_enabled),
+            _yes_no(one.is_orderly),
+            _yes_no(one.may_broadcast),
+            one.retries_max,
+        )
         for one in settings
     ]
-    return table(("GROUP", "BROKER", "ENABLED", "ORDERLY", "MAY BROADCAST", "RETRIES"), rows)
+    return format_table(("GROUP", "BROKER", "ENABLED", "ORDERLY", "MAY BROADCAST", "RETRIES"), rows)
 
 
-def _yes(is_so: bool) -> str:
-    return "yes" if is_so else "no"
+def _yes_no(value: bool) -> str:
+    return "yes" if value else "no"

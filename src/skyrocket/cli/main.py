@@ -1,4 +1,4 @@
-"""The command `skyrocket`. Each group of commands is a module of its own; this one has the table of them."""
+"""The command `skyrocket`: the table of its commands, each of which lives in its own module."""
 
 from __future__ import annotations
 
@@ -7,38 +7,38 @@ from typing import Final
 import typer
 
 from skyrocket import __version__, compiled
-from skyrocket.cli.lazy import LazyCommand, lazy_group
+from skyrocket.cli.lazy_commands import LazyCommand, lazy_group
 
 COMMANDS: Final = {
     "run": LazyCommand(
         "skyrocket.cli.broker:run", "Run a nameserver and a broker in this process: a whole RocketMQ for development and tests."
     ),
     "namesrv": LazyCommand(
-        "skyrocket.cli.namesrv:namesrv", "Run a nameserver: brokers register with it, clients ask it where topics are."
+        "skyrocket.cli.namesrv:namesrv", "Run a nameserver. Brokers register with it, and clients look up routes in it."
     ),
     "broker": LazyCommand(
-        "skyrocket.cli.broker:broker", "Run a broker. It stores messages, and tells the nameservers about its topics."
+        "skyrocket.cli.broker:broker", "Run a broker. It stores messages and registers its topics with the nameservers."
     ),
-    "topic": LazyCommand("skyrocket.cli.topic:app", "Topics: make, change, list, look at, delete."),
-    "group": LazyCommand("skyrocket.cli.group:app", "Groups of consumers: make, change, list, look at, delete."),
-    "send": LazyCommand("skyrocket.cli.send:app", "Send a message, or many. Prints the receipt of each."),
+    "topic": LazyCommand("skyrocket.cli.topic:app", "Create, change, list, show and delete topics."),
+    "group": LazyCommand("skyrocket.cli.group:app", "Create, change, list, show and delete consumer groups."),
+    "send": LazyCommand("skyrocket.cli.send:app", "Send one message or many, and print the receipt of each."),
     "consume": LazyCommand(
-        "skyrocket.cli.consume:app", "Print messages as they come: one a line, and with --json one JSON document a line."
+        "skyrocket.cli.consume:app", "Print messages as they arrive, one per line; with --json, one JSON document per line."
     ),
-    "query": LazyCommand("skyrocket.cli.query:app", "Messages, found by key, id or place."),
-    "offset": LazyCommand("skyrocket.cli.offset:app", "Offsets: where groups are in a topic's queues, and moving them."),
-    "cluster": LazyCommand("skyrocket.cli.cluster:app", "The cluster: its brokers, how they are, and their settings."),
+    "query": LazyCommand("skyrocket.cli.query:app", "Find messages by key, by id, or by queue offset."),
+    "offset": LazyCommand("skyrocket.cli.offset:app", "Show, reset and clone the offsets of consumer groups."),
+    "cluster": LazyCommand("skyrocket.cli.cluster:app", "Show brokers, their state and their settings; change settings."),
     "store": LazyCommand(
-        "skyrocket.cli.store:app", "Look into a store directory, ours or Apache's, without a broker and without changing it."
+        "skyrocket.cli.store:app", "Verify or dump a store directory, ours or Apache's. Read-only, and no broker is needed."
     ),
     "protocol": LazyCommand(
-        "skyrocket.cli.protocol:app", "RocketMQ's wire format: the table of requests, and captured frames explained."
+        "skyrocket.cli.protocol:app", "List the requests of RocketMQ's wire protocol, and decode captured frames."
     ),
 }
 
 app = typer.Typer(
     name="skyrocket",
-    help="Apache RocketMQ in Python. Every part swaps with Apache's.",
+    help="Apache RocketMQ in Python. Each part can replace Apache's.",
     cls=lazy_group(COMMANDS),
     no_args_is_help=False,
     add_completion=False,
@@ -49,24 +49,25 @@ app = typer.Typer(
 
 @app.callback(invoke_without_command=True)
 def start(context: typer.Context, version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
-    """Without a command: what is there."""
+    """Print an overview when no command is given."""
     if version:
         typer.echo(f"{__version__} ({compiled.kind()})")
         raise typer.Exit
     if context.invoked_subcommand is None:
-        typer.echo(what_is_there())
+        typer.echo(overview())
 
 
-def what_is_there() -> str:
+def overview() -> str:
+    """Return the text of `skyrocket` without a command: the parts, with an example of each."""
     return "\n".join(
         (
             f"skyrocket {__version__}: Apache RocketMQ in Python.",
             "",
             "Servers",
             "  skyrocket run                        a nameserver and a broker, for any RocketMQ client",
-            "  skyrocket namesrv, skyrocket broker  each by itself",
+            "  skyrocket namesrv, skyrocket broker  one of them alone",
             "",
-            "A cluster, ours or Apache's (-n host:port, or NAMESRV_ADDR)",
+            "Clusters, ours or Apache's (-n host:port, or NAMESRV_ADDR)",
             "  skyrocket topic create orders --queues 8",
             "  skyrocket send orders --body hello --tag paid --key o-7",
             "  skyrocket consume orders --group coupons --from first",
@@ -74,10 +75,10 @@ def what_is_there() -> str:
             "  skyrocket group list, skyrocket offset reset coupons orders --to first, skyrocket cluster show",
             "",
             "Files and frames",
-            "  skyrocket store verify DIR           is this store directory sound?",
-            "  skyrocket store dump DIR --json      its messages",
-            "  skyrocket protocol decode HEX        a captured frame, explained",
+            "  skyrocket store verify DIR           check a store directory for damage",
+            "  skyrocket store dump DIR --json      print its messages",
+            "  skyrocket protocol decode HEX        decode a captured frame",
             "",
-            "Not there yet: replication, Spark, console. skyrocket --help tells all commands.",
+            "Not implemented yet: replication, a web console. skyrocket --help lists all commands.",
         )
     )

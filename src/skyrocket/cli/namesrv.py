@@ -1,4 +1,4 @@
-"""`skyrocket namesrv`: a nameserver until it is told to stop."""
+"""`skyrocket namesrv`: run a nameserver until SIGTERM or SIGINT."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from typing import Annotated
 
 import typer
 
-from skyrocket.cli.serving import serve
+from skyrocket.cli.server_command import serve
 from skyrocket.nameserver.nameserver import Nameserver
 from skyrocket.nameserver.settings import NameserverSettings, read_settings
 
 
 def namesrv(
     config: Annotated[
-        Path | None, typer.Option("-c", "--config", metavar="FILE", help="Settings: key=value, Apache's keys.")
+        Path | None, typer.Option("-c", "--config", metavar="FILE", help="A file of settings, key=value, with Apache's keys.")
     ] = None,
-    host: Annotated[str | None, typer.Option(help="Where to listen; bindAddress. 127.0.0.1 unless told otherwise.")] = None,
-    port: Annotated[int | None, typer.Option(help="listenPort; 9876 unless told otherwise, 0 lets the system choose.")] = None,
+    host: Annotated[str | None, typer.Option(help="The address to listen on (bindAddress); 127.0.0.1 by default.")] = None,
+    port: Annotated[
+        int | None, typer.Option(help="The port to listen on (listenPort); 9876 by default, 0 for any free port.")
+    ] = None,
 ) -> None:
-    """Run a nameserver: brokers register with it, clients ask it where topics are."""
+    """Run a nameserver. Brokers register with it, and clients look up routes in it."""
     flags = {"bindAddress": host, "listenPort": None if port is None else str(port)}
 
     async def main(stopped: asyncio.Event) -> None:

@@ -1,4 +1,4 @@
-"""`skyrocket offset …`."""
+"""`skyrocket offset …`: show, reset and clone the offsets of consumer groups."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from skyrocket.cli.asking import START_HELP, Reach, asks, refuse, start_of
-from skyrocket.cli.printing import Answer, table
+from skyrocket.cli.cluster_command import START_HELP, ClusterOptions, cluster_command, parse_start, refuse
+from skyrocket.cli.output import CommandResult, format_table
 from skyrocket.client import Queue
 from skyrocket.client.admin import QueueOffset
 
@@ -18,56 +18,56 @@ Topic = Annotated[str, typer.Argument(metavar="TOPIC")]
 _OFFSET = "offset:"
 
 
-@asks(app)
-async def show(reach: Reach, group: Group, topic: Topic) -> Answer:
-    """A group's offset in each queue of a topic."""
-    async with reach.admin() as admin:
+@cluster_command(app)
+async def show(options: ClusterOptions, group: Group, topic: Topic) -> CommandResult:
+    """Show a group's offset in each queue of a topic."""
+    async with options.admin() as admin:
         found = await admin.offsets.get(group, topic)
-    return _answer(found)
+    return _result(found)
 
 
-@asks(app)
+@cluster_command(app)
 async def reset(
-    reach: Reach,
+    options: ClusterOptions,
     group: Group,
     topic: Topic,
-    to: Annotated[str, typer.Option(metavar="X", help=f"{START_HELP} Or offset:42, which needs --queue.")],
-    queue: Annotated[int | None, typer.Option(min=0, help="Only this queue.")] = None,
-    broker: Annotated[str | None, typer.Option(help="Of this broker; needed where several have the topic.")] = None,
-) -> Answer:
-    """Move a group, whether its members are there or not. Messages that they have in hand they may still finish."""
+    to: Annotated[str, typer.Option(metavar="X", help=f"{START_HELP} Or offset:42 together with --queue.")],
+    queue: Annotated[int | None, typer.Option(min=0, help="Reset only this queue.")] = None,
+    broker: Annotated[str | None, typer.Option(help="The queue's broker. Required when several brokers have the topic.")] = None,
+) -> CommandResult:
+    """Reset a group's offsets, whether or not members are connected. They may finish messages that they are handling."""
     is_offset = to.startswith(_OFFSET)
     if is_offset and (queue is None or not to.removeprefix(_OFFSET).isdigit()):
-        refuse("To move to an offset say --queue 0 --to offset:42.")
-    start = "first" if is_offset else start_of(to)
-    async with reach.admin() as admin:
+        refuse(f"--to {to} needs a queue and a number. Write it like this: --queue 0 --to offset:42")
+    start = "first" if is_offset else parse_start(to)
+    async with options.admin() as admin:
         if queue is None:
-            return _answer(await admin.offsets.reset(group, topic, start))
+            return _result(await admin.offsets.reset(group, topic, start))
         brokers = [one.broker_name for one in (await admin.topics.route(topic)).brokers]
         if broker is None and len(brokers) > 1:
-            refuse(f"Several brokers have this topic; say --broker, one of {', '.join(brokers)}.")
+            refuse(f"Several brokers have topic '{topic}'. Choose one with --broker: {', '.join(brokers)}.")
         wanted = Queue(topic, broker or brokers[0], queue)
         if is_offset:
             offset: int | None = int(to.removeprefix(_OFFSET))
         else:
             offset = (await admin.offsets.at(topic, start)).get(wanted)
         if offset is None:
-            refuse(f"There is no {wanted}.")
-        return _answer(await admin.offsets.set(group, {wanted: offset}))
+            refuse(f"There is no {wanted}. List the queues with: skyrocket topic show {topic}")
+        return _result(await admin.offsets.set(group, {wanted: offset}))
 
 
-@asks(app)
+@cluster_command(app)
 async def clone(
-    reach: Reach,
+    options: ClusterOptions,
     source: Annotated[str, typer.Argument(metavar="FROM_GROUP")],
     target: Annotated[str, typer.Argument(metavar="TO_GROUP")],
     topic: Topic,
-) -> Answer:
-    """Give a group the offsets that another has."""
-    async with reach.admin() as admin:
-        return _answer(await admin.offsets.clone(source, target, topic))
+) -> CommandResult:
+    """Copy the offsets of one group to another."""
+    async with options.admin() as admin:
+        return _result(await admin.offsets.clone(source, target, topic))
 
 
-def _answer(found: list[QueueOffset]) -> Answer:
+def _result(found: list[QueueOffset]) -> CommandResult:
     rows = [(one.group, one.topic, one.broker_name, one.queue_id, "-" if one.offset is None else one.offset) for one in found]
-    return Answer(found, table(("GROUP", "TOPIC", "BROKER", "QUEUE", "OFFSET"), rows))
+    return CommandResult(found, format_table(("GROUP", "TOPIC", "BROKER", "QUEUE", "OFFSET"), rows))

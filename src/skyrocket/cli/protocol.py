@@ -1,4 +1,4 @@
-"""`skyrocket protocol …`: what the wire format knows, and captured frames explained."""
+"""`skyrocket protocol …`: list the requests of the wire protocol, and decode captured frames."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ app = typer.Typer(no_args_is_help=True)
 
 
 @app.command()
-def codes(as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False) -> None:
-    """Every request that is known: its code, name, headers and bodies."""
+def codes(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False) -> None:
+    """List all requests: code, name, headers and bodies."""
     for code, row in sorted(REQUESTS.items()):
         shown = {
             "code": code,
@@ -39,33 +39,38 @@ def codes(as_json: Annotated[bool, typer.Option("--json", help="One JSON object 
 @app.command()
 def decode(
     frame: Annotated[str, typer.Argument(help="The frame in hexadecimal, its length field included; - reads standard input.")],
-    asked: Annotated[int | None, typer.Option(help="For a response: the code of the request that it answers.")] = None,
+    request_code: Annotated[
+        int | None, typer.Option("--asked", help="For a response: the code of the request that it answers.")
+    ] = None,
 ) -> None:
-    """Explain captured frames: what they ask or answer, typed."""
+    """Decode captured frames: the command, its fields, and its body by type."""
     text = sys.stdin.read() if frame == "-" else frame
     try:
         data = bytes.fromhex("".join(text.split()))
     except ValueError:
-        typer.echo("This is not hexadecimal.", err=True)
+        shown = "".join(text.split())[:32]
+        typer.echo(f"'{shown}' is not hexadecimal. Give the frame's bytes as two hexadecimal digits each.", err=True)
         raise typer.Exit(2) from None
     decoder = CommandDecoder()
     try:
         commands = decoder.feed(data)
         for command in commands:
-            typer.echo("\n".join(_explained(command, asked)))
+            typer.echo("\n".join(_describe(command, request_code)))
     except ProtocolError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
     if decoder.pending_bytes:
-        typer.echo(f"{decoder.pending_bytes} bytes are left over: the last frame is not whole.", err=True)
+        typer.echo(
+            f"{decoder.pending_bytes} bytes are left over: the last frame is not whole. Append its remaining bytes.", err=True
+        )
         raise typer.Exit(1)
 
 
-def _explained(command: Command, asked: int | None) -> list[str]:
-    request = REQUESTS.get(asked if command.is_response and asked is not None else command.code)
+def _describe(command: Command, request_code: int | None) -> list[str]:
+    request = REQUESTS.get(command.code)
     if command.is_response:
         title = f"response {command.code} {response_name(command.code)}"
-        request = REQUESTS.get(asked) if asked is not None else None
+        request = REQUESTS.get(request_code) if request_code is not None else None
     else:
         title = f"{'oneway' if command.is_oneway else 'request'} {command.code} {request.name if request else '(unknown)'}"
     sender = f"{command.language.name}, version {command.version}"
@@ -75,11 +80,11 @@ def _explained(command: Command, asked: int | None) -> list[str]:
     lines += [f"  {name}: {value!r}" for name, value in command.fields.items()]
     if command.body:
         body = read_body(command, request) if request else command.body
-        lines.append(f"  body, {len(command.body)} bytes: {_shown(body)}")
+        lines.append(f"  body, {len(command.body)} bytes: {_format_body(body)}")
     return lines
 
 
-def _shown(body: object) -> str:
+def _format_body(body: object) -> str:
     if isinstance(body, bytes):
         return repr(body[:200])
     if isinstance(body, list):

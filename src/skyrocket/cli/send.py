@@ -1,4 +1,4 @@
-"""`skyrocket send`."""
+"""`skyrocket send`: send messages and print their receipts."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Annotated, Final
 
 import typer
 
-from skyrocket.cli.asking import Reach, asks, pairs, refuse
-from skyrocket.cli.printing import as_json
+from skyrocket.cli.cluster_command import ClusterOptions, cluster_command, parse_pairs, refuse
+from skyrocket.cli.output import to_json
 from skyrocket.client import Message, Producer, Receipt
 
 app = typer.Typer(add_completion=False)
@@ -19,29 +19,37 @@ _STANDARD_INPUT: Final = "-"
 _GROUP: Final = "skyrocket-send"
 
 
-@asks(app, "send")
+@cluster_command(app, "send")
 async def send(
-    reach: Reach,
+    options: ClusterOptions,
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
-    body: Annotated[str | None, typer.Option("-b", "--body", help="Text.")] = None,
-    file: Annotated[str | None, typer.Option("-f", "--file", metavar="FILE", help="Of the body; - is standard input.")] = None,
-    lines: Annotated[bool, typer.Option("--lines", help="Each line of --file is a message of its own.")] = False,
-    tag: Annotated[str, typer.Option(show_default=False)] = "",
-    key: Annotated[list[str] | None, typer.Option(help="To find it by; several may be given.")] = None,
-    prop: Annotated[list[str] | None, typer.Option("--property", metavar="NAME=VALUE")] = None,
-    sharding_key: Annotated[str, typer.Option(help="Messages with one key stay in order.", show_default=False)] = "",
-    delay: Annotated[float | None, typer.Option(min=0, metavar="SECONDS", help="Deliver it so much later.")] = None,
-    delay_level: Annotated[int, typer.Option(min=0, max=18, help="The same by level: 1 is 1 s, 18 is 2 h.")] = 0,
-    count: Annotated[int, typer.Option(min=1, max=1_000_000, help="Send it so many times.")] = 1,
-    group: Annotated[str, typer.Option(help="The producer's group.")] = _GROUP,
+    body: Annotated[str | None, typer.Option("-b", "--body", help="The body, as text.")] = None,
+    file: Annotated[
+        str | None, typer.Option("-f", "--file", metavar="FILE", help="A file with the body; - reads standard input.")
+    ] = None,
+    lines: Annotated[bool, typer.Option("--lines", help="Send each line of --file as one message.")] = False,
+    tag: Annotated[str, typer.Option(help="The message's tag.", show_default=False)] = "",
+    key: Annotated[list[str] | None, typer.Option(help="A key to query the message by. Repeat it for more.")] = None,
+    prop: Annotated[
+        list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="A property. Repeat it for more.")
+    ] = None,
+    sharding_key: Annotated[
+        str, typer.Option(help="Messages with the same sharding key stay in order.", show_default=False)
+    ] = "",
+    delay: Annotated[float | None, typer.Option(min=0, metavar="SECONDS", help="Deliver the message after this time.")] = None,
+    delay_level: Annotated[
+        int, typer.Option(min=0, max=18, help="Deliver the message after the delay of this level: 1 is 1 s, 18 is 2 h.")
+    ] = 0,
+    count: Annotated[int, typer.Option(min=1, max=1_000_000, help="Send the message this many times.")] = 1,
+    group: Annotated[str, typer.Option(help="The producer group.")] = _GROUP,
 ) -> None:
-    """Send a message, or many. Prints the receipt of each."""
+    """Send one message or many, and print the receipt of each."""
     if (body is None) == (file is None):
-        refuse("Say what to send: --body TEXT, or --file FILE (- reads standard input).")
+        refuse("Give the body with either --body TEXT or --file FILE (- reads standard input).")
     if lines and file is None:
-        refuse("--lines needs --file.")
-    properties = pairs(prop, "A property")
-    async with Producer(reach.nameservers, group=group, **reach.options) as producer:
+        refuse("--lines needs --file FILE (- reads standard input).")
+    properties = parse_pairs(prop, "A property")
+    async with Producer(options.nameservers, group=group, **options.client_options) as producer:
         for content in _bodies(body, file, lines=lines):
             for _ in range(count):
                 message = Message(
@@ -54,12 +62,12 @@ async def send(
                     deliver_in=None if delay is None else timedelta(seconds=delay),
                     delay_level=delay_level,
                 )
-                _print(await producer.send(message), reach)
+                _print(await producer.send(message), options)
 
 
 def _bodies(body: str | None, file: str | None, *, lines: bool) -> Iterator[bytes]:
     if body is not None:
-        yield body.encode(errors="surrogateescape")  # what was no text on the command line goes as it was
+        yield body.encode(errors="surrogateescape")  # bytes that are not UTF-8 are sent unchanged
         return
     assert file is not None
     if not lines:
@@ -68,11 +76,11 @@ def _bodies(body: str | None, file: str | None, *, lines: bool) -> Iterator[byte
     with sys.stdin.buffer if file == _STANDARD_INPUT else Path(file).open("rb") as stream:
         for line in stream:
             content = line.rstrip(b"\r\n")
-            if content:  # brokers take no empty body
+            if content:  # brokers refuse an empty body
                 yield content
 
 
-def _print(receipt: Receipt, reach: Reach) -> None:
+def _print(receipt: Receipt, options: ClusterOptions) -> None:
     topic, broker_name, queue_id = receipt.queue
     document = {
         "status": receipt.status,
@@ -85,4 +93,4 @@ def _print(receipt: Receipt, reach: Reach) -> None:
         "recallHandle": receipt.recall_handle,
     }
     line = f"{receipt.status}  {receipt.message_id}  {topic}/{broker_name}/{queue_id}@{receipt.queue_offset}"
-    typer.echo(as_json(document) if reach.as_json else line)
+    typer.echo(to_json(document) if options.as_json else line)

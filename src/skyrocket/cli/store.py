@@ -1,4 +1,4 @@
-"""`skyrocket store`: questions about a store directory, ours or Apache's. Nothing in the directory is ever changed."""
+"""`skyrocket store`: verify or dump a store directory, ours or Apache's. The commands never change the directory."""
 
 from __future__ import annotations
 
@@ -27,20 +27,23 @@ SOMETHING_WRONG = 1
 NO_STORE = 2
 
 _FROM_HELP = (
-    "Where to begin: 123456 (a physical offset of the log), queue:42 (a queue offset; needs --topic and --queue), "
-    "time:1794725517342 (milliseconds since 1970), or 2026-11-15T06:51:57 (a time, local unless it says its zone)."
+    "Where to start: 123456 (a physical offset of the log), queue:42 (a queue offset; needs --topic and --queue), "
+    "time:1794725517342 (milliseconds since 1970), or 2026-11-15T06:51:57 (a time, local unless it has a zone)."
 )
 
-Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The store: the directory that has 'commitlog' in it.")]
+Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The store: the directory that contains 'commitlog'.")]
 
 
 @app.command()
 def verify(
     directory: Directory,
-    index_slots: Annotated[int, typer.Option(help="Slots of an index file, where its content does not tell.")] = 0,
-    index_entries: Annotated[int, typer.Option(help="Entries of an index file, likewise.")] = 0,
+    index_slots: Annotated[int, typer.Option(help="Slots of an index file, if the file does not show it.")] = 0,
+    index_entries: Annotated[int, typer.Option(help="Entries of an index file, if the file does not show it.")] = 0,
 ) -> None:
-    """Check CRCs, queues and index against the log, and positions. One line for each finding, and then exit code 1."""
+    """Check CRCs and positions in the log, and the consume queues and index against it.
+
+    Print one line for each finding. The exit code is 1 when there are findings.
+    """
     verified = VerifyCounts()
     sizes = IndexSizes(index_slots, index_entries) if index_slots and index_entries else None
     count = 0
@@ -50,11 +53,11 @@ def verify(
             typer.echo(str(finding))
     except StoreError as error:
         _refuse(error)
-    looked_at = f"{verified.messages} messages, {verified.queues} queues, {verified.index_entries} index entries"
+    checked = f"{verified.messages} messages, {verified.queues} queues, {verified.index_entries} index entries"
     if count:
-        typer.echo(f"{count} findings in {directory}; {looked_at} were looked at.", err=True)
+        typer.echo(f"{count} findings in {directory}; {checked} were checked.", err=True)
         raise typer.Exit(SOMETHING_WRONG)
-    typer.echo(f"Everything in {directory} fits together: {looked_at}.")
+    typer.echo(f"Everything in {directory} fits together: {checked}.")
 
 
 @app.command()
@@ -63,31 +66,31 @@ def dump(
     topic: Annotated[str | None, typer.Option(help="Only messages of this topic.")] = None,
     queue: Annotated[int | None, typer.Option(min=0, help="Only messages of this queue; needs --topic.")] = None,
     begin: Annotated[str | None, typer.Option("--from", metavar="X", help=_FROM_HELP)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
-    body: Annotated[bool, typer.Option("--body", help="Bodies too, as they are stored: as base64 with --json.")] = False,
-    limit: Annotated[int | None, typer.Option(min=0, help="At most so many messages.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+    body: Annotated[bool, typer.Option("--body", help="Print the stored bodies too; as base64 with --json.")] = False,
+    limit: Annotated[int | None, typer.Option(min=0, help="At most this many messages.")] = None,
 ) -> None:
-    """Print messages, in order of arrival; those of one queue in the queue's order.
+    """Print messages in order of arrival, or those of one queue in the queue's order.
 
     With --json: topic, queueId, queueOffset, physicalOffset, msgId, tags, keys, properties, storeTimestamp, bornTimestamp,
-    bodyLength, bodyCrc (CRC-32 of the body as it is stored, all 32 bits) and, with --body, body.
+    bodyLength, bodyCrc (CRC-32 of the stored body, all 32 bits) and, with --body, body.
     """
     if queue is not None and topic is None:
-        raise typer.BadParameter("--queue needs --topic: every topic has a queue of that number.")
+        raise typer.BadParameter(f"--queue {queue} needs --topic, because every topic has a queue with that number.")
     start = _start(begin)
     if start.queue_offset is not None and queue is None:
-        raise typer.BadParameter("A queue offset needs --topic and --queue to say which queue.")
+        raise typer.BadParameter(f"--from {begin} is a queue offset. Give the queue with --topic and --queue.")
     show: Callable[[FoundRecord, bool], str] = _as_json if as_json else _as_text
     try:
         with OfflineStore(directory) as store:
-            for found in islice(_chosen(store, topic, queue, start), limit):
+            for found in islice(_select_records(store, topic, queue, start), limit):
                 typer.echo(show(found, body))
     except StoreError as error:
         _refuse(error)
 
 
 class _Start(NamedTuple):
-    """One of the three, or none: from the beginning."""
+    """The start of a dump. At most one field is set; with none, the dump starts at the beginning."""
 
     physical_offset: int | None = None
     queue_offset: int | None = None
@@ -108,7 +111,7 @@ def _start(text: str | None) -> _Start:
         moment = datetime.fromisoformat(rest if kind == "time" else text)
         return _Start(time_ms=round(moment.timestamp() * 1000))
     except (ValueError, OverflowError) as error:
-        message = f"--from is {text!r}; it is an offset (123456), queue:42, time:1794725517342, or a time (2026-11-15T06:51:57)."
+        message = f"--from {text!r} is not an offset (123456), queue:42, time:1794725517342, or a time (2026-11-15T06:51:57)."
         raise typer.BadParameter(message) from error
 
 
@@ -116,30 +119,30 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 19
 
 
-def _chosen(store: OfflineStore, topic: str | None, queue: int | None, start: _Start) -> Iterator[FoundRecord]:
+def _select_records(store: OfflineStore, topic: str | None, queue: int | None, start: _Start) -> Iterator[FoundRecord]:
     if topic is not None and queue is not None:
-        for found in _of_queue(store, topic, queue, start):
+        for found in _queue_records(store, topic, queue, start):
             if found.offset >= (start.physical_offset or 0):
                 yield found
         return
     if start.time_ms is not None:
-        found_ones = store.records_since(start.time_ms, on_damage=_tell)
+        records = store.records_since(start.time_ms, on_damage=_warn_of_damage)
     else:
-        found_ones = store.records(start.physical_offset or 0, on_damage=_tell)
-    for found in found_ones:
+        records = store.records(start.physical_offset or 0, on_damage=_warn_of_damage)
+    for found in records:
         if topic is None or found.record.topic == topic:
             yield found
 
 
-def _of_queue(store: OfflineStore, topic: str, queue: int, start: _Start) -> Iterator[FoundRecord]:
+def _queue_records(store: OfflineStore, topic: str, queue: int, start: _Start) -> Iterator[FoundRecord]:
     offset = start.queue_offset or 0
     if start.time_ms is not None:
         offset = store.queue_offset_since(topic, queue, start.time_ms)
-    return store.queue_records(topic, queue, offset, on_damage=_tell)
+    return store.queue_records(topic, queue, offset, on_damage=_warn_of_damage)
 
 
-def _tell(damaged: DamagedRange) -> None:
-    typer.echo(f"{damaged.size} bytes of the log at {damaged.offset} cannot be read, and are passed over.", err=True)
+def _warn_of_damage(damaged: DamagedRange) -> None:
+    typer.echo(f"{damaged.size} bytes of the log at {damaged.offset} cannot be read. They are skipped.", err=True)
 
 
 def _refuse(error: StoreError) -> None:

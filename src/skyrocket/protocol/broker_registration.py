@@ -1,6 +1,6 @@
-"""A broker's registration as it travels: JSON, or packed when the request's header says `compressed`.
+"""The body of a broker's registration: JSON, or a packed form when the request's header has `compressed`.
 
-Packed is one zlib stream of pieces; a count and a length are 32-bit, big-endian:
+The packed form is one zlib stream. Counts (T, M) and lengths (n) are 32-bit, big-endian:
 
     +---+--------------------+---+---------------------+---+----------------------+---+---------------------------+
     | n | data version, n B  | T | T x (n, topic, n B) | n | filter servers, n B  | M | M x (n, mapping, n B)     |
@@ -8,7 +8,7 @@ Packed is one zlib stream of pieces; a count and a length are 32-bit, big-endian
           JSON                     text, see below           JSON list of strings       JSON; since 5.0, absent before
 
 A topic is `name readQueues writeQueues perm filterType {attributes}`; before 5.0 it ends with the filter type. Its `order` and
-`topicSysFlag`, the mapping's own version and the mapping details do not travel in this form.
+`topicSysFlag`, the mapping's own version and the mapping details are not part of the packed form.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from skyrocket.protocol.errors import BodyError
 from skyrocket.protocol.fastjson.codec import decode, encode
 
 _COUNT = struct.Struct(">i")
-_LEVEL: Final = 9  # Java's choice; a registration is sent rarely and to every nameserver
+_LEVEL: Final = 9  # as in Java; a broker registers rarely, and with every nameserver
 
 
 def encode_registration(body: RegisterBrokerBody, *, compressed: bool) -> bytes:
+    """Encode a registration, in the packed form if `compressed`."""
     if not compressed:
         return encode(body)
     wrapper = body.topic_config_serialize_wrapper
@@ -40,9 +41,10 @@ def encode_registration(body: RegisterBrokerBody, *, compressed: bool) -> bytes:
 
 
 def decode_registration(data: bytes, *, compressed: bool) -> RegisterBrokerBody:
+    """Decode a registration. Raise BodyError if it is malformed or unpacks to more than `REGISTRATION_BYTES_MAX`."""
     if not compressed:
         return decode(data, RegisterBrokerBody)
-    pieces = _Pieces(_unpacked(data))
+    pieces = _PieceReader(_decompress(data))
     body = RegisterBrokerBody()
     wrapper = body.topic_config_serialize_wrapper
     wrapper.data_version = decode(pieces.next(), DataVersion)
@@ -51,7 +53,7 @@ def decode_registration(data: bytes, *, compressed: bool) -> RegisterBrokerBody:
         wrapper.topic_config_table[config.topic_name] = config
     filter_servers = pieces.next()
     body.filter_server_list = [] if filter_servers == b"null" else decode(filter_servers, list[str])
-    if pieces.remain():
+    if pieces.has_more():
         for _ in range(pieces.count()):
             mapping = decode(pieces.next(), TopicQueueMappingInfo)
             wrapper.topic_queue_mapping_info_map[mapping.topic or ""] = mapping
@@ -62,7 +64,7 @@ def _piece(data: bytes) -> bytes:
     return _COUNT.pack(len(data)) + data
 
 
-def _unpacked(data: bytes) -> bytes:
+def _decompress(data: bytes) -> bytes:
     stream = zlib.decompressobj()
     try:
         unpacked = stream.decompress(data, limits.REGISTRATION_BYTES_MAX)
@@ -75,24 +77,24 @@ def _unpacked(data: bytes) -> bytes:
     return unpacked
 
 
-class _Pieces:
-    """The unpacked stream, read from the front."""
+class _PieceReader:
+    """Reads the pieces of a packed registration in order."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._position = 0
 
-    def remain(self) -> bool:
+    def has_more(self) -> bool:
         return self._position < len(self._data)
 
     def count(self) -> int:
-        """How many pieces follow, or how long one is: never more than there is room for."""
+        """Read a count or a length. Raise BodyError if it is larger than the bytes that follow."""
         left = len(self._data) - self._position - _COUNT.size
         if left < 0:
             raise BodyError(f"The registration ends inside a number, at byte {self._position}.")
         (count,) = _COUNT.unpack_from(self._data, self._position)
         if not 0 <= count <= left:
-            raise BodyError(f"The registration says {count} at byte {self._position}, with {left} bytes to come.")
+            raise BodyError(f"The registration has the number {count} at byte {self._position}, but only {left} bytes follow.")
         self._position += _COUNT.size
         return int(count)
 
@@ -110,7 +112,7 @@ _TOPIC: Final = re.compile(r"([^ ]+) ([+-]?[0-9]{1,10}) ([+-]?[0-9]{1,10}) ([+-]
 
 def _topic_text(config: TopicConfig) -> str:
     if not config.topic_name or " " in config.topic_name:
-        raise BodyError(f"A topic named {config.topic_name!r} has no packed form.")
+        raise BodyError(f"Topic {config.topic_name!r} cannot be packed: its name is empty or has a space.")
     attributes = encode(config.attributes).decode()
     numbers = f"{config.read_queue_nums} {config.write_queue_nums} {config.perm}"
     return f"{config.topic_name} {numbers} {config.topic_filter_type} {attributes}"
@@ -123,11 +125,11 @@ def _topic(piece: bytes) -> TopicConfig:
         raise BodyError("The registration has a topic that is not UTF-8.") from error
     parts = _TOPIC.fullmatch(text)
     if parts is None:
-        raise BodyError(f"The registration has a topic that reads {text[:64]!r}.")
+        raise BodyError(f"The registration has a malformed topic: {text[:64]!r}.")
     name, read_queues, write_queues, perm, filter_type, attributes = parts.groups()
     numbers = [int(read_queues), int(write_queues), int(perm)]
     if filter_type not in TopicFilterType.__members__ or not all(-(2**31) <= number < 2**31 for number in numbers):
-        raise BodyError(f"The registration has a topic that reads {text[:64]!r}.")
+        raise BodyError(f"The registration has a malformed topic: {text[:64]!r}.")
     return TopicConfig(
         topic_name=name,
         read_queue_nums=numbers[0],

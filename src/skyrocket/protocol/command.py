@@ -1,4 +1,4 @@
-"""Commands: what a frame carries. A request, its response, or a oneway request, with named fields and a body.
+"""Commands: the content of a frame. A command is a request, a response or a oneway request, with named fields and a body.
 
 The binary header ("ROCKETMQ"); integers are big-endian, text is UTF-8:
 
@@ -9,7 +9,8 @@ The binary header ("ROCKETMQ"); integers are big-endian, text is UTF-8:
       i16    i8     i16       i32      i32    i32                   i32        each: i16 length, name,
                                                                                      i32 length, value
 
-The JSON header has the same content under the names that `_encode_json` writes; `extFields` has the named fields, as strings.
+The JSON header has the same content, under the names that `_encode_json` writes. Its `extFields` has the named fields, as
+strings.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class _JsonHeader(msgspec.Struct, gc=False):
 
 
 class _LooseJsonHeader(_JsonHeader, gc=False):
-    """Java writes every field as a string. Other clients write numbers and booleans; Java reads those as their text."""
+    """A JSON header whose fields may be numbers and booleans. Java writes strings only, but reads these as their text."""
 
     fields: dict[str, str | int | float | bool | None] | None = msgspec.field(  # type: ignore[assignment]
         name="extFields", default=None
@@ -60,7 +61,7 @@ _new = object.__new__
 
 
 class Command:
-    """One command. `fields` are its header's named fields as strings; `header(T)` gives them typed and checked."""
+    """One command. `fields` has the named fields of its header as strings; `header(T)` returns them typed and checked."""
 
     __slots__ = ("body", "code", "fields", "flag", "language", "opaque", "remark", "serialization", "version")
 
@@ -96,11 +97,14 @@ class Command:
         return bool(self.flag & ONEWAY_FLAG)
 
     def header(self, header_type: type[H]) -> H:
-        """The fields as `header_type`. HeaderError, naming the field, where one is missing or of a wrong type."""
+        """Return the fields as a `header_type`.
+
+        Raise HeaderError, which names the field, if one is missing or has a wrong type.
+        """
         return header_from_fields(header_type, self.fields)
 
     def response(self, code: int, header: Header | None = None, *, body: bytes = b"", remark: str | None = None) -> Command:
-        """The response to this request: same opaque, same serialization."""
+        """Return a response to this request, with its opaque and its serialization."""
         return Command(
             code,
             opaque=self.opaque,
@@ -116,7 +120,7 @@ class Command:
             return NotImplemented
         return all(getattr(self, name) == getattr(other, name) for name in _COMPARED)
 
-    __hash__ = None  # type: ignore[assignment]  # fields may change while a command is built
+    __hash__ = None  # type: ignore[assignment]  # a command is mutable
 
     def __repr__(self) -> str:
         kind = "response" if self.is_response else "oneway" if self.is_oneway else "request"
@@ -130,9 +134,10 @@ _COMPARED = ("code", "opaque", "flag", "language", "version", "remark", "fields"
 
 
 class CommandDecoder:
-    """Feed it what a socket gives; it returns the commands that are complete.
+    """Decodes a byte stream into commands.
 
-    A malformed one raises FrameError, after which the stream is broken; the error's `commands` came before it.
+    A malformed command raises MalformedCommandError, whose `commands` are the commands before it in the same piece. After that
+    the stream cannot be read any further, and every later `feed` raises the error again.
     """
 
     def __init__(self, splitter: FrameSplitter | None = None) -> None:
@@ -144,6 +149,7 @@ class CommandDecoder:
         return self._splitter.pending_bytes
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Command]:
+        """Add bytes from the stream, and return the commands that are complete now."""
         if self._broken is not None:
             raise MalformedCommandError(self._broken, [])
         commands: list[Command] = []
@@ -163,7 +169,7 @@ class CommandDecoder:
 
 
 class MalformedCommandError(FrameError):
-    """The stream is broken here; `commands` came before the break and are sound."""
+    """The stream has a malformed command. `commands` are the valid commands before it."""
 
     def __init__(self, sentence: str, commands: list[Command]) -> None:
         super().__init__(sentence)
@@ -171,11 +177,12 @@ class MalformedCommandError(FrameError):
 
 
 def decode_command(frame: Frame) -> Command:
+    """Decode the command in a frame. Raise FrameError if its header is malformed."""
     return _decode_binary(frame) if frame.serialization else _decode_json(frame)
 
 
 def encode_command(command: Command) -> bytes:
-    """The command as one frame, in its own serialization."""
+    """Return the command as the bytes of one frame, in the command's serialization."""
     header = _encode_json(command) if command.serialization is Serialization.JSON else _encode_binary(command)
     return join_frame(command.serialization, header, command.body)
 
@@ -185,7 +192,7 @@ def _decode_json(frame: Frame) -> Command:
         header = _json_header.decode(frame.header)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         header = _decode_loose_json(frame.header)
-    command = _new(Command)  # each answer to a client passes here: its constructor would take as long as all the rest
+    command = _new(Command)  # a client decodes every response here; the constructor would double the time
     command.code = header.code
     command.opaque = header.opaque
     command.flag = header.flag
@@ -215,7 +222,7 @@ def _as_text(value: str | float | bool) -> str:
 
 
 def _encode_json(command: Command) -> bytes:
-    """Names are in fastjson's order (alphabetical), so that our headers read like Apache's."""
+    """Write the names in fastjson's order, which is alphabetical, as Apache does."""
     header: dict[str, Any] = {"code": command.code}
     if command.fields:
         header["extFields"] = command.fields
@@ -235,7 +242,7 @@ def _encode_json(command: Command) -> bytes:
 def _decode_binary(frame: Frame) -> Command:
     header = frame.header
     if len(header) < _FIXED.size + _INT32.size:
-        raise FrameError(f"A binary header of {len(header)} bytes is shorter than its {_FIXED.size + _INT32.size} fixed ones.")
+        raise FrameError(f"A binary header of {len(header)} bytes is shorter than its {_FIXED.size + _INT32.size} fixed bytes.")
     code, language, version, opaque, flag, remark_bytes = _FIXED.unpack_from(header)
     fields_at = _FIXED.size + remark_bytes
     if remark_bytes < 0 or fields_at + _INT32.size > len(header):
@@ -278,7 +285,10 @@ def _decode_binary_fields(header: bytes, at: int) -> dict[str, str]:
 
 
 def _encode_binary(command: Command) -> bytes:
-    """Codes above 32,767 (the POP family) do not fit: Apache's peers send those in JSON, and so must a caller."""
+    """Encode a binary header.
+
+    Codes above 32,767 (the POP family) do not fit and raise FrameError: send those in JSON, as Apache does.
+    """
     try:
         remark = command.remark.encode() if command.remark else b""
         parts = [b"", remark, b""]

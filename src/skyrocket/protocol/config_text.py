@@ -1,8 +1,8 @@
-"""Settings as text, the body of the config commands: `java.util.Properties`, one `name=value` a line.
+"""Settings as text, the body of the config commands: `java.util.Properties`, one `name=value` per line.
 
-Read as Java reads it: comments, continued lines and escapes included. Two differences, both to the user's good. Text is UTF-8
-here, where Java takes every byte for a Latin-1 character; and what would not read back (a line end, a backslash, a space in
-front) is escaped on writing, where Java writes it bare and so loses it or, worse, begins another setting.
+Reading follows Java, with comments, continued lines and escapes. Two things differ. Text is UTF-8 here, while Java reads every
+byte as a Latin-1 character. And writing escapes line ends, backslashes and leading spaces, while Java writes them bare, so that
+they are lost or even start another setting.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _LETTERS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 _UNSAFE_IN_NAME: Final = re.compile(r"[\\=: \t\f\r\n#!]")
 _UNSAFE_IN_VALUE: Final = re.compile(r"^[ \t\f]|[\\\r\n]")
-_WRITTEN: Final = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
+_ESCAPES: Final = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
 
 
 def encode_config(settings: Mapping[str, str]) -> bytes:
-    """One line each, in the order given. Apache's servers sort by name."""
+    """Encode settings, one per line, in the given order. Apache's servers sort them by name."""
     lines = [f"{_UNSAFE_IN_NAME.sub(_escape, name)}={_UNSAFE_IN_VALUE.sub(_escape, text)}\n" for name, text in settings.items()]
     try:
         return "".join(lines).encode()
     except UnicodeEncodeError as error:
-        raise BodyError("The settings have half of a surrogate pair, which is no character.") from error
+        raise BodyError("The settings have half of a surrogate pair, which is not a character.") from error
 
 
 def decode_config(data: bytes) -> dict[str, str]:
-    """Name -> value; of two lines with the same name the last counts."""
+    """Decode settings to name -> value. If a name occurs twice, the last line wins."""
     if len(data) > limits.CONFIG_TEXT_BYTES_MAX:
         raise BodyError(f"The settings are {len(data)} bytes long; {limits.CONFIG_TEXT_BYTES_MAX} are allowed.")
     try:
@@ -46,12 +46,12 @@ def decode_config(data: bytes) -> dict[str, str]:
     for line in _logical_lines(text):
         entry = _ENTRY.fullmatch(line)
         assert entry is not None, line
-        settings[_unescaped(entry[1])] = _unescaped(entry[2])
+        settings[_unescape(entry[1])] = _unescape(entry[2])
     return settings
 
 
 def _logical_lines(text: str) -> list[str]:
-    """Lines without comments and blank ones; a line that ends in a backslash goes on in the next."""
+    """Return the lines without comments and blank lines, with lines that end in a backslash joined to the next."""
     lines = []
     parts: list[str] = []
     for natural in _LINE_END.split(text):
@@ -70,17 +70,17 @@ def _logical_lines(text: str) -> list[str]:
     return lines
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     if "\\" not in text:
         return text
-    plain = _ESCAPE.sub(_unescape, text)
-    try:  # two escapes may be the halves of one character
+    plain = _ESCAPE.sub(_decode_escape, text)
+    try:  # two escapes may be the two surrogates of one character
         return plain.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError as error:
-        raise BodyError("The settings have half of a surrogate pair, which is no character.") from error
+        raise BodyError("The settings have half of a surrogate pair, which is not a character.") from error
 
 
-def _unescape(escape: re.Match[str]) -> str:
+def _decode_escape(escape: re.Match[str]) -> str:
     code, letter = escape.groups()
     if code is not None:
         return chr(int(code, 16))
@@ -90,4 +90,4 @@ def _unescape(escape: re.Match[str]) -> str:
 
 
 def _escape(unsafe: re.Match[str]) -> str:
-    return _WRITTEN.get(unsafe[0], "\\" + unsafe[0])
+    return _ESCAPES.get(unsafe[0], "\\" + unsafe[0])

@@ -1,4 +1,4 @@
-"""CRC-32. Intel's ISA-L computes it five times as fast as zlib, and is used where it is installed; both give the same number."""
+"""CRC-32, from Intel's ISA-L if it is installed, which is five times as fast as zlib. Both compute the same number."""
 
 from __future__ import annotations
 

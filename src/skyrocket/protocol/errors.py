@@ -1,18 +1,18 @@
-"""What can be wrong with bytes or values of the protocol. Each error is one sentence that says what, and where."""
+"""Errors of the protocol. The message of each is one sentence that says what is wrong, and where."""
 
 from __future__ import annotations
 
 
 class ProtocolError(Exception):
-    """Bytes or values that are not RocketMQ's protocol. The root of every error this package raises on purpose."""
+    """The base class of the protocol's errors: bytes or values that do not follow RocketMQ's protocol."""
 
 
 class FrameError(ProtocolError):
-    """A frame, or the command in its header, is malformed: the rest of the connection cannot be read either."""
+    """A frame or its header is malformed. The rest of the connection cannot be read."""
 
 
 class HeaderError(ProtocolError):
-    """The command is sound, but a field of its typed header is missing or has a wrong value."""
+    """The command is well-formed, but a field of its typed header is missing or has a wrong value."""
 
     def __init__(self, header: str, field: str, problem: str) -> None:
         super().__init__(f"{header}: field '{field}' {problem}")
@@ -22,20 +22,20 @@ class HeaderError(ProtocolError):
 
 
 class BodyError(ProtocolError):
-    """A command's body is not what its code says it is."""
+    """A command's body does not have the format that its code requires."""
 
 
 class RecordError(ProtocolError):
-    """Bytes that should be a message record or a batch are not."""
+    """Bytes are not a valid message record or batch."""
 
 
 class CompressionError(ProtocolError):
-    """A compressed body is damaged, too large when unpacked, or of an unknown kind."""
+    """A compressed body is damaged, too large when decompressed, or of an unknown kind."""
 
 
 class IdError(ProtocolError):
-    """Text that should be a message id is not."""
+    """A text is not a valid message id."""
 
 
 class SubscriptionError(ProtocolError):
-    """A subscription's expression names no tag and not all of them either."""
+    """A subscription expression is neither a list of tags nor `*`."""

@@ -7,8 +7,7 @@
      +---------------+---+-----------+-------------+-------------------+
       int32            u8  u24         JSON or binary
 
-A splitter is fed bytes in pieces of any size and returns the frames that are complete. It knows nothing of what is in
-them; `command` does.
+A splitter takes bytes in pieces of any size and returns the complete frames. It does not look into them; `command` decodes them.
 """
 
 from __future__ import annotations
@@ -27,28 +26,33 @@ _PREFIX_BYTES = PREFIX.size
 
 
 class Serialization(IntEnum):
-    """How a header is written. Apache's servers answer in JSON whatever the request used; its clients read either."""
+    """The encoding of a header. Apache's servers respond in JSON, whatever the request used. Its clients read both."""
 
     JSON = 0
     ROCKETMQ = 1
 
 
 class Frame(NamedTuple):
+    """One frame, split into header and body, not decoded."""
+
     serialization: int
     header: bytes
     body: bytes
 
 
 def _split(data: bytes, frames: list[Frame], frame_bytes_max: int, header_bytes_max: int) -> tuple[int, int]:
-    """Append the complete frames of `data`. Where the last one ends, and how many bytes there must be from there on before it is
-    worth looking again; 0 when what begins there cannot be a frame."""
+    """Append the complete frames of `data` to `frames`.
+
+    Return where the last complete frame ends, and how many bytes the next frame needs from there before another call can make
+    progress. That number is 0 when the bytes after the last frame cannot be a frame.
+    """
     start, end = 0, len(data)
     length_max = frame_bytes_max - _LENGTH_BYTES
-    unpack, new = PREFIX.unpack_from, tuple.__new__  # which makes a named tuple in half the time of its own constructor
+    unpack, new = PREFIX.unpack_from, tuple.__new__  # makes a named tuple in half the time of its constructor
     while end - start >= _PREFIX_BYTES:
         length, mark = unpack(data, start)
         serialization, header_bytes = 0, mark
-        if mark > header_bytes_max:  # S is not 0, or the header too large
+        if mark > header_bytes_max:  # S is not 0, or the header is too large
             serialization, header_bytes = mark >> 24, mark & 0xFFFFFF
         if not header_bytes + _LENGTH_BYTES <= length <= length_max or serialization > 1 or header_bytes > header_bytes_max:
             return start, 0
@@ -66,9 +70,10 @@ split = twin("frame", _split)
 
 
 class FrameSplitter:
-    """Cuts a stream into frames. After a FrameError the stream has no next frame: every later feed raises it again.
+    """Splits a byte stream into frames.
 
-    The error's `frames` are those that stood before the malformed one in the same piece.
+    A malformed frame raises MalformedFrameError, whose `frames` are the frames before it in the same piece. After that the
+    start of the next frame is unknown, so every later `feed` raises the error again.
     """
 
     def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX, header_bytes_max: int = HEADER_BYTES_MAX) -> None:
@@ -76,7 +81,7 @@ class FrameSplitter:
         self._frame_bytes_max = frame_bytes_max
         self._header_bytes_max = header_bytes_max
         self._pending = bytearray()  # the start of one unfinished frame
-        self._wanted = PREFIX.size  # below this many pending bytes there is nothing to look at
+        self._wanted = PREFIX.size  # pending bytes needed before `split` can make progress
         self._broken: MalformedFrameError | None = None
 
     @property
@@ -84,6 +89,7 @@ class FrameSplitter:
         return len(self._pending)
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Frame]:
+        """Add bytes from the stream, and return the frames that are complete now."""
         if self._broken is not None:
             raise MalformedFrameError(str(self._broken), [])
         if self._pending:
@@ -111,15 +117,15 @@ class FrameSplitter:
             raise
 
     def _refuse(self, length: int, header_bytes: int, serialization: int, frames: list[Frame]) -> None:
-        """What is wrong with it."""
+        """Raise an error that says what is wrong with a frame."""
         if length < _LENGTH_BYTES:
-            raise MalformedFrameError(f"A frame says it has {length} bytes; it needs 4 for its header's length.", frames)
+            raise MalformedFrameError(f"A frame says it has {length} bytes, but the length of its header alone takes 4.", frames)
         if length + _LENGTH_BYTES > self._frame_bytes_max:
             raise MalformedFrameError(
                 f"A frame of {length + _LENGTH_BYTES} bytes is larger than the {self._frame_bytes_max} allowed.", frames
             )
         if serialization > Serialization.ROCKETMQ:
-            raise MalformedFrameError(f"A header's serialization is {serialization}; it is 0 (JSON) or 1 (binary).", frames)
+            raise MalformedFrameError(f"A header's serialization is {serialization}. It must be 0 (JSON) or 1 (binary).", frames)
         if header_bytes > length - _LENGTH_BYTES:
             raise MalformedFrameError(f"A header of {header_bytes} bytes does not fit in a frame of {length} bytes.", frames)
         if header_bytes > self._header_bytes_max:
@@ -129,7 +135,7 @@ class FrameSplitter:
 
 
 class MalformedFrameError(FrameError):
-    """The stream is broken here; `frames` came before the break and are sound."""
+    """The stream has a malformed frame. `frames` are the valid frames before it."""
 
     def __init__(self, sentence: str, frames: list[Frame]) -> None:
         super().__init__(sentence)
@@ -137,7 +143,7 @@ class MalformedFrameError(FrameError):
 
 
 def join_frame(serialization: int, header: bytes, body: bytes | bytearray | memoryview = b"") -> bytes:
-    """The bytes of one frame."""
+    """Return the bytes of one frame."""
     length = _LENGTH_BYTES + len(header) + len(body)
     if length + _LENGTH_BYTES > FRAME_BYTES_MAX:
         raise FrameError(f"A frame of {length + _LENGTH_BYTES} bytes is larger than the {FRAME_BYTES_MAX} allowed.")
@@ -145,7 +151,7 @@ def join_frame(serialization: int, header: bytes, body: bytes | bytearray | memo
 
 
 def frame_start(serialization: int, header: bytes, body_bytes: int) -> bytes:
-    """The same up to its body."""
+    """Return the bytes of one frame up to its body, which the caller writes after them."""
     length = _LENGTH_BYTES + len(header) + body_bytes
     if length + _LENGTH_BYTES > FRAME_BYTES_MAX:
         raise FrameError(f"A frame of {length + _LENGTH_BYTES} bytes is larger than the {FRAME_BYTES_MAX} allowed.")

@@ -1,4 +1,4 @@
-"""Languages of RocketMQ's clients. A header carries the name (JSON) or the number (binary)."""
+"""Languages of RocketMQ's clients. A JSON header has the name, a binary header the number."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Language(IntEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> Language | None:
-        """A language that this version does not know is OTHER: it is shown to people and decides nothing."""
+        """Map an unknown language to OTHER. Languages are only displayed; nothing depends on them."""
         return cls.OTHER if isinstance(value, int) and -128 <= value <= 127 else None
 
 
-LANGUAGES: Final = dict(Language.__members__)  # an enum makes this anew whenever it is asked, and every command asks
+LANGUAGES: Final = dict(Language.__members__)  # an enum rebuilds this mapping on each access, and each decoded command needs it

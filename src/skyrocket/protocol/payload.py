@@ -1,4 +1,4 @@
-"""A command's body as the value that the code table says it is."""
+"""Decode a command's body to the type that the table of requests gives for its code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from skyrocket.protocol.fastjson.codec import decode
 from skyrocket.protocol.headers import RegisterBrokerRequestHeader
 from skyrocket.protocol.message.batch import decode_batch
 from skyrocket.protocol.message.record import decode_record, iterate_records
-from skyrocket.protocol.requests import Raw, Request, RequestCode
+from skyrocket.protocol.requests import Raw, RequestCode, RequestSpec
 from skyrocket.protocol.responses import ResponseCode
 
 
@@ -21,7 +21,7 @@ def _text(body: bytes) -> str:
     try:
         return body.decode()
     except UnicodeDecodeError as error:
-        raise BodyError(f"A body that should be text is not UTF-8: {error}.") from error
+        raise BodyError(f"A text body is not UTF-8: {error}.") from error
 
 
 _RAW_READERS: Final[dict[Raw, Callable[[bytes], object]]] = {
@@ -37,8 +37,8 @@ _RAW_READERS: Final[dict[Raw, Callable[[bytes], object]]] = {
 }
 
 
-def read_body(command: Command, request: Request) -> object:
-    """The body of a request, or of the response to one. None where there is none; a response that failed has none that counts."""
+def read_body(command: Command, request: RequestSpec) -> object:
+    """Decode the body of a request, or of a response to it. Return None if it is empty or belongs to a failed response."""
     if not command.body or (command.is_response and command.code != ResponseCode.SUCCESS):
         return None
     if request.code is RequestCode.REGISTER_BROKER and not command.is_response:

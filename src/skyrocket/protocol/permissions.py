@@ -1,7 +1,7 @@
-"""What a request needs in order to be allowed: actions, and the resources they are done to. Access control reads it from here.
+"""Permissions that a request needs: actions on resources. Access control uses them.
 
-A field of a header that names a resource says so in its type (`TopicName`, …), so that access control can find the names in any
-header without knowing its code.
+A header field that names a resource has a special type (`TopicName`, …), so that access control finds the names in any header
+without a list of codes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from skyrocket.protocol.header import Header
 
 
 class Action(Flag):
-    """What is done. Apache's names."""
+    """An action on a resource, by Apache's name."""
 
     PUB = auto()
     SUB = auto()
@@ -29,17 +29,20 @@ class Action(Flag):
 
 
 class Resource(Enum):
-    """What it is done to."""
+    """The kind of resource that an action applies to."""
 
     CLUSTER = "cluster"
     TOPIC = "topic"  # in a permission: every topic
     GROUP = "group"  # in a permission: every group
-    IN_HEADER = "in header"  # only in a permission: whatever the header's fields name
-    IN_BODY = "in body"  # only in a permission: whatever the body names
+    IN_HEADER = "in header"  # only in a permission: the resources that the header names
+    IN_BODY = "in body"  # only in a permission: the resources that the body names
 
 
 class Permission(NamedTuple):
-    """Any one of `actions`, on `resource`; where that is several (a topic and a group), on each of them."""
+    """Permission for any one of `actions` on `resource`.
+
+    If there are several resources (a topic and a group), on each of them.
+    """
 
     resource: Resource
     actions: Action
@@ -47,7 +50,7 @@ class Permission(NamedTuple):
 
 class _Name(NamedTuple):
     resource: Resource
-    separator: str = ""  # not empty: several names in one text
+    separator: str = ""  # not empty: the text has several names
 
 
 TopicName = Annotated[str, Meta(extra={"name": _Name(Resource.TOPIC)})]
@@ -58,7 +61,7 @@ GroupNames = Annotated[str, Meta(extra={"name": _Name(Resource.GROUP, ",")})]
 
 
 def named_resources(header: Header) -> list[tuple[Resource, str]]:
-    """The resources that the header's fields name. A field that is absent names none."""
+    """Return the resources that the header's fields name. A missing field names none."""
     found: list[tuple[Resource, str]] = []
     for attribute, resource, separator in resource_fields(type(header)):
         text: str | None = getattr(header, attribute)
@@ -71,10 +74,10 @@ def named_resources(header: Header) -> list[tuple[Resource, str]]:
 
 @cache  # one entry per header type: bounded by the code table
 def resource_fields(header_type: type[Header]) -> tuple[tuple[str, Resource, str], ...]:
-    """(attribute, resource, separator) of each field that names a resource."""
+    """Return (attribute, resource, separator) of each field that names a resource."""
     found = []
     for field in msgspec.structs.fields(header_type):
-        for part in (field.type, *get_args(field.type)):  # of `TopicName | None` it is a part
+        for part in (field.type, *get_args(field.type)):  # an optional field has the type `TopicName | None`
             for meta in getattr(part, "__metadata__", ()):
                 if meta.extra and "name" in meta.extra:
                     name: _Name = meta.extra["name"]

@@ -1,7 +1,7 @@
-"""Requests: one row for each code, with all that is known about it before a handler exists.
+"""The table of requests: for each code its direction, permission, headers and bodies.
 
-Codes that Apache declares but neither sends nor handles are not here, nor those that it only writes into its controllers' own
-log; to us they are unknown, and answered as such.
+Two kinds of Apache's codes are missing: those that it declares but neither sends nor handles, and those that it only writes
+into the log of its controllers. A server responds to them as to any unknown code.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from skyrocket.protocol.permissions import Action, Permission, Resource
 
 
 class Direction(Flag):
-    """Who asks whom. An administrator's tool is a client too; it stands apart because it may ask for more."""
+    """The sender and receiver of a request. An administrator's tool is a client, listed apart because it may do more."""
 
     CLIENT_TO_BROKER = auto()
     ADMIN_TO_BROKER = auto()
@@ -33,7 +33,7 @@ class Direction(Flag):
     BROKER_TO_NAMESERVER = auto()
     BROKER_TO_CONTROLLER = auto()
     ADMIN_TO_CONTROLLER = auto()
-    ADMIN_TO_CONTAINER = auto()  # a process of Apache's with several brokers in it
+    ADMIN_TO_CONTAINER = auto()  # Apache's broker container: a process with several brokers
     CLIENT_TO_FILTER_SERVER = auto()
 
 
@@ -62,15 +62,15 @@ TO_CONTROLLER: Final = BROKER_CONTROLLER | ADMIN_CONTROLLER
 
 
 class Raw(Enum):
-    """Bodies that are not one JSON object."""
+    """Kinds of body that are not one JSON object."""
 
     NONE = "none"
-    MESSAGE = "message"  # a message's body as the producer gave it, compressed or not
+    MESSAGE = "message"  # the body of one message, compressed or not
     BATCH = "batch"
     RECORD = "record"
     RECORDS = "records"  # one after another
     PROPERTIES_TEXT = "properties text"  # lines of key=value
-    JSON_TEXT = "JSON text"  # of no fixed shape, for people to read
+    JSON_TEXT = "JSON text"  # without a fixed schema, for people to read
     TEXT = "text"
     BINARY = "binary"
 
@@ -78,9 +78,9 @@ class Raw(Enum):
 NONE = Raw.NONE
 BodyKind: TypeAlias = type[b.Body] | type[list[Any]] | Raw
 
-# Permissions are Apache's: those that its header classes declare or, for requests that its authorization treats by code, what
-# that does. Where neither says anything, Apache lets everyone through who can sign. We ask for what a like request needs (361 for
-# what 11 does, a list of topics for what another list does), and for the cluster where nothing is alike.
+# Permissions are Apache's: those that its header classes declare or, for requests that its authorization handles by code, those
+# that it checks there. For the remaining requests, Apache admits every client with a valid signature. Here such a request needs
+# the permission of a similar one (361 that of 11, a list of topics that of another list), or a permission on the cluster.
 PUB = Permission(Resource.IN_HEADER, Action.PUB)
 SUB = Permission(Resource.IN_HEADER, Action.SUB)
 GET = Permission(Resource.IN_HEADER, Action.GET)
@@ -100,8 +100,8 @@ CLUSTER_GET = Permission(Resource.CLUSTER, Action.GET)
 CLUSTER_UPDATE = Permission(Resource.CLUSTER, Action.UPDATE)
 
 
-class Request(NamedTuple):
-    """A row of the table: what is known of a request before anything handles it."""
+class RequestSpec(NamedTuple):
+    """A row of the table: the direction, permission, headers and bodies of one request code."""
 
     code: RequestCode
     direction: Direction
@@ -117,9 +117,9 @@ class Request(NamedTuple):
 
 
 class RequestCode(IntEnum):
-    """The table: Apache's names and numbers, each followed by the rest of its row in the order of `Request`."""
+    """The table: Apache's names and numbers, each followed by the rest of its row in the order of `RequestSpec`."""
 
-    request: Request
+    request: RequestSpec
 
     def __new__(cls, code: int, *_row: Any) -> RequestCode:
         member = int.__new__(cls, code)
@@ -127,9 +127,9 @@ class RequestCode(IntEnum):
         return member
 
     def __init__(self, _code: int, *row: Any) -> None:
-        self.request = Request(self, *row)
+        self.request = RequestSpec(self, *row)
 
-    # A row is one line, or two.
+    # One or two lines per row.
     # fmt: off
     # sending
     SEND_MESSAGE = 10, CLIENT_BROKER, PUB, h.SendMessageRequestHeader, h.SendMessageResponseHeader, Raw.MESSAGE
@@ -144,7 +144,7 @@ class RequestCode(IntEnum):
     END_TRANSACTION = 37, CLIENT_BROKER, PUB, h.EndTransactionRequestHeader, h.EndTransactionResponseHeader
     CHECK_TRANSACTION_STATE = 39, BROKER_CLIENT, PUB, h.CheckTransactionStateRequestHeader, None, Raw.RECORD
     RESUME_CHECK_HALF_MESSAGE = 323, ADMIN_BROKER, UPDATE, h.ResumeCheckHalfMessageRequestHeader
-    # pulling, and looking messages up
+    # pulling and querying messages
     PULL_MESSAGE = (11, CLIENT_BROKER | BROKER_BROKER, SUB,
         h.PullMessageRequestHeader, h.PullMessageResponseHeader, NONE, Raw.RECORDS)
     LITE_PULL_MESSAGE = 361, CLIENT_BROKER, SUB, h.PullMessageRequestHeader, h.PullMessageResponseHeader, NONE, Raw.RECORDS
@@ -252,7 +252,7 @@ class RequestCode(IntEnum):
     GET_SUBSCRIPTIONGROUP_CONFIG = (352, ADMIN_BROKER, GET,
         h.GetSubscriptionGroupConfigRequestHeader, None, NONE, b.SubscriptionGroupConfig)
     UPDATE_AND_GET_GROUP_FORBIDDEN = 353, ADMIN_BROKER, UPDATE, h.UpdateGroupForbiddenRequestHeader, None, NONE, b.GroupForbidden
-    # brokers, looked after by an administrator
+    # administration of brokers
     UPDATE_BROKER_CONFIG = 25, ADMIN_BROKER, CLUSTER_UPDATE, None, None, Raw.PROPERTIES_TEXT
     GET_BROKER_CONFIG = 26, ADMIN_BROKER, CLUSTER_GET, None, h.GetBrokerConfigResponseHeader, NONE, Raw.PROPERTIES_TEXT
     GET_BROKER_RUNTIME_INFO = 28, ADMIN_BROKER, CLUSTER_GET, None, None, NONE, b.KVTable
@@ -333,7 +333,7 @@ class RequestCode(IntEnum):
     AUTH_DELETE_ACL = 3008, ADMIN_BROKER, CLUSTER_UPDATE, h.DeleteAclRequestHeader
     AUTH_GET_ACL = 3009, ADMIN_BROKER, CLUSTER_GET, h.GetAclRequestHeader, None, NONE, b.AclInfo
     AUTH_LIST_ACL = 3010, ADMIN_BROKER, CLUSTER_GET, h.ListAclsRequestHeader, None, NONE, list[b.AclInfo]
-    # only 4.x: its access control, and its filter servers
+    # only 4.x: access control and filter servers
     UPDATE_AND_CREATE_ACL_CONFIG = 50, ADMIN_BROKER, CLUSTER_UPDATE, h.CreateAccessConfigRequestHeader
     DELETE_ACL_CONFIG = 51, ADMIN_BROKER, CLUSTER_UPDATE, h.DeleteAccessConfigRequestHeader
     GET_BROKER_CLUSTER_ACL_INFO = 52, ADMIN_BROKER, CLUSTER_GET, None, h.GetBrokerAclConfigResponseHeader
@@ -345,4 +345,4 @@ class RequestCode(IntEnum):
     # fmt: on
 
 
-REQUESTS: Final[Mapping[int, Request]] = MappingProxyType({int(code): code.request for code in RequestCode})
+REQUESTS: Final[Mapping[int, RequestSpec]] = MappingProxyType({int(code): code.request for code in RequestCode})

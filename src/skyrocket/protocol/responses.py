@@ -1,6 +1,6 @@
-"""Response codes: what became of a request. Above 0 is an answer too: "nothing found" is as ordinary as a message.
+"""Response codes: the outcome of a request. A code above 0 need not be an error: PULL_NOT_FOUND, for example, is routine.
 
-Three numbers meant other things in 4.9, where ACL 1.0 used them; only its administrator's tool ever saw those meanings:
+Three numbers had another meaning in 4.9, in responses to its administrator's tool about ACL 1.0:
 
     209   5.x POLLING_FULL        4.9 UPDATE_AND_CREATE_ACL_CONFIG_FAILED
     210   5.x POLLING_TIMEOUT     4.9 DELETE_ACL_CONFIG_FAILED
@@ -20,21 +20,21 @@ class ResponseCode(IntEnum):
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
-    SYSTEM_BUSY = 2  # flow control: a client tries another broker
-    REQUEST_CODE_NOT_SUPPORTED = 3  # what an unknown code gets
+    SYSTEM_BUSY = 2  # flow control: the client tries another broker
+    REQUEST_CODE_NOT_SUPPORTED = 3  # the response to an unknown code
     TRANSACTION_FAILED = 4
-    FLUSH_DISK_TIMEOUT = 10  # stored here: the message may be lost if this machine dies
-    SLAVE_NOT_AVAILABLE = 11  # stored here; there is no slave
-    FLUSH_SLAVE_TIMEOUT = 12  # stored here; the slave has not confirmed it
+    FLUSH_DISK_TIMEOUT = 10  # stored, but not flushed in time: lost if this machine fails
+    SLAVE_NOT_AVAILABLE = 11  # stored on the master; there is no slave
+    FLUSH_SLAVE_TIMEOUT = 12  # stored on the master; the slave has not confirmed it
     MESSAGE_ILLEGAL = 13
     SERVICE_NOT_AVAILABLE = 14
     VERSION_NOT_SUPPORTED = 15
-    NO_PERMISSION = 16  # also a signature that does not hold
-    TOPIC_NOT_EXIST = 17  # a producer then asks for the route of TBW102
+    NO_PERMISSION = 16  # also for an invalid signature
+    TOPIC_NOT_EXIST = 17  # a producer then fetches the route of TBW102
     TOPIC_EXIST_ALREADY = 18
     PULL_NOT_FOUND = 19  # pull: nothing new
-    PULL_RETRY_IMMEDIATELY = 20  # pull: nothing that the filter lets through; go on
-    PULL_OFFSET_MOVED = 21  # pull: the offset is outside of the queue; go on at nextBeginOffset
+    PULL_RETRY_IMMEDIATELY = 20  # pull: no message passed the filter; continue at nextBeginOffset
+    PULL_OFFSET_MOVED = 21  # pull: the offset is outside the queue; continue at nextBeginOffset
     QUERY_NOT_FOUND = 22
     SUBSCRIPTION_PARSE_FAILED = 23
     SUBSCRIPTION_NOT_EXIST = 24
@@ -52,15 +52,15 @@ class ResponseCode(IntEnum):
     CONSUMER_NOT_ONLINE = 206
     CONSUME_MSG_TIMEOUT = 207
     NO_MESSAGE = 208
-    POLLING_FULL = 209  # pop: too many wait already
-    POLLING_TIMEOUT = 210  # pop: nothing came in time
+    POLLING_FULL = 209  # pop: too many requests are waiting
+    POLLING_TIMEOUT = 210  # pop: no message arrived in time
     BROKER_NOT_EXIST = 211
     BROKER_DISPATCH_NOT_COMPLETE = 212
     BROADCAST_CONSUMPTION = 213
     FLOW_CONTROL = 215
     NOT_LEADER_FOR_QUEUE = 501
     ILLEGAL_OPERATION = 604
-    GO_AWAY = 1500  # a 5.x client opens a new connection and sends once more
+    GO_AWAY = 1500  # a 5.x client opens a new connection and sends the request again
     CONTROLLER_FENCED_MASTER_EPOCH = 2000
     CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH = 2001
     CONTROLLER_INVALID_MASTER = 2002
@@ -82,7 +82,7 @@ class ResponseCode(IntEnum):
     LITE_SUBSCRIPTION_QUOTA_EXCEEDED = 2018
     USER_NOT_EXIST = 3001
     POLICY_NOT_EXIST = 3002
-    # how a 5.x broker's own calls to other brokers may end
+    # failures of a 5.x broker's calls to other brokers
     RPC_TIME_OUT = -1006
     RPC_SEND_TO_CHANNEL_FAILED = -1004
     RPC_ADDR_IS_NULL = -1002
@@ -96,10 +96,10 @@ V4_NAMES: Final[Mapping[int, str]] = MappingProxyType(
         ResponseCode.BROKER_NOT_EXIST: "UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED",
     }
 )
-"""What the three mean when a broker of 4.9 answers 50, 51 or 53."""
+"""The names of these codes in a 4.9 broker's response to 50, 51 or 53."""
 
 
 def response_name(code: int) -> str:
-    """The code's name for people; a number that this version does not know stays one."""
+    """Return the name of a response code, or the number as text if the code is unknown."""
     known = ResponseCode._value2member_map_.get(code)
     return known.name if known is not None else str(code)

@@ -1,4 +1,4 @@
-"""RocketMQ's versions as they travel: the ordinal of an enumeration that Apache extends with every release."""
+"""RocketMQ's versions as numbers in a header: ordinals of an enumeration that Apache extends with every release."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ V5_4_0: Final = 493
 V5_5_0: Final = 513
 
 CURRENT: Final = V5_5_0
-"""What our commands say they are: the version whose behaviour this project follows."""
+"""The version in our commands: the one whose behaviour this project follows."""
 
 STRICT_JSON_SINCE: Final = V4_9_4
 """Clients from this version on read routes in strict JSON; older ones expect fastjson's dialect."""
 
 
 def version_text(version: int) -> str:
-    """For people: since 4.0.0 each release has two numbers, its snapshot's and its own."""
+    """Format a version, such as 5.5.0. Since 4.0.0 each release has two numbers: that of its snapshot, and its own."""
     if version < V4_0_0 - 1:
         return str(version)
     release = (version - V4_0_0 + 1) // 2

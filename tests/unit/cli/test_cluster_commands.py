@@ -31,7 +31,7 @@ def broker() -> Iterator[SyncBroker]:
 
 
 @pytest.fixture(autouse=True)
-def no_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+def clear_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
 
 
@@ -62,7 +62,7 @@ def shell(broker: SyncBroker) -> Shell:
 # --- topics
 
 
-def test_a_topic_from_its_making_to_its_end(shell: Shell):
+def test_create_show_and_delete_a_topic(shell: Shell):
     assert "orders" in shell.says("topic", "create", "orders", "--queues", "3")
     assert "orders" in shell.says("topic", "list").splitlines()
     shell.says("topic", "create", "orders", "--perm", "r", "--attribute", "message.type=FIFO")
@@ -100,7 +100,7 @@ def test_tables_are_aligned(shell: Shell):
 # --- messages
 
 
-def test_a_message_is_sent_shown_and_found(shell: Shell):
+def test_send_a_message_and_find_it_by_key_id_and_offset(shell: Shell):
     receipt = shell.json(
         *("send", "parcels", "--body", "grüße", "--tag", "paid", "--key", "o-7", "--key", "u-1", "--property", "source=app")
     )
@@ -126,7 +126,7 @@ def test_a_message_is_sent_shown_and_found(shell: Shell):
     assert "grüße" in text
     assert "source" in text
     assert "tag=paid" in shell.says("query", "key", "parcels", "o-7")
-    assert shell.says("query", "key", "parcels", "unheard-of") == "No message of parcels has the key unheard-of.\n"
+    assert shell.says("query", "key", "parcels", "unheard-of") == "No message of topic 'parcels' has the key 'unheard-of'.\n"
 
 
 def test_bodies_come_from_files_and_standard_input(shell: Shell, tmp_path: Path):
@@ -139,19 +139,19 @@ def test_bodies_come_from_files_and_standard_input(shell: Shell, tmp_path: Path)
     assert [one["bodyBase64"] for one in shown if "bodyBase64" in one] == ["AP8gYmluYXJ5"]
 
 
-def test_what_a_message_carries_does_nothing_to_the_terminal(shell: Shell):
+def test_control_characters_of_a_body_are_escaped(shell: Shell):
     shell.says("send", "escapes", "--file", "-", stdin=b"\x1b[31mred\n")
     assert "\\x1b[31mred\\n" in shell.says("consume", "escapes")
 
 
-def test_a_delayed_message_comes_later(shell: Shell, broker: SyncBroker):
+def test_a_delayed_message_is_delivered_after_its_delay(shell: Shell, broker: SyncBroker):
     shell.says("send", "delays", "--body", "later", "--delay", "30")
     assert shell.says("consume", "delays") == ""
     broker.advance(31)
     assert "later" in shell.says("consume", "delays")
 
 
-def test_a_group_consumes_once_and_looking_consumes_nothing(shell: Shell):
+def test_a_group_consumes_each_message_once_and_reading_without_a_group_consumes_nothing(shell: Shell):
     for number in range(5):
         shell.says("send", "queueing", "--body", f"m{number}", "--tag", "odd" if number % 2 else "even")
     assert len(shell.json_lines("consume", "queueing")) == 5
@@ -168,7 +168,7 @@ def test_a_group_consumes_once_and_looking_consumes_nothing(shell: Shell):
 # --- groups and offsets
 
 
-def test_a_group_from_its_making_to_its_end(shell: Shell):
+def test_create_reset_clone_and_delete_a_group(shell: Shell):
     shell.says("topic", "create", "moves", "--queues", "1")
     shell.says("send", "moves", "--body", "x", "--count", "4")
     assert shell.json("group", "create", "movers", "--retries", "3")[0]["retriesMax"] == 3
@@ -203,7 +203,7 @@ async def test_members_of_a_group_are_shown(shell: Shell):
 # --- the cluster
 
 
-def test_the_cluster_and_its_settings(shell: Shell):
+def test_show_the_cluster_and_change_its_settings(shell: Shell):
     (state,) = shell.json("cluster", "show")
     assert (state["brokerName"], state["brokerId"], state["version"], state["error"]) == ("broker-a", 0, "5.5.0", "")
     assert "master" in shell.says("cluster", "show")
@@ -230,12 +230,20 @@ def test_the_cluster_and_its_settings(shell: Shell):
         (["topic", "delete", "unheard-of"], FAILED, "Topic 'unheard-of' does not exist at "),
         (["topic", "list", "-n", "nowhere"], WRONG_INPUT, "'nowhere' is not a nameserver address. Write host:port"),
         (["topic", "list", "-n", "127.0.0.1:1"], FAILED, "No nameserver answers. 127.0.0.1:1 cannot be reached"),
-        (["topic", "list", "--access-key", "me"], WRONG_INPUT, "--access-key and --secret-key belong together."),
+        (
+            ["topic", "list", "--access-key", "me"],
+            WRONG_INPUT,
+            "--secret-key is missing. Give --access-key and --secret-key together",
+        ),
         (["consume", "t", "--group", "g", "-n", "127.0.0.1:1"], FAILED, "No nameserver answers."),
-        (["consume", "t", "--from", "yesterday"], WRONG_INPUT, "'yesterday' is not first, last, milliseconds since 1970"),
-        (["send", "t"], WRONG_INPUT, "Say what to send"),
+        (
+            ["consume", "t", "--from", "yesterday"],
+            WRONG_INPUT,
+            "'yesterday' is not a start position. Use first, last, milliseconds since 1970",
+        ),
+        (["send", "t"], WRONG_INPUT, "Give the body with either --body TEXT or --file FILE"),
         (["send", "t", "--body", ""], WRONG_INPUT, "The body is empty"),
-        (["send", "t", "--body", "x", "--lines"], WRONG_INPUT, "--lines needs --file."),
+        (["send", "t", "--body", "x", "--lines"], WRONG_INPUT, "--lines needs --file FILE"),
         (["send", "t", "--file", "no-such-file"], WRONG_INPUT, "no-such-file cannot be read: No such file or directory."),
         (["send", "t", "--body", "x", "--key", "a b"], WRONG_INPUT, "'a b' is not a valid key"),
         (["send", "t", "--body", "x", "-n", "127.0.0.1:1"], FAILED, "No nameserver answers."),
@@ -246,7 +254,7 @@ def test_the_cluster_and_its_settings(shell: Shell):
         (
             ["offset", "reset", "g", "TBW102", "--to", "offset:7"],
             WRONG_INPUT,
-            "To move to an offset say --queue 0 --to offset:42.",
+            "--to offset:7 needs a queue and a number. Write it like this: --queue 0 --to offset:42",
         ),
         (["offset", "reset", "unheard-of", "TBW102", "--to", "last"], FAILED, "unheard-of"),
         (["cluster", "config", "nobody"], FAILED, "No nameserver has a master called 'nobody'."),
@@ -254,17 +262,17 @@ def test_the_cluster_and_its_settings(shell: Shell):
         (["cluster", "config", "broker-a", "--set", "x"], WRONG_INPUT, "A setting is name=value, not 'x'."),
     ],
 )
-def test_what_is_wrong_is_one_sentence(shell: Shell, arguments: list[str], code: int, sentence: str):
+def test_an_error_is_one_sentence_on_standard_error(shell: Shell, arguments: list[str], code: int, sentence: str):
     done = shell.run(*arguments)
     assert done.exit_code == code, done.output
     assert sentence in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert done.stdout == ""
-    assert isinstance(done.exception, SystemExit), "an error that nobody thought of"
+    assert isinstance(done.exception, SystemExit), "an unexpected exception"
 
 
 @pytest.mark.parametrize("arguments", [["topic", "create"], ["topic", "creat", "x"], ["nonsense"], ["send", "t", "--count", "0"]])
-def test_usage_is_explained(shell: Shell, arguments: list[str]):
+def test_wrong_usage_prints_the_usage(shell: Shell, arguments: list[str]):
     done = shell.run(*arguments)
     assert done.exit_code == WRONG_INPUT
     assert "Usage" in done.stderr
@@ -296,7 +304,7 @@ def test_consume_ends_quietly_when_it_is_interrupted(broker: SyncBroker):
         assert process.stderr.read() == b""
 
 
-def test_a_reader_that_has_had_enough_is_no_error(broker: SyncBroker):
+def test_a_closed_pipe_is_not_an_error(broker: SyncBroker):
     Shell(broker.nameserver).says("send", "pipes", "--body", "x" * 1000, "--count", "300")
     with started("consume", "pipes", "-n", broker.nameserver) as process:
         assert process.stdout is not None

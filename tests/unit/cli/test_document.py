@@ -1,4 +1,4 @@
-"""Every line of docs/command-line.md runs as it stands: those with a pipe in a shell, the others in this process, for speed."""
+"""Every example of docs/command-line.md runs: lines with a pipe in a shell, the others in this process, for speed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BLOCKS = re.findall(r"```sh\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[SyncBroker]:
-    """With what the first block makes, so that each of the others can run by itself."""
+    """Start a broker and run the first block on it, so that each other block can run alone."""
     with sync.LocalBroker() as running:
         prepare = ["skyrocket send orders --body first --key u-42 --count 8", "skyrocket group create audit"]
         for line in [*BLOCKS[0].splitlines(), *prepare]:
@@ -58,7 +58,7 @@ def sh(line: str, broker: SyncBroker) -> str:
     return done.stdout
 
 
-def test_there_are_blocks_and_all_commands_are_mentioned():
+def test_the_document_has_blocks_and_mentions_all_commands():
     assert len(BLOCKS) >= 6
     assert [name for name in COMMANDS if name not in DOCUMENT.read_text()] == []
 

@@ -1,4 +1,4 @@
-"""What `skyrocket run` takes when nobody uses it."""
+"""The memory and modules of an idle `skyrocket run`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RESIDENT_BYTES_MAX = 80_000_000
 
 @pytest.fixture(scope="module")
 def pid(tmp_path_factory: pytest.TempPathFactory):
-    """Of one that has taken and given a message, so that whatever it loads for that is there."""
+    """Start a broker, send and pull one message so that it loads everything it needs, and return its process id."""
     with Skyrocket(tmp_path_factory.mktemp("footprint")) as running:
         with Wire(running.address) as wire:
             wire.ask(send_request("FootprintTopic", b"hello"))
@@ -27,21 +27,21 @@ def pid(tmp_path_factory: pytest.TempPathFactory):
 
 
 def test_the_broker_loads_no_heavy_library(pid: int):
-    """They are installed where the tests run, and are for other parts; their shared objects would be mapped."""
+    """These libraries are installed here for other packages. The broker would map their shared objects."""
     mapped = Path(f"/proc/{pid}/maps").read_text()
-    assert "site-packages/msgspec" in mapped, "otherwise this looks in a wrong place"
+    assert "site-packages/msgspec" in mapped, "the test looks in the wrong place"
     assert [name for name in HEAVY if f"site-packages/{name}" in mapped] == []
 
 
-def test_the_broker_is_small_at_rest(pid: int):
+def test_an_idle_broker_is_small(pid: int):
     assert resident_bytes(pid) < RESIDENT_BYTES_MAX
 
 
 def loaded_by(module: str) -> set[str]:
-    """The packages of ours that come with a module."""
+    """Return our packages that importing a module loads."""
     script = f"import {module}, sys; print(*(name for name in sys.modules if name.startswith('skyrocket.')))"
-    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60).stdout
-    return {name.split(".")[1] for name in told.split()}
+    output = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60).stdout
+    return {name.split(".")[1] for name in output.split()}
 
 
 @pytest.mark.parametrize(
@@ -54,5 +54,5 @@ def loaded_by(module: str) -> set[str]:
         ("skyrocket.cli.consume", {"broker", "store", "nameserver", "testing"}),
     ],
 )
-def test_each_command_loads_what_it_needs(module: str, not_needed: set[str]):
+def test_a_command_does_not_load_packages_it_does_not_need(module: str, not_needed: set[str]):
     assert loaded_by(module) & not_needed == set()

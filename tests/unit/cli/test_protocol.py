@@ -1,4 +1,4 @@
-"""`skyrocket` shows what is there, and explains captured frames."""
+"""`skyrocket` without a command, `skyrocket protocol codes` and `skyrocket protocol decode`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def golden(code: int, kind: str) -> str:
     return next(frame.frame.hex() for frame in golden_frames() if frame.request_code == code and frame.kind == kind)
 
 
-def test_without_a_command_it_shows_what_is_there():
+def test_without_a_command_it_prints_an_overview():
     result = run()
     assert result.exit_code == 0
     assert f"skyrocket {__version__}" in result.output
     assert "skyrocket topic create orders" in result.output
 
 
-def test_it_tells_its_version():
+def test_it_prints_its_version():
     assert run("--version").output.split(" (")[0] == __version__
 
 
@@ -38,24 +38,24 @@ def test_codes_lists_every_row_for_people_and_for_programs():
     assert {"code": 105, "name": "GET_ROUTEINFO_BY_TOPIC"}.items() <= next(row for row in rows if row["code"] == 105).items()
 
 
-def test_a_request_is_explained():
+def test_a_request_is_decoded():
     result = run("protocol", "decode", golden(310, "request"))
     assert result.exit_code == 0
     assert "request 310 SEND_MESSAGE_V2" in result.output
     assert "b: 'GoldenTopicJ'" in result.output
 
 
-def test_a_response_is_explained_by_what_was_asked():
+def test_a_response_is_decoded_by_the_code_of_its_request():
     result = run("protocol", "decode", "--asked", "208", golden(208, "response"))
     assert "response 0 SUCCESS" in result.output
     assert "ConsumeStats" in result.output
 
 
-def test_frames_come_from_standard_input_too():
+def test_frames_are_read_from_standard_input():
     assert "request 105" in run("protocol", "decode", "-", stdin=golden(105, "request")).output
 
 
-def test_what_is_no_frame_gets_a_sentence_and_a_bad_exit():
+def test_input_that_is_not_a_frame_fails_with_one_sentence():
     assert run("protocol", "decode", "xyz").exit_code == 2
     cut = run("protocol", "decode", golden(105, "request")[:-2])
     assert cut.exit_code == 1

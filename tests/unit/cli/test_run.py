@@ -1,4 +1,4 @@
-"""`skyrocket run` as a process: ready, useful, and gone when it is told to go."""
+"""`skyrocket run` as a process: it starts, serves requests, and stops on a signal."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def ready_line(process: subprocess.Popen[str]) -> str:
     for line in process.stdout:
         if "is ready" in line:
             return line
-    raise AssertionError(f"it ended with {process.wait(10)}")
+    raise AssertionError(f"the process exited with {process.wait(10)}")
 
 
 def ask(port: int, code: int, body: bytes = b"") -> Command:
@@ -55,7 +55,7 @@ def run_arguments(path: Path, *more: str) -> list[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_says_where_it_is_serves_and_stops_cleanly(tmp_path: Path, number: signal.Signals):
+def test_run_prints_its_addresses_serves_and_stops_cleanly(tmp_path: Path, number: signal.Signals):
     with started(*run_arguments(tmp_path)) as process:
         names, broker = map(int, re.findall(r"127\.0\.0\.1:(\d+)", ready_line(process)))
         assert b"broker-a" in ask(names, RequestCode.GET_BROKER_CLUSTER_INFO).body
@@ -66,7 +66,7 @@ def test_it_says_where_it_is_serves_and_stops_cleanly(tmp_path: Path, number: si
     assert not (tmp_path / "store" / "abort").exists()
 
 
-def test_it_starts_again_after_a_kill(tmp_path: Path):
+def test_run_restarts_after_a_kill(tmp_path: Path):
     with started(*run_arguments(tmp_path)) as process:
         ready_line(process)
         process.kill()
@@ -75,7 +75,7 @@ def test_it_starts_again_after_a_kill(tmp_path: Path):
         assert "is ready" in ready_line(process)
 
 
-def test_a_setting_that_was_changed_while_it_ran_is_so_after_a_kill(tmp_path: Path):
+def test_a_setting_changed_at_run_time_survives_a_kill(tmp_path: Path):
     with started(*run_arguments(tmp_path)) as process:
         _, broker = map(int, re.findall(r"127\.0\.0\.1:(\d+)", ready_line(process))[:2])
         changed = ask(broker, RequestCode.UPDATE_BROKER_CONFIG, b"fileReservedTime=9\ntraceOn=false\n")
@@ -85,20 +85,20 @@ def test_a_setting_that_was_changed_while_it_ran_is_so_after_a_kill(tmp_path: Pa
     with started(*run_arguments(tmp_path, "--set", "traceOn=true")) as process:
         _, broker = map(int, re.findall(r"127\.0\.0\.1:(\d+)", ready_line(process))[:2])
         shown = decode_config(ask(broker, RequestCode.GET_BROKER_CONFIG).body)
-        assert (shown["fileReservedTime"], shown["traceOn"]) == ("9", "true"), "the command line has the last word"
+        assert (shown["fileReservedTime"], shown["traceOn"]) == ("9", "true"), "--set overrides the saved setting"
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (["run", "--set", "nonsense=1"], "'nonsense' is not a setting of the broker."),
-        (["run", "--set", "nonsense"], "'nonsense' is not key=value."),
+        (["run", "--set", "nonsense"], "--set 'nonsense' is not key=value."),
         (["broker", "--set", "listenPort=high"], "listenPort must be a whole number from 0 to 65535"),
         (["broker", "-c", "no-such-file.conf"], "There is no settings file no-such-file.conf."),
         (["namesrv", "-c", "no-such-file.conf"], "no-such-file.conf"),
     ],
 )
-def test_what_keeps_it_from_starting_is_one_sentence(tmp_path: Path, arguments: list[str], sentence: str):
+def test_a_failed_start_prints_one_sentence(tmp_path: Path, arguments: list[str], sentence: str):
     done = subprocess.run(
         [sys.executable, "-m", "skyrocket", *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
     )
@@ -107,7 +107,7 @@ def test_what_keeps_it_from_starting_is_one_sentence(tmp_path: Path, arguments: 
     assert "Traceback" not in done.stderr
 
 
-def test_a_port_that_is_taken_is_said(tmp_path: Path):
+def test_a_port_in_use_is_reported(tmp_path: Path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

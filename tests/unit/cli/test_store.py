@@ -1,4 +1,4 @@
-"""`skyrocket store`: what it prints, how it exits, and that it leaves the directory alone."""
+"""`skyrocket store`: its output, its exit codes, and that it does not change the directory."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def dumped(*arguments: object) -> list[dict[str, Any]]:
 # --- dump
 
 
-def test_a_message_is_dumped_with_exactly_its_fields(store: Path):
+def test_dump_prints_exactly_the_documented_fields(store: Path):
     rows = dumped(store)
     assert len(rows) == COUNT
     assert all(list(row) == KEYS for row in rows)
@@ -74,20 +74,20 @@ def test_a_message_is_dumped_with_exactly_its_fields(store: Path):
     }
 
 
-def test_a_message_without_properties_goes_by_its_place(store: Path):
+def test_a_message_without_properties_has_its_offset_id(store: Path):
     row = dumped(store)[8]
     place = f"{row['physicalOffset']:016X}"
     assert (row["tags"], row["keys"], row["properties"]) == (None, [], {})
     assert row["msgId"] == "20010DB8000000000000000000000007" + "00002A9F" + place
 
 
-def test_bodies_come_when_asked_for(store: Path):
+def test_dump_prints_bodies_with_the_body_option(store: Path):
     for number, row in enumerate(dumped(store, "--body")):
         assert list(row) == [*KEYS, "body"]
         assert base64.b64decode(row["body"]) == sample_record(number).body
 
 
-def test_topic_queue_and_limit_choose(store: Path):
+def test_topic_queue_and_limit_select_messages(store: Path):
     rows = dumped(store)
     assert dumped(store, "--topic", "topic-1") == [row for row in rows if row["topic"] == "topic-1"]
     of_queue = dumped(store, "--topic", "topic-1", "--queue", 0)
@@ -97,7 +97,7 @@ def test_topic_queue_and_limit_choose(store: Path):
     assert dumped(store, "--topic", "topic-1", "--queue", 77) == []
 
 
-def test_from_takes_a_place_a_queue_offset_or_a_time(store: Path):
+def test_from_takes_a_physical_offset_a_queue_offset_or_a_time(store: Path):
     rows = dumped(store)
     assert dumped(store, "--from", rows[20]["physicalOffset"]) == rows[20:]
     assert dumped(store, "--from", rows[20]["physicalOffset"] + 1) == rows[21:]
@@ -121,13 +121,13 @@ def test_from_takes_a_place_a_queue_offset_or_a_time(store: Path):
 @pytest.mark.parametrize(
     "arguments", [("--from", "yesterday"), ("--queue", "1"), ("--from", "queue:4"), ("--from", "queue:x"), ("--from", "-1")]
 )
-def test_arguments_that_make_no_sense_are_refused(store: Path, arguments: tuple[str, ...]):
+def test_invalid_arguments_are_refused(store: Path, arguments: tuple[str, ...]):
     code, out, err = run("dump", store, *arguments)
     assert (code, out) == (2, "")
     assert err
 
 
-def test_the_readable_dump_has_a_line_for_each_message(store: Path):
+def test_the_text_dump_has_a_line_for_each_message(store: Path):
     code, out, _ = run("dump", store, "--body")
     lines = out.splitlines()
     assert (code, len(lines)) == (0, COUNT)
@@ -142,7 +142,7 @@ def test_the_golden_store_is_dumped(tmp_path: Path):
     assert base64.b64decode(rows[0]["body"]) == b"hello 0"
 
 
-def test_damage_is_told_and_passed_over(store: Path, tmp_path: Path):
+def test_damage_is_reported_and_skipped(store: Path, tmp_path: Path):
     copy = shutil.copytree(store, tmp_path / "copy")
     rows = dumped(copy)
     overwrite(copy / "commitlog" / f"{0:020d}", rows[3]["physicalOffset"], b"damage")
@@ -155,7 +155,7 @@ def test_damage_is_told_and_passed_over(store: Path, tmp_path: Path):
 # --- verify
 
 
-def test_a_sound_store_is_told_in_one_line(store: Path):
+def test_an_undamaged_store_is_reported_in_one_line(store: Path):
     code, out, err = run("verify", store)
     assert (code, err) == (0, "")
     assert out.startswith(f"Everything in {store} fits together: {COUNT} messages, 6 queues")
@@ -174,7 +174,7 @@ def test_each_finding_is_a_line_and_the_exit_code_is_1(store: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("command", ["verify", "dump"])
-def test_what_is_no_store_is_refused_in_a_sentence(tmp_path: Path, command: str):
+def test_a_directory_without_a_store_is_refused_in_one_sentence(tmp_path: Path, command: str):
     for directory in (tmp_path, tmp_path / "nowhere"):
         code, out, err = run(command, directory)
         assert (code, out) == (2, "")
@@ -182,7 +182,7 @@ def test_what_is_no_store_is_refused_in_a_sentence(tmp_path: Path, command: str)
 
 
 @pytest.mark.parametrize("make", [golden_store, sample_store])
-def test_no_command_changes_anything(tmp_path: Path, make: Any):
+def test_no_command_changes_the_directory(tmp_path: Path, make: Any):
     directory = make(tmp_path / "store")
     before = fingerprint(directory)
     run("verify", directory)

@@ -169,7 +169,7 @@ def test_a_registration_that_unpacks_to_too_much_is_refused(monkeypatch: pytest.
 
 
 def test_a_topic_whose_name_would_be_read_as_two_words_is_not_packed():
-    with pytest.raises(BodyError, match="no packed form"):
+    with pytest.raises(BodyError, match="cannot be packed"):
         encode_registration(registration(topic_name="a b"), compressed=True)
 
 

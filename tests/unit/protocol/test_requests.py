@@ -18,8 +18,8 @@ from skyrocket.protocol.requests import (
     TO_NAMESERVER,
     Direction,
     Raw,
-    Request,
     RequestCode,
+    RequestSpec,
 )
 from tests.support.golden import golden_frames
 
@@ -53,7 +53,7 @@ def test_no_two_names_share_a_code():
 
 
 @each_row
-def test_a_row_has_what_its_columns_say(row: Request):
+def test_a_row_has_what_its_columns_say(row: RequestSpec):
     assert isinstance(row.code, RequestCode)
     assert isinstance(row.direction, Direction)
     assert isinstance(row.permission, Permission)
@@ -65,13 +65,13 @@ def test_a_row_has_what_its_columns_say(row: Request):
 
 
 @each_row
-def test_a_row_is_for_somebody(row: Request):
+def test_a_row_is_for_somebody(row: RequestSpec):
     elsewhere = Direction.ADMIN_TO_CONTAINER | Direction.CLIENT_TO_FILTER_SERVER
     assert row.direction & (TO_BROKER | TO_CLIENT | TO_NAMESERVER | TO_CONTROLLER | elsewhere)
 
 
 @each_row
-def test_a_permission_on_what_the_header_names_has_a_header_that_names_something(row: Request):
+def test_a_permission_on_what_the_header_names_has_a_header_that_names_something(row: RequestSpec):
     assert row.permission.actions
     if row.permission.resource is Resource.IN_HEADER:
         assert row.header is not None
@@ -81,7 +81,7 @@ def test_a_permission_on_what_the_header_names_has_a_header_that_names_something
 
 
 @each_row
-def test_whoever_may_not_change_the_cluster_cannot_send_what_brokers_tell_the_name_server(row: Request):
+def test_whoever_may_not_change_the_cluster_cannot_send_what_brokers_tell_the_name_server(row: RequestSpec):
     if row.direction & Direction.BROKER_TO_NAMESERVER and row.permission.actions & Action.UPDATE:
         assert row.permission == Permission(Resource.CLUSTER, Action.UPDATE)
 

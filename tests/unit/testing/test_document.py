@@ -1,4 +1,4 @@
-"""The examples of docs/testing.md run as they stand: those marked as tests by pytest, the others as they are."""
+"""The examples of docs/testing.md run: those marked as tests in pytest, the others directly."""
 
 from __future__ import annotations
 

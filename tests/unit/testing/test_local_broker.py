@@ -1,4 +1,4 @@
-"""The broker that users' own tests start: ready at once, real, and with a clock to put forward."""
+"""`LocalBroker`, which users start in their own tests: quick to start, a real broker, with a clock that tests can advance."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ READY_MS_MAX = 200
 
 
 async def test_it_is_ready_in_less_than_200_ms():
-    """The quickest of several, in the time that this thread was at work: how quick the machine is today is not the question."""
+    """The median of several starts, in CPU time of this thread, so that other load on the machine does not count."""
     times_ms = []
     for _ in range(5):
         begun = time.thread_time()
@@ -28,7 +28,7 @@ async def test_it_is_ready_in_less_than_200_ms():
     assert statistics.median(times_ms) < READY_MS_MAX
 
 
-async def test_what_a_producer_sends_is_there():
+async def test_messages_returns_what_a_producer_sent():
     async with LocalBroker() as broker, Producer(broker.nameserver) as producer:
         await producer.send(Message("orders", b"one", tag="paid", keys=["o-1"]))
         await producer.send(Message("orders", b"two"))
@@ -38,7 +38,7 @@ async def test_what_a_producer_sends_is_there():
         assert await broker.messages("no-such-topic") == []
 
 
-async def test_it_can_be_waited_for():
+async def test_messages_waits_for_a_number_of_messages():
     async with LocalBroker() as broker, Producer(broker.nameserver) as producer:
         waiting = asyncio.create_task(broker.messages("orders", at_least=2))
         await producer.send(Message("orders", b"one"))
@@ -48,14 +48,14 @@ async def test_it_can_be_waited_for():
             await broker.messages("orders", at_least=3, timeout_s=0.01)
 
 
-async def test_a_topic_can_be_made_with_so_many_queues():
+async def test_create_topic_with_a_number_of_queues():
     async with LocalBroker() as broker:
         await broker.create_topic("orders", queues=3)
         async with Producer(broker.nameserver) as producer:
             assert len(await producer.queues("orders")) == 3
 
 
-async def test_the_clock_brings_delayed_and_timed_messages():
+async def test_advance_delivers_delayed_and_timed_messages():
     async with LocalBroker() as broker, Producer(broker.nameserver) as producer:
         await producer.send(Message("orders", b"10 s", delay_level=3))
         await producer.send(Message("orders", b"1 h", deliver_in=timedelta(hours=1)))
@@ -67,7 +67,7 @@ async def test_the_clock_brings_delayed_and_timed_messages():
         assert sorted(message.body for message in await broker.messages("orders")) == [b"1 h", b"10 s"]
 
 
-async def test_the_clock_brings_retries_and_in_the_end_a_dead_letter():
+async def test_advance_delivers_retries_and_then_a_dead_letter():
     calls: list[int] = []
     async with LocalBroker() as broker:
         consumer = Consumer(broker.nameserver, group="coupons", start="first", retries_max=1)
@@ -80,7 +80,7 @@ async def test_the_clock_brings_retries_and_in_the_end_a_dead_letter():
         async with Producer(broker.nameserver) as producer:
             await producer.send(Message("orders", b"one"))
         async with consumer:
-            await broker.messages("SCHEDULE_TOPIC_XXXX", at_least=1)  # given back: it waits there for its time
+            await broker.messages("SCHEDULE_TOPIC_XXXX", at_least=1)  # sent back: it waits there for its delay
             assert calls == [0]
             await broker.advance(10)
             (dead,) = await broker.messages("%DLQ%coupons", at_least=1)
@@ -88,7 +88,7 @@ async def test_the_clock_brings_retries_and_in_the_end_a_dead_letter():
             assert (dead.body, dead.topic) == (b"one", "orders")
 
 
-async def test_the_clock_brings_questions_about_transactions():
+async def test_advance_triggers_transaction_checks():
     async def unsure(*_: object) -> Outcome:
         return Outcome.UNKNOWN
 
@@ -113,7 +113,7 @@ async def test_settings_are_those_of_a_broker():
         LocalBroker({"nonsense": "1"})
 
 
-async def test_files_stay_where_a_folder_is_given_and_go_where_none_is(tmp_path: Path):
+async def test_files_stay_in_a_given_folder_and_temporary_ones_are_deleted(tmp_path: Path):
     temporary: list[Path] = []
     async with LocalBroker(folder=tmp_path) as broker, Producer(broker.nameserver) as producer:
         await producer.send(Message("orders", b"one"))
@@ -134,14 +134,14 @@ async def test_a_folder_in_use_is_refused_and_nothing_is_left_running(tmp_path: 
         sync.LocalBroker(folder=tmp_path).start()
 
 
-async def test_several_live_side_by_side():
+async def test_several_brokers_run_side_by_side():
     async with LocalBroker() as one, LocalBroker() as two, Producer(one.nameserver) as producer:
         await producer.send(Message("orders", b"one"))
         assert len(await one.messages("orders")) == 1
         assert await two.messages("orders") == []
 
 
-def test_without_await():
+def test_sync_broker_works_without_await():
     with sync.LocalBroker() as broker:
         broker.create_topic("orders", 1)
 
@@ -157,7 +157,7 @@ def test_without_await():
         broker.messages("orders")
 
 
-async def test_in_a_thread_for_any_loop():
+async def test_threaded_broker_works_in_any_event_loop():
     with ThreadedBroker() as broker:
         async with Producer(broker.nameserver) as producer:
             await producer.send(Message("orders", b"later", delay_level=1))
@@ -165,7 +165,7 @@ async def test_in_a_thread_for_any_loop():
         assert len(await broker.messages("orders", at_least=1)) == 1
 
 
-async def test_a_clock_does_not_go_back():
+async def test_a_clock_cannot_go_back():
     async with LocalBroker() as broker:
         with pytest.raises(ValueError, match="not back"):
             await broker.advance(-1)

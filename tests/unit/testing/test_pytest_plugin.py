@@ -1,4 +1,4 @@
-"""The fixtures, as pytest finds them in somebody else's tests."""
+"""The fixtures of the pytest plugin, as pytest finds them in a user's project."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_not_awaiting(skyrocket_sync_broker):
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """pytest in a folder of its own, with our plugin alone: the one that the entry point names."""
+    """Run pytest in a folder, with no plugin but the one that our entry point names."""
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", PLUGIN, "-p", "no:cacheprovider", "-W", "error", *arguments],
         cwd=folder,
@@ -46,14 +46,14 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_fixtures_work_where_the_package_is_installed(tmp_path: Path):
+def test_the_fixtures_work_in_a_project_that_installs_the_package(tmp_path: Path):
     (tmp_path / "test_theirs.py").write_text(TESTS)
     done = run(tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 passed" in done.stdout
 
 
-def test_who_does_not_use_them_does_not_pay(tmp_path: Path):
+def test_unused_fixtures_load_nothing(tmp_path: Path):
     (tmp_path / "test_theirs.py").write_text(
         "import sys\n"
         "def test_nothing_is_loaded():\n"

@@ -1,6 +1,7 @@
-"""A group of commands whose modules are imported only when a command runs.
+"""A group of commands that imports a command's module only when that command runs.
 
-`skyrocket --help` imports no command at all, a broker does not import the client, nor does `skyrocket topic` import the broker.
+So `skyrocket --help` imports no command, `skyrocket broker` does not import the client, and `skyrocket topic` does not import the
+broker.
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ from typer.main import get_command
 
 
 class LazyCommand(NamedTuple):
-    """Where a command is, and the line about it in the list of commands."""
+    """The location of a command, and its line in the list of commands."""
 
-    place: str  # module:attribute; a function is one command, a typer.Typer a group of them
+    location: str  # module:attribute; a function is one command, a typer.Typer is a group of commands
     help: str
 
 
 class LazyGroup(TyperGroup):
-    table: ClassVar[Mapping[str, LazyCommand]] = {}  # by name, in the order of the help
+    """A command group that looks commands up in `table`. `lazy_group` makes a subclass for one table."""
+
+    table: ClassVar[Mapping[str, LazyCommand]] = {}  # by command name, in the order of the help text
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
         return list(self.table)
@@ -40,11 +43,12 @@ class LazyGroup(TyperGroup):
 
 
 def lazy_group(table: Mapping[str, LazyCommand]) -> type[LazyGroup]:
+    """Return a group class for typer that loads the commands of `table` on first use."""
     return type("Commands", (LazyGroup,), {"table": dict(table)})
 
 
 def _load(name: str, lazy: LazyCommand) -> Any:
-    module, _, attribute = lazy.place.partition(":")
+    module, _, attribute = lazy.location.partition(":")
     app = getattr(importlib.import_module(module), attribute)
     if not isinstance(app, typer.Typer):
         function, app = app, typer.Typer(add_completion=False, pretty_exceptions_show_locals=False)

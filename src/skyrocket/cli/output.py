@@ -1,4 +1,4 @@
-"""What commands print: aligned columns for people, one JSON document for programs."""
+"""Format what commands print: aligned columns for people, one JSON document for programs."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _GAP = "  "
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """Of a command: the same thing twice."""
+class CommandResult:
+    """The result of a command, as a JSON document and as text."""
 
     document: Any  # for --json
     text: str
 
 
-def as_json(document: Any) -> str:
+def to_json(document: Any) -> str:
     return msgspec.json.encode(document).decode()
 
 
-def table(head: Sequence[str], rows: Iterable[Iterable[object]], empty: str = "Nothing is there.") -> str:
-    """Columns as wide as they need to be; those of numbers are aligned to the right."""
+def format_table(head: Sequence[str], rows: Iterable[Iterable[object]], empty: str = "No rows.") -> str:
+    """Format rows as aligned columns, numbers to the right. Return `empty` when there are no rows."""
     lines = [list(row) for row in rows]
     if not lines:
         return empty
@@ -37,15 +37,15 @@ def table(head: Sequence[str], rows: Iterable[Iterable[object]], empty: str = "N
     texts = [list(head), *([str(cell) for cell in line] for line in lines)]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
 
-    def laid_out(line: Sequence[str]) -> str:
+    def align(line: Sequence[str]) -> str:
         cells = zip(line, widths, is_number, strict=True)
         return _GAP.join(text.rjust(width) if right else text.ljust(width) for text, width, right in cells).rstrip()
 
-    return "\n".join(map(laid_out, texts))
+    return "\n".join(map(align, texts))
 
 
-def moment(time_ms: int) -> str:
-    """In this machine's time zone; a dash for none."""
+def format_time(time_ms: int) -> str:
+    """Format milliseconds since 1970 in this machine's time zone. Return a dash when there is no time."""
     if time_ms <= 0:
         return "-"
     try:
@@ -55,7 +55,7 @@ def moment(time_ms: int) -> str:
 
 
 def message_document(message: Received) -> dict[str, Any]:
-    """For programs. The body is text where it is UTF-8, else bodyBase64 has it."""
+    """Return a message as a JSON document. The field is `body` for UTF-8 text, and `bodyBase64` for other bytes."""
     shown: dict[str, Any] = {
         "topic": message.topic,
         "brokerName": message.broker_name,
@@ -80,7 +80,8 @@ def message_document(message: Received) -> dict[str, Any]:
 
 
 def message_line(message: Received) -> str:
-    parts = [moment(message.stored_ms), f"{message.topic}/{message.broker_name}/{message.queue_id}@{message.queue_offset}"]
+    """Format a message as one line."""
+    parts = [format_time(message.stored_ms), f"{message.topic}/{message.broker_name}/{message.queue_id}@{message.queue_offset}"]
     parts.append(message.message_id)
     if message.tag:
         parts.append(f"tag={message.tag}")
@@ -91,17 +92,17 @@ def message_line(message: Received) -> str:
 
 
 def body_text(body: bytes) -> str:
-    """On one line, whatever is in it: control characters would do things to a terminal."""
+    """Return the body as one printable line. Control characters are escaped, because a terminal would act on them."""
     text = str(body, "utf-8", "backslashreplace")
-    return "".join(character if character.isprintable() else _escaped(character) for character in text)
+    return "".join(character if character.isprintable() else _escape(character) for character in text)
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode()
 
 
 def message_text(message: Received) -> str:
-    """One message with everything that it carries."""
+    """Format all fields and properties of a message, one per line."""
     rows = [
         ("topic", message.topic),
         ("queue", f"{message.queue_id} at {message.broker_name}, offset {message.queue_offset}"),
@@ -109,8 +110,8 @@ def message_text(message: Received) -> str:
         ("offset id", message.offset_id),
         ("tag", message.tag or "-"),
         ("keys", ", ".join(message.keys) or "-"),
-        ("born", f"{moment(message.born_ms)} at {message.born_host}"),
-        ("stored", f"{moment(message.stored_ms)} at {message.store_host}"),
+        ("born", f"{format_time(message.born_ms)} at {message.born_host}"),
+        ("stored", f"{format_time(message.stored_ms)} at {message.store_host}"),
         ("delivered before", f"{message.reconsume_times} times"),
         *((f"property {name}", body_text(value.encode())) for name, value in message.properties.items()),
         ("body", body_text(message.body)),

@@ -1,4 +1,4 @@
-"""What the commands that run servers share: signals, uvloop, and one sentence when something keeps them from starting."""
+"""Run a server until a signal stops it: signal handlers, uvloop, and one sentence on standard error when the start fails."""
 
 from __future__ import annotations
 
@@ -20,37 +20,40 @@ CANNOT_START = 2
 
 
 def serve(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
-    """Run `main(stopped)` until it is told to stop. A typed error becomes a sentence and exit code 2."""
+    """Run `main(stopped)`; SIGTERM and SIGINT set the event `stopped`. A typed error becomes one sentence and exit code 2."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_until_told(main))
+            runner.run(_run_until_signal(main))
     except (SettingsError, NameserverError, NetError, StoreError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(CANNOT_START) from error
 
 
-def tune_collector() -> None:
-    """Called once everything is loaded. Nearly all that a server allocates dies young and in no cycle: the collector need not
-    look so often, and never again at what is there for good."""
+def tune_garbage_collector() -> None:
+    """Make the garbage collector run less often, and skip all objects that exist now.
+
+    Call it once all modules are loaded. Nearly every object that a server allocates dies young and is part of no cycle, so
+    frequent collections cost time and free nothing.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
 
 
-async def _until_told(main: Callable[[asyncio.Event], Awaitable[None]]) -> None:
+async def _run_until_signal(main: Callable[[asyncio.Event], Awaitable[None]]) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    tune_collector()
+    tune_garbage_collector()
     await main(stopped)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where it is installed: a third less CPU."""
+    """Return uvloop's factory if uvloop is installed: it takes a third less CPU than asyncio's loop."""
     try:
-        import uvloop  # noqa: PLC0415 — an extra
+        import uvloop  # noqa: PLC0415 — an optional dependency
     except ImportError:
         return None
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
