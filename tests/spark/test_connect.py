@@ -36,7 +36,7 @@ def test_offline_reader(server: str, tmp_path: Path):
 
 def test_error_is_a_short_message_through_connect(server: str, tmp_path: Path):
     error = job(tmp_path, "bad_option", server)["error"]
-    assert "Option 'subscribed' is unknown to the source rocketmq; did you mean 'subscribe'?" in error
+    assert "Option 'subscribed' does not exist for the source rocketmq. Did you mean 'subscribe'?" in error
     assert "Traceback" not in error
 
 

@@ -50,7 +50,7 @@ def test_plain_session_finds_both_sources(tmp_path: Path):
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.startswith("rows 46\n")
-    assert "Option 'subscribed' is unknown to the source rocketmq; did you mean 'subscribe'?" in done.stdout
+    assert "Option 'subscribed' does not exist for the source rocketmq. Did you mean 'subscribe'?" in done.stdout
 
 
 def java_home() -> str:
