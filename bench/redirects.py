@@ -1,8 +1,8 @@
-"""What messages cost that do not go straight to their queue: delayed, timed and transactional ones, ours beside Apache's.
+"""CPU cost of messages that the broker redirects to a system topic first: delayed, timed and transactional messages.
 
-CPU time of the broker's process from the first send until the last message is in its topic, less what it spends at rest in that
-time. Both brokers are measured in turns, in the same run; the best round of each counts. SKYROCKET_BENCH_DETOURS=transaction
-measures only those with that word in their name.
+A figure is the CPU time of the broker's process from the first send until the last message is in its topic, less the CPU time
+that the idle broker needs for that long. One run measures our broker and Apache's in turns; the best round of each counts.
+SKYROCKET_BENCH_REDIRECTS=transaction measures only the kinds of messages with that word in their name.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ from skyrocket.protocol.requests import RequestCode
 
 MESSAGES = 40_000
 ROUNDS = int(os.environ.get("SKYROCKET_BENCH_ROUNDS", "4"))
-ONLY = os.environ.get("SKYROCKET_BENCH_DETOURS", "")
+ONLY = os.environ.get("SKYROCKET_BENCH_REDIRECTS", "")
 WARM_UP_ROUNDS = 3
 REST_SECONDS = 5
 LATE_S_MAX = 120.0
 
 
-class Detour(NamedTuple):
-    """A kind of message: how the load generator sends it, and the property that makes it such."""
+class RedirectedMessage(NamedTuple):
+    """A kind of message: the mode of the load generator, and the properties that make the broker redirect the message."""
 
     mode: str
     topic: str
     properties: tuple[str, ...] = ()
 
 
-DETOURS = {
-    "a delayed message (level 1)": Detour("send", "BenchDelayed", ("DELAY", "1")),
-    "a timed message (two seconds)": Detour("send", "BenchTimed", ("TIMER_DELAY_MS", "2000")),
-    "a transaction, committed": Detour("transaction", "BenchTransactions"),
+KINDS = {
+    "a delayed message (level 1)": RedirectedMessage("send", "BenchDelayed", ("DELAY", "1")),
+    "a timed message (two seconds)": RedirectedMessage("send", "BenchTimed", ("TIMER_DELAY_MS", "2000")),
+    "a transaction, committed": RedirectedMessage("transaction", "BenchTransactions"),
 }
 
 
-def arrived(server: Server, topic: str) -> int:
-    """Messages in the topic's queues."""
+def count_messages(server: Server, topic: str) -> int:
+    """Count the messages in the queues of the topic."""
     total = 0
     for queue_id in range(QUEUES):
         header = GetMaxOffsetRequestHeader(topic=topic, queue_id=queue_id)
@@ -59,8 +59,8 @@ def arrived(server: Server, topic: str) -> int:
     return total
 
 
-def at_rest(server: Server) -> float:
-    """CPU seconds a second, of the calmest second: a JVM still compiles and collects for a while after a load."""
+def idle_cpu_share(server: Server) -> float:
+    """Return the CPU seconds per second of the calmest second: after a load, a JVM compiles and collects for a while."""
     calmest = 1.0
     for _ in range(REST_SECONDS):
         before_s = cpu_s(server.pid)
@@ -69,17 +69,17 @@ def at_rest(server: Server) -> float:
     return calmest
 
 
-def cost(server: Server, detour: Detour) -> float | None:
-    """CPU µs of the server per message; None when it refused some."""
-    before = arrived(server, detour.topic)
-    resting = at_rest(server)
-    words = (detour.mode, server.port, detour.topic, CONNECTIONS, WINDOW, MESSAGES, BODY_BYTES, 1, *detour.properties)
+def measure(server: Server, kind: RedirectedMessage) -> float | None:
+    """Return the CPU time of the server in µs per message, or None when the server refused messages."""
+    before = count_messages(server, kind.topic)
+    resting = idle_cpu_share(server)
+    words = (kind.mode, server.port, kind.topic, CONNECTIONS, WINDOW, MESSAGES, BODY_BYTES, 1, *kind.properties)
     started_s, before_s = time.monotonic(), cpu_s(server.pid)
     done = subprocess.run([loadgen(), *map(str, words)], capture_output=True, check=False)
     if done.returncode != 0 or json.loads(done.stdout)["refused"]:
         return None
-    while (there := arrived(server, detour.topic) - before) < MESSAGES:
-        assert time.monotonic() - started_s < LATE_S_MAX, f"{server.name}: {there} of {MESSAGES} came to {detour.topic}"
+    while (there := count_messages(server, kind.topic) - before) < MESSAGES:
+        assert time.monotonic() - started_s < LATE_S_MAX, f"{server.name}: {there} of {MESSAGES} came to {kind.topic}"
         time.sleep(0.25)
     spent_s = cpu_s(server.pid) - before_s - resting * (time.monotonic() - started_s)
     return spent_s / MESSAGES * 1e6
@@ -91,18 +91,18 @@ def figures() -> Iterator[Figure]:
         with all_servers(home) as servers:
             for server in servers:
                 loaded(server, SENDS)
-            for name, detour in DETOURS.items():
+            for name, kind in KINDS.items():
                 if ONLY in name:
-                    yield from _compared(servers, name, detour)
+                    yield from _compare(servers, name, kind)
     finally:
         shutil.rmtree(home)
 
 
-def _compared(servers: list[Server], name: str, detour: Detour) -> Iterator[Figure]:
+def _compare(servers: list[Server], name: str, kind: RedirectedMessage) -> Iterator[Figure]:
     best = {server.name: float("inf") for server in servers}
     for number in range(WARM_UP_ROUNDS + ROUNDS):
         for server in servers:
-            spent = cost(server, detour)
+            spent = measure(server, kind)
             if number >= WARM_UP_ROUNDS and spent is not None:
                 best[server.name] = min(best[server.name], spent)
     if "Apache" in best:
