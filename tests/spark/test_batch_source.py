@@ -186,7 +186,7 @@ def test_several_topics_are_read_together(load: Load, producer: Producer, cluste
 def test_pattern_matches_the_whole_name(load: Load, producer: Producer, cluster: Cluster, empty_topic: str):
     fill(producer, cluster, empty_topic, (3,))
     assert load(subscribePattern=empty_topic).count() == 3
-    assert load(subscribePattern=f"{empty_topic[:-1]}.").count() == 3
+    assert load(subscribePattern=f".{empty_topic[1:]}").count() == 3  # a wildcard in the number would match topics of other tests
 
 
 def test_single_queues_are_assigned_by_broker_and_number_or_by_number(
