@@ -182,129 +182,175 @@ def place_run(list frames, Py_ssize_t first, batch, terms, lookups):
     if text == NULL:
         raise MemoryError
     try:
-        return place_frames(frames, first, batch, terms, lookups, out, text)
+        return (<_SendLoop>_SendLoop(batch, terms, lookups, out)).place_frames(frames, first, text)
     finally:
         free(text)
         out.close()
 
 
-cdef Py_ssize_t place_frames(list frames, Py_ssize_t first, batch, terms, lookups, _Pieces out, unsigned char *text) except -1:
-    cdef list dispatches = batch.dispatches
-    cdef list answers = batch.answers
-    cdef int64_t position = batch.position, stop = batch.stop
-    cdef size_t body_bytes_max
+cdef class _SendLoop:
+    """One pass over the frames of a read event. It remembers the topic and the properties of the last send, which mostly recur."""
+
+    cdef object batch, lookups, contributor, timestamp, stored_next_offset
+    cdef list dispatches, answers
+    cdef _Pieces out
+    cdef unsigned char *text  # the properties of the current send
+    cdef int64_t position, stop, stored_ms
+    cdef size_t body_bytes_max, hosts_bytes
+    cdef int32_t host_bits
     cdef bytes born_host, store_host, added
-    cdef object timestamp = batch.timestamp, contributor, stored_next_offset = batch.stored_next_offset
-    born_host, store_host, body_bytes_max, added, contributor = terms
-    cdef int64_t stored_ms = timestamp
-    cdef size_t hosts_bytes = len(born_host) + len(store_host)
-    cdef int32_t host_bits = (BORN_HOST_V6 if len(born_host) != V4_BYTES else 0) | (STORE_HOST_V6 if len(store_host) != V4_BYTES else 0)
-    cdef Py_ssize_t number = first
+    cdef _Ends ends
+    # The current send.
     cdef Send send
-    cdef End end
-    cdef const unsigned char *header
-    cdef const unsigned char *unique
-    cdef const unsigned char *after
-    cdef const unsigned char *marked_key  # NULL: there are no marks to replace
-    cdef size_t header_bytes, size, properties_bytes
-    cdef size_t before_bytes, unique_bytes, after_bytes  # of the properties
-    cdef int64_t queue_id, queue_offset
-    cdef int32_t sys_flag
-    cdef object frame, serialization, header_object, target, found, entry, handle, code, redirect, unique_key
-    cdef object queue, offset, place, sent_queue
-    cdef bytes body, key_bytes, more, topic_known = None, before_known = None, after_known = None
+    cdef const unsigned char *unique  # its unique key, within `text`
+    cdef size_t unique_bytes
+    # What is known from earlier sends.
+    cdef bytes topic_known, before_known, after_known
+    cdef _Stored sent_to
+    cdef bint is_fast
+    cdef object code, redirect
     cdef tuple keys
-    cdef bint is_fast = False
-    cdef _Stored sent_to = None, stored
-    cdef dict placements = {}  # of this topic and profile, by queue id
-    cdef _Placement placement
-    cdef _Ends ends = None
-    while number < len(frames):
-        frame = frames[number]
-        serialization, header_object, body = <tuple>frame
-        header, header_bytes = bytes_of(header_object), PyBytes_Size(header_object)
-        if contributor is not None and not serialization and is_end(header, header_bytes):
-            if not read_end(header, header_bytes, &end):
-                break
-            if ends is None:
-                if batch.contribution is None:
-                    batch.contribution = contributor.begin(batch)
-                ends = _Ends(batch.contribution, batch)
-            position = ends.place(&end, position, stop, timestamp, out)
-            number += 1
-            continue
-        if serialization or not read_send(header, header_bytes, text, &send):
-            break
-        # The topic and the properties around the unique key are mostly those of the message before.
-        if not is_same(send.topic.at, send.topic.size, topic_known):
-            target = lookups.target(PyUnicode_DecodeASCII(<char *>send.topic.at, send.topic.size, NULL), batch)
-            if target is None:
-                break
-            topic_known, sent_to = PyBytes_FromStringAndSize(<char *>send.topic.at, send.topic.size), _Stored(target)
-            placements = {}
-        unique = find(text, send.properties_bytes, UNIQUE, UNIQUE_BYTES)
-        if unique == NULL:
-            break
-        before_bytes, unique = unique - text, unique + UNIQUE_BYTES
-        after = <unsigned char *>memchr(unique, VALUE_END, text + send.properties_bytes - unique)
-        if after == NULL or not is_alphanumeric(unique, after - unique):
-            break
-        unique_bytes, after = after - unique, after + 1
-        after_bytes = text + send.properties_bytes - after
-        if not is_same(after, after_bytes, after_known) or not is_same(text, before_bytes, before_known):
-            before_known = PyBytes_FromStringAndSize(<char *>text, before_bytes)
-            after_known = PyBytes_FromStringAndSize(<char *>after, after_bytes)
-            try:
-                found = lookups.profile(before_known.decode(), after_known.decode())
-            except UnicodeDecodeError:
-                break
-            is_fast, code, keys, redirect = found
-            placements = {}
-        queue_id, sys_flag = send.queue_id, send.sys_flag
-        if not is_fast or not 0 <= queue_id < sent_to.queues:
-            break
-        key_bytes = PyBytes_FromStringAndSize(<char *>unique, unique_bytes)
-        unique_key = PyUnicode_DecodeASCII(<char *>unique, unique_bytes, NULL)
-        stored, entry, more, handle = sent_to, code, added, None
-        marked_key, properties_bytes = NULL, send.properties_bytes + len(added)
-        queue = sent_queue = queue_id
-        if redirect is not None:
-            placement = placements.get(queue)
-            if placement is None:
-                found = lookups.placement(redirect, topic_known.decode(), queue, code, batch)
-                if found is None:
+    cdef dict placements  # of this topic and profile, by queue id
+
+    def __init__(self, batch, terms, lookups, _Pieces out):
+        self.batch, self.lookups, self.out = batch, lookups, out
+        self.dispatches, self.answers, self.placements = batch.dispatches, batch.answers, {}
+        self.position, self.stop, self.timestamp = batch.position, batch.stop, batch.timestamp
+        self.stored_ms, self.stored_next_offset = self.timestamp, batch.stored_next_offset
+        self.born_host, self.store_host, self.body_bytes_max, self.added, self.contributor = terms
+        self.hosts_bytes = len(self.born_host) + len(self.store_host)
+        self.host_bits = BORN_HOST_V6 if len(self.born_host) != V4_BYTES else 0
+        self.host_bits |= STORE_HOST_V6 if len(self.store_host) != V4_BYTES else 0
+
+    cdef Py_ssize_t place_frames(self, list frames, Py_ssize_t first, unsigned char *text) except -1:
+        """Place frames until one needs the reference. Return its number. `text` has room for the longest header."""
+        cdef Py_ssize_t number = first
+        cdef const unsigned char *header
+        cdef size_t header_bytes
+        cdef object serialization, header_object
+        cdef bytes body
+        self.text = text
+        while number < len(frames):
+            serialization, header_object, body = <tuple>frames[number]
+            header, header_bytes = bytes_of(header_object), PyBytes_Size(header_object)
+            if self.contributor is not None and not serialization and is_end(header, header_bytes):
+                if not self.place_end(header, header_bytes):
                     break
-                placements[queue] = placement = _Placement(found)
+            elif serialization or not read_send(header, header_bytes, text, &self.send):
+                break
+            elif not (self.find_target() and self.find_profile() and self.place_send(body)):
+                break
+            number += 1
+        self.batch.position = self.position
+        return number
+
+    cdef bint place_end(self, const unsigned char *header, size_t header_bytes) except -1:
+        cdef End end
+        if not read_end(header, header_bytes, &end):
+            return False
+        if self.ends is None:
+            if self.batch.contribution is None:
+                self.batch.contribution = self.contributor.begin(self.batch)
+            self.ends = _Ends(self.batch.contribution, self.batch)
+        self.position = self.ends.place(&end, self.position, self.stop, self.timestamp, self.out)
+        return True
+
+    cdef bint find_target(self) except -1:
+        """Look up the topic, unless it is that of the last send."""
+        cdef Text topic = self.send.topic
+        if is_same(topic.at, topic.size, self.topic_known):
+            return True
+        target = self.lookups.target(PyUnicode_DecodeASCII(<char *>topic.at, topic.size, NULL), self.batch)
+        if target is None:
+            return False
+        self.topic_known, self.sent_to = PyBytes_FromStringAndSize(<char *>topic.at, topic.size), _Stored(target)
+        self.placements = {}
+        return True
+
+    cdef bint find_profile(self) except -1:
+        """Find the unique key, and look up the properties around it, unless they are those of the last send."""
+        cdef const unsigned char *text = self.text
+        cdef size_t text_bytes = self.send.properties_bytes, before_bytes, after_bytes
+        cdef const unsigned char *unique = find(text, text_bytes, UNIQUE, UNIQUE_BYTES)
+        cdef const unsigned char *after
+        if unique == NULL:
+            return False
+        before_bytes, unique = unique - text, unique + UNIQUE_BYTES
+        after = <unsigned char *>memchr(unique, VALUE_END, text + text_bytes - unique)
+        if after == NULL or not is_alphanumeric(unique, after - unique):
+            return False
+        self.unique, self.unique_bytes, after = unique, after - unique, after + 1
+        after_bytes = text + text_bytes - after
+        if is_same(after, after_bytes, self.after_known) and is_same(text, before_bytes, self.before_known):
+            return self.is_fast
+        self.before_known = PyBytes_FromStringAndSize(<char *>text, before_bytes)
+        self.after_known = PyBytes_FromStringAndSize(<char *>after, after_bytes)
+        try:
+            found = self.lookups.profile(self.before_known.decode(), self.after_known.decode())
+        except UnicodeDecodeError:
+            return False
+        self.is_fast, self.code, self.keys, self.redirect = found
+        self.placements = {}
+        return self.is_fast
+
+    cdef bint place_send(self, bytes body) except -1:
+        """Write the record of the current send, and note its dispatch and its answer."""
+        cdef int64_t queue_id = self.send.queue_id, queue_offset
+        cdef int32_t sys_flag = self.send.sys_flag
+        cdef size_t size, properties_bytes = self.send.properties_bytes + len(self.added)
+        cdef const unsigned char *marked_key = NULL  # NULL: there are no marks to replace
+        cdef _Stored stored = self.sent_to
+        cdef _Placement placement
+        cdef bytes key_bytes, more = self.added
+        cdef object queue, sent_queue, place, offset, entry = self.code, handle = None, unique_key
+        if not 0 <= queue_id < stored.queues:
+            return False
+        key_bytes = PyBytes_FromStringAndSize(<char *>self.unique, self.unique_bytes)
+        unique_key = PyUnicode_DecodeASCII(<char *>self.unique, self.unique_bytes, NULL)
+        queue = sent_queue = queue_id
+        if self.redirect is not None:
+            placement = self.find_placement(queue)
+            if placement is None:
+                return False
             stored, queue, entry, more = placement.stored, placement.queue, placement.entry, placement.more
-            marked_key, properties_bytes = unique, send.properties_bytes + len(more) - placement.marks + placement.marks * unique_bytes
+            marked_key = self.unique
+            properties_bytes = self.send.properties_bytes + len(more) - placement.marks + placement.marks * self.unique_bytes
             sys_flag, queue_id = sys_flag & placement.kept_flags, queue
             if placement.recall_words is not None:
                 handle = base64(placement.recall_words.replace(MARK, key_bytes))
-        size = FIXED_BYTES + hosts_bytes + len(body) + PyBytes_Size(stored.topic_bytes) + PROPERTIES_LENGTH_BYTES + properties_bytes
-        if <size_t>len(body) > body_bytes_max or properties_bytes > PROPERTIES_BYTES_MAX or position + <int64_t>size > stop:
-            break
-        if sys_flag & TRANSACTION_MASK:
-            break
+        size = FIXED_BYTES + self.hosts_bytes + len(body) + PyBytes_Size(stored.topic_bytes) + PROPERTIES_LENGTH_BYTES + properties_bytes
+        if <size_t>len(body) > self.body_bytes_max or properties_bytes > PROPERTIES_BYTES_MAX:
+            return False
+        if self.position + <int64_t>size > self.stop or sys_flag & TRANSACTION_MASK:
+            return False
         offset = stored.next_offsets.get(queue)
         if offset is None:
-            offset = stored_next_offset((stored.topic, queue))
+            offset = self.stored_next_offset((stored.topic, queue))
         queue_offset = offset
         stored.next_offsets[queue] = queue_offset + 1
-        out.make_room(size)
+        self.out.make_room(size)
         write_record(
-            out, &send, stored, <int32_t>queue_id, queue_offset, position, sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6) | host_bits,
-            stored_ms, born_host, store_host, body, text, properties_bytes, more, marked_key, unique_bytes
+            self.out, &self.send, stored, <int32_t>queue_id, queue_offset, self.position,
+            sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6) | self.host_bits, self.stored_ms, self.born_host, self.store_host,
+            body, self.text, properties_bytes, more, marked_key, self.unique_bytes
         )
-        place = position
-        dispatches.append((stored.topic, queue, offset, place, size, entry, timestamp, prepend(unique_key, keys), sys_flag))
+        place = self.position
+        self.dispatches.append((stored.topic, queue, offset, place, size, entry, self.timestamp, prepend(unique_key, self.keys), sys_flag))
         if handle is None:
-            answers.append((sent_queue, key_bytes, place, offset, send.opaque))
+            self.answers.append((sent_queue, key_bytes, place, offset, self.send.opaque))
         else:
-            answers.append((sent_queue, key_bytes, place, handle, offset, send.opaque))
-        position += size
-        number += 1
-    batch.position = position
-    return number
+            self.answers.append((sent_queue, key_bytes, place, handle, offset, self.send.opaque))
+        self.position += size
+        return True
+
+    cdef _Placement find_placement(self, queue):
+        """Return where the redirect puts messages for a queue, or None for the reference."""
+        placement = self.placements.get(queue)
+        if placement is None:
+            found = self.lookups.placement(self.redirect, self.topic_known.decode(), queue, self.code, self.batch)
+            if found is not None:
+                placement = self.placements[queue] = _Placement(found)
+        return placement
 
 
 # --- answers
