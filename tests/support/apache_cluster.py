@@ -39,8 +39,8 @@ NO_TLS = ["-Dtls.server.mode=disabled"]
 # Work that a broker does beside requests. A thread spins until the first flush of transaction metrics. Each flush of
 # the timer wheel compares 38 MB; a test that kills a broker with timers sets the interval itself.
 LITTLE_WORK = {"transactionMetricFlushInterval": 500, "timerFlushIntervalMs": 60_000}
-# From the first end of a transaction on, the thread that writes op messages spins: when it has written nothing for its interval, it
-# waits until a moment in the past. At a lower priority it takes the processor time that others leave.
+# From the first end of a transaction on, the thread that writes op messages spins: when it has written nothing for its interval,
+# it waits until a moment in the past. At a lower priority it takes the processor time that others leave.
 SPINNING = "TransactionalOp"  # the first 15 characters of the thread's name
 SPINNING_NICE = 10
 
