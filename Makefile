@@ -1,6 +1,6 @@
-# Every verb prepares what it needs in .venv, from the locked versions in requirements/: `make run` what a broker needs, all other
-# verbs the tools for tests, checks and Spark too. A stamp file for each step says that it is done; make repeats a step when a file
-# that the step depends on is newer than the stamp.
+# Every command first installs what it needs into .venv, from the locked versions in requirements/. `make run` installs only what a
+# broker needs; all other commands also install Spark and the tools for tests and checks. A stamp file marks each finished step. make
+# repeats a step when a file that it depends on is newer than its stamp.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -9,7 +9,7 @@ BUILT  := $(VENV)/.built
 READY  := $(VENV)/.ready
 TWINS  := hatch_build.py $(wildcard src/skyrocket/compiled/*.pyx src/skyrocket/compiled/*.pxi src/skyrocket/compiled/*.h)
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-# uv takes a quarter of pip's time. Where uv is missing or fails, as behind a mirror that only pip is configured for, pip does it.
+# uv takes a quarter of pip's time. Where uv is missing or fails, for example behind a mirror that only pip knows, pip installs.
 install = $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python $(1) || $(PIP) $(1)
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 \
   --custom-compile-command "make lock"
@@ -17,11 +17,11 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit
 .DEFAULT_GOAL := help
 .PHONY: help setup run test durations again check interop fuzz sanitize chaos spark-crash bench reference lock clean
 
-help:            ## this list
+help:            ## list the commands
 	@grep -E '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 
 $(UV): requirements/uv.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "skyrocket needs Python 3.11 or later; say make PYTHON=python3.x")'
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "skyrocket needs Python 3.11 or later. Choose one with: make PYTHON=python3.x")'
 	$(PYTHON) -m venv $(VENV)
 	-$(PIP) --only-binary :all: --require-hashes -r $<
 	@touch $@
@@ -36,33 +36,33 @@ $(READY): requirements/dev.txt $(UV) | $(BUILT)
 	$(call install,--require-hashes -r $<)
 	@touch $@
 
-setup: $(READY)  ## only the preparation that the other verbs do first
+setup: $(READY)  ## install everything for tests, checks and Spark into .venv
 
-run: $(BUILT)    ## the main job: a nameserver and a broker on loopback, until Ctrl-C
+run: $(BUILT)    ## start a nameserver and a broker on loopback, until Ctrl-C
 	@exec $(BIN)/skyrocket run $(ARGS)
 
-test: $(READY)   ## every test, those that run Apache RocketMQ included where there is a Java
+test: $(READY)   ## run every test; tests that start Apache RocketMQ need Java
 	$(BIN)/python -m pytest -n 4 --dist loadfile
 
-durations: $(READY)  ## every test, and write tests/durations.txt, by which make test orders them
+durations: $(READY)  ## run every test and write tests/durations.txt, which orders the tests of make test
 	SKYROCKET_WRITE_DURATIONS=1 $(BIN)/python -m pytest -n 4 --dist loadfile
 
-again: $(READY)  ## the tests that failed in the last run, one after another
+again: $(READY)  ## run the tests that failed in the last run, one after another
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none
 
-check: $(READY)  ## ruff, mypy, the rules of the house
+check: $(READY)  ## run ruff, mypy and the tests of the project's own rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/house
 
-interop: $(READY)  ## only the tests that run Apache RocketMQ's own code
+interop: $(READY)  ## run only the tests that start Apache RocketMQ's own code
 	$(BIN)/python -m pytest -m interop
 
-fuzz: $(READY)   ## one million mutated frames (make test runs 50,000)
+fuzz: $(READY)   ## decode one million mutated frames (make test: 50,000)
 	SKYROCKET_FUZZ_FRAMES=1000000 $(BIN)/python -m pytest -n 2 tests/fuzz
 
-sanitize: $(READY)  ## mutated frames to the compiled twins, built with AddressSanitizer
+sanitize: $(READY)  ## run the compiled twins on mutated frames, built with AddressSanitizer
 	$(BIN)/python hatch_build.py "-fsanitize=address -fno-omit-frame-pointer"
 	LD_PRELOAD=$$($(CC) -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
 	  $(BIN)/python -m pytest -q tests/fuzz/test_twins.py tests/property/test_twins.py tests/property/test_end_twins.py \
@@ -70,19 +70,19 @@ sanitize: $(READY)  ## mutated frames to the compiled twins, built with AddressS
 	    tests/unit/store/read/test_queue_run.py; \
 	  status=$$?; rm src/skyrocket/compiled/*.so; $(BIN)/python hatch_build.py && exit $$status
 
-chaos: $(READY)  ## servers that die for a minute under load (make test: some seconds)
+chaos: $(READY)  ## kill servers under load for a minute (make test: some seconds)
 	SKYROCKET_CHAOS_S=60 $(BIN)/python -m pytest -rP tests/client/test_chaos.py
 
-spark-crash: $(READY)  ## Spark's driver, workers and the broker killed twenty times each (make test: twice)
+spark-crash: $(READY)  ## kill Spark's driver, its workers and the broker twenty times each (make test: twice)
 	SKYROCKET_SPARK_CRASHES=20 $(BIN)/python -m pytest -rP tests/spark/test_source_crash.py tests/spark/test_sink_crash.py
 
-bench: $(READY)  ## the figures in docs/
+bench: $(READY)  ## measure the figures in docs/
 	$(BIN)/python -m bench
 
-reference: $(READY)  ## write docs/client-reference.md anew from the source
+reference: $(READY)  ## rewrite docs/client-reference.md from the source
 	$(BIN)/python -m tools.client_reference
 
-lock: $(BUILT)   ## resolve the versions of requirements/ anew
+lock: $(BUILT)   ## update the locked versions in requirements/
 	$(COMPILE) --group uv --output-file requirements/uv.txt
 	$(COMPILE) --extra fast --group run --output-file requirements/run.txt pyproject.toml
 	$(COMPILE) --extra fast --group dev --constraints requirements/run.txt --output-file requirements/dev.txt pyproject.toml

@@ -1,7 +1,8 @@
-"""Every figure that the documents give comes from a module here.
+"""Benchmarks: each figure in the documents comes from a module of this package.
 
-A module has a list `BENCHMARKS`, or a function `figures` where CPU time per message is not the measure. Each benchmark measures
-CPU time, not the clock's, and takes the quickest of several rounds: on a shared machine the slower ones measure the neighbours.
+A module has a list `BENCHMARKS` of functions to measure in CPU time per message, or a function `figures` that yields other
+values. Benchmarks measure CPU time, not elapsed time, and report the fastest of several rounds: on a shared machine the slower
+rounds measure other processes.
 """
 
 from __future__ import annotations
@@ -12,35 +13,36 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 ROUNDS = 7
-ROUND_S = 0.04  # long beside the timer's grain, short enough that some rounds pass undisturbed
+ROUND_S = 0.04  # long compared with the timer's resolution, short enough that some rounds run undisturbed
 
 
 class Benchmark(NamedTuple):
     name: str
     run: Callable[[], object]
-    messages: int = 1  # that one run handles
-    reference: str = ""  # what a prototype measured, in µs per message
+    messages: int = 1  # in one run
+    reference: str = ""  # the figure of a prototype, in µs per message
 
 
 class Figure(NamedTuple):
-    """A measured value that is told as it is."""
+    """A measured value, formatted for the table."""
 
     name: str
     value: str
-    remark: str = ""  # a bar, or what else there is to know
+    remark: str = ""  # the aim, or a comment
 
 
 def us_per_message(benchmark: Benchmark) -> float:
+    """Measure the CPU time of a benchmark, in µs per message."""
     run = benchmark.run
     run()  # fills caches
     repeats = 1
-    while (spent_s := _timed(run, repeats)) < ROUND_S:
+    while (spent_s := _cpu_time_s(run, repeats)) < ROUND_S:
         repeats = max(2 * repeats, int(repeats * ROUND_S / max(spent_s, 1e-6)))
-    best_s = min(_timed(run, repeats) for _ in range(ROUNDS))
+    best_s = min(_cpu_time_s(run, repeats) for _ in range(ROUNDS))
     return best_s / repeats / benchmark.messages * 1e6
 
 
-def _timed(run: Callable[[], object], repeats: int) -> float:
+def _cpu_time_s(run: Callable[[], object], repeats: int) -> float:
     collecting = gc.isenabled()
     gc.disable()
     try:

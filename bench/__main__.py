@@ -1,4 +1,4 @@
-"""python -m bench [module …]: run the benchmarks of all modules, or of those named, and print a table."""
+"""`python -m bench [module …]`: run the benchmarks of all modules, or of the named ones, and print a table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def modules() -> list[str]:
 def main(chosen: list[str]) -> int:
     unknown = sorted(set(chosen) - set(modules()))
     if unknown:
-        print(f"There is no benchmark called {', '.join(unknown)}; there are: {', '.join(modules())}.", file=sys.stderr)
+        print(f"Unknown benchmark: {', '.join(unknown)}. Choose from: {', '.join(modules())}.", file=sys.stderr)
         return 2
     print(f"CPU time in µs per message, best of {bench.ROUNDS} rounds; Python {platform.python_version()}, {platform.machine()}")
     for name in chosen or modules():

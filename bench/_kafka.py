@@ -1,4 +1,4 @@
-"""A Kafka of one node on loopback, from Maven's packages; and Kafka's Python clients, in a folder of their own under .cache."""
+"""A Kafka cluster of one node on loopback, from Maven packages, and Kafka's Python clients in a folder under .cache."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ group.initial.rebalance.delay.ms=0
 
 
 def missing() -> str | None:
-    """What is needed and not there; None when nothing is."""
-    return next((f"there is no {tool}" for tool in ("java", "mvn") if shutil.which(tool) is None), None)
+    """Name the first missing tool, or return None when every tool is installed."""
+    return next((f"{tool} is not installed" for tool in ("java", "mvn") if shutil.which(tool) is None), None)
 
 
 def jars() -> Path:
-    """Resolved once."""
+    """Return the folder of Kafka's jars. The first call downloads them with Maven."""
     folder = CACHE / "lib"
     if not (folder / ".complete").exists():
         maven = ["mvn", "-q", "-B", "-f", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
@@ -53,7 +53,7 @@ def jars() -> Path:
 
 
 def use_clients() -> None:
-    """Installed once, and importable from here on. They are no part of the development environment."""
+    """Make Kafka's Python clients importable. The first call installs them outside the development environment."""
     folder = CACHE / f"python{sys.version_info.major}.{sys.version_info.minor}"
     if not (folder / ".complete").exists():
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target", str(folder)]
@@ -64,7 +64,7 @@ def use_clients() -> None:
 
 @contextmanager
 def kafka(home: Path) -> Iterator[str]:
-    """Its address. It has as many partitions to a topic as our broker has queues."""
+    """Run Kafka and yield its address. A topic has as many partitions as a topic of our broker has queues."""
     port, controller = free_port(), free_port()
     settings = home / "server.properties"
     settings.write_text(SETTINGS.format(port=port, controller=controller, home=home))

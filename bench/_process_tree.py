@@ -1,5 +1,7 @@
-"""CPU of a process and all that it started, and the clock, from one moment to another. Standard library only: it is also used by
-programs that run with another Spark's packages."""
+"""Measure elapsed time and the CPU time of a process with its descendants.
+
+This module uses only the standard library, because `_spark_kafka_job` imports it in another environment, with another Spark.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ class Spent(NamedTuple):
 
 
 class TreeWatch:
-    """Since it was made. What a child spent that has ended counts with its parent, as soon as that has waited for it."""
+    """Measures from its construction on. The CPU time of a finished child counts once its parent has waited for it."""
 
     def __init__(self, root: int | None = None) -> None:
         self._root = os.getpid() if root is None else root
@@ -31,6 +33,7 @@ class TreeWatch:
 
 
 def tree_cpu_s(root: int) -> float:
+    """Return the CPU seconds of a process and its descendants."""
     parents: dict[int, int] = {}
     ticks: dict[int, int] = {}
     for folder in Path("/proc").iterdir():
@@ -38,10 +41,12 @@ def tree_cpu_s(root: int) -> float:
             try:
                 after_name = (folder / "stat").read_text().rpartition(")")[2].split()
             except OSError:
-                continue  # it has ended
+                continue  # the process has ended
             process = int(folder.name)
             parents[process] = int(after_name[1])
-            ticks[process] = sum(map(int, after_name[11:15]))  # its own, user and system, and those of children waited for
+            ticks[process] = sum(
+                map(int, after_name[11:15])
+            )  # user and system time, of the process and of the children that it waited for
     return sum(ticks[process] for process in ticks if _is_below(process, root, parents)) / _TICKS
 
 

@@ -1,5 +1,7 @@
-"""Spark's Kafka connector on a Kafka from Maven's packages, for `bench spark`, in an environment of its own under .cache. Spark
-4.0.0 is the last for which all its jars are there."""
+"""Spark's Kafka connector with a Kafka from Maven packages, for `bench spark`.
+
+It runs in its own environment under .cache, with Spark 4.0.0: the last version whose connector jars are all available.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ JOB_S_MAX = 900
 
 
 def connector_jars() -> str:
-    """Resolved once; as Spark wants to be told them."""
+    """Return the connector's jars as a value of `spark.jars`. The first call downloads them with Maven."""
     folder = CACHE / "lib"
     if not (folder / ".complete").exists():
         maven = ["mvn", "-q", "-B", "-f", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
@@ -32,7 +34,7 @@ def connector_jars() -> str:
 
 
 def python() -> Path:
-    """With Spark 4.0.0; made once."""
+    """Return the interpreter of an environment with Spark 4.0.0. The first call creates the environment."""
     venv = CACHE / f"python{sys.version_info.major}.{sys.version_info.minor}"
     interpreter = venv / "bin" / "python"
     if not (venv / ".complete").exists():
@@ -44,9 +46,9 @@ def python() -> Path:
 
 
 def fill(server: str, bodies: list[bytes], count: int) -> None:
-    """The topic, with `count` messages, these bodies over and over, spread over its partitions."""
+    """Send `count` messages to the partitions of the topic in turn, repeating the bodies."""
     _kafka.use_clients()
-    from confluent_kafka import Producer  # noqa: PLC0415 - importable only now
+    from confluent_kafka import Producer  # noqa: PLC0415 — importable since the line above
 
     producer: Any = Producer({"bootstrap.servers": server, "linger.ms": 5, "queue.buffering.max.messages": 200_000})
     for number in range(count):
@@ -56,11 +58,11 @@ def fill(server: str, bodies: list[bytes], count: int) -> None:
                 break
             except BufferError:
                 producer.poll(0.1)
-    assert producer.flush(60) == 0, "Kafka did not take all messages"
+    assert producer.flush(60) == 0, "Kafka did not accept all messages"
 
 
-def measured(home: Path, bodies: list[bytes], count: int, rounds: int) -> Iterator[dict[str, Any]]:
-    """The job's lines: case, round, rows, rows_per_s, rows_per_cpu_s."""
+def run_job(home: Path, bodies: list[bytes], count: int, rounds: int) -> Iterator[dict[str, Any]]:
+    """Run the job and yield its results, each with case, round, rows, rows_per_s and rows_per_cpu_s."""
     with _kafka.kafka(home) as server:
         fill(server, bodies, count)
         words = [python(), "-m", "bench._spark_kafka_job", server, TOPIC, rounds, home, connector_jars()]
@@ -72,6 +74,6 @@ def measured(home: Path, bodies: list[bytes], count: int, rounds: int) -> Iterat
         assert done.returncode == 0, done.stderr[-3000:]
     for line in done.stdout.splitlines():
         if line.startswith("{"):
-            told = json.loads(line)
-            assert told["rows"] == count, f"the connector found {told['rows']} rows of {count}"
-            yield told
+            result = json.loads(line)
+            assert result["rows"] == count, f"the connector found {result['rows']} rows of {count}"
+            yield result

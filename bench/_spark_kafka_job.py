@@ -1,7 +1,7 @@
-"""Spark's Kafka connector at work: `python -m bench._spark_kafka_job SERVER TOPIC ROUNDS HOME JARS`, with Spark 4.0.0's Python.
+"""Measure Spark's Kafka connector: `python -m bench._spark_kafka_job SERVER TOPIC ROUNDS HOME JARS`, with Spark 4.0.0.
 
-Prints a line of JSON for each round of each case: how many rows came, rows a second, rows a CPU-second of the driver with its
-JVM. The Kafka server is another process and does not count, as brokers do not.
+Prints a line of JSON for each round of each case: the number of rows, rows per second, and rows per CPU second of the driver and
+its JVM. The CPU time of the Kafka server does not count, as that of our broker does not count in `bench.spark`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A source that reads nothing: tasks yield prepared record batches over and over. What Spark does with them is its ceiling."""
+"""A Spark source without reading: its tasks yield prepared record batches again and again, which measures Spark's own limit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from skyrocket.spark.columns import spark_schema
 
 
 class Synthetic(DataSource):
-    """Options: `batches`, a file of record batches in Arrow's IPC format; `columns` of theirs; `rows` in all; `tasks`."""
+    """Options: `batches` (a file of record batches in Arrow's IPC format), their `columns`, `rows` in total, `tasks`."""
 
     @classmethod
     def name(cls) -> str:
@@ -23,7 +23,7 @@ class Synthetic(DataSource):
     def schema(self) -> StructType:
         return spark_schema(self.options["columns"].split(","))
 
-    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 — Spark gives it by name
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 — Spark passes it by name
         return SyntheticReader(self.options)
 
 
@@ -48,7 +48,7 @@ class SyntheticReader(DataSourceReader):
 
 @cache
 def prepared(file: str) -> list[Any]:
-    """Read once for each worker."""
+    """Return the batches of the file; a worker reads it once."""
     with pa.OSFile(file) as opened:
         made = pa.ipc.open_file(opened.read())
     return [made.get_batch(number) for number in range(made.num_record_batches)]

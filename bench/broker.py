@@ -1,8 +1,8 @@
-"""What a broker costs, ours beside Apache's in the same run: CPU time of its process per message, memory, start, idling.
+"""Cost of a broker, ours and Apache's in one run: CPU time of its process per message, memory, start, CPU at rest.
 
-The load comes from loadgen.c (compiled here): JSON headers, 1 KiB bodies, four connections with 64 requests under way each. Both
-brokers are warmed up, and then measured in turns, since a shared machine is quick at one moment and slow at the next; the best
-round of each counts. Needs gcc, Java and Maven; without Java only ours is measured.
+The load comes from loadgen.c, which this module compiles: JSON headers, 1 KiB bodies, four connections with 64 requests in flight
+each. Both brokers warm up and are then measured in turns, because the speed of a shared machine varies; the best round of each
+counts. Needs gcc, Java and Maven; without Java, only our broker is measured.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from skyrocket.protocol.requests import RequestCode
 TOPIC = "BenchTopic"
 CONNECTIONS, WINDOW, QUEUES, BODY_BYTES, BATCH = 4, 64, 4, 1024, 32
 ROUNDS = int(os.environ.get("SKYROCKET_BENCH_ROUNDS", "6"))
-WARM_UP_SENDS = 150_000  # until the JVM compiles no more
+WARM_UP_SENDS = 150_000  # until the JVM has compiled its hot methods
 REST_S, IDLE_S = 2.0, 10.0
 STORE = {"mappedFileSizeCommitLog": 1 << 30, "maxHashSlotNum": 5_000_000, "maxIndexNum": 20_000_000}  # the defaults of both
 
 
 class Load(NamedTuple):
-    """What the load generator is asked to do in one round."""
+    """The work of the load generator in one round."""
 
     mode: str
     requests: int
     per_request: int
-    old: bool = False  # pulls: of the first messages, no longer of the last ones
+    old: bool = False  # pull the oldest messages instead of the newest
 
     @property
     def messages(self) -> int:
@@ -54,7 +54,7 @@ SENDS = Load("send", 40_000, 1)
 BATCHES = Load("batch", 1_600, BATCH)
 PULLS = Load("pull", 6_000, BATCH)
 OLD_PULLS = Load("pull", 6_000, BATCH, old=True)
-SPAN = 10_000  # messages of each queue that are pulled over and over
+SPAN = 10_000  # messages of each queue that the pulls repeat
 
 
 class Server(NamedTuple):
@@ -64,7 +64,7 @@ class Server(NamedTuple):
 
 
 def loadgen() -> Path:
-    """The load generator, compiled when its source is newer."""
+    """Return the load generator. Compiles it when its source is newer."""
     source = Path(__file__).with_name("loadgen.c")
     binary = source.parents[1] / ".cache" / "loadgen"
     if not binary.exists() or binary.stat().st_mtime < source.stat().st_mtime:
@@ -73,7 +73,7 @@ def loadgen() -> Path:
     return binary
 
 
-# --- what the system says about a process
+# --- CPU time and memory of a process
 
 
 def cpu_s(pid: int) -> float:
@@ -87,7 +87,7 @@ def resident_mb(pid: int) -> float:
     return int(line.split()[1]) * 1024 / 1e6
 
 
-# --- the servers
+# --- servers
 
 
 APACHE = "Apache"
@@ -96,7 +96,7 @@ _WHOLE_JVM = ["-XX:-UseSerialGC", "-XX:TieredStopAtLevel=4", "-Xss1m", "-Xms1g",
 
 
 class ApacheBroker(NamedTuple):
-    """One way to run it."""
+    """A configuration of Apache's broker."""
 
     name: str
     java: list[str]
@@ -104,9 +104,9 @@ class ApacheBroker(NamedTuple):
 
 
 APACHES = [
-    # With the collector that Apache's own start script asks for, and the store's defaults.
+    # With the garbage collector of Apache's start script, and the store's defaults.
     ApacheBroker(APACHE, [*_WHOLE_JVM, "-XX:+UseG1GC"], dict(STORE)),
-    # As `tests/lab/apache broker` starts it: what Java chooses by itself, and segments of 64 MiB.
+    # As `tests/lab/apache broker` starts it: Java's default collector, and segments of 64 MiB.
     ApacheBroker(APACHE_IN_LAB, _WHOLE_JVM, {"mappedFileSizeCommitLog": 64 << 20}),
 ]
 
@@ -159,7 +159,7 @@ def all_servers(home: Path) -> Iterator[list[Server]]:
 
 
 def end_of_queues(server: Server) -> int:
-    """The offset behind the last message that every queue has."""
+    """Return the lowest end offset of the queues."""
     ends = []
     for queue_id in range(QUEUES):
         header = GetMaxOffsetRequestHeader(topic=TOPIC, queue_id=queue_id)
@@ -169,8 +169,8 @@ def end_of_queues(server: Server) -> int:
     return min(ends)
 
 
-def loaded(server: Server, load: Load) -> float | None:
-    """CPU µs of the server per message; None when it refused some, or stalled: such a round measures something else."""
+def run_load(server: Server, load: Load) -> float | None:
+    """Return the CPU µs of the server per message, or None when it refused messages or stalled, so that the round is void."""
     first = 0 if load.old or load.mode != "pull" else end_of_queues(server) - SPAN
     words = (load.mode, server.port, TOPIC, CONNECTIONS, WINDOW, load.requests, BODY_BYTES, load.per_request)
     words += (first, SPAN) if load.mode == "pull" else ()
@@ -182,20 +182,20 @@ def loaded(server: Server, load: Load) -> float | None:
     return spent_s / load.messages * 1e6
 
 
-def in_turns(servers: list[Server], load: Load) -> dict[str, float]:
-    """The best round of each server."""
+def run_in_turns(servers: list[Server], load: Load) -> dict[str, float]:
+    """Run the load on the servers in turns, and return the best round of each."""
     best = dict.fromkeys([server.name for server in servers], float("inf"))
     for _ in range(ROUNDS):
         for server in servers:
-            best[server.name] = min(best[server.name], loaded(server, load) or float("inf"))
+            best[server.name] = min(best[server.name], run_load(server, load) or float("inf"))
     return best
 
 
-LOADS = {  # what is measured, and the share of Apache's cost that ours should stay below
+LOADS = {  # each load, and the aim for our share of Apache's cost
     "a 1 KiB send": (SENDS, "a third"),
     "a batched message, 32 a request": (BATCHES, ""),
     "a pulled message, 32 a pull": (PULLS, "half"),
-    "the same, of the oldest messages": (OLD_PULLS, ""),
+    "a pulled message, 32 a pull, of the oldest": (OLD_PULLS, ""),
 }
 
 
@@ -203,20 +203,20 @@ def cost_figures(home: Path) -> Iterator[Figure]:
     with all_servers(home) as servers:
         for server in servers:
             for load in (*[SENDS] * (WARM_UP_SENDS // SENDS.requests + 1), BATCHES, PULLS, PULLS):
-                loaded(server, load)
+                run_load(server, load)
         for name, (load, bar) in LOADS.items():
-            best = in_turns(servers, load)
+            best = run_in_turns(servers, load)
             aim = f"; the aim is {bar}" if bar else ""
             yield Figure(f"CPU of {name}, ours", f"{best['ours']:.2f} µs")
             for apache, cost in best.items():
                 if apache != "ours":
                     yield Figure(f"CPU of {name}, {apache}", f"{cost:.2f} µs", f"ours is {best['ours'] / cost:.2f} of it{aim}")
         for server in servers:
-            yield Figure(f"memory after that, {server.name}", f"{resident_mb(server.pid):.0f} MB")
+            yield Figure(f"memory after these loads, {server.name}", f"{resident_mb(server.pid):.0f} MB")
 
 
 def ready_s(home: Path) -> float:
-    """From the command to the line that says it is ready, on an empty directory."""
+    """Return the seconds from the command to its ready line, with an empty directory."""
     command = [str(Path(sys.executable).with_name("skyrocket"))]
     flags = ["run", "--data", str(home), "--namesrv-port", "0", "--port", "0"]
     started = time.monotonic()

@@ -1,8 +1,7 @@
-"""What the client costs: CPU time of its process per message, sent and acknowledged by a broker of ours beside it.
+"""Cost of the client: CPU time of its process per message, with our broker in another process.
 
-Sends of 1 KiB with 64 under way, each by a task that awaits it; the same with automatic batching; on asyncio's own loop and on
-uvloop. Receives by a loop that looks at each body, by an async handler, and by polls of a pull consumer, from four queues. The
-best of several rounds counts.
+Sends: 1 KiB, 64 in flight, one task each, with and without automatic batching, on asyncio's own loop and on uvloop. Receives: a
+loop that reads each body, an async handler, and polls of a pull consumer, from four queues. The best of several rounds counts.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ STORE = {"mappedFileSizeCommitLog": 1 << 30, "maxHashSlotNum": 5_000_000, "maxIn
 
 
 async def sends(nameserver: str, in_flight: int, **options: Any) -> float:
-    """CPU µs of a send, of the best round."""
+    """Return the CPU µs of a send in the best round."""
     body = b"x" * BODY_BYTES
     best_s = float("inf")
     async with Producer(nameserver, timeout_ms=30_000, **options) as producer:
@@ -55,8 +54,8 @@ async def fill(nameserver: str, topic: str, body_bytes: int) -> None:
             await asyncio.gather(*(producer.send(Message(topic, b"x" * body_bytes, tag="web")) for _ in range(1_000)))
 
 
-async def received_in_a_loop(nameserver: str, topic: str, group: str) -> float:
-    """CPU µs of a message, of one round, the first thousand left out."""
+async def receive_in_a_loop(nameserver: str, topic: str, group: str) -> float:
+    """Return the CPU µs of a message in one round, without the first thousand."""
     count = size = 0
     async with Consumer(nameserver, group=group, topics=topic, start="first") as consumer:
         async for message in consumer:
@@ -70,7 +69,7 @@ async def received_in_a_loop(nameserver: str, topic: str, group: str) -> float:
         return (time.process_time() - started_s) / (RECEIVES - 1_000) * 1e6
 
 
-async def received_by_a_handler(nameserver: str, topic: str, group: str) -> float:
+async def receive_by_a_handler(nameserver: str, topic: str, group: str) -> float:
     count = size = 0
     times_s: list[float] = []
     consumer = Consumer(nameserver, group=group, start="first")
@@ -89,7 +88,7 @@ async def received_by_a_handler(nameserver: str, topic: str, group: str) -> floa
     return (times_s[1] - times_s[0]) / (RECEIVES - 1_000) * 1e6
 
 
-async def received_by_polls(nameserver: str, topic: str, group: str) -> float:
+async def receive_by_polls(nameserver: str, topic: str, group: str) -> float:
     count = size = 0
     async with PullConsumer(nameserver, group=group, start="first") as consumer:
         await consumer.assign(await consumer.queues(topic))
@@ -103,7 +102,7 @@ async def received_by_polls(nameserver: str, topic: str, group: str) -> float:
         return (time.process_time() - started_s) / (count - begun) * 1e6
 
 
-WAYS = {"in a loop": received_in_a_loop, "by an async handler": received_by_a_handler, "by polls": received_by_polls}
+WAYS = {"in a loop": receive_in_a_loop, "by an async handler": receive_by_a_handler, "by polls": receive_by_polls}
 
 
 def receive_figures(nameserver: str) -> Iterator[Figure]:
@@ -113,9 +112,9 @@ def receive_figures(nameserver: str) -> Iterator[Figure]:
     for name, factory in loops().items():
         with asyncio.Runner(loop_factory=factory) as runner:
             for body_bytes, topic in topics.items():
-                for way, received in WAYS.items():
-                    rounds = (f"{topic}-{name}-{way.replace(' ', '-')}-{number}" for number in range(RECEIVE_ROUNDS))
-                    best = min(runner.run(received(nameserver, topic, group)) for group in rounds)
+                for way, receive in WAYS.items():
+                    groups = (f"{topic}-{name}-{way.replace(' ', '-')}-{number}" for number in range(RECEIVE_ROUNDS))
+                    best = min(runner.run(receive(nameserver, topic, group)) for group in groups)
                     remark = "at most 4 on uvloop" if way == "in a loop" else ""
                     yield Figure(f"CPU of a message of {body_bytes} B received {way}, {name}", f"{best:.2f} µs", remark)
 
@@ -123,7 +122,7 @@ def receive_figures(nameserver: str) -> Iterator[Figure]:
 def loops() -> dict[str, Callable[[], asyncio.AbstractEventLoop] | None]:
     found: dict[str, Callable[[], asyncio.AbstractEventLoop] | None] = {"asyncio": None}
     try:
-        import uvloop  # noqa: PLC0415 — an extra
+        import uvloop  # noqa: PLC0415 — an optional extra
 
         found["uvloop"] = uvloop.new_event_loop
     except ImportError:
@@ -137,7 +136,9 @@ def send_figures(nameserver: str) -> Iterator[Figure]:
             alone = runner.run(sends(nameserver, IN_FLIGHT))
             together = runner.run(sends(nameserver, 16 * IN_FLIGHT, linger_ms=1))
         yield Figure(f"CPU of a send, {IN_FLIGHT} in flight, {name}", f"{alone:.2f} µs", "at most 12 on uvloop")
-        yield Figure(f"the same batched by itself, {16 * IN_FLIGHT} in flight, {name}", f"{together:.2f} µs", "at most 10")
+        yield Figure(
+            f"CPU of a send in automatic batches, {16 * IN_FLIGHT} in flight, {name}", f"{together:.2f} µs", "at most 10"
+        )
 
 
 def figures() -> Iterator[Figure]:

@@ -1,8 +1,8 @@
-"""Other clients beside ours: Apache's Java client on the same broker, aiokafka and confluent-kafka (librdkafka) on a Kafka.
+"""Our client compared with Apache's Java client on the same broker, and with aiokafka and librdkafka on a Kafka.
 
-Sends of 1 KiB, 64 under way, each waited for; then many more under way, batched by the client itself (5 ms of linger at most).
-Receives of the same messages, from four queues or partitions. Rates say what this machine gives a client and its server together;
-CPU is that of the client's process alone, its threads included. The best of several rounds counts, each figure for itself.
+Sends: 1 KiB, 64 in flight, each awaited; then many more in flight, in batches of the client (at most 5 ms of linger). Receives:
+the same messages, from four queues or partitions. A rate is that of client and server together on this machine. CPU time is that
+of the client's process alone, with its threads. Each figure is the best of several rounds.
 """
 
 from __future__ import annotations
@@ -36,35 +36,35 @@ JAVA_S_MAX = 300
 JAVA = Path(__file__).with_name("java") / "ClientBench.java"
 
 
-class Measured(NamedTuple):
+class ClientRate(NamedTuple):
     per_s: float
-    cpu_us: float  # of a message
+    cpu_us: float  # per message
 
-    def better(self, other: Measured) -> Measured:
-        return Measured(max(self.per_s, other.per_s), min(self.cpu_us, other.cpu_us))
+    def better(self, other: ClientRate) -> ClientRate:
+        return ClientRate(max(self.per_s, other.per_s), min(self.cpu_us, other.cpu_us))
 
 
-NOTHING = Measured(0.0, float("inf"))
+NOTHING = ClientRate(0.0, float("inf"))
 
 
 class Watch:
-    """Clock and CPU since it was made."""
+    """Measures elapsed time and CPU time from its construction on."""
 
     def __init__(self) -> None:
         gc.collect()
         self._started_s, self._cpu_s = time.perf_counter(), time.process_time()
 
-    def measured(self, messages: int) -> Measured:
+    def measured(self, messages: int) -> ClientRate:
         cpu_s, took_s = time.process_time() - self._cpu_s, time.perf_counter() - self._started_s
-        return Measured(messages / took_s, cpu_s / messages * 1e6)
+        return ClientRate(messages / took_s, cpu_s / messages * 1e6)
 
 
-def figure(what: str, measured: Measured, remark: str = "") -> Figure:
+def figure(what: str, measured: ClientRate, remark: str = "") -> Figure:
     return Figure(f"{what}: {measured.per_s:,.0f}/s", f"{measured.cpu_us:.2f} µs", remark)
 
 
-async def sent(send: Callable[[], Awaitable[object]], in_flight: int) -> Measured:
-    """By so many tasks, each of which waits for its acknowledgement."""
+async def measure_sends(send: Callable[[], Awaitable[object]], in_flight: int) -> ClientRate:
+    """Measure sends of `in_flight` tasks, each of which waits for its acknowledgement."""
 
     async def worker() -> None:
         for _ in range(MESSAGES // in_flight):
@@ -79,8 +79,8 @@ async def sent(send: Callable[[], Awaitable[object]], in_flight: int) -> Measure
     return best
 
 
-async def received(messages: AsyncIterable[object]) -> Measured:
-    """One after another; the first tenth, in which connections are made, does not count."""
+async def measure_receives(messages: AsyncIterable[object]) -> ClientRate:
+    """Measure the iteration over messages. The first tenth does not count, since the client connects during it."""
     first, count, watch = MESSAGES // 10, 0, Watch()
     async for _ in messages:
         count += 1
@@ -91,16 +91,16 @@ async def received(messages: AsyncIterable[object]) -> Measured:
     return watch.measured(MESSAGES - first)
 
 
-# --- ours and Java's
+# --- RocketMQ: our client and Java's
 
 
-async def ours_sent(nameserver: str, in_flight: int, **options: Any) -> Measured:
+async def our_sends(nameserver: str, in_flight: int, **options: Any) -> ClientRate:
     async with Producer(nameserver, timeout_ms=30_000, **options) as producer:
-        return await sent(lambda: producer.send(Message(TOPIC, BODY, tag="web")), in_flight)
+        return await measure_sends(lambda: producer.send(Message(TOPIC, BODY, tag="web")), in_flight)
 
 
-async def ours_soon(nameserver: str) -> Measured:
-    """Given without waiting for each, and looked at in the end: what librdkafka's `produce` and `flush` do, with a body only."""
+async def our_soon_sends(nameserver: str) -> ClientRate:
+    """Measure `send_soon` and `flush`, the counterparts of librdkafka's `produce` and `flush`; check the results at the end."""
     best = NOTHING
     async with Producer(nameserver, timeout_ms=30_000, linger_ms=LINGER_MS) as producer:
         await producer.send(Message(TOPIC, BODY, tag="web"))
@@ -116,19 +116,19 @@ async def ours_soon(nameserver: str) -> Measured:
     return best
 
 
-async def ours_received(nameserver: str, group: str) -> Measured:
+async def our_receives(nameserver: str, group: str) -> ClientRate:
     async with Consumer(nameserver, group=group, topics=TOPIC, start="first") as consumer:
-        return await received(consumer)
+        return await measure_receives(consumer)
 
 
-def java(nameserver: str) -> dict[str, Measured]:
-    """Warm: the first rounds are slower, and only the best counts."""
+def java(nameserver: str) -> dict[str, ClientRate]:
+    """Measure Java's client. The first rounds warm the JVM up, since only the best round counts."""
     given = [nameserver, TOPIC, MESSAGES, IN_FLIGHT, BODY_BYTES, ROUNDS]
     command = ["java", "-Xmx512m", *JAVA_OPENS, "-cp", f"{compiled(JAVA)}:{library()}/*", JAVA.stem, *map(str, given)]
-    best: dict[str, Measured] = {}
+    best: dict[str, ClientRate] = {}
     for line in subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=JAVA_S_MAX).stdout.splitlines():
         what, per_s, cpu_us = line.split()
-        best[what] = best.get(what, NOTHING).better(Measured(float(per_s), float(cpu_us)))
+        best[what] = best.get(what, NOTHING).better(ClientRate(float(per_s), float(cpu_us)))
     return best
 
 
@@ -136,38 +136,38 @@ def rocketmq_figures(home: Path) -> Iterator[Figure]:
     name, factory = list(loops().items())[-1]
     with Skyrocket(home, STORE) as servers, asyncio.Runner(loop_factory=factory) as runner:
         at = servers.nameserver
-        yield figure(f"ours sends, {IN_FLIGHT} under way, {name}", runner.run(ours_sent(at, IN_FLIGHT)), "at most 12")
-        soon = runner.run(ours_soon(at))
+        yield figure(f"ours sends, {IN_FLIGHT} in flight, {name}", runner.run(our_sends(at, IN_FLIGHT)), "at most 12")
+        soon = runner.run(our_soon_sends(at))
         yield figure(f"ours sends soon, {LINGER_MS} ms of linger, {name}", soon, "at most twice librdkafka")
-        batched = runner.run(ours_sent(at, MANY, linger_ms=LINGER_MS))
-        yield figure(f"ours sends in batches, {MANY} tasks that wait", batched)
-        received = (runner.run(ours_received(at, f"beside-{number}")) for number in range(ROUNDS))
-        yield figure(f"ours receives, {name}", _best(received), "at most 4")
+        batched = runner.run(our_sends(at, MANY, linger_ms=LINGER_MS))
+        yield figure(f"ours sends in batches, {MANY} waiting tasks", batched)
+        rounds = (runner.run(our_receives(at, f"beside-{number}")) for number in range(ROUNDS))
+        yield figure(f"ours receives, {name}", _best(rounds), "at most 4")
         if _kafka.missing() is None:
             best = java(at)
-            yield figure(f"Java sends, {IN_FLIGHT} under way", best["send"])
+            yield figure(f"Java sends, {IN_FLIGHT} in flight", best["send"])
             yield figure("Java receives", best["receive"])
 
 
-# --- on a Kafka
+# --- Kafka: aiokafka and librdkafka
 
 
-async def aiokafka_sent(address: str, in_flight: int, linger_ms: int) -> Measured:
-    from aiokafka import AIOKafkaProducer  # noqa: PLC0415 — not part of the environment
+async def aiokafka_sends(address: str, in_flight: int, linger_ms: int) -> ClientRate:
+    from aiokafka import AIOKafkaProducer  # noqa: PLC0415 — not part of the development environment
 
     async with AIOKafkaProducer(bootstrap_servers=address, linger_ms=linger_ms, max_batch_size=64 * 1024) as producer:
-        return await sent(lambda: producer.send_and_wait(TOPIC, BODY), in_flight)
+        return await measure_sends(lambda: producer.send_and_wait(TOPIC, BODY), in_flight)
 
 
-async def aiokafka_received(address: str, group: str) -> Measured:
+async def aiokafka_receives(address: str, group: str) -> ClientRate:
     from aiokafka import AIOKafkaConsumer  # noqa: PLC0415
 
     options = {"bootstrap_servers": address, "group_id": group, "auto_offset_reset": "earliest"}
     async with AIOKafkaConsumer(TOPIC, **options) as consumer:
-        return await received(consumer)
+        return await measure_receives(consumer)
 
 
-def librdkafka_sent(address: str, linger_ms: float) -> Measured:
+def librdkafka_sends(address: str, linger_ms: float) -> ClientRate:
     from confluent_kafka import Producer as Rdkafka  # noqa: PLC0415
 
     producer = Rdkafka({"bootstrap.servers": address, "linger.ms": linger_ms, "queue.buffering.max.messages": MESSAGES})
@@ -189,7 +189,7 @@ def librdkafka_sent(address: str, linger_ms: float) -> Measured:
     return best
 
 
-def librdkafka_received(address: str, group: str) -> Measured:
+def librdkafka_receives(address: str, group: str) -> ClientRate:
     from confluent_kafka import Consumer as Rdkafka  # noqa: PLC0415
 
     consumer = Rdkafka({"bootstrap.servers": address, "group.id": group, "auto.offset.reset": "earliest"})
@@ -207,16 +207,16 @@ def librdkafka_received(address: str, group: str) -> Measured:
 def kafka_figures(home: Path) -> Iterator[Figure]:
     _kafka.use_clients()
     with _kafka.kafka(home) as address, asyncio.Runner() as runner:
-        yield figure(f"aiokafka sends, {IN_FLIGHT} under way", runner.run(aiokafka_sent(address, IN_FLIGHT, 0)))
-        batched = runner.run(aiokafka_sent(address, MANY, LINGER_MS))
-        yield figure(f"aiokafka sends in batches, {MANY} under way", batched)
-        yield figure(f"librdkafka sends, {LINGER_MS} ms of linger", librdkafka_sent(address, LINGER_MS))
+        yield figure(f"aiokafka sends, {IN_FLIGHT} in flight", runner.run(aiokafka_sends(address, IN_FLIGHT, 0)))
+        batched = runner.run(aiokafka_sends(address, MANY, LINGER_MS))
+        yield figure(f"aiokafka sends in batches, {MANY} in flight", batched)
+        yield figure(f"librdkafka sends, {LINGER_MS} ms of linger", librdkafka_sends(address, LINGER_MS))
         groups = [f"beside-{number}" for number in range(ROUNDS)]
-        yield figure("aiokafka receives", _best(runner.run(aiokafka_received(address, f"aio-{group}")) for group in groups))
-        yield figure("librdkafka receives, lists of 500", _best(librdkafka_received(address, f"rd-{group}") for group in groups))
+        yield figure("aiokafka receives", _best(runner.run(aiokafka_receives(address, f"aio-{group}")) for group in groups))
+        yield figure("librdkafka receives, lists of 500", _best(librdkafka_receives(address, f"rd-{group}") for group in groups))
 
 
-def _best(rounds: Iterable[Measured]) -> Measured:
+def _best(rounds: Iterable[ClientRate]) -> ClientRate:
     best = NOTHING
     for measured in rounds:
         best = best.better(measured)
@@ -237,7 +237,7 @@ def figures() -> Iterator[Figure]:
         yield from rocketmq_figures(home)
     reason = _kafka.missing()
     if reason is not None:
-        yield Figure("Kafka's clients", "–", f"{reason}, so there is no Kafka")
+        yield Figure("Kafka's clients", "–", f"not measured: {reason}")
         return
     with folder() as home:
         yield from kafka_figures(home)

@@ -1,19 +1,20 @@
-/* A load generator for one broker: sends, batches or pulls over a few connections, with many requests under way on each.
+/* A load generator for one broker: sends, batches, pulls or transactions over a few connections, with many requests in flight on each.
  *
  *     gcc -O2 -o loadgen loadgen.c
  *     loadgen send|batch|pull|transaction PORT TOPIC CONNECTIONS WINDOW REQUESTS BODY_BYTES PER_REQUEST [FIRST SPAN | NAME VALUE]
  *
  *     PORT          of a broker on 127.0.0.1
- *     WINDOW        requests under way on each connection
- *     REQUESTS      of all connections together
- *     BODY_BYTES    of one message
- *     PER_REQUEST   messages in a batch, or asked for with a pull
- *     FIRST, SPAN   pull: a connection reads so many messages of its queue, from this offset on, and begins again
- *     NAME, VALUE   send: one more property of each message, as for a delay
+ *     WINDOW        requests in flight on each connection
+ *     REQUESTS      total of all connections
+ *     BODY_BYTES    size of a message body
+ *     PER_REQUEST   messages in a batch, or the maximum of a pull
+ *     FIRST, SPAN   pull: a connection reads SPAN messages of its queue from offset FIRST on, and repeats
+ *     NAME, VALUE   send: an additional property of each message, for example a delay
  *
  * Headers are JSON, as Apache's clients write them. Sends go to the topic's four queues in turn; connection number i pulls from
- * queue i modulo four. A transaction is a half message and, when that is answered, its commit. It prints one line of JSON: what it asked, how many answers were not a success, how long it took.
- * It ends with 2 when nothing came for ten seconds, and with 3 when the broker closed a connection.
+ * queue i modulo four. A transaction is a half message and, after its response, the commit. The program prints one line of JSON: the
+ * number of requests, the number of responses without success, the time. It exits with 2 when no response came for ten seconds, and
+ * with 3 when the broker closed a connection.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -30,7 +31,7 @@
 
 enum { QUEUES = 4, HALF = 4, HEADER_BYTES_MAX = 2048, INPUT_BYTES = 8 << 20, EVENTS = 64, SILENCE_MS = 10000 };
 
-static const char *UNIQUE_KEY = "7F000001A1B218B4AAC2"; /* twelve hexadecimal digits follow: the request's number */
+static const char *UNIQUE_KEY = "7F000001A1B218B4AAC2"; /* followed by the number of the request, in twelve hexadecimal digits */
 
 typedef struct {
     int fd, number, watching_output;
@@ -44,10 +45,10 @@ static struct {
     const char *topic;
     int connections, window, body_bytes, per_request;
     long requests, first, span;
-    const char *name, *value; /* of one more property */
+    const char *name, *value; /* an additional property */
 } plan;
 
-static unsigned char *body; /* of every request: one message, or a whole batch, or nothing */
+static unsigned char *body; /* of every request: a message, a batch, or nothing */
 static size_t body_length;
 static long refused, bytes_read;
 
@@ -131,7 +132,7 @@ static int make_header(char *at, const Connection *connection) {
         plan.name, plan.name[0] ? "\\u0001" : "", plan.value, plan.name[0] ? "\\u0002" : "", plan.mode == BATCH ? "true" : "false", number);
 }
 
-/* Put the next requests behind what still waits to be written. */
+/* Append the next requests to the unwritten output. */
 static void ask(Connection *connection, long count) {
     memmove(connection->out, connection->out + connection->out_start, connection->out_end - connection->out_start);
     connection->out_end -= connection->out_start;
@@ -162,7 +163,7 @@ static void write_out(int poll, Connection *connection) {
     if (output != connection->watching_output) watch(poll, connection, EPOLL_CTL_MOD, output);
 }
 
-/* A number or word of an answer's header. */
+/* Find a field in the header of a response. */
 static const char *field(const char *header, size_t length, const char *name) {
     const char *at = memmem(header, length, name, strlen(name));
     if (!at) {
@@ -172,7 +173,7 @@ static const char *field(const char *header, size_t length, const char *name) {
     return at + strlen(name);
 }
 
-/* Commit the half message that this answers. Nobody answers that. */
+/* Commit the half message of this response. The commit is oneway. */
 static void commit(Connection *connection, const char *answer, size_t length) {
     char id[33] = {0};
     memcpy(id, field(answer, length, "\"msgId\":\""), 32);
@@ -191,7 +192,7 @@ static void commit(Connection *connection, const char *answer, size_t length) {
     connection->out_end += 8 + header_length;
 }
 
-/* The number of answers that came whole. */
+/* Count the complete responses. */
 static long read_in(Connection *connection) {
     ssize_t got = read(connection->fd, connection->in + connection->in_end, INPUT_BYTES - connection->in_end);
     if (got == 0 || (got < 0 && errno != EAGAIN)) {

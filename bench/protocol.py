@@ -1,4 +1,4 @@
-"""What the protocol costs per message: bytes to values and back, with the headers that Apache's producer sends."""
+"""Cost of the protocol per message: bytes to values and back, with the headers that Apache's producer sends."""
 
 from __future__ import annotations
 

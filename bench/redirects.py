@@ -20,7 +20,7 @@ from typing import NamedTuple
 from tests.support.apache_cluster import asked
 
 from bench import Figure
-from bench.broker import BODY_BYTES, CONNECTIONS, QUEUES, SENDS, WINDOW, Server, all_servers, cpu_s, loaded, loadgen
+from bench.broker import BODY_BYTES, CONNECTIONS, QUEUES, SENDS, WINDOW, Server, all_servers, cpu_s, loadgen, run_load
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.headers import GetMaxOffsetRequestHeader
 from skyrocket.protocol.requests import RequestCode
@@ -90,7 +90,7 @@ def figures() -> Iterator[Figure]:
     try:
         with all_servers(home) as servers:
             for server in servers:
-                loaded(server, SENDS)
+                run_load(server, SENDS)
             for name, kind in KINDS.items():
                 if ONLY in name:
                     yield from _compare(servers, name, kind)

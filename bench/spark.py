@@ -1,9 +1,9 @@
-"""Rows a second, and rows a CPU-second, through Spark: our sources beside Spark's ceiling and its Kafka connector, in one run.
+"""Rows per second and rows per CPU second through Spark: our sources, Spark's own limit and its Kafka connector, in one run.
 
-Cases take turns, round after round, over the same messages (1 KiB bodies, 4 queues): a neighbour on the machine disturbs all of
-them. Spark's ceiling is taken first, in a session of its own, whose workers have nothing of ours in them. The CPU is that of the
-driver, its JVM and its Python workers; brokers, ours and Kafka's, are processes of their own, and take their share of the same
-two cores. A case's figure is its best round. The connector needs another Spark, so it comes last.
+The cases take turns, round after round, over the same messages (1 KiB bodies, 4 queues), so that other load on the machine
+disturbs all of them. Spark's own limit is measured first, in a session whose workers import nothing of ours. CPU time is that of
+the driver, its JVM and its Python workers. Our broker and Kafka are other processes, which share the two cores. The figure of a
+case is its best round. The connector needs another Spark, so it comes last.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class Case(NamedTuple):
     run: Callable[[], None]
     rows: int
     bar: str = ""
-    beside: str = ""  # the name of the case that it is told as a share of
+    beside: str = ""  # the case of which this one is reported as a share
 
 
-class Measured(NamedTuple):
+class RowRate(NamedTuple):
     rows_per_s: float
     rows_per_cpu_s: float
 
@@ -62,23 +62,23 @@ class Measured(NamedTuple):
 def figures() -> Iterator[Figure]:
     with tempfile.TemporaryDirectory(prefix="skyrocket-bench-", ignore_cleanup_errors=True) as folder:
         home = Path(folder)
-        measured: dict[str, Measured] = {}
+        measured: dict[str, RowRate] = {}
         store = filled_store(home / "store")
         with spark_session() as spark:
             cases = ceiling_cases(spark, home, store)
-            measured |= taken_in_turns(cases)
-            yield from told(cases, measured)
+            measured |= measure_in_turns(cases)
+            yield from report(cases, measured)
         with spark_session() as spark, serving(home / "usual", {}) as usual, serving(home / "large", LARGE_PULLS) as large:
             cases = [*offline_cases(spark, store), *source_cases(spark, home, usual, large)]
-            measured |= taken_in_turns(cases)
-            yield from told(cases, measured)
+            measured |= measure_in_turns(cases)
+            yield from report(cases, measured)
         shutil.rmtree(home / "store")
         yield from connector_figures(home / "kafka", measured)
 
 
 @contextmanager
 def spark_session() -> Iterator[Any]:
-    import skyrocket.spark  # noqa: PLC0415 — Spark's packages are large, and other benchmarks do without
+    import skyrocket.spark  # noqa: PLC0415 — imports Spark, which other benchmarks do not need
 
     spark = skyrocket.spark.session("bench", "local[2]", CONFIG)
     spark.dataSource.register(Synthetic)
@@ -88,9 +88,9 @@ def spark_session() -> Iterator[Any]:
         spark.stop()
 
 
-def taken_in_turns(cases: Sequence[Case]) -> dict[str, Measured]:
-    """The best of several rounds; the first, in which Java compiles and workers start, does not count."""
-    best: dict[str, Measured] = {}
+def measure_in_turns(cases: Sequence[Case]) -> dict[str, RowRate]:
+    """Return the best round of each case. The first round does not count: Java compiles and workers start."""
+    best: dict[str, RowRate] = {}
     for number in range(ROUNDS + 1):
         for case in cases:
             watch = TreeWatch()
@@ -100,12 +100,12 @@ def taken_in_turns(cases: Sequence[Case]) -> dict[str, Measured]:
     return best
 
 
-def _better(so_far: Measured | None, spent: Spent, rows: int) -> Measured:
-    now = Measured(rows / spent.clock_s, rows / spent.cpu_s)
-    return now if so_far is None else Measured(*map(max, so_far, now))
+def _better(so_far: RowRate | None, spent: Spent, rows: int) -> RowRate:
+    now = RowRate(rows / spent.clock_s, rows / spent.cpu_s)
+    return now if so_far is None else RowRate(*map(max, so_far, now))
 
 
-def told(cases: Sequence[Case], measured: Mapping[str, Measured]) -> Iterator[Figure]:
+def report(cases: Sequence[Case], measured: Mapping[str, RowRate]) -> Iterator[Figure]:
     for case in cases:
         rates = measured[case.name]
         share = f"{rates.rows_per_s / measured[case.beside].rows_per_s:.0%} of {case.beside}" if case.beside else ""
@@ -121,7 +121,7 @@ def to_noop(frame: Any) -> None:
 
 
 def filled_store(directory: Path, messages: int = MESSAGES) -> Path:
-    """As our broker leaves it. Its segments are those of a broker in use."""
+    """Write a store as our broker does, with segments of the default size."""
     store = MessageStore(directory, StoreConfig(segment_bytes=SEGMENT_BYTES, index_enabled=False))
     store.open()
     for first in range(0, messages, GROUP):
@@ -151,8 +151,7 @@ def offline_cases(spark: Any, store: Path) -> list[Case]:
 
 
 def synthetic_frame(spark: Any, home: Path, store: Path, options: Mapping[str, str]) -> Any:
-    """The first batches that the offline source gives: the same columns, batch sizes, contents and number of tasks, without the
-    reading."""
+    """Return a frame that repeats the first batches of the offline source: equal columns, sizes and tasks, but no reading."""
     import pyarrow as pa  # noqa: PLC0415
 
     given = {"path": str(store), **options}
@@ -165,16 +164,16 @@ def synthetic_frame(spark: Any, home: Path, store: Path, options: Mapping[str, s
     with pa.OSFile(str(file), "wb") as opened, pa.ipc.new_file(opened, first[0].schema) as writer:
         for batch in first:
             writer.write_batch(batch)
-    told = {"batches": str(file), "columns": ",".join(chosen.columns), "rows": str(MESSAGES), "tasks": str(len(parts))}
-    return spark.read.format("synthetic").options(**told).load()
+    given = {"batches": str(file), "columns": ",".join(chosen.columns), "rows": str(MESSAGES), "tasks": str(len(parts))}
+    return spark.read.format("synthetic").options(**given).load()
 
 
-# --- the source, at a broker
+# --- the source, with a broker
 
 
 @contextmanager
 def serving(home: Path, settings: Mapping[str, object]) -> Iterator[str]:
-    """A broker of ours that has the messages; its nameserver's address."""
+    """Run our broker with the messages, and yield the address of its nameserver."""
     filled_store(home / "data" / "store")
     with Skyrocket(home, {"mappedFileSizeCommitLog": SEGMENT_BYTES, **settings}) as running:
         with Admin(running.nameserver) as admin:
@@ -203,7 +202,7 @@ def source_cases(spark: Any, home: Path, usual: str, large: str) -> list[Case]:
         frame = source(usual, options)
         cases.append(Case(f"source → noop, {name}", lambda frame=frame: to_noop(frame), MESSAGES, "bar: 50%", ceiling(name)))
     frame, beside = source(large, {}), ceiling("all columns but properties")
-    cases.append(Case("source → noop, a broker with large answers", lambda: to_noop(frame), MESSAGES, "bar: 50%", beside))
+    cases.append(Case("source → noop, a broker with large pull responses", lambda: to_noop(frame), MESSAGES, "bar: 50%", beside))
     frame_to_file = source(usual, {})
     cases.append(Case("source → Parquet (lz4)", lambda: to_parquet(frame_to_file), MESSAGES))
     cases.append(Case("stream → Parquet (lz4)", streamed, MESSAGES))
@@ -219,17 +218,17 @@ CONNECTOR = {
 }
 
 
-def connector_figures(home: Path, ours: Mapping[str, Measured]) -> Iterator[Figure]:
+def connector_figures(home: Path, ours: Mapping[str, RowRate]) -> Iterator[Figure]:
     reason = _kafka.missing()
     if reason is not None:
-        yield Figure("Spark's Kafka connector", "–", f"{reason}, so there is no Kafka")
+        yield Figure("Spark's Kafka connector", "–", f"not measured: {reason}")
         return
     home.mkdir()
-    best: dict[str, Measured] = {}
-    for told in _spark_kafka.measured(home, [BODY], MESSAGES, ROUNDS + 1):
-        now = Measured(told["rows_per_s"], told["rows_per_cpu_s"])
-        so_far = best.get(told["case"], now)
-        best[told["case"]] = Measured(*map(max, so_far, now))
+    best: dict[str, RowRate] = {}
+    for result in _spark_kafka.run_job(home, [BODY], MESSAGES, ROUNDS + 1):
+        now = RowRate(result["rows_per_s"], result["rows_per_cpu_s"])
+        so_far = best.get(result["case"], now)
+        best[result["case"]] = RowRate(*map(max, so_far, now))
     for case, beside in CONNECTOR.items():
         rates, mine = best[case], ours[beside]
         per_cpu = f"{rates.rows_per_cpu_s / 1000:.0f}k a CPU-second"

@@ -1,4 +1,4 @@
-"""What the store costs: appends, flushes, reads, recovery. One core, 1 KiB bodies, a unique key and a tag each, four queues."""
+"""Cost of the store: appends, flushes, reads, recovery. One core, four queues, messages of 1 KiB with a unique key and a tag."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def opened(config: StoreConfig = CONFIG) -> Iterator[MessageStore]:
 
 
 def append_cost(group: int, config: StoreConfig = CONFIG, *, tag: bool = True) -> float:
-    """CPU µs a message, the best of some rounds."""
+    """Return the CPU µs per message of the best round."""
     messages = [message(number, tag=tag) for number in range(MESSAGES)]
     groups = [messages[at : at + group] for at in range(0, MESSAGES, group)]
-    gc.freeze()  # what stands ready here is no part of a broker: its collector must not walk it
+    gc.freeze()  # a broker does not hold these messages, so the garbage collector must not scan them
     best = float("inf")
     with opened(config) as store:
         for now_ms in range(ROUNDS):
@@ -64,7 +64,7 @@ def append_cost(group: int, config: StoreConfig = CONFIG, *, tag: bool = True) -
 
 
 def group_commit_rate(waiters: int, seconds: float = 1.0) -> tuple[float, float]:
-    """Messages a second that `waiters` sync senders get confirmed, and messages per flush."""
+    """Return the confirmed messages per second of `waiters` sync senders, and the messages per flush."""
 
     async def sender(store: MessageStore, flusher: Flusher, until: float) -> int:
         sent = 0
@@ -112,12 +112,12 @@ def read_figures() -> Iterator[Figure]:
         scattered = [at * 7_919 % (each - 32) for at in in_order]
         yield Figure("read a queue in order, 32 at a time, just written", f"{read_cost(store, in_order):.2f} µs")
         yield Figure("read a queue at random, 32 at a time, just written", f"{read_cost(store, scattered):.2f} µs")
-        store.reading.set_opened_at(store.log.end)  # from here on every record is checked, as after a restart
+        store.reading.set_opened_at(store.log.end)  # makes reads check every record, as after a restart
         yield Figure("read a queue in order, every record checked", f"{read_cost(store, in_order):.2f} µs")
 
 
 def crashed_store(directory: str, gigabytes: float) -> None:
-    """A child writes and is killed: what it wrote lies behind the checkpoint."""
+    """Write a store in a child process and kill it, so that the messages lie behind the checkpoint."""
     child = os.fork()
     if child == 0:
         store = MessageStore(directory, CONFIG)
@@ -159,7 +159,7 @@ def recovery_figures(gigabytes: float = 0.5) -> Iterator[Figure]:
 
 
 def _bytes_read() -> int:
-    """What this process has read so far, from memory or disk."""
+    """Return the bytes that this process has read so far, from memory or disk."""
     lines = Path("/proc/self/io").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("rchar")).split()[1])
 

@@ -1,6 +1,6 @@
-"""What a scan of the commit log into Arrow costs: one segment of messages with 1 KiB bodies, the file in the page cache.
+"""Cost of a scan of the commit log into Arrow: one segment of messages with 1 KiB bodies, in the page cache.
 
-Besides the table of µs per message, `python -m bench.store_arrow` prints the same as GB of log per second.
+`python -m bench store_arrow` prints µs per message, and `python -m bench.store_arrow` also GB of log per second.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HOST = pack_host("127.0.0.1", 10_911)
 
 @cache
 def log(trusted: bool) -> OfflineStore:
-    """With `trusted`, as our broker leaves it, with checksums over whole records; otherwise as Apache's does, without."""
+    """Write a store: with `trusted` as our broker does, with checksums of whole records; otherwise as Apache's does, without."""
     directory = Path(tempfile.mkdtemp(prefix="skyrocket-bench-"))
     atexit.register(shutil.rmtree, directory)
     config = StoreConfig(segment_bytes=128 * 1024 * 1024, index_enabled=False)
@@ -74,7 +74,7 @@ BENCHMARKS = [
     Benchmark("Arrow, body only, unchecked", partial(scan_all, ("body",), False), MESSAGES),
     Benchmark("Arrow, all columns, unchecked", partial(scan_all, ALL_COLUMNS, False), MESSAGES),
     Benchmark("Arrow, all columns, CRC of bodies", partial(scan_all, ALL_COLUMNS, True), MESSAGES),
-    Benchmark("Arrow, of a topic that is not there", partial(scan_all, FAST_COLUMNS, False, False, "Other"), MESSAGES),
+    Benchmark("Arrow, a topic without messages", partial(scan_all, FAST_COLUMNS, False, False, "Other"), MESSAGES),
     Benchmark("Python objects, CRC of bodies", iterate_all, MESSAGES, "1.2–3.4"),
 ]
 

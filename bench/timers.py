@@ -1,4 +1,4 @@
-"""Timers without the network: what a message costs to be taken in and delivered, and what a million that wait cost in memory."""
+"""Timers without the network: CPU time to enqueue and deliver a message, and memory of a million waiting messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BEGIN_MS = 1_700_000_000_000
 TOPIC, QUEUES = "BenchTimed", 8
 COSTED = 50_000
 WAITING = int(os.environ.get("SKYROCKET_BENCH_TIMERS", "1_000_000"))
-TWO_DAYS_MS = 2 * 24 * 3600 * 1000 - 60_000  # within the window: nothing is rolled
+TWO_DAYS_MS = 2 * 24 * 3600 * 1000 - 60_000  # within the roll window, so that no message is rolled
 AT_ONCE = 1_000
 BODY = bytes(200)
 
@@ -56,7 +56,7 @@ class Bench:
         return self.now_ms
 
     def send(self, count: int, first_ms: int, span_ms: int) -> None:
-        """Into the timer topic, due at random in this stretch of time."""
+        """Append messages to the timer topic, due at random times within the span."""
         made = []
         for number in range(self._sent, self._sent + count):
             due_ms = first_ms + self._rng.randrange(span_ms)
@@ -73,8 +73,8 @@ class Bench:
         self._sent += count
         self.store.take_grown()
 
-    def take_in(self) -> float:
-        """Everything that was sent. CPU seconds."""
+    def enqueue_all(self) -> float:
+        """Enqueue every sent message in timer log and wheel, and return the CPU seconds."""
         started_s = time.process_time()
         while self.index.queue_offset < self._sent:
             self.now_ms += PACE_MS
@@ -90,19 +90,19 @@ class Bench:
 
 
 def anonymous_bytes() -> int:
-    """Memory of this process that is no file's."""
+    """Return the memory of this process that no file backs."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024
-    raise AssertionError("this kernel does not tell")
+    raise AssertionError("/proc/self/status has no RssAnon")
 
 
 def figures() -> Iterator[Figure]:
-    yield from _in_a_store(_costs)
-    yield from _in_a_store(_memory)
+    yield from _measure_in_a_store(_costs)
+    yield from _measure_in_a_store(_memory)
 
 
-def _in_a_store(measure: object) -> Iterator[Figure]:
+def _measure_in_a_store(measure: object) -> Iterator[Figure]:
     home = Path(tempfile.mkdtemp(prefix="skyrocket-bench-", dir=os.environ.get("SKYROCKET_BENCH_DIR")))
     try:
         yield from measure(Bench(home / "store"))  # type: ignore[operator]
@@ -112,31 +112,33 @@ def _in_a_store(measure: object) -> Iterator[Figure]:
 
 def _costs(bench: Bench) -> Iterator[Figure]:
     first_ms = BEGIN_MS + 60_000
-    taken_in_s = 0.0
+    enqueued_s = 0.0
     for _ in range(COSTED // AT_ONCE):
         bench.send(AT_ONCE, first_ms, 5_000)
-        taken_in_s += bench.take_in()
+        enqueued_s += bench.enqueue_all()
     delivered_s = bench.deliver_until(first_ms + 7_000)
-    yield Figure("take a timed message in", f"{taken_in_s / COSTED * 1e6:.1f} µs")
-    yield Figure("deliver it", f"{delivered_s / COSTED * 1e6:.1f} µs", "10,000 a second; with the append to its topic")
+    yield Figure("enqueue a timed message", f"{enqueued_s / COSTED * 1e6:.1f} µs")
+    yield Figure(
+        "deliver a timed message", f"{delivered_s / COSTED * 1e6:.1f} µs", "10,000 a second, with the append to its topic"
+    )
 
 
 def _memory(bench: Bench) -> Iterator[Figure]:
     bench.send(AT_ONCE, BEGIN_MS + 3_600_000, TWO_DAYS_MS - 3_600_000)
-    bench.take_in()
+    bench.enqueue_all()
     before = anonymous_bytes()
     for _ in range(WAITING // AT_ONCE - 1):
         bench.send(AT_ONCE, BEGIN_MS + 3_600_000, TWO_DAYS_MS - 3_600_000)
-        bench.take_in()
+        bench.enqueue_all()
     grown = anonymous_bytes() - before
-    yield Figure(f"memory for {WAITING:,} that wait", f"{grown / 2**20:.1f} MiB", "besides pages of files")
+    yield Figure(f"memory of {WAITING:,} waiting messages", f"{grown / 2**20:.1f} MiB", "without pages of files")
     bench.store.flush()
     bench.delivery.plan_checkpoint(bench.now_ms)
     job = bench.delivery.begin_checkpoint()
     assert job is not None
     job.run()
-    bench.open_timers()  # as after a kill: the last checkpoint is no clean end
+    bench.open_timers()  # as after a kill: there was no clean stop
     started_s = time.perf_counter()
     bench.delivery.check(bench.now_ms)
-    yield Figure("find them again after kill -9", f"{time.perf_counter() - started_s:.2f} s")
+    yield Figure("recover them after kill -9", f"{time.perf_counter() - started_s:.2f} s")
     assert bench.index.waiting == WAITING

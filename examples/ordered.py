@@ -1,11 +1,11 @@
-"""Events of an order, in order: created, paid, packed, shipped. Many orders at once, several consumers, one of which leaves.
+"""Events in order: created, paid, packed, shipped. Many orders at once and two consumers, one of which leaves.
 
     make run                                             # in one terminal
     .venv/bin/python examples/ordered.py                 # in another
 
-All events of one order have its number for a sharding key, so they lie in one queue, one after another. An orderly consumer locks
-its queues at the broker and takes each queue's messages one by one. Different orders go on side by side. When a consumer leaves,
-another takes its queues over: an event may then come twice, but never before the one that it follows.
+The sharding key of an event is the number of its order, so all events of an order are in one queue, in order. An orderly
+consumer locks its queues at the broker and handles the messages of a queue one by one. Different orders proceed in parallel.
+When a consumer leaves, another one takes its queues over: an event may then come twice, but never before its predecessor.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ SOON = ConsumerLimits(rebalance_again_ms=200, when_not_locked_ms=200)
 
 
 class Ledger:
-    """What is known of each order, and what came when it should not."""
+    """The state of each order, and the events that came out of order."""
 
     def __init__(self, run: str) -> None:
         self.run = run
-        self.steps: dict[str, int] = {}  # order -> steps taken
+        self.steps: dict[str, int] = {}  # order -> number of finished steps
         self.wrong: list[str] = []
         self.again = 0
 
     async def book(self, message: Received) -> None:
         order, step = message.sharding_key, STEPS.index(message.tag)
         if not order.startswith(self.run):
-            return  # an earlier run's
+            return  # from an earlier run
         taken = self.steps.get(order, 0)
-        await asyncio.sleep(0.001)  # the work; meanwhile nobody may overtake us
+        await asyncio.sleep(0.001)  # the work; no later event of the order may overtake it
         if step < taken:
             self.again += 1
         elif step == taken:
@@ -69,13 +69,13 @@ async def play(nameserver: str, orders: int) -> bool:
                     await producer.send(message)
                 if number == 1:
                     await second.close()
-                    print("One consumer has left; the other takes its queues over.")
+                    print("One consumer has left. The other one takes its queues over.")
         try:
             async with asyncio.timeout(WAIT_S):
-                while ledger.finished() < orders:  # noqa: ASYNC110 — the handler fills it
+                while ledger.finished() < orders:  # noqa: ASYNC110 — the handler changes it
                     await asyncio.sleep(0.05)
         except TimeoutError:
-            print("Not every order came to its end.")
+            print("Not every order is finished.")
     print(
         f"{ledger.finished()} of {orders} orders went through {', '.join(STEPS)}; {len(ledger.wrong)} events came out of order."
     )

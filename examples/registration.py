@@ -1,15 +1,15 @@
-"""A user registers, and three services hear of it: one topic, three groups, a load generator and a summary.
+"""A user registers, and three services get the message: one topic, three groups, a load generator and a summary.
 
     make run                                             # in one terminal
     .venv/bin/python examples/registration.py            # in another; --users 20000 for more load
 
     sign-up  ──►  user-registered  ──►  sms       every user gets a text message
-                                   ──►  push      users of the app get a notification: chosen by tag, at the broker
-                                   ──►  coupons   every user gets one coupon. Exactly one, though the service fails at times
-                                                  and its messages then come again
+                                   ──►  push      users of the app get a notification: the broker filters by tag
+                                   ──►  coupons   every user gets exactly one coupon, although the service fails at times
+                                                  and the broker then delivers messages again
 
-Each service is a group: it gets every message, at its own pace, whether the others work or not. It could run as any number of
-processes, which would share its queues.
+Each service is a consumer group: it gets every message at its own pace, whether the other services run or not. A service can
+run as several processes, which then share the queues.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from skyrocket.client.helpers import Deduplicator, MemoryClaims
 Handle = Callable[[Received], Awaitable[None]]
 
 TOPIC = "user-registered"
-FAILS_EVERY = 40  # one of so many coupons fails at first
+FAILS_EVERY = 40  # every fortieth coupon fails at the first attempt
 WAIT_S = 60.0
 
 
 @dataclass
 class Service:
-    """What one service has done, for the summary."""
+    """Counts of one service, for the summary."""
 
     name: str
     wanted: int = 0
@@ -45,7 +45,7 @@ class Service:
     retries: int = 0
     waits_ms: list[float] = field(default_factory=list)
 
-    def took(self, message: Received) -> None:
+    def record(self, message: Received) -> None:
         self.deliveries += 1
         self.retries += message.reconsume_times > 0
         self.waits_ms.append(time.time() * 1000 - message.born_ms)
@@ -59,33 +59,33 @@ class Registration:
     def __init__(self, nameserver: str, users: int) -> None:
         self.nameserver = nameserver
         self.users = users
-        self.run = secrets.token_hex(4)  # so that what earlier runs left is not counted
+        self.run = secrets.token_hex(4)  # marks the messages of this run; handlers ignore others
         self.sms, self.push, self.coupons = Service("sms"), Service("push"), Service("coupons")
         self.granted: dict[str, int] = {}
-        self.once = Deduplicator(MemoryClaims(), scope="coupons")  # SQLite or Redis where there is more than one process
+        self.once = Deduplicator(MemoryClaims(), scope="coupons")  # use SQLite or Redis with several processes
 
     # --- the services
 
     async def send_text(self, message: Received) -> None:
-        self.sms.took(message)
+        self.sms.record(message)
         self.sms.users.add(message.keys[0])
 
     async def notify(self, message: Received) -> None:
-        self.push.took(message)
+        self.push.record(message)
         self.push.users.add(message.keys[0])
 
     async def grant_coupon(self, message: Received) -> None:
         user = message.keys[0]
-        self.coupons.took(message)
+        self.coupons.record(message)
         async with self.once.once(user) as first:
             if first:
                 if message.reconsume_times == 0 and int(user.rpartition("-")[2]) % FAILS_EVERY == 0:
-                    raise RetryLater("the coupon service is not in the mood", delay_level=1)  # again in a second
+                    raise RetryLater("the coupon service is down", delay_level=1)  # level 1: deliver again in a second
                 self.granted[user] = self.granted.get(user, 0) + 1
         self.coupons.users.add(user)
 
     def consumers(self) -> list[Consumer]:
-        """Three groups of one topic."""
+        """Create one consumer for each service: three groups of one topic."""
         wanted = {
             "sms": ("*", self.send_text),
             "push": ("app", self.notify),
@@ -108,7 +108,7 @@ class Registration:
     # --- the load
 
     async def register(self) -> float:
-        """Everybody at once, as fast as the broker takes it; the seconds that it took."""
+        """Register all users as fast as the broker accepts messages, and return the seconds."""
         begun = time.monotonic()
         async with Producer(self.nameserver, group="sign-up", linger_ms=1) as producer:
             for number in range(self.users):
@@ -123,7 +123,7 @@ class Registration:
         self.push.wanted = (self.users + 2) // 3
         return time.monotonic() - begun
 
-    # --- all together
+    # --- the whole example
 
     async def play(self) -> bool:
         async with Admin(self.nameserver) as admin:
@@ -159,7 +159,7 @@ def main() -> int:
     parser.add_argument("--namesrv", default="127.0.0.1:9876")
     parser.add_argument("--users", type=int, default=2_000)
     given = parser.parse_args()
-    logging.getLogger("skyrocket").setLevel(logging.ERROR)  # each coupon that fails would be a warning
+    logging.getLogger("skyrocket").setLevel(logging.ERROR)  # hide the warning of each failed coupon
     return 0 if asyncio.run(Registration(given.namesrv, given.users).play()) else 1
 
 

@@ -1,12 +1,12 @@
-"""Orders go through Spark: read from one topic as they come, added up, and written to another, each result exactly once.
+"""Sales through Spark: a stream reads them from one topic, adds them up and writes each result to another topic exactly once.
 
     make run                                             # in one terminal
     make setup                                           # in another, once: installs Spark
     .venv/bin/python examples/spark_sales.py
 
-A stream reads the topic `sales` from where its checkpoint says, groups a micro-batch by shop, and writes a message for each shop
-to `sales-by-shop`. Rows are staged as half messages and committed with their batch, so that a crash anywhere neither loses nor
-repeats a result. Run it again with the same --folder, and it goes on where it stopped.
+The stream reads the topic `sales` from the offsets in its checkpoint, groups a micro-batch by shop, and writes a message for
+each shop to `sales-by-shop`. The sink stages rows as half messages and commits them with their batch, so a crash neither loses
+nor repeats a result. Run the example again with the same --folder, and the stream continues where it stopped.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SALE = "shop string, cents bigint"
 
 
 def sell(nameserver: str, count: int) -> int:
-    """Sales as a shop's own program would send them; what they come to."""
+    """Send sales as the program of a shop does, and return their total in cents."""
     total = 0
     with Admin(nameserver) as admin:
         for topic in (ORDERS, RESULTS):
@@ -45,15 +45,15 @@ def sell(nameserver: str, count: int) -> int:
     return total
 
 
-def added_up(sales: DataFrame) -> DataFrame:
-    """A message for each shop: how much, and from how many sales."""
+def add_up(sales: DataFrame) -> DataFrame:
+    """Return a message for each shop, with the total and the number of sales."""
     sale = sales.select(f.from_json(sales.body.cast("string"), SALE).alias("sale")).select("sale.*")
     by_shop = sale.groupBy("shop").agg(f.sum("cents").alias("cents"), f.count("*").alias("sales"))
     return by_shop.select(f.to_json(f.struct("shop", "cents", "sales")).cast("binary").alias("body"), by_shop.shop.alias("tags"))
 
 
 def run_stream(spark: SparkSession, nameserver: str, folder: Path) -> None:
-    """Everything that is there now, in micro-batches of at most 500 sales; then it ends."""
+    """Process all present sales, in micro-batches of at most 500, and end."""
     sales = (
         spark.readStream.format("rocketmq")
         .option("nameserver", nameserver)
@@ -65,7 +65,7 @@ def run_stream(spark: SparkSession, nameserver: str, folder: Path) -> None:
     )
 
     def publish(batch: DataFrame, number: int) -> None:
-        to_topic = added_up(batch).write.format("rocketmq").mode("append").option("nameserver", nameserver)
+        to_topic = add_up(batch).write.format("rocketmq").mode("append").option("nameserver", nameserver)
         to_topic.option("topic", RESULTS).option("delivery", "exactly-once").option("writeId", f"{folder.name} {number}").save()
 
     query = sales.writeStream.foreachBatch(publish).option("checkpointLocation", str(folder)).trigger(availableNow=True).start()
@@ -73,7 +73,7 @@ def run_stream(spark: SparkSession, nameserver: str, folder: Path) -> None:
 
 
 def results(spark: SparkSession, nameserver: str) -> DataFrame:
-    """What is in the topic by now, read as a table."""
+    """Read the messages of the result topic as a table."""
     rows = spark.read.format("rocketmq").option("nameserver", nameserver).option("subscribe", RESULTS).load()
     result = f.from_json(rows.body.cast("string"), "shop string, cents bigint, sales bigint")
     return (
@@ -85,7 +85,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--namesrv", default="127.0.0.1:9876")
     parser.add_argument("--sales", type=int, default=2_000)
-    parser.add_argument("--folder", type=Path, help="of the checkpoint; a new one when not given")
+    parser.add_argument("--folder", type=Path, help="Folder of the checkpoint. Default: a new folder.")
     given = parser.parse_args()
     folder = given.folder or Path(tempfile.mkdtemp(prefix="sales-"))
     sold = sell(given.namesrv, given.sales)

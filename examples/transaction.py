@@ -1,11 +1,12 @@
-"""An order is paid: the row in the database and the message that tells of it, both or neither.
+"""An order is paid: commit the row in the database and the message about it together, or neither.
 
     make run                                             # in one terminal
     .venv/bin/python examples/transaction.py             # in another
 
-The message is kept aside by the broker first. Then the payment is booked, in SQLite here. Then the broker is told how that ended,
-and only a committed message is ever seen. In one of the three orders the producer "dies" after the booking, before it tells: some
-seconds later the broker asks, and `booked` looks into the database, as it would after a restart.
+First the broker stores the message as a half message, which no consumer sees. Then the producer books the payment, here in
+SQLite. Then it commits the message or rolls it back; consumers see only committed messages. For one of the three orders the
+producer "dies" between the booking and the commit. Some seconds later the broker asks, and `booked` looks into the database, as
+after a restart.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ WAIT_S = 60.0
 
 
 class Orders:
-    """The database. Plain functions: the client runs them in threads."""
+    """The database. Its methods are plain functions, which the client runs in threads."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -40,7 +41,7 @@ class Orders:
             yield database
 
     def book(self, message: Message, _transaction_id: str) -> Outcome:
-        """The local transaction."""
+        """Book the payment: the local transaction."""
         try:
             with self.transaction() as database:
                 database.execute("INSERT INTO paid VALUES (?, ?)", (next(iter(message.keys)), int(message.body)))
@@ -50,12 +51,12 @@ class Orders:
         return Outcome.COMMIT
 
     def book_and_say_nothing(self, message: Message, transaction_id: str) -> Outcome:
-        """As if the process had died between the booking and its report."""
+        """Book the payment, and return no outcome, as if the process died after the booking."""
         self.book(message, transaction_id)
         return Outcome.UNKNOWN
 
     def booked(self, message: Received) -> Outcome:
-        """The broker asks. The database knows, whatever became of the process that booked."""
+        """Answer a check of the broker from the database, which also works after a restart."""
         with self.transaction() as database:
             found = database.execute("SELECT 1 FROM paid WHERE number = ?", (message.keys[0],)).fetchone()
         print(f"order {message.keys[0]}: the broker asks, and it is {'booked' if found else 'not booked'}")
@@ -81,18 +82,18 @@ async def play(nameserver: str, orders: Orders) -> bool:
         await producer.transaction(Message(TOPIC, b"4200", keys=[plain]), orders.book)
         await producer.transaction(Message(TOPIC, b"-1", keys=[broken]), orders.book)
         await producer.transaction(Message(TOPIC, b"1700", keys=[silent]), orders.book_and_say_nothing)
-        print(f"order {silent}: booked, and nothing was said; the broker will ask")
+        print(f"order {silent}: booked without an outcome; the broker will ask")
         try:
             async with asyncio.timeout(WAIT_S):
-                while shipped != {plain, silent}:  # noqa: ASYNC110 — the handler above fills it
+                while shipped != {plain, silent}:  # noqa: ASYNC110 — the handler above changes it
                     await asyncio.sleep(0.05)
         except TimeoutError:
-            print(f"Shipped were only {sorted(shipped)}.")
+            print(f"Only these orders were shipped: {sorted(shipped)}.")
     return shipped == {plain, silent}
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="A message that is seen if, and only if, the database committed.")
+    parser = argparse.ArgumentParser(description="Consumers see a message if, and only if, the database has committed.")
     parser.add_argument("--namesrv", default="127.0.0.1:9876")
     given = parser.parse_args()
     with TemporaryDirectory() as folder:

@@ -1,12 +1,12 @@
-"""A web application with FastAPI: a request sends a message, and a consumer in the same process works on what was sent.
+"""A web application with FastAPI: a request sends a message, and a consumer in the same process handles it.
 
     make run                                             # in one terminal
     .venv/bin/python examples/web_app.py                 # in another; make setup installs fastapi and uvicorn
-    curl -X POST 'http://127.0.0.1:8000/orders?item=tea' # in a third: the answer has the order's number
-    curl http://127.0.0.1:8000/orders/NUMBER             # and how far it is
+    curl -X POST 'http://127.0.0.1:8000/orders?item=tea' # in a third: the response has the order's number
+    curl http://127.0.0.1:8000/orders/NUMBER             # and its state
 
-Producer and consumer live as long as the application, in its event loop: there are no threads, and a request awaits its send as
-it would a database. When the broker does not answer, the visitor is told so with 503 and a sentence.
+Producer and consumer live as long as the application and run in its event loop, without threads. A request awaits its send like a
+database query. When the broker does not respond, the visitor gets 503 with the reason.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from fastapi import FastAPI, HTTPException
 from skyrocket.client import Admin, ClientError, Consumer, Message, Producer, Received
 
 TOPIC = "web-orders"
-ORDERS_MAX = 10_000  # that are remembered
+ORDERS_MAX = 10_000  # kept in memory
 SEND_S = 3.0
 
 
 class Shop:
-    """The application's state: what became of the orders."""
+    """The state of the application: its orders."""
 
     def __init__(self, nameserver: str) -> None:
         self._nameserver = nameserver
@@ -37,7 +37,7 @@ class Shop:
 
     @asynccontextmanager
     async def running(self, _: FastAPI) -> AsyncIterator[None]:
-        """From the application's start to its end. The consumer ends first: it finishes what it took."""
+        """Start the clients with the application and stop them with it. The consumer stops first and finishes its messages."""
         async with AsyncExitStack() as stack:
             admin = await stack.enter_async_context(Admin(self._nameserver))
             await admin.topics.create(TOPIC, queues=4)
@@ -48,7 +48,7 @@ class Shop:
             yield
 
     async def order(self, item: str) -> str:
-        assert self._producer is not None, "the application runs"
+        assert self._producer is not None, "the application is not running"
         number = secrets.token_hex(8)
         self._remember(number, "ordered")
         async with asyncio.timeout(SEND_S):
@@ -56,7 +56,7 @@ class Shop:
         return number
 
     async def prepare(self, message: Received) -> None:
-        """An order comes from the broker; after a crash perhaps a second time, which does no harm here."""
+        """Handle an order from the broker. After a crash it may come twice, which does no harm here."""
         await asyncio.sleep(0.01)  # the work
         self._remember(message.keys[0], f"{message.body.decode()} is ready")
 
@@ -78,7 +78,7 @@ def application(nameserver: str) -> FastAPI:
         try:
             return {"number": await shop.order(item)}
         except (ClientError, TimeoutError) as error:
-            raise HTTPException(503, f"The order could not be taken: {error or 'the broker does not answer'}") from error
+            raise HTTPException(503, f"The order could not be taken: {error or 'the broker does not respond'}") from error
 
     @app.get("/orders/{number}")
     async def state(number: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""python -m tools.client_reference: write docs/client-reference.md from the client's signatures, docstrings and comments.
+"""`python -m tools.client_reference`: write docs/client-reference.md from the client's signatures, docstrings and comments.
 
 The entry of a class has its docstring, the fields in its body with the comment beside each, and its public methods and properties
 with their docstrings. The options of a client are the fields of its options class, with the defaults of its constructor.
@@ -174,7 +174,7 @@ def _default(value: ast.expr | None) -> str:
 
 
 class _Text:
-    """An annotation that is shown as it is written in the source."""
+    """An annotation whose `repr` is its text in the source."""
 
     def __init__(self, text: object) -> None:
         self._text = text if isinstance(text, str) else inspect.formatannotation(text)
@@ -199,7 +199,7 @@ def _function(name: str, function: Callable[..., Any]) -> Iterator[str]:
         shown = signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty)
     else:
         shown = signature.replace(parameters=parameters, return_annotation=_Text(returns))
-    coroutine = _COROUTINE.fullmatch(str(returns))  # of a plain function that returns a coroutine, to be awaited as well
+    coroutine = _COROUTINE.fullmatch(str(returns))  # a plain function that returns a coroutine is awaited too
     if coroutine is not None:
         shown = shown.replace(return_annotation=_Text(coroutine[1]))
     before = "await " if coroutine is not None or inspect.iscoroutinefunction(function) else ""
