@@ -318,10 +318,10 @@ def test_java_unpacks_what_we_packed(java):
 
 def test_java_reads_our_unique_ids(java):
     for text, answer in zip(UNIQUE_IDS, java["unique-id-read"], strict=True):
-        address, process_id, nearly_born_ms, now_ms, zone_ms = answer.split()
+        address, process_id, approximate_born_ms, now_ms, zone_ms = answer.split()
         ours = parse_unique_id(text)
         assert (address, int(process_id)) == (ours.address.hex(), ours.process_id)
-        assert int(nearly_born_ms) == ours.nearly_born_ms(int(now_ms), int(zone_ms))
+        assert int(approximate_born_ms) == ours.approximate_born_ms(int(now_ms), int(zone_ms))
 
 
 def test_we_read_javas_unique_ids(java):
@@ -329,7 +329,7 @@ def test_we_read_javas_unique_ids(java):
     assert [first.counter, second.counter, third.counter] == [0, 1, 2]
     assert first[:3] == second[:3] == third[:3]
     zone_ms = int(java["unique-id-read"][0].split()[4])
-    assert 0 <= first.nearly_born_ms(int(time.time() * 1000), zone_ms) - NOW_MS < HOUR_MS
+    assert 0 <= first.approximate_born_ms(int(time.time() * 1000), zone_ms) - NOW_MS < HOUR_MS
 
 
 def test_offset_ids_are_written_and_read_alike(java):

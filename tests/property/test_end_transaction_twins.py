@@ -23,7 +23,7 @@ from skyrocket.protocol.frame import Frame, Serialization
 from skyrocket.protocol.hosts import pack_host
 from skyrocket.protocol.message.properties import encode_properties
 from skyrocket.protocol.message.record import MAGIC, MAGIC_V2, Record, encode_record
-from skyrocket.protocol.message.waiting_record import waiting_records
+from skyrocket.protocol.message.waiting_record import parse_waiting_records
 from skyrocket.protocol.system_names import HALF_TOPIC
 from skyrocket.store.read import reading
 from skyrocket.store.read.reading import RecentRecords
@@ -113,7 +113,7 @@ def halves_of(records: list[bytes], start: int = 0, cut: int = 0, copied: int | 
     segment, places = a_log(records, start)
     log = RecentRecords(memoryview(segment), start, start, start + len(segment) - cut)
     shapes, copies = PropertyShapes(HalfFacts.of), HalfCopies()
-    for half in waiting_records(reading.record_views(*log, places), HALF_TOPIC):
+    for half in parse_waiting_records(reading.record_views(*log, places), HALF_TOPIC):
         if half is not None:
             shapes.of(half[1], half[2])
     if copied is not None:

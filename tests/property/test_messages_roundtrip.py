@@ -32,8 +32,8 @@ from skyrocket.protocol.message.record import (
     iterate_records,
     layout_for,
     magic_for,
-    readdressed,
     record_size,
+    rewrite_address,
 )
 from skyrocket.protocol.message.tags import java_hash
 
@@ -85,7 +85,7 @@ def test_a_record(record: Record):
 @given(records, topics | st.just("t" * 200), int32)
 def test_a_record_for_another_address_is_that_record_and_nothing_else(record: Record, topic: str, queue_id: int):
     moved = msgspec.structs.replace(record, topic=topic, queue_id=queue_id, magic=magic_for(topic), prepared_transaction_offset=0)
-    assert readdressed(memoryview(encode_record(record)), topic, queue_id) == encode_record(moved)
+    assert rewrite_address(memoryview(encode_record(record)), topic, queue_id) == encode_record(moved)
 
 
 @given(st.lists(records, max_size=5))
@@ -159,7 +159,7 @@ def test_unique_ids(*, address: bytes, process_id: int, salt: int, now_ms: int, 
     read = parse_unique_id(UniqueIdFactory(address, process_id, salt, utc_offset_ms=zone_ms).next(now_ms))
     assert (read.address, read.process_id, read.salt, read.counter) == (address, process_id & 0xFFFF, salt, 0)
     assert read.in_month_ms == now_ms - month_bounds_ms(now_ms, zone_ms)[0]
-    assert read.nearly_born_ms(now_ms + age_ms, zone_ms) == now_ms
+    assert read.approximate_born_ms(now_ms + age_ms, zone_ms) == now_ms
 
 
 @given(hosts, st.integers(0, (1 << 63) - 1))

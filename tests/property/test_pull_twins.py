@@ -38,7 +38,7 @@ def a_header(random: Random) -> bytes:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_alike_pulls_are_equal(seed: int):
-    random, twins = Random(seed), TWINS["pull_requests.alike_pulls"]
+    random, twins = Random(seed), TWINS["pull_requests.find_similar_pulls"]
     alike = 0
     for _ in range(200):
         frames = [Frame(int(random.random() < 0.02), a_header(random), b"")] * random.choice([1, 2])
@@ -57,7 +57,7 @@ def joined(found: tuple[list[bytes | memoryview], int, int, int, int]) -> tuple[
 @pytest.mark.parametrize("flips", [0, 1, 4])
 @pytest.mark.parametrize("seed", range(12))
 def test_framed_runs_are_equal(seed: int, flips: int, monkeypatch: pytest.MonkeyPatch):
-    random, disk, twins = Random(seed), a_filled_disk(seed), TWINS["queue_run.framed_runs"]
+    random, disk, twins = Random(seed), a_filled_disk(seed), TWINS["queue_run.frame_runs"]
     store = MessageStore("store", SETTINGS.store_config(), files=disk)
     store.open()
     for _ in range(flips):

@@ -70,7 +70,7 @@ def test_records_are_split_into_equal_parts(data: st.DataObject):
         encoded[place] = value
     content = bytes(encoded)[: len(encoded) - data.draw(st.sampled_from([0, 0, 1, 5, 90]))]
     found: dict[str, list[Any]] = {"reference": [], "compiled": []}
-    twins, topic = TWINS["record.sound_parts"], topic_field(first.topic, first.magic)
+    twins, topic = TWINS["record.split_same_topic"], topic_field(first.topic, first.magic)
     stops = [getattr(twins, kind)(content, 0, first.magic, topic, found[kind]) for kind in found]
     assert stops[0] == stops[1]
     assert found["compiled"] == found["reference"]
@@ -111,8 +111,8 @@ def test_lists_of_different_lengths_are_left_to_the_reference(short: int):
 
 @given(before=st.text(max_size=40), first=st.integers(0, 2**16 - 1), count=st.integers(-1, 40))
 def test_ids_are_numbered_equally(before: str, first: int, count: int):
-    assert_same("message_id.numbered", before, first, count)
-    assert_same("message_id.numbered", before, 2**16 - 3, count)
+    assert_same("message_id.format_ids", before, first, count)
+    assert_same("message_id.format_ids", before, 2**16 - 3, count)
 
 
 # --- what the store makes of messages
@@ -248,7 +248,7 @@ def test_waiting_records_are_read_equally(found: list[Any], properties: bytes, t
         if kind == 1 and at < len(data):
             data[at] = byte
         views.append(memoryview(bytes(data[: max(0, len(data) - at)] if kind == 2 else data)))
-    assert_same("readdress.waiting_records", views, topic)
+    assert_same("readdress.parse_waiting_records", views, topic)
 
 
 @given(ends=st.lists(st.integers(0, 400), max_size=60), orderly=st.booleans(), end=st.integers(-1, 401), hint=st.integers(0, 61))

@@ -16,7 +16,7 @@ FORGETFUL = {"mappedFileSizeCommitLog": "65536", "fileReservedTime": "1"}  # sma
 
 def expire(broker: testing.LocalBroker, broker_name: str = "broker-a") -> None:
     """All that is older than an hour goes: everything so far, but for the file that is being written."""
-    broker.clock.put_forward(3 * 3_600_000)
+    broker.clock.advance(3 * 3_600_000)
     with client.Admin(broker.nameserver) as admin:
         hour = time.localtime().tm_hour  # of cleaning up it is the machine's, of messages the clock's that was put forward
         admin.cluster.update_config(broker_name, {"deleteWhen": f"{hour:02d}"})

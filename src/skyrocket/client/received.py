@@ -18,7 +18,7 @@ from skyrocket.protocol.message.properties import (
     UNIQUE_KEY,
     decode_properties,
 )
-from skyrocket.protocol.message.record import PlainParts, Record, decode_record
+from skyrocket.protocol.message.record import Record, RecordTuple, decode_record
 
 
 class Received:
@@ -146,7 +146,7 @@ class PulledMessage(Received):
 
     __slots__ = ("_parts", "_record", "queue_offset", "size_bytes")
 
-    def __init__(self, parts: PlainParts, broker_name: str, topic: str, arrived_ms: int) -> None:
+    def __init__(self, parts: RecordTuple, broker_name: str, topic: str, arrived_ms: int) -> None:
         self._parts = parts
         self._record: Record | None = None
         self._properties = None

@@ -23,7 +23,7 @@ cdef char *ID_NAME = b"UNIQ_KEY\x01"
 
 
 def pack_messages(list messages, list properties, list ids, int64_t limit):
-    """None where the reference has to look: something does not fit."""
+    """Return None if something does not fit: the reference then raises the error."""
     cdef Py_ssize_t count = len(messages), number, id_bytes, own_bytes
     cdef int64_t total = 0, properties_bytes, flag
     cdef bytes body, packed
@@ -55,7 +55,7 @@ def pack_messages(list messages, list properties, list ids, int64_t limit):
         properties_bytes = ID_NAME_BYTES + id_bytes + 1 + own_bytes
         total -= FIXED_BYTES + PROPERTIES_LENGTH_BYTES + len(body) + properties_bytes
         if total < 0:
-            return None  # a message is another one than a moment ago
+            return None  # a message changed since the first loop
         put32(out, <uint32_t>(FIXED_BYTES + PROPERTIES_LENGTH_BYTES + len(body) + properties_bytes))
         memset(out + 4, 0, 8)
         put32(out + 12, <uint32_t><int32_t>flag)

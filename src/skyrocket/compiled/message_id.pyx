@@ -15,7 +15,7 @@ cdef enum:
 cdef char *HEXADECIMAL = b"0123456789ABCDEF"
 
 
-def numbered(str before not None, unsigned int first, Py_ssize_t count):
+def format_ids(str before not None, unsigned int first, Py_ssize_t count):
     cdef Py_ssize_t size = len(before), place
     cdef unsigned int number
     cdef str one

@@ -12,11 +12,11 @@ cdef extern from "string.h" nogil:
 
 cdef enum:
     NUMBERS = 4
-    OPAQUE = 0  # which they are
-    COUNT = 2
+    OPAQUE = 0  # index into NAMES
+    COUNT = 2  # index into NAMES
     DIGITS_MAX = 18
     HEADER_BYTES_MAX = 2048
-    ZERO = 48  # the characters
+    ZERO = 48  # characters
     NINE = 57
     QUOTE = 34
     COMMA = 44
@@ -34,7 +34,7 @@ cdef struct Number:
 
 
 cdef bint read_number(const unsigned char *header, size_t size, int which, Number *number) noexcept nogil:
-    """Whether the header has this name once, with a number behind it."""
+    """Read the number behind a name. Return False unless the header has the name once, with a number behind it."""
     cdef const unsigned char *end = header + size
     cdef const unsigned char *at = <const unsigned char *>memmem(header, size, NAMES[which], NAME_BYTES[which])
     cdef const unsigned char *first
@@ -43,7 +43,7 @@ cdef bint read_number(const unsigned char *header, size_t size, int which, Numbe
     at += NAME_BYTES[which]
     if memmem(at, end - at, NAMES[which], NAME_BYTES[which]) != NULL:
         return False
-    if which != OPAQUE:  # which alone is no text
+    if which != OPAQUE:  # all but opaque are in quotes
         if at == end or at[0] != QUOTE:
             return False
         at += 1
@@ -57,8 +57,8 @@ cdef bint read_number(const unsigned char *header, size_t size, int which, Numbe
     return at[0] == QUOTE if which != OPAQUE else at[0] == COMMA or at[0] == CLOSING
 
 
-cdef size_t shape_of(const unsigned char *header, size_t size, unsigned char *shape, int64_t *values) noexcept nogil:
-    """How many bytes the shape has; 0 where there is none."""
+cdef size_t split_shape(const unsigned char *header, size_t size, unsigned char *shape, int64_t *values) noexcept nogil:
+    """Write the shape and the numbers of a header, and return the size of the shape; 0 if there is none."""
     cdef Number[NUMBERS] numbers
     cdef Number other
     cdef int which, before
@@ -72,7 +72,7 @@ cdef size_t shape_of(const unsigned char *header, size_t size, unsigned char *sh
         values[which] = numbers[which].value
     if values[OPAQUE] > INT32_MAX or values[COUNT] > INT32_MAX:
         return 0
-    for which in range(1, NUMBERS):  # in the order in which they stand
+    for which in range(1, NUMBERS):  # sort by position
         before = which
         while before and numbers[before].at < numbers[before - 1].at:
             other = numbers[before]
@@ -89,21 +89,21 @@ cdef size_t shape_of(const unsigned char *header, size_t size, unsigned char *sh
     return out + (size - at) - shape
 
 
-def alike_pulls(frames, Py_ssize_t at, Py_ssize_t most):
+def find_similar_pulls(frames, Py_ssize_t at, Py_ssize_t most):
     cdef unsigned char[HEADER_BYTES_MAX + NUMBERS] shape
     cdef int64_t[NUMBERS] values
     cdef size_t size
     cdef bytes first = b"", header
-    cdef list alike = []
+    cdef list similar = []
     for serialization, header, _ in frames[at : at + most]:
         if serialization != 0:
             break
-        size = shape_of(<const unsigned char *>PyBytes_AsString(header), len(header), shape, values)
+        size = split_shape(<const unsigned char *>PyBytes_AsString(header), len(header), shape, values)
         if not size:
             break
-        if not alike:
+        if not similar:
             first = PyBytes_FromStringAndSize(<char *>shape, size)
         elif size != <size_t>len(first) or memcmp(shape, PyBytes_AsString(first), size) != 0:
             break
-        alike.append((values[0], values[1], values[2], values[3]))
-    return first, alike
+        similar.append((values[0], values[1], values[2], values[3]))
+    return first, similar

@@ -248,7 +248,7 @@ cdef inline bint ends_early(
     return next_offset == offset + entries and found < records_max and next_offset < max_offset
 
 
-def framed_runs(log, checksums, int64_t hot_from, bytes packed, wanted, asks, words, int64_t max_offset, int64_t bytes_max):
+def frame_runs(log, checksums, int64_t hot_from, bytes packed, wanted, asks, words, int64_t max_offset, int64_t bytes_max):
     cdef _Reader reader
     cdef Answer *answers
     cdef Py_ssize_t answered = 0, first, entries, last = 0, before, room = 0

@@ -98,28 +98,28 @@ def record_views(segment, int64_t start, int64_t first, int64_t end, offsets):
 # --- waiting records
 
 
-def waiting_records(records, str topic):
+def parse_waiting_records(records, str topic):
     cdef bytes name = topic.encode()
     cdef bytes short_field = bytes((len(name),)) + name if 0 < len(name) <= TOPIC_BYTES_MAX else None
     cdef bytes long_field = bytes((len(name) >> 8, len(name) & 0xFF)) + name if 0 < len(name) <= TOPIC_BYTES_MAX_V2 else None
     cdef Py_buffer view
     cdef list found = []
     if short_field is None:  # the reference raises the error for such a topic
-        from skyrocket.protocol.message.waiting_record import _waiting_records
-        return _waiting_records(records, topic)
+        from skyrocket.protocol.message.waiting_record import _parse_waiting_records
+        return _parse_waiting_records(records, topic)
     for record in records:
         if record is None:
             found.append(None)
             continue
         PyObject_GetBuffer(record, &view, PyBUF_SIMPLE)
         try:
-            found.append(waiting(record, <unsigned char *>view.buf, view.len, short_field, long_field))
+            found.append(parse_waiting_record(record, <unsigned char *>view.buf, view.len, short_field, long_field))
         finally:
             PyBuffer_Release(&view)
     return found
 
 
-cdef object waiting(object record, const unsigned char *at, size_t size, bytes short_field, bytes long_field):
+cdef object parse_waiting_record(object record, const unsigned char *at, size_t size, bytes short_field, bytes long_field):
     cdef ReaddressedRecord readdressed
     cdef uint32_t magic
     cdef bytes field, shape

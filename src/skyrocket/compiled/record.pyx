@@ -17,7 +17,7 @@ cdef extern from "crc32.h" nogil:
     uint32_t crc32_of(const unsigned char *data, size_t size)
 
 
-def sound_parts(bytes data, Py_ssize_t at, int32_t magic, bytes topic, list found):
+def split_same_topic(bytes data, Py_ssize_t at, int32_t magic, bytes topic, list found):
     cdef const unsigned char *record
     cdef const unsigned char *start = <unsigned char *>PyBytes_AsString(data)
     cdef const unsigned char *topic_at = <unsigned char *>PyBytes_AsString(topic)

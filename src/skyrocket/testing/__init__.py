@@ -1,14 +1,14 @@
-"""For the tests of those who use RocketMQ: a nameserver and a broker in this process, in one line.
+"""A nameserver and a broker inside the test process, for tests of programs that use RocketMQ.
 
     async with LocalBroker() as broker:                  # in this event loop
         ... Producer(broker.nameserver) ...
         assert [message.body for message in await broker.messages("orders")] == [b"paid"]
 
-    with sync.LocalBroker() as broker: ...               # with a loop in a thread of its own
+    with sync.LocalBroker() as broker: ...               # with an event loop in a background thread
 
-    def test_it(skyrocket_broker): ...                   # pytest: nothing to import, installing skyrocketmq is enough
+    def test_it(skyrocket_broker): ...                   # a pytest fixture; it needs no import
 
-What is here is loaded when it is first used: pytest looks into this package wherever it is installed.
+Names are imported on first use, because pytest imports this package in every project that has skyrocketmq installed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Clock", "LocalBroker", "ThreadedBroker"]
 
-_PLACES = {
+_MODULES = {
     "Clock": "skyrocket.testing.clock",
     "LocalBroker": "skyrocket.testing.local_broker",
     "ThreadedBroker": "skyrocket.testing.threaded",
@@ -31,6 +31,6 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> object:
-    if name not in _PLACES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_PLACES[name]), name)
+    return getattr(importlib.import_module(_MODULES[name]), name)

@@ -1,4 +1,4 @@
-"""A clock that goes as all clocks do, and that a test can put forward."""
+"""A clock that follows the real time and that a test can advance."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import timedelta
 
 
 class Clock:
-    """In milliseconds since 1970, as the broker reads it. Clients keep the real time."""
+    """The broker's clock, in milliseconds since 1970. Clients use the real time."""
 
     def __init__(self) -> None:
         self.ahead_ms = 0
@@ -15,13 +15,14 @@ class Clock:
     def __call__(self) -> int:
         return time.time_ns() // 1_000_000 + self.ahead_ms
 
-    def put_forward(self, by_ms: int) -> None:
+    def advance(self, by_ms: int) -> None:
+        """Move the clock forward. `LocalBroker.advance` also wakes the broker's scheduler."""
         self.ahead_ms += by_ms
 
 
 def duration_ms(duration: timedelta | float) -> int:
-    """Seconds where it is a number. Time does not go back."""
+    """Convert a timedelta, or a number of seconds, to milliseconds. Raise ValueError if it is negative."""
     by_ms = round(duration.total_seconds() * 1000 if isinstance(duration, timedelta) else duration * 1000)
     if by_ms < 0:
-        raise ValueError(f"A clock is put forward, not back: {duration!r}.")
+        raise ValueError(f"A clock can only go forward, not back: {duration!r} is negative.")
     return by_ms

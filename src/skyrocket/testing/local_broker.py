@@ -1,4 +1,4 @@
-"""A nameserver and a broker in this process, for tests: free ports, a temporary store, and a clock to put forward.
+"""A nameserver and a broker in this process, for tests: free ports, a temporary store, and a clock that tests can advance.
 
     async with LocalBroker() as broker:
         async with Producer(broker.nameserver) as producer:
@@ -6,7 +6,7 @@
         await broker.advance(10)
         assert len(await broker.messages("orders")) == 1
 
-It is the real broker: what works here works there. Only its files are small, and go when it is closed.
+It is the real broker, with smaller files, which `close` deletes.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ SMALL: Final = BrokerSettings(
     disk_max_used_percent=95,
     disk_clean_forcibly_percent=95,
     disk_warning_percent=95,
-    refuse_late=False,  # a machine that runs tests is slow at times
+    refuse_late=False,  # a machine that runs tests may be slow
 )
-_PAGE: Final = 256  # messages read at once
-_STEP_MS: Final = 1_000  # of a clock that is put forward: what works at an interval gets its turns
+_PAGE: Final = 256  # messages per read
+_STEP_MS: Final = 1_000  # advance the clock in such steps, so that periodic jobs run
 _STEPS_MAX: Final = 200
 _SETTLE_S: Final = 0.002
-_LOOK_AGAIN_S: Final = 0.005
-_KNOWN_S_MAX: Final = 30.0
+_POLL_S: Final = 0.005
+_REGISTERED_S_MAX: Final = 30.0
 
 
 class LocalBroker:
-    """Start it with `async with`, or with `start` and `close`; use it in one event loop.
+    """A nameserver and a broker for one event loop. Use `async with`, or `start` and `close`.
 
-    `settings` are those of broker.conf, by Apache's names: {"enablePropertyFilter": "true"}.
+    `settings` has settings of broker.conf by Apache's names, such as {"enablePropertyFilter": "true"}.
     """
 
     def __init__(self, settings: Mapping[str, str] | None = None, *, folder: Path | str | None = None) -> None:
-        """`folder` is where the files go and stay; without one, they are temporary."""
+        """Store files in `folder` and keep them, or in a temporary folder if it is None."""
         self.clock = Clock()
         self._settings = SMALL.with_texts(settings or {})
         self._folder = None if folder is None else Path(folder)
@@ -67,7 +67,7 @@ class LocalBroker:
         self._nameserver: Nameserver | None = None
         self._broker: Broker | None = None
 
-    # --- life
+    # --- start and close
 
     async def start(self) -> None:
         if self._broker is not None:
@@ -105,51 +105,51 @@ class LocalBroker:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.close()
 
-    # --- where it is
+    # --- addresses
 
     @property
     def nameserver(self) -> str:
-        """What clients are given: host:port."""
+        """The nameserver's address, host:port, for clients."""
         if self._nameserver is None:
-            raise RuntimeError("The broker was not started: use `async with`.")
+            raise RuntimeError("The broker was not started: use `async with`, or call start().")
         return self._nameserver.address
 
     @property
     def address(self) -> str:
-        """The broker's own."""
+        """The broker's address, host:port."""
         return self.broker.settings().address
 
     @property
     def broker(self) -> Broker:
-        """The broker itself, for what has no name here."""
+        """The broker itself, for operations that this class does not have."""
         if self._broker is None:
-            raise RuntimeError("The broker was not started: use `async with`.")
+            raise RuntimeError("The broker was not started: use `async with`, or call start().")
         return self._broker
 
-    # --- what tests do
+    # --- operations for tests
 
     async def create_topic(self, topic: str, queues: int = 4) -> None:
-        """Not needed for most tests: a topic is made by its first message. Returns when clients find it."""
+        """Create a topic, and wait until clients can find it. Most tests need not: the first message creates its topic."""
         self.broker.topics.put(TopicConfig(topic_name=topic, read_queue_nums=queues, write_queue_nums=queues))
         assert self._nameserver is not None
-        async with asyncio.timeout(_KNOWN_S_MAX):
-            while self._nameserver.table.route(topic) is None:  # noqa: ASYNC110 — it hears of it in a moment
-                await asyncio.sleep(_LOOK_AGAIN_S)
+        async with asyncio.timeout(_REGISTERED_S_MAX):
+            while self._nameserver.table.route(topic) is None:  # noqa: ASYNC110 — the broker registers it soon
+                await asyncio.sleep(_POLL_S)
 
     async def messages(self, topic: str, *, at_least: int = 0, timeout_s: float = 10.0) -> list[Received]:
-        """All messages of a topic that consumers can see, queue by queue, each in order. None where there is no such topic.
+        """Return all messages of a topic that consumers can see, queue by queue, in order of offset. An unknown topic has none.
 
-        With `at_least` it waits until there are so many. A group's retries are in topic `%RETRY%group`, what it gave up in
-        `%DLQ%group`.
+        With `at_least`, wait until there are that many, or raise TimeoutError. A group's retries are in topic `%RETRY%group`, its
+        dead letters in `%DLQ%group`.
         """
         deadline = time.monotonic() + timeout_s
-        while len(found := self._found(topic)) < at_least:
+        while len(found := self._read_messages(topic)) < at_least:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"Topic '{topic}' has {len(found)} messages after {timeout_s} s, not {at_least}.")
-            await asyncio.sleep(_LOOK_AGAIN_S)
+            await asyncio.sleep(_POLL_S)
         return found
 
-    def _found(self, topic: str) -> list[Received]:
+    def _read_messages(self, topic: str) -> list[Received]:
         broker = self.broker
         config = broker.topics.get(topic)
         name = broker.settings().broker_name
@@ -164,17 +164,20 @@ class LocalBroker:
         return found
 
     async def advance(self, duration: timedelta | float) -> None:
-        """Put the broker's clock forward, by seconds or a timedelta. What is due by then (delayed and timed messages, retries,
-        questions about transactions) has happened when this returns, as far as it is the broker's to do."""
+        """Advance the broker's clock, by seconds or a timedelta.
+
+        When this returns, the broker has done everything that was due by then: deliver delayed and timed messages and retries,
+        and send transaction checks. Clients may not have reacted yet.
+        """
         left_ms = duration_ms(duration)
         step_ms = max(_STEP_MS, left_ms // _STEPS_MAX)
         while left_ms > 0:
-            self.clock.put_forward(min(step_ms, left_ms))
+            self.clock.advance(min(step_ms, left_ms))
             left_ms -= step_ms
             await self._settle()
 
     async def _settle(self) -> None:
-        """Until what was due is in the log."""
+        """Wait until the broker appends no more messages that were due."""
         log, last = self.broker.store.log, -1
         while log.end != last:
             last = log.end

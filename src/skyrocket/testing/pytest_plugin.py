@@ -1,4 +1,4 @@
-"""Fixtures. pytest finds them by the package's entry point; nothing of the broker is loaded before a test asks for one."""
+"""Fixtures for pytest, found by the package's entry point. The broker is imported only when a test uses a fixture."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def skyrocket_broker() -> Iterator[ThreadedBroker]:
-    """A nameserver and a broker of the test's own, for tests that await: `await skyrocket_broker.messages("orders")`."""
+    """A nameserver and a broker for one asynchronous test: `await skyrocket_broker.messages("orders")`."""
     from skyrocket.testing.threaded import ThreadedBroker  # noqa: PLC0415
 
     with ThreadedBroker() as broker:
@@ -22,7 +22,7 @@ def skyrocket_broker() -> Iterator[ThreadedBroker]:
 
 @pytest.fixture
 def skyrocket_sync_broker() -> Iterator[SyncBroker]:
-    """The same for tests that do not."""
+    """A nameserver and a broker for one synchronous test: `skyrocket_sync_broker.messages("orders")`."""
     from skyrocket.testing.threaded import SyncBroker  # noqa: PLC0415
 
     with SyncBroker() as broker:

@@ -1,4 +1,4 @@
-"""`skyrocket.testing` for those who do not await."""
+"""`skyrocket.testing` for synchronous tests."""
 
 from skyrocket.testing.threaded import SyncBroker as LocalBroker
 

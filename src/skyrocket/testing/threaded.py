@@ -1,4 +1,4 @@
-"""The same broker with an event loop in a thread of its own: for tests in any loop, or in none."""
+"""`LocalBroker` with its event loop in a background thread, for tests in any event loop, or in none."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from skyrocket.testing.local_broker import LocalBroker
 T = TypeVar("T")
 
 
-class _Threaded:
-    """Life, and what needs no waiting for."""
+class _BackgroundBroker:
+    """Start and close a `LocalBroker` in a background thread."""
 
     def __init__(self, settings: Mapping[str, str] | None = None, *, folder: Path | str | None = None) -> None:
         self._local = LocalBroker(settings, folder=folder)
@@ -29,14 +29,14 @@ class _Threaded:
             return
         self._loop = BackgroundLoop()
         try:
-            self._wait(self._local.start())
+            self._run(self._local.start())
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
         if self._loop is not None:
-            self._wait(self._local.close())
+            self._run(self._local.close())
             self._loop.stop()
             self._loop = None
 
@@ -49,52 +49,52 @@ class _Threaded:
 
     @property
     def nameserver(self) -> str:
-        """What clients are given: host:port."""
+        """The nameserver's address, host:port, for clients."""
         return self._local.nameserver
 
     @property
     def address(self) -> str:
-        """The broker's own."""
+        """The broker's address, host:port."""
         return self._local.address
 
     @property
     def clock(self) -> Clock:
         return self._local.clock
 
-    def _wait(self, job: Coroutine[Any, Any, T]) -> T:
+    def _run(self, job: Coroutine[Any, Any, T]) -> T:
         return self._background(job).submit(job).result()
 
-    async def _awaited(self, job: Coroutine[Any, Any, T]) -> T:
+    async def _run_async(self, job: Coroutine[Any, Any, T]) -> T:
         return await asyncio.wrap_future(self._background(job).submit(job))
 
     def _background(self, job: Coroutine[Any, Any, Any]) -> BackgroundLoop:
         if self._loop is None:
             job.close()
-            raise RuntimeError("The broker was not started: use `with`.")
+            raise RuntimeError("The broker was not started: use `with`, or call start().")
         return self._loop
 
 
-class ThreadedBroker(_Threaded):
+class ThreadedBroker(_BackgroundBroker):
     """`LocalBroker` for tests in any event loop: `with ThreadedBroker() as broker`, then `await broker.messages("orders")`."""
 
     async def create_topic(self, topic: str, queues: int = 4) -> None:
-        await self._awaited(self._local.create_topic(topic, queues))
+        await self._run_async(self._local.create_topic(topic, queues))
 
     async def messages(self, topic: str, *, at_least: int = 0, timeout_s: float = 10.0) -> list[Received]:
-        return await self._awaited(self._local.messages(topic, at_least=at_least, timeout_s=timeout_s))
+        return await self._run_async(self._local.messages(topic, at_least=at_least, timeout_s=timeout_s))
 
     async def advance(self, duration: timedelta | float) -> None:
-        await self._awaited(self._local.advance(duration))
+        await self._run_async(self._local.advance(duration))
 
 
-class SyncBroker(_Threaded):
-    """The same for tests without one."""
+class SyncBroker(_BackgroundBroker):
+    """`LocalBroker` for tests without an event loop: `with SyncBroker() as broker`, then `broker.messages("orders")`."""
 
     def create_topic(self, topic: str, queues: int = 4) -> None:
-        self._wait(self._local.create_topic(topic, queues))
+        self._run(self._local.create_topic(topic, queues))
 
     def messages(self, topic: str, *, at_least: int = 0, timeout_s: float = 10.0) -> list[Received]:
-        return self._wait(self._local.messages(topic, at_least=at_least, timeout_s=timeout_s))
+        return self._run(self._local.messages(topic, at_least=at_least, timeout_s=timeout_s))
 
     def advance(self, duration: timedelta | float) -> None:
-        self._wait(self._local.advance(duration))
+        self._run(self._local.advance(duration))

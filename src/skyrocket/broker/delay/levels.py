@@ -40,7 +40,7 @@ from skyrocket.protocol.message.properties import (
 )
 from skyrocket.protocol.message.record import PHYSICAL_OFFSET_AT, QUEUE_OFFSET_AT, Record
 from skyrocket.protocol.message.tags import tags_code
-from skyrocket.protocol.message.waiting_record import waiting_records
+from skyrocket.protocol.message.waiting_record import parse_waiting_records
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import TRANSACTION_MASK
@@ -249,7 +249,7 @@ class DelayLevels(Contributor):
         """
         requests: list[ReaddressRequest] = []
         known = self._shapes.known
-        for waiting in waiting_records(records, SCHEDULE_TOPIC):
+        for waiting in parse_waiting_records(records, SCHEDULE_TOPIC):
             if waiting is None:
                 log.error("A delayed message is damaged and cannot be delivered.")
                 continue

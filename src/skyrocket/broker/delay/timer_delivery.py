@@ -27,7 +27,7 @@ from skyrocket.broker.send.internal_writer import InternalWriter
 from skyrocket.broker.send.property_shapes import PropertyShapes
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.protocol.message.record import store_timestamp_of
-from skyrocket.protocol.message.waiting_record import waiting_records
+from skyrocket.protocol.message.waiting_record import parse_waiting_records
 from skyrocket.protocol.system_names import TIMER_TOPIC
 from skyrocket.store.errors import StoreError
 from skyrocket.store.log.readdress import ReaddressRequest
@@ -154,7 +154,7 @@ class TimerDelivery:
         entries: list[tuple[int, int, int, int, int]] = []
         present: list[tuple[int, Timing, int]] = []  # index in `entries`, and due time, of messages for the current slot
         topics: dict[str, int] = {}
-        for waiting in waiting_records(records, TIMER_TOPIC):
+        for waiting in parse_waiting_records(records, TIMER_TOPIC):
             timing = None if waiting is None else known.get(waiting[1]) or self._shapes.of(waiting[1], waiting[2])[0]
             if waiting is None or timing is None:
                 log.error("A message in %s cannot be delivered: its topic or time is missing.", TIMER_TOPIC)
@@ -244,7 +244,7 @@ class TimerDelivery:
 
     def _read_due_ms(self, physical_offset: int, slot: TimerSlot) -> int | None:
         """Return the due time by the message itself, or None when it is damaged or recalls another message."""
-        [waiting] = waiting_records([self._store.reading.view_at(physical_offset)], TIMER_TOPIC)
+        [waiting] = parse_waiting_records([self._store.reading.view_at(physical_offset)], TIMER_TOPIC)
         timing = None if waiting is None else self._shapes.of(waiting[1], waiting[2])[0]
         if waiting is None or timing is None:
             return None
@@ -297,7 +297,7 @@ class TimerDelivery:
         more_of: dict[int, bytes] = {}  # by the time when a message was indexed
         requests: list[ReaddressRequest] = []
         for (_, _, magic, indexed_ms, _, physical_offset, size, _, _), record, waiting in zip(
-            units, records, waiting_records(records, TIMER_TOPIC), strict=True
+            units, records, parse_waiting_records(records, TIMER_TOPIC), strict=True
         ):
             if record is None:
                 log.error("The timed message at log offset %d is missing or damaged and cannot be delivered.", physical_offset)

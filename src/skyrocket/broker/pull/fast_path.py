@@ -22,7 +22,7 @@ from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.command import decode_command
 from skyrocket.protocol.errors import ProtocolError
-from skyrocket.protocol.fast_path.pull_requests import START, Numbers, alike_pulls
+from skyrocket.protocol.fast_path.pull_requests import START, PullNumbers, find_similar_pulls
 from skyrocket.protocol.frame import Frame
 from skyrocket.protocol.headers import PullMessageRequestHeader
 from skyrocket.protocol.requests import RequestCode
@@ -53,7 +53,7 @@ class PullFastPath:
         """Answer the first frames that the fast path can serve; return how many."""
         taken = 0
         while taken < len(frames) and not connection.is_full:
-            shape, pulls = alike_pulls(frames, taken, PULLS_MAX)
+            shape, pulls = find_similar_pulls(frames, taken, PULLS_MAX)
             header = (self._headers.get(shape) or self._learn(shape, frames[taken], pulls[0])) if pulls else None
             served = 0 if header is None else self._serve(header, pulls, connection)
             if not served:
@@ -61,7 +61,7 @@ class PullFastPath:
             taken += served
         return taken
 
-    def _learn(self, shape: bytes, frame: Frame, numbers: Numbers) -> PullMessageRequestHeader | None:
+    def _learn(self, shape: bytes, frame: Frame, numbers: PullNumbers) -> PullMessageRequestHeader | None:
         """Parse the first header of a shape and remember it; return None when the fast path cannot serve it."""
         try:
             command = decode_command(frame)
@@ -76,7 +76,7 @@ class PullFastPath:
         self._headers[shape] = header
         return header
 
-    def _serve(self, header: PullMessageRequestHeader, pulls: Sequence[Numbers], connection: Connection) -> int:
+    def _serve(self, header: PullMessageRequestHeader, pulls: Sequence[PullNumbers], connection: Connection) -> int:
         """Answer pulls of one queue; return how many. The four numbers of each pull replace those of the header."""
         began_ms = self._now_ms()
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
@@ -98,7 +98,7 @@ class PullFastPath:
         connection.send(found.pieces)
         return found.pulls
 
-    def _read(self, header: PullMessageRequestHeader, pulls: Sequence[Numbers], terms: PullTerms) -> FramedRuns | None:
+    def _read(self, header: PullMessageRequestHeader, pulls: Sequence[PullNumbers], terms: PullTerms) -> FramedRuns | None:
         queue = self._store.queues.get(header.topic, header.queue_id)
         first = pulls[0][1]
         if queue is None or not queue.min_offset <= first < queue.max_offset:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from skyrocket.compiled import twin
-from skyrocket.protocol.fast_path.pull_requests import Numbers
+from skyrocket.protocol.fast_path.pull_requests import PullNumbers
 from skyrocket.protocol.frame import PREFIX
 from skyrocket.store.log.checksums import Checksums
 from skyrocket.store.log.commit_log import CommitLog
@@ -43,13 +43,13 @@ class FramedRuns(NamedTuple):
     last_place: int  # log offset of the last message
 
 
-def _framed_runs(
+def _frame_runs(
     log: CommitLog,
     checksums: Checksums,
     hot_from: int,
     packed: bytes,
     wanted: RunQuery,
-    asks: Sequence[Numbers],
+    asks: Sequence[PullNumbers],
     words: HeaderTemplate,
     max_offset: int,
     bytes_max: int,
@@ -85,11 +85,11 @@ def _segment(log: CommitLog, entries: bytes) -> int:
     return log.segment_view(ENTRY.unpack_from(entries)[0])[0]
 
 
-framed_runs = twin("queue_run", _framed_runs)
+frame_runs = twin("queue_run", _frame_runs)
 
 
 def read_frames(
-    reading: Reading, queue: ConsumeQueue, wanted: RunQuery, asks: Sequence[Numbers], words: HeaderTemplate, bytes_max: int
+    reading: Reading, queue: ConsumeQueue, wanted: RunQuery, asks: Sequence[PullNumbers], words: HeaderTemplate, bytes_max: int
 ) -> FramedRuns:
     """Read the messages of several pulls of one queue, as frames that are ready to send.
 
@@ -100,4 +100,4 @@ def read_frames(
     per_record = 1 if wanted.codes is None else 2
     entries = max(0, last - wanted.offset) + per_record * max(1, min(count, wanted.records_max))
     packed = queue.read(wanted.offset, min(entries, RECORDS_PER_READ_MAX))
-    return FramedRuns._make(framed_runs(*reading.run_sources(), packed, wanted, asks, words, queue.max_offset, bytes_max))
+    return FramedRuns._make(frame_runs(*reading.run_sources(), packed, wanted, asks, words, queue.max_offset, bytes_max))

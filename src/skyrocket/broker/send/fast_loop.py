@@ -15,7 +15,7 @@ from skyrocket.broker.send.contributors import Contributor
 from skyrocket.broker.send.redirects import FastRedirect
 from skyrocket.compiled import twin
 from skyrocket.protocol.crc import crc32
-from skyrocket.protocol.fast_path.send_header import NOT_ONE, decode_ordinary_send
+from skyrocket.protocol.fast_path.send_header import DECODE_ERRORS, decode_send_header
 from skyrocket.protocol.frame import Frame
 from skyrocket.protocol.limits import PROPERTIES_BYTES_MAX
 from skyrocket.protocol.message.properties import NAME_END, UNIQUE_KEY, VALUE_END
@@ -105,8 +105,8 @@ def _place_run(frames: list[Frame], first: int, batch: SendBatch, terms: BatchTe
             contribution.place()
             position = batch.position
         try:
-            send = decode_ordinary_send(header_bytes)
-        except NOT_ONE:
+            send = decode_send_header(header_bytes)
+        except DECODE_ERRORS:
             break
         header = send.header
         topic, queue_id, sys_flag, text = header.topic, header.queue_id, header.sys_flag, header.properties

@@ -18,7 +18,7 @@ from skyrocket.broker.transactions.records import HalfFacts
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError
 from skyrocket.protocol.fast_path.end_transaction import TransactionEnd, decode_oneway_end
-from skyrocket.protocol.message.waiting_record import waiting_records
+from skyrocket.protocol.message.waiting_record import parse_waiting_records
 from skyrocket.protocol.system_names import HALF_TOPIC
 from skyrocket.store.read.reading import RecentRecords, record_views
 
@@ -36,7 +36,7 @@ def apply_plain_ends(ends: Sequence[TransactionEnd], halves: RecentHalves) -> li
     log, known, copies = halves
     records = record_views(*log, [place for place, _, _, _, _ in ends])
     applied: list[EndedHalf | None] = []
-    for end, half in zip(ends, waiting_records(records, HALF_TOPIC), strict=True):
+    for end, half in zip(ends, parse_waiting_records(records, HALF_TOPIC), strict=True):
         facts = None if half is None else known.get(half[1])
         if half is None or facts is None or facts.immunity or copies.knows(half[3]):
             applied.append(None)

@@ -19,10 +19,10 @@ from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.errors import ProtocolError
-from skyrocket.protocol.fast_path.end_transaction import TransactionEnd, end_of
+from skyrocket.protocol.fast_path.end_transaction import TransactionEnd, transaction_end
 from skyrocket.protocol.headers import EndTransactionRequestHeader, ResumeCheckHalfMessageRequestHeader
 from skyrocket.protocol.message.message_id import decode_offset_id
-from skyrocket.protocol.message.waiting_record import WaitingRecord, waiting_records
+from skyrocket.protocol.message.waiting_record import WaitingRecord, parse_waiting_records
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.system_names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC
@@ -57,7 +57,7 @@ class EndTransactionHandler:
         ends: list[TransactionEnd] = []
         for command in commands:
             try:
-                ends.append(end_of(command.header(EndTransactionRequestHeader)))
+                ends.append(transaction_end(command.header(EndTransactionRequestHeader)))
             except ProtocolError as error:
                 self._refuse(command, connection, error)
             else:
@@ -70,7 +70,7 @@ class EndTransactionHandler:
 
     def _end(self, ends: list[TransactionEnd], commands: Sequence[Command | None], connection: Connection) -> None:
         now_ms = self._wall_ms()
-        halves = waiting_records(self._store.reading.views_at([place for place, _, _, _, _ in ends]), HALF_TOPIC)
+        halves = parse_waiting_records(self._store.reading.views_at([place for place, _, _, _, _ in ends]), HALF_TOPIC)
         ended, accepted = self._apply(list(zip(ends, halves, commands, strict=True)), connection, now_ms)
         try:
             if ended:

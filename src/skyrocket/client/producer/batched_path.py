@@ -57,7 +57,7 @@ class BatchedPath(SendStrategy):
             request = general.build_request(messages[0])
             ids = [request.message_id]
         else:
-            ids = general.ids.several(now_ms, len(messages))
+            ids = general.ids.next_ids(now_ms, len(messages))
             topic = general.wire_topic(key.topic)
             request = build_batch_of_parts(topic, messages, properties, ids, general.ids.next(now_ms))
         queue = key.queue

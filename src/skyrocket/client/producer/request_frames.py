@@ -23,7 +23,7 @@ from skyrocket.protocol.errors import RecordError
 from skyrocket.protocol.frame import PREFIX, Serialization, frame_start
 from skyrocket.protocol.headers import SendMessageRequestHeaderV2
 from skyrocket.protocol.language import Language
-from skyrocket.protocol.message.batch import batch_of_messages
+from skyrocket.protocol.message.batch import pack_batch
 from skyrocket.protocol.message.message_id import ID_SEPARATOR
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.system_names import DEFAULT_TOPIC
@@ -44,7 +44,7 @@ class _BatchBody(NamedTuple):
 
     def encode(self) -> list[bytes]:
         try:
-            return batch_of_messages(*self)
+            return pack_batch(*self)
         except RecordError as error:
             raise InvalidMessageError(str(error)) from error
 

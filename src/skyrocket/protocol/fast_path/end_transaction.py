@@ -1,6 +1,7 @@
-"""The end of a transaction (37) as nearly every producer sends it, oneway and in JSON, read in one step.
+"""Decode the end of a transaction (37), sent oneway and in JSON, in one step.
 
-It reads what `command` and the typed header read one after the other. Whatever cannot be read like this is for them to judge.
+Nearly every producer sends this form. The result equals that of `command` followed by the typed header. Any other header goes
+to the general path, which reports errors.
 """
 
 from __future__ import annotations
@@ -10,15 +11,14 @@ from typing import Final
 import msgspec
 
 from skyrocket.protocol.command import ONEWAY_FLAG
-from skyrocket.protocol.fast_path.send_header import NOT_ONE
+from skyrocket.protocol.fast_path.send_header import DECODE_ERRORS
 from skyrocket.protocol.header import Int32
 from skyrocket.protocol.headers import EndTransactionRequestHeader
 from skyrocket.protocol.requests import RequestCode
 
 END_START: Final = b'{"code":%d,' % RequestCode.END_TRANSACTION
 
-# What counts of it: where the half message is in the log, its queue offset, how the transaction ended, the group of its producer,
-# and whether that was asked.
+# Commit log offset of the half message, its queue offset, commit or rollback, producer group, whether this answers a check.
 TransactionEnd = tuple[int, int, int, str, bool]
 
 
@@ -36,15 +36,16 @@ _decode = msgspec.json.Decoder(_OnewayEnd, strict=False).decode
 
 
 def decode_oneway_end(header_bytes: bytes) -> TransactionEnd | None:
-    """None for anything else."""
+    """Decode a header. Return None unless it is a oneway END_TRANSACTION in JSON."""
     try:
         end = _decode(header_bytes)
-    except NOT_ONE:
+    except DECODE_ERRORS:
         return None
-    return end_of(end.header) if end.code == RequestCode.END_TRANSACTION and end.flag == ONEWAY_FLAG else None
+    return transaction_end(end.header) if end.code == RequestCode.END_TRANSACTION and end.flag == ONEWAY_FLAG else None
 
 
-def end_of(header: EndTransactionRequestHeader) -> TransactionEnd:
+def transaction_end(header: EndTransactionRequestHeader) -> TransactionEnd:
+    """Return the fields of the header that end a transaction."""
     return (
         header.commit_log_offset,
         header.tran_state_table_offset,

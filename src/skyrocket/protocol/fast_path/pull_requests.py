@@ -1,10 +1,10 @@
-"""Pulls whose headers are alike: the same bytes but for four numbers, as those of one consumer for one queue are.
+"""Find similar pull requests: requests whose headers differ only in four numbers, as those of one consumer for one queue do.
 
     {"code":11,"extFields":{…,"queueOffset":"4711",…},…,"opaque":12,…}      a header
     {"code":11,"extFields":{…,"queueOffset":"·",…},…,"opaque":·,…}          its shape, where · is a byte 0
 
-So a header has to be read once for each shape. JSON has no byte 0, and where it has no backslash, what looks like one of the four
-names is one.
+So the broker decodes one header for each shape. A shape is unambiguous: JSON has no byte 0, and in a header without a
+backslash, a text that looks like one of the four names is that name.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from skyrocket.compiled import twin
 from skyrocket.protocol.frame import Frame, Serialization
 from skyrocket.protocol.requests import RequestCode
 
-START: Final = b'{"code":%d,' % RequestCode.PULL_MESSAGE  # of the header: names are in alphabetical order in Java's
-HEADER_BYTES_MAX: Final = 2048  # of those that are looked at
+START: Final = b'{"code":%d,' % RequestCode.PULL_MESSAGE  # of a header by Java, which sorts names
+HEADER_BYTES_MAX: Final = 2048  # a longer header takes the general path
 
 _NAMES: Final = (b'"opaque":', b'"queueOffset":', b'"maxMsgNums":', b'"commitOffset":')
 _NUMBERS: Final = tuple(
@@ -28,11 +28,11 @@ _NUMBERS: Final = tuple(
 _INT32_MAX: Final = 2**31 - 1
 _MARK: Final = b"\0"
 
-Numbers = tuple[int, int, int, int]  # opaque, queue offset, messages at the most, commit offset
+PullNumbers = tuple[int, int, int, int]  # opaque, queue offset, maximum number of messages, commit offset
 
 
-def _shape_of(header: bytes) -> tuple[bytes, Numbers] | None:
-    """None where one of the numbers is not there, or twice, or below zero, or too large."""
+def _split_shape(header: bytes) -> tuple[bytes, PullNumbers] | None:
+    """Split a header into shape and numbers. Return None if a number is missing, repeated, negative or too large."""
     if len(header) > HEADER_BYTES_MAX or _MARK in header or b"\\" in header:
         return None
     found = []
@@ -51,18 +51,20 @@ def _shape_of(header: bytes) -> tuple[bytes, Numbers] | None:
     return _MARK.join([*shape, header[at:]]), (opaque, queue_offset, count, commit_offset)
 
 
-def _alike_pulls(frames: Sequence[Frame], at: int, most: int) -> tuple[bytes, list[Numbers]]:
-    """The pulls from frame `at` on, `most` of them at the most, that have the shape of the first; that shape, and their numbers.
-    There may be none."""
+def _find_similar_pulls(frames: Sequence[Frame], at: int, most: int) -> tuple[bytes, list[PullNumbers]]:
+    """Return the shape of the pull in frame `at`, and the numbers of this and the following pulls of that shape.
+
+    Look at no more than `most` frames, and stop at the first with another shape. The list is empty if frame `at` has no shape.
+    """
     first = b""
-    alike: list[Numbers] = []
+    similar: list[PullNumbers] = []
     for serialization, header, _ in frames[at : at + most]:
-        found = _shape_of(header) if serialization == Serialization.JSON else None
-        if found is None or (alike and found[0] != first):
+        found = _split_shape(header) if serialization == Serialization.JSON else None
+        if found is None or (similar and found[0] != first):
             break
         first = found[0]
-        alike.append(found[1])
-    return first, alike
+        similar.append(found[1])
+    return first, similar
 
 
-alike_pulls = twin("pull_requests", _alike_pulls)
+find_similar_pulls = twin("pull_requests", _find_similar_pulls)

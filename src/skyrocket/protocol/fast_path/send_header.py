@@ -1,7 +1,7 @@
-"""The header of an ordinary send, read in one step: 310 in JSON, which is what nearly every producer sends.
+"""Decode the header of a send request (310, in JSON) in one step, in a third of the time of the general path.
 
-It reads what `command` and the typed header read one after the other, and as they do, in a third of the time. Whatever cannot be
-read like this is for them to judge.
+Nearly every producer sends this form. The result equals that of `command` followed by the typed header. A header that fails to
+decode here goes to the general path, which reports the error.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from skyrocket.protocol.header import Int32
 from skyrocket.protocol.headers import SendMessageRequestHeaderV2
 from skyrocket.protocol.requests import RequestCode
 
-START: Final = b'{"code":%d,' % RequestCode.SEND_MESSAGE_V2  # of the header: names are in alphabetical order in Java's
+START: Final = b'{"code":%d,' % RequestCode.SEND_MESSAGE_V2  # of a header by Java, which sorts names
 
 
-class OrdinarySend(msgspec.Struct, gc=False):
-    """What is read of a header in JSON, its named fields typed. Other requests have the same fields: `code` tells them apart."""
+class SendCommandHeader(msgspec.Struct, gc=False):
+    """A JSON header with typed fields. Requests with another code can have the same fields, so check `code`."""
 
     code: Int32
     header: SendMessageRequestHeaderV2 = msgspec.field(name="extFields")
@@ -29,5 +29,5 @@ class OrdinarySend(msgspec.Struct, gc=False):
     version: Int32 = 0
 
 
-decode_ordinary_send = msgspec.json.Decoder(OrdinarySend, strict=False).decode
-NOT_ONE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # what it raises for anything else
+decode_send_header = msgspec.json.Decoder(SendCommandHeader, strict=False).decode
+DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # of decode_send_header

@@ -1,12 +1,12 @@
-"""JSON bodies, in strict JSON and in the dialect that Apache's library (fastjson) writes.
+"""Encode and decode JSON bodies, in strict JSON and in the dialect of Apache's library, fastjson.
 
-Most bodies are plain JSON. Two things are not, and no JSON library reads them:
+The dialect differs from JSON in two ways, which no JSON library reads:
 
     {0:"10.0.0.1:10911",1:"10.0.0.2:10911"}                        integer keys without quotes
     {{"brokerName":"b","queueId":0,"topic":"t"}:{"maxOffset":7}}   objects as keys
 
-`decode` reads both forms whatever they come from. `encode` writes the one that is asked for, character for character as
-Apache RocketMQ 5.5.0 does: fields in alphabetical order, null left out, no white space.
+`decode` reads both forms. `encode` writes either, character for character as Apache RocketMQ 5.5.0 does: fields in alphabetical
+order, without null and without white space.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _REFERENCE = b'"$ref"'
 
 
 def route_dialect(version: int, accept_standard_json_only: bool | None) -> Dialect:
-    """What a nameserver answers a request for a route in: its `version` or its header asks for strict JSON.
+    """Return the dialect of a nameserver's response to a route request: strict if the request's version or header asks for it.
 
-    Every other body is written in fastjson's dialect to every peer, as Apache does.
+    As in Apache, all other bodies are in fastjson's dialect, whatever the peer.
     """
     if version >= versions.STRICT_JSON_SINCE or accept_standard_json_only:
         return Dialect.STRICT
@@ -40,16 +40,16 @@ def route_dialect(version: int, accept_standard_json_only: bool | None) -> Diale
 
 
 def decode(data: bytes, body_type: type[T]) -> T:
-    """`data` as a `body_type` (a body's struct, or a list of them). BodyError when it is not one."""
+    """Decode `data` to a `body_type` (a body struct, or a list of them). Raise BodyError if it does not fit."""
     if _REFERENCE not in data:
         decoder: msgspec.json.Decoder[T] = _decoder(cast("Any", body_type))
         try:
             body = decoder.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            pass  # the dialect, something that Java would let pass, or nonsense: the slow way tells
+            pass  # the dialect, input that Java tolerates, or invalid: the lenient decoder decides
         else:
             return body
-    return _decode_slowly(data, body_type)
+    return _decode_leniently(data, body_type)
 
 
 @lru_cache(maxsize=256)  # one per body type
@@ -57,7 +57,7 @@ def _decoder(body_type: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(body_type, strict=False, dec_hook=read_custom)
 
 
-def _decode_slowly(data: bytes, body_type: type[T]) -> T:
+def _decode_leniently(data: bytes, body_type: type[T]) -> T:
     if len(data) > limits.LENIENT_JSON_BYTES_MAX:
         raise BodyError(f"The body is not strict JSON, and its {len(data)} bytes are too many to be read otherwise.")
     try:

@@ -1,8 +1,8 @@
-"""What Java's reader lets pass and a strict one does not, put right before a body is typed.
+"""Convert values that Java's JSON reader tolerates, and a strict reader does not, before a body is typed.
 
-Peers rely on it: Apache's Go client sends a consume result by its number and null for an empty list. As measured with
-Apache RocketMQ 5.5.0: null for a number or a flag is zero or false; for anything else that has no null here it is the default. A
-number where text belongs becomes text, text where a number belongs becomes the number, and empty text is zero.
+Peers rely on this: Apache's Go client sends a consume result as its number, and null for an empty list. The rules are measured
+with Apache RocketMQ 5.5.0. Null for a number or a flag is zero or false; for any other field that cannot be None, it is the
+default. A number in place of text becomes text, text in place of a number becomes the number, and empty text is zero.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _ZEROS: Final[dict[type[inspect.Type], Any]] = {inspect.IntType: 0, inspect.Floa
 
 
 def as_java_reads(value: Any, body_type: Any) -> Any:
-    """`value` (plain dicts and lists) nearer to `body_type`. What does not fit stays as it is, for msgspec to refuse.
+    """Convert `value` (plain dicts and lists) towards `body_type`. A value that fits no rule stays, and msgspec refuses it later.
 
-    A key that is no queue where one belongs is refused at once, with ValueError, RecursionError or msgspec's DecodeError.
+    A key that must be a queue and is not raises ValueError, RecursionError or msgspec's DecodeError.
     """
     return _fit_of(body_type)(value)
 
 
 def read_custom(custom_type: type[Any], value: Any) -> Any:
-    """The one type that msgspec leaves to us: a queue, from an object or from the text of an object that was a key."""
+    """Decode a `MessageQueue`, the one type that msgspec leaves to a hook, from an object or from the text of an object key."""
     if custom_type is not MessageQueue:
         raise NotImplementedError(custom_type)
     if isinstance(value, MessageQueue):
@@ -99,7 +99,7 @@ def _fit_struct(kind: inspect.StructType) -> Fit:
 
 
 def _fit_key(kind: inspect.Type) -> Fit | None:
-    """msgspec.convert leaves a text that is a key as it is where a custom type belongs, so that is done here."""
+    """Return a converter for keys of a custom type, because msgspec.convert leaves such keys as text."""
     if not isinstance(kind, inspect.CustomType):
         return None
     return lambda key: read_custom(kind.cls, key)

@@ -1,7 +1,7 @@
-"""Text in fastjson's dialect to plain dicts, lists and values. One pass, no recursion, bounded depth.
+"""Parse text in fastjson's dialect to plain dicts, lists and values, in one pass, without recursion and with bounded depth.
 
-Keys are always text here: an integer key becomes its digits, an object as a key becomes its JSON. The older fastjson (Apache
-RocketMQ before 5.4) also writes `{"$ref":"$.brokerDatas[0]"}` where the same object comes a second time; that is looked up.
+Keys become text: an integer key its digits, an object key its JSON. The older fastjson (Apache RocketMQ before 5.4) also writes
+`{"$ref":"$.brokerDatas[0]"}` in place of an object that it has written before; the parser replaces such references.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 from skyrocket.protocol import limits
 from skyrocket.protocol.errors import BodyError
 
-# Possessive quantifiers: a hostile text is refused in one pass, without backtracking.
+# Possessive quantifiers: hostile text is refused in one pass, without backtracking.
 _TOKEN: Final = re.compile(
     r"""[ \t\r\n]*+(?:
         (?P<punctuation>[{}\[\],:])
@@ -30,7 +30,7 @@ _TOKEN: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _WORDS: Final = {"true": True, "false": False, "null": None}
-_INTEGER_DIGITS_MAX: Final = 40  # more than any 64-bit number has; Python's conversion of long ones is quadratic
+_INTEGER_DIGITS_MAX: Final = 40  # more than any 64-bit number has; Python converts long numbers in quadratic time
 
 
 class _Expect(IntEnum):
@@ -46,8 +46,8 @@ class _Expect(IntEnum):
 _CLOSES: Final[dict[str, tuple[type[Any], _Expect]]] = {"}": (dict, _Expect.KEY_OR_END), "]": (list, _Expect.VALUE_OR_END)}
 
 
-class _Open:
-    """A container that is not closed yet."""
+class _OpenContainer:
+    """An object or list whose end has not been read yet."""
 
     __slots__ = ("is_key", "items", "key")
 
@@ -58,15 +58,15 @@ class _Open:
 
 
 def parse(text: str) -> Any:
-    """The value that `text` is. BodyError when it is neither JSON nor the dialect."""
+    """Parse `text`. Raise BodyError if it is neither JSON nor fastjson's dialect."""
     root = _Parser(text).run()
-    return _resolved(root) if '"$ref"' in text else root
+    return _resolve_references(root) if '"$ref"' in text else root
 
 
 class _Parser:
     def __init__(self, text: str) -> None:
         self._text = text
-        self._open: list[_Open] = []
+        self._open: list[_OpenContainer] = []
         self._expect = _Expect.VALUE
         self._inside_key = False
         self._root: Any = None
@@ -95,7 +95,7 @@ class _Parser:
         if kind == "plain":
             value: Any = token["plain"]
         elif kind == "escaped":
-            value = _unescaped(token["escaped"])
+            value = _unescape(token["escaped"])
         elif kind == "integer":
             value = _integer(token["integer"])
         elif kind == "number":
@@ -108,7 +108,7 @@ class _Parser:
             self._open[-1].key = value if isinstance(value, str) else token[kind or 0]
             self._expect = _Expect.COLON
         else:
-            raise self._misplaced(token.start(token.lastgroup or 0))
+            raise self._misplaced_error(token.start(token.lastgroup or 0))
 
     def _punctuation(self, sign: str, position: int) -> None:
         expect = self._expect
@@ -121,14 +121,14 @@ class _Parser:
         elif sign == "[" and expect <= _Expect.VALUE_OR_END:
             self._enter([], _Expect.VALUE_OR_END)
         elif sign == "{" and expect <= _Expect.KEY_OR_END:
-            if self._inside_key:  # each level would double the escapes of the key's text
+            if self._inside_key:  # each level would double the escapes in the text of the key
                 raise BodyError(f"The body has an object as a key inside an object that is a key, at character {position}.")
             self._inside_key = True
             self._enter({}, _Expect.KEY_OR_END, is_key=True)
         elif self._may_close(sign):
             self._leave()
         else:
-            raise self._misplaced(position)
+            raise self._misplaced_error(position)
 
     def _may_close(self, sign: str) -> bool:
         if sign not in _CLOSES or not self._open:
@@ -139,7 +139,7 @@ class _Parser:
     def _enter(self, items: dict[str, Any] | list[Any], expect: _Expect, is_key: bool = False) -> None:
         if len(self._open) >= limits.JSON_DEPTH_MAX:
             raise BodyError(f"The body nests deeper than {limits.JSON_DEPTH_MAX} levels.")
-        self._open.append(_Open(items, is_key))
+        self._open.append(_OpenContainer(items, is_key))
         self._expect = expect
 
     def _leave(self) -> None:
@@ -165,7 +165,7 @@ class _Parser:
             holder.key = None
         self._expect = _Expect.COMMA_OR_END
 
-    def _misplaced(self, position: int) -> BodyError:
+    def _misplaced_error(self, position: int) -> BodyError:
         sign = self._text[position : position + 1]
         return BodyError(f"The body is not JSON: {sign!r} is out of place at character {position}.")
 
@@ -179,7 +179,7 @@ def _integer(text: str) -> int:
     return int(text)
 
 
-def _unescaped(token: str) -> str:
+def _unescape(token: str) -> str:
     try:
         value = json.loads(token, strict=False)
     except ValueError as error:
@@ -188,7 +188,7 @@ def _unescaped(token: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise BodyError("The body has half of a surrogate pair, which is no character.") from error
+        raise BodyError("The body has half of a surrogate pair, which is not a character.") from error
     return value
 
 
@@ -197,11 +197,11 @@ def _unescaped(token: str) -> str:
 _STEP: Final = re.compile(r"\.((?:[^.\[\]\\]|\\.)++)|\[([0-9]{1,9})\]", re.DOTALL)
 
 
-def _resolved(root: Any) -> Any:
-    """`root` with every reference replaced by what it refers to (the same object, not a copy)."""
+def _resolve_references(root: Any) -> Any:
+    """Replace every reference in `root` by its target (the same object, not a copy), and return the result."""
     if _path_of(root) is not None:
-        raise BodyError("The body is nothing but a reference.")
-    holders = _references(root)
+        raise BodyError("The body is only a reference.")
+    holders = _find_references(root)
     if not holders:
         return root
     within = {id(holder[key]) for holder, key, _ in holders}
@@ -209,8 +209,8 @@ def _resolved(root: Any) -> Any:
     targets = []
     copied_nodes = 0
     for _, _, path in holders:
-        target = _at(root, path)
-        copied_nodes += _size(target, within, sizes, path)
+        target = _find_target(root, path)
+        copied_nodes += _count_values(target, within, sizes, path)
         if copied_nodes > limits.JSON_REFERENCED_NODES_MAX:
             raise BodyError(f"The body's references stand for more than {limits.JSON_REFERENCED_NODES_MAX} values.")
         targets.append(target)
@@ -220,13 +220,13 @@ def _resolved(root: Any) -> Any:
 
 
 def _path_of(node: Any) -> str | None:
-    """The path, when `node` is a reference."""
+    """Return the path if `node` is a reference, otherwise None."""
     path = node.get("$ref") if isinstance(node, dict) else None
     return path if isinstance(path, str) else None
 
 
-def _references(root: Any) -> list[tuple[Any, Any, str]]:
-    """(container, key or index, path) of every reference."""
+def _find_references(root: Any) -> list[tuple[Any, Any, str]]:
+    """Return (container, key or index, path) of every reference."""
     found = []
     todo = [root]
     while todo:
@@ -239,32 +239,32 @@ def _references(root: Any) -> list[tuple[Any, Any, str]]:
     return found
 
 
-def _at(root: Any, path: str) -> Any:
-    """What `$.brokerDatas[0].name` is. A backslash stands before a character that would otherwise end a name."""
-    wrong = BodyError(f"The body refers to {path[:64]!r}, which it does not have.")
+def _find_target(root: Any, path: str) -> Any:
+    """Return the value at a path such as `$.brokerDatas[0].name`. A backslash escapes a character that would end a name."""
+    error = BodyError(f"The body refers to {path[:64]!r}, which it does not have.")
     node = root
     if not path.startswith("$"):
-        raise wrong
+        raise error
     position = 1
     while position < len(path):
         step = _STEP.match(path, position)
         if step is None:
-            raise wrong
+            raise error
         name, index = step.groups()
         if name is not None and isinstance(node, dict):
             node = node.get(re.sub(r"\\(.)", r"\1", name, flags=re.DOTALL))
         elif index is not None and isinstance(node, list) and int(index) < len(node):
             node = node[int(index)]
         else:
-            raise wrong
+            raise error
         position = step.end()
     if not isinstance(node, (dict, list)):
-        raise wrong
+        raise error
     return node
 
 
-def _size(target: Any, references: set[int], sizes: dict[int, int], path: str) -> int:
-    """How many values `target` has; it must not refer to anything itself, or a short text could stand for an endless value."""
+def _count_values(target: Any, references: set[int], sizes: dict[int, int], path: str) -> int:
+    """Count the values in `target`. Refuse a target with references, as a short text could then stand for an endless value."""
     if id(target) in sizes:
         return sizes[id(target)]
     count = 0

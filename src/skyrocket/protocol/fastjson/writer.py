@@ -1,8 +1,9 @@
-"""Bodies to text, as Apache RocketMQ 5.5.0 writes them.
+"""Encode bodies as text, as Apache RocketMQ 5.5.0 does.
 
-Measured: fields in alphabetical order of their wire names; a field or a map's value that is null is left out, an element of a
-list is `null`; doubles as Java prints them, NaN and the infinities as `null`; control characters escaped, all else plain UTF-8.
-The strict form, which only routes have there, also sorts maps and quotes integers that JavaScript cannot hold.
+These rules are measured. Fields are in alphabetical order of their wire names. Null is left out as a field or as the value of a
+map, and is `null` in a list. Doubles are as Java prints them; NaN and the infinities are `null`. Control characters are
+escaped, all other text is plain UTF-8. The strict form, which Apache uses for routes only, also sorts maps and quotes integers
+too large for JavaScript.
 """
 
 from __future__ import annotations
@@ -23,37 +24,37 @@ from skyrocket.protocol.errors import BodyError
 
 
 class Dialect(Enum):
-    """How keys that are not text are written."""
+    """The form of keys that are not text."""
 
     FASTJSON = "fastjson"
-    """Integers bare, objects as objects: what Apache's programs write and read."""
+    """Integers without quotes, objects as objects. Apache's programs write and read this form."""
     STRICT = "strict"
-    """Integers in quotes, maps sorted: what Apache writes routes in for clients of other languages. An object as a key, which
-    no route has, becomes a string that holds its JSON; ours read that, Apache's do not."""
+    """Integers in quotes, maps sorted. Apache writes routes in this form for clients of other languages. An object key, which no
+    route has, becomes a string with its JSON; this project reads that, Apache does not."""
 
 
 _SAFE_INTEGER_MAX: Final = 2**53 - 1
 
 
 def encode(value: Any, dialect: Dialect = Dialect.FASTJSON) -> bytes:
-    """`value` (a body, or a list of bodies) as Java writes it. BodyError for text that is not valid Unicode."""
+    """Encode `value` (a body, or a list of bodies) as Java does. Raise BodyError for text that is not valid Unicode."""
     try:
         return _write(value, dialect).encode()
     except UnicodeEncodeError as error:
-        raise BodyError("The body has half of a surrogate pair, which is no character.") from error
+        raise BodyError("The body has half of a surrogate pair, which is not a character.") from error
 
 
 def encode_pretty(value: Any) -> bytes:
-    """With tabs and line ends, as Apache writes its files of settings (but for blanks that it puts into some empty lists)."""
+    """Encode `value` with tabs and line ends, as Apache writes its files (but without blanks in empty lists)."""
     try:
         return _write_pretty(value, "\n").encode()
     except UnicodeEncodeError as error:
-        raise BodyError("The body has half of a surrogate pair, which is no character.") from error
+        raise BodyError("The body has half of a surrogate pair, which is not a character.") from error
 
 
 @cache  # one entry per body type
 def _fields(body_type: type[Body]) -> tuple[tuple[str, str], ...]:
-    """(attribute, `"wireName":`), in the order of writing."""
+    """Return (attribute, `"wireName":`) of each field, in the order of writing."""
     fields = sorted(msgspec.structs.fields(body_type), key=lambda field: field.encode_name)
     return tuple((field.name, f'"{field.encode_name}":') for field in fields)
 
@@ -64,7 +65,7 @@ def _write(value: Any, dialect: Dialect) -> str:
     if isinstance(value, (list, tuple)):
         return "[" + ",".join([_write(item, dialect) for item in value]) + "]"
     if isinstance(value, Mapping):
-        entries = _sorted(value) if dialect is Dialect.STRICT else value.items()
+        entries = _sort_entries(value) if dialect is Dialect.STRICT else value.items()
         return "{" + ",".join([_key(k, dialect) + ":" + _write(v, dialect) for k, v in entries if v is not None]) + "}"
     if dialect is Dialect.STRICT and isinstance(value, int) and abs(value) > _SAFE_INTEGER_MAX:
         return f'"{value}"'
@@ -72,7 +73,7 @@ def _write(value: Any, dialect: Dialect) -> str:
 
 
 def _write_pretty(value: Any, line: str) -> str:
-    """`line` is a line end and the indentation of the line that `value` begins on."""
+    """Return `value` as indented text. `line` is a line end and the indentation of the line that `value` begins on."""
     inner = line + "\t"
     if isinstance(value, (Body, MessageQueue)):
         members = [key + _write_pretty(item, inner) for key, item in _members(value)]
@@ -107,8 +108,8 @@ def _key(key: Any, dialect: Dialect) -> str:
     return _text(written)
 
 
-def _sorted(mapping: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
-    """Text as Java compares it (by UTF-16 units), numbers by size, queues by topic, broker and number."""
+def _sort_entries(mapping: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
+    """Sort a map by key: text by UTF-16 units, as in Java, numbers by value, queues by topic, broker and queue id."""
     return sorted(mapping.items(), key=lambda entry: entry[0].encode("utf-16-be") if isinstance(entry[0], str) else entry[0])
 
 
@@ -119,7 +120,7 @@ def _scalar(value: Any) -> str:
     writer = _SCALARS.get(value.__class__)
     if writer is not None:
         return writer(value)
-    if isinstance(value, str):  # a member of an enumeration
+    if isinstance(value, str):  # an enum member
         return _text(str(value))
     raise AssertionError(f"a body cannot hold a {type(value).__name__}")
 
@@ -138,7 +139,7 @@ def _queue(value: MessageQueue) -> str:
 
 
 def java_double(value: float) -> str:
-    """As Java's Double.toString: plain from 0.001 to 10,000,000, otherwise one digit before the point and an exponent."""
+    """Format a number as Java's Double.toString: plain from 0.001 to 10,000,000, otherwise in scientific notation."""
     if not math.isfinite(value):
         return "null"
     if value == 0 or 1e-3 <= abs(value) < 1e7:

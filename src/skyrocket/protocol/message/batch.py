@@ -1,4 +1,4 @@
-"""Batches: several messages for one queue in the body of one send request. Messages stand one after another, each so:
+"""Batches: several messages for one queue in the body of one send request. The messages follow each other, each in this layout:
 
      0        4        8        12       16       20         20+B   22+B
      +--------+--------+--------+--------+--------+----------+------+---------------+
@@ -7,9 +7,9 @@
      +--------+--------+--------+--------+--------+----------+------+---------------+
       int32    int32    int32    int32    int32               int16
 
-Magic and CRC are 0 as every client writes them, and nobody reads them. Everything else that a record needs (topic, queue, hosts,
-timestamps, sys flag) is the same for the whole batch, stands in the request's header, and is given here as a record that the
-messages are to be like. The properties in the request's header belong to the request: they are not stored with any message.
+Every client writes magic and CRC as 0, and no server reads them. All other fields of a record (topic, queue, hosts, timestamps,
+sys flag) are the same for the whole batch and come from the request's header; functions here take them as a template record.
+The properties in the request's header belong to the request, and are not stored with any message.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ENTRY_BYTES_MIN = _FIXED.size + _INT16.size
 
 
 class BatchEntry(NamedTuple):
-    """One message of a batch: what differs from its neighbours."""
+    """The fields in which the messages of a batch differ."""
 
     body: bytes
     properties: bytes = b""
@@ -39,12 +39,12 @@ class BatchEntry(NamedTuple):
 
 
 def encode_batch(entries: Iterable[tuple[bytes, bytes, int]], *, limit: int = BATCH_BYTES_MAX) -> bytes:
-    """The body of a batch send: of entries, or of as much in plain tuples."""
+    """Encode the body of a batch send, from `BatchEntry` values or plain tuples."""
     return b"".join(batch_pieces(entries, limit=limit))
 
 
 def batch_pieces(entries: Iterable[tuple[bytes, bytes, int]], *, limit: int = BATCH_BYTES_MAX) -> list[bytes]:
-    """The same, not put together yet."""
+    """Encode the body of a batch send as a list of pieces, which the caller joins or writes one by one."""
     parts: list[bytes] = []
     total_bytes, pack, length = 0, _FIXED.pack, _INT16.pack
     try:
@@ -64,7 +64,7 @@ def batch_pieces(entries: Iterable[tuple[bytes, bytes, int]], *, limit: int = BA
 
 
 class Packable(Protocol):
-    """A message, as far as a batch needs it."""
+    """The part of a message that a batch needs."""
 
     @property
     def body(self) -> bytes: ...
@@ -73,8 +73,11 @@ class Packable(Protocol):
     def flag(self) -> int: ...
 
 
-def batch_of_messages(messages: Sequence[Packable], properties: Sequence[str], ids: Sequence[str]) -> list[bytes]:
-    """The body of a batch send, in pieces: of messages, and as many properties (but for the unique ids) and unique ids."""
+def pack_batch(messages: Sequence[Packable], properties: Sequence[str], ids: Sequence[str]) -> list[bytes]:
+    """Encode messages as the pieces of a batch send's body.
+
+    `properties` has the encoded properties of each message without the unique id, and `ids` the unique ids.
+    """
     pieces = pack_messages(messages, properties, ids, BATCH_BYTES_MAX)
     return batch_pieces(_entries(messages, properties, ids)) if pieces is None else pieces
 
@@ -94,7 +97,7 @@ pack_messages = twin("batch", _pack_messages)
 
 
 def decode_batch(data: bytes, *, limit: int = BATCH_BYTES_MAX) -> list[BatchEntry]:
-    """The messages of a batch send's body."""
+    """Decode the body of a batch send. Raise RecordError if it is malformed, empty or larger than `limit`."""
     end = len(data)
     if end > limit:
         raise RecordError(f"A batch of {end} bytes is larger than the {limit} allowed.")
@@ -117,7 +120,7 @@ def decode_batch(data: bytes, *, limit: int = BATCH_BYTES_MAX) -> list[BatchEntr
                 f"The properties of the message at {at} have {stop - properties_at} bytes and do not fit in the batch."
             )
         if at + size != stop:
-            raise RecordError(f"The message at {at} says it has {size} bytes; its parts have {stop - at}.")
+            raise RecordError(f"The message at {at} says it has {size} bytes, but its parts have {stop - at}.")
         entries.append(BatchEntry(data[body_at:body_end], data[properties_at:stop], flag))
         at = stop
     if not entries:
@@ -126,9 +129,10 @@ def decode_batch(data: bytes, *, limit: int = BATCH_BYTES_MAX) -> list[BatchEntr
 
 
 def batch_records(entries: Iterable[BatchEntry], like: Record) -> list[Record]:
-    """The batch as records in consecutive places of a queue and of the log, from `like`'s on.
+    """Return the messages of a batch as records at consecutive offsets of the queue and the log, starting with those of `like`.
 
-    Body, properties, flag, CRC and places are each message's own; the rest is `like`'s. A batch carries no transaction.
+    Body, properties, flag, CRC and offsets differ for each message; the other fields are those of `like`. A batch has no
+    transaction.
     """
     layout, host_bits = layout_for(like.born_host, like.store_host)
     outside_bytes = layout.size + len(topic_field(like.topic, like.magic)) + _INT16.size
@@ -161,7 +165,7 @@ def batch_records(entries: Iterable[BatchEntry], like: Record) -> list[Record]:
 
 
 def encode_batch_records(entries: Iterable[BatchEntry], like: Record) -> list[bytes]:
-    """The same records as bytes, ready to be put one after another, without a `Record` for each: the broker's way."""
+    """Encode the messages of a batch as consecutive records, without making a `Record` for each. The broker uses this."""
     layout, host_bits = layout_for(like.born_host, like.store_host)
     topic = topic_field(like.topic, like.magic)
     pack, length, join = layout.pack, _INT16.pack, b"".join

@@ -1,7 +1,7 @@
-"""Compressed bodies: zlib, LZ4 (its frame format) and zstd, told apart by three bits of the sys flag.
+"""Compressed bodies: zlib, LZ4 (frame format) and zstd. Three bits of the sys flag tell which.
 
-Unpacking is bounded: a small body that would grow beyond the limit is refused as it passes the limit, not once it has filled
-the memory. A body is one stream and nothing after it.
+Decompression is bounded: it stops as soon as the output passes the limit, before it fills the memory. A body must be exactly one
+stream, with nothing after it.
 """
 
 from __future__ import annotations
@@ -18,46 +18,46 @@ from skyrocket.protocol.limits import UNPACKED_BODY_BYTES_MAX, ZSTD_WINDOW_BYTES
 from skyrocket.protocol.message.record import Record
 from skyrocket.protocol.sysflag import COMPRESSED, COMPRESSION_LZ4, COMPRESSION_MASK, COMPRESSION_ZLIB, COMPRESSION_ZSTD
 
-LEVEL_DEFAULT: Final = 5  # Apache's producers use it too
+LEVEL_DEFAULT: Final = 5  # as in Apache's producers
 
 _LZ4_PIECE_BYTES_MIN = 64 * 1024
 _ZSTD_PIECE_BYTES_MAX = 256
-_ZSTD_GROWTH_MAX = 32 * 1024  # its densest block is 4 bytes and becomes 128 KiB
+_ZSTD_GROWTH_MAX = 32 * 1024  # a block of 4 bytes can expand to 128 KiB
 
 
 class Codec(NamedTuple):
-    """One kind of compression."""
+    """A compression algorithm."""
 
     name: str
     levels: range
     pack: Callable[[bytes, int], bytes]  # (body, level)
-    unpack: Callable[[bytes, int], bytes]  # (body, limit): at most a little more than `limit` bytes, or CompressionError
+    unpack: Callable[[bytes, int], bytes]  # (body, limit): raises CompressionError above the limit
 
 
 def _pack_lz4(body: bytes, _level: int) -> bytes:
-    """Blocks stand alone because Java's reader refuses linked ones. There are no levels: Java always takes the fast way."""
+    """Compress with independent blocks, because Java's reader refuses linked ones. The level is ignored, as in Java."""
     packed: bytes = lz4.frame.compress(body, block_linked=False, store_size=False)
     return packed
 
 
 def _unpack_lz4(body: bytes, limit: int) -> bytes:
-    """Piece by piece, because the library allocates as much as a piece may have."""
-    unpacker = lz4.frame.LZ4FrameDecompressor()
+    """Decompress piece by piece, because the library allocates the maximum size of a piece."""
+    decompressor = lz4.frame.LZ4FrameDecompressor()
     piece_bytes_max = max(_LZ4_PIECE_BYTES_MIN, 4 * len(body))
     pieces: list[bytes] = []
     room = limit + 1
     rest = body
     try:
-        while room > 0 and not unpacker.eof:
-            piece = unpacker.decompress(rest, min(room, piece_bytes_max))
-            if not piece and not unpacker.eof:
+        while room > 0 and not decompressor.eof:
+            piece = decompressor.decompress(rest, min(room, piece_bytes_max))
+            if not piece and not decompressor.eof:
                 raise CompressionError("An LZ4 body ends before its frame does.")
             pieces.append(piece)
             room -= len(piece)
-            rest = b""  # the unpacker keeps what it has not used yet
+            rest = b""  # the decompressor keeps unused input
     except RuntimeError as error:
         raise CompressionError(f"An LZ4 body is damaged: {error}.") from error
-    return _checked("An LZ4", b"".join(pieces), limit, complete=unpacker.eof, after=unpacker.unused_data)
+    return _check_unpacked("An LZ4", b"".join(pieces), limit, complete=decompressor.eof, after=decompressor.unused_data)
 
 
 def _pack_zstd(body: bytes, level: int) -> bytes:
@@ -65,21 +65,23 @@ def _pack_zstd(body: bytes, level: int) -> bytes:
 
 
 def _unpack_zstd(body: bytes, limit: int) -> bytes:
-    """The library does not bound what comes out, so what goes in is sliced: the less room is left, the thinner."""
-    unpacker = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES_MAX).decompressobj()
+    """Decompress in slices of the input, because the library does not bound its output. Slices shrink as the limit comes near."""
+    decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES_MAX).decompressobj()
     pieces: list[bytes] = []
     room = limit
     at = 0
     try:
-        while room >= 0 and at < len(body) and not unpacker.eof:
+        while room >= 0 and at < len(body) and not decompressor.eof:
             stop = at + min(_ZSTD_PIECE_BYTES_MAX, 1 + room // _ZSTD_GROWTH_MAX)
-            piece = unpacker.decompress(body[at:stop])
+            piece = decompressor.decompress(body[at:stop])
             pieces.append(piece)
             room -= len(piece)
             at = stop
     except zstandard.ZstdError as error:
         raise CompressionError(f"A zstd body is damaged: {error}.") from error
-    return _checked("A zstd", b"".join(pieces), limit, complete=unpacker.eof, after=unpacker.unused_data or body[at:])
+    return _check_unpacked(
+        "A zstd", b"".join(pieces), limit, complete=decompressor.eof, after=decompressor.unused_data or body[at:]
+    )
 
 
 def _pack_zlib(body: bytes, level: int) -> bytes:
@@ -87,27 +89,27 @@ def _pack_zlib(body: bytes, level: int) -> bytes:
 
 
 def _unpack_zlib(body: bytes, limit: int) -> bytes:
-    unpacker = zlib.decompressobj()
+    decompressor = zlib.decompressobj()
     try:
-        unpacked = unpacker.decompress(body, limit + 1)
+        unpacked = decompressor.decompress(body, limit + 1)
     except zlib.error as error:
         raise CompressionError(f"A zlib body is damaged: {error}.") from error
-    return _checked("A zlib", unpacked, limit, complete=unpacker.eof, after=unpacker.unused_data)
+    return _check_unpacked("A zlib", unpacked, limit, complete=decompressor.eof, after=decompressor.unused_data)
 
 
-def _checked(a_kind_of: str, unpacked: bytes, limit: int, *, complete: bool, after: bytes | None) -> bytes:
+def _check_unpacked(kind_name: str, unpacked: bytes, limit: int, *, complete: bool, after: bytes | None) -> bytes:
     if len(unpacked) > limit:
-        raise CompressionError(f"{a_kind_of} body has more than the {limit} bytes allowed when it is unpacked.")
+        raise CompressionError(f"{kind_name} body has more than the {limit} bytes allowed when it is unpacked.")
     if not complete:
-        raise CompressionError(f"{a_kind_of} body ends before its frame does.")
+        raise CompressionError(f"{kind_name} body ends before its frame does.")
     if after:
-        raise CompressionError(f"{a_kind_of} body goes on after its frame, with {len(after)} bytes or more.")
+        raise CompressionError(f"{kind_name} body goes on after its frame, with {len(after)} bytes or more.")
     return unpacked
 
 
 _ZLIB = Codec("zlib", range(10), _pack_zlib, _unpack_zlib)
 _CODECS: Final = {
-    0: _ZLIB,  # clients before 5.0 know nothing else, and do not say so
+    0: _ZLIB,  # clients before 5.0 only have zlib, and do not set the bits
     COMPRESSION_LZ4: Codec("LZ4", range(23), _pack_lz4, _unpack_lz4),
     COMPRESSION_ZSTD: Codec("zstd", range(1, 23), _pack_zstd, _unpack_zstd),
     COMPRESSION_ZLIB: _ZLIB,
@@ -118,13 +120,13 @@ def _codec(sys_flag: int) -> Codec:
     codec = _CODECS.get(sys_flag & COMPRESSION_MASK)
     if codec is None:
         raise CompressionError(
-            f"A body's compression is of kind {(sys_flag & COMPRESSION_MASK) >> 8}; it is 1 (LZ4), 2 (zstd) or 3 (zlib)."
+            f"A body's compression is of kind {(sys_flag & COMPRESSION_MASK) >> 8}; it must be 1 (LZ4), 2 (zstd) or 3 (zlib)."
         )
     return codec
 
 
 def compress(body: bytes, kind: int, level: int = LEVEL_DEFAULT) -> bytes:
-    """`kind` is one of the sys flag's COMPRESSION_ values. The message's sys flag needs it, and COMPRESSED, too."""
+    """Compress a body. `kind` is a COMPRESSION_ value; set it and COMPRESSED in the message's sys flag, too."""
     codec = _codec(kind)
     if level not in codec.levels:
         raise CompressionError(f"{codec.name} has levels {codec.levels[0]} to {codec.levels[-1]}, not {level}.")
@@ -132,12 +134,12 @@ def compress(body: bytes, kind: int, level: int = LEVEL_DEFAULT) -> bytes:
 
 
 def decompress(body: bytes, sys_flag: int, limit: int = UNPACKED_BODY_BYTES_MAX) -> bytes:
-    """The body as it was before compression, of at most `limit` bytes, by the kind in `sys_flag`."""
+    """Decompress a body by the kind in `sys_flag`. Raise CompressionError if it is damaged or has more than `limit` bytes."""
     return _codec(sys_flag).unpack(body, limit)
 
 
 def plain_body(record: Record, limit: int = UNPACKED_BODY_BYTES_MAX) -> bytes:
-    """The body as its producer gave it. An empty one stays empty even when it says it is compressed, as in Java."""
+    """Return the decompressed body of a record. As in Java, an empty body stays empty even if it is marked as compressed."""
     if record.sys_flag & COMPRESSED and record.body:
         return decompress(record.body, record.sys_flag, limit)
     return record.body

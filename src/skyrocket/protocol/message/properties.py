@@ -1,4 +1,4 @@
-"""A message's properties: name 0x01 value 0x02, over and over. Their names that mean something to the system are here."""
+"""A message's properties: pairs of name and value, each written as name 0x01 value 0x02; and the names that RocketMQ reserves."""
 
 from __future__ import annotations
 
@@ -51,7 +51,10 @@ PUSH_REPLY_TIME: Final = "PUSH_REPLY_TIME"
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """Refuses what would not come back: an empty name or value, or a separator inside one."""
+    """Encode properties.
+
+    Raise RecordError for an empty name or value, or a separator inside one: a reader could not restore it.
+    """
     text = "".join([f"{name}{NAME_END}{value}{VALUE_END}" for name, value in properties.items()])
     count = len(properties)
     has_spare_separator = text.count(NAME_END) != count or text.count(VALUE_END) != count
@@ -67,17 +70,20 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
 
 
 def _refuse_properties(properties: Mapping[str, str]) -> None:
-    """Say which of them is wrong: one of them is."""
+    """Raise an error that names the invalid property. At least one is invalid."""
     for name, value in properties.items():
         if not name or not value:
             raise RecordError(f"Property {name!r} has an empty name or value; readers drop such a property.")
         if NAME_END in name or VALUE_END in name or NAME_END in value or VALUE_END in value:
-            raise RecordError(f"Property {name!r} has 0x01 or 0x02 in it, which separate properties.")
+            raise RecordError(f"Property {name!r} has 0x01 or 0x02 in its name or value. These bytes separate properties.")
 
 
 def decode_properties(encoded: bytes | str) -> dict[str, str]:
-    """As Java reads them: a piece without name, separator or value is passed over, the last of two equal names wins, and
-    bytes that are no UTF-8 become U+FFFD: one such message must not stop a reader."""
+    """Decode properties as Java does.
+
+    A piece without name, separator or value is skipped, and the last of two equal names wins. Bytes that are not UTF-8 become
+    U+FFFD, so that one such message does not stop a reader.
+    """
     if not isinstance(encoded, str):
         encoded = str(encoded, "utf-8", "replace")
     properties: dict[str, str] = {}

@@ -1,9 +1,9 @@
-"""The handle by which a timed message is taken back: five words in base64, which the broker gives with the answer to the send.
+"""The recall handle of a timed message: five words in base64. The broker returns it in the response to the send.
 
     v1 TOPIC BROKER TIME_MS UNIQUE_KEY
 
-The time lies within the stretch of time (by default a second) at whose end Apache's broker delivers the message, and tells in
-which slot of the timer wheel it waits.
+The time determines the slot of the timer wheel in which the message waits. Apache's broker delivers the message at the end of
+that slot, which is a second long by default.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ _WORDS = 5
 
 
 class RecallHandleError(ProtocolError):
-    """What a client gave is not a handle that a broker made."""
+    """A text from a client is not a recall handle."""
 
 
 class RecallHandle(NamedTuple):
+    """The content of a recall handle."""
+
     topic: str
     broker_name: str
     time_ms: int
@@ -40,13 +42,13 @@ def encode_words(words: bytes) -> bytes:
 
 
 def decode_recall_handle(text: str) -> RecallHandle:
-    """A time that is no number is -1, which is over: so Java reads it."""
+    """Decode a recall handle. A time that is not a number becomes -1, which is in the past, as in Java."""
     try:
         words = base64.urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4)).decode().split(" ")
     except (binascii.Error, ValueError) as error:
         raise RecallHandleError(f"The recall handle cannot be read: {error}.") from error
     if len(words) < _WORDS or words[0] != _VERSION:
-        raise RecallHandleError("The recall handle is not of a kind that is known here.")
+        raise RecallHandleError("The recall handle has an unknown version.")
     _, topic, broker_name, time_text, unique_key, *_ = words
     is_number = time_text.isascii() and time_text.isdigit() and len(time_text) < 19
     return RecallHandle(topic, broker_name, int(time_text) if is_number else -1, unique_key)

@@ -1,4 +1,4 @@
-"""The record: a message as it lies in the commit log, and as it is sent to consumers.
+"""The record: a message as the commit log stores it and as a broker sends it to consumers.
 
      0        4        8       12       16       20            28            36       40           48
      +--------+--------+--------+--------+--------+-------------+-------------+--------+------------+
@@ -10,8 +10,8 @@
      | prepared transaction offset, 8 | B: 4 | body, B | T: 1 or 2 | topic, T | P: 2 | properties, P |
      +--------------------------------+------+---------+-----------+----------+------+---------------+
 
-Two bits of the sys flag say whether a host is IPv6 (20 bytes) or IPv4 (8). The second magic has two bytes for the length of
-the topic instead of one. The CRC is CRC-32 of the body with its top bit cleared, because Java's ints are signed.
+Two bits of the sys flag tell whether each host is IPv6 (20 bytes) or IPv4 (8). With the second magic, the topic's length has two
+bytes instead of one. The CRC is the CRC-32 of the body with its top bit cleared, because Java's ints are signed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _LAYOUTS: Final = tuple(
     for store_bytes in (V4_BYTES, V6_BYTES)
     for born_bytes in (V4_BYTES, V6_BYTES)
 )
-# Of the same, what tells whether a record is sound: size, magic, CRC, queue offset, body length.
+# The fields that a check of a record needs: size, magic, CRC, queue offset, body length. By the same two bits.
 _GLANCES: Final = tuple(struct.Struct(f">iii8xq{layout.size - QUEUE_OFFSET_AT - 12}xi") for layout in _LAYOUTS)
 _LENGTH_V1 = struct.Struct(">B")
 _LENGTH_V2 = struct.Struct(">h")
@@ -62,7 +62,7 @@ _MAGIC_LAST = MAGIC & 0xFF
 _SIZE_AND_MAGIC = struct.Struct(">ii")
 _CRC_AT = _SIZE_AND_MAGIC.size
 _QUEUE_ID_AT = 12
-_STORE_TIME_AT = 48 + V4_BYTES  # behind an IPv4 born host
+_STORE_TIME_AT = 48 + V4_BYTES  # after an IPv4 born host
 _NO_TRANSACTION = bytes(8)
 _TRANSACTION_BEFORE_BODY = len(_NO_TRANSACTION) + _INT32.size  # the prepared transaction's offset, and the body's length
 
@@ -71,9 +71,9 @@ TOPIC_BYTES_MAX_V2: Final = 32_767
 
 
 class Record(msgspec.Struct, gc=False):
-    """A message with everything that the store knows about it. `properties` and the hosts stay as they lie in the record.
+    """A message with all fields of the store. `properties` and the hosts stay encoded.
 
-    Give the fields by name; only the loops here and in `batch` give them by position, which takes a fifth of the time.
+    Pass the fields by name. Only the loops here and in `batch` pass them by position, which takes a fifth of the time.
     """
 
     topic: str
@@ -95,7 +95,7 @@ class Record(msgspec.Struct, gc=False):
 
 
 class _TopicLength(NamedTuple):
-    """How a record with one of the two magics says how long its topic is."""
+    """How a record with one of the two magics stores the length of its topic."""
 
     layout: struct.Struct
     topic_bytes_max: int
@@ -113,7 +113,7 @@ def topic_bytes_max(magic: int) -> int:
 
 
 def magic_for(topic: str) -> int:
-    """The classic magic wherever the topic's name fits: readers before 5.0 know no other."""
+    """Return the first magic if the topic's name fits, because readers before 5.0 do not support the second."""
     return MAGIC if len(topic.encode(errors="replace")) <= TOPIC_BYTES_MAX else MAGIC_V2
 
 
@@ -121,9 +121,9 @@ def body_crc32(body: bytes | memoryview) -> int:
     return crc32(body) & 0x7FFF_FFFF
 
 
-@lru_cache(maxsize=1024)  # a broker writes few topics, over and over
+@lru_cache(maxsize=1024)  # a broker writes to few topics
 def topic_field(topic: str, magic: int) -> bytes:
-    """The topic as it lies in a record, its length before it."""
+    """Return the topic field of a record: the length, then the name."""
     length = _TOPIC_LENGTHS.get(magic)
     if length is None:
         raise RecordError(f"A record's magic is {magic & 0xFFFF_FFFF:#x}; it is {_MAGICS_SHOWN}.")
@@ -146,7 +146,7 @@ _HOST_IS_V6 = {V4_BYTES: 0, V6_BYTES: 1}
 
 
 def layout_for(born_host: bytes, store_host: bytes) -> tuple[struct.Struct, int]:
-    """The layout of the fixed fields with these hosts, and the bits of the sys flag that tell a reader to use it."""
+    """Return the layout of the fixed fields for these hosts, and the bits of the sys flag that select it."""
     try:
         kinds = _HOST_IS_V6[len(born_host)] | _HOST_IS_V6[len(store_host)] << 1
     except KeyError as error:
@@ -155,7 +155,7 @@ def layout_for(born_host: bytes, store_host: bytes) -> tuple[struct.Struct, int]
 
 
 def encode_record(record: Record) -> bytes:
-    """The record's bytes. CRC, size and the bits of the hosts' kinds are set here from what they describe."""
+    """Encode a record. Size, CRC and the host bits of the sys flag are computed, not taken from `record`."""
     body, properties = record.body, record.properties
     topic = topic_field(record.topic, record.magic)
     properties_bytes = properties_length(properties)
@@ -184,7 +184,7 @@ def encode_record(record: Record) -> bytes:
 
 
 def decode_record(data: bytes | memoryview, at: int = 0, *, check_crc: bool = True) -> Record:
-    """The record that starts at `at`. Every length is checked against the record's size before it is used."""
+    """Decode the record that starts at `at`. Raise RecordError if it is malformed; every length is checked before use."""
     assert at >= 0, at
     available = len(data) - at
     if available < FIXED_BYTES_MIN:
@@ -210,7 +210,7 @@ def decode_record(data: bytes | memoryview, at: int = 0, *, check_crc: bool = Tr
         body_bytes,
     ) = layout.unpack_from(data, at)
     if not FIXED_BYTES_MIN <= size <= available:
-        raise RecordError(f"The record at {at} says it has {size} bytes; {available} are there.")
+        raise RecordError(f"The record at {at} says it has {size} bytes, but {available} are there.")
     if not 0 <= body_bytes <= size - layout.size:
         raise RecordError(f"The record at {at} says its body has {body_bytes} bytes, which do not fit in its {size}.")
     end = at + size
@@ -245,7 +245,7 @@ def decode_record(data: bytes | memoryview, at: int = 0, *, check_crc: bool = Tr
 
 
 def _bounds(data: bytes | memoryview, at: int, magic: int, body_end: int, end: int) -> tuple[int, int, int]:
-    """Where the topic starts and ends, and where the properties start. What is not inside the record raises."""
+    """Return where the topic starts and ends, and where the properties start. Raise RecordError if one is outside the record."""
     topic_length = _TOPIC_LENGTHS.get(magic)
     if topic_length is None:
         raise RecordError(f"The magic at {at} is {magic & 0xFFFF_FFFF:#x}; it is {_MAGICS_SHOWN}.")
@@ -265,15 +265,15 @@ def _bounds(data: bytes | memoryview, at: int, magic: int, body_end: int, end: i
 
 
 def iterate_records(data: bytes | memoryview, *, check_crc: bool = True) -> Iterator[Record]:
-    """The records of a pull's answer, which are simply put one after another."""
+    """Decode the records in the body of a pull response, which follow each other without separators."""
     at = 0
     while at < len(data):
         yield decode_record(data, at, check_crc=check_crc)
-        at += _INT32.unpack_from(data, at)[0]  # the size, which is sound: the record was
+        at += _INT32.unpack_from(data, at)[0]  # the size, which decode_record has checked
 
 
 class RecordParts(NamedTuple):
-    """A sound record, not decoded: `decode_record(head + body + tail)` would do it."""
+    """A checked but undecoded record: `decode_record(head + body + tail)` decodes it."""
 
     queue_offset: int
     is_compressed: bool
@@ -282,30 +282,33 @@ class RecordParts(NamedTuple):
     tail: bytes  # topic and properties
 
 
-PlainParts = tuple[int, bool, bytes, bytes, bytes]
-"""The same without names, for who takes it apart at once: a named tuple takes three times as long to make."""
+RecordTuple = tuple[int, bool, bytes, bytes, bytes]
+"""The fields of `RecordParts` as a plain tuple, which takes a third of the time to make."""
 
 
 def split_records(data: bytes) -> list[RecordParts]:
-    """The records of a pull's answer, each checked as `decode_record` checks it, in a third of its time."""
-    return list(map(RecordParts._make, split_plainly(data)))
+    """Split the body of a pull response into records, with the checks of `decode_record`, in a third of its time."""
+    return list(map(RecordParts._make, split_record_tuples(data)))
 
 
-def split_plainly(data: bytes) -> list[PlainParts]:
-    """Neighbours have the same topic, as a rule: what was found out about one is only compared with the next. Whatever is not
-    sound is left to `decode_record`: it knows what to say."""
-    found: list[PlainParts] = []
+def split_record_tuples(data: bytes) -> list[RecordTuple]:
+    """Split the body of a pull response into records, as plain tuples.
+
+    Neighbouring records usually have the same topic, so the topic of the first is only compared with that of the next ones. For a
+    malformed record, `decode_record` raises the error.
+    """
+    found: list[RecordTuple] = []
     at = 0
     while at < len(data):
         first = decode_record(data, at)
-        before, at = at, sound_parts(data, at, first.magic, topic_field(first.topic, first.magic), found)
+        before, at = at, split_same_topic(data, at, first.magic, topic_field(first.topic, first.magic), found)
         if at == before:
-            raise RecordError(f"The record at {at} is not sound.")
+            raise RecordError(f"The record at {at} is malformed.")
     return found
 
 
-def _sound_parts(data: bytes, at: int, magic: int, topic: bytes, found: list[PlainParts]) -> int:
-    """Append the records from `at` on that have this magic and topic, and are sound. Where the first that is not begins."""
+def _split_same_topic(data: bytes, at: int, magic: int, topic: bytes, found: list[RecordTuple]) -> int:
+    """Append the valid records of this magic and topic from `at` on. Return where the first other record starts."""
     available = len(data)
     append, crc_of, has, topic_bytes = found.append, crc32, data.startswith, len(topic)
     known_kinds, fixed_bytes, glance, is_compressed = -1, 0, _GLANCES[0].unpack_from, False
@@ -328,15 +331,15 @@ def _sound_parts(data: bytes, at: int, magic: int, topic: bytes, found: list[Pla
             append((queue_offset, is_compressed, data[at:body_at], body, data[body_end:end]))
             at = end
     except (IndexError, struct.error):
-        return at  # a record's fixed fields are not all there
+        return at  # the fixed fields of a record are cut off
     return at
 
 
-sound_parts = twin("record", _sound_parts)
+split_same_topic = twin("record", _split_same_topic)
 
 
 def properties_of(record: memoryview) -> memoryview:
-    """The properties' bytes of a whole, sound record; the body is passed over."""
+    """Return the encoded properties of a complete, valid record, without reading its body."""
     fixed = _FIXED_BYTES[(record[_HOST_BITS_AT] >> _HOST_BITS_SHIFT) & 3]
     topic_at = fixed + _INT32.unpack_from(record, fixed - _INT32.size)[0]
     if record[_MAGIC_LAST_AT] == _MAGIC_LAST:
@@ -346,7 +349,7 @@ def properties_of(record: memoryview) -> memoryview:
     return record[topic_end + _INT16.size :]
 
 
-def readdressed(
+def rewrite_address(
     record: memoryview,
     topic: str,
     queue_id: int,
@@ -356,9 +359,11 @@ def readdressed(
     sys_flag: int | None = None,
     transaction: bytes = _NO_TRANSACTION,
 ) -> bytes:
-    """A whole, sound record as one for another topic and queue. Its body, with the CRC, hosts and properties are copied as they
-    lie: nothing of them is decoded. It may get other `properties`, or `more` of them, another sys flag, and the place of the
-    half message that it was as part of a `transaction`."""
+    """Return a complete, valid record, rewritten for another topic and queue.
+
+    Body, CRC, hosts and properties are copied without decoding. The result may have other `properties`, or `more` of them,
+    another sys flag, and as `transaction` the encoded offset of its half message.
+    """
     fixed = _FIXED_BYTES[(record[_HOST_BITS_AT] >> _HOST_BITS_SHIFT) & 3]
     body_end = fixed + _INT32.unpack_from(record, fixed - _INT32.size)[0]
     if record[_MAGIC_LAST_AT] == _MAGIC_LAST:
@@ -388,7 +393,7 @@ def readdressed(
 
 
 def store_timestamp_of(record: memoryview) -> int:
-    """Of a whole, sound record."""
+    """Return the store timestamp of a complete, valid record."""
     at = _STORE_TIME_AT + (V6_BYTES - V4_BYTES if record[_HOST_BITS_AT] & BORN_HOST_V6 else 0)
     return int.from_bytes(record[at : at + 8], signed=True)
 
@@ -400,7 +405,7 @@ def _address(topic: str) -> tuple[int, bytes]:
 
 
 def record_size(record: Record) -> int:
-    """The bytes that the record takes, without encoding it."""
+    """Return the size of the encoded record in bytes, without encoding it."""
     layout, _ = layout_for(record.born_host, record.store_host)
     topic = topic_field(record.topic, record.magic)
     return layout.size + len(record.body) + len(topic) + _INT16.size + len(record.properties)

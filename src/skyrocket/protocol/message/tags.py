@@ -1,7 +1,7 @@
-"""Tags: the word by which consumers choose messages, as the number by which brokers compare it.
+"""Tags of messages, subscription expressions of consumers, and the hashes by which brokers compare them.
 
-A consume queue stores each message's tag as Java's hash of it; a consumer sends the hashes that it wants. Different tags may
-share a hash, so a consumer compares the words again.
+A consume queue stores Java's hash of each message's tag, and a consumer sends the hashes of the tags that it subscribes to.
+Different tags may have the same hash, so a consumer compares the tags again.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from skyrocket.protocol.errors import SubscriptionError
 NO_TAG: Final = 0
 EVERY_TAG: Final = "*"
 _OR = "||"
-_JAVA_BLANKS = "".join(map(chr, range(0x21)))  # what Java's trim takes away; Python's strip would take more
+_JAVA_BLANKS = "".join(map(chr, range(0x21)))  # what Java's trim removes; Python's strip would remove more
 _UTF16 = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
-_REMEMBERED_CHARACTERS_MAX = 64  # longer words are hashed each time, so that what is remembered stays small
+_CACHED_CHARACTERS_MAX = 64  # longer tags are not cached, which bounds the cache's memory
 
 
 def java_hash(text: str) -> int:
-    """Java's String.hashCode: a polynomial in 31 over UTF-16 units, modulo 2 to the 32nd, signed."""
+    """Compute Java's String.hashCode: a polynomial in 31 over UTF-16 units, modulo 2 to the 32nd, signed."""
     units: Sequence[int] = text.encode() if text.isascii() else memoryview(text.encode(_UTF16, "surrogatepass")).cast("H")
     value = 0
     for unit in units:
@@ -30,30 +30,31 @@ def java_hash(text: str) -> int:
     return value - 0x1_0000_0000 if value & 0x8000_0000 else value
 
 
-_remembered_hash = lru_cache(maxsize=4096)(java_hash)
+_cached_hash = lru_cache(maxsize=4096)(java_hash)
 
 
 def tags_code(tags: str | None) -> int:
-    """What a consume queue stores for a message with these tags. The word is hashed whole, also where it holds several."""
+    """Return the tag hash that a consume queue stores for a message. A text with several tags is hashed as a whole."""
     if not tags:
         return NO_TAG
-    return _remembered_hash(tags) if len(tags) <= _REMEMBERED_CHARACTERS_MAX else java_hash(tags)
+    return _cached_hash(tags) if len(tags) <= _CACHED_CHARACTERS_MAX else java_hash(tags)
 
 
 def subscription_tags(expression: str | None) -> frozenset[str] | None:
-    """The words of "A || B". None is every message ("*", or nothing said); an empty set, from blanks alone, is no message.
+    """Return the tags of an expression such as "A || B".
 
-    A star beside other words is a word like them: that is how Java reads it.
+    None stands for all messages ("*", or no expression), and an empty set, from blanks alone, for no message. As in Java, a star
+    beside other tags is a tag like them.
     """
     if not expression or expression == EVERY_TAG:
         return None
     words = expression.split(_OR)
     if not any(words):
-        raise SubscriptionError(f"A subscription's expression is {expression!r}: it has no tag between its bars.")
+        raise SubscriptionError(f"A subscription's expression is {expression!r}: there is no tag between its bars.")
     return frozenset(filter(None, (word.strip(_JAVA_BLANKS) for word in words)))
 
 
 def subscription_codes(expression: str | None) -> frozenset[int] | None:
-    """The hashes of an expression's words; None is every message."""
+    """Return the hashes of an expression's tags, or None for all messages."""
     words = subscription_tags(expression)
     return None if words is None else frozenset(map(tags_code, words))

@@ -1,7 +1,7 @@
-"""Records of the broker's own topics that wait to go elsewhere, and what is looked at before they do.
+"""Parse waiting records: half, delayed and timed messages under a system topic, which move to their own topic later.
 
-Their properties are taken apart into shape and key (`unique_key`); nothing else is decoded. Anything may be asked for here, also
-what a peer only claims to be such a record, so every length is checked.
+Only the fields that the move needs are decoded, and the properties are split into shape and key (`unique_key`). A peer can
+point to any bytes of the log, so every length is checked.
 """
 
 from __future__ import annotations
@@ -19,28 +19,27 @@ _HOST_BITS_AT, _HOST_BITS_SHIFT = SYS_FLAG_AT + 3, 4
 _LENGTH_BYTES = 2
 _SMALLEST = 88
 
-# Size, magic, queue offset, physical offset, birth, store time, length of the body; by the kinds of the two hosts.
+# Size, magic, queue offset, physical offset, born and store timestamp, length of the body; by the kinds of the two hosts.
 _LAYOUTS: Final = tuple(
     struct.Struct(f">ii12xqq4xq{born_bytes}xq{store_bytes}x12xi")
     for store_bytes in (V4_BYTES, V6_BYTES)
     for born_bytes in (V4_BYTES, V6_BYTES)
 )
 
-# The record, the shape of its properties and the key that is marked there (if any is), queue offset, physical offset, time of
-# birth, time of storing.
+# The record, the shape of its properties, its unique key or None, queue offset, physical offset, born timestamp, store timestamp.
 WaitingRecord = tuple[memoryview, bytes, bytes | None, int, int, int, int]
 
 
-def _waiting_records(records: Sequence[memoryview | None], topic: str) -> list[WaitingRecord | None]:
-    """Of each record what is said above; None where there is none of this topic."""
+def _parse_waiting_records(records: Sequence[memoryview | None], topic: str) -> list[WaitingRecord | None]:
+    """Parse each record. The result is None for a record that is missing, malformed or of another topic."""
     topics = {magic: topic_field(topic, magic) for magic in (MAGIC, MAGIC_V2)}
-    return [None if record is None else _waiting(record, topics) for record in records]
+    return [None if record is None else _parse_waiting_record(record, topics) for record in records]
 
 
-waiting_records = twin("readdress", _waiting_records)
+parse_waiting_records = twin("readdress", _parse_waiting_records)
 
 
-def _waiting(record: memoryview, topics: dict[int, bytes]) -> WaitingRecord | None:
+def _parse_waiting_record(record: memoryview, topics: dict[int, bytes]) -> WaitingRecord | None:
     layout = _LAYOUTS[record[_HOST_BITS_AT] >> _HOST_BITS_SHIFT & 3] if len(record) >= _SMALLEST else None
     if layout is None or len(record) < layout.size:
         return None

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from skyrocket.compiled import twin
 from skyrocket.protocol.hosts import V4_BYTES, V6_BYTES
 from skyrocket.protocol.limits import PROPERTIES_BYTES_MAX
-from skyrocket.protocol.message.record import PHYSICAL_OFFSET_AT, SYS_FLAG_AT, magic_for, readdressed, topic_field
+from skyrocket.protocol.message.record import PHYSICAL_OFFSET_AT, SYS_FLAG_AT, magic_for, rewrite_address, topic_field
 from skyrocket.protocol.message.unique_key import MARK
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_PREPARED
 from skyrocket.store.message import AppendPosition, AppendRequest, DispatchFields
@@ -126,5 +126,7 @@ def readdress_record(request: ReaddressRequest) -> AppendRequest:
     if key is not None:
         keys = (key.decode(), *keys[1:])
         properties = None if properties is None else properties.replace(MARK, key)
-    encoded = readdressed(record, topic, queue_id, properties=properties, more=more, sys_flag=sys_flag, transaction=transaction)
+    encoded = rewrite_address(
+        record, topic, queue_id, properties=properties, more=more, sys_flag=sys_flag, transaction=transaction
+    )
     return AppendRequest(topic, queue_id, encoded, code, keys, sys_flag)

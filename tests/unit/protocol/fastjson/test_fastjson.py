@@ -178,12 +178,12 @@ def test_a_language_that_we_do_not_know_is_other():
         (b'{"table":{"a":{}}}', "The body is not a KVTable: Expected str, got object - at $.table[...]."),
         (b'{"table":{"a":"\xff"}}', "The body is not UTF-8 at byte 15."),
         (b'{"table":{"a":"\xed\xa0\x80"}}', "The body is not UTF-8 at byte 15."),
-        (b'{"table":{"a":"\\ud800"}}', "The body has half of a surrogate pair, which is no character."),
+        (b'{"table":{"a":"\\ud800"}}', "The body has half of a surrogate pair, which is not a character."),
         (b'{"table":{"a":"\\x41"}}', 'The body has a string with an unknown escape: "\\x41".'),
         (b'{"table":{"a":{"$ref":"$.b"}}}', "The body refers to '$.b', which it does not have."),
         (b'{"table":{"$ref":"$.table"}}', "The body refers to '$.table', which itself refers to something."),
         (b'{"table":{"$ref":".."}}', "The body refers to '..', which it does not have."),
-        (b'{"$ref":"$"}', "The body is nothing but a reference."),
+        (b'{"$ref":"$"}', "The body is only a reference."),
     ],
 )
 def test_nonsense_is_refused_with_a_sentence(text: bytes, sentence: str):

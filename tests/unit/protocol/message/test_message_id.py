@@ -64,7 +64,7 @@ def test_no_two_are_alike_within_a_millisecond():
 def test_several_at_once_are_those_that_come_one_by_one():
     one_by_one, at_once = (UniqueIdFactory(bytes(4), 1, 2) for _ in range(2))
     for now_ms, count in ((5, 3), (5, 65_534), (6, 4), (6, 0)):
-        assert at_once.several(now_ms, count) == [one_by_one.next(now_ms) for _ in range(count)]
+        assert at_once.next_ids(now_ms, count) == [one_by_one.next(now_ms) for _ in range(count)]
     assert at_once.next(7) == one_by_one.next(7)
 
 
@@ -102,13 +102,13 @@ def test_the_month_is_that_of_the_zone():
 @pytest.mark.parametrize("zone", [0, 8 * HOUR_MS, -5 * HOUR_MS])
 def test_when_it_was_made_is_known_for_a_month(born: int, age: int, zone: int):
     read = parse_unique_id(a_factory(utc_offset_ms=zone).next(born))
-    assert read.nearly_born_ms(born + age, zone) == born
+    assert read.approximate_born_ms(born + age, zone) == born
 
 
 def test_a_time_outside_the_calendar():
-    with pytest.raises(IdError, match="not a time"):
+    with pytest.raises(IdError, match="not a valid date"):
         a_factory().next(1 << 62)
-    with pytest.raises(IdError, match="not a time"):
+    with pytest.raises(IdError, match="not a valid date"):
         month_bounds_ms(-(1 << 62))
 
 

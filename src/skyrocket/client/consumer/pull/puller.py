@@ -18,7 +18,7 @@ from skyrocket.net.errors import NetError
 from skyrocket.protocol.command import encode_command
 from skyrocket.protocol.errors import RecordError
 from skyrocket.protocol.message.properties import RETRY_TOPIC
-from skyrocket.protocol.message.record import split_plainly
+from skyrocket.protocol.message.record import split_record_tuples
 from skyrocket.protocol.responses import ResponseCode
 
 log = logging.getLogger(__name__)
@@ -147,7 +147,7 @@ class Puller:
     def _decode_messages(self, records: bytes) -> list[Received]:
         assigned, topic = self._assigned, self._topic
         broker, now_ms = assigned.queue.broker_name, time.time_ns() // 1_000_000
-        messages: list[Received] = [PulledMessage(parts, broker, topic, now_ms) for parts in split_plainly(records)]
+        messages: list[Received] = [PulledMessage(parts, broker, topic, now_ms) for parts in split_record_tuples(records)]
         if assigned.is_retry:
             for message in messages:
                 message.topic = without_namespace(self._namespace, message.properties.get(RETRY_TOPIC, topic))
