@@ -44,9 +44,8 @@ def tree_cpu_s(root: int) -> float:
                 continue  # the process has ended
             process = int(folder.name)
             parents[process] = int(after_name[1])
-            ticks[process] = sum(
-                map(int, after_name[11:15])
-            )  # user and system time, of the process and of the children that it waited for
+            # User and system time, of the process and of the children that it waited for.
+            ticks[process] = sum(map(int, after_name[11:15]))
     return sum(ticks[process] for process in ticks if _is_below(process, root, parents)) / _TICKS
 
 
