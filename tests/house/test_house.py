@@ -257,3 +257,40 @@ def test_no_error_is_swallowed_whole(path: Path):
             if isinstance(last, ast.Raise) and last.exc is None:
                 continue  # it only tidies up
             assert caught not in ("", "Exception", "BaseException"), f"{path.name}:{node.lineno} catches everything"
+
+
+# Apache's own class name, and the sync clients, which mirror the asynchronous ones.
+NAMES_THAT_STAND_TWICE = {"Connection", "Admin", "Consumer", "Producer", "PullConsumer", "TransactionProducer"}
+
+
+def definitions(path: Path) -> list[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
+    kinds = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)]
+
+
+def test_a_class_name_has_one_meaning():
+    places: dict[str, list[str]] = {}
+    for path in sources():
+        for node in definitions(path):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
+    twice = {name: where for name, where in places.items() if len(where) > 1 and name not in NAMES_THAT_STAND_TWICE}
+    assert not twice, f"choose more specific names: {twice}"
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_a_docstring_stands_on_its_own(path: Path):
+    tree = ast.parse(path.read_text())
+    leaning = [
+        getattr(node, "name", "the module")
+        for node in [tree, *definitions(path)]
+        if (ast.get_docstring(node) or "").startswith(("The same", "Same as", "As above"))
+    ]
+    assert not leaning, f"these docstrings need another one to be understood: {leaning}"
+
+
+def test_paths_in_the_makefile_exist():
+    root = TESTS.parent
+    named = set(re.findall(r"\btests/[\w/]+\.py\b", (root / "Makefile").read_text()))
+    assert named
+    assert not {path for path in named if not (root / path).exists()}

@@ -12,7 +12,7 @@ import ssl
 from collections.abc import Iterable
 from typing import Any, Protocol, cast
 
-from skyrocket.net.errors import DisconnectedError, OverloadedError, RequestTimeoutError
+from skyrocket.net.errors import ConnectionLostError, RequestTimeoutError, TooManyRequestsError
 from skyrocket.net.limits import NetLimits
 from skyrocket.net.pending import PendingRequests
 from skyrocket.net.tls import HANDSHAKE, TlsLayer
@@ -172,7 +172,7 @@ class Connection(asyncio.Protocol):
             self._deadline_timer = None
         for waiter in self._pending.clear():
             if not waiter.done():
-                waiter.set_exception(DisconnectedError(f"The connection to {self.peer_text} ended: {reason}."))
+                waiter.set_exception(ConnectionLostError(f"The connection to {self.peer_text} ended: {reason}."))
         self._owner.closed(self, reason)
 
     def pause_writing(self) -> None:
@@ -250,11 +250,11 @@ class Connection(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         if self._closing is not None or self._transport is None:
-            future.set_exception(DisconnectedError(f"The connection to {self.peer_text} is closed."))
+            future.set_exception(ConnectionLostError(f"The connection to {self.peer_text} is closed."))
             return future
         if not self._pending.add(opaque, deadline_ms, future):
             future.set_exception(
-                OverloadedError(f"{len(self._pending)} requests to {self.peer_text} already wait for a response.")
+                TooManyRequestsError(f"{len(self._pending)} requests to {self.peer_text} already wait for a response.")
             )
             return future
         if self._deadline_timer is None or deadline_ms < self._deadline_ms:

@@ -11,7 +11,7 @@ class ConnectError(NetError):
     """The connection could not be opened."""
 
 
-class DisconnectedError(NetError):
+class ConnectionLostError(NetError):
     """The connection ended before the response arrived. The peer may or may not have handled the request."""
 
 
@@ -19,5 +19,5 @@ class RequestTimeoutError(NetError):
     """No response arrived in time. The peer may or may not have handled the request."""
 
 
-class OverloadedError(NetError):
+class TooManyRequestsError(NetError):
     """The request was not sent, because a bound in `limits` is reached."""

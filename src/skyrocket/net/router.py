@@ -30,7 +30,7 @@ FastPathHandler = Callable[[list[Frame], Connection], int]
 TASKS_MAX = 10_000  # requests whose handlers wait; further ones are refused
 
 
-class FastPath(NamedTuple):
+class FastPathRow(NamedTuple):
     """One row: the fast-path handler for read events whose first header begins with `start`."""
 
     start: bytes
@@ -51,7 +51,7 @@ class Router:
         """`error_codes` maps errors of the layers below to response codes. The error's text is the remark."""
         self._handlers: dict[int, Handler] = {}
         self._groups: dict[int, GroupHandler] = {}
-        self._fast_paths: list[FastPath] = []
+        self._fast_paths: list[FastPathRow] = []
         self._errors: dict[type[Exception], ResponseCode] = {
             ProtocolError: ResponseCode.SYSTEM_ERROR,
             NetError: ResponseCode.SYSTEM_ERROR,
@@ -77,7 +77,7 @@ class Router:
         """
         is_taken = any(start.startswith(path.start) or path.start.startswith(start) for path in self._fast_paths)
         assert not is_taken, f"headers that begin with {start!r} have a fast path"
-        self._fast_paths.append(FastPath(start, handler, code))
+        self._fast_paths.append(FastPathRow(start, handler, code))
 
     @property
     def codes(self) -> set[int]:
@@ -88,7 +88,7 @@ class Router:
         """Return the number of requests whose handlers wait."""
         return len(self._tasks)
 
-    def fast_path(self, first: Frame) -> FastPath | None:
+    def fast_path(self, first: Frame) -> FastPathRow | None:
         """Return the fast path of a read event that begins with this frame."""
         for path in self._fast_paths:
             if first.header.startswith(path.start):

@@ -12,7 +12,7 @@ import pytest
 
 from skyrocket.net.connection import Connection
 from skyrocket.net.dialer import Dialer
-from skyrocket.net.errors import ConnectError, DisconnectedError, NetError, OverloadedError, RequestTimeoutError
+from skyrocket.net.errors import ConnectError, ConnectionLostError, NetError, RequestTimeoutError, TooManyRequestsError
 from skyrocket.net.limits import NetLimits
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.net.server import Server
@@ -191,7 +191,7 @@ async def test_a_request_fails_when_the_connection_ends():
         waiting = asyncio.ensure_future(played.ask(SILENT))
         await asyncio.sleep(0.05)
         played.connections[0].abort("test")
-        with pytest.raises(DisconnectedError):
+        with pytest.raises(ConnectionLostError):
             await waiting
         assert (await played.ask(ECHO, body=b"again")).body == b"again"
 
@@ -201,7 +201,7 @@ async def test_requests_that_wait_are_bounded():
         played.dialer.limits = NetLimits(pending_requests_max=2)
         connection = await played.dialer.connection(played.address)
         held = [connection.request(Command(SILENT), 100) for _ in range(2)]
-        with pytest.raises(OverloadedError, match="2 requests"):
+        with pytest.raises(TooManyRequestsError, match="2 requests"):
             await connection.request(Command(ECHO))
         await asyncio.gather(*held, return_exceptions=True)
 
@@ -397,7 +397,7 @@ async def test_where_tls_is_required_plain_connections_are_closed(certificate: C
         played.server.tls_only = True
         secure = Dialer(tls=certificate.trusted())
         assert (await secure.request(played.address, Command(ECHO))).code == 0
-        with pytest.raises(DisconnectedError):
+        with pytest.raises(ConnectionLostError):
             await played.ask(ECHO)
         await secure.close()
 

@@ -62,9 +62,9 @@ _by_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, list[Session]] = 
 
 _ERRORS: dict[type[net.NetError], type[ClientError]] = {
     net.ConnectError: UnreachableError,
-    net.DisconnectedError: DisconnectedError,
+    net.ConnectionLostError: DisconnectedError,
     net.RequestTimeoutError: TimedOutError,
-    net.OverloadedError: OverloadedError,
+    net.TooManyRequestsError: OverloadedError,
 }
 
 

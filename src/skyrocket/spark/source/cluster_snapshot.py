@@ -15,7 +15,7 @@ from skyrocket.spark.cluster.cluster_client import ClusterClient
 from skyrocket.spark.cluster.resolution import matching_topics
 from skyrocket.spark.options.offset_spec import is_named
 from skyrocket.spark.options.source_options import SourceOptions
-from skyrocket.spark.source.trigger import ClusterSnapshot, OffsetBounds
+from skyrocket.spark.source.trigger import ClusterSnapshot, ReadableBounds
 
 
 def queue_selector(options: SourceOptions) -> Callable[[Queue], bool]:
@@ -44,7 +44,7 @@ def fetch_snapshot(options: SourceOptions, cluster: ClusterClient, positions: Ma
     lasts = cluster.last_offsets(queues, partial=True)
     firsts = cluster.first_offsets((queue for queue, last in lasts.items() if positions.get(queue) != last), partial=True)
     bounds = {
-        queue: OffsetBounds(firsts.get(queue, last), last)
+        queue: ReadableBounds(firsts.get(queue, last), last)
         for queue, last in lasts.items()
         if queue in firsts or positions.get(queue) == last
     }
@@ -56,5 +56,5 @@ def fetch_full_snapshot(options: SourceOptions, cluster: ClusterClient) -> Clust
     """Ask until every broker has answered."""
     queues = existing_queues(options, cluster)
     firsts, lasts = cluster.first_offsets(queues), cluster.last_offsets(queues)
-    bounds = {queue: OffsetBounds(firsts[queue], lasts[queue]) for queue in queues}
+    bounds = {queue: ReadableBounds(firsts[queue], lasts[queue]) for queue in queues}
     return ClusterSnapshot(bounds, slaves=cluster.brokers_without_master({queue.broker_name for queue in queues}))

@@ -26,7 +26,7 @@ from skyrocket.spark.source.stream_offsets import StreamOffsets
 WAY_OUT = "To continue all the same, set option 'failOnDataLoss' to false"
 
 
-class OffsetBounds(NamedTuple):
+class ReadableBounds(NamedTuple):
     first: int
     last: int  # one past the last message
 
@@ -35,7 +35,7 @@ class OffsetBounds(NamedTuple):
 class ClusterSnapshot:
     """What the cluster answered: the bounds of each queue, and for the other queues why there are none."""
 
-    bounds: Mapping[Queue, OffsetBounds]
+    bounds: Mapping[Queue, ReadableBounds]
     silent: Mapping[Queue, str] = field(default_factory=dict)  # their broker does not answer; the reason is a sentence
     slaves: frozenset[str] = frozenset()  # brokers for which a slave answered: it may be behind its master
 
@@ -44,7 +44,7 @@ class ClusterSnapshot:
         bounds = dict(self.bounds)
         for queue, start in starts.items():
             first, last = bounds.get(queue, (start, start))
-            bounds[queue] = OffsetBounds(first, max(last, start))
+            bounds[queue] = ReadableBounds(first, max(last, start))
         return ClusterSnapshot(bounds, self.silent, self.slaves)
 
     def with_late_answers(self, later: ClusterSnapshot, positions: Mapping[Queue, int]) -> ClusterSnapshot:
@@ -150,7 +150,7 @@ class QueueWatch:
             return []
         return [f"The {queue} is back."]
 
-    def _check_position(self, queue: Queue, offset: int, bounds: OffsetBounds, warnings: list[str]) -> int:
+    def _check_position(self, queue: Queue, offset: int, bounds: ReadableBounds, warnings: list[str]) -> int:
         """Return where to continue in a queue."""
         if bounds.first <= offset <= bounds.last:
             return offset

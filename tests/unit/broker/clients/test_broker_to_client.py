@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from skyrocket.net.errors import DisconnectedError, RequestTimeoutError
+from skyrocket.net.errors import ConnectionLostError, RequestTimeoutError
 from skyrocket.protocol.bodies import GetConsumerStatusBody, MessageQueue
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.fastjson.codec import encode
@@ -41,7 +41,7 @@ def test_request_for_a_disconnected_consumer_is_refused():
 def test_consumer_that_times_out_or_disconnects_has_its_own_error():
     parts = Parts()
     consumer = a_consumer(parts)
-    consumer.answers += [RequestTimeoutError("late"), DisconnectedError("gone")]
+    consumer.answers += [RequestTimeoutError("late"), ConnectionLostError("gone")]
     assert parts.ask(307, consumerGroup="billing", clientId="a").code == ResponseCode.CONSUME_MSG_TIMEOUT
     assert parts.ask(307, consumerGroup="billing", clientId="a").code == ResponseCode.SYSTEM_ERROR
 

@@ -12,7 +12,7 @@ from skyrocket.client.queues import Queue
 from skyrocket.spark.errors import DataLossError, OffsetsError, UnreachableClusterError
 from skyrocket.spark.source.admission import divide_limit
 from skyrocket.spark.source.stream_offsets import StreamOffsets, parse_stream_offsets
-from skyrocket.spark.source.trigger import ClusterSnapshot, OffsetBounds, QueueWatch, ReadableOffsets
+from skyrocket.spark.source.trigger import ClusterSnapshot, QueueWatch, ReadableBounds, ReadableOffsets
 
 A, B = Queue("orders", "broker-a", 0), Queue("orders", "broker-b", 0)
 RETRY_MS = 60_000
@@ -27,7 +27,7 @@ def compare(
     it: QueueWatch, positions: dict[Queue, int], found: dict[Queue, tuple[int, int]], now_ms: int = 0, **given: Any
 ) -> ReadableOffsets:
     is_selected = given.pop("is_selected", lambda queue: True)
-    snapshot = ClusterSnapshot({queue: OffsetBounds(*each) for queue, each in found.items()}, **given)
+    snapshot = ClusterSnapshot({queue: ReadableBounds(*each) for queue, each in found.items()}, **given)
     return it.compare(positions, snapshot, is_selected, now_ms)
 
 
@@ -184,17 +184,17 @@ def test_in_any_history_each_offset_is_read_once_and_a_repeated_batch_reads_the_
 
 
 def test_snapshot_is_extended_to_starts_that_were_resolved_later():
-    found = ClusterSnapshot({A: OffsetBounds(0, 5)}).extended_to({A: 7, B: 2})
+    found = ClusterSnapshot({A: ReadableBounds(0, 5)}).extended_to({A: 7, B: 2})
     assert found.bounds == {A: (0, 7), B: (2, 2)}
-    assert ClusterSnapshot({A: OffsetBounds(0, 5)}).extended_to({A: 3}).bounds == {A: (0, 5)}
+    assert ClusterSnapshot({A: ReadableBounds(0, 5)}).extended_to({A: 3}).bounds == {A: (0, 5)}
 
 
 def test_late_answers_are_added_only_for_queues_with_a_position():
-    found = ClusterSnapshot({A: OffsetBounds(0, 5)}).with_late_answers(
-        ClusterSnapshot({A: OffsetBounds(0, 9), B: OffsetBounds(0, 4)}), {A: 5}
+    found = ClusterSnapshot({A: ReadableBounds(0, 5)}).with_late_answers(
+        ClusterSnapshot({A: ReadableBounds(0, 9), B: ReadableBounds(0, 4)}), {A: 5}
     )
     assert found.bounds == {A: (0, 5)}, "messages that arrived since are not read"
-    found = ClusterSnapshot({A: OffsetBounds(0, 5)}).with_late_answers(ClusterSnapshot({B: OffsetBounds(0, 4)}), {A: 5, B: 2})
+    found = ClusterSnapshot({A: ReadableBounds(0, 5)}).with_late_answers(ClusterSnapshot({B: ReadableBounds(0, 4)}), {A: 5, B: 2})
     assert found.bounds == {A: (0, 5), B: (0, 4)}
 
 
