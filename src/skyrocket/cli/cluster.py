@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from skyrocket.cli.cluster_command import ClusterOptions, cluster_command, parse_pairs
+from skyrocket.cli.cluster_command import CommandOptions, cluster_command, parse_pairs
 from skyrocket.cli.output import CommandResult, format_table, format_time
 
 app = typer.Typer(no_args_is_help=True)
@@ -16,7 +16,7 @@ Sets = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", he
 
 
 @cluster_command(app)
-async def show(options: ClusterOptions) -> CommandResult:
+async def show(options: CommandOptions) -> CommandResult:
     """List all brokers with their state."""
     async with options.admin() as admin:
         states = await admin.cluster.states()
@@ -40,7 +40,7 @@ async def show(options: ClusterOptions) -> CommandResult:
 
 
 @cluster_command(app)
-async def info(options: ClusterOptions, broker: Broker) -> CommandResult:
+async def info(options: CommandOptions, broker: Broker) -> CommandResult:
     """Show all runtime figures of a broker."""
     async with options.admin() as admin:
         found = await admin.cluster.runtime(broker)
@@ -48,7 +48,7 @@ async def info(options: ClusterOptions, broker: Broker) -> CommandResult:
 
 
 @cluster_command(app)
-async def config(options: ClusterOptions, broker: Broker, sets: Sets = None) -> CommandResult:
+async def config(options: CommandOptions, broker: Broker, sets: Sets = None) -> CommandResult:
     """Show a broker's settings. With --set, change settings first."""
     changes = parse_pairs(sets, "A setting")
     async with options.admin() as admin:
@@ -59,7 +59,7 @@ async def config(options: ClusterOptions, broker: Broker, sets: Sets = None) -> 
 
 
 @cluster_command(app)
-async def namesrv(options: ClusterOptions, sets: Sets = None) -> CommandResult:
+async def namesrv(options: CommandOptions, sets: Sets = None) -> CommandResult:
     """Show the settings of each nameserver. With --set, change settings at each of them first."""
     changes = parse_pairs(sets, "A setting")
     async with options.admin() as admin:
@@ -72,7 +72,7 @@ async def namesrv(options: ClusterOptions, sets: Sets = None) -> CommandResult:
 
 @cluster_command(app)
 async def producers(
-    options: ClusterOptions, group: Annotated[str | None, typer.Argument(metavar="[GROUP]")] = None
+    options: CommandOptions, group: Annotated[str | None, typer.Argument(metavar="[GROUP]")] = None
 ) -> CommandResult:
     """List the connected producers of one group, or of all groups."""
     async with options.admin() as admin:

@@ -1,7 +1,7 @@
 """Register commands that talk to a cluster, with the connection options, `--json` and error handling they all share.
 
     @cluster_command(app)
-    async def create(options: ClusterOptions, topic: Annotated[str, typer.Argument()]) -> CommandResult: ...
+    async def create(options: CommandOptions, topic: Annotated[str, typer.Argument()]) -> CommandResult: ...
 
 registers a command `create TOPIC`, which takes the shared options (`--namesrv`, `--tls`, …) beside its own. The shared code
 prints the command's result, and turns an error into one sentence on standard error and an exit code.
@@ -32,7 +32,7 @@ Job = TypeVar("Job", bound=Callable[..., Awaitable[CommandResult | None]])
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterOptions:
+class CommandOptions:
     """How to connect to a cluster, and whether to print results as JSON."""
 
     nameservers: str
@@ -99,15 +99,15 @@ def cluster_command(app: typer.Typer, name: str | None = None) -> Callable[[Job]
     return register
 
 
-def _parse_options(*, namesrv: str, namespace: str, tls: bool, access_key: str, secret_key: str, as_json: bool) -> ClusterOptions:
+def _parse_options(*, namesrv: str, namespace: str, tls: bool, access_key: str, secret_key: str, as_json: bool) -> CommandOptions:
     if bool(access_key) != bool(secret_key):
         missing = "--secret-key" if access_key else "--access-key"
         refuse(f"{missing} is missing. Give --access-key and --secret-key together, or neither.")
     credentials = Credentials(access_key, secret_key) if access_key else None
-    return ClusterOptions(namesrv, {"namespace": namespace, "tls": tls, "credentials": credentials}, as_json)
+    return CommandOptions(namesrv, {"namespace": namespace, "tls": tls, "credentials": credentials}, as_json)
 
 
-def _run_job(job: Callable[..., Awaitable[CommandResult | None]], options: ClusterOptions, values: dict[str, Any]) -> None:
+def _run_job(job: Callable[..., Awaitable[CommandResult | None]], options: CommandOptions, values: dict[str, Any]) -> None:
     async def main() -> None:
         result = await job(options, **values)
         if result is not None:

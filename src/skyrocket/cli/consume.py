@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from skyrocket.cli.cluster_command import START_HELP, ClusterOptions, cluster_command, parse_start
+from skyrocket.cli.cluster_command import START_HELP, CommandOptions, cluster_command, parse_start
 from skyrocket.cli.output import message_document, message_line, to_json
 from skyrocket.client import Consumer, Received
 
@@ -18,7 +18,7 @@ app = typer.Typer(add_completion=False)
 
 @cluster_command(app, "consume")
 async def consume(
-    options: ClusterOptions,
+    options: CommandOptions,
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     group: Annotated[
         str | None,
@@ -72,7 +72,7 @@ async def _until_silent(consumer: Consumer, wait_s: float | None) -> AsyncIterat
             yield messages[0]
 
 
-def _print(message: Received, options: ClusterOptions, *, body_only: bool) -> None:
+def _print(message: Received, options: CommandOptions, *, body_only: bool) -> None:
     if body_only:
         typer.echo(message.body)
     else:

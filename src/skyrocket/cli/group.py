@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from skyrocket.cli.cluster_command import ClusterOptions, cluster_command
+from skyrocket.cli.cluster_command import CommandOptions, cluster_command
 from skyrocket.cli.output import CommandResult, format_table, format_time
 from skyrocket.client.admin import GroupMembers, GroupProgress, GroupSettings
 
@@ -19,7 +19,7 @@ _CONCURRENT_GROUPS: Final = 16  # groups whose members and progress are fetched 
 
 @cluster_command(app)
 async def create(
-    options: ClusterOptions,
+    options: CommandOptions,
     group: Name,
     enabled: Annotated[bool | None, typer.Option("--enabled/--disabled", help="Whether the group may consume.")] = None,
     broadcast: Annotated[bool | None, typer.Option("--broadcast/--no-broadcast", help="Whether the group may broadcast.")] = None,
@@ -44,7 +44,7 @@ async def create(
 
 @cluster_command(app)
 async def delete(
-    options: ClusterOptions,
+    options: CommandOptions,
     group: Name,
     keep_offsets: Annotated[bool, typer.Option("--keep-offsets", help="Keep the group's offsets.")] = False,
     topics: Annotated[bool, typer.Option("--topics", help="Delete its retry and dead-letter topics too.")] = False,
@@ -57,7 +57,7 @@ async def delete(
 
 @cluster_command(app, "list")
 async def list_all(
-    options: ClusterOptions, everything: Annotated[bool, typer.Option("--all", help="Include system groups.")] = False
+    options: CommandOptions, everything: Annotated[bool, typer.Option("--all", help="Include system groups.")] = False
 ) -> CommandResult:
     """List the groups with their members, lag and rate."""
     async with options.admin() as admin:
@@ -78,7 +78,7 @@ async def list_all(
 
 
 @cluster_command(app)
-async def show(options: ClusterOptions, group: Name) -> CommandResult:
+async def show(options: CommandOptions, group: Name) -> CommandResult:
     """Show a group's settings, its members, and its progress in every queue."""
     async with options.admin() as admin:
         settings = await admin.groups.get(group)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from skyrocket.cli.cluster_command import START_HELP, ClusterOptions, cluster_command, parse_start, refuse
+from skyrocket.cli.cluster_command import START_HELP, CommandOptions, cluster_command, parse_start, refuse
 from skyrocket.cli.output import CommandResult, format_table
 from skyrocket.client import Queue
 from skyrocket.client.admin import QueueOffset
@@ -19,7 +19,7 @@ _OFFSET = "offset:"
 
 
 @cluster_command(app)
-async def show(options: ClusterOptions, group: Group, topic: Topic) -> CommandResult:
+async def show(options: CommandOptions, group: Group, topic: Topic) -> CommandResult:
     """Show a group's offset in each queue of a topic."""
     async with options.admin() as admin:
         found = await admin.offsets.get(group, topic)
@@ -28,7 +28,7 @@ async def show(options: ClusterOptions, group: Group, topic: Topic) -> CommandRe
 
 @cluster_command(app)
 async def reset(
-    options: ClusterOptions,
+    options: CommandOptions,
     group: Group,
     topic: Topic,
     to: Annotated[str, typer.Option(metavar="X", help=f"{START_HELP} Or offset:42 together with --queue.")],
@@ -58,7 +58,7 @@ async def reset(
 
 @cluster_command(app)
 async def clone(
-    options: ClusterOptions,
+    options: CommandOptions,
     source: Annotated[str, typer.Argument(metavar="FROM_GROUP")],
     target: Annotated[str, typer.Argument(metavar="TO_GROUP")],
     topic: Topic,

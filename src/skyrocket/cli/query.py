@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from skyrocket.cli.cluster_command import START_HELP, ClusterOptions, cluster_command, parse_start, refuse
+from skyrocket.cli.cluster_command import START_HELP, CommandOptions, cluster_command, parse_start, refuse
 from skyrocket.cli.output import CommandResult, message_document, message_line, message_text
 from skyrocket.client import ConfigurationError, NotFoundError, Queue, Received
 
@@ -17,7 +17,7 @@ Topic = Annotated[str, typer.Argument(metavar="TOPIC")]
 
 @cluster_command(app)
 async def key(
-    options: ClusterOptions,
+    options: CommandOptions,
     topic: Topic,
     key: Annotated[str, typer.Argument(metavar="KEY")],
     since: Annotated[str, typer.Option(metavar="X", help=START_HELP)] = "first",
@@ -34,7 +34,7 @@ async def key(
 
 
 @cluster_command(app, "id")
-async def by_id(options: ClusterOptions, topic: Topic, message_id: Annotated[str, typer.Argument(metavar="ID")]) -> CommandResult:
+async def by_id(options: CommandOptions, topic: Topic, message_id: Annotated[str, typer.Argument(metavar="ID")]) -> CommandResult:
     """Show the message with an id: the unique id that its producer gave it, or an offset id."""
     async with options.admin() as admin:
         try:
@@ -49,7 +49,7 @@ async def by_id(options: ClusterOptions, topic: Topic, message_id: Annotated[str
 
 @cluster_command(app)
 async def offset(
-    options: ClusterOptions,
+    options: CommandOptions,
     topic: Topic,
     queue: Annotated[int, typer.Argument(metavar="QUEUE", min=0)],
     offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0)],

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
-from skyrocket.cli.cluster_command import ClusterOptions, cluster_command, parse_pairs, refuse
+from skyrocket.cli.cluster_command import CommandOptions, cluster_command, parse_pairs, refuse
 from skyrocket.cli.output import to_json
 from skyrocket.client import Message, Producer, Receipt
 
@@ -21,7 +21,7 @@ _GROUP: Final = "skyrocket-send"
 
 @cluster_command(app, "send")
 async def send(
-    options: ClusterOptions,
+    options: CommandOptions,
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     body: Annotated[str | None, typer.Option("-b", "--body", help="The body, as text.")] = None,
     file: Annotated[
@@ -80,7 +80,7 @@ def _bodies(body: str | None, file: str | None, *, lines: bool) -> Iterator[byte
                 yield content
 
 
-def _print(receipt: Receipt, options: ClusterOptions) -> None:
+def _print(receipt: Receipt, options: CommandOptions) -> None:
     topic, broker_name, queue_id = receipt.queue
     document = {
         "status": receipt.status,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from skyrocket.cli.cluster_command import ClusterOptions, cluster_command, parse_pairs
+from skyrocket.cli.cluster_command import CommandOptions, cluster_command, parse_pairs
 from skyrocket.cli.output import CommandResult, format_table, format_time, message_document, message_line
 from skyrocket.client.admin import TopicSettings
 
@@ -18,7 +18,7 @@ OnlyCluster = Annotated[str | None, typer.Option(help="Only on the brokers of th
 
 @cluster_command(app)
 async def create(
-    options: ClusterOptions,
+    options: CommandOptions,
     topic: Name,
     queues: Annotated[int | None, typer.Option(min=1, help="Read and write queues on each broker; 8 for a new topic.")] = None,
     read_queues: Annotated[int | None, typer.Option(min=1, help="Read queues on each broker.")] = None,
@@ -52,7 +52,7 @@ async def create(
 
 
 @cluster_command(app)
-async def delete(options: ClusterOptions, topic: Name, cluster: OnlyCluster = None) -> CommandResult:
+async def delete(options: CommandOptions, topic: Name, cluster: OnlyCluster = None) -> CommandResult:
     """Delete a topic, with its messages and the offsets that groups have in it."""
     async with options.admin() as admin:
         await admin.topics.delete(topic, cluster=cluster)
@@ -61,7 +61,7 @@ async def delete(options: ClusterOptions, topic: Name, cluster: OnlyCluster = No
 
 @cluster_command(app, "list")
 async def list_all(
-    options: ClusterOptions,
+    options: CommandOptions,
     everything: Annotated[bool, typer.Option("--all", help="Include system, retry and dead-letter topics.")] = False,
 ) -> CommandResult:
     """List the names of the topics."""
@@ -71,7 +71,7 @@ async def list_all(
 
 
 @cluster_command(app)
-async def show(options: ClusterOptions, topic: Name) -> CommandResult:
+async def show(options: CommandOptions, topic: Name) -> CommandResult:
     """Show a topic's settings, queues and groups."""
     async with options.admin() as admin:
         settings, status = await admin.topics.get(topic), await admin.topics.status(topic)
@@ -89,7 +89,7 @@ async def show(options: ClusterOptions, topic: Name) -> CommandResult:
 
 
 @cluster_command(app)
-async def route(options: ClusterOptions, topic: Name) -> CommandResult:
+async def route(options: CommandOptions, topic: Name) -> CommandResult:
     """Show a topic's route: its brokers and their addresses, as clients get them from the nameservers."""
     async with options.admin() as admin:
         found = await admin.topics.route(topic)
@@ -104,7 +104,7 @@ async def route(options: ClusterOptions, topic: Name) -> CommandResult:
 
 @cluster_command(app)
 async def peek(
-    options: ClusterOptions,
+    options: CommandOptions,
     topic: Name,
     count: Annotated[int, typer.Option("-c", "--count", min=1, max=10_000, help="At most this many messages.")] = 10,
     tag: Annotated[str, typer.Option(help="Only messages with these tags: a || b.")] = "*",

@@ -90,7 +90,7 @@ class ConsumerOffsetSerializeWrapper(Body):
 
 
 class ConsumerOffsetManager(ConsumerOffsetSerializeWrapper):
-    """The same with all that the broker keeps in its file of offsets.
+    """Consumer offsets with every field of the file `consumerOffset.json`.
 
     Apache's master sends this to its slaves too. An Apache slave then fails to read it as soon as `pullOffsetTable` has an entry,
     because fastjson cannot skip a field that it does not know if there are integer keys inside. So send the short form.
