@@ -1,4 +1,4 @@
-"""The rules of the house that a test can hold: who may import whom, and what the pure rooms may not touch."""
+"""Rules of the code base that a test can check: imports between packages, purity, sizes, names."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_pure_packages_have_no_io_clock_or_chance(path: Path):
 
 
 @pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(SOURCE)))
-def test_rooms_are_small(path: Path):
+def test_modules_are_small(path: Path):
     text = path.read_text()
     assert text.count("\n") <= SOURCE_LINES_MAX, f"{path.name} has {text.count(chr(10))} lines: two nouns?"
     for node in ast.walk(ast.parse(text)):

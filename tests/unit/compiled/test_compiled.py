@@ -26,7 +26,7 @@ def said(*, pure: str) -> str:
 
 
 @needs_twins
-def test_a_variable_leaves_the_twins_aside():
+def test_an_environment_variable_disables_the_twins():
     assert said(pure="") == "compiled False"
     assert said(pure="0") == "compiled False"
     assert said(pure="1") == "pure Python True"
@@ -35,7 +35,7 @@ def test_a_variable_leaves_the_twins_aside():
 def a_function_without_a_twin() -> None: ...
 
 
-def test_what_was_not_built_is_its_reference():
+def test_a_twin_that_was_not_built_is_its_reference():
     assert compiled.twin("not_there", a_function_without_a_twin) is a_function_without_a_twin
 
 
@@ -81,5 +81,5 @@ def test_a_test_can_choose_between_the_two():
 
 
 @pytest.mark.skipif(not shutil.which("cc") or not importlib.util.find_spec("Cython"), reason="they cannot be built here")
-def test_where_they_can_be_built_they_are():
+def test_the_twins_are_built_if_a_compiler_is_there():
     assert compiled.TWINS, "run make setup: the other tests of the twins are left out"

@@ -1,4 +1,4 @@
-"""A nameserver on a loopback port, in a thread of its own, and one who asks it over real sockets."""
+"""A nameserver on a loopback port, in a background thread, and a client that sends requests over real sockets."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ app = typer.Typer()
 app.command()(namesrv)
 
 
-def test_it_is_ready_soon_says_where_and_stops_when_told(tmp_path: Path):
+def test_namesrv_starts_quickly_prints_its_address_and_stops_on_a_signal(tmp_path: Path):
     settings = tmp_path / "namesrv.conf"
     settings.write_text(f"kvConfigPath={tmp_path}/kv.json\nlistenPort=1\n")
     began = time.monotonic()
@@ -46,7 +46,7 @@ def test_it_is_ready_soon_says_where_and_stops_when_told(tmp_path: Path):
         ("kvConfigPath=/proc/self/mem/kv.json\n", "/proc/self/mem/kv.json cannot be read: Not a directory."),
     ],
 )
-def test_what_is_wrong_with_the_settings_is_said_in_a_sentence(tmp_path: Path, text: str, said: str):
+def test_invalid_settings_are_reported_in_one_sentence(tmp_path: Path, text: str, said: str):
     path = tmp_path / "namesrv.conf"
     path.write_text(text)
     done = CliRunner().invoke(app, ["-c", str(path)])
@@ -55,7 +55,7 @@ def test_what_is_wrong_with_the_settings_is_said_in_a_sentence(tmp_path: Path, t
     assert "Traceback" not in done.output
 
 
-def test_a_port_that_is_taken_is_said_in_a_sentence(tmp_path: Path):
+def test_a_port_in_use_is_reported_in_one_sentence(tmp_path: Path):
     (tmp_path / "namesrv.conf").write_text(f"kvConfigPath={tmp_path}/kv.json\n")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -45,7 +45,7 @@ def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch):
     assert table.with_value("n", "k", "short").get("n", "k") == "short"
 
 
-def test_what_was_put_is_there_after_a_restart_and_gone_when_deleted(tmp_path: Path):
+def test_values_survive_a_restart_and_can_be_deleted(tmp_path: Path):
     with a_nameserver(tmp_path) as running:
         assert running.ask(RequestCode.PUT_KV_CONFIG, put()).code == ResponseCode.SUCCESS
         assert running.ask(RequestCode.PUT_KV_CONFIG, put("unicode", "grün")).code == ResponseCode.SUCCESS
@@ -63,7 +63,7 @@ def test_what_was_put_is_there_after_a_restart_and_gone_when_deleted(tmp_path: P
     assert "orders" not in (tmp_path / "kvConfig.json").read_text()
 
 
-def test_what_is_not_there_is_said_so(tmp_path: Path):
+def test_a_missing_value_is_reported(tmp_path: Path):
     with a_nameserver(tmp_path) as running:
         answer = running.ask(RequestCode.GET_KV_CONFIG, GetKVConfigRequestHeader(namespace="n", key="k"))
         assert (answer.code, answer.remark) == (ResponseCode.QUERY_NOT_FOUND, "Namespace n has no key k.")
@@ -72,7 +72,7 @@ def test_what_is_not_there_is_said_so(tmp_path: Path):
         assert running.ask(RequestCode.PUT_KV_CONFIG, namespace="n").code == ResponseCode.SYSTEM_ERROR
 
 
-def test_what_cannot_be_written_is_not_changed_and_the_answer_says_so(tmp_path: Path):
+def test_a_change_that_cannot_be_written_is_refused(tmp_path: Path):
     with a_nameserver(tmp_path, kv_config_path=tmp_path / "folder" / "kvConfig.json") as running:
         (tmp_path / "folder").write_text("in the way")
         answer = running.ask(RequestCode.PUT_KV_CONFIG, put())
@@ -81,7 +81,7 @@ def test_what_cannot_be_written_is_not_changed_and_the_answer_says_so(tmp_path: 
         assert running.in_loop(lambda: running.nameserver.kv.table.namespace("ORDER_TOPIC_CONFIG")) is None
 
 
-def test_brokers_get_order_configuration_when_they_register_and_routes_only_where_that_is_switched_on(tmp_path: Path):
+def test_brokers_get_order_configuration_on_registration_and_routes_have_it_only_if_enabled(tmp_path: Path):
     def answers(**settings: bool) -> tuple[bytes, bytes]:
         with a_nameserver(tmp_path, **settings) as running, running.connected() as asked:
             running.ask(RequestCode.PUT_KV_CONFIG, put())

@@ -59,7 +59,7 @@ def test_an_unknown_code_is_answered_as_unsupported(running: Running):
 
 
 @pytest.mark.parametrize("code", sorted(code for code, request in REQUESTS.items() if request.direction & TO_NAMESERVER))
-def test_nonsense_is_answered_and_the_connection_goes_on(running: Running, code: int):
+def test_an_invalid_request_gets_a_response_and_the_connection_stays_open(running: Running, code: int):
     """Without fields, with a body that is none, and with fields of wrong types."""
     with running.connected() as asked:
         for body in (b"", b"\x00", b'{"a":' * 100, b"[]", b"\xff" * 1000):
@@ -115,7 +115,7 @@ def test_a_broker_without_topics_registers_with_no_body(running: Running):
         assert b"broker-a" in running.ask(RequestCode.GET_BROKER_CLUSTER_INFO).body
 
 
-def test_a_slave_is_told_its_master(running: Running):
+def test_a_slave_gets_the_address_of_its_master(running: Running):
     with running.connected() as asked:
         asked(registration("orders", "TBW102"))
         answer = asked(registration("orders", "x", broker_id=1, broker_addr="127.0.0.1:20911", enable_acting_master=False))
@@ -151,7 +151,7 @@ def test_a_broker_that_unregisters_or_disconnects_is_gone_at_once(running: Runni
     wait_until(lambda: route_code(running) == ResponseCode.TOPIC_NOT_EXIST, "the route goes with the connection")
 
 
-def test_a_silent_broker_goes_and_its_connection_is_closed(tmp_path: Path):
+def test_a_silent_broker_is_removed_and_its_connection_closed(tmp_path: Path):
     now = [0]
     with a_nameserver(tmp_path, now_ms=lambda: now[0], scan_interval_ms=10) as running, running.connected() as asked:
         asked(registration("orders", "TBW102", heartbeat_timeout_millis=20_000))
@@ -171,7 +171,7 @@ def test_a_silent_broker_goes_and_its_connection_is_closed(tmp_path: Path):
 # --- routes and topics
 
 
-def test_routes_are_strict_json_for_those_who_read_it_and_the_dialect_for_others(running: Running):
+def test_routes_are_strict_json_for_new_clients_and_fastjson_for_old_ones(running: Running):
     with running.connected() as asked:
         asked(registration("orders", "TBW102"))
 
@@ -193,7 +193,7 @@ def test_an_answer_is_in_the_serialization_of_its_request(running: Running):
             assert (answer.code, answer.serialization) == (ResponseCode.TOPIC_NOT_EXIST, serialization)
 
 
-def test_routes_of_a_zone_are_given_to_those_who_ask_for_it(running: Running):
+def test_routes_are_limited_to_a_zone_on_request(running: Running):
     with running.connected() as asked:
         east = registration("orders", "TBW102")
         east.fields["__ZONE_NAME"] = "east"
@@ -206,7 +206,7 @@ def test_routes_of_a_zone_are_given_to_those_who_ask_for_it(running: Running):
         assert len(decode(every.body, TopicRouteData).broker_datas) == 2
 
 
-def test_a_nameserver_that_waits_for_its_brokers_gives_no_routes_until_then(tmp_path: Path):
+def test_a_nameserver_that_waits_for_its_brokers_returns_no_routes(tmp_path: Path):
     now = [0]
     with a_nameserver(tmp_path, now_ms=lambda: now[0], need_wait=True, wait_s=5) as running:
         assert route_code(running) == ResponseCode.SYSTEM_ERROR

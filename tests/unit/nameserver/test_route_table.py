@@ -71,7 +71,7 @@ def test_an_unknown_topic_has_no_route():
     assert a_table().route("nobody") is None
 
 
-def test_a_topic_with_a_new_state_replaces_what_was_told_before():
+def test_a_topic_with_a_new_version_replaces_the_old_one():
     table = a_table()
     table.register(a_broker(counter=2, configs=[config("orders", perm=READ, read_queue_nums=9)]), 1)
     assert [(row.read_queue_nums, row.perm) for row in route(table).queue_datas] == [(9, READ)]
@@ -94,7 +94,7 @@ def test_a_broker_that_is_not_known_may_not_begin_with_a_single_topic():
     assert table.cluster_info().broker_addr_table == {}
 
 
-def test_topics_that_a_broker_does_not_name_any_more_go_only_where_that_is_asked_for():
+def test_topics_missing_from_a_registration_are_deleted_only_if_enabled():
     table = a_table(a_broker("orders", "old", "TBW102"))
     table.register(a_broker("orders", "TBW102", counter=2), 1)
     assert table.route("old") is not None
@@ -253,7 +253,7 @@ def test_a_silent_broker_goes_after_its_own_time_and_not_before():
     assert table.route("orders") is None
 
 
-def test_a_sign_of_life_counts_from_then_on():
+def test_a_heartbeat_restarts_the_timeout():
     table = a_table()
     table.refresh(KEY, 50_000)
     table.refresh(BrokerKey("Test", "10.9.9.9:1"), 50_000)

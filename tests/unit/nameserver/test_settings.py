@@ -18,7 +18,7 @@ def test_every_row_reads_what_it_shows():
     assert settings.with_texts(settings.to_texts()) == settings
 
 
-def test_no_path_or_address_can_be_changed_from_afar():
+def test_no_path_or_address_can_be_changed_remotely():
     assert [row.key for row in NameserverSettings.rows().values() if row.changeable and row.kind in (HOST, PATH)] == []
     assert not NameserverSettings.rows()["listenPort"].changeable
 

@@ -1,4 +1,4 @@
-"""The answers of a read event leave together; where they are much, sooner."""
+"""The responses to one read event are sent with one write, or earlier if they are large."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ def requests(count: int) -> bytes:
     return encode_command(Command(CODE, opaque=1)) * count
 
 
-def test_small_answers_leave_with_one_write():
+def test_small_responses_are_sent_with_one_write():
     connection, transport = answering(100)
     connection.data_received(requests(20))
     assert transport.sizes == [2_000]
 
 
-def test_large_ones_leave_as_soon_as_they_are_much():
+def test_large_responses_are_written_before_the_read_event_ends():
     connection, transport = answering(COLLECTED_BYTES_MAX // 2)
     connection.data_received(requests(8))
     assert sum(transport.sizes) == 4 * COLLECTED_BYTES_MAX
     assert max(transport.sizes) <= 2 * COLLECTED_BYTES_MAX, "of them, never more wait than make it much"
 
 
-async def test_what_the_peer_has_not_read_counts_for_whether_there_is_room():
+async def test_bytes_that_the_peer_has_not_read_count_towards_the_limit():
     connection, transport = answering(100)
     assert not connection.is_full
     transport.left = 1024 * 1024 + 1

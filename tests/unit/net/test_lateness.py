@@ -18,7 +18,7 @@ WORK, SEND, PULL = 1, 2, 3
 WORK_MS = 300
 
 
-async def test_what_is_read_behind_a_long_work_is_late_by_it():
+async def test_requests_read_after_a_long_task_are_late_by_its_duration():
     lateness = Lateness()
     assert lateness.late_ms(1_000) == 0
     assert lateness.late_ms(1_000 + WATCH_MS) == 0
@@ -78,7 +78,7 @@ async def gated_server() -> AsyncIterator[tuple[Gated, Callable[..., Awaitable[l
     await gated.server.close()
 
 
-async def test_sends_that_waited_behind_a_long_work_are_refused_with_the_figure_and_pulls_are_served():
+async def test_sends_that_waited_too_long_are_refused_and_pulls_are_served():
     async with gated_server() as (gated, ask):
         worked, sent, pulled = await ask(WORK, SEND, PULL)
         assert (worked.code, pulled.code) == (0, 0)

@@ -1,4 +1,4 @@
-"""Requests that wait: answered once, or late once, and never too many."""
+"""Pending requests: each completes or times out once, and their number is bounded."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ def waiting(**deadlines: int) -> PendingRequests[str]:
     return pending
 
 
-def test_a_response_finds_who_waits_for_it_once():
+def test_a_response_completes_its_request_once():
     pending = waiting(a=100)
     assert pending.pop(0) == "a"
     assert pending.pop(0) is None
 
 
-def test_a_response_that_nobody_waits_for_finds_nobody():
+def test_a_response_without_a_request_is_ignored():
     assert waiting(a=100).pop(7) is None
 
 
-def test_time_ends_the_wait_at_its_deadline_and_not_before():
+def test_a_request_times_out_at_its_deadline_and_not_before():
     pending = waiting(a=100, b=200)
     assert pending.pop_expired(99) == []
     assert pending.pop_expired(100) == ["a"]
     assert pending.pop_expired(200) == ["b"]
 
 
-def test_one_that_was_answered_is_not_late():
+def test_a_completed_request_does_not_time_out():
     pending = waiting(a=100)
     pending.pop(0)
     assert pending.pop_expired(1_000) == []
 
 
-def test_there_are_never_too_many():
+def test_the_number_of_pending_requests_is_bounded():
     pending: PendingRequests[str] = PendingRequests(2)
     assert pending.add(1, 0, "a")
     assert pending.add(2, 0, "b")
@@ -44,7 +44,7 @@ def test_there_are_never_too_many():
     assert pending.add(3, 0, "c")
 
 
-def test_those_that_were_answered_do_not_pile_up():
+def test_completed_requests_do_not_accumulate():
     pending: PendingRequests[int] = PendingRequests(10)
     for number in range(20_000):
         pending.add(number, 10**9 + number // 10_000 * number, number)  # first with one deadline, then each with its own
@@ -52,7 +52,7 @@ def test_those_that_were_answered_do_not_pile_up():
         assert sum(len(numbers) for _, numbers in pending._deadlines) < 4_000
 
 
-def test_those_with_one_deadline_are_late_together_and_one_that_comes_then_is_not():
+def test_requests_with_one_deadline_time_out_together():
     pending = waiting(a=100, b=100, c=200)
     assert pending.pop_expired(100) == ["a", "b"]
     pending.add(3, 200, "d")
@@ -69,7 +69,7 @@ def test_numbers_start_again_before_they_leave_30_bits():
     assert [pending.next_opaque(), pending.next_opaque()] == [2**30 - 1, 1]
 
 
-def test_when_the_connection_goes_all_who_waited_are_told():
+def test_all_pending_requests_fail_when_the_connection_closes():
     pending = waiting(a=1, b=2)
     assert sorted(pending.clear()) == ["a", "b"]
     assert len(pending) == 0

@@ -115,7 +115,7 @@ def test_a_registration_comes_back_from_json():
     assert decode_registration(encode_registration(registration(), compressed=False), compressed=False) == registration()
 
 
-def test_a_packed_registration_loses_what_apaches_form_has_no_place_for():
+def test_a_packed_registration_lacks_fields_that_apaches_form_lacks():
     body = registration(order=True, topic_sys_flag=3)
     again = decode_registration(encode_registration(body, compressed=True), compressed=True)
     config = again.topic_config_serialize_wrapper.topic_config_table["orders"]
@@ -168,7 +168,7 @@ def test_a_registration_that_unpacks_to_too_much_is_refused(monkeypatch: pytest.
         decode_registration(zlib.compress(bytes(10_001)), compressed=True)
 
 
-def test_a_topic_whose_name_would_be_read_as_two_words_is_not_packed():
+def test_a_topic_with_a_space_in_its_name_cannot_be_packed():
     with pytest.raises(BodyError, match="cannot be packed"):
         encode_registration(registration(topic_name="a b"), compressed=True)
 
@@ -218,6 +218,6 @@ def test_settings_are_bounded():
         decode_config(b"a" * (limits.CONFIG_TEXT_BYTES_MAX + 1))
 
 
-def test_half_a_character_is_not_written_into_settings():
+def test_a_lone_surrogate_in_settings_is_refused():
     with pytest.raises(BodyError, match="surrogate"):
         encode_config({"a": "\ud800"})

@@ -1,4 +1,4 @@
-"""Commands say the same in both serializations, and a malformed one is refused with a sentence."""
+"""Commands round-trip in both serializations, and a malformed command raises an error."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def through(command: Command) -> Command:
 
 
 @BOTH
-def test_everything_a_command_says_arrives(serialization: Serialization):
+def test_a_command_round_trips_in_both_serializations(serialization: Serialization):
     command = Command(
         310,
         opaque=-7,
@@ -65,14 +65,14 @@ def test_numbers_and_booleans_in_ext_fields_read_as_their_text():
 
 
 @pytest.mark.parametrize("fields", ["", ',"extFields":null', ',"extFields":{}'])
-def test_no_fields_are_no_fields(fields: str):
+def test_a_header_without_fields_has_an_empty_dict(fields: str):
     command = json_command(f'{{"code":1{fields}}}')
     assert command.fields == {}
     with pytest.raises(HeaderError, match="Greeting: field 'name' is required, and missing"):
         command.header(Greeting)
 
 
-def test_unknown_keys_and_languages_are_passed_over():
+def test_unknown_keys_and_languages_are_ignored():
     command = json_command('{"code":1,"language":"COBOL","suspended":false,"new":[1,{"x":2}]}')
     assert command.language is Language.OTHER
 
@@ -122,7 +122,7 @@ def binary_header(**changes: object) -> bytes:
     return struct.pack(">hbhiii", 1, 0, 0, 0, 0, values["remark"]) + b"hi" + struct.pack(">i", values["fields"]) + fields
 
 
-def test_the_binary_header_that_the_next_test_breaks_is_sound():
+def test_the_binary_header_of_the_next_test_is_valid():
     (command,) = CommandDecoder().feed(join_frame(Serialization.ROCKETMQ, binary_header()))
     assert (command.remark, command.fields) == ("hi", {"name": "Bob"})
 
@@ -167,7 +167,7 @@ def test_commands_before_a_malformed_one_are_not_lost_and_the_stream_stays_broke
         decoder.feed(good)
 
 
-def test_a_command_shows_itself_in_one_line():
+def test_repr_of_a_command_is_one_line():
     assert repr(Command(11, fields={"topic": "t"}, body=b"xyz")) == (
         "Command(request code=11 opaque=0 remark=None fields={'topic': 't'} body=3 bytes)"
     )

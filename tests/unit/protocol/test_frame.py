@@ -1,4 +1,4 @@
-"""Frames come out of a stream whole, whatever pieces it arrives in, and a broken stream says so once and for all."""
+"""The splitter returns whole frames from pieces of any size, and a malformed stream stays refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_pieces_of_any_size(piece: int):
     assert splitter.pending_bytes == 0
 
 
-def test_bytearrays_and_memoryviews_are_taken_too():
+def test_feed_accepts_bytearrays_and_memoryviews():
     assert FrameSplitter().feed(bytearray(HELLO)) == FrameSplitter().feed(memoryview(HELLO)) == FrameSplitter().feed(HELLO)
 
 
@@ -60,7 +60,7 @@ def test_a_malformed_prefix_is_refused_from_its_first_eight_bytes(prefix: bytes,
     assert splitter.pending_bytes == 0
 
 
-def test_what_came_before_the_break_is_not_lost():
+def test_frames_before_a_malformed_one_are_returned():
     splitter = FrameSplitter()
     with pytest.raises(MalformedFrameError) as caught:
         splitter.feed(HELLO + struct.pack(">iI", -1, 0))
@@ -75,7 +75,7 @@ def test_a_broken_stream_stays_broken():
     assert caught.value.frames == []
 
 
-def test_the_largest_frame_is_taken_and_one_byte_more_is_not():
+def test_the_largest_frame_is_accepted_and_one_byte_more_is_refused():
     largest = join_frame(0, b"{}", bytes(FRAME_BYTES_MAX - 10))
     assert len(largest) == FRAME_BYTES_MAX
     assert len(FrameSplitter().feed(largest)) == 1
@@ -83,7 +83,7 @@ def test_the_largest_frame_is_taken_and_one_byte_more_is_not():
         join_frame(0, b"{}", bytes(FRAME_BYTES_MAX - 9))
 
 
-def test_a_large_frame_in_small_pieces_is_looked_at_once_it_is_whole():
+def test_a_large_frame_in_small_pieces_is_split_once_when_complete():
     splitter = FrameSplitter()
     frame = join_frame(0, b"{}", bytes(4 * 1024 * 1024))
     pieces = [frame[at : at + 4096] for at in range(0, len(frame), 4096)]

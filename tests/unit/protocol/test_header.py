@@ -1,4 +1,4 @@
-"""Typed headers read text strictly enough to trust, and say which field is wrong."""
+"""Typed headers check their values, and errors name the field."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ def test_values_become_text_and_none_is_not_sent():
     assert Parcel(street_name="", floor=0, is_fragile=True).to_fields() == {"streetName": "", "f": "0", "isFragile": "true"}
 
 
-def test_fields_of_the_base_travel_too():
+def test_fields_of_the_base_class_are_encoded():
     header = RoutedParcel(street_name="Elm", logical=True, rpc_broker_name="broker-a")
     assert header.to_fields() == {"streetName": "Elm", "lo": "true", "bname": "broker-a"}
     assert header_from_fields(RoutedParcel, header.to_fields()) == header
 
 
-def test_unknown_fields_are_passed_over():
+def test_unknown_fields_are_ignored():
     assert header_from_fields(Parcel, {"streetName": "Elm", "f": "1", "later": "5.9"}) == Parcel(street_name="Elm", floor=1)
 
 
@@ -119,12 +119,12 @@ def test_a_json_number_where_text_belongs_reads_as_text():
 
 
 @pytest.mark.parametrize("ext_fields", [b"null", b"{}", b'{"streetName":null,"f":"1"}'])
-def test_json_without_a_required_field_says_so(ext_fields: bytes):
+def test_json_without_a_required_field_names_it(ext_fields: bytes):
     with pytest.raises(HeaderError, match="Parcel: field 'streetName' is required, and missing"):
         from_json(ext_fields).header(Parcel)
 
 
-def test_json_with_a_wrong_value_says_so():
+def test_json_with_a_wrong_value_names_the_field():
     with pytest.raises(HeaderError, match="Parcel: field 'f' must be int <= 2147483647, not '4294967296'"):
         from_json(b'{"streetName":"Elm","f":"4294967296"}').header(Parcel)
 

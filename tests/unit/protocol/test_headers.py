@@ -1,4 +1,4 @@
-"""Every typed header refuses what Apache refuses, and reads what Apache's software really sent."""
+"""Every typed header refuses the values that Apache refuses, and decodes recorded frames of Apache's programs."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_every_header_belongs_to_a_code():
 
 
 @each_type
-def test_all_fields_come_and_go(header_type: type[Header]):
+def test_all_fields_round_trip(header_type: type[Header]):
     fields = all_fields(header_type)
     assert header_from_fields(header_type, fields).to_fields() == fields
 
@@ -257,7 +257,7 @@ def test_the_short_send_header_has_one_letter_names():
     }
 
 
-def test_short_and_long_send_headers_say_the_same():
+def test_short_and_long_send_headers_have_the_same_content():
     long = SEND_V2.to_v1()
     assert long.to_fields() == {
         "producerGroup": "makers",

@@ -1,4 +1,4 @@
-"""Hosts are packed as records carry them."""
+"""Packing and unpacking of hosts."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ def test_ipv6():
     assert is_v6(host)
 
 
-def test_a_zone_does_not_travel():
+def test_the_zone_of_an_ipv6_address_is_dropped():
     assert pack_host("fe80::1%eth0", 1) == pack_host("fe80::1", 1)
 
 
-def test_the_peer_of_a_dual_stack_socket_is_the_ipv4_host_that_it_is():
+def test_an_ipv4_mapped_address_is_packed_as_ipv4():
     assert pack_host("::ffff:127.0.0.1", 10_911) == pack_host("127.0.0.1", 10_911)
 
 
 @pytest.mark.parametrize("address", ["", "localhost", "127.0.0", "127.0.0.1.5", "fd00::g", "127.0.0.1:80"])
-def test_names_are_not_hosts(address: str):
+def test_a_host_name_is_refused(address: str):
     with pytest.raises(RecordError, match="not an IP address"):
         pack_host(address, 1)
 
 
 @pytest.mark.parametrize("port", [-1, 65_536, 1 << 31])
-def test_ports_that_are_none(port: int):
+def test_an_invalid_port_is_refused(port: int):
     with pytest.raises(RecordError, match=f"port is {port}"):
         pack_host("127.0.0.1", port)
 
 
 @pytest.mark.parametrize("port", ["ffffffff", "00010000"])
-def test_packed_ports_that_are_none(port: str):
+def test_an_invalid_packed_port_is_refused(port: str):
     with pytest.raises(RecordError, match="port is"):
         unpack_host(bytes.fromhex("7f000001" + port))
 
 
 @pytest.mark.parametrize("length", [0, 4, 7, 9, 16, 19, 21])
-def test_bytes_that_are_no_host(length: int):
+def test_bytes_of_another_length_are_not_a_host(length: int):
     with pytest.raises(RecordError, match=f"host has {length} bytes"):
         unpack_host(bytes(length))

@@ -1,4 +1,4 @@
-"""The table of requests is whole, and each row agrees with itself."""
+"""The table of requests is complete, and each row is consistent."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_code_is_found_by_number_and_by_name():
     assert 13 not in REQUESTS
 
 
-def test_the_table_has_every_code_that_somebody_uses():
+def test_the_table_has_every_code_that_apache_uses():
     assert not CLIENTS_USE - REQUESTS.keys()
     assert not ADMINS_USE - REQUESTS.keys()
     assert not {golden.request_code for golden in golden_frames()} - REQUESTS.keys()
@@ -53,7 +53,7 @@ def test_no_two_names_share_a_code():
 
 
 @each_row
-def test_a_row_has_what_its_columns_say(row: RequestSpec):
+def test_a_row_has_values_of_the_right_types(row: RequestSpec):
     assert isinstance(row.code, RequestCode)
     assert isinstance(row.direction, Direction)
     assert isinstance(row.permission, Permission)
@@ -65,13 +65,13 @@ def test_a_row_has_what_its_columns_say(row: RequestSpec):
 
 
 @each_row
-def test_a_row_is_for_somebody(row: RequestSpec):
+def test_a_row_has_a_receiver(row: RequestSpec):
     elsewhere = Direction.ADMIN_TO_CONTAINER | Direction.CLIENT_TO_FILTER_SERVER
     assert row.direction & (TO_BROKER | TO_CLIENT | TO_NAMESERVER | TO_CONTROLLER | elsewhere)
 
 
 @each_row
-def test_a_permission_on_what_the_header_names_has_a_header_that_names_something(row: RequestSpec):
+def test_a_permission_on_resources_of_the_header_has_a_header_that_names_one(row: RequestSpec):
     assert row.permission.actions
     if row.permission.resource is Resource.IN_HEADER:
         assert row.header is not None
@@ -81,7 +81,7 @@ def test_a_permission_on_what_the_header_names_has_a_header_that_names_something
 
 
 @each_row
-def test_whoever_may_not_change_the_cluster_cannot_send_what_brokers_tell_the_name_server(row: RequestSpec):
+def test_requests_of_brokers_to_the_nameserver_need_permission_to_change_the_cluster(row: RequestSpec):
     if row.direction & Direction.BROKER_TO_NAMESERVER and row.permission.actions & Action.UPDATE:
         assert row.permission == Permission(Resource.CLUSTER, Action.UPDATE)
 
@@ -100,5 +100,5 @@ def test_some_rows_in_full():
     assert REQUESTS[25][2:] == (Permission(Resource.CLUSTER, Action.UPDATE), None, None, Raw.PROPERTIES_TEXT, Raw.NONE)
 
 
-def test_the_five_ways_to_send_share_their_response():
+def test_the_five_send_requests_share_their_response_header():
     assert {REQUESTS[code].response_header for code in (10, 310, 320, 324, 325)} == {h.SendMessageResponseHeader}

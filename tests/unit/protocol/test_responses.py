@@ -11,7 +11,7 @@ def test_no_two_names_share_a_code():
     assert len(ResponseCode.__members__) == len(ResponseCode)
 
 
-def test_every_code_that_apache_answered_with_is_known():
+def test_every_response_code_in_golden_frames_is_known():
     answers = [command for golden in golden_frames() for command in CommandDecoder().feed(golden.frame) if command.is_response]
     assert {ResponseCode(command.code) for command in answers} == {
         ResponseCode.SUCCESS,

@@ -186,7 +186,7 @@ def test_a_language_that_we_do_not_know_is_other():
         (b'{"$ref":"$"}', "The body is only a reference."),
     ],
 )
-def test_nonsense_is_refused_with_a_sentence(text: bytes, sentence: str):
+def test_invalid_bodies_are_refused_with_a_sentence(text: bytes, sentence: str):
     with pytest.raises(BodyError) as refusal:
         decode(text, KVTable)
     assert str(refusal.value) == sentence
@@ -204,7 +204,7 @@ def test_nonsense_is_refused_with_a_sentence(text: bytes, sentence: str):
         b'{"offsetTable":[]}',
     ],
 )
-def test_a_key_or_value_that_is_none_is_refused(text: bytes):
+def test_a_key_or_value_of_a_wrong_type_is_refused(text: bytes):
     with pytest.raises(BodyError, match="The body is not a ResetOffsetBody"):
         decode(text, ResetOffsetBody)
 
@@ -247,7 +247,7 @@ MEGABYTE = 1_000_000
     ],
     ids=lambda text: text[:14].decode(),
 )
-def test_a_megabyte_of_malice_is_refused_quickly(hostile: bytes):
+def test_a_megabyte_of_hostile_text_is_refused_quickly(hostile: bytes):
     body_type: type[msgspec.Struct] = ResetOffsetBody if b"offsetTable" in hostile else KVTable
     begin_s = time.process_time()
     with pytest.raises(BodyError):
@@ -312,7 +312,7 @@ def test_text_is_escaped_as_java_escapes_it():
 
 
 @pytest.mark.parametrize("dialect", Dialect)
-def test_half_a_character_is_not_written(dialect: Dialect):
+def test_a_lone_surrogate_is_refused(dialect: Dialect):
     with pytest.raises(BodyError, match="surrogate"):
         encode(KVTable(table={"a": "x\ud800"}), dialect)
     with pytest.raises(BodyError, match="surrogate"):

@@ -1,4 +1,4 @@
-"""A batch comes apart into its messages, and they become records in a row."""
+"""A batch is split into its messages, which become consecutive records."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_messages_come_back():
     assert decode_batch(BATCH) == ENTRIES
 
 
-def test_magic_and_crc_are_not_looked_at():
+def test_magic_and_crc_of_a_batch_entry_are_ignored():
     odd = BATCH[:4] + b"\xff" * 8 + BATCH[12:]
     assert decode_batch(odd) == ENTRIES
 
@@ -67,7 +67,7 @@ def test_batches_that_apaches_producer_sent():
     assert seen
 
 
-def test_records_stand_in_a_row_in_the_queue_and_in_the_log():
+def test_batch_records_have_consecutive_offsets():
     records = batch_records(ENTRIES, LIKE)
     assert [record.queue_offset for record in records] == [100, 101, 102]
     at = 5_000
@@ -76,7 +76,7 @@ def test_records_stand_in_a_row_in_the_queue_and_in_the_log():
         at += len(encode_record(record))
 
 
-def test_a_record_has_its_messages_own_fields_and_else_the_batchs():
+def test_a_batch_record_combines_fields_of_its_message_and_of_the_batch():
     first, second, _ = batch_records(ENTRIES, LIKE)
     assert (first.body, first.properties, first.flag) == ENTRIES[0]._replace(flag=7)
     assert first == msgspec.structs.replace(
@@ -87,7 +87,7 @@ def test_a_record_has_its_messages_own_fields_and_else_the_batchs():
 
 @pytest.mark.parametrize("magic", [LIKE.magic, MAGIC_V2])
 @pytest.mark.parametrize("host", [LIKE.born_host, pack_host("fd00::1", 5)])
-def test_the_brokers_way_writes_the_same_bytes(magic: int, host: bytes):
+def test_encode_batch_records_equals_encoding_each_record(magic: int, host: bytes):
     like = msgspec.structs.replace(LIKE, magic=magic, born_host=host)
     records = batch_records(ENTRIES, like)
     encoded = encode_batch_records(ENTRIES, like)
@@ -157,7 +157,7 @@ def test_a_message_that_does_not_fit(entry: BatchEntry):
 
 
 @pytest.mark.parametrize("given", [{"topic": ""}, {"born_host": b"1"}, {"magic": 1}, {"queue_offset": (1 << 63) - 1}])
-def test_a_record_that_the_messages_cannot_be_like(given: dict[str, object]):
+def test_an_invalid_template_record_is_refused(given: dict[str, object]):
     with pytest.raises(RecordError):
         encode_batch_records(ENTRIES, msgspec.structs.replace(LIKE, **given))
 

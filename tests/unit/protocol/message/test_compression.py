@@ -40,7 +40,7 @@ def test_levels(kind: int, level: int):
 
 
 @pytest.mark.parametrize(("kind", "level"), [(0, -1), (0, 10), (sysflag.COMPRESSION_ZSTD, 0), (sysflag.COMPRESSION_ZSTD, 23)])
-def test_levels_that_are_none(kind: int, level: int):
+def test_an_invalid_level_is_refused(kind: int, level: int):
     with pytest.raises(CompressionError, match="levels"):
         compress(TEXT, kind, level)
 
@@ -50,7 +50,7 @@ def test_no_kind_means_zlib():
 
 
 @pytest.mark.parametrize("kind", [0x400, 0x500, 0x600, 0x700])
-def test_kinds_that_nobody_knows(kind: int):
+def test_an_unknown_kind_of_compression_is_refused(kind: int):
     with pytest.raises(CompressionError, match=f"kind {kind >> 8}"):
         decompress(compress(TEXT, 0), kind)
     with pytest.raises(CompressionError, match=f"kind {kind >> 8}"):
@@ -65,7 +65,7 @@ def test_kinds_that_nobody_knows(kind: int):
         ("zlib", "785ECB48CDC9C957C8C04E0200A3100AE5"),
     ],
 )
-def test_javas_bytes(kind: str, packed: str):
+def test_bodies_compressed_by_java_are_decompressed(kind: str, packed: str):
     assert decompress(bytes.fromhex(packed), KINDS[kind]) == b"hello hello hello hello hello"
 
 
@@ -98,7 +98,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize(("kind", "made_of"), BOMBS.values(), ids=BOMBS)
-def test_a_bomb_is_refused_before_it_goes_off(kind: int, made_of: Callable[[bytes], bytes]):
+def test_a_decompression_bomb_is_refused_before_it_fills_the_memory(kind: int, made_of: Callable[[bytes], bytes]):
     bomb = made_of(bytes(UNPACKED_BODY_BYTES_MAX + 1))
     limit = 4 * MIB
     tracemalloc.start()
@@ -144,7 +144,7 @@ def test_a_flipped_bit_is_refused_or_read_but_never_anything_else(kind: int):
 
 @each_kind
 @pytest.mark.parametrize("body", [b"x", b"plain text", bytes(100), b"\xff" * 100])
-def test_what_was_never_compressed_is_refused(kind: int, body: bytes):
+def test_an_uncompressed_body_is_refused(kind: int, body: bytes):
     with pytest.raises(CompressionError):
         decompress(body, kind)
 

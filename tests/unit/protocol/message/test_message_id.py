@@ -36,7 +36,7 @@ def a_factory(**given) -> UniqueIdFactory:
     return UniqueIdFactory(**{"address": V4, "process_id": 0x12345, "salt": 0xDEADBEEF, **given})
 
 
-def test_a_unique_id_says_who_and_when():
+def test_a_unique_id_has_address_process_salt_time_and_counter():
     factory = a_factory()
     assert factory.next(MARCH + 1) == "0A010203" + "2345" + "DEADBEEF" + "00000001" + "0000"
     assert factory.next(MARCH + 255) == "0A010203" + "2345" + "DEADBEEF" + "000000FF" + "0001"
@@ -48,7 +48,7 @@ def test_ipv6_makes_it_longer():
     assert text.startswith("FD000000000000000000000000000002")
 
 
-def test_it_can_be_read():
+def test_a_unique_id_is_parsed():
     text = a_factory(address=V6).next(MARCH + 77)
     read = parse_unique_id(text)
     assert read == parse_unique_id(text.lower()) == UniqueId(V6, 0x2345, 0xDEADBEEF, 77, 0)
@@ -56,12 +56,12 @@ def test_it_can_be_read():
     assert parse_unique_id(a_factory().next(MARCH)).address_text == "10.1.2.3"
 
 
-def test_no_two_are_alike_within_a_millisecond():
+def test_ids_within_a_millisecond_are_distinct():
     factory = a_factory()
     assert len({factory.next(MARCH) for _ in range(65_536)}) == 65_536
 
 
-def test_several_at_once_are_those_that_come_one_by_one():
+def test_next_ids_returns_the_ids_of_repeated_next():
     one_by_one, at_once = (UniqueIdFactory(bytes(4), 1, 2) for _ in range(2))
     for now_ms, count in ((5, 3), (5, 65_534), (6, 4), (6, 0)):
         assert at_once.next_ids(now_ms, count) == [one_by_one.next(now_ms) for _ in range(count)]
@@ -100,7 +100,7 @@ def test_the_month_is_that_of_the_zone():
 @pytest.mark.parametrize("born", [MARCH, MARCH + 1, APRIL - 1, APRIL, APRIL + 12345])
 @pytest.mark.parametrize("age", [1, 1000, 26 * 24 * HOUR_MS])
 @pytest.mark.parametrize("zone", [0, 8 * HOUR_MS, -5 * HOUR_MS])
-def test_when_it_was_made_is_known_for_a_month(born: int, age: int, zone: int):
+def test_the_time_of_an_id_is_known_for_a_month(born: int, age: int, zone: int):
     read = parse_unique_id(a_factory(utc_offset_ms=zone).next(born))
     assert read.approximate_born_ms(born + age, zone) == born
 
@@ -119,7 +119,7 @@ def test_an_address_of_another_length(length: int):
 
 
 @pytest.mark.parametrize("text", ["", "0", "0A" * 15, "0A" * 17, "0A" * 27, "0A" * 29, "0G" * 16, " " * 32, "é" * 32, "0A 0" * 8])
-def test_text_that_is_no_id(text: str):
+def test_invalid_ids_are_refused(text: str):
     with pytest.raises(IdError):
         parse_unique_id(text)
     with pytest.raises(IdError):
@@ -145,7 +145,7 @@ def test_the_ids_of_a_batch():
     assert [decode_offset_id(part).physical_offset for part in text.split(ID_SEPARATOR)] == [1539, 1742, 1945]
 
 
-def test_offsets_that_are_none():
+def test_invalid_offsets_are_refused():
     host = pack_host("127.0.0.1", 10_911)
     for offset in (-1, 1 << 63):
         with pytest.raises(IdError, match="does not fit"):

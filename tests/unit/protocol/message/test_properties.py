@@ -1,4 +1,4 @@
-"""Properties come back as they were given; what would not come back is not written."""
+"""Properties round-trip; properties that could not be restored are refused."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def test_order_is_kept():
 
 
 @pytest.mark.parametrize("properties", [{"": "x"}, {"x": ""}, {"a\x01": "b"}, {"a\x02": "b"}, {"a": "\x01"}, {"a": "b\x02"}])
-def test_what_would_not_come_back_is_not_written(properties: dict[str, str]):
+def test_properties_that_cannot_be_restored_are_refused(properties: dict[str, str]):
     with pytest.raises(RecordError, match="Property"):
         encode_properties(properties)
 
 
-def test_text_that_is_not_unicode_is_not_written():
+def test_text_that_is_not_unicode_is_refused():
     with pytest.raises(RecordError, match="not Unicode"):
         encode_properties({"a": "\ud800"})
 
@@ -59,7 +59,7 @@ def test_bytes_that_are_not_utf8_do_not_stop_a_reader():
     assert decode_properties(b"a\x01\xff\x02b\x01c\x02") == {"a": "\ufffd", "b": "c"}
 
 
-def test_as_many_as_a_record_can_hold_and_no_more():
+def test_properties_larger_than_a_record_can_hold_are_refused():
     room = PROPERTIES_BYTES_MAX - len(b"a\x01\x02")
     assert len(encode_properties({"a": "v" * room})) == PROPERTIES_BYTES_MAX
     with pytest.raises(RecordError, match="32768 bytes"):

@@ -1,4 +1,4 @@
-"""A record comes back as it was written, and whatever else comes is refused with a sentence."""
+"""Records round-trip, and malformed bytes raise an error."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_every_byte_stands_where_the_drawing_says():
     )
 
 
-def test_places_that_the_store_patches():
+def test_offsets_of_the_fields_that_the_store_patches():
     assert struct.unpack_from(">q", ENCODED, QUEUE_OFFSET_AT) == (2,)
     assert struct.unpack_from(">q", ENCODED, PHYSICAL_OFFSET_AT) == (3,)
     assert struct.unpack_from(">i", ENCODED, SYS_FLAG_AT) == (sysflag.TRANSACTION_COMMIT,)
@@ -136,7 +136,7 @@ def test_a_record_in_the_middle():
     assert decode_record(b"\xff" * 1000 + ENCODED + b"\xff" * 1000, 1000) == as_read(a_record())
 
 
-def test_what_is_decoded_owns_its_bytes():
+def test_a_decoded_record_owns_its_bytes():
     buffer = bytearray(ENCODED)
     record = decode_record(memoryview(buffer))
     buffer[:] = bytes(len(buffer))
@@ -167,7 +167,7 @@ def test_what_is_decoded_owns_its_bytes():
         ({"prepared_transaction_offset": 1 << 63}, "does not fit"),
     ],
 )
-def test_what_does_not_fit_is_not_written(given: dict[str, object], sentence: str):
+def test_a_record_with_a_value_out_of_range_is_refused(given: dict[str, object], sentence: str):
     with pytest.raises(RecordError, match=sentence):
         encode_record(a_record(**given))
 
@@ -183,7 +183,7 @@ def test_a_record_cut_anywhere_is_refused(magic: int, host: bytes):
             decode_record(with_bytes(encoded, 0, struct.pack(">i", length))[:length])  # and its size says so too
 
 
-def test_any_flipped_bit_of_the_body_is_seen():
+def test_any_flipped_bit_of_the_body_is_detected():
     for bit in range(8 * len(a_record().body)):
         damaged = bytearray(ENCODED)
         damaged[BODY_AT_V4 + bit // 8] ^= 1 << bit % 8
@@ -260,7 +260,7 @@ def test_a_topic_that_is_not_text():
         decode_record(with_bytes(ENCODED, TOPIC_LENGTH_AT + 1, b"\xff"))
 
 
-def test_records_that_are_split_are_those_that_are_decoded():
+def test_split_records_have_the_bytes_of_the_decoded_ones():
     records = [
         Record(topic="one", body=b"first", properties=b"a\x01b\x02", queue_offset=1),
         Record(topic="two", body=b"", queue_offset=2, sys_flag=sysflag.COMPRESSED),
@@ -277,7 +277,7 @@ def test_records_that_are_split_are_those_that_are_decoded():
     assert split_records(b"") == []
 
 
-def test_records_are_split_only_where_all_of_them_are_sound():
+def test_records_are_split_only_if_all_of_them_are_valid():
     """Whatever bit is wrong: it is refused, with the same sentence, where decoding refuses it."""
     good = encode_record(Record(topic="t", body=b"body", properties=b"a\x01b\x02"))
     for at in range(len(good)):

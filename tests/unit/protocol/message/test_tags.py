@@ -39,7 +39,7 @@ def test_a_message_without_a_tag(tags: str | None):
 
 
 @pytest.mark.parametrize("expression", [None, "", "*"])
-def test_everything(expression: str | None):
+def test_expressions_for_all_messages(expression: str | None):
     assert subscription_tags(expression) is None
     assert subscription_codes(expression) is None
 
@@ -61,7 +61,7 @@ def test_everything(expression: str | None):
         (" ", set()),  # nothing, not everything
     ],
 )
-def test_some(expression: str, tags: set[str]):
+def test_expressions_with_tags(expression: str, tags: set[str]):
     assert subscription_tags(expression) == tags
     assert subscription_codes(expression) == {java_hash(tag) for tag in tags}
 
