@@ -16,17 +16,23 @@ import pytest
 
 from tests.support.apache_cluster import ApacheCluster
 from tests.support.skyrocket_process import Skyrocket
+from tests.support.spark_java import QUICK, java_options
 
-# A JVM that lives for a minute on two cores: a small heap, the quick compiler alone, no web page, few tasks for a shuffle.
+# A JVM that lives for a minute on two cores: a small heap, no web page, few tasks for a shuffle.
 TEST_CONFIG = {
     "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -XX:-UsePerfData",
+    "spark.driver.extraJavaOptions": QUICK,
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.pollingDelay": "10ms",
 }
 _NUMBERS = itertools.count()
+
+
+def config_with_archive() -> dict[str, str]:
+    """TEST_CONFIG for the Java of this process: with its archive of Spark's classes."""
+    return {**TEST_CONFIG, "spark.driver.extraJavaOptions": java_options()}
 
 
 class Cluster(NamedTuple):
@@ -42,7 +48,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
 
     folder = tmp_path_factory.mktemp("spark")
     os.environ.setdefault("SPARK_LOCAL_DIRS", str(folder / "local"))
-    config = {**TEST_CONFIG, "spark.sql.warehouse.dir": str(folder / "warehouse")}
+    config = {**config_with_archive(), "spark.sql.warehouse.dir": str(folder / "warehouse")}
     made = skyrocket.spark.session("tests", "local[2]", config)
     yield made
     made.stop()

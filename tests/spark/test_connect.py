@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.spark.conftest import TEST_CONFIG
+from tests.spark.conftest import config_with_archive
 from tests.spark.test_cluster import BODIES
 from tests.support.sample_stores import sample_store
 from tests.support.spark_processes import connect_server, job, python_without_skyrocket
@@ -18,7 +18,7 @@ pytest.importorskip("grpc")
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with connect_server(tmp_path_factory.mktemp("connect"), TEST_CONFIG) as address:
+    with connect_server(tmp_path_factory.mktemp("connect"), config_with_archive()) as address:
         yield address
 
 
@@ -42,6 +42,6 @@ def test_error_is_a_short_message_through_connect(server: str, tmp_path: Path):
 
 def test_ship_code_sends_the_package_to_the_server(ours: Any, topic: str, tmp_path: Path):
     python = python_without_skyrocket(tmp_path / "python")
-    with connect_server(tmp_path / "server", TEST_CONFIG, PYSPARK_PYTHON=str(python)) as server:
+    with connect_server(tmp_path / "server", config_with_archive(), PYSPARK_PYTHON=str(python)) as server:
         found = job(tmp_path, "sink_and_source", server, nameserver=ours.nameserver, topic=topic, ship_code=True)
     assert found == {"bodies": BODIES, "tags": ["red"]}

@@ -13,7 +13,7 @@ import pytest
 
 from skyrocket.spark import register
 from skyrocket.spark.registration import zip_package
-from tests.spark.conftest import TEST_CONFIG
+from tests.spark.conftest import config_with_archive
 from tests.support.sample_stores import sample_store
 from tests.support.spark_processes import python_without_skyrocket
 
@@ -38,7 +38,7 @@ def test_plain_session_finds_both_sources(tmp_path: Path):
     store = sample_store(tmp_path / "store", 50)
     script = tmp_path / "plain.py"
     script.write_text(PLAIN_SESSION)
-    config = [f"{key}={value}" for key, value in TEST_CONFIG.items()]
+    config = [f"{key}={value}" for key, value in config_with_archive().items()]
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "JAVA_HOME": java_home()}
     done = subprocess.run(
         [sys.executable, str(script), str(store), *config],

@@ -31,6 +31,7 @@ from typing import Any, Self, TypeVar
 from skyrocket.client import sync as client
 from skyrocket.client.errors import ClientError
 from skyrocket.client.message import Message
+from tests.support.spark_java import OPTIONS, java_options
 from tests.support.spark_streams import Row
 from tests.support.waiting import WAIT_S_MAX
 
@@ -79,7 +80,7 @@ class SparkDriver:
                 stdout=log,
                 stderr=log,
                 cwd=REPOSITORY,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, OPTIONS: java_options(), "PYTHONUNBUFFERED": "1"},
                 preexec_fn=_die_with_parent,  # noqa: PLW1509 one system call: it takes no lock that another thread may hold
             )
 

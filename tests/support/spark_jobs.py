@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import Any
 
@@ -11,8 +12,8 @@ import skyrocket.spark
 SMALL = {
     "spark.driver.memory": "512m",
     "spark.executor.memory": "512m",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": os.environ["SKYROCKET_TEST_SPARK_JAVA"],  # from tests.support.spark_java
+    "spark.executor.extraJavaOptions": os.environ["SKYROCKET_TEST_SPARK_JAVA"],
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
 }

@@ -23,10 +23,10 @@ from pyspark.find_spark_home import _find_spark_home
 
 from skyrocket.spark.session.java import provide_java
 from tests.support.ports import free_port
+from tests.support.spark_java import OPTIONS, java_options
 
 START_S_MAX = 600.0
 JOB_S_MAX = 600.0
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 JOBS = Path(__file__).with_name("spark_jobs.py")
 
 _LIBC = ctypes.CDLL(None)
@@ -43,7 +43,12 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
     provide_java(kept)
     own = {"SPARK_HOME": _find_spark_home(), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_DIRS": str(home / "local")}
-    daemons = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA, "PYSPARK_PYTHON": sys.executable}
+    daemons = {
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": java_options(),
+        OPTIONS: java_options(),
+        "PYSPARK_PYTHON": sys.executable,
+    }
     return {**kept, **own, **daemons, **more}
 
 

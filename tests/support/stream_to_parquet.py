@@ -14,11 +14,12 @@ from typing import Any
 
 import skyrocket.spark
 from tests.support.spark_crash import FINISH, READY
+from tests.support.spark_java import java_options
 
 FAILURES_MAX = 100
 CONFIG = {
     "spark.driver.memory": "512m",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -XX:-UsePerfData",
+    "spark.driver.extraJavaOptions": java_options(),
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
 }
