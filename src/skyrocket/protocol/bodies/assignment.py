@@ -1,4 +1,4 @@
-"""Rebalancing on the broker: which queues a consumer gets, and whether it pulls or pops them."""
+"""Rebalancing by the broker: the queues of a consumer, and whether it pulls or pops them."""
 
 from __future__ import annotations
 

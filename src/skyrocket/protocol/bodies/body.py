@@ -1,14 +1,15 @@
-"""The root of every typed body, and how its fields read.
+"""The base class of typed bodies, and rules for their fields.
 
-A body type is a struct with Apache's class name; its attributes are ours (`queue_datas`), its wire names Apache's (`queueDatas`).
-Defaults are Java's, so a body from an older peer, which lacks the newer fields, reads as it would there. Three habits:
+A body type is a struct with Apache's class name, Python attribute names (`queue_datas`) and Apache's wire names (`queueDatas`).
+Defaults are Java's, so that a body from an older peer, which lacks newer fields, decodes as in Java. Three rules:
 
-- A name that says what the thing *is* (a topic, a group, a broker) is a plain `str`, empty when it was missing.
-- What is null in a new Java object is `None`, and None is not written. What is not null there cannot be None here: Java would
-  read what was not written as the default again.
-- A Java set is a list here: the order on the wire survives reading and writing. A Java array is a tuple.
+- The name of a topic, a group or a broker is a plain `str`, empty if it is missing.
+- A field that is null in a new Java object is `None` by default, and None is not written. A field that is not null there cannot
+be
+  None here, because Java would read the missing field as its default.
+- A Java set is a list, which keeps the order on the wire. A Java array is a tuple.
 
-DataVersion: which state of a table a peer has seen.
+`DataVersion` identifies the state of a table that a peer has seen.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ class Body(Struct, kw_only=True, rename="camel"):
     """A JSON object with named fields."""
 
     key_aliases: ClassVar[Mapping[str, str]] = {}
-    """Other names under which a peer may send a key, anywhere in this body: other name -> name."""
+    """Alternative names of keys anywhere in this body, which a peer may send: alternative name -> name."""
 
 
 class DataVersion(Body):
-    """Two versions are the same state when all three numbers are equal; Java's default timestamp is the time of creation."""
+    """The version of a table. Equal versions have three equal numbers. Java's default timestamp is the time of creation."""
 
     state_version: Int64 = 0
     timestamp: Int64 = 0
     counter: Int64 = 0
 
     def next(self, state_version: int, now_ms: int) -> DataVersion:
-        """The version after one more change."""
+        """Return the version after one more change."""
         return DataVersion(state_version=state_version, timestamp=now_ms, counter=self.counter + 1)

@@ -1,7 +1,4 @@
-"""Figures of a broker: rates, delayed and timed messages, replication, background checks.
-
-Plain tables of text.
-"""
+"""Statistics of a broker (rates, delayed and timed messages, replication, background checks), and tables of text."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Clusters and broker groups: who belongs together.
-
-What a broker tells the nameserver about itself. `skyrocket.protocol.broker_registration` has its packed form.
-"""
+"""Clusters, broker groups, and the registration of a broker. `skyrocket.protocol.broker_registration` has its packed form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients as a broker sees them."""
+"""Clients that are connected to a broker."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class LanguageCode(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> LanguageCode | None:
-        """A language that this version does not know: it is shown to people and decides nothing."""
+        """Map an unknown language to OTHER. Languages are only displayed; nothing depends on them."""
         return cls.OTHER if isinstance(value, str) else None
 
 

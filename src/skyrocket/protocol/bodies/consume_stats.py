@@ -1,4 +1,4 @@
-"""How far consumers are, and how fast."""
+"""Progress and lag of consumer groups."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ConsumeByWho(Body):
 
 
 class QueueTimeSpan(Body):
-    """The three texts are the three times again, as the broker's time zone reads them: `1970-01-01#00:00:00:002`."""
+    """The three texts repeat the three times in the broker's time zone: `1970-01-01#00:00:00:002`."""
 
     message_queue: MessageQueue | None = None
     min_time_stamp: Int64 = 0
@@ -83,7 +83,7 @@ class GetConsumerStatusBody(Body):
 
 
 class ConsumerOffsetSerializeWrapper(Body):
-    """`topic@group` -> queue -> offset: what a master tells its slaves."""
+    """The offsets that a master sends to its slaves: `topic@group` -> queue -> offset."""
 
     offset_table: dict[str, dict[Int32, Int64]] = field(default_factory=dict)
     data_version: DataVersion | None = None
@@ -92,8 +92,9 @@ class ConsumerOffsetSerializeWrapper(Body):
 class ConsumerOffsetManager(ConsumerOffsetSerializeWrapper):
     """Consumer offsets with every field of the file `consumerOffset.json`.
 
-    Apache's master sends this to its slaves too. An Apache slave then fails to read it as soon as `pullOffsetTable` has an entry,
-    because fastjson cannot skip a field that it does not know if there are integer keys inside. So send the short form.
+    Apache's master also sends this to its slaves. An Apache slave then fails to read it as soon as `pullOffsetTable` has an
+    entry, because fastjson cannot skip a field that it does not know if there are integer keys inside. So send
+    `ConsumerOffsetSerializeWrapper`.
     """
 
     group_topic_map: dict[str, list[str]] | None = None
@@ -101,7 +102,7 @@ class ConsumerOffsetManager(ConsumerOffsetSerializeWrapper):
 
 
 class OffsetSerializeWrapper(Body):
-    """A broadcasting consumer's own file of offsets."""
+    """The file in which a broadcasting consumer stores its offsets."""
 
     offset_table: dict[MessageQueue, Int64] = field(default_factory=dict)
 

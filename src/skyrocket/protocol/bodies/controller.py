@@ -1,4 +1,4 @@
-"""Replica sets: what brokers and the controller say to each other."""
+"""Replica sets, exchanged between brokers and the controller."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from skyrocket.protocol.bodies.cluster import BrokerMemberGroup
 
 
 class SyncStateSet(Body):
-    """Java cannot read it without the set."""
+    """Java cannot decode this body without the set."""
 
     sync_state_set: list[Int64] = field(default_factory=list)
     sync_state_set_epoch: Int32 = 0

@@ -1,4 +1,4 @@
-"""What a client tells every broker about itself, again and again."""
+"""The heartbeat of a client: its groups and subscriptions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class MessageModel(StrEnum):
 
 
 class ConsumeFromWhere(StrEnum):
-    """In Java's order, because a member may come as its number. The second to fourth are deprecated since 3.x."""
+    """Members are in Java's order, because a peer may send the number. The second to fourth are deprecated since 3.x."""
 
     CONSUME_FROM_LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
     CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST = "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST"
@@ -62,7 +62,7 @@ class HeartbeatData(Body):
     consumer_data_set: list[ConsumerData] = field(default_factory=list)
     heartbeat_fingerprint: Int32 = 0
     without_sub: bool = False
-    """Java's field is `isWithoutSub`; its JSON key is not."""
+    """The JSON key differs from Java's field, `isWithoutSub`."""
 
 
 class CheckClientRequestBody(Body):

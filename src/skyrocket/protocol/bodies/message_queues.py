@@ -1,7 +1,4 @@
-"""Queues as bodies name them: in lists, and as keys of maps.
-
-Queue locks of orderly consumers.
-"""
+"""Message queues in bodies, as items of lists and as keys of maps; and queue locks of orderly consumers."""
 
 from __future__ import annotations
 
@@ -15,9 +12,9 @@ from skyrocket.protocol.bodies.body import Body, Int32, Int64
 
 
 class MessageQueue:
-    """One queue of one broker: a value, hashable and ordered as Java orders it (topic, broker, number).
+    """One queue of one broker, hashable, and ordered as in Java (topic, broker, queue id).
 
-    Not a struct, because it is also the *key* of maps, and only a type that msgspec leaves to our hook may be one.
+    It is not a struct, because it is also a *key* of maps, for which msgspec only allows types that it decodes with a hook.
     """
 
     __slots__ = ("_hash", "broker_name", "queue_id", "topic")
@@ -51,7 +48,7 @@ class MessageQueue:
 
 
 class MessageQueueFields(Body):
-    """A MessageQueue's JSON."""
+    """The fields of a MessageQueue in JSON."""
 
     topic: str = ""
     broker_name: str = ""
@@ -59,7 +56,7 @@ class MessageQueueFields(Body):
 
 
 class MessageQueueForC(Body):
-    """A queue with its offset, flat: clients in C++ have no maps with object keys."""
+    """A queue with its offset, for clients in C++, which have no maps with object keys."""
 
     topic: str = ""
     broker_name: str = ""

@@ -1,4 +1,4 @@
-"""Acknowledging popped messages, many at once."""
+"""Acknowledgement of several popped messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LONG_NAMES = {
 
 
 class BatchAck(Body):
-    """Several messages of one pop. Group and topic are required: what lacks them is written with the long names."""
+    """Messages of one pop. Group and topic are required: without them, Apache writes the long names."""
 
     key_aliases: ClassVar[Mapping[str, str]] = LONG_NAMES
 
@@ -37,10 +37,13 @@ class BatchAck(Body):
     pop_time: Int64 = field(name="pt", default=0)
     invisible_time: Int64 = field(name="it", default=0)
     bits: bytes | None = field(name="b", default=None)
-    """Base64 on the wire; bit n, from the lowest of the first byte, acknowledges startOffset + n. To Java, empty is None."""
+    """Base64 on the wire.
+
+    Bit n, from the lowest of the first byte, acknowledges startOffset + n. Java reads an empty value as null.
+    """
 
     def offsets(self) -> list[int]:
-        """The queue offsets that this acknowledges."""
+        """Return the acknowledged queue offsets."""
         found = []
         for index, byte in enumerate(self.bits or b""):
             for bit in range(8):
@@ -50,7 +53,7 @@ class BatchAck(Body):
 
 
 def bits_of(indexes: Iterable[int]) -> bytes:
-    """The bit set with these bits, as short as Java writes it: no zero byte at the end."""
+    """Return the bit set with these bits, without zero bytes at the end, as in Java."""
     whole = 0
     for index in indexes:
         whole |= 1 << index

@@ -1,4 +1,4 @@
-"""Routes: which brokers have which queues of a topic."""
+"""Routes: the brokers of a topic, and its queues on each."""
 
 from __future__ import annotations
 

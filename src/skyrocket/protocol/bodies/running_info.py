@@ -1,4 +1,4 @@
-"""What a consumer says about itself when asked."""
+"""The state of a running consumer."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Typed headers, one struct for each of Apache's classes and under the same name; the file says what they are about.
+"""Typed headers: one struct for each of Apache's header classes, under the same name, in a module per subject.
 
-Names on the wire are Apache's, attributes are ours; a field is required where Apache requires it and every version sends it.
+Wire names are Apache's. A field is required if Apache requires it and every version sends it. Docstrings begin with request
+codes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What administrators ask of a broker beside topics, groups and clients: configuration, statistics, files."""
+"""Administration of a broker except topics, groups and clients: configuration, statistics, files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class GetBrokerConfigResponseHeader(Header, kw_only=True):
 
 
 class GetConsumeStatsRequestHeader(TopicHeader, kw_only=True):
-    """208: how far a group is behind."""
+    """208: the lag of a group."""
 
     consumer_group: GroupName
     topic: TopicName | None = None
@@ -23,7 +23,7 @@ class GetConsumeStatsRequestHeader(TopicHeader, kw_only=True):
 
 
 class GetConsumeStatsInBrokerHeader(Header, kw_only=True):
-    """317: how far all groups are behind."""
+    """317: the lag of all groups of a broker."""
 
     is_order: bool
 
@@ -36,26 +36,26 @@ class ViewBrokerStatsDataRequestHeader(Header, kw_only=True):
 
 
 class CheckRocksdbCqWriteProgressRequestHeader(Header, kw_only=True):
-    """354: do the consume queues in RocksDB agree with those in files?"""
+    """354: compare the consume queues in RocksDB with those in files."""
 
     topic: TopicName
     check_store_time: Int64 = 0
 
 
 class ExportRocksDBConfigToJsonRequestHeader(Header, kw_only=True):
-    """355: write configuration out of RocksDB; several kinds are separated by semicolons."""
+    """355: export configuration from RocksDB. Semicolons separate several kinds."""
 
     config_type: str
 
 
 class SetCommitLogReadModeRequestHeader(Header, kw_only=True):
-    """2004: how the kernel reads ahead in the commit log. Java has no class for it."""
+    """2004: set how the kernel reads ahead in the commit log. Java has no class for it."""
 
     read_ahead_mode: Int32 = field(name="READ_AHEAD_MODE")  # 0 normal, 1 random: the values of madvise
 
 
 class SwitchTimerEngineRequestHeader(Header, kw_only=True):
-    """5001: which engine keeps timed messages. Java has no class for it."""
+    """5001: choose the engine for timed messages. Java has no class for it."""
 
     engine_type: str = field(name="E_T")  # F the files of the timer wheel, R RocksDB
 
@@ -67,7 +67,7 @@ class AddBrokerRequestHeader(Header, kw_only=True):
 
 
 class RemoveBrokerRequestHeader(Header, kw_only=True):
-    """903: stop one."""
+    """903: stop a broker inside a broker container."""
 
     broker_name: str
     broker_cluster_name: ClusterName
@@ -75,20 +75,20 @@ class RemoveBrokerRequestHeader(Header, kw_only=True):
 
 
 class RegisterFilterServerRequestHeader(Header, kw_only=True):
-    """301, only 4.x: a filter server tells the broker that it is there."""
+    """301, only 4.x: a filter server registers with a broker."""
 
     filter_server_addr: str
 
 
 class RegisterFilterServerResponseHeader(Header, kw_only=True):
-    """301, only 4.x: the answer."""
+    """301, only 4.x: the response."""
 
     broker_name: str
     broker_id: Int64
 
 
 class RegisterMessageFilterClassRequestHeader(Header, kw_only=True):
-    """302, only 4.x: a consumer gives a filter server a Java class to filter with."""
+    """302, only 4.x: a consumer uploads a Java filter class to a filter server."""
 
     consumer_group: GroupName
     topic: TopicName

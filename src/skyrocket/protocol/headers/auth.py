@@ -1,4 +1,4 @@
-"""Users and access control lists: 5.x's (ACL 2.0), and what is left of 4.x's (ACL 1.0)."""
+"""Users and access control lists of 5.x (ACL 2.0), and those of 4.x (ACL 1.0) that are still in use."""
 
 from __future__ import annotations
 
@@ -6,49 +6,49 @@ from skyrocket.protocol.header import Header
 
 
 class CreateUserRequestHeader(Header, kw_only=True):
-    """3001: a new user; the rest is the body."""
+    """3001: create a user; the body has the other fields."""
 
     username: str | None = None
 
 
 class UpdateUserRequestHeader(Header, kw_only=True):
-    """3002: a user changed; the rest is the body."""
+    """3002: change a user; the body has the other fields."""
 
     username: str | None = None
 
 
 class DeleteUserRequestHeader(Header, kw_only=True):
-    """3003: a user removed."""
+    """3003: delete a user."""
 
     username: str | None = None
 
 
 class GetUserRequestHeader(Header, kw_only=True):
-    """3004: one user."""
+    """3004: get a user."""
 
     username: str | None = None
 
 
 class ListUsersRequestHeader(Header, kw_only=True):
-    """3005: users whose name has this text in it, or all."""
+    """3005: list the users whose name contains a text, or all."""
 
     filter: str | None = None
 
 
 class CreateAclRequestHeader(Header, kw_only=True):
-    """3006: new policies of a subject; they are the body."""
+    """3006: create the policies in the body for a subject."""
 
     subject: str | None = None
 
 
 class UpdateAclRequestHeader(Header, kw_only=True):
-    """3007: policies of a subject changed; they are the body."""
+    """3007: change the policies of a subject to those in the body."""
 
     subject: str | None = None
 
 
 class DeleteAclRequestHeader(Header, kw_only=True):
-    """3008: all of a subject's policies, or those on one resource."""
+    """3008: delete all policies of a subject, or those on one resource."""
 
     subject: str | None = None
     policy_type: str | None = None
@@ -56,20 +56,20 @@ class DeleteAclRequestHeader(Header, kw_only=True):
 
 
 class GetAclRequestHeader(Header, kw_only=True):
-    """3009: the policies of one subject."""
+    """3009: get the policies of a subject."""
 
     subject: str | None = None
 
 
 class ListAclsRequestHeader(Header, kw_only=True):
-    """3010: policies of subjects and on resources that match."""
+    """3010: list the policies that match a subject and a resource."""
 
     subject_filter: str | None = None
     resource_filter: str | None = None
 
 
 class CreateAccessConfigRequestHeader(Header, kw_only=True):
-    """50, only 4.x: an account of ACL 1.0, made or changed."""
+    """50, only 4.x: create or change an account of ACL 1.0."""
 
     access_key: str
     secret_key: str | None = None
@@ -82,7 +82,7 @@ class CreateAccessConfigRequestHeader(Header, kw_only=True):
 
 
 class DeleteAccessConfigRequestHeader(Header, kw_only=True):
-    """51, only 4.x: an account of ACL 1.0, removed."""
+    """51, only 4.x: delete an account of ACL 1.0."""
 
     access_key: str
 
@@ -98,7 +98,7 @@ class GetBrokerAclConfigResponseHeader(Header, kw_only=True):
 
 
 class UpdateGlobalWhiteAddrsConfigRequestHeader(Header, kw_only=True):
-    """53, only 4.x: addresses that ACL 1.0 lets in without a signature."""
+    """53, only 4.x: set the addresses that ACL 1.0 admits without a signature."""
 
     global_white_addrs: str
     acl_file_full_path: str

@@ -1,4 +1,4 @@
-"""Clients: heartbeats, members of groups, locks on queues, and what an administrator asks about them."""
+"""Clients: heartbeats, members of groups, queue locks, and administration of them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from skyrocket.protocol.permissions import GroupName
 
 
 class HeartbeatRequestHeader(RpcHeader):
-    """34: a client is alive; its groups and subscriptions are the body."""
+    """34: a client's heartbeat; the body has its groups and subscriptions."""
 
 
 class HeartbeatResponseHeader(Header, kw_only=True):
-    """34: what 5.x brokers add to their answer. Java has no class for it."""
+    """34: the fields that 5.x brokers add to their response. Java has no class for it."""
 
     is_support_heart_beat_v2: bool | None = field(name="IS_SUPPORT_HEART_BEAT_V2", default=None)
     is_sub_change: bool | None = field(name="IS_SUB_CHANGE", default=None)
@@ -28,7 +28,7 @@ class UnregisterClientRequestHeader(RpcHeader, kw_only=True):
 
 
 class UnregisterClientResponseHeader(Header):
-    """35: nothing."""
+    """35: an empty response."""
 
 
 class GetConsumerListByGroupRequestHeader(RpcHeader, kw_only=True):
@@ -38,21 +38,21 @@ class GetConsumerListByGroupRequestHeader(RpcHeader, kw_only=True):
 
 
 class GetConsumerListByGroupResponseHeader(Header):
-    """38: nothing; the members are the body."""
+    """38: an empty header; the body has the members."""
 
 
 class NotifyConsumerIdsChangedRequestHeader(RpcHeader, kw_only=True):
-    """40: the broker tells a group's members that the group has changed."""
+    """40: the broker notifies a group's members that the group has changed."""
 
     consumer_group: GroupName
 
 
 class LockBatchMqRequestHeader(RpcHeader):
-    """41: lock queues for an orderly consumer; they are in the body."""
+    """41: lock the queues in the body for an orderly consumer."""
 
 
 class UnlockBatchMqRequestHeader(RpcHeader):
-    """42: unlock them."""
+    """42: unlock the queues in the body."""
 
 
 class GetConsumerConnectionListRequestHeader(RpcHeader, kw_only=True):
@@ -72,7 +72,7 @@ class GetAllProducerInfoRequestHeader(Header):
 
 
 class GetConsumerRunningInfoRequestHeader(RpcHeader, kw_only=True):
-    """307: what a consumer says about itself; the broker asks it."""
+    """307: get the state of a consumer; the broker passes the request on to it."""
 
     consumer_group: GroupName
     client_id: str

@@ -1,4 +1,4 @@
-"""The controller, which elects masters."""
+"""Requests to and from the controller, which elects masters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from skyrocket.protocol.permissions import ClusterName
 
 
 class AlterSyncStateSetRequestHeader(Header, kw_only=True):
-    """1001: a master says which replicas are in sync."""
+    """1001: a master reports which replicas are in sync."""
 
     broker_name: str | None = None
     master_broker_id: Int64 | None = None
@@ -16,13 +16,13 @@ class AlterSyncStateSetRequestHeader(Header, kw_only=True):
 
 
 class AlterSyncStateSetResponseHeader(Header, kw_only=True):
-    """1001: the answer."""
+    """1001: the response."""
 
     new_sync_state_set_epoch: Int32 = 0
 
 
 class ElectMasterRequestHeader(Header, kw_only=True):
-    """1002: elect a master, or this one."""
+    """1002: elect a master, or the given broker."""
 
     cluster_name: ClusterName
     broker_name: str
@@ -32,7 +32,7 @@ class ElectMasterRequestHeader(Header, kw_only=True):
 
 
 class ElectMasterResponseHeader(Header, kw_only=True):
-    """1002: the answer."""
+    """1002: the response."""
 
     master_broker_id: Int64 | None = None
     master_address: str | None = None
@@ -41,7 +41,7 @@ class ElectMasterResponseHeader(Header, kw_only=True):
 
 
 class RegisterBrokerToControllerRequestHeader(Header, kw_only=True):
-    """1003: a broker with its id comes up."""
+    """1003: register a broker with its id."""
 
     cluster_name: ClusterName | None = None
     broker_name: str | None = None
@@ -51,7 +51,7 @@ class RegisterBrokerToControllerRequestHeader(Header, kw_only=True):
 
 
 class RegisterBrokerToControllerResponseHeader(Header, kw_only=True):
-    """1003: who is master now."""
+    """1003: the response, with the current master."""
 
     cluster_name: str | None = None
     broker_name: str | None = None
@@ -68,7 +68,7 @@ class GetReplicaInfoRequestHeader(Header, kw_only=True):
 
 
 class GetReplicaInfoResponseHeader(Header, kw_only=True):
-    """1004: the answer."""
+    """1004: the response."""
 
     master_broker_id: Int64 | None = None
     master_address: str | None = None
@@ -86,7 +86,7 @@ class GetMetaDataResponseHeader(Header, kw_only=True):
 
 
 class NotifyBrokerRoleChangedRequestHeader(Header, kw_only=True):
-    """1008: the controller tells a broker who is master now."""
+    """1008: the controller notifies a broker of the current master."""
 
     master_address: str | None = None
     master_epoch: Int32 | None = None
@@ -95,7 +95,7 @@ class NotifyBrokerRoleChangedRequestHeader(Header, kw_only=True):
 
 
 class CleanControllerBrokerDataRequestHeader(Header, kw_only=True):
-    """1011: forget a broker, or some of its replicas."""
+    """1011: delete the data of a broker, or of some of its replicas."""
 
     cluster_name: ClusterName | None = None
     broker_name: str
@@ -112,7 +112,7 @@ class GetNextBrokerIdRequestHeader(Header, kw_only=True):
 
 
 class GetNextBrokerIdResponseHeader(Header, kw_only=True):
-    """1012: the answer."""
+    """1012: the response."""
 
     cluster_name: str | None = None
     broker_name: str | None = None
@@ -120,7 +120,7 @@ class GetNextBrokerIdResponseHeader(Header, kw_only=True):
 
 
 class ApplyBrokerIdRequestHeader(Header, kw_only=True):
-    """1013: apply for it."""
+    """1013: apply for a broker id."""
 
     cluster_name: ClusterName | None = None
     broker_name: str | None = None
@@ -129,7 +129,7 @@ class ApplyBrokerIdRequestHeader(Header, kw_only=True):
 
 
 class ApplyBrokerIdResponseHeader(Header, kw_only=True):
-    """1013: the answer."""
+    """1013: the response."""
 
     cluster_name: str | None = None
     broker_name: str | None = None

@@ -1,4 +1,4 @@
-"""Masters and slaves among themselves."""
+"""Requests between masters and slaves."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from skyrocket.protocol.header import Header, Int64
 
 
 class ExchangeHAInfoRequestHeader(Header, kw_only=True):
-    """906: brokers among themselves. With addresses it tells where replication is, without it asks the master."""
+    """906: exchange replication addresses. With addresses, it sets them; without, it gets those of the master."""
 
     master_ha_address: str | None = None
     master_flush_offset: Int64 | None = None
@@ -14,7 +14,7 @@ class ExchangeHAInfoRequestHeader(Header, kw_only=True):
 
 
 class ExchangeHAInfoResponseHeader(Header, kw_only=True):
-    """906: the answer."""
+    """906: the response."""
 
     master_ha_address: str | None = None
     master_flush_offset: Int64 | None = None
@@ -22,6 +22,6 @@ class ExchangeHAInfoResponseHeader(Header, kw_only=True):
 
 
 class ResetMasterFlushOffsetHeader(Header, kw_only=True):
-    """908: how far the master's log counts as flushed."""
+    """908: set the offset up to which the master's log counts as flushed."""
 
     master_flush_offset: Int64

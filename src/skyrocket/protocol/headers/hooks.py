@@ -1,4 +1,4 @@
-"""What hooks in Apache's clients add to every request: who signs it, which kind of consumer sends it, from which zone."""
+"""Fields that hooks in Apache's clients add to every request: signature, kind of consumer, zone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from skyrocket.protocol.header import Header, Int32
 
 
 class HookHeader(Header, kw_only=True):
-    """Fields of any request, beside those of its own header."""
+    """The fields that any request may have beside those of its header."""
 
     request_type: Int32 | None = field(name="ReqT", default=None)  # 0: from a lite pull consumer
     access_key: str | None = field(name="AccessKey", default=None)

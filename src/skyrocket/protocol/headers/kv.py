@@ -1,4 +1,4 @@
-"""The name server's small table of keys and values."""
+"""The nameserver's key-value table."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ class PutKVConfigRequestHeader(Header, kw_only=True):
 
 
 class GetKVConfigRequestHeader(Header, kw_only=True):
-    """101: read one."""
+    """101: get a value."""
 
     namespace: str
     key: str
 
 
 class GetKVConfigResponseHeader(Header, kw_only=True):
-    """101: the answer."""
+    """101: the response."""
 
     value: str | None = None
 
 
 class DeleteKVConfigRequestHeader(Header, kw_only=True):
-    """102: remove one."""
+    """102: delete a value."""
 
     namespace: str
     key: str
 
 
 class GetKVListByNamespaceRequestHeader(Header, kw_only=True):
-    """219: a whole namespace."""
+    """219: get all values of a namespace."""
 
     namespace: str

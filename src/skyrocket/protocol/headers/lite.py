@@ -7,7 +7,7 @@ from skyrocket.protocol.permissions import GroupName, TopicName
 
 
 class PopLiteMessageRequestHeader(RpcHeader, kw_only=True):
-    """200070: messages of the lite topics that a client subscribed to."""
+    """200070: pop messages of the lite topics that a client subscribes to."""
 
     client_id: str
     consumer_group: GroupName
@@ -20,7 +20,7 @@ class PopLiteMessageRequestHeader(RpcHeader, kw_only=True):
 
 
 class PopLiteMessageResponseHeader(Header, kw_only=True):
-    """200070: the answer."""
+    """200070: the response."""
 
     pop_time: Int64
     invisible_time: Int64
@@ -31,11 +31,11 @@ class PopLiteMessageResponseHeader(Header, kw_only=True):
 
 
 class LiteSubscriptionCtlRequestHeader(RpcHeader):
-    """200071: subscribe and unsubscribe; the changes are the body."""
+    """200071: subscribe and unsubscribe; the body has the changes."""
 
 
 class NotifyUnsubscribeLiteRequestHeader(RpcHeader, kw_only=True):
-    """200073: the broker tells a client that a subscription of its has ended."""
+    """200073: the broker notifies a client that a subscription has ended."""
 
     lite_topic: str
     consumer_group: GroupName
@@ -43,20 +43,20 @@ class NotifyUnsubscribeLiteRequestHeader(RpcHeader, kw_only=True):
 
 
 class GetParentTopicInfoRequestHeader(Header, kw_only=True):
-    """200075: a parent topic, its groups and how many lite topics it has."""
+    """200075: get a parent topic, with its groups and number of lite topics."""
 
     topic: TopicName
 
 
 class GetLiteTopicInfoRequestHeader(Header, kw_only=True):
-    """200076: a lite topic, its subscribers and offsets."""
+    """200076: get a lite topic, with its subscribers and offsets."""
 
     parent_topic: str | None = None
     lite_topic: str | None = None
 
 
 class GetLiteClientInfoRequestHeader(Header, kw_only=True):
-    """200077: the lite topics that a client subscribed to."""
+    """200077: list the lite topics that a client subscribes to."""
 
     parent_topic: str | None = None
     group: str | None = None
@@ -65,7 +65,7 @@ class GetLiteClientInfoRequestHeader(Header, kw_only=True):
 
 
 class GetLiteGroupInfoRequestHeader(Header, kw_only=True):
-    """200078: how far a group is behind, and on which lite topics most."""
+    """200078: get the lag of a group, and the lite topics with the largest lag."""
 
     group: GroupName
     lite_topic: str | None = None
@@ -73,7 +73,7 @@ class GetLiteGroupInfoRequestHeader(Header, kw_only=True):
 
 
 class TriggerLiteDispatchRequestHeader(Header, kw_only=True):
-    """200079: hand a group, or one of its clients, what waits for it."""
+    """200079: dispatch waiting messages to a group, or to one of its clients."""
 
     group: GroupName
     client_id: str | None = None

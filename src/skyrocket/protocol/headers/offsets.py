@@ -9,7 +9,7 @@ from skyrocket.protocol.permissions import GroupName, GroupNames, TopicName
 
 
 class QueryConsumerOffsetRequestHeader(TopicHeader, kw_only=True):
-    """14: how far a group has consumed a queue."""
+    """14: get a group's offset in a queue."""
 
     consumer_group: GroupName
     topic: TopicName
@@ -18,13 +18,13 @@ class QueryConsumerOffsetRequestHeader(TopicHeader, kw_only=True):
 
 
 class QueryConsumerOffsetResponseHeader(Header, kw_only=True):
-    """14: the answer."""
+    """14: the response."""
 
     offset: Int64
 
 
 class UpdateConsumerOffsetRequestHeader(TopicHeader, kw_only=True):
-    """15: a group has consumed a queue up to here."""
+    """15: commit a group's offset in a queue."""
 
     consumer_group: GroupName
     topic: TopicName
@@ -33,23 +33,23 @@ class UpdateConsumerOffsetRequestHeader(TopicHeader, kw_only=True):
 
 
 class UpdateConsumerOffsetResponseHeader(Header):
-    """15: nothing."""
+    """15: an empty response."""
 
 
 class BoundaryType(StrEnum):
-    """Which of several messages of the same moment."""
+    """Which of several messages with the same timestamp to choose."""
 
     LOWER = "LOWER"
     UPPER = "UPPER"
 
     @classmethod
     def _missing_(cls, value: object) -> BoundaryType:
-        """As Java reads it: letters may be small, and whatever is not UPPER is LOWER."""
+        """Parse a value as Java does: case does not matter, and any text but UPPER is LOWER."""
         return cls.UPPER if isinstance(value, str) and value.upper() == "UPPER" else cls.LOWER
 
 
 class SearchOffsetRequestHeader(TopicHeader, kw_only=True):
-    """29: the offset of the first or last message of a moment."""
+    """29: find the offset of the first or last message of a timestamp."""
 
     topic: TopicName
     lite_topic: str | None = None
@@ -59,13 +59,13 @@ class SearchOffsetRequestHeader(TopicHeader, kw_only=True):
 
 
 class SearchOffsetResponseHeader(Header, kw_only=True):
-    """29: the answer."""
+    """29: the response."""
 
     offset: Int64
 
 
 class GetMaxOffsetRequestHeader(TopicHeader, kw_only=True):
-    """30: one past the last message of a queue."""
+    """30: get the offset after the last message of a queue."""
 
     topic: TopicName
     queue_id: Int32
@@ -73,39 +73,39 @@ class GetMaxOffsetRequestHeader(TopicHeader, kw_only=True):
 
 
 class GetMaxOffsetResponseHeader(Header, kw_only=True):
-    """30: the answer."""
+    """30: the response."""
 
     offset: Int64
 
 
 class GetMinOffsetRequestHeader(TopicHeader, kw_only=True):
-    """31: the first message of a queue that is still there."""
+    """31: get the offset of the first message of a queue."""
 
     topic: TopicName
     queue_id: Int32
 
 
 class GetMinOffsetResponseHeader(Header, kw_only=True):
-    """31: the answer."""
+    """31: the response."""
 
     offset: Int64
 
 
 class GetEarliestMsgStoretimeRequestHeader(TopicHeader, kw_only=True):
-    """32: when the first message of a queue was stored."""
+    """32: get the store time of the first message of a queue."""
 
     topic: TopicName
     queue_id: Int32
 
 
 class GetEarliestMsgStoretimeResponseHeader(Header, kw_only=True):
-    """32: the answer."""
+    """32: the response."""
 
     timestamp: Int64
 
 
 class ResetOffsetRequestHeader(TopicHeader, kw_only=True):
-    """222, and 220 from the broker to each consumer: go back, or ahead, to a moment or an offset."""
+    """222, and 220 from the broker to each consumer: reset offsets to a timestamp or an offset."""
 
     group: GroupName
     topic: TopicName
@@ -116,7 +116,7 @@ class ResetOffsetRequestHeader(TopicHeader, kw_only=True):
 
 
 class GetConsumerStatusRequestHeader(TopicHeader, kw_only=True):
-    """223, and 221 from the broker to each consumer: offsets as the consumers themselves see them."""
+    """223, and 221 from the broker to each consumer: get the offsets in the memory of the consumers."""
 
     topic: TopicName
     group: GroupName
@@ -124,7 +124,7 @@ class GetConsumerStatusRequestHeader(TopicHeader, kw_only=True):
 
 
 class CloneGroupOffsetRequestHeader(RpcHeader, kw_only=True):
-    """314: give a group the offsets of another."""
+    """314: copy the offsets of a group to another."""
 
     src_group: str
     dest_group: GroupName
@@ -133,7 +133,7 @@ class CloneGroupOffsetRequestHeader(RpcHeader, kw_only=True):
 
 
 class QueryCorrectionOffsetHeader(TopicHeader, kw_only=True):
-    """308: the lowest offsets among groups, where a consumer would have to go back to."""
+    """308: get the lowest offsets among groups, to which a consumer has to reset."""
 
     filter_groups: GroupNames | None = None
     compare_group: GroupName
@@ -141,7 +141,7 @@ class QueryCorrectionOffsetHeader(TopicHeader, kw_only=True):
 
 
 class QueryConsumeTimeSpanRequestHeader(TopicHeader, kw_only=True):
-    """303: from when to when a queue's messages are, and when the group's last one was stored."""
+    """303: get the first and last store time of each queue, and that of the group's last message."""
 
     topic: TopicName
     group: GroupName

@@ -1,4 +1,4 @@
-"""Popping: messages handed out to whoever asks, invisible to others until acknowledged or due again."""
+"""Popping: a popped message is invisible to other consumers until it is acknowledged or its invisible time ends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from skyrocket.protocol.permissions import GroupName, TopicName
 
 
 class PopMessageRequestHeader(TopicHeader, kw_only=True):
-    """200050: messages of one queue, or of any (queue -1)."""
+    """200050: pop messages of one queue, or of any (queue -1)."""
 
     consumer_group: GroupName
     topic: TopicName
@@ -38,7 +38,7 @@ class PopMessageResponseHeader(Header, kw_only=True):
 
 
 class AckMessageRequestHeader(TopicHeader, kw_only=True):
-    """200051: a popped message is done."""
+    """200051: acknowledge a popped message."""
 
     consumer_group: GroupName
     topic: TopicName
@@ -49,7 +49,7 @@ class AckMessageRequestHeader(TopicHeader, kw_only=True):
 
 
 class PeekMessageRequestHeader(TopicHeader, kw_only=True):
-    """200052: look without popping."""
+    """200052: read messages without popping them."""
 
     topic: TopicName
     queue_id: Int32
@@ -58,7 +58,7 @@ class PeekMessageRequestHeader(TopicHeader, kw_only=True):
 
 
 class ChangeInvisibleTimeRequestHeader(TopicHeader, kw_only=True):
-    """200053: keep a popped message longer, or give it back sooner."""
+    """200053: change the invisible time of a popped message."""
 
     consumer_group: GroupName
     topic: TopicName
@@ -71,7 +71,7 @@ class ChangeInvisibleTimeRequestHeader(TopicHeader, kw_only=True):
 
 
 class ChangeInvisibleTimeResponseHeader(Header, kw_only=True):
-    """200053: the answer."""
+    """200053: the response."""
 
     pop_time: Int64
     invisible_time: Int64
@@ -79,7 +79,7 @@ class ChangeInvisibleTimeResponseHeader(Header, kw_only=True):
 
 
 class NotificationRequestHeader(TopicHeader, kw_only=True):
-    """200054: tell when there is something to pop."""
+    """200054: wait until there are messages to pop."""
 
     consumer_group: GroupName
     topic: TopicName
@@ -93,14 +93,14 @@ class NotificationRequestHeader(TopicHeader, kw_only=True):
 
 
 class NotificationResponseHeader(Header, kw_only=True):
-    """200054: the answer."""
+    """200054: the response."""
 
     has_msg: bool
     polling_full: bool = False
 
 
 class PollingInfoRequestHeader(TopicHeader, kw_only=True):
-    """200055: how many pops wait at a queue."""
+    """200055: get the number of pops that wait at a queue."""
 
     consumer_group: GroupName
     topic: TopicName
@@ -108,6 +108,6 @@ class PollingInfoRequestHeader(TopicHeader, kw_only=True):
 
 
 class PollingInfoResponseHeader(Header, kw_only=True):
-    """200055: the answer."""
+    """200055: the response."""
 
     polling_num: Int32

@@ -1,4 +1,4 @@
-"""Pulling: the long poll."""
+"""Pulling messages, with long polling."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from skyrocket.protocol.permissions import GroupName, TopicName
 
 
 class PullMessageRequestHeader(TopicHeader, kw_only=True):
-    """11 and 361: messages of one queue from an offset on; the sys flag's bits say which other fields count."""
+    """11 and 361: pull messages of one queue from an offset on. Bits of the sys flag tell which other fields apply."""
 
     consumer_group: GroupName
     topic: TopicName
@@ -29,7 +29,7 @@ class PullMessageRequestHeader(TopicHeader, kw_only=True):
 
 
 class PullMessageResponseHeader(Header, kw_only=True):
-    """11 and 361: where to go on, also when nothing was found."""
+    """11 and 361: the response, with the next offset even if no message was found."""
 
     suggest_which_broker_id: Int64
     next_begin_offset: Int64

@@ -1,4 +1,4 @@
-"""Messages looked up by key, id or place, and one consumed on request."""
+"""Queries of messages by key, id or offset, and direct consumption of one message."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from skyrocket.protocol.permissions import GroupName, TopicName
 
 
 class QueryMessageRequestHeader(TopicHeader, kw_only=True):
-    """12: messages by key within a span of time."""
+    """12: query messages by key within a time range."""
 
     topic: TopicName
     key: str
@@ -22,25 +22,25 @@ class QueryMessageRequestHeader(TopicHeader, kw_only=True):
 
 
 class QueryMessageResponseHeader(Header, kw_only=True):
-    """12: how far the key index has come."""
+    """12: the response, with the progress of the key index."""
 
     index_last_update_timestamp: Int64
     index_last_update_phyoffset: Int64
 
 
 class ViewMessageRequestHeader(Header, kw_only=True):
-    """33: the message at an offset of the commit log."""
+    """33: get the message at an offset of the commit log."""
 
     topic: TopicName | None = None
     offset: Int64
 
 
 class ViewMessageResponseHeader(Header):
-    """33: nothing; the message is the body."""
+    """33: an empty header; the body has the message."""
 
 
 class QueryConsumeQueueRequestHeader(TopicHeader, kw_only=True):
-    """321: entries of a consume queue as they lie on disk."""
+    """321: get entries of a consume queue as stored on disk."""
 
     topic: TopicName | None = None
     queue_id: Int32 = 0
@@ -50,7 +50,7 @@ class QueryConsumeQueueRequestHeader(TopicHeader, kw_only=True):
 
 
 class ConsumeMessageDirectlyResultRequestHeader(TopicHeader, kw_only=True):
-    """309: let one consumer handle one message now, and tell how it went."""
+    """309: make a consumer handle one message now, and return the result."""
 
     consumer_group: GroupName
     client_id: str | None = None

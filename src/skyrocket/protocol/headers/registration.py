@@ -1,4 +1,4 @@
-"""Brokers at the name server: registered, alive, grouped, and closed for writing."""
+"""Brokers at the nameserver: registration, heartbeats, broker groups, and write permission."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from skyrocket.protocol.permissions import ClusterName
 
 
 class RegisterBrokerRequestHeader(Header, kw_only=True):
-    """103: a broker and its topics; the topics are the body."""
+    """103: register a broker; the body has its topics."""
 
     broker_name: str
     broker_addr: str
@@ -21,14 +21,14 @@ class RegisterBrokerRequestHeader(Header, kw_only=True):
 
 
 class RegisterBrokerResponseHeader(Header, kw_only=True):
-    """103: the master, for a slave to follow."""
+    """103: the response, with the master that a slave follows."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
 
 
 class UnRegisterBrokerRequestHeader(Header, kw_only=True):
-    """104: a broker leaves."""
+    """104: unregister a broker."""
 
     broker_name: str
     broker_addr: str
@@ -37,7 +37,7 @@ class UnRegisterBrokerRequestHeader(Header, kw_only=True):
 
 
 class QueryDataVersionRequestHeader(Header, kw_only=True):
-    """322: does the name server have the broker's latest topics?"""
+    """322: ask whether the nameserver has the broker's latest topics."""
 
     broker_name: str
     broker_addr: str
@@ -46,13 +46,13 @@ class QueryDataVersionRequestHeader(Header, kw_only=True):
 
 
 class QueryDataVersionResponseHeader(Header, kw_only=True):
-    """322: the answer."""
+    """322: the response."""
 
     changed: bool
 
 
 class BrokerHeartbeatRequestHeader(Header, kw_only=True):
-    """904: a broker is alive, told to the name server, or to the controller with how far its log has come."""
+    """904: a broker's heartbeat to the nameserver, or to the controller with the end of its log."""
 
     cluster_name: ClusterName
     broker_addr: str
@@ -66,14 +66,14 @@ class BrokerHeartbeatRequestHeader(Header, kw_only=True):
 
 
 class GetBrokerMemberGroupRequestHeader(Header, kw_only=True):
-    """901: the master and slaves of one broker name."""
+    """901: get the master and slaves of a broker name."""
 
     cluster_name: ClusterName
     broker_name: str
 
 
 class NotifyMinBrokerIdChangeRequestHeader(Header, kw_only=True):
-    """905: the name server tells brokers which of them acts as master now."""
+    """905: the nameserver notifies brokers which of them acts as master."""
 
     min_broker_id: Int64 | None = None
     broker_name: str | None = None
@@ -83,24 +83,24 @@ class NotifyMinBrokerIdChangeRequestHeader(Header, kw_only=True):
 
 
 class WipeWritePermOfBrokerRequestHeader(Header, kw_only=True):
-    """205: no more writes to a broker."""
+    """205: remove write permission from a broker."""
 
     broker_name: str
 
 
 class WipeWritePermOfBrokerResponseHeader(Header, kw_only=True):
-    """205: how many topics that changed."""
+    """205: the response, with the number of changed topics."""
 
     wipe_topic_count: Int32
 
 
 class AddWritePermOfBrokerRequestHeader(Header, kw_only=True):
-    """327: writes to a broker again."""
+    """327: restore write permission of a broker."""
 
     broker_name: str
 
 
 class AddWritePermOfBrokerResponseHeader(Header, kw_only=True):
-    """327: how many topics that changed."""
+    """327: the response, with the number of changed topics."""
 
     add_topic_count: Int32

@@ -1,4 +1,4 @@
-"""Sending: messages, batches, replies, what a consumer gives back, and the recall of a timed message."""
+"""Sending of messages, batches and replies, sending back by a consumer, and the recall of a timed message."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from skyrocket.protocol.permissions import GroupName, TopicName
 
 
 class SendMessageRequestHeader(TopicHeader, kw_only=True):
-    """10 and 324 (a reply): the long names that old clients send."""
+    """10 and 324 (a reply): a send with the long field names of old clients."""
 
     producer_group: str
     topic: TopicName
@@ -26,14 +26,14 @@ class SendMessageRequestHeader(TopicHeader, kw_only=True):
     max_reconsume_times: Int32 | None = None
 
     def to_v2(self) -> SendMessageRequestHeaderV2:
-        """One handler serves both: it reads V2, which nearly every client sends."""
+        """Convert to V2, the form that handlers take and nearly every client sends."""
         values = structs.asdict(self)
         values["broker_name"] = values.pop("rpc_broker_name")
         return SendMessageRequestHeaderV2(**values)
 
 
 class SendMessageRequestHeaderV2(TopicHeader, kw_only=True):
-    """310, 320 (a batch) and 325 (a reply): the same fields under one letter each, which is shorter to send and to parse."""
+    """310, 320 (a batch) and 325 (a reply): a send with field names of one letter, which are faster to send and to parse."""
 
     producer_group: str = field(name="a")
     topic: TopicName = field(name="b")
@@ -60,7 +60,7 @@ class SendMessageRequestHeaderV2(TopicHeader, kw_only=True):
 
 
 class SendMessageResponseHeader(Header, kw_only=True):
-    """10, 310, 320, 324, 325: where the message went."""
+    """10, 310, 320, 324, 325: the response, with the id and offset of the message."""
 
     msg_id: str
     queue_id: Int32
@@ -73,7 +73,7 @@ class SendMessageResponseHeader(Header, kw_only=True):
 
 
 class ConsumerSendMsgBackRequestHeader(RpcHeader, kw_only=True):
-    """36: a consumer could not handle a message; deliver it again later, or put it among the dead letters."""
+    """36: send back a message that a consumer could not handle, to retry it later or make it a dead letter."""
 
     offset: Int64
     group: GroupName
@@ -85,7 +85,7 @@ class ConsumerSendMsgBackRequestHeader(RpcHeader, kw_only=True):
 
 
 class ReplyMessageRequestHeader(TopicHeader, kw_only=True):
-    """326: the broker passes a reply on to the client that waits for it."""
+    """326: the broker pushes a reply to the client that waits for it."""
 
     producer_group: GroupName
     topic: TopicName
@@ -104,7 +104,7 @@ class ReplyMessageRequestHeader(TopicHeader, kw_only=True):
 
 
 class RecallMessageRequestHeader(TopicHeader, kw_only=True):
-    """370: take a timed message back before it is delivered."""
+    """370: recall a timed message before its delivery."""
 
     producer_group: str | None = None
     topic: TopicName
@@ -112,6 +112,6 @@ class RecallMessageRequestHeader(TopicHeader, kw_only=True):
 
 
 class RecallMessageResponseHeader(Header, kw_only=True):
-    """370: the message that was taken back."""
+    """370: the response, with the id of the recalled message."""
 
     msg_id: str

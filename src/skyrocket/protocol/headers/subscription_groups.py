@@ -1,4 +1,4 @@
-"""Subscription groups: listed, described, deleted, forbidden a topic."""
+"""Subscription groups: list, get, delete, and forbid a topic."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from skyrocket.protocol.permissions import GroupName, TopicName
 
 
 class GetAllSubscriptionGroupRequestHeader(Header, kw_only=True):
-    """201: a page of a broker's groups. Older versions send no header, and get all on one page."""
+    """201: list a page of a broker's groups. Older versions send no header, and get all groups on one page."""
 
     group_seq: Int32 | None = None
     data_version: str | None = None
@@ -15,19 +15,19 @@ class GetAllSubscriptionGroupRequestHeader(Header, kw_only=True):
 
 
 class GetAllSubscriptionGroupResponseHeader(Header, kw_only=True):
-    """201: how many groups there are on all pages. Older versions do not say."""
+    """201: the response, with the number of groups on all pages. Older versions omit it."""
 
     total_group_num: Int32 | None = None
 
 
 class GetSubscriptionGroupConfigRequestHeader(RpcHeader, kw_only=True):
-    """352: one group's configuration."""
+    """352: get a group's configuration."""
 
     group: GroupName
 
 
 class DeleteSubscriptionGroupRequestHeader(RpcHeader, kw_only=True):
-    """207: delete a group, with its offsets if told so."""
+    """207: delete a group, and its offsets if requested."""
 
     group_name: GroupName
     clean_offset: bool = False
@@ -42,13 +42,13 @@ class UpdateGroupForbiddenRequestHeader(TopicHeader, kw_only=True):
 
 
 class QueryTopicsByConsumerRequestHeader(RpcHeader, kw_only=True):
-    """343: the topics that a group consumes."""
+    """343: list the topics that a group consumes."""
 
     group: GroupName
 
 
 class QuerySubscriptionByConsumerRequestHeader(TopicHeader, kw_only=True):
-    """345: what a group has subscribed to."""
+    """345: get the subscriptions of a group."""
 
     group: GroupName
     topic: TopicName | None = None

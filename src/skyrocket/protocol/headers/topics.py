@@ -1,7 +1,4 @@
-"""Routes: the question that every client begins with.
-
-Topics: made, listed, described and deleted, at brokers and at the name server.
-"""
+"""Topics: get their routes; create, list, get and delete them at brokers and at the nameserver."""
 
 from __future__ import annotations
 
@@ -10,14 +7,14 @@ from skyrocket.protocol.permissions import ClusterName, TopicName
 
 
 class GetRouteInfoRequestHeader(TopicHeader, kw_only=True):
-    """105: which brokers have a topic."""
+    """105: get a topic's route."""
 
     topic: TopicName
     accept_standard_json_only: bool | None = None
 
 
 class CreateTopicRequestHeader(TopicHeader, kw_only=True):
-    """17, and 513 for a static topic: make a topic, or change it."""
+    """17, and 513 for a static topic: create or change a topic."""
 
     topic: TopicName
     default_topic: str
@@ -32,7 +29,7 @@ class CreateTopicRequestHeader(TopicHeader, kw_only=True):
 
 
 class CreateTopicListRequestHeader(RpcHeader):
-    """18: several at once; they are in the body."""
+    """18: create or change the topics in the body."""
 
 
 class DeleteTopicRequestHeader(TopicHeader, kw_only=True):
@@ -42,20 +39,20 @@ class DeleteTopicRequestHeader(TopicHeader, kw_only=True):
 
 
 class DeleteTopicFromNamesrvRequestHeader(TopicHeader, kw_only=True):
-    """216: forget a topic's route at the name server, in one cluster or in all."""
+    """216: delete a topic's route at the nameserver, in one cluster or in all."""
 
     topic: str
     cluster_name: ClusterName | None = None
 
 
 class RegisterTopicRequestHeader(TopicHeader, kw_only=True):
-    """217: a topic's route given to the name server outside of a broker's registration."""
+    """217: register a topic's route at the nameserver outside of a broker's registration."""
 
     topic: str
 
 
 class GetAllTopicConfigRequestHeader(Header, kw_only=True):
-    """21: a page of a broker's topics. Older versions send no header, and get all on one page."""
+    """21: list a page of a broker's topics. Older versions send no header, and get all topics on one page."""
 
     topic_seq: Int32 | None = None
     data_version: str | None = None
@@ -63,30 +60,30 @@ class GetAllTopicConfigRequestHeader(Header, kw_only=True):
 
 
 class GetAllTopicConfigResponseHeader(Header, kw_only=True):
-    """21: how many topics there are on all pages. Older versions do not say."""
+    """21: the response, with the number of topics on all pages. Older versions omit it."""
 
     total_topic_num: Int32 | None = None
 
 
 class GetTopicConfigRequestHeader(TopicHeader, kw_only=True):
-    """351: one topic's configuration."""
+    """351: get a topic's configuration."""
 
     topic: TopicName
 
 
 class GetTopicStatsInfoRequestHeader(TopicHeader, kw_only=True):
-    """202: first and last offsets of each queue."""
+    """202: get the first and last offsets of each queue."""
 
     topic: TopicName
 
 
 class GetTopicsByClusterRequestHeader(Header, kw_only=True):
-    """224: the topics of a cluster."""
+    """224: list the topics of a cluster."""
 
     cluster: str
 
 
 class QueryTopicConsumeByWhoRequestHeader(TopicHeader, kw_only=True):
-    """300: the groups that consume a topic."""
+    """300: list the groups that consume a topic."""
 
     topic: TopicName

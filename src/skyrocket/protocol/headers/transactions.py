@@ -1,4 +1,4 @@
-"""Transactions: the end of one, and the question how one ended."""
+"""Transactions: commit, rollback, and the check of a transaction's state."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class EndTransactionRequestHeader(RpcHeader, kw_only=True):
 
 
 class EndTransactionResponseHeader(Header):
-    """37: nothing."""
+    """37: an empty response."""
 
 
 class CheckTransactionStateRequestHeader(RpcHeader, kw_only=True):
-    """39: the broker asks a producer how a transaction ended."""
+    """39: the broker checks with a producer how a transaction ended."""
 
     topic: TopicName | None = None
     tran_state_table_offset: Int64
@@ -35,7 +35,7 @@ class CheckTransactionStateRequestHeader(RpcHeader, kw_only=True):
 
 
 class ResumeCheckHalfMessageRequestHeader(Header, kw_only=True):
-    """323: start asking again about a half message that was given up."""
+    """323: resume the checks of a half message after the limit of checks."""
 
     topic: TopicName | None = None
     msg_id: str | None = None
