@@ -231,7 +231,7 @@ class Broker:
 
     def _on_appended(self) -> None:
         assert self._flusher is not None
-        self._flusher.appended()
+        self._flusher.on_append()
         self._wake_pulls()
 
     def _on_confirmed(self) -> None:

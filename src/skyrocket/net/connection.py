@@ -36,10 +36,10 @@ class ConnectionOwner(Protocol):
 
     def now_ms(self) -> int: ...
 
-    def opened(self, connection: Connection) -> bool:
+    def accept(self, connection: Connection) -> bool:
         """Accept a new connection. Return False when there are too many: the connection closes."""
 
-    def closed(self, connection: Connection, reason: str) -> None: ...
+    def forget(self, connection: Connection, reason: str) -> None: ...
 
     def handle_fast(self, connection: Connection, frames: list[Frame]) -> int:
         """Handle the first of a read event's frames on a fast path, undecoded. Return how many were handled."""
@@ -84,7 +84,7 @@ class Connection(asyncio.Protocol):
         self.local = _address(transport.get_extra_info("sockname"))
         transport.set_write_buffer_limits(high=self._limits.unwritten_high_bytes)
         self.opened_ms = self.last_read_ms = self.last_write_ms = self._owner.now_ms()
-        if not self._owner.opened(self):
+        if not self._owner.accept(self):
             self.close("there are too many connections")
 
     def data_received(self, data: bytes) -> None:
@@ -173,7 +173,7 @@ class Connection(asyncio.Protocol):
         for waiter in self._pending.clear():
             if not waiter.done():
                 waiter.set_exception(ConnectionLostError(f"The connection to {self.peer_text} ended: {reason}."))
-        self._owner.closed(self, reason)
+        self._owner.forget(self, reason)
 
     def pause_writing(self) -> None:
         """Stop reading requests from a peer that does not read its responses."""

@@ -119,11 +119,11 @@ class Dialer:
 
     # --- called by connections
 
-    def opened(self, connection: Connection) -> bool:
+    def accept(self, connection: Connection) -> bool:
         connection.frames_read = 1  # the peer need not send the first frame
         return not self._closed
 
-    def closed(self, connection: Connection, reason: str) -> None:
+    def forget(self, connection: Connection, reason: str) -> None:
         log.debug("The connection to %s ended: %s.", connection.peer_text, reason)
         for address, known in list(self._connections.items()):
             if known is connection:

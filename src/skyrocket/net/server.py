@@ -34,7 +34,7 @@ class FlowControlPolicy(Protocol):
     def refusal(self, code: int, waited_ms: int, now_ms: int) -> str | None:
         """Return why a request is refused, or None when it may be served."""
 
-    def served(self, code: int, took_ms: int, now_ms: int) -> None:
+    def record_served(self, code: int, took_ms: int, now_ms: int) -> None:
         """Take note that the requests of a read event were served. `code` is that of the first request."""
 
 
@@ -103,13 +103,13 @@ class Server:
 
     # --- called by connections
 
-    def opened(self, connection: Connection) -> bool:
+    def accept(self, connection: Connection) -> bool:
         if self._draining or len(self.connections) >= self.limits.connections_max:
             return False
         self.connections.add(connection)
         return True
 
-    def closed(self, connection: Connection, reason: str) -> None:
+    def forget(self, connection: Connection, reason: str) -> None:
         if connection in self.connections:
             self.connections.discard(connection)
             log.debug("The connection from %s ended: %s.", connection.peer_text, reason)
@@ -147,7 +147,7 @@ class Server:
     def _report_served(self, code: int, began_ms: int) -> None:
         if self.flow_control is not None:
             now_ms = self.now_ms()
-            self.flow_control.served(code, now_ms - began_ms, now_ms)
+            self.flow_control.record_served(code, now_ms - began_ms, now_ms)
 
     def _refuse_late(self, connection: Connection, commands: list[Command]) -> list[Command]:
         """Refuse the requests that waited too long, and return the others."""

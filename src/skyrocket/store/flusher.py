@@ -44,12 +44,12 @@ class Flusher:
         self._last_flush_ms = self._last_checkpoint_ms = now_ms()
         self._task = asyncio.get_running_loop().create_task(self._run())
 
-    def appended(self) -> None:
+    def on_append(self) -> None:
         """Report an append. With sync flush, a flush starts now, or as soon as the current one ends."""
         if self._store.config.sync_flush:
             self._wake.set()
 
-    async def flushed(self, position: int) -> None:
+    async def wait_flushed(self, position: int) -> None:
         """Wait until everything before `position` is on disk.
 
         Raise StoreError when a flush has failed or the store is closing.

@@ -40,7 +40,7 @@ class Gate:
     def refusal(self, code: int, waited_ms: int, now_ms: int) -> str | None:
         return f"{waited_ms} ms" if code == SEND and waited_ms >= 200 else None
 
-    def served(self, code: int | None, took_ms: int, now_ms: int) -> None:
+    def record_served(self, code: int | None, took_ms: int, now_ms: int) -> None:
         self.took.append((code, took_ms))
 
 

@@ -81,12 +81,12 @@ async def test_waiters_share_one_flush(store: MessageStore, disk: GatedDisk):
     async with running_flusher(store) as flusher:
         disk.kind.gate.clear()
         store.append([MESSAGE], 0)
-        first = asyncio.create_task(flusher.flushed(store.horizon.appended))
+        first = asyncio.create_task(flusher.wait_flushed(store.horizon.appended))
         await asyncio.sleep(0.05)  # the first flush stands at the gate
         others = []
         for _ in range(50):
             store.append([MESSAGE], 0)
-            others.append(asyncio.create_task(flusher.flushed(store.horizon.appended)))
+            others.append(asyncio.create_task(flusher.wait_flushed(store.horizon.appended)))
         await asyncio.sleep(0.01)
         assert not first.done()
         disk.kind.gate.set()
@@ -99,11 +99,11 @@ async def test_message_is_not_readable_before_it_is_flushed(store: MessageStore,
     async with running_flusher(store) as flusher:
         disk.kind.gate.clear()
         store.append([MESSAGE], 0)
-        flusher.appended()
+        flusher.on_append()
         await asyncio.sleep(0.05)
         assert len(store.reading.messages("orders", 0, 0, 10).records) == 1
         disk.kind.gate.set()
-        await flusher.flushed(store.horizon.appended)
+        await flusher.wait_flushed(store.horizon.appended)
         assert len(store.reading.messages("orders", 0, 0, 10).records) == 2
 
 
@@ -111,13 +111,13 @@ async def test_failed_flush_is_raised_to_every_waiter_and_stops_writes(store: Me
     async with running_flusher(store) as flusher:
         store.append([MESSAGE], 0)
         disk.kind.fails = True
-        waiters = [asyncio.create_task(flusher.flushed(store.horizon.appended)) for _ in range(3)]
+        waiters = [asyncio.create_task(flusher.wait_flushed(store.horizon.appended)) for _ in range(3)]
         for waiter in waiters:
             with pytest.raises(WritesStoppedError, match="Input/output error"):
                 await waiter
         disk.kind.fails = False  # the disk is well again; what it lost is not
         with pytest.raises(WritesStoppedError):
-            await flusher.flushed(store.horizon.appended)
+            await flusher.wait_flushed(store.horizon.appended)
         with pytest.raises(WritesStoppedError):
             store.append([MESSAGE], 0)
         assert len(store.reading.messages("orders", 0, 0, 10).records) == 1
@@ -126,7 +126,7 @@ async def test_failed_flush_is_raised_to_every_waiter_and_stops_writes(store: Me
 
 async def test_waiting_for_a_flushed_position_returns_at_once(store: MessageStore, disk: GatedDisk):
     async with running_flusher(store) as flusher:
-        await flusher.flushed(store.horizon.flushed)
+        await flusher.wait_flushed(store.horizon.flushed)
         assert disk.kind.syncs == 0
 
 
@@ -134,8 +134,8 @@ async def test_cancelled_waiter_does_not_affect_the_others(store: MessageStore, 
     async with running_flusher(store) as flusher:
         disk.kind.gate.clear()
         store.append([MESSAGE], 0)
-        impatient = asyncio.create_task(flusher.flushed(store.horizon.appended))
-        patient = asyncio.create_task(flusher.flushed(store.horizon.appended))
+        impatient = asyncio.create_task(flusher.wait_flushed(store.horizon.appended))
+        patient = asyncio.create_task(flusher.wait_flushed(store.horizon.appended))
         await asyncio.sleep(0.02)
         impatient.cancel()
         disk.kind.gate.set()
@@ -145,12 +145,12 @@ async def test_cancelled_waiter_does_not_affect_the_others(store: MessageStore, 
 async def test_close_flushes_for_waiters_and_refuses_new_ones(store: MessageStore):
     flusher = Flusher(store, lambda: 0)
     store.append([MESSAGE], 0)
-    waiter = asyncio.create_task(flusher.flushed(store.horizon.appended))
+    waiter = asyncio.create_task(flusher.wait_flushed(store.horizon.appended))
     await asyncio.sleep(0)
     await flusher.close()
     await waiter
     with pytest.raises(StoreClosedError):
-        await flusher.flushed(store.horizon.appended + 1)
+        await flusher.wait_flushed(store.horizon.appended + 1)
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def _install_timers(context: BrokerContext) -> TimerParts | None:
         context.timer_metrics,
         context.wall_ms,
         lambda: context.settings().timer_flush_interval_ms,
-        context.flusher.flushed,
+        context.flusher.wait_flushed,
     )
     keeper.register(context.router)
     RecallHandler(context, timers).register(context.router)

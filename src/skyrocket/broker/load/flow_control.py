@@ -1,7 +1,7 @@
 """Flow control: a request that waited too long is answered SYSTEM_BUSY instead of being served late.
 
     refusal(code, waited_ms, now_ms)    why a request is not served; None when it is
-    served(code, took_ms, now_ms)       the requests of a read event are done and took this long
+    record_served(code, took_ms, now_ms)       the requests of a read event are done and took this long
 
 There are two signs of overload. First, requests wait: each kind of request has a limit, and the waits must continue for as long
 as that limit, because a single pause is no overload and the requests behind it are best served. Second, the disk stalls: the
@@ -55,7 +55,7 @@ class FlowControl:
         self.waited_ms = 0  # the wait of the last read event
         self.longest_send_ms = 0
 
-    def served(self, code: int, took_ms: int, now_ms: int) -> None:
+    def record_served(self, code: int, took_ms: int, now_ms: int) -> None:
         """Record how long the requests of a read event took. `code` is the code of the first one."""
         if not took_ms or code not in _SENDS:
             return

@@ -85,9 +85,9 @@ def test_requests_are_not_checked_while_nothing_waits():
 
 def test_slow_sends_pause_further_sends_for_as_long():
     flow = controlled()
-    flow.served(SEND, 1_000, NOW_MS)
+    flow.record_served(SEND, 1_000, NOW_MS)
     assert flow.is_calm(0, NOW_MS), "exactly the limit"
-    flow.served(SEND, 1_200, NOW_MS)
+    flow.record_served(SEND, 1_200, NOW_MS)
     assert not flow.is_calm(0, NOW_MS)
     why = flow.refusal(SEND, 0, NOW_MS + 1_199)
     assert why is not None
@@ -100,21 +100,21 @@ def test_slow_sends_pause_further_sends_for_as_long():
 
 def test_the_pause_has_a_bound():
     flow = controlled()
-    flow.served(SEND, 60_000, NOW_MS)
+    flow.record_served(SEND, 60_000, NOW_MS)
     assert not flow.is_calm(0, NOW_MS + PAUSE_MS_MAX - 1)
     assert flow.is_calm(0, NOW_MS + PAUSE_MS_MAX)
 
 
 def test_slow_query_does_not_pause_sends():
     flow = controlled()
-    flow.served(TOPICS, 60_000, NOW_MS)
+    flow.record_served(TOPICS, 60_000, NOW_MS)
     assert flow.is_calm(0, NOW_MS)
 
 
 def test_flow_control_can_be_switched_off():
     flow = controlled(refuse_late=False)
     late(flow, 60_000, NOW_MS - 1_000)
-    flow.served(SEND, 60_000, NOW_MS)
+    flow.record_served(SEND, 60_000, NOW_MS)
     assert flow.refusal(SEND, 60_000, NOW_MS) is None
 
 
