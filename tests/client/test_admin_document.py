@@ -13,6 +13,7 @@ import pytest
 from skyrocket.client.admin.admin import ClusterAdmin, GroupAdmin, MessageAdmin, OffsetAdmin, TopicAdmin
 from tests.client.servers import Servers
 from tests.support.async_tests import run_async
+from tests.support.waiting import WAIT_S_MAX
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "admin.md"
 TEXT = DOCUMENT.read_text()
@@ -33,7 +34,7 @@ def test_example_runs(ours: Servers, example: str, capsys: pytest.CaptureFixture
     if code.co_flags & inspect.CO_COROUTINE:
 
         async def main() -> None:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(WAIT_S_MAX):
                 await eval(code, {})
 
         run_async(main())

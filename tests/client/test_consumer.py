@@ -22,6 +22,7 @@ from skyrocket.client import (
 )
 from tests.client.consumer_support import QUICK, make_topic, numbered, send, take
 from tests.client.servers import Servers, reader, until
+from tests.support.waiting import WAIT_S_MAX
 
 # --- async for
 
@@ -72,7 +73,7 @@ async def test_cancelled_loop_leaves_its_message_unacknowledged_and_no_task_behi
                 await asyncio.sleep(60)
 
     task = asyncio.create_task(work())
-    await asyncio.wait_for(started.wait(), 20)
+    await asyncio.wait_for(started.wait(), WAIT_S_MAX)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -87,7 +88,7 @@ async def test_messages_returns_lists(servers: Servers):
     await send(servers, topic, numbered(50))
     found: list[Received] = []
     async with Consumer(servers.nameserver, group=topic, topics=topic, start="first", consumer_limits=QUICK) as consumer:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_S_MAX):
             while len(found) < 50:
                 batch = await consumer.messages(20)
                 assert 0 < len(batch) <= 20

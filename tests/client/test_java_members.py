@@ -14,6 +14,7 @@ from tests.client.servers import Servers, until
 from tests.support.java_scenes import Cluster, Out, Scenes
 from tests.support.skyrocket_process import registered
 from tests.support.transaction_scenes import COMMIT, ROLLBACK, TransactionScenes
+from tests.support.waiting import WAIT_S_MAX
 
 pytestmark = pytest.mark.interop
 
@@ -159,7 +160,7 @@ async def test_java_and_python_members_share_queues_through_a_join_a_leave_and_a
         return await asyncio.to_thread(getattr(machine, verb), *words)
 
     async def wait_until_shared(machine: Scenes, name: str, consumer: Consumer) -> None:
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(WAIT_S_MAX):
             while True:
                 theirs = await asyncio.to_thread(machine.share, name)
                 ours = {queue.queue_id for queue in consumer.queues}

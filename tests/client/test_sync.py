@@ -14,6 +14,7 @@ import pytest
 from skyrocket.client import ClientClosedError, ClientError, ConfigurationError
 from skyrocket.client.sync import Message, Outcome, Producer, TransactionProducer
 from tests.client.servers import Servers, reader
+from tests.support.waiting import WAIT_S_MAX
 
 
 def bodies(servers: Servers, topic: str, count: int) -> list[bytes]:
@@ -128,7 +129,7 @@ producer.send_soon(Message(sys.argv[2], b"at the end"))
 
 def test_end_of_the_process_sends_accepted_messages(ours: Servers):
     topic = ours.topic("script")
-    subprocess.run([sys.executable, "-W", "error", "-c", SCRIPT, ours.nameserver, topic], check=True, timeout=60)
+    subprocess.run([sys.executable, "-W", "error", "-c", SCRIPT, ours.nameserver, topic], check=True, timeout=WAIT_S_MAX)
     assert bodies(ours, topic, 1) == [b"at the end"]
 
 

@@ -16,10 +16,10 @@ from skyrocket.cli.broker import _ready
 from skyrocket.testing import sync
 from tests.client.servers import apache_servers
 from tests.support.ports import free_port
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S_MAX, wait_until
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-ENDS_S_MAX = 120
+ENDS_S_MAX = 600
 
 RUNS = {
     "registration": (["--users", "500"], [r"500 users registered", r"500 coupons were granted, 0 of them twice\."]),
@@ -64,13 +64,13 @@ def web_app(nameserver: str) -> Iterator[httpx.Client]:
     """The application in a process of its own, and a visitor."""
     port = free_port()
     command = [sys.executable, str(EXAMPLES / "web_app.py"), "--namesrv", nameserver, "--port", str(port)]
-    with subprocess.Popen(command) as process, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as visitor:
+    with subprocess.Popen(command) as process, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=WAIT_S_MAX) as visitor:
         try:
             wait_until(lambda: answers(visitor), "the application answers")
             yield visitor
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(WAIT_S_MAX)
 
 
 def answers(visitor: httpx.Client) -> bool:

@@ -14,7 +14,7 @@ SECONDS_MAX = 5.0  # for one expression: a hang, not a slow machine
 
 
 def tried(expression: str, properties: bytes) -> str:
-    began = time.monotonic()
+    began = time.thread_time()
     try:
         verdict = str(SqlFilter(expression).decide(properties))
     except ExpressionError as error:
@@ -22,7 +22,7 @@ def tried(expression: str, properties: bytes) -> str:
     except UndecidedError:
         verdict = "undecided"
     assert verdict != "nowhere", expression
-    assert time.monotonic() - began < SECONDS_MAX, expression[:200]
+    assert time.thread_time() - began < SECONDS_MAX, expression[:200]
     return verdict
 
 
@@ -93,6 +93,6 @@ def test_a_between_inside_of_a_between_does_not_double_the_work():
     nested = "a"
     for _ in range(20):
         nested = f"-({nested}) BETWEEN 1 AND 2"
-    began = time.monotonic()
+    began = time.thread_time()
     assert tried(nested, b"a\x015\x02") == "None"
-    assert time.monotonic() - began < 0.25, "a million steps instead of sixty"
+    assert time.thread_time() - began < 0.25, "a million steps instead of sixty"

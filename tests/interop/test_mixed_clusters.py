@@ -187,7 +187,7 @@ def dies_and_comes_back(
     admin, everyone = mixed.admin, {OURS, THEIRS}
     kill()
     for nameserver in mixed.nameservers:
-        wait_until(lambda at=nameserver: brokers_of(at, "Shared") == everyone - {name}, f"{nameserver} forgets {name}", 10)
+        wait_until(lambda at=nameserver: brokers_of(at, "Shared") == everyone - {name}, f"{nameserver} forgets {name}", 60)
     sent = admin.send("SharedProducers", "Shared", first, 40)
     assert {message.broker for message in sent} == everyone - {name}
     wait_until_received(admin, "SharedConsumers", numbers(sent))
@@ -199,6 +199,6 @@ def dies_and_comes_back(
         sent.extend(admin.send("SharedProducers", "Shared", first + len(sent), 2 * QUEUES))
         return any(message.broker == name for message in sent)
 
-    wait_until(reaches_it, f"the producer knows {name} again", 30)
+    wait_until(reaches_it, f"the producer knows {name} again")
     wait_until_received(admin, "SharedConsumers", numbers(sent))
     return sent

@@ -26,7 +26,7 @@ from tests.support.apache_cluster import ApacheCluster, asked
 from tests.support.java_scenes import Cluster, Got, Out, Scenes
 from tests.support.running_broker import pull_header, send_header
 from tests.support.skyrocket_process import Skyrocket, registered
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S_MAX, wait_until
 
 pytestmark = pytest.mark.interop
 
@@ -235,7 +235,7 @@ class Wire:
 
     def __init__(self, address: str) -> None:
         host, port = address.split(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=10)
+        self._socket = socket.create_connection((host, int(port)), timeout=WAIT_S_MAX)
         self._decoder = CommandDecoder()
         self._asked = 0
 

@@ -73,7 +73,7 @@ class PlainClient:
         self._port = port
 
     def eval(self, script: str, numkeys: int, /, *keys_and_args: Any) -> int:
-        with socket.create_connection(("127.0.0.1", self._port), timeout=10) as connection:
+        with socket.create_connection(("127.0.0.1", self._port), timeout=60) as connection:
             connection.sendall(_command("EVAL", script, numkeys, *keys_and_args))
             return _number(connection.makefile("rb").readline())
 

@@ -6,6 +6,8 @@ pytest-xdist gives a worker one whole file after another, the file with the most
             parameter for which they start their servers anew anyway, or test by test.
     order   The longest part comes first, so that all workers end at about the same time. `tests/durations.txt` has the measured
             time of each part; `make durations` writes it. A file that is not in it counts as a short one.
+    Java    While the first worker that needs Apache's jars or an archive of classes makes them, the others would wait for it. So
+            two of the workers begin with a part that needs neither.
     Spark   Files of tests/spark share one Spark session in each worker, which costs about ten seconds of CPU time to start. They
             go to two of the workers as long as other tests are left for the rest.
 """
@@ -30,6 +32,7 @@ LISTED_S_MIN = 2.0
 UNLISTED_TEST_S = 0.02
 UNLISTED_CUT_S = 60.0  # a file is cut because it is long
 SPARK, SPARK_WORKERS = "tests/spark/", {"gw0", "gw1"}
+JAVA, LATE_JAVA_WORKERS = (SPARK, "tests/interop/", "tests/client/", "tests/examples/"), {"gw1", "gw3"}
 
 EACH_CLIENT = re.compile(r"\[(?:.*?-)??(apache-old|apache|json|binary|old)\]$")
 EACH_TEST = re.compile(r"::(.*)$")
@@ -63,16 +66,22 @@ class LongestFirst(LoadScopeScheduling):
     def __init__(self, config: pytest.Config, log: Any) -> None:
         super().__init__(config, log)
         self._durations = read_durations()
+        self._begun: set[str] = set()
 
     def _split_scope(self, nodeid: str) -> str:
         return part_of(nodeid)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        has_spark = node.gateway.id in SPARK_WORKERS
+        worker = node.gateway.id
+        is_without_java = worker in LATE_JAVA_WORKERS and worker not in self._begun
+        self._begun.add(worker)
 
         def rank(part: str) -> tuple[bool, float]:
             unlisted_s = UNLISTED_CUT_S if part.endswith("]") else UNLISTED_TEST_S * len(self.workqueue[part])
-            return part.startswith(SPARK) == has_spark, self._durations.get(part, unlisted_s)
+            is_preferred = part.startswith(SPARK) == (worker in SPARK_WORKERS)
+            if is_without_java:
+                is_preferred = not part.startswith(JAVA)
+            return is_preferred, self._durations.get(part, unlisted_s)
 
         self.workqueue.move_to_end(max(self.workqueue, key=rank), last=False)
         super()._assign_work_unit(node)

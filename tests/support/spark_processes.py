@@ -24,6 +24,7 @@ from pyspark.find_spark_home import _find_spark_home
 from skyrocket.spark.session.java import provide_java
 from tests.support.ports import free_port
 from tests.support.spark_java import OPTIONS, java_options
+from tests.support.waiting import WAIT_S_MAX
 
 START_S_MAX = 600.0
 JOB_S_MAX = 600.0
@@ -82,10 +83,10 @@ class SparkProcess:
         """Terminate the process, so that a worker can end its executors."""
         self.process.send_signal(signal.SIGTERM)
         try:
-            self.process.wait(30)
+            self.process.wait(WAIT_S_MAX)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            self.process.wait(30)
+            self.process.wait(WAIT_S_MAX)
 
 
 @contextmanager

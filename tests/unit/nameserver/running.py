@@ -21,7 +21,7 @@ from skyrocket.protocol.header import Header
 from skyrocket.protocol.headers import RegisterBrokerRequestHeader
 from skyrocket.protocol.requests import RequestCode
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 class Running:

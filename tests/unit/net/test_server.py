@@ -112,13 +112,13 @@ class Raw:
     async def receive(self, count: int) -> list[Command]:
         commands: list[Command] = []
         while len(commands) < count:
-            data = await asyncio.wait_for(self.reader.read(65536), 5)
+            data = await asyncio.wait_for(self.reader.read(65536), 60)
             assert data, f"closed after {len(commands)} answers"
             commands += self.decoder.feed(data)
         return commands
 
     async def closed(self) -> bool:
-        return await asyncio.wait_for(self.reader.read(), 5) == b""
+        return await asyncio.wait_for(self.reader.read(), 60) == b""
 
 
 @pytest.mark.parametrize("serialization", list(Serialization))
@@ -416,7 +416,7 @@ async def test_tls_and_plain_share_a_port(certificate: Certificate):
             assert (await played.ask(ECHO, body=body)).body == body
         raw = await Raw.to(played)
         raw.writer.write(b"\x16\x03\x01\x00\x05hello, this is no handshake")
-        await asyncio.wait_for(raw.reader.read(), 5)
+        await asyncio.wait_for(raw.reader.read(), 60)
         assert (await played.ask(ECHO)).code == 0
         await secure.close()
 

@@ -54,7 +54,7 @@ async def test_members_are_notified_of_each_other_and_answer_over_their_own_conn
     port = await server.listen("127.0.0.1", 0)
     first, second = Client("a"), Client("b")
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert (await first.joins(port)).fields["IS_SUPPORT_HEART_BEAT_V2"] == "true"
             assert await first.told.get() == "billing"
             await second.joins(port)
