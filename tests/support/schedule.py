@@ -96,7 +96,9 @@ class DurationsWriter:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._seconds[part_of(report.nodeid)] += report.duration
 
-    def pytest_sessionfinish(self) -> None:
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        if exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            return  # an interrupted run has measured some parts only
         listed = [(part, seconds) for part, seconds in self._seconds.most_common() if seconds >= LISTED_S_MIN]
         DURATIONS.write_text("".join(f"{seconds:.0f} {part}\n" for part, seconds in listed))
 
