@@ -255,7 +255,8 @@ class Peer:
         answer = await self._ask(Command(RequestCode.CONSUMER_SEND_MSG_BACK, fields=header.to_fields()))
         if answer is None:
             return False
-        assert answer.code == ResponseCode.SUCCESS or self._world.disk.is_off, answer.remark
+        refused = answer.code == ResponseCode.SYSTEM_BUSY  # as for a send: nothing is stored, and nothing promised
+        assert answer.code == ResponseCode.SUCCESS or refused or self._world.disk.is_off, answer.remark
         return answer.code == ResponseCode.SUCCESS
 
     def _checked(self, command: Command, connection: Connection) -> None:
