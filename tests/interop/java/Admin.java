@@ -190,6 +190,7 @@ public class Admin {
         consumer.setPullBatchSize(Integer.parseInt(given[4]));
         consumer.setConsumeThreadMin(2);
         consumer.setConsumeThreadMax(2);
+        consumer.setAwaitTerminationMillisWhenShutdown(10_000); // or the offsets of what the listener has just got are not committed
         consumer.subscribe(given[3], "*");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             for (MessageExt message : messages) {
