@@ -116,7 +116,7 @@ class House:
 
     def not_ours(self) -> dict[str, str]:
         found = {}
-        for path in sorted(self.store.rglob("*")):
+        for path in sorted(each for each in self.store.rglob("*") if each.suffix != ".tmp"):  # Apache's writes those at any time
             name = str(path.relative_to(self.store))
             if path.is_file() and not OUR_FILES.fullmatch(name):
                 found[name] = hashlib.sha256(path.read_bytes()).hexdigest()

@@ -55,7 +55,10 @@ def test_expired_messages_fail_the_query_or_are_skipped(spark: Any, folder: Path
         scene.run_available(subscribe=topic)
         rows = scene.send(topic, 40, properties={"filling": "x" * 4_000})
         expire(broker)
-        with pytest.raises(StreamingQueryException, match=rf"Offsets 3 to \d+ of queue 0 of {topic} at broker-a expired"):
+        # The driver finds the loss, or a task does when the files go between planning and reading.
+        by_driver = rf"Offsets 3 to \d+ of queue 0 of {topic} at broker-a expired"
+        by_task = rf"Messages of queue 0 of {topic} at broker-a are lost: the queue now starts at offset \d+"
+        with pytest.raises(StreamingQueryException, match=f"{by_driver}|{by_task}"):
             scene.run_available(subscribe=topic)
         scene.run_available(subscribe=topic, failOnDataLoss="false")
         left = scene.output() - Counter({row: 1 for row in scene.sent if row.queue_offset < 3})

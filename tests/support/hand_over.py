@@ -185,6 +185,8 @@ class World:
         while self.clock.now_ms < end_ms:
             await peer.wait(10_000, step_ms=10_000)
         await peer.settle()
+        while broker.store.horizon.confirmed < broker.store.horizon.appended:  # noqa: ASYNC110 — the flush runs in a thread
+            await asyncio.sleep(0.01)
         found = [(topic, record) for topic in (TOPIC, RETRY, DEAD) for record in _records(broker, topic)]
         await peer.close()
         await broker.close()

@@ -116,7 +116,7 @@ async def test_flow_control_counts_the_frames_as_pulls():
     class Gate:
         is_calm = staticmethod(lambda waited_ms, now_ms: True)
         refusal = staticmethod(lambda code, waited_ms, now_ms: None)
-        served = staticmethod(lambda code, took_ms, now_ms: told.append(code))
+        record_served = staticmethod(lambda code, took_ms, now_ms: told.append(code))
 
     # the server measures its lateness in an event loop
     parts.server.flow_control = Gate()

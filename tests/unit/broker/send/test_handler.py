@@ -154,7 +154,7 @@ async def test_with_sync_flush_the_answer_comes_after_the_flush(tmp_path: Path):
 async def test_a_late_flush_is_answered_with_flush_disk_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     async with running(tmp_path, sync_flush=True) as served:
         monkeypatch.setattr("skyrocket.broker.send.parked_answers.SYNC_FLUSH_TIMEOUT_MS", -1)
-        monkeypatch.setattr(served.broker._flusher, "appended", lambda: None)
+        monkeypatch.setattr(served.broker._flusher, "on_append", lambda: None)
         monkeypatch.setattr(served.broker.store, "begin_flush", lambda: None)
         response = await served.send("orders", b"x")
         assert response.code == ResponseCode.FLUSH_DISK_TIMEOUT
