@@ -10,7 +10,7 @@ READY  := $(VENV)/.ready
 TWINS  := hatch_build.py $(wildcard src/skyrocket/compiled/*.pyx src/skyrocket/compiled/*.pxi src/skyrocket/compiled/*.h)
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # uv takes a quarter of pip's time. Where uv is missing or fails, for example behind a mirror that only pip knows, pip installs.
-install = $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python $(1) || $(PIP) $(1)
+install = $(BIN)/uv pip install --quiet --python $(BIN)/python $(1) || $(PIP) $(1)
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 \
   --custom-compile-command "make lock"
 
