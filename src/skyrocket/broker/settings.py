@@ -32,6 +32,11 @@ class BrokerSettings(Settings):
     port: int = setting(10911, "listenPort", PORT, "The port to listen on; 0 lets the system choose.")
     namesrv_addr: str = setting("", "namesrvAddr", TEXT, "The nameservers, as host:port;host:port.")
     store_path: str = setting("store", "storePathRootDir", TEXT, "The directory of messages and progress.")
+    commit_log_path: str = setting("", "storePathCommitLog", TEXT,
+        "The directory of the commit log; empty: commitlog in storePathRootDir.")
+    consume_queue_path: str = setting("", "storePathConsumeQueue", TEXT,
+        "The directory of the consume queues; empty: consumequeue in storePathRootDir.")
+    index_path: str = setting("", "storePathIndex", TEXT, "The directory of the key index; empty: index in storePathRootDir.")
     config_path: str = setting("", "brokerConfigPath", TEXT,
         "The file for changes made at run time: the one given with -c; empty: config/skyrocket.properties in the store.")
     permission: int = setting(PERM_READ | PERM_WRITE, "brokerPermission", whole(0, 7),
@@ -162,6 +167,18 @@ class BrokerSettings(Settings):
 
     def check(self) -> None:
         self.store_config()
+        self._check_paths()
+
+    def _check_paths(self) -> None:
+        """Refuse directories that the store does not use: ignoring one would leave the messages where nobody looks for them."""
+        for key, path, folder in (
+            ("storePathCommitLog", self.commit_log_path, "commitlog"),
+            ("storePathConsumeQueue", self.consume_queue_path, "consumequeue"),
+            ("storePathIndex", self.index_path, "index"),
+        ):
+            used = Path(self.store_path) / folder
+            if path and Path(path).absolute() != used.absolute():
+                raise ValueError(f"{key} is {path}, but this broker uses {used}. Remove {key}, or change storePathRootDir.")
 
     @property
     def changes_path(self) -> Path:

@@ -45,7 +45,17 @@ def test_changes_apply_all_or_none():
 
 
 @pytest.mark.parametrize(
-    "name", ["storePathRootDir", "namesrvAddr", "bindAddress", "brokerIP1", "listenPort", "brokerName", "mappedFileSizeCommitLog"]
+    "name",
+    [
+        "storePathRootDir",
+        "storePathCommitLog",
+        "namesrvAddr",
+        "bindAddress",
+        "brokerIP1",
+        "listenPort",
+        "brokerName",
+        "mappedFileSizeCommitLog",
+    ],
 )
 def test_no_path_address_or_identity_changes_remotely(name: str):
     with pytest.raises(FixedSettingError, match=f"{name} cannot be changed while the broker runs"):
@@ -54,6 +64,24 @@ def test_no_path_address_or_identity_changes_remotely(name: str):
 
 def test_changeable_setting_changes_remotely():
     assert SETTINGS.change_by_request({"fileReservedTime": "48"}).reserved_hours == 48
+
+
+PATHS = {"storePathCommitLog": "commitlog", "storePathConsumeQueue": "consumequeue", "storePathIndex": "index"}
+
+
+def test_the_directories_of_apaches_classic_file_are_accepted():
+    texts = {key: f"/data/store/{folder}" for key, folder in PATHS.items()}
+    changed = SETTINGS.with_texts({**texts, "storePathRootDir": "/data/store/"})
+    assert changed.commit_log_path == "/data/store/commitlog"
+
+
+@pytest.mark.parametrize(("key", "folder"), PATHS.items())
+def test_a_directory_that_the_store_does_not_use_is_refused(key: str, folder: str):
+    with pytest.raises(SettingsError) as refused:
+        SETTINGS.with_texts({"storePathRootDir": "/data/store", key: f"/other/{folder}"})
+    assert str(refused.value) == (
+        f"{key} is /other/{folder}, but this broker uses /data/store/{folder}. Remove {key}, or change storePathRootDir."
+    )
 
 
 def test_nameservers_and_addresses():
