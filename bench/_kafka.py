@@ -75,8 +75,8 @@ def kafka(home: Path) -> Iterator[str]:
     try:
         deadline_s = time.monotonic() + START_S_MAX
         while not _listens(port):
-            assert time.monotonic() < deadline_s, server.told()
-            assert server.process.poll() is None, server.told()
+            assert time.monotonic() < deadline_s, server.log_tail()
+            assert server.process.poll() is None, server.log_tail()
             time.sleep(0.1)
         yield f"127.0.0.1:{port}"
     finally:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.support.apache import JAVA_OPENS_BROKER, library
-from tests.support.apache_cluster import START_S_MAX, JavaProcess, asked
+from tests.support.apache_cluster import START_S_MAX, JavaProcess, send_request
 from tests.support.ports import free_port
 from tests.support.skyrocket_process import Skyrocket, SkyrocketBroker, SkyrocketNameserver, registered
 
@@ -134,8 +134,8 @@ def apache_broker(home: Path, nameserver: str, how: ApacheBroker) -> Iterator[Se
     try:
         deadline = time.monotonic() + START_S_MAX
         while f"127.0.0.1:{port}" not in registered(nameserver):
-            assert broker.process.poll() is None, broker.told()
-            assert time.monotonic() < deadline, broker.told()
+            assert broker.process.poll() is None, broker.log_tail()
+            assert time.monotonic() < deadline, broker.log_tail()
             time.sleep(0.1)
         yield Server(how.name, broker.process.pid, port)
     finally:
@@ -163,7 +163,9 @@ def end_of_queues(server: Server) -> int:
     ends = []
     for queue_id in range(QUEUES):
         header = GetMaxOffsetRequestHeader(topic=TOPIC, queue_id=queue_id)
-        answer = asked(("127.0.0.1", server.port), Command(RequestCode.GET_MAX_OFFSET, fields=header.to_fields(), opaque=1))
+        answer = send_request(
+            ("127.0.0.1", server.port), Command(RequestCode.GET_MAX_OFFSET, fields=header.to_fields(), opaque=1)
+        )
         assert answer is not None, f"{server.name} does not answer"
         ends.append(int(answer.fields["offset"]))
     return min(ends)

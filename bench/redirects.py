@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.support.apache_cluster import asked
+from tests.support.apache_cluster import send_request
 
 from bench import Figure
 from bench.broker import BODY_BYTES, CONNECTIONS, QUEUES, SENDS, WINDOW, Server, all_servers, cpu_s, loadgen, run_load
@@ -53,7 +53,9 @@ def count_messages(server: Server, topic: str) -> int:
     total = 0
     for queue_id in range(QUEUES):
         header = GetMaxOffsetRequestHeader(topic=topic, queue_id=queue_id)
-        answer = asked(("127.0.0.1", server.port), Command(RequestCode.GET_MAX_OFFSET, fields=header.to_fields(), opaque=1))
+        answer = send_request(
+            ("127.0.0.1", server.port), Command(RequestCode.GET_MAX_OFFSET, fields=header.to_fields(), opaque=1)
+        )
         assert answer is not None, f"{server.name} does not answer"
         total += int(answer.fields.get("offset", 0))
     return total

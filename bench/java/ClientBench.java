@@ -64,7 +64,7 @@ public class ClientBench {
             if (failed.get() != null) {
                 throw new IllegalStateException("a message could not be sent", failed.get());
             }
-            told("send", messages, startedNs, cpuNs);
+            report("send", messages, startedNs, cpuNs);
         }
         producer.shutdown();
     }
@@ -92,11 +92,11 @@ public class ClientBench {
         begun.acquire();
         long startedNs = System.nanoTime(), cpuNs = SYSTEM.getProcessCpuTime();
         done.acquire();
-        told("receive", messages - first, startedNs, cpuNs);
+        report("receive", messages - first, startedNs, cpuNs);
         consumer.shutdown();
     }
 
-    static void told(String what, int messages, long startedNs, long cpuNs) {
+    static void report(String what, int messages, long startedNs, long cpuNs) {
         double tookNs = System.nanoTime() - startedNs, usedNs = SYSTEM.getProcessCpuTime() - cpuNs;
         System.out.printf("%s %.0f %.2f%n", what, messages / tookNs * 1e9, usedNs / messages / 1e3);
     }

@@ -50,7 +50,7 @@ class Servers:
 def our_servers(home: Path, **settings: object) -> Iterator[Servers]:
     with Skyrocket(home, {**QUICK_CHECKS, **CONSUMERS, **settings}) as run:
         yield Servers("ours", run.nameserver, run.kill, run.start)
-        assert run.complaints() == [], run.told(100)
+        assert run.complaints() == [], run.log_tail(100)
 
 
 @contextmanager

@@ -81,9 +81,9 @@ def server(process: Skyrocket) -> Iterator[Skyrocket]:
     yield process
     good.stop()
     grown = peak.stop() - before
-    assert process.process.poll() is None, f"it ended:\n{process.told()}"
+    assert process.process.poll() is None, f"it ended:\n{process.log_tail()}"
     assert grown < GROWTH_BYTES_MAX, f"its memory grew by {grown / MIB:.0f} MiB"
-    assert process.complaints()[complained:] == [], process.told(80)
+    assert process.complaints()[complained:] == [], process.log_tail(80)
     assert sorted(path.name for path in process.home.iterdir()) == ["data", "run.log"], "something was written beside the data"
 
 

@@ -136,7 +136,7 @@ class Consumer:
             await dialer.close()
 
     async def _consume(self, connection: Connection, queue_id: int) -> None:
-        offset = await self.asked_offset(connection, queue_id)
+        offset = await self.query_offset(connection, queue_id)
         assert offset <= self.committed[queue_id] <= self.delivered[queue_id], "an offset was made up"
         while True:
             pull = pull_request(TOPIC, offset, queue_id=queue_id, consumer_group=GROUP, hold_ms=200)
@@ -164,7 +164,7 @@ class Consumer:
         assert answer.code == ResponseCode.SUCCESS, answer
 
     @staticmethod
-    async def asked_offset(connection: Connection, queue_id: int) -> int:
+    async def query_offset(connection: Connection, queue_id: int) -> int:
         header = QueryConsumerOffsetRequestHeader(consumer_group=GROUP, topic=TOPIC, queue_id=queue_id)
         answer = await connection.request(Command(RequestCode.QUERY_CONSUMER_OFFSET, fields=header.to_fields()), 10_000)
         return int(answer.fields["offset"]) if answer.code == ResponseCode.SUCCESS else 0
@@ -191,7 +191,7 @@ def live_and_die(broker: Skyrocket, producers: list[Producer], consumer: Consume
         done, _ = await asyncio.wait([everyone], timeout=load_s)
         for task in done:
             task.result()
-        assert not done, f"the broker ended connections by itself:\n{broker.told()}"
+        assert not done, f"the broker ended connections by itself:\n{broker.log_tail()}"
         broker.kill()
         await everyone
 
@@ -246,7 +246,7 @@ def test_acknowledged_messages_are_consumed_however_often_the_broker_is_killed(t
         queues = everything(broker)
         asyncio.run(consume_the_rest(broker, consumer, {queue_id: len(found) for queue_id, found in queues.items()}))
         broker.stop()
-        assert broker.complaints() == [], broker.told(100)
+        assert broker.complaints() == [], broker.log_tail(100)
     for producer in producers:
         assert not producer.refusals, producer.refusals[0]
         check_acknowledged(producer, queues)

@@ -107,4 +107,4 @@ def test_delayed_messages_survive_a_killed_broker_and_never_come_early(tmp_path:
             early_ms = book.back_ms[record.body] - record.store_timestamp
             assert early_ms <= 0, f"message {record.body!r} came back {early_ms} ms early"
         broker.stop()
-        assert broker.complaints() == [], broker.told(100)
+        assert broker.complaints() == [], broker.log_tail(100)

@@ -14,7 +14,7 @@ from skyrocket.protocol.message.properties import UNIQUE_KEY
 from skyrocket.protocol.message.record import Record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.apache_cluster import asked
+from tests.support.apache_cluster import send_request
 from tests.support.running_broker import pull_header, records, send_header
 from tests.support.skyrocket_process import Skyrocket
 from tests.support.waiting import WAIT_S_MAX
@@ -35,7 +35,7 @@ class Shop:
 
     def _ask(self, code: int, header: object, body: bytes = b"") -> Command | None:
         host, port = self._broker.address.split(":")
-        return asked((host, int(port)), Command(code, opaque=1, fields=header.to_fields(), body=body))  # type: ignore[attr-defined]
+        return send_request((host, int(port)), Command(code, opaque=1, fields=header.to_fields(), body=body))  # type: ignore[attr-defined]
 
     def send(self, key: str, due_ms: int) -> None:
         """Send a timer. Only acknowledged ones must be delivered."""
@@ -83,4 +83,4 @@ def test_timers_survive_a_killed_broker(tmp_path: Path, seed: int):
         assert early == []
         assert {record.body.decode() for record in delivered} == wanted, "nothing that was taken back"
         broker.stop()
-        assert broker.complaints() == [], broker.told()
+        assert broker.complaints() == [], broker.log_tail()

@@ -149,7 +149,7 @@ async def _live_and_die(broker: Skyrocket, shop: Shop, load_s: float) -> None:
     done, _ = await asyncio.wait([running], timeout=load_s)
     for task in done:
         task.result()
-    assert not done, f"the broker ended the connection by itself:\n{broker.told()}"
+    assert not done, f"the broker ended the connection by itself:\n{broker.log_tail()}"
     broker.kill()
     with suppress(NetError):
         await running

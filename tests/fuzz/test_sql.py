@@ -26,21 +26,21 @@ def tried(expression: str, properties: bytes) -> str:
     return verdict
 
 
-def test_random_bytes_are_refused_or_understood():
+def test_random_bytes_are_refused_or_parsed():
     chance = random.Random(1)
     for _ in range(3_000):
         expression = chance.randbytes(chance.randint(0, 60)).decode("latin-1")
         tried(expression, chance.randbytes(chance.randint(0, 60)))
 
 
-def test_random_words_are_refused_or_understood():
+def test_random_words_are_refused_or_parsed():
     chance = random.Random(2)
     words = [*KEYWORDS, *SIGNS, *NAMES, *INTEGERS, *FLOATS, *STRANGE_NUMBERS, "'x'", "''"]
     verdicts = [tried(" ".join(chance.choices(words, k=chance.randint(1, 20))), b"a\x015\x02b\x01x\x02") for _ in range(10_000)]
     assert len(set(verdicts)) >= 3, "nothing of it is an expression"
 
 
-def test_sound_expressions_meet_any_bytes_for_properties():
+def test_valid_expressions_evaluate_on_any_property_bytes():
     chance = random.Random(3)
     for case in cases(seed=3, count=2_000, sets=1):
         scratched = bytearray(case.properties[0] + b"a\x015\x02")
@@ -49,7 +49,7 @@ def test_sound_expressions_meet_any_bytes_for_properties():
         tried(case.expression, bytes(scratched))
 
 
-def test_bombs_do_not_hang():
+def test_hostile_expressions_do_not_hang():
     """What nests, repeats or looks ahead without end, as long as it may be."""
     pieces = [
         "(",
@@ -89,7 +89,7 @@ def test_bombs_do_not_hang():
             tried((piece * EXPRESSION_LENGTH_MAX)[: EXPRESSION_LENGTH_MAX - len(tail)] + tail, b"a\x01" + b"a" * 30_000)
 
 
-def test_a_between_inside_of_a_between_does_not_double_the_work():
+def test_nested_between_does_not_double_the_work():
     nested = "a"
     for _ in range(20):
         nested = f"-({nested}) BETWEEN 1 AND 2"

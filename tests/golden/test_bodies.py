@@ -45,7 +45,7 @@ def written_dialect(golden: GoldenFrame, command: Command) -> Dialect:
     return route_dialect(command.version, None) if golden.request_code == ROUTE_CODE else Dialect.FASTJSON
 
 
-def test_there_are_bodies_to_read():
+def test_golden_frames_contain_bodies():
     assert len(frames_with(json=True)) == 58
     assert len(frames_with(json=False)) == 2
     looks_like_json = [g for g in golden_frames() if command_of(g).body[:1] in (b"{", b"[")]
@@ -68,7 +68,7 @@ def test_json_body_loses_no_field(golden: GoldenFrame):
 
 
 @pytest.mark.parametrize("golden", frames_with(json=True))
-def test_both_dialects_read_the_same(golden: GoldenFrame):
+def test_both_json_dialects_decode_to_the_same_value(golden: GoldenFrame):
     body = decode(command_of(golden).body, body_kind(golden))
     strict = encode(body, Dialect.STRICT)
     msgspec.json.decode(strict)  # it is JSON to a reader that knows no dialect

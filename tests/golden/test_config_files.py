@@ -34,18 +34,18 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "config"
 
 
-def test_every_json_file_that_a_broker_wrote_has_its_row(config: Path):
+def test_every_json_file_of_a_broker_is_in_the_table(config: Path):
     assert {path.name for path in config.glob("*.json")} <= {file.name for file in FILES}
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
-def test_a_file_is_read_and_written_to_the_same_bytes(config: Path, file: ConfigFile[Any]):
+def test_a_file_is_rewritten_byte_for_byte(config: Path, file: ConfigFile[Any]):
     text = (config / file.name).read_bytes()
     assert file.encode(file.decode(text)) == text
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
-def test_a_directory_that_a_broker_left_loads_without_a_problem(config: Path, file: ConfigFile[Any]):
+def test_a_brokers_config_directory_loads(config: Path, file: ConfigFile[Any]):
     loaded = ConfigFiles(Disk(), str(config)).load(file)
     assert loaded.body is not None
     assert loaded.problem is None

@@ -37,7 +37,7 @@ def test_a_frame_decodes_to_what_another_decoder_read(golden: GoldenFrame):
 
 
 @each_frame
-def test_a_frame_is_written_again_byte_for_byte(golden: GoldenFrame):
+def test_a_frame_is_encoded_to_its_original_bytes(golden: GoldenFrame):
     command = decoded(golden)
     if EMPTY_FIELDS not in golden.frame:  # which says nothing, and is not written again
         assert encode_command(command) == golden.frame
@@ -61,7 +61,7 @@ def test_a_frame_survives_the_other_serialization(golden: GoldenFrame):
     assert back == expected
 
 
-def test_all_frames_in_one_stream_come_out_in_order():
+def test_frames_of_one_stream_are_parsed_in_order():
     decoder = CommandDecoder()
     stream = b"".join(golden.frame for golden in FRAMES)
     commands = [command for at in range(0, len(stream), 1000) for command in decoder.feed(stream[at : at + 1000])]
@@ -91,5 +91,5 @@ def test_records_in_answers_decode_and_encode_to_the_same_bytes(golden: GoldenFr
     assert b"".join(map(encode_record, records)) == body
 
 
-def test_there_are_answers_with_records():
+def test_golden_frames_contain_responses_with_records():
     assert len(WITH_RECORDS) >= 8

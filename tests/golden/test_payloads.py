@@ -37,7 +37,7 @@ def test_a_body_reads_as_its_kind(golden: GoldenFrame):
         assert body
 
 
-def test_every_kind_of_body_that_was_captured_is_tried():
+def test_every_captured_kind_of_body_is_tested():
     kinds = Counter(
         "JSON" if not isinstance(kind, Raw) else kind.value
         for golden in WITH_BODIES
@@ -49,6 +49,6 @@ def test_every_kind_of_body_that_was_captured_is_tried():
     assert min(kinds["message"], kinds["batch"], kinds["record"], kinds["properties text"]) > 1
 
 
-def test_a_response_that_failed_has_no_body_that_counts():
+def test_the_body_of_a_failed_response_is_ignored():
     pull = REQUESTS[11]
     assert read_body(Command(19, flag=1, body=b"anything"), pull) is None

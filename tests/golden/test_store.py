@@ -144,7 +144,7 @@ def test_every_message_is_read_without_a_broker(offline: OfflineStore, messages:
     assert all(is_as_expected(each.record, expected) for each, expected in zip(found, messages, strict=True))
 
 
-def test_every_record_is_written_again_byte_for_byte(offline: OfflineStore, messages: list[Plain]):
+def test_every_record_is_encoded_to_its_original_bytes(offline: OfflineStore, messages: list[Plain]):
     assert [encode_record(found.record) for found in offline.records()] == [message.data for message in messages]
 
 
@@ -175,7 +175,7 @@ def test_verify_finds_nothing(directory: Path):
     assert list(verify(directory)) == []
 
 
-def test_the_store_opens_it_and_serves_every_queue(opened: MessageStore, messages: list[Plain]):
+def test_the_message_store_serves_every_queue(opened: MessageStore, messages: list[Plain]):
     assert opened.log.end == LOG_END
     for (topic, queue), count in QUEUES.items():
         expected = [m.data for m in messages if (m.topic, m.queue_id) == (topic, queue)]

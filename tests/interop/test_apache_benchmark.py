@@ -42,8 +42,8 @@ class Benchmark(JavaProcess):
         """All reports, once there are `count` and the last one has a figure above 0: programs take seconds to get going."""
         deadline = time.monotonic() + WAIT_S_MAX + count * REPORT_MS / 1000
         while len(reports := self.reports()) < count or reports[-1][figure] <= 0:
-            assert self.process.poll() is None, f"{self.name} ended:\n{self.told()}"
-            assert time.monotonic() < deadline, f"{self.name} reports no {figure}:\n{self.told()}"
+            assert self.process.poll() is None, f"{self.name} ended:\n{self.log_tail()}"
+            assert time.monotonic() < deadline, f"{self.name} reports no {figure}:\n{self.log_tail()}"
             time.sleep(0.1)
         return reports
 
@@ -60,9 +60,9 @@ def test_the_benchmark_programs_of_apache_run_without_a_failure(tmp_path: Path) 
             producer.kill()
             consumer.kill()
         server.stop()
-        assert server.complaints() == [], server.told(100)
+        assert server.complaints() == [], server.log_tail(100)
     assert {(report["Send Failed"], report["Response Failed"]) for report in sent} == {(0, 0)}, sent
     assert {report["Consume Fail"] for report in consumed} == {0}, consumed
     assert sent[-1]["Send TPS"] > 0
     assert consumed[-1]["Consume TPS"] > 0
-    assert not re.search(r"\b(WARN|ERROR)\b.*(?:SYSTEM_BUSY|timeout)", producer.told())
+    assert not re.search(r"\b(WARN|ERROR)\b.*(?:SYSTEM_BUSY|timeout)", producer.log_tail())

@@ -21,7 +21,7 @@ from skyrocket.protocol.headers import CreateTopicRequestHeader, GetMaxOffsetReq
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.apache_archive import program
-from tests.support.apache_cluster import JavaProcess, asked
+from tests.support.apache_cluster import JavaProcess, send_request
 from tests.support.skyrocket_process import Skyrocket
 from tests.support.waiting import WAIT_S_MAX, wait_until
 
@@ -83,9 +83,9 @@ class Examples(JavaProcess):
         while (times := self.times(told)) < told.times:
             lines = self._lines[told.program]
             failed = [line for line in lines if line.startswith("failed")]
-            assert not failed, f"{told.program}: {failed[0]}\n{self.told()}"
-            assert self.process.poll() is None, f"the examples' virtual machine ended:\n{self.told()}"
-            assert time.monotonic() < deadline, f"{told}: {times} times in {WAIT_S_MAX} s; last {lines[-3:]}\n{self.told()}"
+            assert not failed, f"{told.program}: {failed[0]}\n{self.log_tail()}"
+            assert self.process.poll() is None, f"the examples' virtual machine ended:\n{self.log_tail()}"
+            assert time.monotonic() < deadline, f"{told}: {times} times in {WAIT_S_MAX} s; last {lines[-3:]}\n{self.log_tail()}"
             time.sleep(0.1)
 
     def times(self, told: Told) -> int:
@@ -105,7 +105,7 @@ def skyrocket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Skyrocket]:
             _create(running, topic)
         yield running
         running.stop()
-        assert running.complaints() == [], running.told(200)
+        assert running.complaints() == [], running.log_tail(200)
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def examples(skyrocket: Skyrocket, tmp_path: Path) -> Iterator[Examples]:
 
 def _asked(skyrocket: Skyrocket, command: Command) -> Command:
     host, port = skyrocket.address.split(":")
-    answer = asked((host, int(port)), command)
+    answer = send_request((host, int(port)), command)
     assert answer is not None, "the broker does not answer"
     assert answer.code == ResponseCode.SUCCESS, answer.remark
     return answer

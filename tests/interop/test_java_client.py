@@ -58,7 +58,7 @@ def skyrocket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Skyrocket]:
     with Skyrocket(tmp_path_factory.mktemp("skyrocket")) as running:
         yield running
         running.stop()
-        assert running.complaints() == [], running.told(200)
+        assert running.complaints() == [], running.log_tail(200)
 
 
 @pytest.fixture(scope="module")

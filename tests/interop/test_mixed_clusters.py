@@ -17,7 +17,7 @@ from skyrocket.protocol.fastjson.codec import decode
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.apache_admin import Admin, Message
-from tests.support.apache_cluster import ApacheCluster, JavaProcess, asked
+from tests.support.apache_cluster import ApacheCluster, JavaProcess, send_request
 from tests.support.ports import free_port
 from tests.support.skyrocket_process import SMALL_STORE, SkyrocketBroker, SkyrocketNameserver, registered
 from tests.support.waiting import wait_until
@@ -86,7 +86,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
 
 def route(nameserver: str, topic: str) -> TopicRouteData | None:
     host, port = nameserver.split(":")
-    answer = asked((host, int(port)), Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields={"topic": topic}))
+    answer = send_request((host, int(port)), Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields={"topic": topic}))
     assert answer is not None, f"{nameserver} does not answer"
     return decode(answer.body, TopicRouteData) if answer.code == ResponseCode.SUCCESS else None
 

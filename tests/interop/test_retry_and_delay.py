@@ -22,7 +22,7 @@ from skyrocket.protocol.message.properties import decode_properties
 from skyrocket.protocol.message.record import Record, iterate_records
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.apache_cluster import ApacheCluster, asked
+from tests.support.apache_cluster import ApacheCluster, send_request
 from tests.support.java_scenes import Cluster, Out, Scenes
 from tests.support.running_broker import pull_header, send_header
 from tests.support.skyrocket_process import Skyrocket, registered
@@ -64,7 +64,7 @@ def skyrocket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with Skyrocket(tmp_path_factory.mktemp("skyrocket"), {**SETTINGS, "brokerClusterName": "Test"}) as ours:
         yield Cluster(ours.nameserver, ours.address, "Test")
         ours.stop()
-        assert ours.complaints() == [], ours.told(200)
+        assert ours.complaints() == [], ours.log_tail(200)
 
 
 @pytest.fixture(scope="module")
@@ -195,7 +195,7 @@ class Raw:
 
     def ask(self, code: int, header: object = None, body: bytes = b"", fields: dict[str, str] | None = None) -> Command:
         fields = fields if header is None else header.to_fields()  # type: ignore[attr-defined]
-        answer = asked(self._address, Command(code, opaque=next(self._numbers), fields=fields, body=body))
+        answer = send_request(self._address, Command(code, opaque=next(self._numbers), fields=fields, body=body))
         assert answer is not None, "the broker does not answer"
         return answer
 

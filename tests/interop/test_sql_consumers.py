@@ -22,7 +22,7 @@ from skyrocket.protocol.fastjson.codec import encode
 from skyrocket.protocol.message.record import iterate_records
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from tests.support.apache_cluster import ApacheCluster, asked
+from tests.support.apache_cluster import ApacheCluster, send_request
 from tests.support.java_scenes import Cluster, Got, Out, Scenes
 from tests.support.running_broker import pull_header, send_header
 from tests.support.skyrocket_process import Skyrocket, registered
@@ -64,7 +64,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Clu
             "apache": Cluster(theirs.nameserver, registered(theirs.nameserver)[0], "Test"),
         }
         ours.stop()
-        assert ours.complaints() == [], ours.told(200)
+        assert ours.complaints() == [], ours.log_tail(200)
 
 
 @pytest.fixture(scope="module")
@@ -257,6 +257,6 @@ class Wire:
 def turn(broker: str, *, on: bool) -> None:
     host, port = broker.split(":")
     body = f"enablePropertyFilter={'true' if on else 'false'}\n".encode()
-    answer = asked((host, int(port)), Command(RequestCode.UPDATE_BROKER_CONFIG, opaque=1, body=body))
+    answer = send_request((host, int(port)), Command(RequestCode.UPDATE_BROKER_CONFIG, opaque=1, body=body))
     assert answer is not None, "the broker does not answer"
     assert answer.code == ResponseCode.SUCCESS, answer.remark

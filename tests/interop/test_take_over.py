@@ -27,7 +27,7 @@ from skyrocket.protocol.message.record import Record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.apache_admin import Admin, Message
-from tests.support.apache_cluster import ApacheCluster, JavaProcess, asked
+from tests.support.apache_cluster import ApacheCluster, JavaProcess, send_request
 from tests.support.ports import free_port
 from tests.support.running_broker import pull_header, records, send_header
 from tests.support.skyrocket_process import SMALL_STORE, SkyrocketBroker
@@ -84,7 +84,7 @@ class House:
         return self.admin.admin(*arguments, "-n", self.nameserver)
 
     def ask(self, code: RequestCode) -> bytes:
-        answer = asked(("127.0.0.1", self.port), Command(code, opaque=1))
+        answer = send_request(("127.0.0.1", self.port), Command(code, opaque=1))
         assert answer is not None
         assert answer.code == ResponseCode.SUCCESS, answer.remark
         return answer.body
@@ -265,7 +265,7 @@ def send_delayed(port: int, body: str, level: int) -> int:
     """When it may be seen, at the earliest."""
     before_ms = time.time_ns() // 1_000_000
     header = send_header(TOPIC, 0, {"DELAY": str(level)})
-    answer = asked(
+    answer = send_request(
         ("127.0.0.1", port), Command(RequestCode.SEND_MESSAGE_V2, opaque=1, fields=header.to_fields(), body=body.encode())
     )
     assert answer is not None, "the broker does not answer"
@@ -277,7 +277,7 @@ def delivered(port: int) -> list[Record]:
     found: list[Record] = []
     while True:
         header = pull_header(TOPIC, len(found), max_msg_nums=32)
-        answer = asked(("127.0.0.1", port), Command(RequestCode.PULL_MESSAGE, opaque=1, fields=header.to_fields()))
+        answer = send_request(("127.0.0.1", port), Command(RequestCode.PULL_MESSAGE, opaque=1, fields=header.to_fields()))
         assert answer is not None, "the broker does not answer"
         page = records(answer)
         if not page:

@@ -19,7 +19,8 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.timers.timer_checkpoint import decode_timer_checkpoint
 from tests.support.apache_archive import program
-from tests.support.apache_cluster import ApacheCluster, Client, JavaProcess, asked
+from tests.support.apache_cluster import ApacheCluster, Client, JavaProcess, send_request
+from tests.support.cpu_pressure import read_cpu_wait_s
 from tests.support.ports import free_port
 from tests.support.running_broker import pull_header, records, send_header
 from tests.support.skyrocket_process import SMALL_STORE, Skyrocket, SkyrocketBroker, registered
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.interop
 
 JAVA = Path(__file__).with_name("java") / "TimerScenes.java"
 SLOT_MS = 1_000  # Apache delivers at the end of a slot, ours at the time that was asked for
-LATE_MS_MAX = 20_000  # on a busy machine; bench/ measures how late it usually is
+LATE_MS_MAX = 3_000  # plus the time that other work takes; bench/ measures how late it usually is
 TAKE_OVER_MS_MIN = 15_000
 START_TIMES = 6  # a broker is stopped and the other one started in less than this many times of the first start
 RECALLS = {"recallMessageEnable": "true"}
@@ -79,7 +80,7 @@ def create_topic(broker: str, topic: str, queues: int = 1) -> None:
 
 def ask(broker: str, code: int, header: object, body: bytes = b"") -> Command:
     host, port = broker.split(":")
-    answer = asked((host, int(port)), Command(code, opaque=1, fields=header.to_fields(), body=body))  # type: ignore[attr-defined]
+    answer = send_request((host, int(port)), Command(code, opaque=1, fields=header.to_fields(), body=body))  # type: ignore[attr-defined]
     assert answer is not None, f"{broker} does not answer {code}"
     return answer
 
@@ -106,7 +107,7 @@ def client(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TimerClie
 def test_the_java_client_sends_timed_messages_and_takes_them_back(client: TimerClient):
     topic = client.topic("Timed")
     wait_until(lambda: client.ask("listen", "timer-group", topic) == [], "the consumer starts")
-    begin_ms = now_ms()
+    begin_ms, waited_s = now_ms(), read_cpu_wait_s()
     asked_for = {
         "by-seconds": ("sec", 2, begin_ms + 2_000),
         "by-milliseconds": ("ms", 1_300, begin_ms + 1_300),
@@ -128,9 +129,10 @@ def test_the_java_client_sends_timed_messages_and_takes_them_back(client: TimerC
 
     heard = {message.body: message for message in client.heard(len(asked_for) + 1, 30)}
     assert sorted(heard) == sorted([*asked_for, "after-it"]), "each once, and not what was taken back"
+    late_ms_max = SLOT_MS + LATE_MS_MAX + 1_000 * (read_cpu_wait_s() - waited_s)
     for body, (_, _, due_ms) in asked_for.items():
         late_ms = heard[body].stored_ms - due_ms
-        assert 0 <= late_ms <= SLOT_MS + LATE_MS_MAX, f"{body} is delivered {late_ms} ms after it was due"
+        assert 0 <= late_ms <= late_ms_max, f"{body} is delivered {late_ms} ms after it was due"
     refused = client.ask("recall", topic, handle)
     assert refused == [["FAILED", str(int(ResponseCode.ILLEGAL_OPERATION))]], "its time has come"
 

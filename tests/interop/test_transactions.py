@@ -20,7 +20,7 @@ from skyrocket.protocol.message.properties import decode_properties
 from skyrocket.protocol.message.record import Record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT
-from tests.support.apache_cluster import ApacheCluster, asked
+from tests.support.apache_cluster import ApacheCluster, send_request
 from tests.support.ports import free_port
 from tests.support.skyrocket_process import SMALL_STORE, Skyrocket, SkyrocketBroker, registered
 from tests.support.transaction_scenes import COMMIT, ROLLBACK, UNKNOWN, Transacted, TransactionScenes, stored
@@ -102,11 +102,11 @@ def create_topic(broker: str, nameserver: str, topic: str) -> None:
         topic_sys_flag=0,
         order=False,
     )
-    asked(_address(broker), Command(RequestCode.UPDATE_AND_CREATE_TOPIC, opaque=1, fields=header.to_fields()))
+    send_request(_address(broker), Command(RequestCode.UPDATE_AND_CREATE_TOPIC, opaque=1, fields=header.to_fields()))
 
     def is_routed() -> bool:
         request = Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, opaque=1, fields={"topic": topic})
-        answer = asked(_address(nameserver), request)
+        answer = send_request(_address(nameserver), request)
         return answer is not None and answer.code == 0
 
     wait_until(is_routed, f"topic {topic} is registered")
@@ -136,7 +136,7 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             stage.java.kill()
         if way.server == "skyrocket":
             ours.stop()
-            assert ours.complaints() == [], ours.told(200)
+            assert ours.complaints() == [], ours.log_tail(200)
 
 
 # --- how transactions end
@@ -200,7 +200,7 @@ def test_ends_are_noted_in_op_messages(stage: Stage):
 def test_a_rolled_back_message_is_never_seen_and_never_asked_about(stage: Stage):
     topic = stage.topic("rollback")
     assert stage.transact(ROLLBACK, topic, "rolled-back").status == "SEND_OK"
-    assert stage.java.asked_about("rolled-back", QUIET_MS) == []
+    assert stage.java.checks_of("rolled-back", QUIET_MS) == []
     assert stage.bodies(topic) == []
 
 
@@ -213,7 +213,7 @@ def test_an_unknown_outcome_is_asked_for(stage: Stage, outcome: str, seen: int):
     body = f"asked-{outcome}"
     topic = stage.topic(body)
     sent = stage.transact(UNKNOWN, topic, body, tags="red")
-    (question,) = stage.java.asked_about(body)
+    (question,) = stage.java.checks_of(body)
     assert question.topic == topic
     assert question.properties["TAGS"] == "red"
     assert question.properties["TRANSACTION_CHECK_TIMES"] == "1"
@@ -222,9 +222,9 @@ def test_an_unknown_outcome_is_asked_for(stage: Stage, outcome: str, seen: int):
     wait_until(lambda: len(stage.halves(body)) >= 2, "it is asked about again")
     time.sleep(QUIET_MS / 1000)
     assert stage.bodies(topic) == [body] * seen
-    asked_until_then = len(stage.java.asked_about(body, 0))
+    asked_until_then = len(stage.java.checks_of(body, 0))
     time.sleep(2)
-    assert len(stage.java.asked_about(body, 0)) == asked_until_then, "it is asked about after its end"
+    assert len(stage.java.checks_of(body, 0)) == asked_until_then, "it is asked about after its end"
 
 
 @every_client
@@ -249,14 +249,14 @@ def test_a_message_that_nobody_knows_about_is_given_up_after_three_questions(sta
     topic = stage.topic(body)
     sent = stage.transact(UNKNOWN, topic, body, tags="red")
     wait_until(lambda: body in stage.bodies(GIVEN_UP), "it is given up")
-    assert len(stage.java.asked_about(body, 0)) == 3
+    assert len(stage.java.checks_of(body, 0)) == 3
     (record,) = [record for record in stored(stage.broker, GIVEN_UP) if record.body == body.encode()]
     properties = decode_properties(record.properties)
     assert (properties["REAL_TOPIC"], properties["UNIQ_KEY"], properties["TAGS"]) == (topic, sent.message_id, "red")
     assert properties["TRANSACTION_CHECK_TIMES"] == "3"
     assert (record.queue_id, record.sys_flag) == (0, 0)
     time.sleep(QUIET_MS / 1000)
-    assert len(stage.java.asked_about(body, 0)) == 3
+    assert len(stage.java.checks_of(body, 0)) == 3
     assert stage.bodies(topic) == []
 
 
@@ -267,7 +267,7 @@ def test_a_message_that_asks_for_immunity_is_asked_about_later(stage: Stage):
     stage.java.answer(COMMIT, body)
     began = time.monotonic()
     stage.transact(UNKNOWN, topic, body, CHECK_IMMUNITY_TIME_IN_SECONDS="3")
-    (question,) = stage.java.asked_about(body)
+    (question,) = stage.java.checks_of(body)
     assert time.monotonic() - began > 3
     assert question.properties["TRAN_PREPARED_QUEUE_OFFSET"] == str(stage.halves(body)[0].queue_offset)
     wait_until(lambda: stage.bodies(topic) == [body], "it is committed")
@@ -297,7 +297,7 @@ def test_another_producer_of_the_group_is_asked_when_the_first_was_killed(stage:
         producer = second.producer(group)
         second.transact(producer, COMMIT, stage.topic("other"), "hello")  # before, 5.5.0 knows no broker to tell of itself
         wait_until(lambda: stage.bodies(topic) == [body], "the second producer is asked, and commits")
-        assert second.asked_about(body)
+        assert second.checks_of(body)
     finally:
         second.kill()
 
@@ -348,11 +348,11 @@ def test_open_transactions_go_over_to_the_other_broker(tmp_path: Path, tenants: 
         for body in ("committed", "rolled back", "open", "open too"):
             outcome = {"committed": COMMIT, "rolled back": ROLLBACK}.get(body, UNKNOWN)
             assert java.transact(producer, outcome, "Orders", body).status == "SEND_OK"
-        java.asked_about("open")  # so that there are copies, and progress
+        java.checks_of("open")  # so that there are copies, and progress
         java.transact(producer, UNKNOWN, "Orders", "just sent")
         time.sleep(1.5)  # offsets are saved
         getattr(first, ending)()
-        asked_before = len(java.asked())
+        asked_before = len(java.checks())
         java.answer(COMMIT, "committed", "open", "just sent")
         java.answer(ROLLBACK, "rolled back", "open too")
         second = getattr(house, tenants[1])()
@@ -362,9 +362,9 @@ def test_open_transactions_go_over_to_the_other_broker(tmp_path: Path, tenants: 
             return [record.body.decode() for record in stored(house.address, "Orders")]
 
         wait_until(lambda: {"committed", "open", "just sent"} <= set(bodies()), "all that is to be committed is")
-        java.asked_about("open too")
+        java.checks_of("open too")
         time.sleep(QUIET_MS / 1000)
         assert {"committed", "open", "just sent"} == set(bodies())
         if ending == "stop":
             assert sorted(bodies()) == ["committed", "just sent", "open"], "once each, since all was noted"
-            assert {message.body for message in java.asked()[asked_before:]} <= {b"open", b"open too", b"just sent"}
+            assert {message.body for message in java.checks()[asked_before:]} <= {b"open", b"open too", b"just sent"}

@@ -12,6 +12,7 @@ from skyrocket.compiled import TWINS
 from skyrocket.protocol.fast_path import pull_requests
 from skyrocket.protocol.frame import Frame
 from skyrocket.store.message_store import MessageStore
+from skyrocket.store.queues.consume_queue import ConsumeQueue
 from skyrocket.store.read.queue_run import RunQuery
 from tests.property.test_pull_fast_path import ODD
 from tests.support.pull_parts import SETTINGS, a_filled_disk, a_pull
@@ -54,31 +55,39 @@ def joined(found: tuple[list[bytes | memoryview], int, int, int, int]) -> tuple[
     return b"".join(found[0]), *found[1:]
 
 
-@pytest.mark.parametrize("flips", [0, 1, 4])
-@pytest.mark.parametrize("seed", range(12))
-def test_framed_runs_are_equal(seed: int, flips: int, monkeypatch: pytest.MonkeyPatch):
-    random, disk, twins = Random(seed), a_filled_disk(seed), TWINS["queue_run.frame_runs"]
+@pytest.fixture(params=[(seed, flips) for seed in range(12) for flips in (0, 1, 4)], ids=lambda given: f"{given[0]}-{given[1]}")
+def damaged(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[MessageStore, Random]:
+    """Open a store in which some bits are flipped."""
+    seed, flips = request.param
+    random, disk = Random(seed), a_filled_disk(seed)
     store = MessageStore("store", SETTINGS.store_config(), files=disk)
     store.open()
     for _ in range(flips):
         damage(disk, random)
     if seed % 3 == 0:
-        monkeypatch.setattr(store.reading, "_hot_from", lambda: 0)  # as if every record was written just now
+        monkeypatch.setattr(store.reading, "_hot_from", lambda: 0)  # as if this process had written every record
+    return store, random
+
+
+def a_query(store: MessageStore, random: Random) -> tuple[ConsumeQueue, RunQuery]:
+    queue_id = random.choice([0, 0, 1])
+    queue = store.queues.get("orders", queue_id)
+    assert queue is not None
+    first = random.randrange(queue.max_offset)
+    codes = random.choice([None, None, frozenset({112785}), frozenset({1, 112785})])
+    return queue, RunQuery("orders", queue_id, first, random.choice([1, 5, 32]), random.choice([100, 3000, 10**6]), codes)
+
+
+def test_framed_runs_are_equal(damaged: tuple[MessageStore, Random]):
+    (store, random), twins = damaged, TWINS["queue_run.frame_runs"]
     reading, answered = store.reading, 0
     for _ in range(60):
-        queue_id = random.choice([0, 0, 1])
-        queue = store.queues.get("orders", queue_id)
-        assert queue is not None
-        first, codes = (
-            random.randrange(queue.max_offset),
-            random.choice([None, None, frozenset({112785}), frozenset({1, 112785})]),
-        )
-        wanted = RunQuery("orders", queue_id, first, random.choice([1, 5, 32]), random.choice([100, 3000, 10**6]), codes)
+        queue, wanted = a_query(store, random)
         asks = [
-            (number, first + random.choice([0, 5 * number, 5 * number, 200, -1]), random.choice([0, 5, 10**9]), 0)
+            (number, wanted.offset + random.choice([0, 5 * number, 5 * number, 200, -1]), random.choice([0, 5, 10**9]), 0)
             for number in range(random.randrange(6))
         ]
-        packed = queue.read(first, random.choice([1, 40, 1024]))
+        packed = queue.read(wanted.offset, random.choice([1, 40, 1024]))
         most, bytes_max = random.choice([queue.max_offset, queue.max_offset, 10**6]), random.choice([10**6, 10**6, 700, 0])
         given = (reading._log, reading._checksums, reading._hot_from(), packed, wanted, asks, WORDS, most, bytes_max)
         found, hint = [], reading._checksums._hint
@@ -91,27 +100,12 @@ def test_framed_runs_are_equal(seed: int, flips: int, monkeypatch: pytest.Monkey
     assert answered > 5
 
 
-@pytest.mark.parametrize("flips", [0, 1, 4])
-@pytest.mark.parametrize("seed", range(12))
-def test_run_of_one_pull_is_equal(seed: int, flips: int, monkeypatch: pytest.MonkeyPatch):
-    random, disk, twins = Random(seed), a_filled_disk(seed), TWINS["queue_run.read_pull_run"]
-    store = MessageStore("store", SETTINGS.store_config(), files=disk)
-    store.open()
-    for _ in range(flips):
-        damage(disk, random)
-    if seed % 3 == 0:
-        monkeypatch.setattr(store.reading, "_hot_from", lambda: 0)  # as if this process had written every record
+def test_run_of_one_pull_is_equal(damaged: tuple[MessageStore, Random]):
+    (store, random), twins = damaged, TWINS["queue_run.read_pull_run"]
     sources, runs = store.reading.run_sources(), 0
     for _ in range(60):
-        queue_id = random.choice([0, 0, 1])
-        queue = store.queues.get("orders", queue_id)
-        assert queue is not None
-        first, codes = (
-            random.randrange(queue.max_offset),
-            random.choice([None, None, frozenset({112785}), frozenset({1, 112785})]),
-        )
-        wanted = RunQuery("orders", queue_id, first, random.choice([1, 5, 32]), random.choice([100, 3000, 10**6]), codes)
-        packed, hint, found = queue.read(first, random.choice([1, 40, 1024])), sources.checksums._hint, []
+        queue, wanted = a_query(store, random)
+        packed, hint, found = queue.read(wanted.offset, random.choice([1, 40, 1024])), sources.checksums._hint, []
         for each in twins:
             sources.checksums._hint = hint  # in a damaged file, the result depends on where the search begins
             run = each(*sources, packed, wanted)

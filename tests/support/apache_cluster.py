@@ -75,7 +75,7 @@ class JavaProcess:
                 preexec_fn=_die_with_parent,  # noqa: PLW1509 one system call: it takes no lock that another thread may hold
             )
 
-    def told(self) -> str:
+    def log_tail(self) -> str:
         """The end of what it printed, and of the errors it logged."""
         lines = self._log.read_text(errors="replace").splitlines()[-30:]
         for log in sorted((self.home / "logs").rglob("*.log")):
@@ -104,7 +104,7 @@ class JavaProcess:
                 self.process.wait(STOP_S_MAX)
             except subprocess.TimeoutExpired:
                 self.kill()
-                raise AssertionError(f"{self.name} did not stop:\n{self.told()}") from None
+                raise AssertionError(f"{self.name} did not stop:\n{self.log_tail()}") from None
         self._ended()
 
     def _ended(self) -> None:
@@ -129,7 +129,7 @@ class Client(JavaProcess):
         self.process.stdin.flush()
         lines = self._answer(verb)
         for line in lines:
-            assert not line.startswith("!"), f"{verb} failed: {bytes.fromhex(line[1:]).decode()}\n{self.told()}"
+            assert not line.startswith("!"), f"{verb} failed: {bytes.fromhex(line[1:]).decode()}\n{self.log_tail()}"
         return [line.split(" ") for line in lines]
 
     def _answer(self, verb: str) -> list[str]:
@@ -139,9 +139,9 @@ class Client(JavaProcess):
             selector.register(self.process.stdout, selectors.EVENT_READ)
             while not (self._heard == b".\n" or self._heard.endswith(b"\n.\n")):
                 if not selector.select(max(0.0, deadline - time.monotonic())):
-                    raise AssertionError(f"{verb} was not answered in {ASK_S_MAX} s:\n{self.told()}")
+                    raise AssertionError(f"{verb} was not answered in {ASK_S_MAX} s:\n{self.log_tail()}")
                 piece = os.read(self.process.stdout.fileno(), 1 << 20)
-                assert piece, f"the Java client ended:\n{self.told()}"
+                assert piece, f"the Java client ended:\n{self.log_tail()}"
                 self._heard += piece
         lines = self._heard.decode().split("\n")[:-2]
         self._heard = b""
@@ -204,7 +204,7 @@ class ApacheCluster:
 
     def _hurry(self, port: int) -> bool:
         """A broker whose first registration came too early for its own client tries again after ten seconds, or when told so."""
-        asked(("127.0.0.1", port), Command(UPDATE_BROKER_CONFIG, opaque=1, body=b"brokerPermission=6\n"))
+        send_request(("127.0.0.1", port), Command(UPDATE_BROKER_CONFIG, opaque=1, body=b"brokerPermission=6\n"))
         return False
 
     def _settings(self, name: str, settings: Mapping[str, object]) -> Path:
@@ -223,21 +223,21 @@ class ApacheCluster:
         deadline = time.monotonic() + START_S_MAX
         while not is_ready():
             if process.process.poll() is not None:
-                raise NotStartedError(f"{process.name} ended with {process.process.returncode}:\n{process.told()}")
+                raise NotStartedError(f"{process.name} ended with {process.process.returncode}:\n{process.log_tail()}")
             if time.monotonic() > deadline:
-                raise NotStartedError(f"{process.name} did not answer in {START_S_MAX} s:\n{process.told()}")
+                raise NotStartedError(f"{process.name} did not answer in {START_S_MAX} s:\n{process.log_tail()}")
             time.sleep(0.05)
 
     def _registered(self) -> list[str] | None:
         """The addresses of the brokers that the nameserver knows; None when it does not answer."""
-        answer = asked(self._nameserver_at, Command(GET_BROKER_CLUSTER_INFO, opaque=1))
+        answer = send_request(self._nameserver_at, Command(GET_BROKER_CLUSTER_INFO, opaque=1))
         if answer is None:
             return None
         brokers = decode(answer.body, ClusterInfo).broker_addr_table or {}
         return [address for broker in brokers.values() for address in (broker.broker_addrs or {}).values()]
 
 
-def asked(server: tuple[str, int], request: Command) -> Command | None:
+def send_request(server: tuple[str, int], request: Command) -> Command | None:
     """The answer of a server; None while it gives none."""
     try:
         with socket.create_connection(server, timeout=1) as connection:

@@ -9,7 +9,7 @@ from skyrocket.protocol.command import Command
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.testing import sync as testing
-from tests.support.apache_cluster import asked
+from tests.support.apache_cluster import send_request
 
 FORGETFUL = {"mappedFileSizeCommitLog": "65536", "fileReservedTime": "1"}  # small files, kept for an hour
 
@@ -21,6 +21,6 @@ def expire(broker: testing.LocalBroker, broker_name: str = "broker-a") -> None:
         hour = time.localtime().tm_hour  # of cleaning up it is the machine's, of messages the clock's that was put forward
         admin.cluster.update_config(broker_name, {"deleteWhen": f"{hour:02d}"})
     host, port = broker.address.split(":")
-    answer = asked((host, int(port)), Command(RequestCode.DELETE_EXPIRED_COMMITLOG, opaque=1))
+    answer = send_request((host, int(port)), Command(RequestCode.DELETE_EXPIRED_COMMITLOG, opaque=1))
     assert answer is not None
     assert answer.code == ResponseCode.SUCCESS

@@ -17,7 +17,7 @@ from skyrocket.protocol.message.properties import NAME_END, VALUE_END, decode_pr
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.apache_archive import program
-from tests.support.apache_cluster import Client, JavaProcess, asked
+from tests.support.apache_cluster import Client, JavaProcess, send_request
 from tests.support.waiting import WAIT_S_MAX, wait_until
 
 JAVA = Path(__file__).resolve().parents[1] / "interop" / "java" / "ClientScenes.java"
@@ -192,7 +192,7 @@ class Scenes(Client):
 
 def _asked(address: str, code: int, fields: dict[str, str]) -> Command | None:
     host, port = address.split(":")
-    return asked((host, int(port)), Command(code, opaque=1, fields=fields))
+    return send_request((host, int(port)), Command(code, opaque=1, fields=fields))
 
 
 def _options(options: Mapping[str, object]) -> list[str]:

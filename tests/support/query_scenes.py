@@ -13,7 +13,7 @@ from skyrocket.protocol.headers import CreateTopicRequestHeader, PutKVConfigRequ
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.apache_archive import program
-from tests.support.apache_cluster import Client, JavaProcess, asked
+from tests.support.apache_cluster import Client, JavaProcess, send_request
 from tests.support.java_scenes import Cluster
 from tests.support.waiting import WAIT_S_MAX, wait_until
 
@@ -151,7 +151,7 @@ class QueryScenes(Client):
 
 def _answer(address: str, command: Command) -> Command:
     host, port = address.split(":")
-    answer = asked((host, int(port)), command)
+    answer = send_request((host, int(port)), command)
     assert answer is not None, f"{address} does not answer"
     return answer
 

@@ -25,7 +25,7 @@ from skyrocket.protocol.bodies import ClusterInfo
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.fastjson.codec import decode
 from skyrocket.protocol.requests import RequestCode
-from tests.support.apache_cluster import asked
+from tests.support.apache_cluster import send_request
 from tests.support.ports import free_port
 
 START_S_MAX = 180.0
@@ -82,8 +82,8 @@ class SkyrocketProcess:
         assert self.process is not None
         deadline = time.monotonic() + START_S_MAX
         while not self._is_ready():
-            assert self.process.poll() is None, f"{self.name} ended with {self.process.returncode}:\n{self.told()}"
-            assert time.monotonic() < deadline, f"{self.name} did not answer in {START_S_MAX} s:\n{self.told()}"
+            assert self.process.poll() is None, f"{self.name} ended with {self.process.returncode}:\n{self.log_tail()}"
+            assert time.monotonic() < deadline, f"{self.name} did not answer in {START_S_MAX} s:\n{self.log_tail()}"
             time.sleep(0.02)
 
     def stop(self) -> None:
@@ -94,8 +94,8 @@ class SkyrocketProcess:
             code = self.process.wait(STOP_S_MAX)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise AssertionError(f"{self.name} did not stop in {STOP_S_MAX} s:\n{self.told()}") from None
-        assert code == 0, f"{self.name} ended with {code}:\n{self.told()}"
+            raise AssertionError(f"{self.name} did not stop in {STOP_S_MAX} s:\n{self.log_tail()}") from None
+        assert code == 0, f"{self.name} ended with {code}:\n{self.log_tail()}"
 
     def kill(self) -> None:
         """As a crash: it does nothing more."""
@@ -103,7 +103,7 @@ class SkyrocketProcess:
         self.process.kill()
         self.process.wait(STOP_S_MAX)
 
-    def told(self, lines: int = 40) -> str:
+    def log_tail(self, lines: int = 40) -> str:
         """The end of what it printed and logged."""
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:])
 
@@ -156,7 +156,7 @@ def _sets(settings: Mapping[str, object]) -> list[str]:
 def cluster_info(nameserver: str) -> ClusterInfo | None:
     """What a nameserver knows of brokers; None when it does not answer."""
     host, port = nameserver.split(":")
-    answer = asked((host, int(port)), Command(RequestCode.GET_BROKER_CLUSTER_INFO, opaque=1))
+    answer = send_request((host, int(port)), Command(RequestCode.GET_BROKER_CLUSTER_INFO, opaque=1))
     return None if answer is None else decode(answer.body, ClusterInfo)
 
 

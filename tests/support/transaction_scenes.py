@@ -12,7 +12,7 @@ from skyrocket.protocol.message.record import Record, iterate_records
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.apache_archive import program
-from tests.support.apache_cluster import Client, JavaProcess, asked
+from tests.support.apache_cluster import Client, JavaProcess, send_request
 from tests.support.java_scenes import Got, got, hexed
 from tests.support.running_broker import pull_header
 from tests.support.waiting import WAIT_S_MAX
@@ -61,15 +61,15 @@ class TransactionScenes(Client):
         """Set the answer to the broker's checks from now on."""
         self.ask("answer", outcome, *(hexed(body.encode()) for body in bodies))
 
-    def asked(self, messages: int = 0, wait_ms: int = WAIT_MS_MAX) -> list[Got]:
+    def send_request(self, messages: int = 0, wait_ms: int = WAIT_MS_MAX) -> list[Got]:
         """Wait for so many checks, and return all checks so far."""
         return [got(line) for line in self.ask("asked", messages, wait_ms)]
 
-    def asked_about(self, body: str, wait_ms: int = WAIT_MS_MAX, times: int = 1) -> list[Got]:
+    def checks_of(self, body: str, wait_ms: int = WAIT_MS_MAX, times: int = 1) -> list[Got]:
         """Wait for so many checks of one message, and return them."""
         questions = 0
         while True:
-            found = self.asked(questions, wait_ms)
+            found = self.checks(questions, wait_ms)
             mine = [message for message in found if message.body == body.encode()]
             if len(mine) >= times or len(found) < questions:
                 return mine
@@ -90,7 +90,7 @@ def stored(broker: str, topic: str, queue_id: int = 0, offset: int = 0) -> list[
     found: list[Record] = []
     while True:
         header = pull_header(topic, offset, queue_id=queue_id, consumer_group="looker")
-        answer = asked((host, int(port)), Command(RequestCode.PULL_MESSAGE, opaque=1, fields=header.to_fields()))
+        answer = send_request((host, int(port)), Command(RequestCode.PULL_MESSAGE, opaque=1, fields=header.to_fields()))
         assert answer is not None, f"{broker} does not answer"
         if answer.code != ResponseCode.SUCCESS:
             return found

@@ -14,7 +14,7 @@ _SHARED = ("*.pxi", "*.h")  # any module may include these
 
 
 @cache
-def _shared(folder: Path) -> bytes:
+def _read_shared_sources(folder: Path) -> bytes:
     paths = sorted(path for pattern in _SHARED for path in folder.glob(pattern))
     return b"".join(path.name.encode() + b"\0" + path.read_bytes() for path in paths)
 
@@ -25,4 +25,4 @@ def source_digest(source: Path) -> str | None:
         text = source.read_bytes()
     except FileNotFoundError:
         return None
-    return hashlib.sha256(text + b"\0" + _shared(source.parent)).hexdigest()
+    return hashlib.sha256(text + b"\0" + _read_shared_sources(source.parent)).hexdigest()

@@ -35,7 +35,7 @@ def test_an_environment_variable_disables_the_twins():
 def a_function_without_a_twin() -> None: ...
 
 
-def test_a_twin_that_was_not_built_is_its_reference():
+def test_a_twin_that_is_not_built_falls_back_to_its_reference():
     assert compiled.twin("not_there", a_function_without_a_twin) is a_function_without_a_twin
 
 
@@ -66,13 +66,13 @@ def test_a_digest_changes_with_every_file_that_a_twin_may_include(tmp_path: Path
         ("other.pyx", ""),
     ]:
         (tmp_path / name).write_text(text)
-        digests._shared.cache_clear()
+        digests._read_shared_sources.cache_clear()
         found.add(digests.source_digest(tmp_path / "twin.pyx"))
     assert len(found) == 5, "another module's own source does not count"
     assert digests.source_digest(tmp_path / "no_such_twin.pyx") is None, "a wheel without sources has nothing to compare"
 
 
-def test_a_test_can_choose_between_the_two():
+def test_a_test_can_choose_twin_or_reference():
     from skyrocket.protocol import frame
 
     for kind in KINDS:

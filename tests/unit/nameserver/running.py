@@ -30,8 +30,8 @@ class Running:
         self._loop = loop
 
     def ask(self, code: int, header: Header | None = None, body: bytes = b"", **fields: str) -> Command:
-        with self.connected() as asked:
-            return asked(Command(code, opaque=7, fields={**(header.to_fields() if header else {}), **fields}, body=body))
+        with self.connected() as ask:
+            return ask(Command(code, opaque=7, fields={**(header.to_fields() if header else {}), **fields}, body=body))
 
     @contextmanager
     def connected(self) -> Iterator[Callable[[Command], Command]]:
@@ -39,7 +39,7 @@ class Running:
         with socket.create_connection(("127.0.0.1", self.nameserver.port), timeout=WAIT_S) as connection:
             decoder = CommandDecoder()
 
-            def asked(request: Command) -> Command:
+            def ask(request: Command) -> Command:
                 with suppress(ConnectionResetError, BrokenPipeError):  # one way to learn that it was closed
                     connection.sendall(encode_command(request))
                     while piece := connection.recv(65_536):
@@ -48,7 +48,7 @@ class Running:
                             return answer
                 raise AssertionError("the nameserver closed the connection")
 
-            yield asked
+            yield ask
 
     def in_loop(self, question: Callable[[], Any]) -> Any:
         """The answer to a question that only the nameserver's own thread may ask."""

@@ -1,4 +1,4 @@
-"""What Apache's broker, client and administrator asked Apache's nameserver, asked again of ours, in the same order."""
+"""What Apache's broker, client and administrator ask Apache's nameserver, asked again of ours, in the same order."""
 
 from __future__ import annotations
 
@@ -65,24 +65,24 @@ def _sorted(value: Any) -> Any:
     return value
 
 
-def register_more(asked: Callable[[Command], Command], topics: Iterable[str]) -> None:
+def register_more(ask: Callable[[Command], Command], topics: Iterable[str]) -> None:
     for number, topic in enumerate(topics):
         request = registration(topic, counter=100 + number, queues=2)
         request.fields["clusterName"] = "Lab"
-        assert asked(request).code == ResponseCode.SUCCESS
+        assert ask(request).code == ResponseCode.SUCCESS
 
 
 def test_recorded_requests_get_the_recorded_answers(tmp_path: Path):
     compared: dict[int, int] = {}
-    with a_nameserver(tmp_path) as running, running.connected() as asked:
+    with a_nameserver(tmp_path) as running, running.connected() as ask:
         for request, recorded in exchanges():
             topic = request.fields.get("topic", "")
             if request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC and topic in UNRECORDED:
-                register_more(asked, [topic])
+                register_more(ask, [topic])
             if recorded is not None and request.code == RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER:
                 wanted = decode(recorded.body, TopicList).topic_list
-                register_more(asked, sorted(set(wanted) - set(running.nameserver.table.topics.all())))
-            answer = asked(request)
+                register_more(ask, sorted(set(wanted) - set(running.nameserver.table.topics.all())))
+            answer = ask(request)
             if recorded is None:
                 assert request.serialization is Serialization.ROCKETMQ
                 assert (answer.code, answer.serialization) == (ResponseCode.SUCCESS, Serialization.ROCKETMQ)

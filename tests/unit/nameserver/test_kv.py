@@ -23,7 +23,7 @@ def put(key: str = "orders", value: str = "broker-a:4", namespace: str = "ORDER_
     return PutKVConfigRequestHeader(namespace=namespace, key=key, value=value)
 
 
-def test_a_change_makes_another_table():
+def test_a_change_returns_a_new_table():
     empty = KvTable()
     one = empty.with_value("n", "k", "v")
     assert (empty.get("n", "k"), one.get("n", "k"), one.without("n", "k").get("n", "k")) == (None, "v", None)
@@ -31,7 +31,7 @@ def test_a_change_makes_another_table():
     assert one.without("other", "k").namespace("n") == {"k": "v"}
 
 
-def test_the_file_is_apaches():
+def test_the_file_has_apaches_format():
     table = KvTable().with_value("ORDER_TOPIC_CONFIG", "orders", "broker-a:4;broker-b:4")
     assert table.encode() == b'{"configTable":{"ORDER_TOPIC_CONFIG":{"orders":"broker-a:4;broker-b:4"}}}'
     assert decode_kv_table(table.encode()).namespace("ORDER_TOPIC_CONFIG") == {"orders": "broker-a:4;broker-b:4"}
@@ -83,9 +83,9 @@ def test_a_change_that_cannot_be_written_is_refused(tmp_path: Path):
 
 def test_brokers_get_order_configuration_on_registration_and_routes_have_it_only_if_enabled(tmp_path: Path):
     def answers(**settings: bool) -> tuple[bytes, bytes]:
-        with a_nameserver(tmp_path, **settings) as running, running.connected() as asked:
+        with a_nameserver(tmp_path, **settings) as running, running.connected() as ask:
             running.ask(RequestCode.PUT_KV_CONFIG, put())
-            registered = asked(registration("orders", "TBW102"))
+            registered = ask(registration("orders", "TBW102"))
             return registered.body, running.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="orders").body
 
     told, route = answers()
@@ -96,7 +96,7 @@ def test_brokers_get_order_configuration_on_registration_and_routes_have_it_only
     assert b'"orderTopicConf":"broker-a:4"' in route
 
 
-def test_a_damaged_file_is_named_and_nothing_starts_from_it(tmp_path: Path):
+def test_a_damaged_file_stops_the_start_with_its_name(tmp_path: Path):
     path = tmp_path / "kvConfig.json"
     path.write_text('{"configTable":{"ORDER')
     (tmp_path / "kvConfig.json.bak").write_text("{}")

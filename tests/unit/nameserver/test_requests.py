@@ -48,7 +48,7 @@ def wait_until(is_so: Callable[[], bool], what: str) -> None:
         time.sleep(0.01)
 
 
-def test_every_code_to_a_nameserver_has_a_handler_and_no_other_has(running: Running):
+def test_every_nameserver_code_and_no_other_has_a_handler(running: Running):
     meant = {code for code, request in REQUESTS.items() if request.direction & TO_NAMESERVER}
     assert running.nameserver.router.codes == meant
 
@@ -61,12 +61,12 @@ def test_an_unknown_code_is_answered_as_unsupported(running: Running):
 @pytest.mark.parametrize("code", sorted(code for code, request in REQUESTS.items() if request.direction & TO_NAMESERVER))
 def test_an_invalid_request_gets_a_response_and_the_connection_stays_open(running: Running, code: int):
     """Without fields, with a body that is none, and with fields of wrong types."""
-    with running.connected() as asked:
+    with running.connected() as ask:
         for body in (b"", b"\x00", b'{"a":' * 100, b"[]", b"\xff" * 1000):
             for fields in ({}, {"brokerId": "x", "topic": "", "compressed": "maybe"}):
-                answer = asked(Command(code, opaque=3, fields=fields, body=body))
+                answer = ask(Command(code, opaque=3, fields=fields, body=body))
                 assert answer.code == ResponseCode.SUCCESS or (answer.remark or "").endswith("."), answer
-        assert asked(Command(RequestCode.GET_BROKER_CLUSTER_INFO, opaque=4)).code == ResponseCode.SUCCESS
+        assert ask(Command(RequestCode.GET_BROKER_CLUSTER_INFO, opaque=4)).code == ResponseCode.SUCCESS
 
 
 # --- registration
@@ -74,8 +74,8 @@ def test_an_invalid_request_gets_a_response_and_the_connection_stays_open(runnin
 
 @pytest.mark.parametrize("compressed", [False, True])
 def test_a_registered_broker_is_in_cluster_info_and_its_topics_have_routes(running: Running, compressed: bool):
-    with running.connected() as asked:
-        answer = asked(registration("orders", "TBW102", compressed=compressed))
+    with running.connected() as ask:
+        answer = ask(registration("orders", "TBW102", compressed=compressed))
         assert (answer.code, answer.fields, answer.body) == (ResponseCode.SUCCESS, {}, b"")
         assert running.ask(RequestCode.GET_BROKER_CLUSTER_INFO).body == (
             b'{"brokerAddrTable":{"broker-a":{"brokerAddrs":{0:"127.0.0.1:10911"},"brokerName":"broker-a",'
@@ -84,41 +84,41 @@ def test_a_registered_broker_is_in_cluster_info_and_its_topics_have_routes(runni
         assert route_code(running) == ResponseCode.SUCCESS
 
 
-def test_a_body_that_does_not_fit_its_crc_is_refused(running: Running):
-    with running.connected() as asked:
+def test_a_body_with_a_wrong_crc_is_refused(running: Running):
+    with running.connected() as ask:
         request = registration("orders", "TBW102")
         request.body = request.body.replace(b"orders", b"0rders")
-        answer = asked(request)
+        answer = ask(request)
         assert (answer.code, "CRC" in (answer.remark or "")) == (ResponseCode.SYSTEM_ERROR, True)
         request.fields["bodyCrc32"] = "0"  # from versions that do not compute it
-        assert asked(request).code == ResponseCode.SUCCESS
+        assert ask(request).code == ResponseCode.SUCCESS
 
 
 def test_a_single_topic_of_an_unknown_broker_and_bad_names_are_refused(running: Running):
-    with running.connected() as asked:
+    with running.connected() as ask:
         for request in (
             registration("orders"),
             registration("orders", "x", name="../x"),
             registration("a", "b", broker_addr="x"),
         ):
-            answer = asked(request)
+            answer = ask(request)
             assert answer.code == ResponseCode.SYSTEM_ERROR
             assert (answer.remark or "").endswith(".")
     assert decode(running.ask(RequestCode.GET_BROKER_CLUSTER_INFO).body, ClusterInfo).broker_addr_table == {}
 
 
 def test_a_broker_without_topics_registers_with_no_body(running: Running):
-    with running.connected() as asked:
+    with running.connected() as ask:
         request = registration()
         request.body, request.fields["bodyCrc32"] = b"", "0"
-        assert asked(request).code == ResponseCode.SUCCESS
+        assert ask(request).code == ResponseCode.SUCCESS
         assert b"broker-a" in running.ask(RequestCode.GET_BROKER_CLUSTER_INFO).body
 
 
 def test_a_slave_gets_the_address_of_its_master(running: Running):
-    with running.connected() as asked:
-        asked(registration("orders", "TBW102"))
-        answer = asked(registration("orders", "x", broker_id=1, broker_addr="127.0.0.1:20911", enable_acting_master=False))
+    with running.connected() as ask:
+        ask(registration("orders", "TBW102"))
+        answer = ask(registration("orders", "x", broker_id=1, broker_addr="127.0.0.1:20911", enable_acting_master=False))
         assert answer.fields == {"masterAddr": "127.0.0.1:10911", "haServerAddr": "127.0.0.1:10912"}
         group = GetBrokerMemberGroupRequestHeader(cluster_name="Test", broker_name="broker-a")
         body = decode(running.ask(RequestCode.GET_BROKER_MEMBER_GROUP, group).body, GetBrokerMemberGroupResponseBody)
@@ -134,27 +134,27 @@ def test_data_versions_say_whether_a_broker_must_register_again(running: Running
         return answer.fields["changed"], answer.body
 
     assert changed(1) == ("true", b"")
-    with running.connected() as asked:
-        asked(registration("orders", "TBW102", counter=1))
+    with running.connected() as ask:
+        ask(registration("orders", "TBW102", counter=1))
         ours = b'{"counter":1,"stateVersion":0,"timestamp":0}'
         assert changed(1) == ("false", ours)
         assert changed(2) == ("true", ours)
 
 
 def test_a_broker_that_unregisters_or_disconnects_is_gone_at_once(running: Running):
-    with running.connected() as asked:
-        asked(registration("orders", "TBW102"))
+    with running.connected() as ask:
+        ask(registration("orders", "TBW102"))
         assert running.ask(RequestCode.UNREGISTER_BROKER, UnRegisterBrokerRequestHeader(**WHO, broker_id=0)).code == 0
         assert route_code(running) == ResponseCode.TOPIC_NOT_EXIST
-        asked(registration("orders", "TBW102"))
+        ask(registration("orders", "TBW102"))
         assert route_code(running) == ResponseCode.SUCCESS
     wait_until(lambda: route_code(running) == ResponseCode.TOPIC_NOT_EXIST, "the route goes with the connection")
 
 
 def test_a_silent_broker_is_removed_and_its_connection_closed(tmp_path: Path):
     now = [0]
-    with a_nameserver(tmp_path, now_ms=lambda: now[0], scan_interval_ms=10) as running, running.connected() as asked:
-        asked(registration("orders", "TBW102", heartbeat_timeout_millis=20_000))
+    with a_nameserver(tmp_path, now_ms=lambda: now[0], scan_interval_ms=10) as running, running.connected() as ask:
+        ask(registration("orders", "TBW102", heartbeat_timeout_millis=20_000))
         now[0] = 20_000
         time.sleep(0.05)
         assert route_code(running) == ResponseCode.SUCCESS
@@ -165,19 +165,19 @@ def test_a_silent_broker_is_removed_and_its_connection_closed(tmp_path: Path):
         now[0] = 40_001
         wait_until(lambda: route_code(running) == ResponseCode.TOPIC_NOT_EXIST, "a silent broker goes")
         with pytest.raises(AssertionError, match="closed the connection"):
-            asked(registration("orders", "TBW102"))
+            ask(registration("orders", "TBW102"))
 
 
 # --- routes and topics
 
 
 def test_routes_are_strict_json_for_new_clients_and_fastjson_for_old_ones(running: Running):
-    with running.connected() as asked:
-        asked(registration("orders", "TBW102"))
+    with running.connected() as ask:
+        ask(registration("orders", "TBW102"))
 
         def body(**given: str) -> bytes:
             version = int(given.pop("version", V4_9_4))
-            return asked(Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields={"topic": "orders", **given}, version=version)).body
+            return ask(Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields={"topic": "orders", **given}, version=version)).body
 
         assert b'{"0":"127.0.0.1:10911"}' in body()
         assert b'{0:"127.0.0.1:10911"}' in body(version=str(V4_9_3))
@@ -186,23 +186,23 @@ def test_routes_are_strict_json_for_new_clients_and_fastjson_for_old_ones(runnin
 
 
 def test_an_answer_is_in_the_serialization_of_its_request(running: Running):
-    with running.connected() as asked:
+    with running.connected() as ask:
         for serialization in Serialization:
             request = Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields={"topic": "x"}, serialization=serialization)
-            answer = asked(request)
+            answer = ask(request)
             assert (answer.code, answer.serialization) == (ResponseCode.TOPIC_NOT_EXIST, serialization)
 
 
 def test_routes_are_limited_to_a_zone_on_request(running: Running):
-    with running.connected() as asked:
+    with running.connected() as ask:
         east = registration("orders", "TBW102")
         east.fields["__ZONE_NAME"] = "east"
-        asked(east)
-        asked(registration("orders", "TBW102", name="broker-b", broker_addr="127.0.0.1:20911"))
+        ask(east)
+        ask(registration("orders", "TBW102", name="broker-b", broker_addr="127.0.0.1:20911"))
         zone = {"topic": "orders", "__ZONE_NAME": "east"}
-        near = asked(Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields={**zone, "__ZONE_MODE": "true"}))
+        near = ask(Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields={**zone, "__ZONE_MODE": "true"}))
         assert [row.broker_name for row in decode(near.body, TopicRouteData).broker_datas] == ["broker-a"]
-        every = asked(Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields=zone))
+        every = ask(Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields=zone))
         assert len(decode(every.body, TopicRouteData).broker_datas) == 2
 
 
@@ -215,8 +215,8 @@ def test_a_nameserver_that_waits_for_its_brokers_returns_no_routes(tmp_path: Pat
 
 
 def test_lists_of_topics(running: Running):
-    with running.connected() as asked:
-        asked(registration("orders", "TBW102"))
+    with running.connected() as ask:
+        ask(registration("orders", "TBW102"))
 
         def topics(code: int, **fields: str) -> TopicList:
             return decode(running.ask(code, **fields).body, TopicList)
@@ -239,8 +239,8 @@ def test_lists_of_topics_can_be_switched_off(tmp_path: Path):
 
 
 def test_topics_are_deleted_registered_and_closed_for_writing(running: Running):
-    with running.connected() as asked:
-        asked(registration("orders", "TBW102"))
+    with running.connected() as ask:
+        ask(registration("orders", "TBW102"))
         assert running.ask(RequestCode.DELETE_TOPIC_IN_NAMESRV, topic="orders", clusterName="Other").code == 0
         assert route_code(running) == ResponseCode.SUCCESS
         assert running.ask(RequestCode.DELETE_TOPIC_IN_NAMESRV, topic="orders", clusterName="").code == 0

@@ -104,7 +104,7 @@ def test_topics_missing_from_a_registration_are_deleted_only_if_enabled():
     assert table.route("old") is None
 
 
-def test_a_slave_learns_its_master_and_tells_no_topics_while_there_is_one():
+def test_a_slave_gets_its_masters_address_and_registers_no_topics_beside_a_master():
     table = a_table()
     result = table.register(a_broker("orders", "own", id=1, address=SLAVE, acting_master=False), 0)
     assert (result.master_addr, result.ha_server_addr) == (MASTER, "10.0.0.1:10912")
@@ -112,23 +112,23 @@ def test_a_slave_learns_its_master_and_tells_no_topics_while_there_is_one():
     assert route(table).broker_datas[0].broker_addrs == {0: MASTER, 1: SLAVE}
 
 
-def test_a_slave_without_a_master_tells_its_topics_unless_it_is_of_an_old_version():
+def test_a_slave_without_a_master_registers_its_topics_unless_its_version_is_old():
     table = a_table(a_broker("orders", "x", id=1, address=SLAVE, acting_master=False))
     assert permissions(table) == [READ | WRITE]
     assert a_table(a_broker("orders", "x", id=1, address=SLAVE, acting_master=None)).route("orders") is None
 
 
-def test_a_slave_that_stands_in_for_its_master_takes_no_messages():
+def test_a_slave_acting_as_master_accepts_no_messages():
     assert permissions(a_table(a_broker("orders", "x", id=1, address=SLAVE, acting_master=True))) == [READ]
 
 
-def test_a_slave_that_became_master_leaves_its_old_id():
+def test_a_slave_that_becomes_master_gives_up_its_old_id():
     table = a_table(a_broker("orders", "x", id=1, address=SLAVE, acting_master=False))
     table.register(a_broker("orders", "x", id=0, address=SLAVE, acting_master=False), 1)
     assert route(table).broker_datas[0].broker_addrs == {0: SLAVE}
 
 
-def test_an_address_with_an_older_state_does_not_take_an_id_away():
+def test_a_registration_with_an_older_state_does_not_replace_an_id():
     table = a_table(a_broker("orders", "x", state=5))
     table.register(a_broker("orders", "x", "late", state=4, address=SLAVE), 1)
     assert route(table).broker_datas[0].broker_addrs == {0: MASTER}
@@ -137,13 +137,13 @@ def test_an_address_with_an_older_state_does_not_take_an_id_away():
     assert route(table).broker_datas[0].broker_addrs == {0: SLAVE}
 
 
-def test_an_address_that_comes_back_under_another_name_leaves_nothing_behind():
+def test_an_address_that_registers_under_another_name_loses_its_old_entry():
     table = a_table()
     table.register(a_broker("orders", "x", name="b"), 1)
     assert list(table.cluster_info().broker_addr_table or {}) == ["b"]
 
 
-def test_a_topic_with_an_odd_name_does_not_keep_a_broker_out():
+def test_an_invalid_topic_name_does_not_prevent_a_registration():
     table = a_table(a_broker("orders", "my.host-1", "../../etc/passwd", "ni hao"))
     assert table.topics.all() == ["my.host-1", "orders"]
 
@@ -174,14 +174,14 @@ def test_a_bad_name_or_address_is_refused_and_leaves_nothing(given: dict[str, st
 
 
 @pytest.mark.parametrize("address", ["10.0.0.1:1", "broker-7.example.org:10911", "[fe80::1%eth0]:10911", "[::1]:65535"])
-def test_addresses_of_all_kinds_are_taken(address: str):
+def test_addresses_of_every_kind_are_accepted(address: str):
     assert route(a_table(a_broker("orders", "x", address=address))).broker_datas[0].broker_addrs == {0: address}
 
 
 # --- bounds
 
 
-def test_tables_are_bounded_and_what_is_known_stays_changeable(monkeypatch: pytest.MonkeyPatch):
+def test_full_tables_refuse_new_entries_and_accept_changes(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(route_table, "BROKERS_MAX", 2)
     monkeypatch.setattr(topics, "TOPICS_MAX", 3)
     table = a_table(a_broker("t1", "t2"), a_broker("t1", "t2", name="b", address=SLAVE))
@@ -196,7 +196,7 @@ def test_tables_are_bounded_and_what_is_known_stays_changeable(monkeypatch: pyte
         table.register(a_broker("t3", name="b", address=SLAVE, counter=2), 1)
 
 
-def test_rows_that_go_make_room_again(monkeypatch: pytest.MonkeyPatch):
+def test_removed_rows_make_room_for_new_ones(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(topics, "TOPIC_ROWS_MAX", 3)
     broker = a_broker("t1", "t2")
     broker.topics.topic_queue_mapping_info_map["t1"] = TopicQueueMappingInfo(topic="t1", bname="a")
@@ -212,7 +212,7 @@ def test_rows_that_go_make_room_again(monkeypatch: pytest.MonkeyPatch):
 # --- gone
 
 
-def test_a_broker_that_unregisters_takes_its_topics_and_its_cluster_along():
+def test_unregistering_a_broker_removes_its_topics_and_its_cluster():
     table = a_table()
     table.unregister(KEY, "a")
     assert table.route("orders") is None
@@ -220,13 +220,13 @@ def test_a_broker_that_unregisters_takes_its_topics_and_its_cluster_along():
     assert table.topics.all() == []
 
 
-def test_unregistering_under_a_wrong_name_still_takes_the_address_out():
+def test_unregistering_under_a_wrong_name_still_removes_the_address():
     table = a_table()
     table.unregister(KEY, "someone-else")
     assert table.route("orders") is None
 
 
-def test_a_broker_whose_connection_closes_is_gone_at_once_unless_it_registered_over_another_since():
+def test_a_closed_connection_removes_its_broker_unless_it_has_registered_again():
     first, second = object(), object()
     table = a_table(a_broker("orders", "x", connection=first))
     table.register(a_broker("orders", "x", connection=second), 1)
@@ -235,14 +235,14 @@ def test_a_broker_whose_connection_closes_is_gone_at_once_unless_it_registered_o
     assert table.route("orders") is None
 
 
-def test_all_brokers_of_a_connection_go_with_it():
+def test_a_closed_connection_removes_all_of_its_brokers():
     shared = object()
     table = a_table(a_broker("x", "y", connection=shared), a_broker("x", "y", name="b", address=SLAVE, connection=shared))
     assert len(table.remove_connection(shared)) == 2
     assert table.topics.all() == []
 
 
-def test_a_silent_broker_goes_after_its_own_time_and_not_before():
+def test_a_silent_broker_is_removed_after_its_own_timeout_and_not_before():
     table = RouteTable()
     table.register(a_broker("orders", "x", connection="c"), 1_000)
     table.register(a_broker("orders", "x", name="b", address=SLAVE, timeout_ms=3_000), 1_000)
@@ -261,7 +261,7 @@ def test_a_heartbeat_restarts_the_timeout():
     assert [key for key, _ in table.remove_silent(170_001)] == [KEY]
 
 
-def test_a_master_that_goes_leaves_read_only_topics_where_slaves_stand_in():
+def test_topics_become_read_only_when_a_slave_acts_as_master():
     for acting, left in ((True, READ), (False, READ | WRITE)):
         table = a_table(
             a_broker("orders", "x", acting_master=acting), a_broker("orders", "x", id=1, address=SLAVE, acting_master=acting)
@@ -271,7 +271,7 @@ def test_a_master_that_goes_leaves_read_only_topics_where_slaves_stand_in():
         assert route(table).broker_datas[0].broker_addrs == {1: SLAVE}
 
 
-def test_a_slave_that_stands_in_is_shown_as_master_only_where_that_is_asked_for():
+def test_an_acting_master_is_shown_as_master_only_on_request():
     table = a_table(a_broker("orders", "rmq_sys_SYNC_BROKER_MEMBER_a", id=2, address=SLAVE, acting_master=True))
     assert route(table).broker_datas[0].broker_addrs == {2: SLAVE}
     assert route(table, acting_masters=True).broker_datas[0].broker_addrs == {0: SLAVE}
@@ -282,7 +282,7 @@ def test_a_slave_that_stands_in_is_shown_as_master_only_where_that_is_asked_for(
 # --- data versions
 
 
-def test_a_state_is_changed_until_the_broker_has_told_it():
+def test_a_state_counts_as_changed_until_the_broker_registers_it():
     table = RouteTable()
     assert table.is_changed(KEY, DataVersion(counter=1))
     table.register(a_broker("orders", "x", counter=1), 0)
@@ -294,7 +294,7 @@ def test_a_state_is_changed_until_the_broker_has_told_it():
 # --- topics
 
 
-def test_write_permission_is_taken_and_given_for_all_topics_of_one_broker():
+def test_write_permission_is_removed_and_restored_for_all_topics_of_a_broker():
     table = a_table(a_broker("orders", "TBW102"), a_broker("orders", "x", name="b", address=SLAVE))
     assert table.topics.forbid_writing("a") == 2
     assert permissions(table) == [READ, READ | WRITE]
@@ -319,7 +319,7 @@ def test_a_topic_is_deleted_in_one_cluster_or_in_all():
     assert every.route("orders") is None
 
 
-def test_a_topic_is_registered_by_hand_only_on_brokers_that_are_there():
+def test_a_topic_can_be_registered_only_on_registered_brokers():
     table = a_table()
     table.register_topic("new", [QueueData(broker_name="a", read_queue_nums=2, write_queue_nums=2, perm=6)])
     assert route(table, "new").queue_datas[0].read_queue_nums == 2
@@ -330,7 +330,7 @@ def test_a_topic_is_registered_by_hand_only_on_brokers_that_are_there():
         table.register_topic("../x", [QueueData(broker_name="a")])
 
 
-def test_lists_tell_units_apart():
+def test_topic_lists_separate_units():
     configs = [
         config("plain"),
         config("unit", topic_sys_flag=1),
@@ -343,7 +343,7 @@ def test_lists_tell_units_apart():
     assert table.topics.with_unit_subscription_only() == ["sub"]
 
 
-def test_lists_by_cluster_and_of_the_system():
+def test_topics_are_listed_by_cluster_and_system_topics_apart():
     table = a_table(a_broker("orders", "x"), a_broker("bills", "x", name="b", address=SLAVE, cluster="Other"))
     assert table.topics_of_cluster("Test") == ["orders", "x"]
     assert table.topics_of_cluster("Nowhere") == []
@@ -351,7 +351,7 @@ def test_lists_by_cluster_and_of_the_system():
     assert RouteTable().system_topics() == ([], None)
 
 
-def test_static_topics_keep_their_mapping_until_they_go():
+def test_static_topics_keep_their_mapping_until_they_are_deleted():
     broker = a_broker("orders", "x")
     broker.topics.topic_queue_mapping_info_map["orders"] = TopicQueueMappingInfo(topic="orders", total_queues=8, bname="a")
     table = a_table(broker)

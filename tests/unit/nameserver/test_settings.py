@@ -13,7 +13,7 @@ from skyrocket.settings.kinds import HOST, PATH
 from tests.unit.nameserver.running import a_nameserver
 
 
-def test_every_row_reads_what_it_shows():
+def test_every_setting_reads_the_text_that_it_writes():
     settings = NameserverSettings()
     assert settings.with_texts(settings.to_texts()) == settings
 
@@ -46,7 +46,7 @@ def test_every_unknown_key_and_wrong_value_is_named_in_one_sentence():
 
 
 @pytest.mark.parametrize("text", ["-1", "65536", "1e3", "٣", "9" * 30, "0x10", ""])
-def test_ports_are_ports(text: str):
+def test_a_port_outside_its_range_is_refused(text: str):
     with pytest.raises(SettingsError, match="listenPort"):
         NameserverSettings().with_texts({"listenPort": text})
 
@@ -80,7 +80,7 @@ def test_settings_are_shown_in_the_order_of_their_keys(tmp_path: Path):
     assert shown["orderMessageEnable"] == "false"
 
 
-def test_a_change_counts_at_once_and_is_kept_in_the_file(tmp_path: Path):
+def test_a_change_takes_effect_at_once_and_is_saved(tmp_path: Path):
     (tmp_path / "namesrv.properties").write_text("# mine\n")
     with a_nameserver(tmp_path) as running:
         assert running.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER).code == ResponseCode.SUCCESS
@@ -118,7 +118,7 @@ def test_hostile_changes_are_refused_with_a_sentence_and_change_nothing(tmp_path
     assert not (tmp_path / "namesrv.properties").exists()
 
 
-def test_a_change_that_cannot_be_kept_is_not_made(tmp_path: Path):
+def test_a_change_that_cannot_be_saved_is_not_made(tmp_path: Path):
     (tmp_path / "file").write_text("")
     with a_nameserver(tmp_path, config_store_path=tmp_path / "file" / "x") as running:
         answer = running.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"enableTopicList=false")
@@ -126,7 +126,7 @@ def test_a_change_that_cannot_be_kept_is_not_made(tmp_path: Path):
         assert running.nameserver.settings().enable_topic_list
 
 
-def test_the_documentation_has_every_row():
+def test_every_setting_is_documented():
     text = (Path(__file__).resolve().parents[3] / "docs" / "nameserver.md").read_text()
     shown = {cells[1].strip("` "): cells[4].strip() for line in text.splitlines() if len(cells := line.split("|")) == 7}
     for key, row in NameserverSettings.rows().items():

@@ -63,7 +63,7 @@ def test_requests_with_one_deadline_time_out_together():
     assert pending.pop_expired(200) == ["e"]
 
 
-def test_numbers_start_again_before_they_leave_30_bits():
+def test_request_ids_wrap_around_within_30_bits():
     pending: PendingRequests[str] = PendingRequests(1)
     pending._next = 2**30 - 2
     assert [pending.next_opaque(), pending.next_opaque()] == [2**30 - 1, 1]
@@ -76,7 +76,7 @@ def test_all_pending_requests_fail_when_the_connection_closes():
     assert pending.pop_expired(99) == []
 
 
-def test_the_next_deadline_is_that_of_a_request_which_still_waits():
+def test_the_next_deadline_belongs_to_a_pending_request():
     pending: PendingRequests[str] = PendingRequests(10)
     assert pending.next_deadline_ms() is None
     pending.add(1, 100, "early")

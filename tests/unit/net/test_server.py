@@ -154,7 +154,7 @@ async def test_oneway_requests_are_handled_and_not_answered():
         assert connection._pending.pop(1) is None
 
 
-async def test_all_requests_of_a_piece_reach_a_group_handler_together_and_are_answered_with_one_write():
+async def test_requests_read_together_reach_a_group_handler_together_and_are_answered_with_one_write():
     async with scene() as played:
         raw = await Raw.to(played)
         raw.writer.write(b"".join(encode_command(Command(GROUP, opaque=number)) for number in range(20)))
@@ -164,7 +164,7 @@ async def test_all_requests_of_a_piece_reach_a_group_handler_together_and_are_an
         raw.writer.close()
 
 
-async def test_other_requests_between_keep_their_order():
+async def test_requests_of_other_codes_in_between_keep_their_order():
     async with scene() as played:
         raw = await Raw.to(played)
         codes = [GROUP, GROUP, ECHO, GROUP]
@@ -174,7 +174,7 @@ async def test_other_requests_between_keep_their_order():
         raw.writer.close()
 
 
-async def test_the_server_asks_its_client_over_the_same_connection():
+async def test_the_server_sends_requests_to_its_client_over_the_same_connection():
     async with scene() as played:
         played.dialer.router.add(99, lambda command, _: command.response(0, body=b"a client"))
         assert (await played.ask(ASK_BACK)).body == b"a client"
@@ -196,7 +196,7 @@ async def test_a_request_fails_when_the_connection_ends():
         assert (await played.ask(ECHO, body=b"again")).body == b"again"
 
 
-async def test_requests_that_wait_are_bounded():
+async def test_pending_requests_are_bounded():
     async with scene() as played:
         played.dialer.limits = NetLimits(pending_requests_max=2)
         connection = await played.dialer.connection(played.address)
@@ -365,7 +365,7 @@ async def test_the_connections_that_hold_most_bytes_are_closed_above_the_limit()
         small.writer.transport.abort()
 
 
-async def test_closing_lets_answers_leave_and_takes_no_more_requests():
+async def test_closing_sends_pending_responses_and_accepts_no_more_requests():
     async with scene() as played:
         slow = asyncio.ensure_future(played.ask(SLOW))
         await asyncio.sleep(0.02)
@@ -435,7 +435,7 @@ async def test_an_outgoing_request_times_out_at_its_deadline_not_at_the_next_sca
         waiting.cancel()
 
 
-async def test_a_client_goes_on_reading_while_it_has_much_to_write():
+async def test_a_client_reads_while_its_write_buffer_is_full():
     """Both sides writing more than the other reads would otherwise wait for each other for ever."""
     async with scene(NetLimits(unwritten_high_bytes=1_000, scan_ms=5)) as played:
         played.dialer = Dialer(limits=NetLimits(unwritten_high_bytes=1_000))

@@ -89,7 +89,7 @@ class BrokerHandlers:
             "brokerActive": "true",
             "bootTimestamp": str(self._started_ms),
             "startAcceptSendRequestTimeStamp": "0",
-            "runtime": _elapsed(now_ms - self._started_ms),
+            "runtime": _format_uptime(now_ms - self._started_ms),
             "msgPutTotalYesterdayMorning": str(mornings.put_yesterday),
             "msgPutTotalTodayMorning": str(mornings.put_today),
             "msgPutTotalTodayNow": str(put.messages),
@@ -141,6 +141,6 @@ def _binary(size_bytes: int) -> str:
     return f"{size_bytes / 1024**power:.1f} {'KMGTPE'[power - 1]}iB" if power else f"{size_bytes} B"
 
 
-def _elapsed(span_ms: int) -> str:
+def _format_uptime(span_ms: int) -> str:
     seconds = span_ms // 1000
     return f"[ {seconds // 86400} days, {seconds // 3600 % 24} hours, {seconds // 60 % 60} minutes, {seconds % 60} seconds ]"

@@ -55,7 +55,7 @@ class BrokerStatsHandlers:
         """Return the counters of a statistic, and the column to sum."""
         if name in BY_KEY:
             kind, column = BY_KEY[name]
-            counter = self._counters.keyed(kind, key)
+            counter = self._counters.find(kind, key)
             return ([] if counter is None else [counter]), column
         if key != self._settings().cluster_name:
             return [], ""

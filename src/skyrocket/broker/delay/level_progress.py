@@ -72,7 +72,7 @@ class DelayLevelProgress:
             self.version = self.version.next(0, self._wall_ms())
         return DelayOffsetSerializeWrapper(offset_table=dict(sorted(self._safe.items())), data_version=self.version)
 
-    def delivered(self) -> dict[int, int]:
+    def delivered_offsets(self) -> dict[int, int]:
         return dict(sorted(self._delivered.items()))
 
     def _collect_safe(self) -> None:

@@ -148,7 +148,7 @@ class DelayLevels(Contributor):
     def figures(self) -> dict[str, str]:
         """Return the delivered and the last offset of each level, for the broker's runtime information."""
         figures = {}
-        for level, offset in self._progress.delivered().items():
+        for level, offset in self._progress.delivered_offsets().items():
             queue = self._store.queues.get(SCHEDULE_TOPIC, level - 1)
             figures[f"scheduleMessageOffset_{level}"] = f"{offset},{0 if queue is None else queue.max_offset}"
         return figures

@@ -342,7 +342,7 @@ class TimerDelivery:
         }
 
     def _per_second(self, kind: str, now_ms: int) -> float:
-        counter = self._counters.keyed(kind, "")
+        counter = self._counters.find(kind, "")
         return 0.0 if counter is None else counter.rate(now_ms, 10_000).per_second
 
     def plan_checkpoint(self, now_ms: int) -> int | None:

@@ -40,7 +40,7 @@ class TimerSlot:
     def take(self, now_ms: int, most: int) -> list[int]:
         """Remove and return the due messages, earliest first. `position_of` decodes them."""
         limit = (now_ms - self.start_ms + 1) << _POSITION_BITS
-        due = self._sorted()
+        due = self._sort_due()
         first = bisect_right(due, -limit, lo=max(0, len(due) - most), key=neg)
         taken = due[first:]
         del due[first:]
@@ -53,14 +53,14 @@ class TimerSlot:
         self._due += taken
         self._is_sorted = False
 
-    def _sorted(self) -> list[int]:
+    def _sort_due(self) -> list[int]:
         if not self._is_sorted:
             self._due.sort(reverse=True)  # cheap: most were read in this order
             self._is_sorted = True
         return self._due
 
     def next_due_ms(self) -> int | None:
-        return self.start_ms + (self._sorted()[-1] >> _POSITION_BITS) if self._due else None
+        return self.start_ms + (self._sort_due()[-1] >> _POSITION_BITS) if self._due else None
 
     def is_due(self, now_ms: int) -> bool:
         next_ms = self.next_due_ms()

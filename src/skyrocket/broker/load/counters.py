@@ -198,7 +198,7 @@ class Counters:
 
     # --- queries
 
-    def keyed(self, kind: str, key: str) -> Counter | None:
+    def find(self, kind: str, key: str) -> Counter | None:
         return self._keyed.get((kind, key))
 
     def of_kind(self, kind: str) -> Iterable[tuple[str, Counter]]:

@@ -74,7 +74,7 @@ class PendingOps:
     def __len__(self) -> int:
         return len(self._offsets)
 
-    def filled_by(self, offsets: list[int], size_bytes_max: int) -> list[int] | None:
+    def fill_up(self, offsets: list[int], size_bytes_max: int) -> list[int] | None:
         """Return the offsets for an op message that these offsets would fill, or None while there is room for them."""
         if self._size_bytes + _text_bytes_max(offsets) < size_bytes_max:
             return None

@@ -21,7 +21,7 @@ from skyrocket.broker.transactions.records import (
     check_request,
     copy_for_check,
     copy_while_immune,
-    given_up,
+    give_up_check,
     op_message,
     op_offsets,
 )
@@ -150,16 +150,16 @@ class TransactionChecker:
 
         A queue that lost messages in a crash may end before the progress, which would then count its next messages as done.
         """
-        published = self._published_progress()
+        published = self._read_published_progress()
         half_end, op_end = self._bounds(HALF_TOPIC).max_offset, self._bounds(OP_TOPIC).max_offset
         progress = CheckProgress(min(published.half, half_end), min(published.op, op_end))
         if progress != published:
             self._unpublished = _Unpublished(progress, self._store.horizon.appended)
 
     def _progress(self) -> CheckProgress:
-        return self._published_progress() if self._unpublished is None else self._unpublished.progress
+        return self._read_published_progress() if self._unpublished is None else self._unpublished.progress
 
-    def _published_progress(self) -> CheckProgress:
+    def _read_published_progress(self) -> CheckProgress:
         return CheckProgress(self._offset_in(HALF_TOPIC), self._offset_in(OP_TOPIC))
 
     def _offset_in(self, topic: str) -> int:
@@ -216,7 +216,7 @@ class TransactionChecker:
             if copy is not None and len(copy.record.properties) <= PROPERTIES_BYTES_MAX:
                 stored.append((half, copy, copy.record))
             elif decision is not CheckDecision.ENDED:
-                stored.append((half, None, given_up(half)))
+                stored.append((half, None, give_up_check(half)))
         if not stored:
             return
         given_up_now = sum(copy is None for _, copy, _ in stored)

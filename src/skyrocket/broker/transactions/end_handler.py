@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from skyrocket.broker.send.contributors import PendingAppend
 from skyrocket.broker.send.internal_writer import InternalWriter
 from skyrocket.broker.transactions.end_fast_path import EndContribution, RecentHalves
-from skyrocket.broker.transactions.end_rules import EndedHalf, EndRules, refused
-from skyrocket.broker.transactions.records import HalfMessage, resumed
+from skyrocket.broker.transactions.end_rules import EndedHalf, EndRules, refuse_end
+from skyrocket.broker.transactions.records import HalfMessage, resume_check
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.command import Command
@@ -127,8 +127,8 @@ class EndTransactionHandler:
         offset = decode_offset_id(command.header(ResumeCheckHalfMessageRequestHeader).msg_id or "").physical_offset
         record = self._store.reading.record_at(offset)
         if record is None or record.topic not in (HALF_TOPIC, CHECK_MAX_TIME_TOPIC):
-            raise refused(f"There is no half message at {offset} in the log, and none that was given up.")
-        self._writer.write([resumed(HalfMessage.of(record))])
+            raise refuse_end(f"There is no half message at {offset} in the log, and none that was given up.")
+        self._writer.write([resume_check(HalfMessage.of(record))])
         return command.response(ResponseCode.SUCCESS)
 
 

@@ -42,21 +42,21 @@ def apply_end(end: TransactionEnd, half: WaitingRecord | None, facts: HalfFacts 
     if outcome not in _OUTCOMES:
         if outcome == TRANSACTION_NONE:
             return None
-        raise refused(f"A transaction ends with {TRANSACTION_COMMIT} or {TRANSACTION_ROLLBACK}, not {outcome}.")
+        raise refuse_end(f"A transaction ends with {TRANSACTION_COMMIT} or {TRANSACTION_ROLLBACK}, not {outcome}.")
     if half is None or facts is None:
-        raise refused(f"There is no half message at {place} in the log.")
+        raise refuse_end(f"There is no half message at {place} in the log.")
     record, _, _, offset, _, _, _ = half
     group, _, address = facts
     if group != said_group:
-        raise refused(f"The half message at {place} is not of producer group '{said_group[:160]}'.")
+        raise refuse_end(f"The half message at {place} is not of producer group '{said_group[:160]}'.")
     if offset != said_offset:
-        raise refused(f"The half message at {place} has queue offset {offset}, not {said_offset}.")
+        raise refuse_end(f"The half message at {place} has queue offset {offset}, not {said_offset}.")
     if address is None:
-        raise refused(f"The half message at {place} has no valid REAL_TOPIC and REAL_QID: it cannot be delivered.")
+        raise refuse_end(f"The half message at {place} has no valid REAL_TOPIC and REAL_QID: it cannot be delivered.")
     return (offset, (record, address, key, b"") if outcome == TRANSACTION_COMMIT else None)
 
 
-def refused(sentence: str) -> RefusedError:
+def refuse_end(sentence: str) -> RefusedError:
     """Make the error for an end that is not accepted. Apache answers with this code too, whatever is wrong."""
     return RefusedError(ResponseCode.SYSTEM_ERROR, sentence)
 
@@ -96,7 +96,7 @@ class EndRules:
 
         None: there is room in it yet, and it is written later.
         """
-        noted = self._checks.ops.filled_by(offsets, self._settings().transaction_op_bytes_max)
+        noted = self._checks.ops.fill_up(offsets, self._settings().transaction_op_bytes_max)
         return None if noted is None else op_request(noted, self._store_host, now_ms)
 
     def record_ended(self, offsets: list[int], is_noted: bool, now_ms: int) -> None:

@@ -177,11 +177,11 @@ def _copy(half: HalfMessage, changes: dict[str, str]) -> HalfMessage:
     return HalfMessage(replace(half.record, properties=_encode_unchecked(properties)), properties)
 
 
-def given_up(half: HalfMessage) -> Record:
+def give_up_check(half: HalfMessage) -> Record:
     return replace(half.record, topic=CHECK_MAX_TIME_TOPIC, queue_id=QUEUE)
 
 
-def resumed(half: HalfMessage) -> Record:
+def resume_check(half: HalfMessage) -> Record:
     """Return a given-up message as a half message that was never checked."""
     properties = half.properties | {TRANSACTION_CHECK_TIMES: "0"}
     return replace(half.record, topic=HALF_TOPIC, queue_id=QUEUE, properties=_encode_unchecked(properties))

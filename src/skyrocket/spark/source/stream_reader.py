@@ -72,7 +72,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             starts = resolve_starting_offsets(self._options, self._cluster, queues)
             self._initial = StreamOffsets(starts)
             if self._frozen is not None:
-                self._frozen = self._frozen.extended_to(starts)
+                self._frozen = self._frozen.extend_to(starts)
         return self._initial.as_json()
 
     # --- triggers

@@ -39,7 +39,7 @@ class ClusterSnapshot:
     silent: Mapping[Queue, str] = field(default_factory=dict)  # their broker does not answer; the reason is a sentence
     slaves: frozenset[str] = frozenset()  # brokers for which a slave answered: it may be behind its master
 
-    def extended_to(self, starts: Mapping[Queue, int]) -> ClusterSnapshot:
+    def extend_to(self, starts: Mapping[Queue, int]) -> ClusterSnapshot:
         """Return a copy in which no queue ends before these offsets, which were asked for a moment later."""
         bounds = dict(self.bounds)
         for queue, start in starts.items():

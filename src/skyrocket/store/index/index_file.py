@@ -172,7 +172,7 @@ class IndexFile:
         slots = bytearray(self._slots * SLOT.size)
         used = 0
         self.is_dirty = True
-        for number, entry in enumerate(self._packed(1, kept), start=1):
+        for number, entry in enumerate(self._read_packed(1, kept), start=1):
             at = entry[0] % self._slots * SLOT.size
             used += slots[at : at + SLOT.size] == b"\0\0\0\0"
             SLOT.pack_into(slots, at, number)
@@ -208,12 +208,12 @@ class IndexFile:
 
     def entries(self) -> Iterator[IndexEntry]:
         """Yield every entry, oldest first."""
-        return (IndexEntry(*entry) for entry in self._packed(1, self.next_entry))
+        return (IndexEntry(*entry) for entry in self._read_packed(1, self.next_entry))
 
     def _entry(self, number: int) -> IndexEntry:
         return IndexEntry(*ENTRY.unpack(self._file.read(self._entries_at + number * ENTRY.size, ENTRY.size)))
 
-    def _packed(self, first: int, stop: int, at_once: int = 50_000) -> Iterator[tuple[int, int, int, int]]:
+    def _read_packed(self, first: int, stop: int, at_once: int = 50_000) -> Iterator[tuple[int, int, int, int]]:
         for start in range(first, stop, at_once):
             size = (min(stop, start + at_once) - start) * ENTRY.size
             yield from ENTRY.iter_unpack(self._file.read(self._entries_at + start * ENTRY.size, size))

@@ -49,7 +49,7 @@ def test_sum_of_a_day_covers_one_day():
         counters.add("put", "orders", 1, 10)
         clock.now += 10_000
         counters.check_time(clock.now)
-    counter = counters.keyed("put", "orders")
+    counter = counters.find("put", "orders")
     assert counter is not None
     for over_ms, expected in ((60_000, 6), (3_600_000, 360), (86_400_000, 8_640)):
         rate = counter.rate(clock.now, over_ms)
@@ -62,11 +62,11 @@ def test_averages_are_per_request():
     counters, clock = counting()
     counters.count_get("group", "orders", 32, 3_200, took_ms=4)
     counters.count_get("group", "orders", 16, 1_600, took_ms=2)
-    counter = counters.keyed("get", "orders@group")
+    counter = counters.find("get", "orders@group")
     assert counter is not None
     assert counter.rate(clock.now, 60_000)[:4] == (48, 4_800, 2, 6)
     counters.count_send_back("group", "orders", 3)
-    given_back = counters.keyed("send back", "orders@group")
+    given_back = counters.find("send back", "orders@group")
     assert given_back is not None
     assert given_back.messages == 3
 
@@ -87,7 +87,7 @@ def test_samples_and_keys_are_bounded():
     for number in range(KEYS_MAX + 10):
         counters.add("put", f"topic-{number}", 1, 1)
     assert len(counters._keyed) == KEYS_MAX
-    counter = counters.keyed("put", "topic-0")
+    counter = counters.find("put", "topic-0")
     assert counter is not None
     for _ in range(100):
         clock.now += 600_000
@@ -104,6 +104,6 @@ def test_keys_unused_for_a_day_are_removed_when_there_are_too_many():
         counters.add("put", "topic-0", 1, 1)
         counters.check_time(clock.now)
     counters.add("put", "new", 1, 1)
-    assert counters.keyed("put", "topic-0") is not None
-    assert counters.keyed("put", "new") is not None
+    assert counters.find("put", "topic-0") is not None
+    assert counters.find("put", "new") is not None
     assert len(counters._keyed) == 2

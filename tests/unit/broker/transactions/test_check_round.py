@@ -177,9 +177,9 @@ def test_the_oldest_copies_are_forgotten():
 
 def test_ends_wait_until_they_fill_an_op_message():
     ops = PendingOps()
-    assert ops.filled_by([1, 2], 6) is None
+    assert ops.fill_up([1, 2], 6) is None
     ops.add([1, 2], NOW_MS)
-    assert ops.filled_by([3], 6) == [1, 2, 3]
+    assert ops.fill_up([3], 6) == [1, 2, 3]
     ops.clear()
     assert not ops
 

@@ -184,9 +184,9 @@ def test_in_any_history_each_offset_is_read_once_and_a_repeated_batch_reads_the_
 
 
 def test_snapshot_is_extended_to_starts_that_were_resolved_later():
-    found = ClusterSnapshot({A: ReadableBounds(0, 5)}).extended_to({A: 7, B: 2})
+    found = ClusterSnapshot({A: ReadableBounds(0, 5)}).extend_to({A: 7, B: 2})
     assert found.bounds == {A: (0, 7), B: (2, 2)}
-    assert ClusterSnapshot({A: ReadableBounds(0, 5)}).extended_to({A: 3}).bounds == {A: (0, 5)}
+    assert ClusterSnapshot({A: ReadableBounds(0, 5)}).extend_to({A: 3}).bounds == {A: (0, 5)}
 
 
 def test_late_answers_are_added_only_for_queues_with_a_position():

@@ -40,7 +40,7 @@ def damage(disk: SimulatedDisk, rng: Random) -> None:
         content[rng.randrange(written)] ^= 1 << rng.randrange(8)
 
 
-def asked(store: MessageStore, rng: Random) -> list[tuple[list[bytes], int]]:
+def run_queries(store: MessageStore, rng: Random) -> list[tuple[list[bytes], int]]:
     found = []
     for _ in range(60):
         topic, queue_id = rng.choice(QUEUES)
@@ -64,7 +64,7 @@ def test_reading_a_run_equals_reading_one_by_one(seed: int, flips: int, monkeypa
         rng = Random(seed)
         for _ in range(flips):
             damage(own, rng)
-        found.append(asked(store, rng))
+        found.append(run_queries(store, rng))
     assert found[0] == found[1]
     assert any(records for records, _ in found[0])
 

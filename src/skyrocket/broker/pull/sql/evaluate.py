@@ -196,7 +196,7 @@ def _equal(node: Equal) -> Predicate:
     left, right = _compile(node.left), _compile(node.right)
     if isinstance(node.right, Truth) and node.right.value is None:
         return lambda properties: left(properties) is None
-    is_same = _same(_typed(node.left), _typed(node.right))
+    is_same = _same(_fold_type(node.left), _fold_type(node.right))
     if isinstance(node.left, Property) and isinstance(node.right, Text):
         return _equal_to_text(left, node.right.value)
 
@@ -209,12 +209,12 @@ def _equal(node: Equal) -> Predicate:
     return decide
 
 
-def _ordered(node: Ordered) -> Predicate:
+def _compile_order(node: Ordered) -> Predicate:
     left, right = _compile(node.left), _compile(node.right)
-    compares = _comparing(_typed(node.left), _typed(node.right), _SIGNS[node.order])
+    compares = _comparing(_fold_type(node.left), _fold_type(node.right), _SIGNS[node.order])
     number = fold_signs(node.right)
     if isinstance(node.left, Property) and isinstance(number, Numeral) and number.number is not Number.DOUBLE:
-        return _ordered_by_whole(left, _SIGNS[node.order], number.value, _WHOLE[_type(number)])
+        return _compile_order_by_whole(left, _SIGNS[node.order], number.value, _WHOLE[_type(number)])
 
     def decide(properties: bytes) -> bool | None:
         ours = left(properties)
@@ -236,7 +236,7 @@ def _equal_to_text(operand: ValueFunction, word: str) -> Predicate:
     return decide
 
 
-def _ordered_by_whole(operand: ValueFunction, sign: Callable[[Any, Any], bool], number: float, most: int) -> Predicate:
+def _compile_order_by_whole(operand: ValueFunction, sign: Callable[[Any, Any], bool], number: float, most: int) -> Predicate:
     """Compare a property with a whole number in fewer steps. A few plain digits need no checks."""
 
     def decide(properties: bytes) -> bool | None:
@@ -249,7 +249,7 @@ def _ordered_by_whole(operand: ValueFunction, sign: Callable[[Any, Any], bool], 
     return decide
 
 
-def _typed(node: Node) -> _Type:
+def _fold_type(node: Node) -> _Type:
     return _type(fold_signs(node))
 
 
@@ -333,7 +333,7 @@ _MAKERS: Final[dict[type, Callable[[Any], ValueFunction]]] = {
     Every: _every,
     Some: _some,
     Equal: _equal,
-    Ordered: _ordered,
+    Ordered: _compile_order,
     Among: _among,
     Has: _has,
 }

@@ -79,11 +79,11 @@ class _SqlParser:
         self.nodes = 0
         self._inside = 0  # open brackets, signs and NOTs
         self._comparing: dict[TokenKind, Callable[[Node, Token], Node]] = {
-            **dict.fromkeys(_ORDERS, self._ordered),
+            **dict.fromkeys(_ORDERS, self._parse_ordered),
             TokenKind.BETWEEN: self._between,
             TokenKind.IN: self._in,
             **dict.fromkeys(_PARTS, self._has),
-            TokenKind.NOT: self._negated,
+            TokenKind.NOT: self._parse_negated,
         }
 
     # --- the grammar, one method a row
@@ -103,7 +103,7 @@ class _SqlParser:
         while self.tokens.next.kind is link:
             at = self.tokens.take()
             terms.append(self.as_condition(term(), at))
-        return self._counted(kind(tuple(terms), 1 + max(term.depth for term in terms)), at)
+        return self._count(kind(tuple(terms), 1 + max(term.depth for term in terms)), at)
 
     def _equality(self) -> Node:
         left = self._comparison()
@@ -115,9 +115,9 @@ class _SqlParser:
                 self.tokens.take()
                 right = self._comparison()
                 _check_equal(left, right, sign)
-                left = self._counted(Equal(left, right, _over(left, right)), sign)
+                left = self._count(Equal(left, right, _over(left, right)), sign)
                 if sign.kind is TokenKind.UNEQUAL:
-                    left = self._counted(Not(left, left.depth + 1), sign)
+                    left = self._count(Not(left, left.depth + 1), sign)
             else:
                 return left
 
@@ -127,8 +127,8 @@ class _SqlParser:
         if negated:
             self.tokens.take()
         self._take(TokenKind.NULL)
-        found = self._counted(Equal(left, _NULL, left.depth + 1), at)
-        return self._counted(Not(found, found.depth + 1), at) if negated else found
+        found = self._count(Equal(left, _NULL, left.depth + 1), at)
+        return self._count(Not(found, found.depth + 1), at) if negated else found
 
     def _comparison(self) -> Node:
         left = self._unary()
@@ -136,10 +136,10 @@ class _SqlParser:
             left = how(left, self.tokens.take())
         return left
 
-    def _ordered(self, left: Node, sign: Token) -> Node:
+    def _parse_ordered(self, left: Node, sign: Token) -> Node:
         return self._order(_ORDERS[sign.kind], left, self._unary(), sign)
 
-    def _negated(self, left: Node, _sign: Token) -> Node:
+    def _parse_negated(self, left: Node, _sign: Token) -> Node:
         sign = self.tokens.next
         if sign.kind not in _NEGATABLE:
             raise _wrong(sign, f"behind a value, NOT goes with BETWEEN, IN, CONTAINS, STARTSWITH or ENDSWITH, not {sign.shown}")
@@ -159,7 +159,7 @@ class _SqlParser:
         if _is_void(left):
             return terms[0]  # null, like both terms together; nested BETWEENs do not double the work at each level
         kind = Some if negated else Every
-        return self._counted(kind(terms, _over(*terms)), sign)
+        return self._count(kind(terms, _over(*terms)), sign)
 
     def _in(self, left: Node, sign: Token, *, negated: bool = False) -> Node:
         self._take(TokenKind.OPEN)
@@ -172,10 +172,10 @@ class _SqlParser:
         self._take(TokenKind.CLOSE)
         if not isinstance(left, Property):
             raise _wrong(sign, "only a property can be IN a list")
-        return self._counted(Among(left, frozenset(words), negated), sign)
+        return self._count(Among(left, frozenset(words), negated), sign)
 
     def _has(self, left: Node, sign: Token, *, negated: bool = False) -> Node:
-        return self._counted(Has(_PARTS[sign.kind], left, self._string(), negated, left.depth + 1), sign)
+        return self._count(Has(_PARTS[sign.kind], left, self._string(), negated, left.depth + 1), sign)
 
     def _unary(self) -> Node:
         sign = self.tokens.next
@@ -192,25 +192,25 @@ class _SqlParser:
             inner = self._unary()
         self._inside -= 1
         if sign.kind is TokenKind.MINUS:
-            return self._counted(Negation(inner, inner.depth + 1), sign)
+            return self._count(Negation(inner, inner.depth + 1), sign)
         if sign.kind is TokenKind.NOT:
             inner = self.as_condition(inner, sign)
-            return self._counted(Not(inner, inner.depth + 1), sign)
+            return self._count(Not(inner, inner.depth + 1), sign)
         return inner
 
     def _primary(self) -> Node:
         token = self.tokens.next
         if token.kind is TokenKind.STRING:
-            return self._counted(Text(self._string()), token)
+            return self._count(Text(self._string()), token)
         if token.kind in (TokenKind.INTEGER, TokenKind.FLOAT):
             self.tokens.take()
-            return self._counted((_integer if token.kind is TokenKind.INTEGER else _float)(token), token)
+            return self._count((_integer if token.kind is TokenKind.INTEGER else _float)(token), token)
         if token.kind is TokenKind.NAME:
             self.tokens.take()
-            return self._counted(Property(token.text), token)
+            return self._count(Property(token.text), token)
         if token.kind in _TRUTHS:
             self.tokens.take()
-            return self._counted(_TRUTHS[token.kind], token)
+            return self._count(_TRUTHS[token.kind], token)
         raise _wrong(token, f"a property, a constant or a bracket is missing before {token.shown}")
 
     # --- helpers
@@ -229,16 +229,16 @@ class _SqlParser:
             if isinstance(operand, Text) or _is_condition(operand):
                 what = "a text" if isinstance(operand, Text) else "a truth or NULL"
                 raise _wrong(sign, f"{what} is neither less nor more than anything; only numbers and properties are")
-        return self._counted(Ordered(order, left, right, _over(left, right)), sign)
+        return self._count(Ordered(order, left, right, _over(left, right)), sign)
 
     def as_condition(self, node: Node, at: Token) -> Condition:
         if _is_condition(node):
             return node
         if isinstance(node, Property):
-            return self._counted(Cast(node), at)
+            return self._count(Cast(node), at)
         raise _wrong(at, "a condition is missing: this is only a value")
 
-    def _counted(self, node: N, at: Token) -> N:
+    def _count(self, node: N, at: Token) -> N:
         self.nodes += 1
         if self.nodes > NODES_MAX:
             raise _wrong(at, f"it has more than {NODES_MAX} properties, constants and operators")
