@@ -184,9 +184,13 @@ class World:
         end_ms = self.clock.now_ms + FAR_MS
         while self.clock.now_ms < end_ms:
             await peer.wait(10_000, step_ms=10_000)
-        await peer.settle()
-        while broker.store.horizon.confirmed < broker.store.horizon.appended:  # noqa: ASYNC110 — the flush runs in a thread
-            await asyncio.sleep(0.01)
+        horizon, read_end = broker.store.horizon, -1
+        while read_end < horizon.appended:  # what a flush confirms may be delivered from there, and appended once more
+            await peer.settle()
+            read_end = horizon.appended
+            while horizon.confirmed < read_end:  # noqa: ASYNC110 — the flush runs in a thread
+                await asyncio.sleep(0.01)
+            await peer.settle()
         found = [(topic, record) for topic in (TOPIC, RETRY, DEAD) for record in _records(broker, topic)]
         await peer.close()
         await broker.close()
