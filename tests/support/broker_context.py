@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 from skyrocket.broker.context import BrokerContext
@@ -48,7 +50,7 @@ def a_context(
     built = {
         "files": SimulatedDisk(),
         "flusher": None,
-        "remove_expired_files": lambda: None,
+        "remove_expired_files": partial(asyncio.sleep, 0),
         "internal_writer": InternalWriter(store, wall_ms, on_appended, counters),
         "send_validator": SendValidator(topics, settings, store_host, contributors),
         "answers": ConfirmedAnswers(store.horizon, wall_ms),

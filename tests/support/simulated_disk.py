@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from random import Random
 
 SECTOR_BYTES = 512
-KINDS = ("write", "sync", "open", "read", "create", "remove", "replace", "lock")
-_CHANGES = ("write", "sync", "create", "remove", "replace")
+KINDS = ("write", "sync", "open", "read", "create", "remove", "replace", "move", "lock")
+_CHANGES = ("write", "sync", "create", "remove", "replace", "move")
 
 Bytes = bytes | bytearray | memoryview
 
@@ -131,6 +131,7 @@ class SimulatedDisk:
         self.nodes: dict[str, Node] = {}
         self.counts: Counter[str] = Counter()  # operations of each kind, since the start or the last `heal`
         self.used = 10.0
+        self.modified: dict[str, int] = {}  # times of files, in ms; 0 for those that a test has not set
         self._faults: list[Fault] = []
         self._rng = Random(seed)
         self._locked: set[str] = set()
@@ -247,7 +248,14 @@ class SimulatedDisk:
     def size(self, path: str) -> int:
         return len(self._node(path).content)
 
-    def create(self, path: str, size: int, allocated: int) -> SimulatedFile:
+    def modified_ms(self, path: str) -> int:
+        self._node(path)
+        return self.modified.get(path, 0)
+
+    def take_unsynced_directories(self) -> list[str]:
+        return []  # changes of names are durable at once
+
+    def create(self, path: str, size: int, allocated: int, *, durable: bool = True) -> SimulatedFile:
         _check_path(path)
         assert allocated <= size
         if path in self.nodes:
@@ -285,6 +293,17 @@ class SimulatedDisk:
         self.operation("replace", path, some)
         self.nodes.pop(f"{path}.tmp", None)
         self.write_file(path, data)
+
+    def move(self, path: str, to: str) -> None:
+        """Rename; like all changes of names here, it is durable at once."""
+        _check_path(to)
+        self.operation("move", path)
+        assert not self.exists(to), to
+        for old in [other for other in self.nodes if other == path or other.startswith(f"{path}/")]:
+            self.nodes[to + old[len(path) :]] = self.nodes.pop(old)
+
+    def sync_directory(self, path: str) -> None:
+        self.operation("sync", path)
 
     def remove(self, path: str) -> None:
         def some(rng: Random) -> None:

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from skyrocket.broker.admin.install import install as install_admin
 from skyrocket.broker.clients.heartbeats import HeartbeatHandlers
@@ -28,6 +27,7 @@ from skyrocket.broker.errors import ERROR_CODES
 from skyrocket.broker.load.counters import Counters
 from skyrocket.broker.load.flow_control import FlowControl
 from skyrocket.broker.load.slow_consumers import SlowConsumers
+from skyrocket.broker.log_retention import LogRetention
 from skyrocket.broker.nameserver_registration import NameserverRegistration
 from skyrocket.broker.persistence import Persistence
 from skyrocket.broker.pull.filters import Filters
@@ -36,6 +36,7 @@ from skyrocket.broker.pull.install import install as install_pull
 from skyrocket.broker.request_reply import install as install_request_reply
 from skyrocket.broker.retry import install as install_retry
 from skyrocket.broker.scheduler import Scheduler
+from skyrocket.broker.scrubbing import Scrubbing
 from skyrocket.broker.send.contributors import Contributors
 from skyrocket.broker.send.install import install as install_send
 from skyrocket.broker.send.internal_writer import InternalWriter
@@ -59,7 +60,6 @@ from skyrocket.protocol.bodies import DataVersion, TopicConfig
 from skyrocket.protocol.hosts import pack_host
 from skyrocket.settings.live import LiveSettings
 from skyrocket.store.config_files import DELAY_OFFSETS, TIMER_METRICS, ConfigFiles
-from skyrocket.store.errors import StoreError
 from skyrocket.store.files import Disk, Files
 from skyrocket.store.flusher import Flusher
 from skyrocket.store.message_store import MessageStore
@@ -91,7 +91,15 @@ class Broker:
         self.settings = LiveSettings(settings)
         self._background = ThreadPoolExecutor(1, thread_name_prefix="skyrocket-store")
         self._files = files or Disk()
-        self.store = MessageStore(settings.store_path, settings.store_config(), files=self._files, background=self._background)
+        self.store = MessageStore(
+            settings.store_path,
+            settings.store_config(),
+            files=self._files,
+            background=self._background,
+            commit_log=settings.commit_log_path or None,
+        )
+        self._retention = LogRetention(self.store, self.settings, wall_ms)
+        self._scrubbing = Scrubbing(self.store, self._files, self.settings, wall_ms)
         self.topics = TopicTable(self.settings, wall_ms)
         self.groups = SubscriptionGroupTable(self.settings, wall_ms)
         self.offsets = ConsumerOffsets(wall_ms)
@@ -128,6 +136,7 @@ class Broker:
         self._registration = NameserverRegistration(self._dialer, self.settings, self._topics_now, self.topics.set_ordered)
         self.topics.on_change.append(self._registration.on_topics_changed)
         self._ticks = asyncio.get_running_loop().create_task(self._tick())
+        self._scrubbing.start()
         self.scheduler.start()
         if self._timers is not None:
             self._timers.keeper.start()
@@ -150,6 +159,8 @@ class Broker:
             self._ticks.cancel()
             with suppress(asyncio.CancelledError):
                 await self._ticks
+        await self._scrubbing.close()
+        await self._retention.close()
         await self.scheduler.close()
         if self._timers is not None:
             await self._timers.keeper.close()
@@ -183,7 +194,7 @@ class Broker:
             store=self.store,
             flusher=flusher,
             on_appended=self._on_appended,
-            remove_expired_files=self._remove_expired_files,
+            remove_expired_files=self._retention.run_round,
             internal_writer=InternalWriter(self.store, self._wall_ms, self._on_appended, counters),
             contributors=contributors,
             send_validator=SendValidator(self.topics, self.settings, store_host, contributors),
@@ -202,7 +213,7 @@ class Broker:
             flow_control=FlowControl(self.settings),
             slow_consumers=SlowConsumers(),
             on_queue_growth={},
-            runtime_figures=[],
+            runtime_figures=[self._scrubbing.figures],
         )
 
     def _install(self, context: BrokerContext) -> None:
@@ -256,14 +267,4 @@ class Broker:
                 self._last_slow_tick_ms = now_ms
                 self._heartbeats.check_time()
                 self.locks.expire(now_ms)
-                self._remove_expired_files()
-
-    def _remove_expired_files(self) -> None:
-        self.store.config = self.settings().store_config()  # an administrator may have changed how long files are kept
-        try:
-            plan = self.store.retain(self._wall_ms(), datetime.now(UTC).astimezone().hour)
-        except StoreError as error:
-            log.error("Expired log files could not be removed: %s", error)
-            return
-        if plan.remove:
-            log.info("Removed the %d oldest log files: %s.", plan.remove, plan.reason)
+                self._retention.start_round()

@@ -9,7 +9,7 @@ Objects that only decide (tables, `LongPollingTable`, `CheckRound` …) take pla
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from skyrocket.broker.delay.level_progress import DelayLevelProgress
@@ -49,7 +49,7 @@ class BrokerContext:
     store: MessageStore
     flusher: Flusher
     on_appended: Callable[[], None]  # call it after each append: it wakes the flusher and waiting pulls
-    remove_expired_files: Callable[[], None]
+    remove_expired_files: Callable[[], Awaitable[None]]
     internal_writer: InternalWriter
     contributors: Contributors  # parts of the broker that redirect messages or add records to a send's append
     send_validator: SendValidator

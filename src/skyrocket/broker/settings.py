@@ -67,6 +67,8 @@ class BrokerSettings(Settings):
         "Percent of the disk; above it, the oldest files are removed, expired or not.", changeable=True)
     disk_warning_percent: int = setting(90, "diskSpaceWarningLevelRatio", _PERCENT,
         "Percent of the disk; above it, messages are refused.", changeable=True)
+    scrub_bytes_per_second: int = setting(4 * 1024 * 1024, "scrubBytesPerSecond", whole(0, 2**40),
+        "Bytes of the log that are read again and checked each second; 0 stops that.", changeable=True)
     delay_levels: str = setting(DELAY_LEVELS, "messageDelayLevel", TEXT, "The delay levels; the first is level 1.")
 
     timers_enabled: bool = setting(True, "timerWheelEnable", BOOLEAN, "Accept timed messages; false refuses them.")
@@ -170,9 +172,14 @@ class BrokerSettings(Settings):
         self._check_paths()
 
     def _check_paths(self) -> None:
-        """Refuse directories that the store does not use: ignoring one would leave the messages where nobody looks for them."""
+        """Refuse directories that the store does not use.
+
+        Apache 5.5.0 has no such settings but storePathCommitLog: it keeps queues and index in storePathRootDir, whatever the file
+        says. So does this broker, and an administrator learns it here.
+        """
+        if "," in self.commit_log_path:
+            raise ValueError(f"storePathCommitLog is {self.commit_log_path}; this broker keeps the log in one directory.")
         for key, path, folder in (
-            ("storePathCommitLog", self.commit_log_path, "commitlog"),
             ("storePathConsumeQueue", self.consume_queue_path, "consumequeue"),
             ("storePathIndex", self.index_path, "index"),
         ):

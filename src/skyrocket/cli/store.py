@@ -32,6 +32,9 @@ _FROM_HELP = (
 )
 
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The store: the directory that contains 'commitlog'.")]
+CommitLogDirectory = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="The directory of the log, if the broker has one in storePathCommitLog.")
+]
 
 
 @app.command()
@@ -39,6 +42,7 @@ def verify(
     directory: Directory,
     index_slots: Annotated[int, typer.Option(help="Slots of an index file, if the file does not show it.")] = 0,
     index_entries: Annotated[int, typer.Option(help="Entries of an index file, if the file does not show it.")] = 0,
+    commit_log: CommitLogDirectory = None,
 ) -> None:
     """Check CRCs and positions in the log, and the consume queues and index against it.
 
@@ -48,7 +52,7 @@ def verify(
     sizes = IndexSizes(index_slots, index_entries) if index_slots and index_entries else None
     count = 0
     try:
-        for finding in findings_of(directory, index_sizes=sizes, verified=verified):
+        for finding in findings_of(directory, commit_log=commit_log, index_sizes=sizes, verified=verified):
             count += 1
             typer.echo(str(finding))
     except StoreError as error:
@@ -69,6 +73,7 @@ def dump(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
     body: Annotated[bool, typer.Option("--body", help="Print the stored bodies too; as base64 with --json.")] = False,
     limit: Annotated[int | None, typer.Option(min=0, help="At most this many messages.")] = None,
+    commit_log: CommitLogDirectory = None,
 ) -> None:
     """Print messages in order of arrival, or those of one queue in the queue's order.
 
@@ -82,7 +87,7 @@ def dump(
         raise typer.BadParameter(f"--from {begin} is a queue offset. Give the queue with --topic and --queue.")
     show: Callable[[FoundRecord, bool], str] = _as_json if as_json else _as_text
     try:
-        with OfflineStore(directory) as store:
+        with OfflineStore(directory, commit_log=commit_log) as store:
             for found in islice(_select_records(store, topic, queue, start), limit):
                 typer.echo(show(found, body))
     except StoreError as error:

@@ -21,8 +21,10 @@ from skyrocket.columnar.checks import RowChecks
 from skyrocket.columnar.columns import ALL_COLUMNS, COLUMNS, FAST_COLUMNS, ColumnBuilder
 from skyrocket.columnar.ranges import Bools
 from skyrocket.columnar.rows import ChecksumScope, RecordRows, count_leading, find_record_starts
+from skyrocket.protocol.message.record import decode_record
 from skyrocket.protocol.sysflag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from skyrocket.protocol.system_names import FILLER_TOPIC
+from skyrocket.store.log.damage import is_filler
 from skyrocket.store.log.scan import DamagedRange, LogEnd
 from skyrocket.store.offline.offline_log import OfflineLog
 from skyrocket.store.offline.offline_store import EVER_MS, OfflineStore, OnDamage
@@ -193,7 +195,8 @@ def _count_before_filler(rows: RecordRows) -> int:
     """Count the rows before the first filler, which stands for damage."""
     for row in np.flatnonzero((rows.sys_flag & TRANSACTION_MASK) == TRANSACTION_ROLLBACK).tolist():
         topic = rows.data[rows.topic[row] : rows.topic_end[row]].tobytes()
-        if topic == _FILLER[: len(topic)]:
+        record = rows.data[rows.start[row] : rows.end[row]].tobytes()
+        if topic == _FILLER[: len(topic)] and is_filler(decode_record(record, check_crc=False)):
             return int(row)
     return len(rows)
 

@@ -21,15 +21,23 @@ from skyrocket.store.log.damage import is_filler
 from skyrocket.store.log.scan import FoundRecord, walk_segment
 from skyrocket.store.message import DispatchFields, DispatchRequest, dispatch_request_of
 from skyrocket.store.queues.consume_queues import ConsumeQueues, QueueKey
+from skyrocket.store.queues.deleted_topics import DeletedTopics
 
 
 class CommitLogDispatcher:
     def __init__(
-        self, log: CommitLog, queues: ConsumeQueues, index: Index | None, delays_ms: tuple[int, ...], pending_max: int
+        self,
+        log: CommitLog,
+        queues: ConsumeQueues,
+        deleted: DeletedTopics,
+        index: Index | None,
+        delays_ms: tuple[int, ...],
+        pending_max: int,
     ) -> None:
         """`pending_max` bounds the messages whose dispatch waits in memory."""
         self._log = log
         self._queues = queues
+        self._deleted = deleted
         self._index = index
         self._delays_ms = delays_ms
         self._pending_max = pending_max
@@ -91,9 +99,13 @@ class CommitLogDispatcher:
             self.dispatch(confirmed)
 
     def _put(self, turn: Sequence[DispatchFields]) -> None:
-        self._grown.update(dict.fromkeys(self._queues.put(turn)))
-        if self._index is not None:
-            self._index.put(turn)
+        counted = turn
+        if turn[0][3] < self._deleted.latest:  # a topic was deleted between append and confirmation
+            counted = [one for one in turn if not self._deleted.covers(one[0], one[3])]
+        if counted:
+            self._grown.update(dict.fromkeys(self._queues.put(counted)))
+            if self._index is not None:
+                self._index.put(counted)
         _, _, _, self.last_offset, _, _, self.last_timestamp, _, _ = turn[-1]
 
     def take_grown(self) -> list[QueueKey]:

@@ -68,8 +68,17 @@ class Files(Protocol):
 
     def size(self, path: str) -> int: ...
 
-    def create(self, path: str, size: int, allocated: int) -> File:
-        """Create a file of zeros, with space on disk for the first `allocated` bytes. The file is durable on return."""
+    def modified_ms(self, path: str) -> int:
+        """Return when the file was last written, by the wall clock."""
+
+    def create(self, path: str, size: int, allocated: int, *, durable: bool = True) -> File:
+        """Create a file of zeros, with space on disk for the first `allocated` bytes.
+
+        The file is durable on return. With `durable=False` it is so once it and `take_unsynced_directories` are synced.
+        """
+
+    def take_unsynced_directories(self) -> list[str]:
+        """Return the directories that got files with `durable=False` since the last call. The caller syncs them."""
 
     def open(self, path: str, *, writable: bool) -> File: ...
 
@@ -83,6 +92,12 @@ class Files(Protocol):
 
     def replace(self, path: str, data: bytes) -> None:
         """Replace the content of a small file, all or nothing. The new content is durable on return."""
+
+    def move(self, path: str, to: str) -> None:
+        """Rename a file or a directory, all or nothing. It is durable once both parent directories are synced."""
+
+    def sync_directory(self, path: str) -> None:
+        """Make the names in a directory survive a power failure."""
 
     def remove(self, path: str) -> None:
         """Remove a file, or a directory with everything in it. A missing path is no error."""
@@ -141,6 +156,9 @@ class DiskFile:
 class Disk:
     """The real file system."""
 
+    def __init__(self) -> None:
+        self._unsynced: dict[str, None] = {}  # directories with names that may not survive a power failure; an ordered set
+
     def names(self, directory: str) -> list[str]:
         try:
             return sorted(os.listdir(directory))
@@ -153,21 +171,33 @@ class Disk:
     def size(self, path: str) -> int:
         return os.stat(path).st_size
 
-    def create(self, path: str, size: int, allocated: int) -> File:
-        self._make_directories(os.path.dirname(path))
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def create(self, path: str, size: int, allocated: int, *, durable: bool = True) -> File:
+        directory = os.path.dirname(path)
+        if durable:
+            self._make_directories(directory)
+        else:
+            self._unsynced.update(dict.fromkeys(_make_directories_unsynced(directory)))
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         try:
             os.ftruncate(descriptor, size)
             if allocated:
                 os.posix_fallocate(descriptor, 0, allocated)
-            os.fsync(descriptor)
-            _sync_directory(os.path.dirname(path))
+            if durable:
+                os.fsync(descriptor)
+                _sync_directory(directory)
         except OSError:
             os.close(descriptor)
             with suppress(OSError):
                 os.unlink(path)
             raise
         return DiskFile(descriptor, size)
+
+    def take_unsynced_directories(self) -> list[str]:
+        unsynced, self._unsynced = self._unsynced, {}
+        return list(unsynced)
 
     def open(self, path: str, *, writable: bool) -> File:
         descriptor = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
@@ -202,6 +232,13 @@ class Disk:
         os.replace(temporary, path)
         _sync_directory(os.path.dirname(path))
 
+    def move(self, path: str, to: str) -> None:
+        os.makedirs(os.path.dirname(to), exist_ok=True)
+        os.rename(path, to)
+
+    def sync_directory(self, path: str) -> None:
+        _sync_directory(path)
+
     def remove(self, path: str) -> None:
         if os.path.isdir(path):
             shutil.rmtree(path)
@@ -213,6 +250,8 @@ class Disk:
 
     def used_percent(self, path: str) -> float:
         """Count as `df` and Java do: space that is reserved for root counts as used."""
+        while not os.path.exists(path):  # the log's directory is created with the first message
+            path = os.path.dirname(os.path.abspath(path))
         space = os.statvfs(path)
         used = space.f_blocks - space.f_bfree
         return 100.0 * used / max(1, used + space.f_bavail)
@@ -240,6 +279,16 @@ class Disk:
             with suppress(FileExistsError):
                 os.mkdir(directory)
             _sync_directory(os.path.dirname(directory) or ".")
+
+
+def _make_directories_unsynced(directory: str) -> list[str]:
+    """Create a directory and its parents. Return those that got a new name, and the directory itself."""
+    changed = [directory]
+    while directory and not os.path.exists(directory):
+        directory = os.path.dirname(directory)
+        changed.append(directory or ".")
+    os.makedirs(changed[0], exist_ok=True)
+    return changed
 
 
 def _sync_directory(path: str) -> None:
@@ -272,8 +321,8 @@ class OpenFiles:
             self._open.move_to_end(path)
         return file
 
-    def create(self, path: str, size: int, allocated: int) -> File:
-        file = self._files.create(path, size, allocated)
+    def create(self, path: str, size: int, allocated: int, *, durable: bool = True) -> File:
+        file = self._files.create(path, size, allocated, durable=durable)
         self._keep(path, file)
         return file
 
@@ -285,6 +334,10 @@ class OpenFiles:
         file = self._open.pop(path, None)
         if file is not None:
             file.close()
+
+    def take(self, path: str) -> File | None:
+        """Give up a file without closing it; None when it is not open. The caller closes it."""
+        return self._open.pop(path, None)
 
     def close(self) -> None:
         while self._open:

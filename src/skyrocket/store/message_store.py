@@ -8,10 +8,12 @@ call the job's `run`; the store's thread then reports the result with `finish_fl
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -21,25 +23,33 @@ from skyrocket.store.config import StoreConfig, delay_levels_ms
 from skyrocket.store.dispatch import CommitLogDispatcher
 from skyrocket.store.errors import (
     DiskFullError,
+    QueueNameError,
     StoreClosedError,
     StoreError,
     StoreLockedError,
     WritesStoppedError,
     store_error,
 )
+from skyrocket.store.expired_files import ExpiredFile, ExpiredFiles
 from skyrocket.store.files import Disk, Files, OpenFiles
 from skyrocket.store.horizon import Horizon
 from skyrocket.store.index.index import Index
 from skyrocket.store.log.checksums import Checksums
 from skyrocket.store.log.commit_log import CommitLog, WrittenRun
+from skyrocket.store.log.segment_ages import SegmentAges
+from skyrocket.store.log.segment_scrub import ScrubTarget
 from skyrocket.store.message import UNQUEUED, AppendPosition, AppendRequest, AppendResult, DispatchFields, queue_entry_code
 from skyrocket.store.paths import StorePaths
-from skyrocket.store.queues.consume_queues import ConsumeQueues, QueueKey
+from skyrocket.store.queues.consume_queue import ConsumeQueue
+from skyrocket.store.queues.consume_queues import ConsumeQueues, QueueKey, is_directory_name
+from skyrocket.store.queues.deleted_topics import DeletedTopics
+from skyrocket.store.queues.queue_minimums import find_minimums
 from skyrocket.store.read.reading import Reading
 from skyrocket.store.recovery.checkpoint import Checkpoint, CheckpointFile
 from skyrocket.store.recovery.recovery import Recovery, RecoveryResult
 from skyrocket.store.recovery.repair import QueueRepair
-from skyrocket.store.retention import RetentionPlan, plan_retention
+from skyrocket.store.retention import SEGMENTS_AT_ONCE, RetentionPlan
+from skyrocket.store.retention_job import RetentionJob
 
 _OUR_ABORT = b"skyrocket\n"  # Apache's broker writes its process id into this file; it never reads the content
 _LOG_FILES_MAX = 4096  # a log of 4 TiB; older segments are opened again when they are read
@@ -60,6 +70,7 @@ class CheckpointJob:
     checkpoint: Checkpoint
     _sync: Callable[[], None]
     _write: Callable[[Checkpoint], None]
+    uncounted: list[str]  # directories of deleted queues that this checkpoint does not count any more
     is_synced: bool = False
 
     def run(self) -> None:
@@ -76,10 +87,13 @@ class MessageStore:
         *,
         files: Files | None = None,
         background: Executor | None = None,
+        commit_log: Path | str | None = None,
     ) -> None:
-        """`background` creates log segments ahead of time; without it a segment is created when the log needs it."""
+        """`commit_log` is the directory of the log if it is not in `root`.
+
+        `background` creates log segments ahead of time; without it a segment is created when the log needs it."""
         self.config = config or StoreConfig()
-        self.paths = StorePaths(root)
+        self.paths = StorePaths(root, commit_log)
         self._files = files or Disk()
         self._delays_ms = delay_levels_ms(self.config.delay_levels)
         self._log_files = OpenFiles(self._files, _LOG_FILES_MAX)
@@ -92,16 +106,23 @@ class MessageStore:
         )
         self._checksums = Checksums(self._files, self._log_files, self.paths.checksums, config.segment_bytes)
         self._checkpoint_file = CheckpointFile(self._files, self.paths.checkpoint)
-        repair = QueueRepair(self.log, self._delays_ms)
-        self.reading = Reading(self.log, self.queues, self.index, self._checksums, repair, lambda: self.horizon.confirmed)
+        self._deleted = DeletedTopics(self._files, self.paths.deleted_topics, self.paths.consume_queues)
+        repair = QueueRepair(self.log, self._deleted, self._delays_ms)
+        self.reading = Reading(
+            self.log, self.queues, self._deleted, self.index, self._checksums, repair, lambda: self.horizon.confirmed
+        )
         self.horizon = Horizon(0)
-        self._dispatcher = CommitLogDispatcher(self.log, self.queues, self.index, self._delays_ms, config.undispatched_max)
+        self._dispatcher = CommitLogDispatcher(
+            self.log, self.queues, self._deleted, self.index, self._delays_ms, config.undispatched_max
+        )
         self._last_append_timestamp = 0
         self._flushed_timestamp = 0
         self._is_flushing = False  # a flush job is under way
         self._stopped: str | None = None  # why the store refuses writes until it is opened again
         self._too_full: str | None = None  # why the store refuses writes until the disk has space again
         self._release: Callable[[], None] | None = None  # releases the lock; None while the store is closed
+        self._segment_ages = SegmentAges(self._files, self.log.segments.path)
+        self._expired_files = ExpiredFiles(self._files)
 
     # --- opening and closing
 
@@ -124,16 +145,27 @@ class MessageStore:
         is_ours = crashed and self._files.read(self.paths.abort) == _OUR_ABORT
         checkpoint = self._checkpoint_file.read()
         self.log.load()
+        self._deleted.load()
 
         def begin(until_done: Checkpoint) -> None:
             for path in self._checksums.take_dirty():
                 self._files.sync(path)  # once the abort file is ours, recovery trusts all of them
+            for directory in self._files.take_unsynced_directories():
+                self._files.sync_directory(directory)
             if until_done != checkpoint:
                 self._checkpoint_file.write(until_done)
             self._files.replace(self.paths.abort, _OUR_ABORT)
 
         done = Recovery(
-            self._files, self.log, self.queues, self.index, self._checksums, self.paths.damaged, self._delays_ms, begin
+            self._files,
+            self.log,
+            self.queues,
+            self._deleted,
+            self.index,
+            self._checksums,
+            self.paths.damaged,
+            self._delays_ms,
+            begin,
         ).run(checkpoint, crashed=crashed, is_ours=is_ours)
         self.horizon = Horizon(self.log.end, ("flushed",) if self.config.sync_flush else ())
         offset = done.last_offset if done.messages else checkpoint.queue_physical_offset
@@ -144,6 +176,9 @@ class MessageStore:
         for file in self.log.files_between(done.walked_from, self.log.end):
             file.sync()
         self.checkpoint()
+        with suppress(StoreError, OSError):  # what cannot be removed now is removed later
+            self.remove_expired_files()  # queues of deleted topics
+            self._deleted.sweep(self.log.start)
         return done
 
     def close(self) -> None:
@@ -158,6 +193,8 @@ class MessageStore:
                 self.dispatch()
                 self.checkpoint()
                 self._files.remove(self.paths.abort)
+            with suppress(StoreError):  # what cannot be deleted is loaded, and expires again
+                self.remove_expired_files()
         except OSError as error:
             raise store_error(f"closing the store in {self.paths.root}", error) from error
         finally:
@@ -331,6 +368,27 @@ class MessageStore:
         """Return the queues that got messages since the last call: pulls that wait for them can be answered."""
         return self._dispatcher.take_grown()
 
+    def delete_topic(self, topic: str) -> Callable[[], None]:
+        """Delete the queues of a topic. Its messages stay in the log until they expire, and never come back into a queue.
+
+        Return a job that makes the deletion survive a power failure. Any thread may run it.
+        """
+        if not is_directory_name((topic, 0)):
+            raise QueueNameError(f"Topic {topic!r} cannot be the name of a directory.")
+        try:
+            sync = self._deleted.delete(topic, self.log.end)
+        except OSError as error:
+            raise store_error(f"removing the queues of {topic}", error) from error
+        self.queues.forget_topic(topic)
+
+        def run() -> None:
+            try:
+                sync()
+            except OSError as error:
+                raise store_error(f"recording that {topic} was deleted", error) from error
+
+        return run
+
     # --- the checkpoint
 
     def begin_checkpoint(self) -> CheckpointJob:
@@ -348,24 +406,31 @@ class MessageStore:
             entry_count=self.queues.entry_count,
         )
         paths = self.queues.take_dirty() + self._checksums.take_dirty()
+        directories = self._files.take_unsynced_directories()
         syncs: Iterable[Callable[[], None]] = self.index.begin_sync() if self.index is not None else []
 
         def sync_all() -> None:
             for path in paths:
                 with suppress(FileNotFoundError):  # it may have expired in the meantime
                     self._files.sync(path)
+            for directory in directories:
+                with suppress(FileNotFoundError):  # its topic may have been deleted in the meantime
+                    self._files.sync_directory(directory)
             for sync in syncs:
                 sync()
 
-        return CheckpointJob(checkpoint, sync_all, self._checkpoint_file.write)
+        return CheckpointJob(checkpoint, sync_all, self._checkpoint_file.write, self._deleted.take_unremoved())
 
     def finish_checkpoint(self, job: CheckpointJob, error: OSError | None = None) -> None:
         """Report that the job has run. A failed sync stops writes; a page that could not be written is written next time."""
-        if error is not None and job.is_synced:
+        if error is None:
+            self._expired_files.add([ExpiredFile(path, None) for path in job.uncounted])
+            return
+        self._deleted.put_back(job.uncounted)
+        if job.is_synced:
             raise store_error("writing the checkpoint", error) from error
-        if error is not None:
-            self._stopped = f"{error.strerror or error}."
-            raise WritesStoppedError(f"A checkpoint of {job.checkpoint.safe_end} failed ({error.strerror or error}).") from error
+        self._stopped = f"{error.strerror or error}."
+        raise WritesStoppedError(f"A checkpoint of {job.checkpoint.safe_end} failed ({error.strerror or error}).") from error
 
     def checkpoint(self) -> None:
         """Write a checkpoint, in this thread."""
@@ -383,33 +448,72 @@ class MessageStore:
         first = self.reading.record_at(self.log.start)
         return -1 if first is None else first.store_timestamp
 
-    def used_percent(self) -> float:
-        """Return how full the disk is, as `df` counts."""
+    def used_percent(self, path: str | None = None) -> float:
+        """Return how full the disk of the commit log is, as `df` counts; or the one of another path."""
         try:
-            return self._files.used_percent(self.paths.root)
+            return self._files.used_percent(path or self.paths.commit_log)
         except OSError as error:
             raise store_error("measuring the used disk space", error) from error
 
+    def next_scrub_target(self, after: int) -> ScrubTarget | None:
+        """Return the first closed segment that starts behind `after` and is on disk; None when there is none."""
+        segments = self.log.segments
+        for start in segments.starts[bisect_right(segments.starts, after) : -1]:
+            if start + segments.segment_bytes <= self.horizon.flushed:
+                return ScrubTarget(start, segments.segment_bytes, segments.path(start), *self._checksums.place_of(start))
+        return None
+
     # --- retention
 
-    def retain(self, now_ms: int, hour: int) -> RetentionPlan:
-        """Delete segments that may go, and refuse writes while the disk is too full. Call this every few seconds."""
-        used_percent = self.used_percent()
-        plan = plan_retention(self.config, self._last_stored_ms(), now_ms, hour, used_percent)
-        self._too_full = f"The disk is {used_percent:.0f} % full." if plan.refuse_writes else None
-        for _ in range(plan.remove):
-            self.expire_oldest()
+    def begin_retention(self, now_ms: int, hour: int) -> RetentionJob:
+        """Return a job that measures the disk and the age of the oldest segments, and decides which of them go.
+
+        A segment that is not on disk yet stays: its file may be being flushed.
+        """
+        starts = [start for start in self.log.segments.starts[: SEGMENTS_AT_ONCE + 1] if start <= self.horizon.flushed]
+        return RetentionJob(
+            self._files,
+            self.config,
+            (self.paths.commit_log, self.paths.root),
+            self._segment_ages,
+            starts,
+            self.queues.all_queues(),
+            now_ms,
+            hour,
+        )
+
+    def finish_retention(self, job: RetentionJob) -> RetentionPlan:
+        """Carry out what the job has decided: refuse writes or take them again, and give up segments that go.
+
+        `remove_expired_files` then deletes the files.
+        """
+        plan = job.plan
+        self._too_full = f"The disk is {job.used_percent:.0f} % full." if plan.refuse_writes else None
+        if not plan.remove or self.log.segments.starts[: plan.remove] != job.starts[: plan.remove]:
+            return plan._replace(remove=0)
+        self.finish_queue_cleanup(job.minimums)
+        self._expire_log(plan.remove)
         return plan
 
-    def _last_stored_ms(self) -> list[int]:
-        """Estimate when each finished segment got its last message: the store time of the next segment's first one."""
-        times = []
-        for start in self.log.segments.starts[1:]:
-            first = self.reading.record_at(start)
-            if first is None:
-                break
-            times.append(first.store_timestamp)
-        return times
+    def _expire_log(self, count: int) -> None:
+        """Take the log's first segments out of the tables, with what index and checksums have of them."""
+        self._expired_files.add(self.log.segments.take_first(count))
+        if self.index is not None:
+            self._expired_files.add(self.index.expire(self.log.start))
+        self._expired_files.add(self._checksums.expire(self.log.start))
+        self._expired_files.add([ExpiredFile(path, None) for path in self._deleted.expire(self.log.start)])
+
+    def remove_expired_files(self) -> None:
+        """Delete the files that retention has given up. Any thread may call this; it may take seconds."""
+        self._expired_files.remove_all()
+
+    def retain(self, now_ms: int, hour: int) -> RetentionPlan:
+        """Delete segments that may go, and refuse writes while the disk is too full, all in this thread."""
+        job = self.begin_retention(now_ms, hour)
+        job.run()
+        plan = self.finish_retention(job)
+        self.remove_expired_files()
+        return plan
 
     def expire_oldest(self) -> int:
         """Delete the log's first segment, and what queues, index and checksums have of it. Return the log's new start."""
@@ -419,12 +523,16 @@ class MessageStore:
                 return self.log.start  # its file is being flushed: the next round deletes it
             self.flush()
         if len(starts) > 1:
-            try:
-                self.log.segments.drop_first()
-                self.queues.expire(self.log.start)
-                if self.index is not None:
-                    self.index.expire(self.log.start)
-                self._checksums.expire(self.log.start)
-            except OSError as error:
-                raise store_error("removing expired files", error) from error
+            self._expired_files.add(self.queues.expire(starts[1]))
+            self._expire_log(1)
+            self.remove_expired_files()
         return self.log.start
+
+    def begin_queue_cleanup(self) -> Callable[[], list[tuple[ConsumeQueue, int]]]:
+        """Return a job that finds queue entries whose messages are no longer in the log."""
+        return partial(find_minimums, self._files, self.queues.all_queues(), self.log.start)
+
+    def finish_queue_cleanup(self, minimums: list[tuple[ConsumeQueue, int]]) -> None:
+        """Give up the entries that the job has found. `remove_expired_files` then deletes their files."""
+        for queue, minimum in minimums:
+            self._expired_files.add(queue.raise_minimum(minimum))

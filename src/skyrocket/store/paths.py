@@ -1,4 +1,5 @@
-"""The paths in a store directory. The names are Apache's, except `checksums` and `damaged`, which Apache does not have."""
+"""The paths in a store directory. The names are Apache's, except `checksums`, `damaged`
+and `consumequeue.deleted`, which Apache does not have."""
 
 from __future__ import annotations
 
@@ -7,10 +8,12 @@ from pathlib import Path
 
 
 class StorePaths:
-    def __init__(self, root: Path | str) -> None:
+    def __init__(self, root: Path | str, commit_log: Path | str | None = None) -> None:
+        """`commit_log` is the directory of the log if it is not in `root`, such as on a disk of its own (storePathCommitLog)."""
         self.root = os.fspath(root)
-        self.commit_log = f"{self.root}/commitlog"
+        self.commit_log = os.fspath(commit_log) if commit_log else f"{self.root}/commitlog"
         self.consume_queues = f"{self.root}/consumequeue"
+        self.deleted_topics = f"{self.consume_queues}.deleted"  # beside the queues: they are moved there
         self.index = f"{self.root}/index"
         self.config = f"{self.root}/config"
         self.checkpoint = f"{self.root}/checkpoint"

@@ -75,7 +75,14 @@ def test_the_directories_of_apaches_classic_file_are_accepted():
     assert changed.commit_log_path == "/data/store/commitlog"
 
 
-@pytest.mark.parametrize(("key", "folder"), PATHS.items())
+def test_the_commit_log_may_have_a_directory_of_its_own():
+    changed = SETTINGS.with_texts({"storePathRootDir": "/data/store", "storePathCommitLog": "/fast/log"})
+    assert changed.commit_log_path == "/fast/log"
+    with pytest.raises(SettingsError, match="keeps the log in one directory"):
+        SETTINGS.with_texts({"storePathCommitLog": "/fast/log,/slow/log"})
+
+
+@pytest.mark.parametrize(("key", "folder"), [one for one in PATHS.items() if one[1] != "commitlog"])
 def test_a_directory_that_the_store_does_not_use_is_refused(key: str, folder: str):
     with pytest.raises(SettingsError) as refused:
         SETTINGS.with_texts({"storePathRootDir": "/data/store", key: f"/other/{folder}"})

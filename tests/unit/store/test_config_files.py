@@ -25,6 +25,7 @@ class FailingDisk(Disk):
     """A disk that is full from the Nth replaced file on."""
 
     def __init__(self, good: int) -> None:
+        super().__init__()
         self.good = good
 
     def replace(self, path: str, data: bytes) -> None:

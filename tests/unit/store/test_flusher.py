@@ -38,11 +38,12 @@ class GatedFile(DiskFile):
 
 class GatedDisk(Disk):
     def __init__(self) -> None:
+        super().__init__()
         self.kind = type("Kind", (GatedFile,), {"gate": threading.Event(), "syncs": 0, "fails": False})
         self.kind.gate.set()
 
-    def create(self, path: str, size: int, allocated: int) -> File:
-        super().create(path, size, allocated).close()
+    def create(self, path: str, size: int, allocated: int, *, durable: bool = True) -> File:
+        super().create(path, size, allocated, durable=durable).close()
         return self.open(path, writable=True)
 
     def open(self, path: str, *, writable: bool) -> File:

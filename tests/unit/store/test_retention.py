@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import struct
+from itertools import pairwise
+
 import pytest
 
+from skyrocket.protocol.hosts import pack_host
 from skyrocket.protocol.message.record import Record
+from skyrocket.protocol.sysflag import TRANSACTION_ROLLBACK
 from skyrocket.store.config import StoreConfig
-from skyrocket.store.errors import DiskFullError
+from skyrocket.store.errors import DiskFullError, StoreIOError
 from skyrocket.store.files import Disk
+from skyrocket.store.log.damage import make_fillers
 from skyrocket.store.message import append_request_of
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.retention import SEGMENTS_AT_ONCE, plan_retention
+from tests.support.simulated_disk import SimulatedDisk
 
 CONFIG = StoreConfig(reserved_hours=72, delete_at_hour=4, segment_bytes=4096, queue_entries_per_file=10)
 HOUR_MS = 3_600_000
@@ -73,13 +81,13 @@ def store(tmp_path):
     store.open()
     for number in range(40):
         store.append([message(number)], now_ms=number * HOUR_MS)
+    store.flush()
     yield store
     store.close()
 
 
 def test_log_queues_and_index_lose_the_same_messages(store: MessageStore, tmp_path):
-    now_ms = 39 * HOUR_MS + 72 * HOUR_MS - 15 * HOUR_MS  # the first 24 messages are 72 hours old, or nearly
-    assert store.retain(now_ms, hour=4).remove > 0
+    assert store.retain(EXPIRED_MS, hour=4).remove > 0
     queue = store.queues.get("orders", 0)
     assert queue is not None
     first = store.reading.messages("orders", 0, 0, 1)
@@ -90,6 +98,102 @@ def test_log_queues_and_index_lose_the_same_messages(store: MessageStore, tmp_pa
     assert len(store.reading.query("orders", f"k{queue.min_offset}", 0, 2**62, 10)) == 1
     assert min(int(path.name) for path in (tmp_path / "store/commitlog").iterdir()) == store.log.start
     assert min(int(path.name) for path in (tmp_path / "store/consumequeue/orders/0").iterdir()) > 0
+
+
+EXPIRED_MS = 39 * HOUR_MS + 72 * HOUR_MS - 15 * HOUR_MS  # the first 24 messages are 72 hours old, or nearly
+
+
+def overwrite(store: MessageStore, offset: int, data: bytes) -> None:
+    start = store.log.segments.start_of(offset)
+    assert start is not None
+    store.log.segments.file(start).write(offset - start, data)
+
+
+def heads(store: MessageStore) -> list[tuple[int, int]]:
+    """Return the offset and size of the first record of each segment but the first."""
+    return [(start, int.from_bytes(store.log.segments.file(start).read(0, 4))) for start in store.log.segments.starts[1:]]
+
+
+def test_a_damaged_record_at_the_start_of_each_segment_does_not_stop_retention(store: MessageStore):
+    undamaged = store.begin_retention(EXPIRED_MS, 4)
+    undamaged.run()
+    for offset, _ in heads(store):
+        overwrite(store, offset + 100, b"damaged")
+    assert store.retain(EXPIRED_MS, hour=4).remove == undamaged.plan.remove > 0
+
+
+def test_a_filler_at_the_start_of_a_segment_does_not_stop_retention(store: MessageStore):
+    for offset, size in heads(store):
+        overwrite(store, offset, make_fillers(offset, size, 0))
+    assert store.retain(EXPIRED_MS, hour=4).remove > 0
+    assert store.log.start < 24 * 400, "the time of a filler does not count: it may be 0"
+
+
+def test_a_message_of_a_stranger_that_resembles_a_filler_does_not_stop_retention(tmp_path):
+    store = MessageStore(tmp_path / "store", CONFIG, files=FillableDisk())
+    store.open()
+    host = pack_host("127.0.0.1", 10911)
+    for number in range(40):
+        sent = Record("r", b"x" * 300, sys_flag=TRANSACTION_ROLLBACK, store_host=host)
+        store.append([append_request_of(sent)], now_ms=number * HOUR_MS)
+    store.flush()
+    assert store.reading.record_at(store.log.segments.starts[1]) is not None
+    assert store.retain(EXPIRED_MS, hour=4).remove > 0
+    store.close()
+
+
+def test_where_no_message_can_be_read_the_time_of_the_file_counts(store: MessageStore):
+    starts = store.log.segments.starts
+    overwrite(store, starts[1], bytes(4096))
+    os.utime(store.log.segments.path(0), ns=(0, 1_000 * HOUR_MS * 1_000_000))
+    assert store.retain(1_000 * HOUR_MS + 71 * HOUR_MS, hour=4).remove == 0
+    assert store.retain(1_000 * HOUR_MS + 72 * HOUR_MS, hour=4).remove > 0
+
+
+@pytest.mark.parametrize("stored_ms", [0, 2**62])
+def test_one_wrong_store_time_neither_deletes_a_segment_early_nor_keeps_it(store: MessageStore, stored_ms: int):
+    undamaged = store.begin_retention(EXPIRED_MS, 4)
+    undamaged.run()
+    for offset, _ in heads(store):
+        overwrite(store, offset + 56, struct.pack(">q", stored_ms))
+    damaged = store.begin_retention(EXPIRED_MS + 10 * HOUR_MS, 4)  # the next messages are up to ten hours younger
+    damaged.run()
+    assert undamaged.plan.remove <= damaged.plan.remove <= undamaged.plan.remove + 1
+
+
+def test_each_segment_is_examined_once_and_ten_at_most():
+    disk = SimulatedDisk()
+    store = MessageStore("store", CONFIG, files=disk)
+    store.open()
+    for number in range(300):
+        store.append([message(number)], now_ms=number * HOUR_MS)
+    store.flush()
+    assert len(store.log.segments.starts) > 20
+    before = disk.counts["open"]
+    store.retain(0, hour=4)
+    assert disk.counts["open"] - before <= SEGMENTS_AT_ONCE
+    before = disk.counts["open"]
+    store.retain(0, hour=4)
+    assert disk.counts["open"] == before
+    store.close()
+
+
+def test_what_cannot_be_deleted_is_deleted_later_and_leaves_no_gap():
+    disk = SimulatedDisk()
+    store = MessageStore("store", CONFIG, files=disk)
+    store.open()
+    for number in range(100):
+        store.append([message(number)], now_ms=number * HOUR_MS)
+    store.flush()
+    disk.used = 95.0
+    disk.fail("remove", 3)
+    with pytest.raises(StoreIOError, match="removing the expired file"):
+        store.retain(0, hour=12)
+    starts = [int(name) for name in disk.names("store/commitlog")]
+    assert [b - a for a, b in pairwise(starts)] == [4096] * (len(starts) - 1)
+    store.remove_expired_files()
+    assert int(disk.names("store/commitlog")[0]) == store.log.start
+    store.close()
 
 
 def test_segment_being_written_is_never_deleted(store: MessageStore):

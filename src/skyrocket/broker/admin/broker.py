@@ -71,8 +71,8 @@ class BrokerHandlers:
         header = GetBrokerConfigResponseHeader(version=version)
         return command.response(ResponseCode.SUCCESS, header, body=encode_config(self._settings().to_texts()))
 
-    def delete_expired(self, command: Command, _connection: Connection) -> Command:
-        self._remove_expired_files()
+    async def delete_expired(self, command: Command, _connection: Connection) -> Command:
+        await self._remove_expired_files()
         return command.response(ResponseCode.SUCCESS)
 
     def runtime_info(self, command: Command, _connection: Connection) -> Command:
@@ -82,8 +82,8 @@ class BrokerHandlers:
         """Return runtime figures under Apache's names, which mqadmin and dashboards read."""
         store, horizon, now_ms = self._store, self._store.horizon, self._wall_ms()
         put, get, mornings = self._counters.put, self._counters.get, self._counters.mornings
-        disk_ratio = f"{math.ceil(store.used_percent()) / 100:.2f}"
         log_path = store.paths.commit_log
+        log_ratio, queue_ratio = (f"{math.ceil(store.used_percent(path)) / 100:.2f}" for path in (log_path, store.paths.root))
         rows = _NOT_MEASURED | {
             "brokerVersionDesc": "V5_5_0",
             "brokerActive": "true",
@@ -112,9 +112,9 @@ class BrokerHandlers:
             "dispatchBehindBytes": str(horizon.appended - horizon.confirmed),
             "remainHowManyDataToFlush": _binary(horizon.appended - horizon.flushed),
             "earliestMessageTimeStamp": str(store.earliest_timestamp()),
-            "commitLogDiskRatio": disk_ratio,
-            f"commitLogDiskRatio_{log_path}": disk_ratio,
-            "consumeQueueDiskRatio": disk_ratio,
+            "commitLogDiskRatio": log_ratio,
+            f"commitLogDiskRatio_{log_path}": log_ratio,
+            "consumeQueueDiskRatio": queue_ratio,
             "commitLogDirCapacity": _capacity(log_path),
         }
         for figures in self._runtime_figures:

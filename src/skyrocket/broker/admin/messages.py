@@ -8,6 +8,7 @@ The index stores hashes. Each record is compared with the requested key, so a ha
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from skyrocket.broker.context import BrokerContext
@@ -19,6 +20,7 @@ from skyrocket.protocol.limits import FRAME_BYTES_MAX
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.message import TAG_MARK
+from skyrocket.store.read.message_query import MessageQuery
 
 BY_TAG: Final = "T"  # the index type of tags; keys and unique keys ("K", "U") share one index here
 ANSWER_BYTES_MAX: Final = FRAME_BYTES_MAX - 1024 * 1024  # of messages in one response: clients refuse larger frames
@@ -29,18 +31,22 @@ class MessageQueryHandlers:
     def __init__(self, context: BrokerContext) -> None:
         self._store = context.store
         self._settings = context.settings
+        self._turns = asyncio.Lock()
 
     def register(self, router: Router) -> None:
         router.add(RequestCode.QUERY_MESSAGE, self.query)
         router.add(RequestCode.VIEW_MESSAGE_BY_ID, self.view)
 
-    def query(self, command: Command, _connection: Connection) -> Command:
+    async def query(self, command: Command, _connection: Connection) -> Command:
         header = command.header(QueryMessageRequestHeader)
         settings = self._settings()
         asked_for = settings.query_default_max if header.unique_key_query else header.max_num
         count = max(0, min(asked_for, settings.query_max))
         key = TAG_MARK + header.key if header.index_type == BY_TAG else header.key
-        found = self._store.reading.query(header.topic, key, header.begin_timestamp, header.end_timestamp, count)
+        query = self._store.reading.begin_query(header.topic, key, header.begin_timestamp, header.end_timestamp, count)
+        while not await self._take_turn(query):
+            pass
+        found = query.found
         if not found:
             remark = f"No message of '{header.topic[:160]}' has the key '{header.key[:160]}' in this time."
             return command.response(ResponseCode.QUERY_NOT_FOUND, _NOTHING, remark=remark)
@@ -50,6 +56,14 @@ class MessageQueryHandlers:
             index_last_update_timestamp=index.last_timestamp, index_last_update_phyoffset=index.last_offset
         )
         return command.response(ResponseCode.SUCCESS, answer, body=_oldest_first(found))
+
+    async def _take_turn(self, query: MessageQuery) -> bool:
+        """Carry out one step of a query; return whether it is done. In one turn of the loop, one query takes one step."""
+        async with self._turns:
+            is_done = query.step()
+            if not is_done:
+                await asyncio.sleep(0)
+        return is_done
 
     def view(self, command: Command, _connection: Connection) -> Command:
         offset = command.header(ViewMessageRequestHeader).offset

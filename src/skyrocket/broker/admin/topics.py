@@ -4,6 +4,8 @@ after removed topics and messages (306, 316).
 
 from __future__ import annotations
 
+import asyncio
+
 from skyrocket.broker.admin.queue_offsets import bounds, stored_at
 from skyrocket.broker.context import BrokerContext
 from skyrocket.broker.names import name_problem
@@ -37,7 +39,6 @@ from skyrocket.protocol.headers import (
 )
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from skyrocket.store.errors import store_error
 
 
 class TopicHandlers:
@@ -91,38 +92,30 @@ class TopicHandlers:
         self._topics.put_all(wanted)
         return command.response(ResponseCode.SUCCESS)
 
-    def delete(self, command: Command, _connection: Connection) -> Command:
+    async def delete(self, command: Command, _connection: Connection) -> Command:
         topic = command.header(DeleteTopicRequestHeader).topic
         if not topic.strip():
             raise RefusedError(ResponseCode.INVALID_PARAMETER, "The topic's name is empty.")
         is_known = self._topics.delete(topic)
         self._offsets.remove_topic(topic)
         if is_known or name_problem(topic) is None:  # an invalid name never became a path
-            self._remove_queues(topic)
+            await asyncio.to_thread(self._store.delete_topic(topic))
         return command.response(ResponseCode.SUCCESS)
 
     # --- clean-up
 
-    def clean_queues(self, command: Command, _connection: Connection) -> Command:
+    async def clean_queues(self, command: Command, _connection: Connection) -> Command:
         """Remove queue entries whose messages are no longer in the log."""
-        try:
-            self._store.queues.expire(self._store.log.start)
-        except OSError as error:
-            raise store_error("cleaning the consume queues", error) from error
+        self._store.finish_queue_cleanup(await asyncio.to_thread(self._store.begin_queue_cleanup()))
+        await asyncio.to_thread(self._store.remove_expired_files)
         return command.response(ResponseCode.SUCCESS)
 
-    def clean_topics(self, command: Command, _connection: Connection) -> Command:
+    async def clean_topics(self, command: Command, _connection: Connection) -> Command:
         """Remove the queues of topics that are not in the table."""
-        for topic in {key.topic for key, _ in self._store.queues}:
+        for topic in sorted({key.topic for key, _ in self._store.queues}):
             if topic not in self._topics and not self._topics.is_system(topic):
-                self._remove_queues(topic)
+                await asyncio.to_thread(self._store.delete_topic(topic))
         return command.response(ResponseCode.SUCCESS)
-
-    def _remove_queues(self, topic: str) -> None:
-        try:
-            self._store.queues.remove_topic(topic)
-        except OSError as error:
-            raise store_error(f"removing the queues of {topic}", error) from error
 
     # --- queries
 

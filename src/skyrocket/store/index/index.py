@@ -14,8 +14,9 @@ from operator import itemgetter
 from skyrocket.compiled import twin
 from skyrocket.protocol.sysflag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from skyrocket.store.errors import store_error
+from skyrocket.store.expired_files import ExpiredFile
 from skyrocket.store.files import Files
-from skyrocket.store.index.index_file import KEY, IndexFile
+from skyrocket.store.index.index_file import KEY, NO_MATCH, IndexFile
 from skyrocket.store.index.key_hashes import hash_keys
 from skyrocket.store.message import DispatchFields
 
@@ -96,10 +97,13 @@ class Index:
                 break
             self._drop(self._open.pop())
 
-    def expire(self, log_start: int) -> None:
-        """Delete files whose messages all lie before `log_start`. The newest file stays."""
-        while len(self._open) > 1 and self._open[0].last_offset < log_start:
-            self._drop(self._open.pop(0))
+    def expire(self, log_start: int) -> list[ExpiredFile]:
+        """Give up the files whose messages all lie before `log_start`. The newest file stays. The caller deletes them."""
+        expired = []
+        while len(self._open) > 1 and self._open[0].last_offset < log_start and self._open[0].is_in_sync:
+            file = self._open.pop(0)
+            expired.append(ExpiredFile(file.path, file.give_up()))
+        return expired
 
     def _drop(self, file: IndexFile) -> None:
         file.close()
@@ -109,10 +113,17 @@ class Index:
 
     def find(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
         """Yield physical offsets of messages that may have the key and may be from this time range, newest first."""
+        return (offset for offset in self.visit(topic, key, begin_ms, end_ms) if offset != NO_MATCH)
+
+    def visit(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
+        """Like `find`, but yield NO_MATCH for each entry that does not match, so that the caller can bound and pause the walk.
+
+        Files may be added and expire meanwhile.
+        """
         hashed = hash_key(topic, key)
-        for file in reversed(self._open):
-            if file.overlaps(begin_ms, end_ms):
-                yield from file.find(hashed, begin_ms, end_ms)
+        for file in reversed(self._open.copy()):
+            if not file.is_closed and file.overlaps(begin_ms, end_ms):
+                yield from file.visit(hashed, begin_ms, end_ms)
 
     def close(self) -> None:
         while self._open:

@@ -24,7 +24,8 @@ their space allocated; the entries of one append are written with one call.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Generator, Iterator
 from typing import NamedTuple
 
 from skyrocket.compiled import twin
@@ -37,6 +38,9 @@ ENTRY = struct.Struct(">iqii")
 KEY = struct.Struct(">iqq")  # a key to add: hash, physical offset, store timestamp
 _POINTED = struct.Struct(">qi")  # position of a slot, and the entry that it will point at
 _INT32_MAX = 2**31 - 1
+NO_MATCH = -1  # in a walk over entries: one that does not match
+LATE_ENTRIES_MAX = 1_000  # entries behind the time range that a search visits one by one
+SCANNED_AT_ONCE = 64  # entries that cost about as much as one visit
 
 
 class IndexEntry(NamedTuple):
@@ -85,6 +89,7 @@ point_slots = twin("dispatch_entries", _point_slots)
 
 
 class IndexFile:
+    first_timestamp: int  # store time of the oldest message in the file
     last_offset: int  # physical offset of the newest message in the file
 
     def __init__(self, path: str, file: File, slots: int, entries: int, *, writable: bool = True) -> None:
@@ -98,12 +103,14 @@ class IndexFile:
         self._entries_at = HEADER.size + slots * SLOT.size
         self._table = file.window(self._entries_at) if writable else file.view()
         self.is_dirty = False  # changed since the last sync began
+        self.is_closed = False
+        self._is_syncing = False  # a job of `begin_sync` has not ended
         self._read_header()
 
     @classmethod
     def create(cls, files: Files, path: str, slots: int, entries: int) -> IndexFile:
         table_bytes = HEADER.size + slots * SLOT.size
-        return cls(path, files.create(path, index_bytes(slots, entries), table_bytes), slots, entries)
+        return cls(path, files.create(path, index_bytes(slots, entries), table_bytes, durable=False), slots, entries)
 
     def _read_header(self) -> None:
         (
@@ -124,6 +131,11 @@ class IndexFile:
     def room(self) -> int:
         """How many more keys fit into the file."""
         return self._entries - self.next_entry
+
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether everything is on disk and no job of `begin_sync` runs, which would fail on a closed file."""
+        return not self.is_dirty and not self._is_syncing
 
     @property
     def is_empty(self) -> bool:
@@ -155,12 +167,14 @@ class IndexFile:
         )
 
         self.is_dirty = False
+        self._is_syncing = True
 
         def sync() -> None:
             """Sync entries and slots first, then the header that counts them."""
             file.sync()
             table[: HEADER.size] = header
             file.sync()
+            self._is_syncing = False
 
         return sync
 
@@ -188,20 +202,52 @@ class IndexFile:
     # --- reading
 
     def find(self, hashed: int, begin_ms: int, end_ms: int, *, live: bool = False) -> Iterator[int]:
-        """Yield physical offsets of messages whose key has this hash, newest first.
+        """Yield physical offsets of messages whose key has this hash, newest first."""
+        return (offset for offset in self.visit(hashed, begin_ms, end_ms, live=live) if offset != NO_MATCH)
 
-        A chain is followed to smaller entry numbers only, so it always ends. With `live`, entries count that another process has
-        added since it last wrote the header.
+    def visit(self, hashed: int, begin_ms: int, end_ms: int, *, live: bool = False) -> Iterator[int]:
+        """Walk the entries of a slot, newest first. Yield for each a physical offset, or NO_MATCH: the caller bounds the walk.
+
+        The walk ends at the first entry before the time range: entries are in the order of their store times, as in Apache's
+        search. It follows a chain to smaller entry numbers only, so it always ends. With `live`, entries count that another
+        process has added since it last wrote the header.
         """
-        (number,) = SLOT.unpack_from(self._table, HEADER.size + hashed % self._slots * SLOT.size)
+        number: int = SLOT.unpack_from(self._table, HEADER.size + hashed % self._slots * SLOT.size)[0]
         above = self._entries if live else self.next_entry
-        while 0 < number < above:
+        late = 0
+        while 0 < number < above and not self.is_closed:
             entry = self._entry(number)
-            stored_ms = self.first_timestamp + entry.seconds * 1000
+            stored_ms = self._stored_ms(entry)
+            if stored_ms <= begin_ms - 1000:
+                return
             # Entries have whole seconds: accept what may lie in the range. The caller checks the record's exact time.
-            if entry.key_hash == hashed and begin_ms - 1000 < stored_ms <= end_ms:
-                yield entry.physical_offset
+            is_in_range = stored_ms <= end_ms
+            yield entry.physical_offset if is_in_range and entry.key_hash == hashed else NO_MATCH
             above, number = number, entry.before
+            late += not is_in_range
+            if late == LATE_ENTRIES_MAX and not self.is_closed:
+                number = yield from self._find_newest(hashed, end_ms, above)
+                late += 1
+
+    def _find_newest(self, hashed: int, end_ms: int, above: int) -> Generator[int, None, int]:
+        """Return the newest entry of a hash at or before `end_ms`, below entry `above`; 0 when there is none.
+
+        A tag may have millions of entries behind the time range. A search by time skips them: entries of all keys are in the
+        order of their store times. From there the hash is found quickly, because it is frequent.
+        """
+        last = bisect_left(range(1, above), True, key=lambda number: self._stored_ms(self._entry(number)) > end_ms)
+        stop = last + 1
+        while stop > 1 and not self.is_closed:
+            start = max(1, stop - SCANNED_AT_ONCE)
+            hashes = [key_hash for key_hash, _, _, _ in self._read_packed(start, stop)]
+            if hashed in hashes:
+                return stop - 1 - hashes[::-1].index(hashed)
+            stop = start
+            yield NO_MATCH
+        return 0
+
+    def _stored_ms(self, entry: IndexEntry) -> int:
+        return self.first_timestamp + entry.seconds * 1000
 
     def overlaps(self, begin_ms: int, end_ms: int) -> bool:
         return not self.is_empty and begin_ms <= self.last_timestamp + 1000 and end_ms >= self.first_timestamp
@@ -218,6 +264,12 @@ class IndexFile:
             size = (min(stop, start + at_once) - start) * ENTRY.size
             yield from ENTRY.iter_unpack(self._file.read(self._entries_at + start * ENTRY.size, size))
 
+    def give_up(self) -> File:
+        """Let go of the file, whose messages have expired. The caller deletes and closes it."""
+        self.is_closed = True
+        return self._file
+
     def close(self) -> None:
+        self.is_closed = True
         self._table = memoryview(b"")
         self._file.close()

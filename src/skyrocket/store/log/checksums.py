@@ -19,6 +19,7 @@ from itertools import pairwise
 from skyrocket.compiled import twin
 from skyrocket.protocol.crc import crc32
 from skyrocket.store.errors import store_error
+from skyrocket.store.expired_files import ExpiredFile
 from skyrocket.store.files import File, Files, OpenFiles
 from skyrocket.store.log.segments import segment_path
 
@@ -232,7 +233,7 @@ class Checksums:
     def _file(self, start: int) -> File:
         path = segment_path(self._directory, start)
         if start not in self._counts and not self._files.exists(path):
-            return self._opened.create(path, self._file_bytes, 0)
+            return self._opened.create(path, self._file_bytes, 0, durable=False)  # a checkpoint syncs it
         return self._opened.get(path)
 
     def take_dirty(self) -> list[str]:
@@ -241,10 +242,16 @@ class Checksums:
         self._dirty.clear()
         return paths
 
-    def expire(self, log_start: int) -> None:
+    def place_of(self, start: int) -> tuple[str, int]:
+        """Return the path of a segment's file, and how many entries it has."""
+        return segment_path(self._directory, start), self._counts.get(start, 0)
+
+    def expire(self, log_start: int) -> list[ExpiredFile]:
+        """Give up the files of segments before `log_start`. The caller deletes them."""
+        expired = []
         for start in [start for start in self._counts if start < log_start]:
             del self._counts[start]
             self._dirty.discard(start)
             path = segment_path(self._directory, start)
-            self._opened.forget(path)
-            self._files.remove(path)
+            expired.append(ExpiredFile(path, self._opened.take(path)))
+        return expired

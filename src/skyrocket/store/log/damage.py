@@ -8,18 +8,35 @@ or the index.
 
 from __future__ import annotations
 
-from skyrocket.protocol.message.record import BLANK_MAGIC, FIXED_BYTES_MIN, Record, encode_record
+from skyrocket.protocol.errors import RecordError
+from skyrocket.protocol.message.record import BLANK_MAGIC, FIXED_BYTES_MIN, Record, decode_record, encode_record
 from skyrocket.protocol.sysflag import TRANSACTION_ROLLBACK
 from skyrocket.protocol.system_names import FILLER_TOPIC
 from skyrocket.store.files import File, Files
 from skyrocket.store.log.commit_log import BLANK
+from skyrocket.store.log.scan import DamagedRange
 
 FILLER_BYTES_MAX = 1024 * 1024
 _FILLER_BYTES_MIN = FIXED_BYTES_MIN + 1
 
 
 def is_filler(record: Record) -> bool:
-    return record.topic == FILLER_TOPIC[: len(record.topic)] and record.sys_flag & TRANSACTION_ROLLBACK == TRANSACTION_ROLLBACK
+    """Whether a record is a filler, exactly as `make_fillers` writes it.
+
+    A client can send any topic, body and sys flag. It cannot send a message without a store host: the broker writes its own.
+    """
+    if record.sys_flag != TRANSACTION_ROLLBACK or any(record.store_host):
+        return False
+    filler = Record(
+        topic=FILLER_TOPIC[: len(record.topic) + len(record.body)],
+        body=bytes(len(record.body)),
+        physical_offset=record.physical_offset,
+        sys_flag=TRANSACTION_ROLLBACK,
+        born_timestamp=record.store_timestamp,
+        store_timestamp=record.store_timestamp,
+        body_crc=record.body_crc,
+    )
+    return record == filler
 
 
 def make_fillers(offset: int, size: int, store_timestamp: int) -> bytes:
@@ -45,6 +62,20 @@ def _make_filler(offset: int, size: int, store_timestamp: int) -> bytes:
             store_timestamp=store_timestamp,
         )
     )
+
+
+def explain_damage(segment: memoryview | bytes, at: int, damaged: DamagedRange) -> str:
+    """Say in a sentence what is wrong with bytes of the log that are no message. They lie at `at` in the segment."""
+    where = f"{damaged.size} bytes of the log at {damaged.offset} cannot be read"
+    try:
+        record = decode_record(segment, at)
+    except RecordError as error:
+        return f"{where}: {error}"
+    if is_filler(record):
+        return f"{where}: they were damaged, were set aside in 'damaged', and a filler stands in their place."
+    if record.physical_offset != damaged.offset:
+        return f"{where}: the record there says that it lies at {record.physical_offset}."
+    return f"{where}: the checksum over the whole record does not fit, so it is not what was written."
 
 
 def set_aside(files: Files, directory: str, file: File, offset: int, size: int, store_timestamp: int) -> str:

@@ -14,6 +14,7 @@ from bisect import bisect_right
 from functools import lru_cache
 
 from skyrocket.store.errors import StoreFormatError, store_error
+from skyrocket.store.expired_files import ExpiredFile
 from skyrocket.store.files import File, Files, OpenFiles
 
 _NAME = re.compile(r"[0-9]{20}")
@@ -29,10 +30,21 @@ def segment_path(directory: str, start: int) -> str:
 
 
 class Segments:
-    def __init__(self, files: Files, opened: OpenFiles, directory: str, segment_bytes: int, *, allocate: bool) -> None:
+    def __init__(
+        self,
+        files: Files,
+        opened: OpenFiles,
+        directory: str,
+        segment_bytes: int,
+        *,
+        allocate: bool,
+        durable: bool = True,
+    ) -> None:
+        """With `allocate` a new file has its space on disk. With `durable` it survives a power failure as soon as it exists."""
         self._files = files
         self._opened = opened
         self._allocate = allocate
+        self._durable = durable
         self.directory = directory
         self.segment_bytes = segment_bytes
         self.starts: list[int] = []
@@ -86,9 +98,16 @@ class Segments:
             self._opened.adopt(self.path(start), ready)
             file = ready
         else:
-            file = self._opened.create(self.path(start), self.segment_bytes, self.segment_bytes if self._allocate else 0)
+            allocated = self.segment_bytes if self._allocate else 0
+            file = self._opened.create(self.path(start), self.segment_bytes, allocated, durable=self._durable)
         self.starts.append(start)
         return file
+
+    def take_first(self, count: int) -> list[ExpiredFile]:
+        """Give up the first segments. The caller deletes their files, oldest first: a gap would keep the store from opening."""
+        taken = [ExpiredFile(path, self._opened.take(path)) for path in map(self.path, self.starts[:count])]
+        del self.starts[:count]
+        return taken
 
     def drop_first(self) -> None:
         self._drop(self.starts[0])
@@ -97,6 +116,12 @@ class Segments:
     def drop_last(self) -> None:
         self._drop(self.starts[-1])
         del self.starts[-1]
+
+    def forget_all(self) -> None:
+        """Close all segments, whose files were moved away."""
+        for start in self.starts:
+            self._opened.forget(self.path(start))
+        self.starts.clear()
 
     def drop_all(self) -> None:
         while self.starts:

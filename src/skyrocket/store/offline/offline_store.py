@@ -28,6 +28,7 @@ from skyrocket.store.offline.offline_log import OfflineLog
 from skyrocket.store.offline.offline_queue import OfflineQueue
 from skyrocket.store.paths import StorePaths
 from skyrocket.store.queues.consume_queues import QueueKey
+from skyrocket.store.queues.deleted_topics import DeletedTopics
 from skyrocket.store.recovery.checkpoint import Checkpoint, CheckpointFile
 
 OPEN_QUEUE_FILES_MAX = 256
@@ -46,9 +47,12 @@ class OfflineQueueRange(NamedTuple):
 
 
 class OfflineStore:
-    def __init__(self, path: Path | str, *, index_sizes: IndexSizes | None = None) -> None:
-        """`index_sizes` are needed only when they cannot be inferred from the files."""
-        self.paths = StorePaths(path)
+    def __init__(self, path: Path | str, *, commit_log: Path | str | None = None, index_sizes: IndexSizes | None = None) -> None:
+        """`commit_log` is the directory of the log if it is not in `path`.
+
+        `index_sizes` are needed only when they cannot be inferred from the files.
+        """
+        self.paths = StorePaths(path, commit_log)
         self._files = Disk()
         try:
             if not (self._files.exists(self.paths.commit_log) or self._files.exists(self.paths.checkpoint)):
@@ -58,6 +62,8 @@ class OfflineStore:
             self.log = OfflineLog(self._files, self.paths.commit_log)
             if self.checkpoint.safe_end:
                 self.log.trust(self.paths.checksums, self.checkpoint.safe_end)
+            self.deleted = DeletedTopics(self._files, self.paths.deleted_topics, self.paths.consume_queues)
+            self.deleted.load()
         except OSError as error:
             raise store_error(f"opening the store in {self.paths.root}", error) from error
         self.index = OfflineIndex(self._files, self.paths.index, index_sizes)
@@ -161,7 +167,7 @@ class OfflineStore:
         """Yield messages of a topic that have a key or unique key and were stored in this time range, newest first."""
         seen: set[int] = set()
         for offset in self.index.find(topic, key, begin_ms, end_ms):
-            if offset in seen:
+            if offset in seen or self.deleted.covers(topic, offset):
                 continue
             seen.add(offset)
             found = self.log.record_at(offset)

@@ -13,12 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from skyrocket.protocol.errors import RecordError
 from skyrocket.protocol.message.properties import TAGS
-from skyrocket.protocol.message.record import Record, decode_record
+from skyrocket.protocol.message.record import Record
 from skyrocket.protocol.message.tags import tags_code
 from skyrocket.protocol.sysflag import TRANSACTION_MASK
-from skyrocket.store.log.damage import is_filler
+from skyrocket.store.log.damage import explain_damage
 from skyrocket.store.log.scan import DamagedRange, FoundRecord
 from skyrocket.store.log.segments import segment_name
 from skyrocket.store.message import UNQUEUED, delay_level
@@ -42,9 +41,15 @@ class VerifyCounts:
     index_entries: int = 0
 
 
-def verify(path: Path | str, *, index_sizes: IndexSizes | None = None, verified: VerifyCounts | None = None) -> Iterator[Finding]:
+def verify(
+    path: Path | str,
+    *,
+    commit_log: Path | str | None = None,
+    index_sizes: IndexSizes | None = None,
+    verified: VerifyCounts | None = None,
+) -> Iterator[Finding]:
     """Yield every finding as it is made. Count in `verified` what was verified."""
-    with OfflineStore(path, index_sizes=index_sizes) as store:
+    with OfflineStore(path, commit_log=commit_log, index_sizes=index_sizes) as store:
         yield from _Verification(store, verified or VerifyCounts()).findings()
 
 
@@ -74,7 +79,8 @@ class _Verification:
         for item in self._log.walk(self._log.start):
             if isinstance(item, FoundRecord):
                 self._verified.messages += 1
-                if item.record.sys_flag & TRANSACTION_MASK not in UNQUEUED:
+                is_queued = item.record.sys_flag & TRANSACTION_MASK not in UNQUEUED
+                if is_queued and not self._store.deleted.covers(item.record.topic, item.offset):
                     yield from self._check_queued(item)
             elif isinstance(item, DamagedRange):
                 self._damaged.append(item)
@@ -121,21 +127,11 @@ class _Verification:
 
     def _explain_damage(self, damaged: DamagedRange) -> str:
         """Say what is wrong with bytes of the log that are no message."""
-        where = f"{damaged.size} bytes of the log at {damaged.offset} cannot be read"
         start = self._log.start_of(damaged.offset)
         segment = None if start is None else self._log.segment(start)
         if start is None or segment is None:
-            return f"{where}: the file is missing."
-        at = damaged.offset - start
-        try:
-            record = decode_record(segment, at)
-        except RecordError as error:
-            return f"{where}: {error}"
-        if is_filler(record):
-            return f"{where}: they were damaged, were set aside in 'damaged', and a filler stands in their place."
-        if record.physical_offset != damaged.offset:
-            return f"{where}: the record there says that it lies at {record.physical_offset}."
-        return f"{where}: the checksum over the whole record does not fit, so it is not what was written."
+            return f"{damaged.size} bytes of the log at {damaged.offset} cannot be read: the file is missing."
+        return explain_damage(segment, damaged.offset - start, damaged)
 
     def _is_damaged(self, offset: int) -> bool:
         index = bisect_right(self._damaged, (offset, EVER_MS)) - 1

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from skyrocket.store.errors import store_error
+from skyrocket.store.expired_files import ExpiredFile
 from skyrocket.store.files import Files, OpenFiles
 from skyrocket.store.log.segments import Segments
 
@@ -36,7 +37,8 @@ class QueueEntry(NamedTuple):
 
 class ConsumeQueue:
     def __init__(self, files: Files, opened: OpenFiles, directory: str, entries_per_file: int) -> None:
-        self._segments = Segments(files, opened, directory, entries_per_file * ENTRY_BYTES, allocate=False)
+        # Not durable at once: a first message must not wait for the disk. The checkpoint that counts the queue syncs its files.
+        self._segments = Segments(files, opened, directory, entries_per_file * ENTRY_BYTES, allocate=False, durable=False)
         self.min_offset = 0
         self.max_offset = 0  # the queue offset of the next entry
         self._dirty_from: int | None = None  # bytes from this offset on were written since the last sync
@@ -111,6 +113,12 @@ class ConsumeQueue:
         packed = self.read(queue_offset, 1)
         return QueueEntry(*ENTRY.unpack(packed)) if packed else None
 
+    def place_of(self, queue_offset: int) -> tuple[str, int] | None:
+        """Return the file that holds an entry, and where it lies there; None when the queue does not have the entry."""
+        at = queue_offset * ENTRY_BYTES
+        start = self._segments.start_of(at) if queue_offset < self.max_offset else None
+        return None if start is None else (self._segments.path(start), at - start)
+
     # --- writing
 
     def append(self, queue_offset: int, entries: bytes) -> None:
@@ -181,22 +189,35 @@ class ConsumeQueue:
         self.max_offset = min(self.max_offset, queue_offset)
         self.min_offset = min(self.min_offset, self.max_offset)
 
-    def expire(self, log_start: int) -> None:
-        """Raise the minimum offset to the first message at or behind `log_start`, and delete files that lie before it."""
-        first = max(self.min_offset, self._segments.start // ENTRY_BYTES)
+    def expire(self, log_start: int) -> list[ExpiredFile]:
+        """Raise the minimum offset to the first message at or behind `log_start`. Return the files that lie before it."""
+        return self.raise_minimum(self.find_minimum(log_start, self.entry))
+
+    def find_minimum(self, log_start: int, read: Callable[[int], QueueEntry | None]) -> int:
+        """Return the queue offset of the first message at or behind `log_start`. `read` returns an entry by its queue offset."""
+        max_offset = self.max_offset
+        first = min(max(self.min_offset, self._segments.start // ENTRY_BYTES), max_offset)
 
         def lies_before(queue_offset: int) -> bool:
-            entry = self.entry(queue_offset)
+            entry = read(queue_offset)
             return entry is not None and entry.physical_offset < log_start
 
         def is_gone(queue_offset: int) -> bool:
             """A single entry before `log_start` between later ones is a flipped bit."""
             return lies_before(queue_offset) and (queue_offset == first or lies_before(queue_offset - 1))
 
-        low = bisect_left(range(self.max_offset), True, lo=min(first, self.max_offset), key=lambda offset: not is_gone(offset))
-        self.min_offset = low
-        while len(self._segments.starts) > 1 and self._segments.starts[1] <= low * ENTRY_BYTES:
-            self._segments.drop_first()
+        if not (lies_before(first) or lies_before(first + 1)):
+            return first  # the usual case: nothing of this queue expires
+        return bisect_left(range(max_offset), True, lo=first, key=lambda offset: not is_gone(offset))
+
+    def raise_minimum(self, queue_offset: int) -> list[ExpiredFile]:
+        """Set the minimum offset, and give up the files that lie before it. The caller deletes them."""
+        self.min_offset = min(max(queue_offset, self.min_offset), self.max_offset)
+        starts = self._segments.starts
+        count = 0
+        while count + 1 < len(starts) and starts[count + 1] <= self.min_offset * ENTRY_BYTES:
+            count += 1
+        return self._segments.take_first(count) if count else []
 
     def take_dirty(self) -> list[str]:
         """Return the files written since the last call. The caller syncs them."""
@@ -207,6 +228,12 @@ class ConsumeQueue:
 
     def _touch(self, at: int) -> None:
         self._dirty_from = at if self._dirty_from is None else min(at, self._dirty_from)
+
+    def forget(self) -> None:
+        """Forget all entries. The files were moved away."""
+        self._segments.forget_all()
+        self.min_offset = self.max_offset = 0
+        self._dirty_from = None
 
     def remove(self) -> None:
         self._segments.drop_all()

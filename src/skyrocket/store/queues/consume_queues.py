@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from skyrocket.compiled import twin
 from skyrocket.protocol.sysflag import TRANSACTION_MASK
 from skyrocket.store.errors import QueueNameError, StoreFormatError
+from skyrocket.store.expired_files import ExpiredFile
 from skyrocket.store.files import Files, OpenFiles
 from skyrocket.store.message import UNQUEUED, DispatchFields
 from skyrocket.store.queues.consume_queue import ENTRY, ConsumeQueue, QueueEntry
@@ -90,6 +91,17 @@ class ConsumeQueues:
         """The sum of the maximum offsets of all queues."""
         return sum(queue.max_offset for queue in self._queues.values())
 
+    def count_in(self, directories: Iterable[str]) -> tuple[int, int]:
+        """Count the queues in other directories, such as those of deleted topics, and the sum of their maximum offsets."""
+        queue_count = entry_count = 0
+        for directory in directories:
+            others = ConsumeQueues(self._files, self._opened, directory, self._entries_per_file)
+            others.load()
+            queue_count, entry_count = queue_count + len(others), entry_count + others.entry_count
+            for queue in others.all_queues():
+                queue.forget()
+        return queue_count, entry_count
+
     def __iter__(self) -> Iterator[tuple[QueueKey, ConsumeQueue]]:
         return ((QueueKey(*key), queue) for key, queue in self._queues.items())
 
@@ -133,20 +145,32 @@ class ConsumeQueues:
             queue.truncate(queue_offset)
         self._next.pop(key, None)
 
-    def expire(self, log_start: int) -> None:
-        for queue in self._queues.values():
-            queue.expire(log_start)
+    def expire(self, log_start: int) -> list[ExpiredFile]:
+        """Raise the minimum of each queue to its first message at or behind `log_start`. Return the files that lie before it."""
+        return [file for queue in self._queues.values() for file in queue.expire(log_start)]
+
+    def all_queues(self) -> list[ConsumeQueue]:
+        return list(self._queues.values())
 
     def take_dirty(self) -> list[str]:
         """Return the files written since the last call. The caller syncs them."""
         return [path for queue in self._queues.values() for path in queue.take_dirty()]
 
-    def remove_topic(self, topic: str) -> None:
-        """Delete all queues of a topic. Its messages stay in the log until they expire."""
+    def forget_topic(self, topic: str) -> None:
+        """Forget all queues of a topic, whose files were moved away."""
         for key in [key for key in self._queues if key[0] == topic]:
-            self._queues.pop(key).remove()
-            self._next.pop(key, None)
-        self._files.remove(f"{self._directory}/{topic}")
+            self._queues.pop(key).forget()
+        for key in [key for key in self._next if key[0] == topic]:
+            del self._next[key]
+
+    def expire_deleted(self, topic: str, position: int) -> list[ExpiredFile]:
+        """Drop entries of messages before `position`, which were deleted with their topic. Remove queues without others."""
+        expired = []
+        for key, queue in [(key, queue) for key, queue in self._queues.items() if key[0] == topic]:
+            expired += queue.expire(position)
+            if queue.min_offset == queue.max_offset:
+                self._queues.pop(key).remove()
+        return expired
 
     def _make(self, key: tuple[str, int]) -> ConsumeQueue:
         directory = f"{self._directory}/{key[0]}/{key[1]}"

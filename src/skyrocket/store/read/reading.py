@@ -8,21 +8,21 @@ An entry that does not match the log is skipped and counted. It never hides the 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from skyrocket.compiled import twin
 from skyrocket.protocol.errors import RecordError
-from skyrocket.protocol.message.properties import decode_properties
 from skyrocket.protocol.message.record import MAGIC, MAGIC_V2, PHYSICAL_OFFSET_AT, Record, body_crc32, decode_record
 from skyrocket.protocol.sysflag import BORN_HOST_V6, STORE_HOST_V6
 from skyrocket.store.index.index import Index
 from skyrocket.store.log.checksums import Checksums
 from skyrocket.store.log.commit_log import CommitLog
 from skyrocket.store.log.damage import is_filler
-from skyrocket.store.message import index_keys
 from skyrocket.store.queues.consume_queue import ENTRY, ENTRY_BYTES, ConsumeQueue
 from skyrocket.store.queues.consume_queues import ConsumeQueues
+from skyrocket.store.queues.deleted_topics import DeletedTopics
+from skyrocket.store.read.message_query import MessageQuery
 from skyrocket.store.read.queue_run import (
     RECORDS_PER_READ_MAX,
     PullRun,
@@ -36,7 +36,6 @@ from skyrocket.store.read.queue_run import (
 from skyrocket.store.recovery.repair import QueueRepair
 
 HOT_BYTES = 256 * 1024 * 1024  # at the end of the log: written recently, still in memory
-CANDIDATES_PER_QUERY_MAX = 100_000  # index entries that one query examines: a hostile key must not block the broker
 
 _HEAD = struct.Struct(">iiiiiqqi")  # size, magic, CRC, queue id, flag, queue offset, physical offset, sys flag
 _BODY_LENGTH_AT = 84  # with two IPv4 hosts; each IPv6 host adds 12
@@ -94,6 +93,7 @@ class Reading:
         self,
         log: CommitLog,
         queues: ConsumeQueues,
+        deleted: DeletedTopics,
         index: Index | None,
         checksums: Checksums,
         repair: QueueRepair,
@@ -102,6 +102,7 @@ class Reading:
         """`confirmed` returns the confirmed position: messages from there on are not visible."""
         self._log = log
         self._queues = queues
+        self._deleted = deleted
         self._index = index
         self._checksums = checksums
         self._repair = repair
@@ -309,31 +310,16 @@ class Reading:
 
     def query(self, topic: str, key: str, begin_ms: int, end_ms: int, count: int) -> list[memoryview]:
         """Return messages of a topic that have a key or unique key and were stored in this time range, newest first."""
-        return [view for view, _ in _take(self._matching(topic, key, begin_ms, end_ms), count)]
+        query = self.begin_query(topic, key, begin_ms, end_ms, count)
+        while not query.step():
+            pass
+        return query.found
 
-    def _matching(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[tuple[memoryview, Record]]:
-        if self._index is None:
-            return
-        seen: set[int] = set()
-        for looked_at, offset in enumerate(self._index.find(topic, key, begin_ms, end_ms)):
-            if looked_at == CANDIDATES_PER_QUERY_MAX:
-                return
-            if offset in seen:
-                continue
-            seen.add(offset)
-            view = self.view_at(offset)
-            if view is None:
-                continue
-            record = decode_record(view, check_crc=False)
-            if record.topic != topic or not begin_ms <= record.store_timestamp <= end_ms:
-                continue
-            if key in index_keys(decode_properties(str(record.properties, "utf-8", "replace"))):
-                yield view, record
-
-
-def _take(items: Iterator[tuple[memoryview, Record]], count: int) -> Iterator[tuple[memoryview, Record]]:
-    for _, item in zip(range(count), items, strict=False):
-        yield item
+    def begin_query(self, topic: str, key: str, begin_ms: int, end_ms: int, count: int) -> MessageQuery:
+        """Return a query that the caller carries out in steps."""
+        visited = iter(()) if self._index is None else self._index.visit(topic, key, begin_ms, end_ms)
+        deleted_before = self._deleted.position_of(topic)
+        return MessageQuery(visited, self.view_at, topic, key, begin_ms, end_ms, count, deleted_before)
 
 
 def _body_length_at(sys_flag: int) -> int:

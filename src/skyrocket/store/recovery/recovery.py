@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, islice
 from typing import NamedTuple
 
+from skyrocket.store.expired_files import ExpiredFile
 from skyrocket.store.files import Files
 from skyrocket.store.index.index import Index
 from skyrocket.store.log.checksums import Checksums
@@ -37,6 +38,7 @@ from skyrocket.store.log.scan import (
 from skyrocket.store.message import dispatch_request_of
 from skyrocket.store.queues.consume_queue import QueueEntry
 from skyrocket.store.queues.consume_queues import ConsumeQueues, QueueKey
+from skyrocket.store.queues.deleted_topics import DeletedTopics
 from skyrocket.store.recovery.checkpoint import Checkpoint
 
 DISPATCHES_AT_ONCE = 4096
@@ -86,6 +88,7 @@ class Recovery:
         files: Files,
         log: CommitLog,
         queues: ConsumeQueues,
+        deleted: DeletedTopics,
         index: Index | None,
         checksums: Checksums,
         damaged: str,
@@ -96,6 +99,7 @@ class Recovery:
         self._files = files
         self._log = log
         self._queues = queues
+        self._deleted = deleted
         self._index = index
         self._checksums = checksums
         self._damaged = damaged
@@ -126,6 +130,7 @@ class Recovery:
         missing = not all_fit or self._queues_are_missing(checkpoint, crashed) or self._index_is_missing(checkpoint)
         if missing or not crashed:
             self._begin(_restart_at(checkpoint, self._log.start) if missing else checkpoint)
+        self._expire_deleted()
         if missing:
             self._dispatch(self._records(self._log.start, start), crashed)
         if crashed:
@@ -139,8 +144,20 @@ class Recovery:
             self._forget_beyond(done.end)
         if self._index is not None and self._index.last_offset >= done.end:
             self._index.rebuild(done.end)
-        self._queues.expire(self._log.start)
+        self._remove_files(self._queues.expire(self._log.start))
+        self._deleted.shorten(done.end)
         return done
+
+    def _expire_deleted(self) -> None:
+        """Drop queue entries of deleted topics: another program may have written them, or a power failure undid their removal."""
+        for topic, position in self._deleted:
+            self._remove_files(self._queues.expire_deleted(topic, position))
+
+    def _remove_files(self, expired: list[ExpiredFile]) -> None:
+        for path, open_file in expired:
+            if open_file is not None:
+                open_file.close()
+            self._files.remove(path)
 
     # --- where to start
 
@@ -182,9 +199,10 @@ class Recovery:
         """Whether files of a queue were deleted."""
         if checkpoint.queue_count is None or checkpoint.entry_count is None:
             return len(self._queues) == 0 and self._log.end > self._log.start
-        if len(self._queues) < checkpoint.queue_count:
+        queue_count, entry_count = self._queues.count_in(self._deleted.moved_directories())  # the checkpoint may count them
+        if len(self._queues) + queue_count < checkpoint.queue_count:
             return True
-        return not crashed and self._queues.entry_count < checkpoint.entry_count
+        return not crashed and self._queues.entry_count + entry_count < checkpoint.entry_count
 
     def _index_is_missing(self, checkpoint: Checkpoint) -> bool:
         return self._index is not None and checkpoint.is_ours and checkpoint.index_timestamp > 0 and self._index.last_offset < 0
@@ -300,8 +318,12 @@ class Recovery:
         while turn := list(islice(records, DISPATCHES_AT_ONCE)):
             self._complete_checksums(turn)
             dispatches = [
-                dispatch_request_of(item.record, item.size, self._delays_ms) for item in turn if not is_filler(item.record)
+                dispatch_request_of(item.record, item.size, self._delays_ms)
+                for item in turn
+                if not is_filler(item.record) and not self._deleted.covers(item.record.topic, item.offset)
             ]
+            if not dispatches:
+                continue
             if crashed:
                 for dispatch in dispatches:
                     key = (dispatch.topic, dispatch.queue_id)

@@ -12,14 +12,16 @@ from skyrocket.store.log.commit_log import CommitLog
 from skyrocket.store.log.scan import FoundRecord, walk_segment
 from skyrocket.store.message import UNQUEUED, dispatch_request_of
 from skyrocket.store.queues.consume_queue import ENTRY, ConsumeQueue, QueueEntry
+from skyrocket.store.queues.deleted_topics import DeletedTopics
 
 STRETCH_BYTES_MAX = 16 * 1024 * 1024  # of the log, scanned for one entry: a reader waits for it
 BEYOND_REPAIR_MAX = 10_000  # entries remembered as lost
 
 
 class QueueRepair:
-    def __init__(self, log: CommitLog, delays_ms: tuple[int, ...]) -> None:
+    def __init__(self, log: CommitLog, deleted: DeletedTopics, delays_ms: tuple[int, ...]) -> None:
         self._log = log
+        self._deleted = deleted
         self._delays_ms = delays_ms
         self._beyond_repair: set[tuple[str, int, int]] = set()
 
@@ -42,7 +44,8 @@ class QueueRepair:
     def _find(self, queue: ConsumeQueue, topic: str, queue_id: int, queue_offset: int) -> FoundRecord | None:
         before = queue.entry(queue_offset - 1) if queue_offset > queue.min_offset else None
         behind = queue.entry(queue_offset + 1)
-        start = self._log.start if before is None else max(self._log.start, before.physical_offset + before.size)
+        start = max(self._log.start, self._deleted.position_of(topic))
+        start = start if before is None else max(start, before.physical_offset + before.size)
         stop = self._log.end if behind is None else min(self._log.end, behind.physical_offset)
         if not start < stop <= start + STRETCH_BYTES_MAX:
             return None

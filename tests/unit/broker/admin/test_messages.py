@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from skyrocket.protocol.message.message_id import decode_offset_id
 from skyrocket.protocol.message.properties import KEYS, TAGS, UNIQUE_KEY
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
+from skyrocket.store.read import message_query
 from tests.support.running_broker import RunningBroker, records, running
 
 
@@ -79,6 +81,45 @@ async def test_query_ignores_messages_outside_its_time_range(tmp_path: Path):
         assert bodies(await query(served, "red", begin_timestamp=at_ms, end_timestamp=at_ms)) == [b"one"]
         assert (await query(served, "red", begin_timestamp=at_ms + 1)).code == ResponseCode.QUERY_NOT_FOUND
         assert (await query(served, "red", end_timestamp=at_ms - 1)).code == ResponseCode.QUERY_NOT_FOUND
+
+
+async def test_a_query_that_walks_far_lets_the_broker_serve_others(tmp_path: Path):
+    async with running(tmp_path, index_slots=1, index_entries=100_000) as served:
+        wanted = {KEYS: "wanted"}
+        await sent(served, b"first", **wanted)
+        keys = " ".join(f"k{number}" for number in range(250))
+        for _ in range(100):
+            await sent(served, b"x", **{KEYS: keys})
+        rounds = 0
+
+        async def count_rounds() -> None:
+            nonlocal rounds
+            while True:
+                await asyncio.sleep(0)
+                rounds += 1
+
+        counting = asyncio.ensure_future(count_rounds())
+        parts = served.broker.context
+        handler = parts.router._handlers[RequestCode.QUERY_MESSAGE]
+        header = QueryMessageRequestHeader(topic="orders", key="wanted", max_num=1, begin_timestamp=0, end_timestamp=2**62)
+        answer = await handler(Command(RequestCode.QUERY_MESSAGE, fields=header.to_fields()), None)
+        counting.cancel()
+        assert bodies(answer) == [b"first"]
+        assert rounds >= 20, "25,000 entries lie between: one pause for every thousand"
+
+
+async def test_a_query_looks_at_a_bounded_number_of_entries_and_returns_what_it_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(message_query, "COST_MAX", 2_000)
+    async with running(tmp_path, index_slots=1, index_entries=100_000) as served:
+        keys = " ".join(f"k{number}" for number in range(100))
+        await sent(served, b"old", **{KEYS: "same"})
+        for _ in range(30):
+            await sent(served, b"x", **{KEYS: keys})
+        await sent(served, b"new", **{KEYS: "same"})
+        assert bodies(await query(served, "same")) == [b"new"], "the old one lies 3,000 entries behind"
+        assert (await query(served, "none")).code == ResponseCode.QUERY_NOT_FOUND
 
 
 async def test_query_response_fits_into_a_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

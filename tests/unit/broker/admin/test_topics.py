@@ -168,7 +168,7 @@ def test_clean_up_removes_only_queues_of_unknown_topics():
 def test_full_disk_is_answered_with_service_not_available():
     parts = Parts()
     parts.messages(1, "forgotten")
-    parts.store._files.fail("remove", number=errno.ENOSPC, lasting=True)  # type: ignore[attr-defined]
+    parts.store._files.fail("move", number=errno.ENOSPC, lasting=True)  # type: ignore[attr-defined]
     assert parts.ask(316).code == ResponseCode.SERVICE_NOT_AVAILABLE
 
 

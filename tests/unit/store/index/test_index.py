@@ -45,6 +45,38 @@ def test_query_reads_chains_of_several_files():
     assert len(disk.names("index")) == 3
 
 
+def test_a_search_stops_at_the_beginning_of_its_time_range():
+    index = an_index(disk := SimulatedDisk(), entries=3_000)
+    index.put([a_dispatch(n * 100, "a", at_ms=START_MS + n * 1_000) for n in range(2_000)])
+    before = disk.counts["read"]
+    assert find(index, "a", begin_ms=START_MS + 1_990_000) == [n * 100 for n in range(1_999, 1_989, -1)]
+    assert disk.counts["read"] - before < 20
+
+
+def test_a_search_skips_what_lies_behind_its_time_range():
+    index = an_index(disk := SimulatedDisk(), slots=3, entries=30_001)
+    index.put([a_dispatch(n * 100, "a" if n % 5 else "b", at_ms=START_MS + n * 1_000) for n in range(30_000)])
+    for key, at in (("a", 11_111), ("b", 10_000), ("c", 10_000)):
+        wanted = [n * 100 for n in range(at, at - 10, -1) if key == ("a" if n % 5 else "b")]
+        before = disk.counts["read"]
+        assert find(index, key, START_MS + (at - 9) * 1_000, START_MS + at * 1_000) == wanted
+        assert disk.counts["read"] - before < 1_200, "1,000 one by one, then a search by time"
+
+
+def test_a_search_goes_on_when_its_file_expires():
+    index = an_index(SimulatedDisk(), slots=1, entries=4)
+    index.put([a_dispatch(n * 100, "a") for n in range(1, 9)])
+    for job in index.begin_sync():
+        job()
+    visits = index.visit("t", "a", 0, FOREVER_MS)
+    first = [next(visits) for _ in range(4)]
+    for expired in index.expire(700):
+        assert expired.open_file is not None
+        expired.open_file.close()
+    assert first == [800, 700, 600, 500]
+    assert list(visits) == []
+
+
 def test_files_of_the_same_millisecond_have_different_names_in_order():
     index = an_index(disk := SimulatedDisk(), entries=2)
     for n in range(1, 5):
@@ -123,11 +155,13 @@ def test_rebuild_drops_later_entries_and_restores_the_slots():
 def test_file_with_only_expired_messages_is_deleted():
     index = an_index(disk := SimulatedDisk(), entries=3)
     index.put([a_dispatch(n * 100, "a") for n in range(1, 8)])
-    index.expire(450)
+    assert index.expire(450) == [], "not before everything is on disk: a sync may be under way"
+    for job in index.begin_sync():
+        job()
+    expired = [file.path for file in index.expire(450)]
     assert find(index, "a") == [700, 600, 500]
-    assert len(disk.names("index")) == 2
-    index.expire(99_999)
-    assert len(disk.names("index")) == 1, "the newest stays"
+    expired += [file.path for file in index.expire(99_999)]
+    assert expired == [f"index/{name}" for name in disk.names("index")[:-1]], "the newest stays"
 
 
 def test_a_file_of_another_size_is_refused():

@@ -158,8 +158,7 @@ def test_files_expire_with_their_segments():
     disk = SimulatedDisk()
     checksums = filled(disk)
     put(checksums, SEGMENT, DATA, SIZES)
-    checksums.expire(SEGMENT)
-    assert disk.names("checksums") == ["00000000000000004096"]
+    assert [file.path for file in checksums.expire(SEGMENT)] == ["checksums/00000000000000000000"]
     assert checksums.take_dirty() == ["checksums/00000000000000004096"]
     assert checksums.take_dirty() == []
 

@@ -83,6 +83,17 @@ def test_a_store_whose_first_segment_expired_has_no_finding(tmp_path: Path):
     assert list(verify(tmp_path)) == []
 
 
+def test_a_topic_that_was_deleted_and_created_again_is_no_finding(tmp_path: Path):
+    store = write_store(tmp_path, map(sample_record, range(COUNT)), close=False)
+    topic = sample_record(0).topic
+    store.delete_topic(topic)()
+    assert list(verify(tmp_path)) == []
+    store.append([append_request_of(sample_record(0))], NOW_MS + 100_000)
+    assert list(verify(tmp_path)) == []
+    store.close()
+    assert list(verify(tmp_path)) == []
+
+
 def test_an_empty_store_has_no_finding(tmp_path: Path):
     write_store(tmp_path, [])
     assert list(verify(tmp_path)) == []

@@ -141,12 +141,10 @@ def test_truncating_leaves_zeros():
     assert len(offsets(queue)) == 7
 
 
-def test_expire_raises_the_minimum_and_deletes_files():
-    disk = SimulatedDisk()
-    queue = filled(disk, 12)
-    queue.expire(1750)
+def test_expire_raises_the_minimum_and_gives_up_files():
+    queue = filled(SimulatedDisk(), 12)
+    assert [file.path for file in queue.expire(1750)] == ["cq/t/0/00000000000000000000"]
     assert (queue.min_offset, queue.max_offset) == (8, 12)
-    assert disk.names("cq/t/0") == ["00000000000000000100", "00000000000000000200"]
     queue.expire(99_999)
     assert (queue.min_offset, queue.max_offset) == (12, 12)
     queue.append(12, entry(12))
@@ -171,12 +169,14 @@ def test_topic_that_is_a_path_is_no_queue(name: str):
         queues.next_offset(QueueKey("t", -1))
 
 
-def test_removing_a_topic_removes_its_queues():
+def test_forgetting_a_topic_forgets_its_queues_and_offsets():
     disk = SimulatedDisk()
     queues = ConsumeQueues(disk, OpenFiles(disk, 10), "cq", PER_FILE)
     filled(disk, 3)
     queues.load()
     assert len(queues) == 1
-    queues.remove_topic("t")
+    disk.move("cq/t", "moved/t")
+    queues.forget_topic("t")
     assert (len(queues), disk.names("cq")) == (0, [])
     assert queues.next_offset(QueueKey("t", 0)) == 0
+    assert queues.count_in(["moved"]) == (1, 3)

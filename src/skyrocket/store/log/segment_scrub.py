@@ -1,0 +1,231 @@
+"""Scrubbing: read a closed segment of the log again, and compare every record with its checksums.
+
+Bits flip and sectors go bad in files that nobody reads, and the loss is noticed when a consumer needs the message. Scrubbing
+finds it while a backup or a replica may still have it. The findings are those of `skyrocket store verify`.
+
+A segment is read in pieces, with `pread` and a handle of its own: in another thread than the store, and without a mapping, under
+which a bad sector would end the process. A page that the disk cannot read counts as damage, and the pages behind it are read.
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+import struct
+from bisect import bisect_left
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+from skyrocket.protocol.crc import crc32
+from skyrocket.protocol.message.record import BLANK_MAGIC, FIXED_BYTES_MIN, MAGIC, MAGIC_V2
+from skyrocket.store.files import File, Files
+from skyrocket.store.log.checksums import ENTRY
+from skyrocket.store.log.damage import explain_damage, is_filler
+from skyrocket.store.log.scan import DamagedRange, record_at
+from skyrocket.store.log.segments import segment_name
+
+WINDOW_BYTES = 1024 * 1024
+_PAGE_BYTES = 4096
+_CHECKSUMS_AT_ONCE = 8192
+_SIZE_AND_MAGIC = struct.Struct(">ii")
+_ANY_MAGIC = re.compile(b"|".join(re.escape(struct.pack(">i", magic)) for magic in (MAGIC, MAGIC_V2, BLANK_MAGIC)))
+
+
+class ScrubTarget(NamedTuple):
+    """A closed segment, and where its checksums are."""
+
+    start: int
+    segment_bytes: int
+    path: str
+    checksums_path: str
+    checksums: int  # how many there are
+
+
+class ScrubFinding(NamedTuple):
+    """Damage in a segment. As text it reads like a finding of `store verify`."""
+
+    path: str
+    offset: int  # in the file
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.path} at {self.offset}: {self.problem}"
+
+
+class SegmentScrub:
+    """Scrubs one segment: call `step` until `is_done`. Any thread may call it, one at a time."""
+
+    def __init__(self, files: Files, target: ScrubTarget) -> None:
+        self._target = target
+        self._file = files.open(target.path, writable=False)
+        self._checksums = _ChecksumReader(files, target)
+        self._at = 0  # in the segment
+        self._window = b""
+        self._window_at = 0
+        self._unreadable: dict[int, str] = {}  # position of a page that the disk does not return → why
+        self.is_done = False
+
+    @property
+    def position(self) -> int:
+        """How far the segment was scrubbed."""
+        return self._at
+
+    def step(self, size_bytes: int) -> list[ScrubFinding]:
+        """Scrub about so many bytes. Return the damage that was found in them."""
+        findings: list[ScrubFinding] = []
+        stop = self._at + size_bytes
+        while not self.is_done and self._at < stop:
+            damaged = self._next_item()
+            if damaged is not None:
+                findings.append(self._explain(damaged))
+        return findings
+
+    def close(self) -> None:
+        self._file.close()
+        self._checksums.close()
+
+    # --- records
+
+    def _next_item(self) -> DamagedRange | None:
+        """Move behind the next record, blank or damaged range. Return the latter."""
+        at, segment_bytes = self._at, self._target.segment_bytes
+        if segment_bytes - at < _SIZE_AND_MAGIC.size or self._is_blank(at):
+            self.is_done = True
+            return None
+        record = self._examine(at)
+        if record is not None:
+            size, is_sound = record
+            self._at += size
+        else:
+            following = self._next_sound(at + 1)
+            self._at = segment_bytes if following is None else following
+            size, is_sound = self._at - at, False
+        self.is_done = self._at >= segment_bytes
+        return None if is_sound else DamagedRange(self._target.start + at, size)
+
+    def _examine(self, at: int) -> tuple[int, bool] | None:
+        """Return the size of the record at `at`, and whether it is sound; None when no record starts there."""
+        size, magic = _SIZE_AND_MAGIC.unpack(self._read(at, _SIZE_AND_MAGIC.size))
+        if magic not in (MAGIC, MAGIC_V2) or not FIXED_BYTES_MIN <= size <= self._target.segment_bytes - at:
+            return None
+        data = self._read(at, size)
+        fits = self._checksums.matches(at + size, data)
+        if fits and not _may_be_filler(data):
+            return size, True  # exactly what was written, so it need not be decoded
+        found = record_at(memoryview(data), self._target.start + at, 0)
+        return None if found is None else (size, fits is not False and not is_filler(found.record))
+
+    def _is_blank(self, at: int) -> bool:
+        head = self._read(at, _SIZE_AND_MAGIC.size)
+        return len(head) == _SIZE_AND_MAGIC.size and _SIZE_AND_MAGIC.unpack(head) == (
+            self._target.segment_bytes - at,
+            BLANK_MAGIC,
+        )
+
+    def _next_sound(self, at: int) -> int | None:
+        """Return the first position from `at` on where a sound record or the blank starts; None when there is none."""
+        for window_at in range(at, self._target.segment_bytes, WINDOW_BYTES):
+            for place in self._magics(window_at):
+                if place >= at and (self._is_blank(place) or self._examine(place) is not None):
+                    return place
+        return None
+
+    def _magics(self, window_at: int) -> Iterator[int]:
+        """Yield where records may start whose size field lies in the window."""
+        window = self._read(window_at, WINDOW_BYTES + _SIZE_AND_MAGIC.size)
+        for match in _ANY_MAGIC.finditer(window, 4):
+            if self._target.segment_bytes - (window_at + match.start() - 4) >= _SIZE_AND_MAGIC.size:
+                yield window_at + match.start() - 4
+
+    # --- bytes
+
+    def _read(self, at: int, size: int) -> bytes:
+        """Return bytes of the segment; zeros where the disk returns none."""
+        size = min(size, self._target.segment_bytes - at)
+        if at < self._window_at or at + size > self._window_at + len(self._window):
+            length = min(max(size, WINDOW_BYTES), self._target.segment_bytes - at)
+            try:
+                self._window = self._file.read(at, length)
+            except OSError:
+                self._window = b"".join(
+                    self._read_page(page_at, min(_PAGE_BYTES, at + length - page_at))
+                    for page_at in range(at, at + length, _PAGE_BYTES)
+                )
+            self._window_at = at
+        begin = at - self._window_at
+        return self._window[begin : begin + size].ljust(size, b"\0")
+
+    def _read_page(self, at: int, size: int) -> bytes:
+        try:
+            return self._file.read(at, size)
+        except OSError as error:
+            self._unreadable[at] = error.strerror or str(error)
+            return bytes(size)
+
+    # --- findings
+
+    def _explain(self, damaged: DamagedRange) -> ScrubFinding:
+        start = self._target.start
+        at = damaged.offset - start
+        for page_at, reason in self._unreadable.items():
+            if page_at < at + damaged.size and at < page_at + _PAGE_BYTES:
+                problem = f"{damaged.size} bytes of the log at {damaged.offset} cannot be read: {reason}."
+                break
+        else:
+            problem = explain_damage(self._sparse_copy(at, damaged.size), at, damaged)
+        return ScrubFinding(f"commitlog/{segment_name(start)}", at, problem)
+
+    def _sparse_copy(self, at: int, size: int) -> memoryview:
+        """Return a segment that has only these bytes, so that a sentence can name the position in the file."""
+        (said,) = struct.unpack_from(">i", self._read(at, 4).ljust(4, b"\0"))
+        size = max(size, min(said, self._target.segment_bytes - at)) if said > 0 else size
+        size = min(size, 64 * WINDOW_BYTES)
+        copy = memoryview(mmap.mmap(-1, self._target.segment_bytes))
+        copy[at : at + size] = self._read(at, size)
+        return copy
+
+
+def _may_be_filler(data: bytes) -> bool:
+    """Whether a record is marked as a rolled-back transaction and nothing else, as a filler is."""
+    return data[36:40] == b"\0\0\0\x0c"
+
+
+class _ChecksumReader:
+    """The checksums of one segment, read in blocks."""
+
+    def __init__(self, files: Files, target: ScrubTarget) -> None:
+        self._file: File | None = None
+        if target.checksums:
+            with suppress(OSError):  # without checksums, a record is checked by the CRC of its body
+                self._file = files.open(target.checksums_path, writable=False)
+        self._count = target.checksums
+        self._block: dict[int, int] = {}  # end of a record in the segment → CRC
+        self._first_end = self._last_end = -1  # of the block
+
+    def matches(self, end: int, data: bytes) -> bool | None:
+        """Whether a record that ends at `end` matches its checksum; None when it has none.
+
+        As in `Checksums.matches`, a difference of one bit is a flipped bit of the checksum itself.
+        """
+        if self._file is not None and not self._first_end <= end <= self._last_end:
+            with suppress(OSError):
+                self._load_block(self._file, end)
+        known = self._block.get(end)
+        return None if known is None else (known ^ crc32(data)).bit_count() <= 1
+
+    def _load_block(self, file: File, end: int) -> None:
+        """Load the block that begins with the checksum of the record that ends at `end`."""
+        first = bisect_left(range(self._count), end, key=lambda index: self._end_at(file, index))
+        count = min(_CHECKSUMS_AT_ONCE, self._count - first)
+        entries = list(ENTRY.iter_unpack(file.read(first * ENTRY.size, count * ENTRY.size)))
+        self._block = dict(entries)
+        self._first_end, self._last_end = (entries[0][0], entries[-1][0]) if entries else (end, end)
+
+    def _end_at(self, file: File, index: int) -> int:
+        end, _ = ENTRY.unpack(file.read(index * ENTRY.size, ENTRY.size))
+        return int(end)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
