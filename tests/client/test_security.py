@@ -15,8 +15,9 @@ from skyrocket.protocol.bodies import BrokerData, QueueData, TopicRouteData
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.fastjson.codec import encode
 from skyrocket.protocol.requests import RequestCode
-from tests.support.certificates import Certificate
-from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
+from tests.support.apache_cluster import send_request
+from tests.support.certificates import Authority, Certificate
+from tests.support.skyrocket_process import Skyrocket, SkyrocketBroker, SkyrocketNameserver
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +36,43 @@ async def test_producer_uses_tls_with_nameserver_and_broker(tmp_path: Path, cert
         async with Producer(names.nameserver, tls=True) as strict:
             with pytest.raises(ClientError, match="certificate verify failed"):
                 await strict.send(Message("secret", b"m"), timeout_ms=1_000)
+
+
+async def test_servers_with_a_certificate_refuse_plain_connections(tmp_path: Path, certificate: Certificate):
+    """Nothing but the certificate is set. `skyrocket run` shows it on all of its ports, and its broker registers with TLS."""
+    with Skyrocket(tmp_path, certificate.server_settings) as server:
+        async with Producer(server.nameserver, tls=certificate.trusted()) as producer:
+            assert (await producer.send(Message("secret", b"m"))).is_safe
+        async with Producer(server.nameserver) as plain:
+            with pytest.raises(ClientError):
+                await plain.send(Message("secret", b"m"), timeout_ms=1_000)
+        host, port = server.address.split(":")
+        for each in (int(port), int(port) - 2, int(server.nameserver.split(":")[1])):
+            assert send_request((host, each), Command(RequestCode.GET_BROKER_CLUSTER_INFO, opaque=1)) is None
+
+
+async def test_servers_that_require_client_certificates_refuse_others(tmp_path: Path):
+    authority, stranger = Authority.made(tmp_path / "ca"), Authority.made(tmp_path / "other")
+    shown, own, foreign = authority.certificate("server"), authority.certificate("client"), stranger.certificate("client")
+    settings = {
+        "tls.server.certPath": shown.path,
+        "tls.server.keyPath": shown.key,
+        "tls.server.need.client.auth": "require",
+        "tls.server.trustCertPath": authority.path,
+        "tls.client.certPath": own.path,
+        "tls.client.keyPath": own.key,
+        "tls.client.trustCertPath": authority.path,
+    }
+    with (
+        SkyrocketNameserver(tmp_path / "names", settings) as names,
+        SkyrocketBroker(tmp_path / "broker", names.nameserver, settings),
+    ):
+        async with Producer(names.nameserver, tls=authority.trusted(own)) as producer:
+            assert (await producer.send(Message("secret", b"m"))).is_safe
+        for unknown in (authority.trusted(), authority.trusted(foreign)):
+            async with Producer(names.nameserver, tls=unknown) as refused:
+                with pytest.raises(ClientError):
+                    await refused.send(Message("secret", b"m"), timeout_ms=1_000)
 
 
 async def test_every_request_is_signed():

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.certificates import Certificate
+from tests.support.certificates import Authority, Certificate
 from tests.support.java_scenes import Cluster, Out, Scenes
-from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
+from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver, tls_of
 
 pytestmark = pytest.mark.interop
 
@@ -44,10 +44,40 @@ def test_the_java_client_speaks_tls_with_both_servers(tmp_path: Path):
         SkyrocketNameserver(tmp_path / "names", tls) as names,
         SkyrocketBroker(tmp_path / "broker", names.nameserver, tls) as broker,
     ):
-        cluster = Cluster(names.nameserver, broker.address, "DefaultCluster")
+        cluster = Cluster(names.nameserver, broker.address, "DefaultCluster", tls_of(tls))
         client = Scenes(tmp_path / "client", "tls", cluster, ["-Dtls.enable=true"])
         try:
             topic = client.topic("tls")
+            consumer = client.push(client.named("group"), topic)
+            client.send(topic, *numbered(10, "secret"), Out(b"large" * 100_000))
+            assert len(client.heard(consumer, 11)) == 11
+        finally:
+            client.kill()
+
+
+def test_the_java_client_shows_its_certificate_where_one_is_required(tmp_path: Path):
+    authority = Authority.made(tmp_path / "ca")
+    shown, own = authority.certificate("server"), authority.certificate("client")
+    settings = {
+        "tls.server.certPath": shown.path,
+        "tls.server.keyPath": shown.key,
+        "tls.server.need.client.auth": "require",
+        "tls.server.trustCertPath": authority.path,
+        "tls.client.certPath": own.path,
+        "tls.client.keyPath": own.key,
+        "tls.client.trustCertPath": authority.path,
+    }
+    flags = ["-Dtls.enable=true", "-Dtls.test.mode.enable=false", "-Dtls.client.authServer=true"]
+    for key in ("tls.client.certPath", "tls.client.keyPath", "tls.client.trustCertPath"):
+        flags.append(f"-D{key}={settings[key]}")
+    with (
+        SkyrocketNameserver(tmp_path / "names", settings) as names,
+        SkyrocketBroker(tmp_path / "broker", names.nameserver, settings) as broker,
+    ):
+        cluster = Cluster(names.nameserver, broker.address, "DefaultCluster", tls_of(settings))
+        client = Scenes(tmp_path / "client", "mtls", cluster, flags)
+        try:
+            topic = client.topic("mtls")
             consumer = client.push(client.named("group"), topic)
             client.send(topic, *numbered(10, "secret"), Out(b"large" * 100_000))
             assert len(client.heard(consumer, 11)) == 11

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from skyrocket.settings.server import ServerSettings
 from tests.support.apache_admin import Admin
 from tests.support.apache_cluster import ApacheCluster
 from tests.support.ports import free_port
@@ -25,6 +26,7 @@ from tests.support.waiting import WAIT_S_MAX, wait_until
 pytestmark = pytest.mark.interop
 
 CLUSTER = {"brokerClusterName": "Test", "brokerName": "broker1"}
+OURS_ALONE = set(ServerSettings.rows()) - {"serverChannelMaxIdleTimeSeconds"}
 PRODUCERS, CONSUMERS, TOPIC, COUNT = "Producers", "Consumers", "Orders", 40
 
 BLANKS = [
@@ -380,7 +382,7 @@ def test_our_settings_are_apaches(two: Two):
         "mappedFileSizeTimerLog",
     }
     # Apache's wheel has the size that this has by default; where its changes go is known to it by -c alone.
-    ours_alone = {"timerWheelSlots", "brokerConfigPath"}
+    ours_alone = {"timerWheelSlots", "brokerConfigPath", *OURS_ALONE}
     assert set(ours) - ours_alone <= set(theirs)
     differing = {key: (ours[key], theirs[key]) for key in ours.keys() - machine - ours_alone if ours[key] != theirs[key]}
     assert differing == {}

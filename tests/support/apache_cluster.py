@@ -11,6 +11,7 @@ import os
 import selectors
 import signal
 import socket
+import ssl
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -237,11 +238,12 @@ class ApacheCluster:
         return [address for broker in brokers.values() for address in (broker.broker_addrs or {}).values()]
 
 
-def send_request(server: tuple[str, int], request: Command) -> Command | None:
+def send_request(server: tuple[str, int], request: Command, tls: ssl.SSLContext | None = None) -> Command | None:
     """The answer of a server; None while it gives none."""
     try:
-        with socket.create_connection(server, timeout=1) as connection:
-            connection.settimeout(ANSWER_S_MAX)
+        plain = socket.create_connection(server, timeout=1)
+        plain.settimeout(ANSWER_S_MAX)
+        with plain if tls is None else tls.wrap_socket(plain, server_hostname=server[0]) as connection:
             connection.sendall(encode_command(request))
             decoder = CommandDecoder()
             while piece := connection.recv(65536):

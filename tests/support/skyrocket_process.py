@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -21,6 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
+from skyrocket.net.tls import client_context
 from skyrocket.protocol.bodies import ClusterInfo
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.fastjson.codec import decode
@@ -34,6 +36,7 @@ STOP_S_MAX = 180.0
 FULL_DISK = {"diskMaxUsedSpaceRatio": 95, "diskSpaceCleanForciblyRatio": 95, "diskSpaceWarningLevelRatio": 95}
 SMALL_STORE = {"mappedFileSizeCommitLog": 16_777_216, "maxHashSlotNum": 5000, "maxIndexNum": 20_000, **FULL_DISK}
 
+ROOT = Path(__file__).resolve().parents[2]
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 
@@ -46,6 +49,8 @@ def _die_with_parent() -> None:
 
 
 class SkyrocketProcess:
+    module = "skyrocket"  # what it runs: `python -m skyrocket …`
+
     def __init__(self, name: str, home: Path, arguments: list[str], is_ready: Callable[[], bool]) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self.name = name
@@ -67,12 +72,12 @@ class SkyrocketProcess:
         """Begin to start; whether it serves is for `start` to wait for."""
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "skyrocket", *self._arguments],
+                [sys.executable, "-m", self.module, *self._arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 cwd=self.home,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": _python_path()},
                 preexec_fn=_die_with_parent,  # noqa: PLW1509 one system call: it takes no lock that another thread may hold
             )
 
@@ -107,10 +112,20 @@ class SkyrocketProcess:
         """The end of what it printed and logged."""
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:])
 
+    def first_trace(self) -> str:
+        """The first exception that it logged, with its stack; nothing when there is none."""
+        _, found, after = self._log.read_text(errors="replace").partition("Traceback (most recent call last)")
+        return (found + after)[:3000]
+
     def complaints(self) -> list[str]:
         """The lines that it logged as errors, and the traces of exceptions."""
         logged = self._log.read_text(errors="replace").splitlines()
         return [line for line in logged if " ERROR " in line or " CRITICAL " in line or line.startswith("Traceback")]
+
+
+def _python_path() -> str:
+    """Where programs of the tests are found, too."""
+    return os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
 
 
 class Skyrocket(SkyrocketProcess):
@@ -121,7 +136,8 @@ class Skyrocket(SkyrocketProcess):
         self.data = home / "data"
         flags = ["--data", str(self.data), "--namesrv-port", str(names_port), "--port", str(port)]
         arguments = ["run", *flags, *_sets({**SMALL_STORE, **(settings or {})})]
-        super().__init__("run", home, arguments, lambda: self.address in registered(self.nameserver))
+        tls = tls_of(settings or {})
+        super().__init__("run", home, arguments, lambda: self.address in registered(self.nameserver, tls))
 
 
 class SkyrocketNameserver(SkyrocketProcess):
@@ -131,8 +147,10 @@ class SkyrocketNameserver(SkyrocketProcess):
         home.mkdir(parents=True, exist_ok=True)
         config = home / "namesrv.conf"
         every = {"listenPort": port, "kvConfigPath": home / "kvConfig.json", **(settings or {})}
-        config.write_text("".join(f"{key}={value}\n" for key, value in every.items()))
-        super().__init__("namesrv", home, ["namesrv", "-c", str(config)], lambda: cluster_info(self.nameserver) is not None)
+        own = {key: value for key, value in every.items() if not key.startswith("tls.client.")}  # it connects to nobody
+        config.write_text("".join(f"{key}={value}\n" for key, value in own.items()))
+        tls = tls_of(every)
+        super().__init__("namesrv", home, ["namesrv", "-c", str(config)], lambda: cluster_info(self.nameserver, tls) is not None)
 
 
 class SkyrocketBroker(SkyrocketProcess):
@@ -146,22 +164,31 @@ class SkyrocketBroker(SkyrocketProcess):
         every = {"listenPort": port, "storePathRootDir": self.store, **SMALL_STORE, **(settings or {})}
         first = nameservers.split(";", maxsplit=1)[0]
         arguments = ["broker", "-n", nameservers, *_sets(every)]
-        super().__init__("broker", home, arguments, lambda: self.address in registered(first))
+        tls = tls_of(every)  # as the broker itself connects to the nameserver
+        super().__init__("broker", home, arguments, lambda: self.address in registered(first, tls))
 
 
 def _sets(settings: Mapping[str, object]) -> list[str]:
     return [text for key, value in settings.items() for text in ("--set", f"{key}={value}")]
 
 
-def cluster_info(nameserver: str) -> ClusterInfo | None:
+def tls_of(settings: Mapping[str, object]) -> ssl.SSLContext | None:
+    """How to reach a server with these settings; None for plain connections. Any server is believed."""
+    if "tls.server.certPath" not in settings or settings.get("tls.server.mode", "enforcing") != "enforcing":
+        return None
+    own = [str(settings.get(f"tls.client.{key}", "")) for key in ("certPath", "keyPath")]
+    return client_context(*own, verifies=False)
+
+
+def cluster_info(nameserver: str, tls: ssl.SSLContext | None = None) -> ClusterInfo | None:
     """What a nameserver knows of brokers; None when it does not answer."""
     host, port = nameserver.split(":")
-    answer = send_request((host, int(port)), Command(RequestCode.GET_BROKER_CLUSTER_INFO, opaque=1))
+    answer = send_request((host, int(port)), Command(RequestCode.GET_BROKER_CLUSTER_INFO, opaque=1), tls)
     return None if answer is None else decode(answer.body, ClusterInfo)
 
 
-def registered(nameserver: str) -> list[str]:
+def registered(nameserver: str, tls: ssl.SSLContext | None = None) -> list[str]:
     """The addresses of the brokers that a nameserver knows."""
-    info = cluster_info(nameserver)
+    info = cluster_info(nameserver, tls)
     brokers = (info.broker_addr_table if info is not None else None) or {}
     return [address for broker in brokers.values() for address in (broker.broker_addrs or {}).values()]

@@ -55,7 +55,6 @@ from skyrocket.net.dialer import Dialer
 from skyrocket.net.limits import NetLimits
 from skyrocket.net.router import Router
 from skyrocket.net.server import Server, monotonic_ms
-from skyrocket.net.tls import server_context
 from skyrocket.protocol.bodies import DataVersion, TopicConfig
 from skyrocket.protocol.hosts import pack_host
 from skyrocket.settings.live import LiveSettings
@@ -113,9 +112,8 @@ class Broker:
         self.persistence.add_table(TIMER_METRICS, self._timer_metrics)
         self.scheduler = Scheduler(wall_ms)
         self.router = Router(ERROR_CODES)
-        tls = server_context(settings.tls_certificate, settings.tls_key)
-        self.server = Server(self.router, limits, tls, tls_only=settings.tls_only)
-        self._dialer = Dialer()
+        self.server = Server(self.router, limits or settings.net_limits(), settings.server_tls(), tls_only=settings.tls_only)
+        self._dialer = Dialer(tls=settings.client_tls())
         self._flusher: Flusher | None = None
         self._transaction_checks: TransactionChecker | None = None
         self._timers: TimerParts | None = None
@@ -268,3 +266,4 @@ class Broker:
                 self._heartbeats.check_time()
                 self.locks.expire(now_ms)
                 self._retention.start_round()
+                self.server.set_quota(self.settings().quota())  # an administrator may have changed it

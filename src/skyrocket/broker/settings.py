@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final
 
+from skyrocket.net.tls import client_context
 from skyrocket.protocol.sysflag import PERM_READ, PERM_WRITE
-from skyrocket.settings.kinds import BOOLEAN, HOST, PORT, TEXT, TLS_ONLY, WORD, one_of, whole
-from skyrocket.settings.table import Settings, setting
+from skyrocket.settings.kinds import BOOLEAN, HOST, PORT, TEXT, WORD, one_of, whole
+from skyrocket.settings.server import ServerSettings
+from skyrocket.settings.table import setting
 from skyrocket.store.config import DELAY_LEVELS, StoreConfig
 
 CHANGES_FILE: Final = "skyrocket.properties"  # Apache's broker ignores this file
@@ -19,7 +22,7 @@ _FLUSH: Final = one_of({"SYNC_FLUSH": True, "ASYNC_FLUSH": False})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerSettings(Settings):
+class BrokerSettings(ServerSettings):
     OWNER: ClassVar[str] = "the broker"
 
     # fmt: off
@@ -144,10 +147,16 @@ class BrokerSettings(Settings):
         "Milliseconds that the end of a transaction may wait.", changeable=True)
     append_ms_max: int = setting(1_000, "osPageCacheBusyTimeOutMills", _MS,
         "Milliseconds; after sends that took longer to store, sends are refused for a while.", changeable=True)
-    tls_certificate: str = setting("", "tls.server.certPath", TEXT,
-        "A certificate in PEM; with it, the broker accepts TLS on the same ports.")
-    tls_key: str = setting("", "tls.server.keyPath", TEXT, "The key of the certificate, in PEM.")
-    tls_only: bool = setting(False, "tls.server.mode", TLS_ONLY, "permissive accepts plain connections too, enforcing does not.")
+    tls_to_nameservers: bool | None = setting(None, "tls.enable", BOOLEAN,
+        "Connect to nameservers with TLS. Without it: if the broker itself accepts nothing but TLS.")
+    tls_client_certificate: str = setting("", "tls.client.certPath", TEXT,
+        "The certificate to show to nameservers; empty: tls.server.certPath and its key.")
+    tls_client_key: str = setting("", "tls.client.keyPath", TEXT, "The key of that certificate.")
+    tls_client_key_password: str = setting("", "tls.client.keyPassword", TEXT, "The password of that key.")
+    tls_client_trusted: str = setting("", "tls.client.trustCertPath", TEXT,
+        "The certificates that sign those of nameservers; empty: those that the system trusts.")
+    tls_verify_nameservers: bool = setting(True, "tls.client.authServer", BOOLEAN,
+        "Verify the certificates and names of nameservers. Apache's default is false.")
     # fmt: on
 
     def store_config(self) -> StoreConfig:
@@ -167,7 +176,19 @@ class BrokerSettings(Settings):
             delay_levels=self.delay_levels,
         )
 
+    def client_tls(self) -> ssl.SSLContext | None:
+        """Load what connections to nameservers need; None when they are plain. Raise NetError when it cannot be used."""
+        is_on = self.tls_only if self.tls_to_nameservers is None else self.tls_to_nameservers
+        if not is_on:
+            return None
+        own = (self.tls_client_certificate, self.tls_client_key, self.tls_client_key_password)
+        certificate, key, password = own if own[0] else (self.tls_certificate, self.tls_key, self.tls_key_password)
+        return client_context(
+            certificate, key, password=password, trusted=self.tls_client_trusted, verifies=self.tls_verify_nameservers
+        )
+
     def check(self) -> None:
+        ServerSettings.check(self)
         self.store_config()
         self._check_paths()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -60,13 +61,15 @@ def run(
     settings = _settings(BrokerSettings(), None, flags, sets)
 
     async def main(stopped: asyncio.Event) -> None:
+        shared = replace(NameserverSettings(), **settings.shared_values())  # the same limits and certificates
         names = Nameserver(
-            NameserverSettings().with_texts(
+            shared.with_texts(
                 {"bindAddress": host, "listenPort": str(namesrv_port), "kvConfigPath": str(data / "namesrv" / "kvConfig.json")}
             )
         )
         await names.start()
-        served = Broker(settings.with_texts({"namesrvAddr": names.address}))
+        # Nothing to verify: the nameserver is in this process.
+        served = Broker(settings.with_texts({"namesrvAddr": names.address, "tls.client.authServer": "false"}))
         try:
             await served.start()
             typer.echo(_ready(names.address, served.settings().address, data, time.monotonic() - started))

@@ -14,10 +14,8 @@ from skyrocket.nameserver.route_requests import RouteRequests
 from skyrocket.nameserver.route_table import BrokerKey, RouteTable
 from skyrocket.nameserver.settings import NameserverSettings
 from skyrocket.net.connection import Connection
-from skyrocket.net.limits import NetLimits
 from skyrocket.net.router import Router
 from skyrocket.net.server import Server, monotonic_ms
-from skyrocket.net.tls import server_context
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.settings.live import LiveSettings
 
@@ -34,9 +32,7 @@ class Nameserver:
         self.router = Router({NameserverError: ResponseCode.SYSTEM_ERROR})
         self._now_ms = now_ms
         now = self.settings()
-        tls = server_context(now.tls_certificate, now.tls_key)
-        limits = NetLimits(idle_ms=now.idle_s * 1000)
-        self._server = Server(self.router, limits, tls, tls_only=now.tls_only, now_ms=now_ms)
+        self._server = Server(self.router, now.net_limits(), now.server_tls(), tls_only=now.tls_only, now_ms=now_ms)
         self._server.on_closed.append(self._on_connection_closed)
         self._scanning: asyncio.Task[None] | None = None
         self.port = 0  # set by start()
@@ -74,6 +70,7 @@ class Nameserver:
     async def _scan(self) -> None:
         while True:
             await asyncio.sleep(self.settings().scan_interval_ms / 1000)
+            self._server.set_quota(self.settings().quota())  # an administrator may have changed it
             for key, connection in self.table.remove_silent(self._now_ms()):
                 log.warning("Removed %s: it was silent for too long.", _format_key(key))
                 if isinstance(connection, Connection):

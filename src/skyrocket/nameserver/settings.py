@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from skyrocket.settings.file import read_required_texts
-from skyrocket.settings.kinds import BOOLEAN, HOST, PATH, PORT, TEXT, TLS_ONLY, whole
-from skyrocket.settings.table import Settings, setting
+from skyrocket.settings.kinds import BOOLEAN, HOST, PATH, PORT, whole
+from skyrocket.settings.server import ServerSettings
+from skyrocket.settings.table import setting
 
 _DAY_S: Final = 24 * 3600
 _HOME: Final = Path(os.environ.get("HOME", ".")) / "namesrv"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NameserverSettings(Settings):
+class NameserverSettings(ServerSettings):
     OWNER: ClassVar[str] = "the nameserver"
 
     # fmt: off
@@ -29,8 +30,6 @@ class NameserverSettings(Settings):
         "Where changes made at run time are kept: the file given with -c, when there is one.")
     scan_interval_ms: int = setting(5_000, "scanNotActiveBrokerInterval", whole(10, 600_000),
         "Milliseconds between two looks for brokers that have gone silent.")
-    idle_s: int = setting(120, "serverChannelMaxIdleTimeSeconds", whole(1, _DAY_S),
-        "Seconds without a byte after which a connection is closed.")
     order_message_enable: bool = setting(False, "orderMessageEnable", BOOLEAN,
         "Routes carry the order configuration of their topic.", changeable=True)
     return_order_config: bool = setting(True, "returnOrderTopicConfigToBroker", BOOLEAN,
@@ -45,10 +44,6 @@ class NameserverSettings(Settings):
         "Topics that a broker does not name any more lose their route.", changeable=True)
     need_wait: bool = setting(False, "needWaitForService", BOOLEAN,
         "Routes are refused for a while after the start, until all brokers had the time to register.", changeable=True)
-    tls_certificate: str = setting("", "tls.server.certPath", TEXT,
-        "A certificate in PEM; with it, TLS is spoken on the same port.")
-    tls_key: str = setting("", "tls.server.keyPath", TEXT, "Its key.")
-    tls_only: bool = setting(False, "tls.server.mode", TLS_ONLY, "permissive takes plain connections too, enforcing does not.")
     wait_s: int = setting(45, "waitSecondsForService", whole(0, _DAY_S), "For so many seconds.", changeable=True)
     # fmt: on
 

@@ -12,9 +12,11 @@ import ssl
 from collections.abc import Iterable
 from typing import Any, Protocol, cast
 
+from skyrocket.net.addresses import ClientAddress
 from skyrocket.net.errors import ConnectionLostError, RequestTimeoutError, TooManyRequestsError
 from skyrocket.net.limits import NetLimits
 from skyrocket.net.pending import PendingRequests
+from skyrocket.net.quota import DEBT_SERVED_MS_MAX, QuotaRates
 from skyrocket.net.tls import HANDSHAKE, TlsLayer
 from skyrocket.protocol.command import ONEWAY_FLAG, RESPONSE_FLAG, Command, decode_command, encode_command
 from skyrocket.protocol.errors import FrameError
@@ -23,7 +25,12 @@ from skyrocket.protocol.frame import Frame, FrameSplitter, MalformedFrameError
 Sendable = bytes | Iterable[bytes | memoryview]
 
 JOINED_BYTES_MAX = 64 * 1024  # above it, writing piece by piece is cheaper than one copy
+FULL_READ_BYTES = 200_000  # uvloop reads up to 256,000 bytes and asyncio 262,144, and more wait when so many came
 COLLECTED_BYTES_MAX = 128 * 1024  # above it, write before the read event ends, while the bytes are in the processor's cache
+
+
+# Why nothing is read from a connection at present. It is read again when no reason is left.
+_UNREAD_RESPONSES, _OVER_QUOTA, _TURN_IS_OVER = 1, 2, 4
 
 
 class ConnectionOwner(Protocol):
@@ -32,6 +39,7 @@ class ConnectionOwner(Protocol):
     limits: NetLimits
     tls: ssl.SSLContext | None  # for incoming connections
     tls_only: bool  # close plain connections
+    quota: QuotaRates | None  # of a client; None: no limit
     reads_always: bool  # read even from a peer that does not read: two peers that wait for each other would wait for ever
 
     def now_ms(self) -> int: ...
@@ -45,10 +53,10 @@ class ConnectionOwner(Protocol):
         """Handle the first of a read event's frames on a fast path, undecoded. Return how many were handled."""
 
     def requests(self, connection: Connection, commands: list[Command]) -> list[Command]:
-        """Handle the requests of a read event. Return those that are left because the connection `is_full`."""
+        """Handle the requests of a read event. Return those that are left because the connection `must_stop`."""
 
-    def may_hold(self, size_bytes: int) -> bool:
-        """Whether this many more bytes may wait until the peer reads them."""
+    def hold(self, connection: Connection, size_bytes: int) -> None:
+        """Take note that bytes wait until the peer reads them. This closes connections when too many wait."""
 
 
 class Connection(asyncio.Protocol):
@@ -65,8 +73,14 @@ class Connection(asyncio.Protocol):
         self._unsent_bytes = 0
         self._deferred: list[Command] = []  # requests to handle once the peer has read some responses
         self._flush_scheduled = False
+        self._pauses = 0  # the reasons why nothing is read
+        self._turn_ends_ms = 0
+        self._charged_frames = 0  # of frames_read, what was charged to the client's quota
+        self._charged_bytes = 0  # likewise, of bytes_written
         self._reading = False  # inside data_received: collect responses and write them at its end
         self._closing: str | None = None  # the reason
+        self._closing_ms = 0  # since when
+        self._aborted = False
         self._deadline_timer: asyncio.TimerHandle | None = None  # due at the first deadline of our requests
         self._deadline_ms = 0
         self.peer: tuple[str, int] = ("", 0)
@@ -74,6 +88,8 @@ class Connection(asyncio.Protocol):
         self.opened_ms = self.last_read_ms = self.last_write_ms = 0
         self.frame_since_ms: int | None = None  # when the first byte of the unfinished frame arrived
         self.frames_read = 0
+        self.bytes_written = 0
+        self.address: ClientAddress | None = None  # of the client; a server sets it
 
     # --- called by asyncio
 
@@ -90,7 +106,9 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._closing is not None:
             return
-        self.last_read_ms = self._owner.now_ms()
+        self.last_read_ms = now_ms = self._owner.now_ms()
+        self._turn_ends_ms = now_ms + self._limits.turn_ms
+        size_bytes = len(data)
         if not self.frames_read and self._tls is None and data[0] == HANDSHAKE and self._owner.tls is not None:
             self._tls = TlsLayer(self._owner.tls)
         if self._owner.tls_only and self._tls is None:
@@ -105,11 +123,54 @@ class Connection(asyncio.Protocol):
         finally:
             self._reading = False
         self._flush()
+        if self._owner.quota is not None:
+            self._charge(self._owner.quota, size_bytes)
+        if size_bytes >= FULL_READ_BYTES:
+            self._end_turn()
+
+    def _end_turn(self) -> None:
+        """Read nothing and handle nothing more until every other connection had its turn.
+
+        uvloop would read up to 32 times before it looks at another connection.
+        """
+        if not self._pauses & _TURN_IS_OVER:
+            self._pause(_TURN_IS_OVER)
+            asyncio.get_running_loop().call_soon(self._begin_turn)
+
+    def _begin_turn(self) -> None:
+        self._pauses &= ~_TURN_IS_OVER
+        self._turn_ends_ms = self._owner.now_ms() + self._limits.turn_ms
+        self._handle_deferred()
+
+    def _charge(self, rates: QuotaRates, bytes_read: int) -> None:
+        """Charge a read event, and what was written since the last one, to the client. Read no more until it is paid."""
+        if self.address is None:
+            return
+        frames, self._charged_frames = self.frames_read - self._charged_frames, self.frames_read
+        size_bytes, self._charged_bytes = bytes_read + self.bytes_written - self._charged_bytes, self.bytes_written
+        debt_ms = self.address.quota.debt_ms(self.last_read_ms)
+        if debt_ms <= DEBT_SERVED_MS_MAX:  # above it, the server refused the requests: that costs nothing but the wait
+            debt_ms = self.address.quota.charge(rates, frames, size_bytes, self.last_read_ms)
+        if debt_ms and not self._pauses & _OVER_QUOTA:
+            self._pause(_OVER_QUOTA)
+            wait_ms = min(debt_ms, DEBT_SERVED_MS_MAX)
+            asyncio.get_running_loop().call_later(wait_ms / 1000, self._resume, _OVER_QUOTA)
+
+    def _pause(self, reason: int) -> None:
+        if not self._pauses and self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+        self._pauses |= reason
+
+    def _resume(self, reason: int) -> None:
+        self._pauses &= ~reason
+        if not self._pauses and self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def _decrypt(self, tls: TlsLayer, data: bytes) -> bytes:
         try:
             plain = tls.receive(data)
         except ssl.SSLError as error:
+            self._write(tls.to_send())  # the alert that tells the peer why
             self.close(f"TLS failed: {error.reason or error}")
             return b""
         self._write(tls.to_send())
@@ -150,7 +211,7 @@ class Connection(asyncio.Protocol):
         return broken
 
     def _hand_over(self, requests: list[Command]) -> None:
-        """Hand over as many requests as there is room for responses. One read event may bring hundreds."""
+        """Hand over as many requests as there is room for responses, and time in this turn. One read event may bring hundreds."""
         requests = self._deferred + requests
         while requests and self._closing is None:
             requests = self._owner.requests(self, requests)
@@ -158,7 +219,18 @@ class Connection(asyncio.Protocol):
                 self._write_unsent()
                 if self.unwritten_bytes > self._limits.unwritten_high_bytes:
                     break
+                if self._owner.now_ms() >= self._turn_ends_ms:
+                    self._end_turn()
+                    break
         self._deferred = requests
+
+    def _handle_deferred(self) -> None:
+        """Go on with deferred requests, and read again when none is left and nothing else is in the way."""
+        if self._deferred and self._closing is None:
+            self._hand_over([])
+            self._flush()
+        if not self._deferred or self._owner.reads_always:
+            self._resume(0)
 
     def eof_received(self) -> bool:
         return False
@@ -177,17 +249,13 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Stop reading requests from a peer that does not read its responses."""
-        if self._owner.reads_always:
-            return
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.pause_reading()
+        if not self._owner.reads_always:
+            self._pause(_UNREAD_RESPONSES)
 
     def resume_writing(self) -> None:
-        if self._deferred:
-            self._hand_over([])
-            self._flush()
-        if not self._deferred and self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
+        self._pauses &= ~_UNREAD_RESPONSES
+        if not self._pauses & _TURN_IS_OVER:
+            self._handle_deferred()
 
     # --- called by the rest of skyrocket
 
@@ -210,9 +278,14 @@ class Connection(asyncio.Protocol):
         return self._unsent_bytes + self.unwritten_bytes > self._limits.unwritten_high_bytes
 
     @property
+    def must_stop(self) -> bool:
+        """Whether the rest of the requests waits: for the peer to read its responses, or for the connection's next turn."""
+        return self.is_full or self._owner.now_ms() >= self._turn_ends_ms
+
+    @property
     def held_bytes(self) -> int:
         """The bytes held for the peer: responses that it has not read, and a frame that it has not finished."""
-        return self.unwritten_bytes + self._splitter.pending_bytes
+        return 0 if self._aborted else self.unwritten_bytes + self._splitter.pending_bytes
 
     def send(self, data: Sendable) -> None:
         """Send whole frames. Frames of one turn of the loop leave with one write. A closed connection drops them."""
@@ -291,7 +364,10 @@ class Connection(asyncio.Protocol):
         """Enforce the time-outs. The owner calls this every `scan_ms`."""
         self._expire(now_ms)
         limits = self._limits
-        if not self.frames_read and now_ms - self.opened_ms > limits.first_frame_ms:
+        if self._closing is not None:
+            if now_ms - self._closing_ms > limits.drain_ms:  # the peer does not read what it was still to get
+                self.abort(self._closing)
+        elif not self.frames_read and now_ms - self.opened_ms > limits.first_frame_ms:
             self.close("it sent no whole frame in time")
         elif self.frame_since_ms is not None and now_ms - self.frame_since_ms > limits.frame_ms:
             self.close("it did not finish a frame in time")
@@ -308,6 +384,7 @@ class Connection(asyncio.Protocol):
         if self._closing is None:
             self._write_unsent()
             self._closing = reason
+            self._closing_ms = self._owner.now_ms()
             if self._transport is not None:
                 self._transport.close()
 
@@ -326,6 +403,7 @@ class Connection(asyncio.Protocol):
 
     def abort(self, reason: str) -> None:
         self._closing = self._closing or reason
+        self._aborted = True
         self._unsent.clear()
         self._unsent_bytes = 0
         if self._transport is not None:
@@ -359,9 +437,12 @@ class Connection(asyncio.Protocol):
 
     def _count_written(self, transport: asyncio.Transport, size_bytes: int) -> None:
         self.last_write_ms = self._owner.now_ms()
+        self.bytes_written += size_bytes
         waiting = transport.get_write_buffer_size()
-        if waiting and (waiting > self._limits.unwritten_max_bytes or not self._owner.may_hold(min(waiting, size_bytes))):
+        if waiting > self._limits.unwritten_max_bytes:
             self.abort("it does not read its responses")
+        elif waiting:
+            self._owner.hold(self, min(waiting, size_bytes))
 
 
 def _address(name: object) -> tuple[str, int]:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from skyrocket.net.connection import Connection
 from skyrocket.net.errors import ConnectError
 from skyrocket.net.limits import NetLimits
+from skyrocket.net.quota import QuotaRates
 from skyrocket.net.router import Router
 from skyrocket.net.server import monotonic_ms
 from skyrocket.protocol.command import Command
@@ -34,6 +35,7 @@ class Dialer:
         self.limits = limits or NetLimits()
         self.tls: ssl.SSLContext | None = None  # for incoming connections, of which a dialer has none
         self.tls_only = False
+        self.quota: QuotaRates | None = None
         self.reads_always = True
         self.now_ms = now_ms
         self.on_opened: list[Callable[[str, Connection], None]] = []  # called with the address before the connection is used
@@ -136,8 +138,8 @@ class Dialer:
     def requests(self, connection: Connection, commands: list[Command]) -> list[Command]:
         return self.router.handle(connection, commands)
 
-    def may_hold(self, size_bytes: int) -> bool:  # noqa: ARG002 — those that we chose to talk to are few
-        return True
+    def hold(self, connection: Connection, size_bytes: int) -> None:
+        """Allow it: the peers that we chose to talk to are few."""
 
     async def _scan(self) -> None:
         while True:

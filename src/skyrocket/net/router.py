@@ -27,6 +27,7 @@ Handler = Callable[[Command, Connection], Answer | Coroutine[Any, Any, Answer]]
 GroupHandler = Callable[[list[Command], Connection], None]
 FastPathHandler = Callable[[list[Frame], Connection], int]
 
+GROUP_MAX = 256  # requests that a group handler gets at once: more would take longer than a turn
 TASKS_MAX = 10_000  # requests whose handlers wait; further ones are refused
 
 
@@ -96,16 +97,17 @@ class Router:
         return None
 
     def handle(self, connection: Connection, commands: list[Command]) -> list[Command]:
-        """Handle the requests of a read event, in order. Return those that are left because the connection `is_full`."""
+        """Handle the requests of a read event, in order. Return those that are left because the connection `must_stop`."""
         at = 0
-        while at < len(commands) and not connection.is_full:
+        while at < len(commands) and not (connection.must_stop if at else connection.is_full):  # one at least, in each turn
             group = self._groups.get(commands[at].code)
             if group is None:
                 self._handle_one(connection, commands[at])
                 at += 1
                 continue
             stop = at + 1
-            while stop < len(commands) and self._groups.get(commands[stop].code) is group:
+            last = min(len(commands), at + GROUP_MAX)
+            while stop < last and self._groups.get(commands[stop].code) is group:
                 stop += 1
             group(commands[at:stop], connection)
             at = stop

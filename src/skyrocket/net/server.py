@@ -9,16 +9,21 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from skyrocket.net.addresses import AddressTable
 from skyrocket.net.connection import Connection
 from skyrocket.net.errors import NetError
+from skyrocket.net.held_bytes import HeldBytes
 from skyrocket.net.lateness import Lateness
 from skyrocket.net.limits import NetLimits
+from skyrocket.net.quota import DEBT_SERVED_MS_MAX, QuotaRates
 from skyrocket.net.router import Router
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.frame import Frame
 from skyrocket.protocol.responses import ResponseCode
 
 log = logging.getLogger(__name__)
+
+REFUSED_WARNING_MS = 60_000  # between two warnings about refused connections
 
 
 def monotonic_ms() -> int:
@@ -61,10 +66,18 @@ class Server:
         self.connections: set[Connection] = set()
         self._listening: list[asyncio.Server] = []
         self._scan_task: asyncio.Task[None] | None = None
-        self._overload: str | None = None  # why requests are refused at present
-        self._held_bytes = 0  # upper bound over all connections: grows with each unwritten response, recounted at each scan
+        self.addresses = AddressTable(self.limits.connections_per_address_max)
+        self._held = HeldBytes(self.limits, self.addresses)
+        self.quota: QuotaRates | None = None
+        self.set_quota(self.limits.quota)
+        self._refused_connections = 0  # since the last warning about them
+        self._warned_ms = -REFUSED_WARNING_MS
         self._draining = False
         self._lateness = Lateness()
+
+    def set_quota(self, rates: QuotaRates) -> None:
+        """Set what one client may use from now on."""
+        self.quota = rates if rates.are_limited else None
 
     async def listen(self, host: str, port: int) -> int:
         """Start accepting connections. Return the port: for port 0 the system chooses one."""
@@ -104,20 +117,49 @@ class Server:
     # --- called by connections
 
     def accept(self, connection: Connection) -> bool:
-        if self._draining or len(self.connections) >= self.limits.connections_max:
+        if self._draining:
             return False
+        address = None
+        if len(self.connections) < self.limits.connections_max:
+            address = self.addresses.open(connection)
+        if address is None:
+            self._warn_refused(connection)
+            return False
+        connection.address = address
         self.connections.add(connection)
         return True
+
+    def _warn_refused(self, connection: Connection) -> None:
+        """Warn about refused connections, but not about each of them."""
+        self._refused_connections += 1
+        now_ms = self.now_ms()
+        if now_ms - self._warned_ms >= REFUSED_WARNING_MS:
+            log.warning(
+                "Closed %d new connections, the last one from %s. %d are open; %d are allowed, and %d from one address.",
+                self._refused_connections,
+                connection.peer[0],
+                len(self.connections),
+                self.limits.connections_max,
+                self.limits.connections_per_address_max,
+            )
+            self._refused_connections, self._warned_ms = 0, now_ms
 
     def forget(self, connection: Connection, reason: str) -> None:
         if connection in self.connections:
             self.connections.discard(connection)
+            if connection.address is not None:
+                connection.address.connections.discard(connection)
             log.debug("The connection from %s ended: %s.", connection.peer_text, reason)
             for callback in self.on_closed:
                 callback(connection)
 
+    def hold(self, connection: Connection, size_bytes: int) -> None:
+        self._held.add(connection, size_bytes)
+
     def handle_fast(self, connection: Connection, frames: list[Frame]) -> int:
-        if self._overload is not None or self._draining or not self._is_calm(connection):
+        if self._draining or not self._is_calm(connection):
+            return 0
+        if (self.quota is not None or self._held.share_bytes is not None) and self._refusal(connection) is not None:
             return 0
         path = self.router.fast_path(frames[0])
         if path is None:
@@ -128,10 +170,9 @@ class Server:
         return served
 
     def requests(self, connection: Connection, commands: list[Command]) -> list[Command]:
-        if self._overload is not None:
-            self.router.refuse_all(connection, commands, ResponseCode.SYSTEM_BUSY, self._overload)
-        elif self._draining:
-            self.router.refuse_all(connection, commands, ResponseCode.SYSTEM_BUSY, "The server is closing.")
+        refusal = "The server is closing." if self._draining else self._refusal(connection)
+        if refusal is not None:
+            self.router.refuse_all(connection, commands, ResponseCode.SYSTEM_BUSY, refusal)
         else:
             first, began_ms = commands[0].code, self.now_ms()
             in_time = commands if self._is_calm(connection) else self._refuse_late(connection, commands)
@@ -139,6 +180,14 @@ class Server:
             self._report_served(first, began_ms)
             return left
         return []
+
+    def _refusal(self, connection: Connection) -> str | None:
+        """Say why requests of this client are refused; None when they are served. Apache's clients try again later."""
+        if self.quota is not None and connection.address is not None:
+            debt_ms = connection.address.quota.debt_ms(connection.last_read_ms)
+            if debt_ms > DEBT_SERVED_MS_MAX:
+                return f"{connection.address.name} is {debt_ms} ms ahead of its quota. Send more slowly."
+        return self._held.refusal(connection)
 
     def _is_calm(self, connection: Connection) -> bool:
         heard_ms = connection.last_read_ms
@@ -162,32 +211,11 @@ class Server:
                 self.router.refuse_all(connection, [command], ResponseCode.SYSTEM_BUSY, why)
         return served
 
-    def may_hold(self, size_bytes: int) -> bool:
-        self._held_bytes += size_bytes
-        if self._held_bytes > self.limits.held_max_bytes:
-            self._held_bytes = self._count_held()
-        return self._held_bytes <= self.limits.held_max_bytes
-
-    def _count_held(self) -> int:
-        return sum(connection.held_bytes for connection in self.connections)
-
-    def _check_held(self) -> None:
-        """Refuse requests while connections hold much data. Close the connections that hold the most when it is too much."""
-        held = self._count_held()
-        most = self.limits.in_flight_max_bytes
-        self._overload = f"Connections hold {held} bytes of unread responses; {most} are allowed." if held > most else None
-        if held > self.limits.held_max_bytes:
-            for connection in sorted(self.connections, key=lambda each: each.held_bytes, reverse=True):
-                held -= connection.held_bytes
-                connection.abort("it holds too many bytes")
-                if held <= self.limits.held_max_bytes:
-                    break
-        self._held_bytes = held
-
     async def _scan(self) -> None:
         while True:
             await asyncio.sleep(self.limits.scan_ms / 1000)
             now_ms = self.now_ms()
             for connection in list(self.connections):
                 connection.check_time(now_ms)
-            self._check_held()
+            self._held.check()
+            self.addresses.forget_quiet(now_ms)

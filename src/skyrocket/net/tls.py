@@ -16,17 +16,59 @@ HANDSHAKE: Final = 0x16
 _READ_BYTES = 256 * 1024
 
 
-def server_context(certificate: str | Path, key: str | Path) -> ssl.SSLContext | None:
-    """Load a certificate (with its chain) and its key from files. Return None when no certificate is named."""
+def server_context(
+    certificate: str | Path,
+    key: str | Path,
+    *,
+    password: str = "",
+    trusted: str | Path = "",
+    client_certificates: ssl.VerifyMode = ssl.CERT_NONE,
+) -> ssl.SSLContext | None:
+    """Load a certificate (with its chain) and its key from files. Return None when no certificate is named.
+
+    With `client_certificates`, a client's certificate must be signed by one of those in the file `trusted`.
+    """
     if not str(certificate):
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    _load_pair(context, certificate, key, password)
+    if client_certificates is not ssl.CERT_NONE:
+        _load_trusted(context, trusted)
+        context.verify_mode = client_certificates
+    return context
+
+
+def client_context(
+    certificate: str | Path, key: str | Path, *, password: str = "", trusted: str | Path = "", verifies: bool = True
+) -> ssl.SSLContext:
+    """Return the context of outgoing connections. Without `trusted`, the system's certificates are trusted.
+
+    `certificate` may be empty; it is shown to servers that ask for one. Without `verifies`, any server is believed.
+    """
+    context = ssl.create_default_context()
+    if str(certificate):
+        _load_pair(context, certificate, key, password)
+    if not verifies:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    elif str(trusted):
+        _load_trusted(context, trusted)
+    return context
+
+
+def _load_pair(context: ssl.SSLContext, certificate: str | Path, key: str | Path, password: str) -> None:
     try:
-        context.load_cert_chain(certificate, key or None)
+        context.load_cert_chain(certificate, key or None, password)  # with a password, if only "", OpenSSL asks nobody for one
     except OSError as error:  # includes ssl.SSLError
         raise NetError(f"The certificate {certificate} cannot be used with the key {key}: {error}.") from error
-    return context
+
+
+def _load_trusted(context: ssl.SSLContext, trusted: str | Path) -> None:
+    try:
+        context.load_verify_locations(trusted)
+    except OSError as error:
+        raise NetError(f"The certificates to trust in {trusted} cannot be used: {error}.") from error
 
 
 class TlsLayer:

@@ -2,6 +2,7 @@
 
 kinds      the kinds of values: how each is described, parsed and formatted
 table      the rows of a server, and changes to them (pure)
+server     the rows that every server has: limits for clients, and TLS
 file       the properties file
 live       the current settings of a running server
 requests   changes by an administrator's request

@@ -66,4 +66,3 @@ TEXT: Final = ValueKind("text", str)
 WORD: Final = ValueKind("a word of letters, digits, - and _", _parse_matching(r"[a-zA-Z0-9_-]{1,255}"))
 """Such a word needs no escapes in JSON and properties files."""
 PORT: Final = whole(0, 65_535)
-TLS_ONLY: Final = one_of({"permissive": False, "enforcing": True})

@@ -33,6 +33,7 @@ class Peer:
 
     def __init__(self, port: int = 40_001) -> None:
         self.is_full = False
+        self.must_stop = False
         self.peer_text = f"10.0.0.7:{port}"
         self.sent: list[Command] = []
         self.told: list[Command] = []

@@ -52,7 +52,7 @@ class PullFastPath:
     def handle(self, frames: list[Frame], connection: Connection) -> int:
         """Answer the first frames that the fast path can serve; return how many."""
         taken = 0
-        while taken < len(frames) and not connection.is_full:
+        while taken < len(frames) and not (connection.must_stop if taken else connection.is_full):
             shape, pulls = find_similar_pulls(frames, taken, PULLS_MAX)
             header = (self._headers.get(shape) or self._learn(shape, frames[taken], pulls[0])) if pulls else None
             served = 0 if header is None else self._serve(header, pulls, connection)
