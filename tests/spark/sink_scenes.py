@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from collections.abc import Sequence
 
 import pyarrow as pa
 
 from skyrocket.client import NoRouteError, PullConsumer
 from skyrocket.spark.options.sink_options import SinkOptions, sink_options
+from skyrocket.spark.sink.fence import BatchPlace
 from skyrocket.spark.sink.handles import Handles, unpack_handles
-from skyrocket.spark.sink.task import SinkCommitMessage, send_rows, stage_rows
+from skyrocket.spark.sink.task import send_rows, stage_rows
 from skyrocket.spark.sink.writers import open_commit
 
 BODY = {"body": 0}
@@ -38,20 +40,20 @@ async def send(options: SinkOptions, *batches: pa.RecordBatch) -> int:
 async def stage(
     options: SinkOptions, batch: pa.RecordBatch, *, query: str = "q", batch_id: int = 0, partition: int = 0
 ) -> list[Handles]:
-    place = SinkCommitMessage(query, batch_id, 0)
     columns = {name: at for at, name in enumerate(batch.schema.names)}
-    done = await stage_rows(iter([batch]), columns, options, place, partition)
+    done = await stage_rows(iter([batch]), columns, options, BatchPlace(query, batch_id, ""), partition)
     assert done.rows == batch.num_rows
     return [unpack_handles(packed) for packed in done.staged]
 
 
-async def commit(options: SinkOptions, staged: Sequence[Handles], *, query: str = "q", batch_id: int = 0) -> None:
-    async with open_commit(options, query, batch_id) as one:
+async def commit(options: SinkOptions, staged: Sequence[Handles], *, query: str = "q", batch_id: int = 0, run: str = "") -> None:
+    """Commit a batch as a driver with this run id; without one, as a driver that has just started."""
+    async with open_commit(options, BatchPlace(query, batch_id, run or str(uuid.uuid4()))) as one:
         await one.commit(staged)
 
 
 async def abort(options: SinkOptions, staged: Sequence[Handles], *, query: str = "q", batch_id: int = 0) -> None:
-    async with open_commit(options, query, batch_id) as one:
+    async with open_commit(options, BatchPlace(query, batch_id, "")) as one:
         await one.abort(staged)
 
 

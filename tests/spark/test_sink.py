@@ -9,14 +9,17 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from skyrocket.client import Received
 from skyrocket.client.producer.queue_selection import by_hash
 from skyrocket.client.queues import Queue
 from skyrocket.protocol.sysflag import COMPRESSED
+from skyrocket.spark.options.sink_options import sink_options
 from tests.spark.conftest import Cluster
-from tests.spark.sink_scenes import messages
+from tests.spark.sink_scenes import commit, messages, stage
 
 EVERY_COLUMN = "body binary, tags string, keys array<string>, properties map<string,string>, shardingKey string, topic string"
 
@@ -210,6 +213,47 @@ def test_restarted_stream_continues_where_it_stopped(spark, cluster: Cluster, to
     for files in (2, 3):
         stream(file_source(spark, tmp_path / "in", files, 50), cluster, topic, tmp_path / "check", delivery=delivery)
         assert bodies(cluster, topic) == expected(files, 50)
+
+
+def test_each_run_of_a_stream_takes_an_epoch_in_the_ledger(spark, ours: Cluster, topic: str, tmp_path: Path):
+    options = {"delivery": "exactly-once", "ledgerTopic": f"{topic}-ledger"}
+    for files in (2, 3):
+        stream(file_source(spark, tmp_path / "in", files, 5), ours, topic, tmp_path / "check", **options)
+    entries = [message.properties for message in sorted(read(ours, f"{topic}-ledger"), key=lambda each: each.queue_offset)]
+    found = [(entry["SR_EPOCH"], entry["SR_STATE"], entry["SR_BATCH"]) for entry in entries]
+    assert found == [
+        ("1", "opened", "-1"),
+        ("1", "committing", "0"),
+        ("1", "committed", "0"),
+        ("1", "committing", "1"),
+        ("1", "committed", "1"),
+        ("2", "opened", "-1"),
+        ("2", "committing", "2"),
+        ("2", "committed", "2"),
+    ]
+    assert len({entry["SR_RUN"] for entry in entries}) == 2
+    assert len({entry["SR_QUERY"] for entry in entries}) == 1
+
+
+def test_running_stream_stops_when_a_newer_driver_takes_over(spark, ours: Cluster, topic: str, tmp_path: Path):
+    options = {"nameserver": ours.nameserver, "topic": topic, "delivery": "exactly-once", "settleTime": "100ms"}
+    frame = file_source(spark, tmp_path / "in", 1, 5)
+    query = frame.writeStream.format("rocketmq").options(checkpointLocation=str(tmp_path / "check"), **options).start()
+    try:
+        query.processAllAvailable()
+        asyncio.run(commit_as_newer_driver(options, query.id))
+        file_source(spark, tmp_path / "in", 2, 5)
+        with pytest.raises(StreamingQueryException, match=f"Batch 1 of query {query.id} is not committed: another driver"):
+            query.processAllAvailable()
+    finally:
+        query.stop()
+    assert bodies(ours, topic) == sorted([*expected(1, 5), "by the newer driver"])
+
+
+async def commit_as_newer_driver(options: dict[str, str], query_id: str) -> None:
+    newer = sink_options(options)
+    staged = await stage(newer, pa.record_batch({"body": [b"by the newer driver"]}), query=query_id, batch_id=1)
+    await commit(newer, staged, query=query_id, batch_id=1)
 
 
 def test_replayed_batch_is_not_delivered_again(spark, cluster: Cluster, topic: str, tmp_path: Path):

@@ -14,15 +14,20 @@ from typing import Final
 from skyrocket.client.consumer.offsets.queue_offsets import QueueOffsets
 from skyrocket.client.errors import BrokerError, ClientError, TimedOutError
 from skyrocket.client.producer.request_frames import SendRequest
+from skyrocket.client.producer.transactions import Outcome
 from skyrocket.client.queues import Queue
+from skyrocket.client.receipt import Receipt
 from skyrocket.client.session.identity import new_id_factory
 from skyrocket.client.session.session import Session
+from skyrocket.protocol.headers import EndTransactionRequestHeader
 from skyrocket.protocol.message import properties as p
+from skyrocket.protocol.message.message_id import decode_offset_id
 from skyrocket.protocol.message.properties import encode_properties
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.sysflag import TRANSACTION_PREPARED
 from skyrocket.protocol.system_names import HALF_TOPIC, TOOLS_GROUP
 from skyrocket.spark.options.sink_options import SinkOptions
+from skyrocket.spark.sink.queue_scan import master_address
 from skyrocket.spark.sink.sender import make_delivery
 
 log = logging.getLogger(__name__)
@@ -34,6 +39,7 @@ class Barrier:
     def __init__(self, session: Session, options: SinkOptions) -> None:
         self._session = session
         self._options = options
+        self._group = options.wire(options.group)
         self._delivery = make_delivery(session, options)
         self._offsets = QueueOffsets(session, TOOLS_GROUP)
         self._ids = new_id_factory(session.address)
@@ -41,15 +47,25 @@ class Barrier:
     async def wait(self, queue: Queue, half_offset: int | None = None) -> None:
         """Wait until consumers can read everything that the broker of this queue stored before a half message.
 
-        `half_offset` is that message's offset in the queue of half messages. Without one, send a new half message.
+        `half_offset` is that message's offset in the queue of half messages. Without one, send a new half message, and roll it
+        back in the end.
         """
-        if half_offset is None:
-            half_offset = await self._send_half_message(queue)
         half_queue = Queue(HALF_TOPIC, queue.broker_name, 0)
+        if half_offset is not None:
+            await self.wait_for(half_queue, half_offset)
+            return
+        receipt = await self._send_half_message(queue)
+        try:
+            await self.wait_for(half_queue, receipt.queue_offset)
+        finally:
+            await self._roll_back(receipt)
+
+    async def wait_for(self, queue: Queue, offset: int) -> None:
+        """Wait until this queue, and so every queue of its broker, has all messages up to the one at this offset."""
         deadline_ms = self._session.now_ms() + self._options.cluster.retry_ms
         while True:
             try:
-                if await self._offsets.max_offset(half_queue) > half_offset:
+                if await self._offsets.max_offset(queue) > offset:
                     return
             except BrokerError as error:
                 log.warning("Broker %s does not say how far its queues are behind its log: %s", queue.broker_name, error)
@@ -58,17 +74,33 @@ class Barrier:
                 raise TimedOutError(f"The consume queues of broker {queue.broker_name} stay behind its commit log.")
             await asyncio.sleep(_POLL_S)
 
-    async def _send_half_message(self, queue: Queue) -> int:
-        """Send a half message that is never committed. Return its offset in the queue of half messages."""
+    async def _send_half_message(self, queue: Queue) -> Receipt:
         message_id = self._ids.next(time.time_ns() // 1_000_000)
-        group = self._options.wire(self._options.group)
-        properties = {p.UNIQUE_KEY: message_id, p.WAIT: "true", p.TRANSACTION_PREPARED: "true", p.PRODUCER_GROUP: group}
+        properties = {p.UNIQUE_KEY: message_id, p.WAIT: "true", p.TRANSACTION_PREPARED: "true", p.PRODUCER_GROUP: self._group}
         text = encode_properties(properties).decode()
         outgoing = SendRequest(queue.topic, RequestCode.SEND_MESSAGE_V2, message_id, text, b"-", sys_flag=TRANSACTION_PREPARED)
         deadline_ms = self._session.now_ms() + self._options.cluster.retry_ms
         try:
-            return (await self._delivery.attempt(outgoing, deadline_ms, lambda _: queue)).queue_offset
+            return await self._delivery.attempt(outgoing, deadline_ms, lambda _: queue)
         except BrokerError:
             raise
         except ClientError as error:
             raise TimedOutError(f"The broker of {queue} accepts no half message: {error}") from error
+
+    async def _roll_back(self, sent: Receipt) -> None:
+        """Roll the barrier's half message back. Otherwise its broker would look for its producer, and report it as given up."""
+        header = EndTransactionRequestHeader(
+            topic=sent.queue.topic,
+            producer_group=self._group,
+            tran_state_table_offset=sent.queue_offset,
+            commit_log_offset=decode_offset_id(sent.offset_id).physical_offset,
+            commit_or_rollback=Outcome.ROLLBACK.value,
+            from_transaction_check=False,
+            msg_id=sent.message_id,
+            rpc_broker_name=sent.queue.broker_name,
+        )
+        try:
+            address = await master_address(self._session, sent.queue)
+            await self._session.request_ok(address, RequestCode.END_TRANSACTION, header)
+        except ClientError as error:
+            log.info("A half message was not rolled back; broker %s will drop it: %s", sent.queue.broker_name, error)

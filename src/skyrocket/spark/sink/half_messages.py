@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from skyrocket.client.consumer.offsets.queue_offsets import QueueOffsets
 from skyrocket.client.errors import BrokerError, ClientError
 from skyrocket.client.producer.transactions import Outcome
 from skyrocket.client.queues import Queue
@@ -28,6 +29,7 @@ from skyrocket.protocol.headers import EndTransactionRequestHeader
 from skyrocket.protocol.language import Language
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
+from skyrocket.protocol.system_names import HALF_TOPIC, TOOLS_GROUP
 from skyrocket.spark.options.sink_options import SinkOptions
 from skyrocket.spark.sink.barrier import Barrier
 from skyrocket.spark.sink.delivered_rows import find_delivered_rows, last_offsets
@@ -38,7 +40,9 @@ from skyrocket.spark.sink.row_ids import row_id
 
 _CODE: Final = int(RequestCode.END_TRANSACTION)
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
-_DONE, _NOT_DONE, _UNKNOWN = 0, 1, 2
+_SYSTEM_ERROR: Final = int(ResponseCode.SYSTEM_ERROR)
+_DONE, _NOT_DONE, _GONE, _UNKNOWN = range(4)
+_NO_HALF_MESSAGE: Final = ("There is no half message", "Find prepared transaction message failed")  # our broker's words, Apache's
 _VARYING: Final = ("commitLogOffset", "tranStateTableOffset", "msgId")
 _REST: Final = (
     b',"commitLogOffset":"%%d","tranStateTableOffset":"%%d","msgId":"%%b"},"flag":0,"language":"%b","opaque":%%d,'
@@ -46,13 +50,38 @@ _REST: Final = (
 )
 
 
+Check = Callable[[], Awaitable[None]]
+"""Raises an error if no further END may be sent."""
+
+
+async def _check_nothing() -> None: ...
+
+
 class EndResult(NamedTuple):
     """The half messages that were not ended, or perhaps not."""
 
     not_done: list[Handles]  # certainly not ended: the request was not sent, or the broker refused it
-    unknown: list[Handles]  # the request was sent and got no answer
+    unknown: list[Handles]  # the request was sent and got no answer, or one that says too little
+    gone: Sequence[Handles] = ()  # the broker has no such half message: it expired, or it is not readable yet
     refusal: str = ""  # the last refusal of a broker
     failure: str = ""  # why the last request without an answer has none
+
+    @property
+    def left(self) -> list[Handles]:
+        return [*self.not_done, *self.gone, *self.unknown]
+
+
+def end_state(code: int, remark: str) -> int:
+    """Return what the answer to an END says about its half message.
+
+    RocketMQ has no code of its own for a half message that does not exist, only a remark. Other system errors may occur after the
+    message was stored. Every other code is a refusal before that: the broker is busy, the group is not permitted, …
+    """
+    if code == _SUCCESS:
+        return _DONE
+    if code != _SYSTEM_ERROR:
+        return _NOT_DONE
+    return _GONE if remark.startswith(_NO_HALF_MESSAGE) else _UNKNOWN
 
 
 class HalfMessages:
@@ -63,6 +92,7 @@ class HalfMessages:
         self._options = options
         self._group = options.wire(options.group)
         self._barrier = Barrier(session, options)
+        self._offsets = QueueOffsets(session, TOOLS_GROUP)
 
     def now_ms(self) -> int:
         return self._session.now_ms()
@@ -90,11 +120,27 @@ class HalfMessages:
         what = "The queues could not be searched for rows that were already delivered"
         return await retry_until_answered(self._session, self._options.cluster, what, search)
 
+    async def find_expired(self, handles: Sequence[Handles]) -> list[Handles]:
+        """Return those of these half messages that are older than everything that their broker keeps."""
+        brokers = {each.queue.broker_name: each.queue for each in handles}
+
+        async def ask() -> dict[str, int]:
+            for queue in brokers.values():
+                await master_address(self._session, queue)
+            return {name: await self._offsets.min_offset(Queue(HALF_TOPIC, name, 0)) for name in brokers}
+
+        what = "The start of the queue of half messages could not be read"
+        firsts = await retry_until_answered(self._session, self._options.cluster, what, ask)
+        found = [each.select(each.half_offsets < firsts[each.queue.broker_name]) for each in handles]
+        return [each for each in found if len(each.rows)]
+
     # --- END_TRANSACTION
 
-    async def end(self, handles: Sequence[Handles], outcome: Outcome) -> EndResult:
-        """Send one END for each half message, and wait for the answers."""
-        requests = _EndRequests([np.full(len(each.rows), _NOT_DONE, np.int8) for each in handles], self._options.in_flight_max)
+    async def end(self, handles: Sequence[Handles], outcome: Outcome, check: Check = _check_nothing) -> EndResult:
+        """Send one END for each half message, and wait for the answers. Call `check` first, and again while ENDs wait."""
+        states = [np.full(len(each.rows), _NOT_DONE, np.int8) for each in handles]
+        requests = _EndRequests(states, self._options.in_flight_max, check)
+        await check()
         lost: set[str] = set()  # brokers that cannot be reached: no END is sent to them
         for number, each in enumerate(handles):
             broker = each.queue.broker_name
@@ -104,10 +150,14 @@ class HalfMessages:
                     lost.add(broker)
                     requests.failure = failure
         await requests.wait(0)
-        states = list(zip(handles, requests.states, strict=True))
+
+        def with_state(wanted: int) -> list[Handles]:
+            return [each.select(state == wanted) for each, state in zip(handles, states, strict=True) if wanted in state]
+
         return EndResult(
-            [each.select(state == _NOT_DONE) for each, state in states if _NOT_DONE in state],
-            [each.select(state == _UNKNOWN) for each, state in states if _UNKNOWN in state],
+            with_state(_NOT_DONE),
+            with_state(_UNKNOWN),
+            with_state(_GONE),
             requests.refusal,
             requests.failure,
         )
@@ -143,18 +193,20 @@ class HalfMessages:
 class _EndRequests:
     """The ENDs in flight, and the state of all."""
 
-    def __init__(self, states: list[NDArray[np.int8]], in_flight_max: int) -> None:
-        self.states = states
+    def __init__(self, states: list[NDArray[np.int8]], in_flight_max: int, check: Check) -> None:
         self.refusal = ""
         self.failure = ""
+        self._states = states
         self._in_flight_max = in_flight_max
+        self._check = check
         self._in_flight: deque[tuple[int, int, asyncio.Future[Command], str]] = deque()
 
     async def add(self, number: int, at: int, answer: asyncio.Future[Command], address: str) -> None:
         self._in_flight.append((number, at, answer, address))
-        self.states[number][at] = _UNKNOWN
+        self._states[number][at] = _UNKNOWN
         if len(self._in_flight) >= self._in_flight_max:
             await self.wait(self._in_flight_max // 2)
+            await self._check()
 
     async def wait(self, left: int) -> None:
         """Wait until at most `left` ENDs are in flight."""
@@ -165,10 +217,8 @@ class _EndRequests:
             except NetError as error:
                 self.failure = str(client_error(error))
                 continue
-            if response.code == _SUCCESS:
-                self.states[number][at] = _DONE
-            else:
-                self.states[number][at] = _NOT_DONE
+            state = self._states[number][at] = end_state(response.code, response.remark or "")
+            if state != _DONE:
                 self.refusal = str(BrokerError(response.code, response.remark or "", address))
 
 

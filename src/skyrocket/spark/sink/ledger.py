@@ -3,14 +3,16 @@
 The ledger is in the cluster of the rows, so it is available whenever they are. The sink creates it with one queue, at one broker;
 an administrator may create it otherwise beforehand. All entries of a query go to one queue. The reader searches all queues of the
 topic, so that their number may change. It reads the newest entries first, and a tag makes the broker skip other queries' entries.
+Entries can be in the wrong order if one of them arrived late, so the reader also looks at those that were stored shortly before
+the last one.
 """
 
 from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from typing import Final, TypeVar
 
 from skyrocket.client.admin.brokers import Brokers
 from skyrocket.client.admin.topics import TopicAdmin
@@ -20,6 +22,7 @@ from skyrocket.client.producer.delivery import Delivery
 from skyrocket.client.producer.queue_selection import by_hash
 from skyrocket.client.producer.request_frames import SendRequest
 from skyrocket.client.queues import Queue, queue_order
+from skyrocket.client.receipt import Receipt
 from skyrocket.client.session.identity import new_id_factory
 from skyrocket.client.session.session import Session
 from skyrocket.protocol.errors import RecordError
@@ -30,82 +33,118 @@ from skyrocket.protocol.system_names import TOOLS_GROUP
 from skyrocket.spark.errors import OptionError, RequestRefusedError
 from skyrocket.spark.options.sink_options import SinkOptions
 from skyrocket.spark.sink.barrier import Barrier
+from skyrocket.spark.sink.fence import NO_FENCE, Fence
 from skyrocket.spark.sink.handles import Handles
 from skyrocket.spark.sink.ledger_entries import (
     BatchCommitting,
     LedgerEntry,
-    LedgerState,
-    NoBatch,
+    LedgerReading,
+    QueryLedger,
+    combine_readings,
     committed_entry,
     committing_entries,
     entry_properties,
-    ledger_state,
     ledger_tag,
+    opened_entry,
     parse_entry,
 )
 from skyrocket.spark.sink.queue_scan import scan_queue
 from skyrocket.spark.sink.retry_until import retry_until_answered
 from skyrocket.spark.sink.sender import make_delivery
 
+T = TypeVar("T")
+
 FIRST_WINDOW: Final = 64  # entries at the end of a queue that are read first; each further window is eight times as large
 WINDOW_GROWTH: Final = 8
 WINDOW_MAX: Final = 1_000_000
+LATE_MS_MAX: Final = 60_000  # an entry is stored at most this long after its driver has written a later one
 _SEND: Final = int(RequestCode.SEND_MESSAGE_V2)
 
 
 class SinkLedger:
-    def __init__(self, session: Session, options: SinkOptions) -> None:
+    """The entries of one query in the ledger, for one commit."""
+
+    def __init__(self, session: Session, options: SinkOptions, query_id: str) -> None:
         self._session = session
         self._options = options
+        self._query_id = query_id
         self._topic = options.wire(options.ledger_topic)
         self._delivery: Delivery = make_delivery(session, options)
         self._ids = new_id_factory(session.address)
         self._barrier = Barrier(session, options)
+        self._offsets = QueueOffsets(session, TOOLS_GROUP)
+        self._read_to: dict[Queue, int] = {}  # how far each queue has been read
 
     # --- reading
 
-    async def read_state(self, query_id: str, staged: Sequence[Handles] = ()) -> LedgerState:
-        """Return what the ledger has about a query: `NoBatch` if no queue has an entry, otherwise the most advanced state.
+    async def read(self, *, staged: Sequence[Handles] = (), written: Receipt | None = None) -> QueryLedger:
+        """Return what the ledger has about the query, in all queues: their number may have changed since an entry was written.
 
-        Several queues may have entries of a query if the number of queues has changed. `staged` are half messages that were
-        stored after the query's last entry: if the ledger's broker has one, it serves as the barrier.
+        `staged` are half messages that were stored after the query's last entry, and `written` is an entry of this driver: where
+        the ledger's broker has one of them, it serves as the barrier.
         """
 
-        async def ask() -> LedgerState:
+        async def ask() -> QueryLedger:
             self._session.routes.forget(self._topic)
-            route = await self._session.route(self._topic)
-            if route is None or route.is_borrowed:
-                return NoBatch()
-            for queue in {queue.broker_name: queue for queue in route.to_read}.values():
+            queues = await self._find_queues(written)
+            await self._wait_until_readable(queues, staged, written)
+            return combine_readings([await self._read_queue(queue) for queue in queues])
+
+        return await self._retry("read", ask)
+
+    async def read_fence(self, written: Receipt | None = None) -> Fence:
+        """Return the highest fence of the entries that were stored since the last reading: at least those before `written`."""
+
+        async def ask() -> Fence:
+            queues, fence, ends = await self._find_queues(written), NO_FENCE, dict[Queue, int]()
+            if written is not None:
+                await self._wait_until_readable(queues, (), written)
+            for queue in queues:
+                ends[queue] = await self._offsets.max_offset(queue)
+                async for entry in self._read_entries(queue, self._read_to.get(queue, 0), ends[queue]):
+                    fence = max(fence, entry.fence)
+            self._read_to.update(ends)
+            return fence
+
+        return await self._retry("read", ask)
+
+    async def _find_queues(self, written: Receipt | None) -> tuple[Queue, ...]:
+        route = await self._session.route(self._topic)
+        queues = () if route is None or route.is_borrowed else route.to_read
+        if written is not None and written.queue not in queues:
+            self._session.routes.forget(self._topic)
+            raise UnreachableError(f"The nameservers do not list {written.queue}, which has an entry of the ledger.")
+        return queues
+
+    async def _wait_until_readable(self, queues: Iterable[Queue], staged: Sequence[Handles], written: Receipt | None) -> None:
+        """Wait until the ledger's queues have everything that their brokers have stored before this call."""
+        for queue in {queue.broker_name: queue for queue in queues}.values():
+            if written is not None and written.queue.broker_name == queue.broker_name:
+                await self._barrier.wait_for(written.queue, written.queue_offset)
+            else:
                 offsets = [int(each.half_offsets.max()) for each in staged if each.queue.broker_name == queue.broker_name]
                 await self._barrier.wait(queue, max(offsets, default=None))
-            found = [await self._read_queue(queue, query_id) for queue in route.to_read]
-            return max(found, key=_progress, default=NoBatch())
 
-        return await retry_until_answered(self._session, self._options.cluster, "The sink's ledger could not be read", ask)
-
-    async def _read_queue(self, queue: Queue, query_id: str) -> LedgerState:
-        entries: list[LedgerEntry] = []  # the newest first
-        async for older, is_all in self._read_backwards(queue, query_id):
-            entries += older
-            state = ledger_state(entries, is_all=is_all)
-            if state is not None:
-                return state
-        return NoBatch()
-
-    async def _read_backwards(self, queue: Queue, query_id: str) -> AsyncIterator[tuple[list[LedgerEntry], bool]]:
-        """Yield the query's entries window by window, from the end of the queue, and whether the window is the last."""
-        offsets = QueueOffsets(self._session, TOOLS_GROUP)
-        first, end = max(0, await offsets.min_offset(queue)), await offsets.max_offset(queue)
-        window = FIRST_WINDOW
+    async def _read_queue(self, queue: Queue) -> LedgerReading:
+        """Read entries from the end of the queue until they show the query's state, and then those that a late entry may hide."""
+        first, end = max(0, await self._offsets.min_offset(queue)), await self._offsets.max_offset(queue)
+        self._read_to[queue] = end
+        reading, window, late_from = LedgerReading(), FIRST_WINDOW, -1
         while end > first:
-            start = max(first, end - window)
-            found = [entry async for entry in self._read_entries(queue, start, end, query_id)]
-            yield found[::-1], start == first
+            start = max(first, end - window, late_from if end > late_from else 0)
+            for entry in reversed([entry async for entry in self._read_entries(queue, start, end)]):
+                reading.add(entry)
             end, window = start, min(window * WINDOW_GROWTH, WINDOW_MAX)
+            if reading.is_conclusive:
+                if late_from < 0:
+                    late_from = await self._offsets.offset_at(queue, reading.newest_ms - LATE_MS_MAX)
+                if end <= late_from:
+                    return reading
+        reading.check_complete()
+        return reading
 
-    async def _read_entries(self, queue: Queue, start: int, end: int, query_id: str) -> AsyncIterator[LedgerEntry]:
-        async for records in scan_queue(self._session, queue, start, end, ledger_tag(query_id)):
+    async def _read_entries(self, queue: Queue, start: int, end: int) -> AsyncIterator[LedgerEntry]:
+        async for records in scan_queue(self._session, queue, start, end, ledger_tag(self._query_id)):
             for parts in records:
                 if parts.queue_offset >= end:
                     continue
@@ -114,22 +153,28 @@ class SinkLedger:
                     properties = decode_properties(record.properties)
                 except RecordError:
                     continue  # the sink did not write this message
-                entry = parse_entry(properties, record.body)
-                if entry is not None and entry.query_id == query_id:
+                entry = parse_entry(properties, record.body, record.store_timestamp)
+                if entry is not None and entry.query_id == self._query_id:
                     yield entry
 
     # --- writing
 
-    async def write_committing(self, query_id: str, begun: BatchCommitting) -> None:
-        """Store all parts of the entry before returning."""
-        await self._create_topic(each.broker_name for each in begun.starts)
-        for entry in committing_entries(query_id, begun, secrets.token_hex(8)):
-            await self._write(entry)  # in order: the last part proves that all parts exist
+    async def write_opened(self, fence: Fence, brokers: Iterable[str]) -> Receipt:
+        """Take an epoch. `brokers` are those where the ledger may be created if it does not exist."""
+        await self._create_topic(brokers)
+        return await self._write(opened_entry(self._query_id, fence))
 
-    async def write_committed(self, query_id: str, batch_id: int) -> None:
-        await self._write(committed_entry(query_id, batch_id))
+    async def write_committing(self, begun: BatchCommitting, fence: Fence) -> Receipt:
+        """Store all parts of the entry before returning the receipt of the last one."""
+        *parts, last = committing_entries(self._query_id, begun, secrets.token_hex(8), fence)
+        for part in parts:
+            await self._write(part)  # in order: the last part proves that all parts exist
+        return await self._write(last)
 
-    async def _write(self, entry: LedgerEntry) -> None:
+    async def write_committed(self, batch_id: int, fence: Fence) -> None:
+        await self._write(committed_entry(self._query_id, batch_id, fence))
+
+    async def _write(self, entry: LedgerEntry) -> Receipt:
         """Write an entry to the queue that the query's id selects, so that the entries of a query are in order."""
         message_id = self._ids.next(time.time_ns() // 1_000_000)
         text = encode_properties(entry_properties(entry, message_id)).decode()
@@ -138,10 +183,7 @@ class SinkLedger:
         def choose(queues: Sequence[Queue]) -> Queue:
             return by_hash(sorted(queues, key=queue_order), entry.query_id)
 
-        async def write() -> None:
-            await self._delivery.attempt(outgoing, self._deadline_ms(), choose)
-
-        await retry_until_answered(self._session, self._options.cluster, "The sink's ledger could not be written", write)
+        return await self._retry("written", lambda: self._delivery.attempt(outgoing, self._deadline_ms(), choose))
 
     async def _create_topic(self, brokers: Iterable[str]) -> None:
         """Create the topic if it does not exist: one queue, at the first of these brokers."""
@@ -163,10 +205,9 @@ class SinkLedger:
             raise OptionError(str(error)) from error
         self._session.routes.forget(self._topic)
 
+    async def _retry(self, done: str, ask: Callable[[], Awaitable[T]]) -> T:
+        what = f"The sink's ledger could not be {done}"
+        return await retry_until_answered(self._session, self._options.cluster, what, ask)
+
     def _deadline_ms(self) -> int:
         return self._session.now_ms() + self._options.cluster.retry_ms
-
-
-def _progress(state: LedgerState) -> tuple[int, bool]:
-    """Return a sort key: a committed batch is more advanced than the same batch being committed."""
-    return (-1, False) if isinstance(state, NoBatch) else (state.batch_id, not isinstance(state, BatchCommitting))

@@ -15,6 +15,7 @@ from skyrocket.client.session.identity import new_id_factory
 from skyrocket.spark.errors import OptionError
 from skyrocket.spark.options.sink_options import EXACTLY_ONCE, SinkOptions
 from skyrocket.spark.sink.event_loop import arrow_batches, open_session, run
+from skyrocket.spark.sink.fence import BatchPlace
 from skyrocket.spark.sink.handles import PackedHandles
 from skyrocket.spark.sink.packing import Packing
 from skyrocket.spark.sink.row_ids import check_rows, id_prefix, row_ids
@@ -24,26 +25,27 @@ from skyrocket.spark.sink.staging import RowStaging
 
 _QUERY_PROPERTY = "sql.streaming.queryId"
 _BATCH_PROPERTY = "streaming.sql.batchId"
+_RUN_PROPERTY = "spark.jobGroup.id"  # a stream runs its jobs in a group with the id of its run
 
 
 @dataclass
 class SinkCommitMessage(WriterCommitMessage):
     """What a task reports to the driver's commit."""
 
-    query_id: str  # Spark gives it to tasks only, so the driver's commit gets it from them
-    batch_id: int
+    place: BatchPlace  # Spark gives it to tasks only, so the driver's commit gets it from them
     rows: int
     staged: list[PackedHandles] = field(default_factory=list)
 
 
-def query_and_batch() -> tuple[str, int]:
-    """Return the query and batch of the current task of a stream."""
+def stream_place() -> BatchPlace:
+    """Return the query, batch and run of the current task of a stream."""
     context = TaskContext.get()
     query_id = context.getLocalProperty(_QUERY_PROPERTY) if context is not None else None
     batch_id = context.getLocalProperty(_BATCH_PROPERTY) if context is not None else None
     if query_id is None or batch_id is None:
         raise OptionError(f"Option 'delivery' is {EXACTLY_ONCE}, but Spark does not report the query and batch of this task.")
-    return query_id, int(batch_id)
+    assert context is not None
+    return BatchPlace(query_id, int(batch_id), context.getLocalProperty(_RUN_PROPERTY) or query_id)
 
 
 def partition_number() -> int:
@@ -51,12 +53,10 @@ def partition_number() -> int:
     return 0 if context is None else context.partitionId()
 
 
-def write_task(
-    iterator: Iterator[Any], columns: Mapping[str, int], options: SinkOptions, query_id: str, batch_id: int
-) -> SinkCommitMessage:
+def write_task(iterator: Iterator[Any], columns: Mapping[str, int], options: SinkOptions, place: BatchPlace) -> SinkCommitMessage:
     if options.exactly_once:
-        return run(stage_rows(iterator, columns, options, SinkCommitMessage(query_id, batch_id, 0), partition_number()))
-    return SinkCommitMessage(query_id, batch_id, run(send_rows(iterator, columns, options)))
+        return run(stage_rows(iterator, columns, options, place, partition_number()))
+    return SinkCommitMessage(place, run(send_rows(iterator, columns, options)))
 
 
 async def send_rows(iterator: Iterator[Any], columns: Mapping[str, int], options: SinkOptions) -> int:
@@ -83,7 +83,7 @@ async def send_rows(iterator: Iterator[Any], columns: Mapping[str, int], options
 
 
 async def stage_rows(
-    iterator: Iterator[Any], columns: Mapping[str, int], options: SinkOptions, place: SinkCommitMessage, partition: int
+    iterator: Iterator[Any], columns: Mapping[str, int], options: SinkOptions, place: BatchPlace, partition: int
 ) -> SinkCommitMessage:
     """Stage the rows as half messages. Return their handles, for the commit of the batch."""
     prefix = id_prefix(place.query_id, place.batch_id, partition)
@@ -96,4 +96,4 @@ async def stage_rows(
             ids = row_ids(prefix, range(count, count + batch.num_rows))
             await staging.stage(reader.read(batch, ids), ids, count)
             count += batch.num_rows
-        return SinkCommitMessage(place.query_id, place.batch_id, count, await staging.finish())
+        return SinkCommitMessage(place, count, await staging.finish())

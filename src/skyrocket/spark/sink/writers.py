@@ -22,27 +22,29 @@ from skyrocket.spark.options.sink_options import SinkOptions, sink_options
 from skyrocket.spark.sink.columns import sink_columns
 from skyrocket.spark.sink.commit import BatchCommit
 from skyrocket.spark.sink.event_loop import open_session, run
+from skyrocket.spark.sink.fence import BatchPlace
 from skyrocket.spark.sink.half_messages import HalfMessages
 from skyrocket.spark.sink.handles import Handles, unpack_handles
 from skyrocket.spark.sink.ledger import SinkLedger
-from skyrocket.spark.sink.task import SinkCommitMessage, query_and_batch, write_task
+from skyrocket.spark.sink.task import SinkCommitMessage, stream_place, write_task
 
 CommitMessages = Sequence[WriterCommitMessage | None]
 """The messages of all tasks. A task that failed has None."""
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """The writer of a batch. Spark makes it once, on the driver, and pickles it, so tasks and commit share its write id."""
+    """The writer of a batch. Spark makes it once, on the driver, and pickles it, so all tasks are of one run."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         if overwrite:
             raise OptionError("A topic cannot be overwritten, only appended to. Use mode('append').")
         self._options = sink_options(options)
         self._columns = sink_columns(schema, topic=self._options.topic, exactly_once=self._options.exactly_once)
-        self._write_id = f"write {self._options.write_id or uuid.uuid4()}"
+        run_id = str(uuid.uuid4())
+        self._place = BatchPlace(f"write {self._options.write_id or run_id}", 0, run_id)
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        return write_task(iterator, self._columns, self._options, self._write_id, 0)
+        return write_task(iterator, self._columns, self._options, self._place)
 
     def commit(self, messages: CommitMessages) -> None:
         _commit(self._options, messages)
@@ -63,8 +65,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._columns = sink_columns(schema, topic=self._options.topic, exactly_once=self._options.exactly_once)
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        query_id, batch_id = query_and_batch() if self._options.exactly_once else ("", 0)
-        return write_task(iterator, self._columns, self._options, query_id, batch_id)
+        place = stream_place() if self._options.exactly_once else BatchPlace("", 0, "")
+        return write_task(iterator, self._columns, self._options, place)
 
     def commit(self, messages: CommitMessages, batchId: int) -> None:  # noqa: ARG002, N803 — Spark names it
         _commit(self._options, messages)
@@ -77,14 +79,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 @asynccontextmanager
-async def open_commit(options: SinkOptions, query_id: str, batch_id: int) -> AsyncIterator[BatchCommit]:
+async def open_commit(options: SinkOptions, place: BatchPlace) -> AsyncIterator[BatchCommit]:
     """Open a session for the commit, or abort, of one batch."""
     async with open_session(options) as session:
         yield BatchCommit(
             HalfMessages(session, options),
-            SinkLedger(session, options),
-            query_id,
-            batch_id,
+            SinkLedger(session, options, place.query_id),
+            place,
             settle_ms=options.settle_ms,
             retry_ms=options.cluster.retry_ms,
         )
@@ -94,7 +95,7 @@ def _commit(options: SinkOptions, messages: CommitMessages) -> None:
     """Commit what the tasks have staged."""
 
     async def commit(first: SinkCommitMessage) -> None:
-        async with open_commit(options, first.query_id, first.batch_id) as batch:
+        async with open_commit(options, first.place) as batch:
             await batch.commit(_staged_handles(messages))
 
     first = _first_message(messages)
@@ -106,7 +107,7 @@ def _abort(options: SinkOptions, messages: CommitMessages) -> None:
     """Roll back what the finished tasks have staged. With at-least-once, rows that were sent stay."""
 
     async def abort(first: SinkCommitMessage) -> None:
-        async with open_commit(options, first.query_id, first.batch_id) as batch:
+        async with open_commit(options, first.place) as batch:
             await batch.abort(_staged_handles(messages))
 
     first = _first_message(messages)
