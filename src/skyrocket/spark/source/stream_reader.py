@@ -27,6 +27,7 @@ from skyrocket.client.queues import Queue
 from skyrocket.spark.cluster.cluster_client import ClusterClient
 from skyrocket.spark.cluster.resolution import check_filter, resolve_starting_offsets, select_queues
 from skyrocket.spark.columns import columns_of
+from skyrocket.spark.errors import hide_traceback
 from skyrocket.spark.fetch.range_reader import RangeReader
 from skyrocket.spark.options.offset_json import offsets_json
 from skyrocket.spark.options.source_options import source_options
@@ -62,10 +63,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- where a query starts and ends
 
+    @hide_traceback
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._frozen = fetch_full_snapshot(self._options, self._cluster)
         self._admission.least = None  # a query that ends with the existing messages does not wait for more
 
+    @hide_traceback
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         if self._initial is None:
             queues = select_queues(self._options, self._cluster, may_be_none=True)
@@ -85,6 +88,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = self._options.max_offsets
         return ReadAllAvailable() if most is None and self._options.min_offsets is None else ReadMaxRows(most or 2**63 - 1)
 
+    @hide_traceback
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         positions = parse_stream_offsets(start)
         is_first = positions == self._initial
@@ -124,6 +128,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- batches
 
+    @hide_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         ends = parse_stream_offsets(end)
         ranges = ranges_between(ends.starts(parse_stream_offsets(start)), ends.ends)
