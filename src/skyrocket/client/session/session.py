@@ -307,6 +307,8 @@ class Session:
         deadline_ms = self.now_ms() + (self.limits.request_ms if timeout_ms is None else timeout_ms)
         fields = header.to_fields() if header is not None else None
         reasons: list[str] = []
+        if not self._nameservers.addresses:
+            await self._refresh_nameservers()  # the address server did not answer before
         for address in self._nameservers.in_turn():
             remaining_ms = deadline_ms - self.now_ms()
             if remaining_ms <= 0:

@@ -250,6 +250,6 @@ class ClusterClient:
     def unreachable_error(self, reason: str) -> UnreachableClusterError:
         """Return the error of a caller whose `retryTimeout` has passed."""
         return UnreachableClusterError(
-            f"The cluster of option 'nameserver' ({'; '.join(self.options.nameservers)}) did not answer within "
+            f"The cluster of option '{self.options.named_by}' ({self.options.where}) did not answer within "
             f"{self.options.retry_ms / 1000:g} s (option 'retryTimeout'): {reason}"
         )

@@ -41,9 +41,9 @@ def select_queues(options: SourceOptions, cluster: ClusterClient, *, may_be_none
     found: list[Queue] = []
     for topic, queues in cluster.queues(options.topics or keys).items():
         if not queues:
-            where = "; ".join(options.cluster.nameservers)
+            at = "nameserver" if options.cluster.nameservers else "the nameservers of"
             raise OptionError(
-                f"Option '{options.selected_by}' names topic '{topic}', which does not exist at nameserver {where}. "
+                f"Option '{options.selected_by}' names topic '{topic}', which does not exist at {at} {options.cluster.where}. "
                 f"Create it with: skyrocket topic create {topic}"
             )
         if topic in keys:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,13 +10,21 @@ from typing import Any, Final
 
 from skyrocket.client.errors import ConfigurationError
 from skyrocket.client.limits import ClientLimits
-from skyrocket.client.options import ClientOptions
+from skyrocket.client.options import NAMESERVERS_VARIABLE, ClientOptions
 from skyrocket.client.session.credentials import Credentials
 from skyrocket.spark.errors import OptionError
 from skyrocket.spark.options.table import Option, duration_ms, flag, word
 
+ADDRESS_SERVER_VARIABLE: Final = "ROCKETMQ_NAMESRV_DOMAIN"  # Java's programs take it as -Drocketmq.namesrv.domain
+
 CLUSTER_OPTIONS: Final = (
     Option("nameserver", word, None, "host:port of the nameserver, several separated by ;. Default: NAMESRV_ADDR on the driver"),
+    Option(
+        "addressServer",
+        word,
+        None,
+        f"URL of an HTTP server that lists the nameservers. Default: {ADDRESS_SERVER_VARIABLE} on the driver",
+    ),
     Option("namespace", word, "", "the namespace of topics and groups"),
     Option("accessKey", word, None, "the account, for a cluster with access control"),
     Option("secretKey", word, None, "the secret that signs the account's requests"),
@@ -34,7 +43,8 @@ CLUSTER_OPTIONS: Final = (
 class ClusterOptions:
     """The parsed options. Plain values only, since Spark pickles them into tasks. Equal values share connections in a task."""
 
-    nameservers: tuple[str, ...]
+    nameservers: tuple[str, ...]  # none if an address server lists them
+    address_server: str = ""
     namespace: str = ""
     access_key: str | None = None
     secret_key: str | None = field(default=None, repr=False)
@@ -46,6 +56,16 @@ class ClusterOptions:
     tls_check_names: bool = True
     request_ms: int = 3_000
     retry_ms: int = 60_000
+
+    @property
+    def named_by(self) -> str:
+        """The option that names the cluster, for error messages."""
+        return "nameserver" if self.nameservers else "addressServer"
+
+    @property
+    def where(self) -> str:
+        """Where the cluster is to be found, for error messages."""
+        return "; ".join(self.nameservers) or self.address_server
 
     def tls_context(self) -> ssl.SSLContext | None:
         if not self.tls:
@@ -69,6 +89,7 @@ class ClusterOptions:
         """Return the options of `skyrocket.client` for this process."""
         return ClientOptions(
             self.nameservers,
+            address_server=self.address_server,
             namespace=self.namespace,
             tls=self.tls_context() or False,
             credentials=self.credentials(),
@@ -82,12 +103,10 @@ def cluster_options(values: Mapping[str, Any]) -> ClusterOptions:
         raise OptionError("Options 'accessKey' and 'secretKey' belong together, but one of them is missing. Give both.")
     if values["tlsKeyFile"] is not None and values["tlsCertFile"] is None:
         raise OptionError("Option 'tlsKeyFile' is given without 'tlsCertFile'. Give the certificate that belongs to the key.")
-    try:
-        nameservers = ClientOptions(values["nameserver"]).nameservers
-    except ConfigurationError as error:
-        raise OptionError(f"Option 'nameserver': {error}") from error
+    nameservers, address_server = _find_nameservers(values["nameserver"], values["addressServer"])
     return ClusterOptions(
         nameservers=nameservers,
+        address_server=address_server,
         namespace=values["namespace"],
         access_key=values["accessKey"],
         secret_key=values["secretKey"],
@@ -100,3 +119,17 @@ def cluster_options(values: Mapping[str, Any]) -> ClusterOptions:
         request_ms=values["requestTimeout"],
         retry_ms=values["retryTimeout"],
     )
+
+
+def _find_nameservers(nameserver: str | None, address_server: str | None) -> tuple[tuple[str, ...], str]:
+    """Return the nameservers' addresses, or else an address server. Options precede the environment."""
+    if nameserver is not None and address_server is not None:
+        raise OptionError("Options 'nameserver' and 'addressServer' are both given. Give one of them.")
+    if nameserver is None and address_server is None and not os.environ.get(NAMESERVERS_VARIABLE, "").strip():
+        address_server = os.environ.get(ADDRESS_SERVER_VARIABLE, "").strip() or None
+    if address_server is not None:
+        return (), address_server
+    try:
+        return ClientOptions(nameserver).nameservers, ""
+    except ConfigurationError as error:
+        raise OptionError(f"Option 'nameserver': {error}") from error

@@ -43,7 +43,7 @@ async def open_session(options: SinkOptions) -> AsyncIterator[Session]:
     try:
         session = await Session.acquire(options.cluster.client_options())
     except ClientError as error:
-        raise UnreachableClusterError(f"The cluster of option 'nameserver' cannot be reached: {error}") from error
+        raise UnreachableClusterError(f"The cluster of option '{options.cluster.named_by}' cannot be reached: {error}") from error
     try:
         yield session
     finally:

@@ -10,6 +10,38 @@ from skyrocket.spark.options.sink_options import SINK, sink_options
 NAMESERVER = {"nameserver": "127.0.0.1:9876"}
 
 
+@pytest.fixture(autouse=True)
+def empty_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NAMESRV_ADDR", "ROCKETMQ_NAMESRV_DOMAIN"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_nameservers_are_found_by_option_or_environment(monkeypatch: pytest.MonkeyPatch):
+    def found(**options: str) -> tuple[tuple[str, ...], str]:
+        cluster = sink_options(options).cluster
+        return cluster.client_options().nameservers, cluster.client_options().address_server
+
+    assert found(nameserver="a:1;b:2") == (("a:1", "b:2"), "")
+    assert found(addressServer="http://names:8080/rocketmq/nsaddr") == ((), "http://names:8080/rocketmq/nsaddr")
+    monkeypatch.setenv("ROCKETMQ_NAMESRV_DOMAIN", "http://domain/")
+    assert found() == ((), "http://domain/")
+    assert found(nameserver="a:1") == (("a:1",), "")
+    monkeypatch.setenv("NAMESRV_ADDR", "c:3;d:4")
+    assert found() == (("c:3", "d:4"), "")
+    assert found(addressServer="http://names/") == ((), "http://names/")
+    assert found(nameserver="a:1") == (("a:1",), "")
+
+
+def test_nameserver_and_address_server_are_not_given_together():
+    with pytest.raises(OptionError, match="Options 'nameserver' and 'addressServer' are both given"):
+        sink_options({"nameserver": "a:1", "addressServer": "http://names/"})
+
+
+def test_without_any_nameserver_the_error_names_the_ways_to_give_one():
+    with pytest.raises(OptionError, match="Option 'nameserver': No nameserver is given"):
+        sink_options({})
+
+
 def test_only_the_nameserver_is_required():
     options = sink_options(NAMESERVER)
     assert (options.topic, options.exactly_once, options.group) == (None, False, "SKYROCKET_SPARK_SINK")
