@@ -491,12 +491,16 @@ class MessageStore:
         self._too_full = f"The disk is {job.used_percent:.0f} % full." if plan.refuse_writes else None
         if not plan.remove or self.log.segments.starts[: plan.remove] != job.starts[: plan.remove]:
             return plan._replace(remove=0)
-        self.finish_queue_cleanup(job.minimums)
+        queue_files = [file for queue, minimum in job.minimums for file in queue.raise_minimum(minimum)]
         self._expire_log(plan.remove)
+        self._expired_files.add(queue_files)
         return plan
 
     def _expire_log(self, count: int) -> None:
-        """Take the log's first segments out of the tables, with what index and checksums have of them."""
+        """Take the log's first segments out of the tables, with what index and checksums have of them.
+
+        Their files are deleted before those of the queues: recovery expects every message of the log in its queue.
+        """
         self._expired_files.add(self.log.segments.take_first(count))
         if self.index is not None:
             self._expired_files.add(self.index.expire(self.log.start))
@@ -523,8 +527,9 @@ class MessageStore:
                 return self.log.start  # its file is being flushed: the next round deletes it
             self.flush()
         if len(starts) > 1:
-            self._expired_files.add(self.queues.expire(starts[1]))
+            queue_files = self.queues.expire(starts[1])
             self._expire_log(1)
+            self._expired_files.add(queue_files)
             self.remove_expired_files()
         return self.log.start
 

@@ -177,6 +177,9 @@ class ConsumeQueue:
     def truncate(self, queue_offset: int) -> None:
         """Delete the entries from `queue_offset` on, and write zeros in their place."""
         at = queue_offset * ENTRY_BYTES
+        if at < self._segments.start:
+            self.remove()  # its first files are missing: it begins again, at the message that comes next
+            return
         while self._segments.starts and self._segments.starts[-1] >= at and len(self._segments.starts) > 1:
             self._segments.drop_last()
         start = self._segments.start_of(at)

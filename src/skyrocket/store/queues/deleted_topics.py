@@ -19,6 +19,7 @@ reads the last segment of the log again, and may write queues for messages of a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 from skyrocket.store.files import Files
 from skyrocket.store.log.segments import segment_name
@@ -89,7 +90,8 @@ class DeletedTopics:
         def sync() -> None:
             self._files.replace(f"{directory}/topics/{topic}", _MARK)
             for changed in (directory, self._directory, self._queues_directory):
-                self._files.sync_directory(changed)
+                with suppress(FileNotFoundError):  # before the first message there are no queues
+                    self._files.sync_directory(changed)
             if before < position:
                 self._files.remove(f"{self._directory_of(before)}/topics/{topic}")
 

@@ -141,6 +141,16 @@ def test_truncating_leaves_zeros():
     assert len(offsets(queue)) == 7
 
 
+def test_truncating_before_the_first_file_begins_the_queue_again():
+    queue = filled(disk := SimulatedDisk(), 12)
+    for file in queue.expire(1750):
+        disk.remove(file.path)
+    queue.truncate(2)
+    assert (queue.min_offset, queue.max_offset, disk.names("cq/t/0")) == (0, 0, [])
+    queue.append(2, entry(2))
+    assert (queue.min_offset, queue.max_offset, offsets(queue)) == (2, 3, [1200])
+
+
 def test_expire_raises_the_minimum_and_gives_up_files():
     queue = filled(SimulatedDisk(), 12)
     assert [file.path for file in queue.expire(1750)] == ["cq/t/0/00000000000000000000"]

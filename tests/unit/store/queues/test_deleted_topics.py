@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -116,6 +117,15 @@ def test_a_topic_deleted_many_times_has_the_messages_of_its_last_life():
     assert numbers(read_queue(again, "orders")) == [4_000, 4_001]
     marks = [name for name in disk.names(DELETED) if disk.names(f"{DELETED}/{name}/topics")]
     assert len(marks) == 1, "only the last deletion counts"
+
+
+def test_a_topic_without_messages_is_deleted(tmp_path: Path):
+    store = MessageStore(tmp_path / "store", SMALL)
+    store.open()
+    store.delete_topic("orders")()
+    store.append(numbered(2, "orders"), START_MS)
+    assert numbers(read_queue(store, "orders")) == [0, 1]
+    store.close()
 
 
 def test_unconfirmed_messages_of_a_deleted_topic_get_no_queue():
