@@ -174,7 +174,16 @@ def end_of_queues(server: Server) -> int:
 def run_load(server: Server, load: Load) -> float | None:
     """Return the CPU µs of the server per message, or None when it refused messages or stalled, so that the round is void."""
     first = 0 if load.old or load.mode != "pull" else end_of_queues(server) - SPAN
-    words = (load.mode, server.port, TOPIC, CONNECTIONS, WINDOW, load.requests, BODY_BYTES, load.per_request)
+    words: tuple[str | int, ...] = (
+        load.mode,
+        server.port,
+        TOPIC,
+        CONNECTIONS,
+        WINDOW,
+        load.requests,
+        BODY_BYTES,
+        load.per_request,
+    )
     words += (first, SPAN) if load.mode == "pull" else ()
     before_s = cpu_s(server.pid)
     done = subprocess.run([loadgen(), *map(str, words)], capture_output=True, check=False)

@@ -12,6 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -138,7 +139,7 @@ def ceiling_cases(spark: Any, home: Path, store: Path) -> list[Case]:
     cases = []
     for name, options in COLUMNS.items():
         made = synthetic_frame(spark, home, store, options)
-        cases.append(Case(ceiling(name), lambda made=made: to_noop(made), MESSAGES))
+        cases.append(Case(ceiling(name), partial(to_noop, made), MESSAGES))
     return cases
 
 
@@ -146,13 +147,13 @@ def offline_cases(spark: Any, store: Path) -> list[Case]:
     cases = []
     for name, options in COLUMNS.items():
         read = spark.read.format("rocketmq-store").options(**options).load(str(store))
-        cases.append(Case(f"offline → noop, {name}", lambda read=read: to_noop(read), MESSAGES, "bar: 80%", ceiling(name)))
+        cases.append(Case(f"offline → noop, {name}", partial(to_noop, read), MESSAGES, "bar: 80%", ceiling(name)))
     return cases
 
 
 def synthetic_frame(spark: Any, home: Path, store: Path, options: Mapping[str, str]) -> Any:
     """Return a frame that repeats the first batches of the offline source: equal columns, sizes and tasks, but no reading."""
-    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow as pa  # type: ignore[import-untyped]  # noqa: PLC0415
 
     given = {"path": str(store), **options}
     chosen = store_options(given)
@@ -200,7 +201,7 @@ def source_cases(spark: Any, home: Path, usual: str, large: str) -> list[Case]:
     cases = []
     for name, options in COLUMNS.items():
         frame = source(usual, options)
-        cases.append(Case(f"source → noop, {name}", lambda frame=frame: to_noop(frame), MESSAGES, "bar: 50%", ceiling(name)))
+        cases.append(Case(f"source → noop, {name}", partial(to_noop, frame), MESSAGES, "bar: 50%", ceiling(name)))
     frame, beside = source(large, {}), ceiling("all columns but properties")
     cases.append(Case("source → noop, a broker with large pull responses", lambda: to_noop(frame), MESSAGES, "bar: 50%", beside))
     frame_to_file = source(usual, {})

@@ -70,7 +70,7 @@ def group_commit_rate(waiters: int, seconds: float = 1.0) -> tuple[float, float]
         sent = 0
         while time.monotonic() < until:
             store.append([message(sent)], 0)
-            await flusher.flushed(store.horizon.appended)
+            await flusher.wait_flushed(store.horizon.appended)
             sent += 1
         return sent
 

@@ -49,9 +49,10 @@ def sell(nameserver: str, count: int) -> int:
     total = 0
     with Producer(nameserver, group="tills") as tills:
         for number in range(count):
-            sale = {"shop": random.choice(SHOPS), "cents": random.randrange(100, 10_000)}
-            total += sale["cents"]
-            tills.send_soon(Message(ORDERS, json.dumps(sale).encode(), tag=sale["shop"], keys=[f"sale-{number}"]))
+            shop, cents = random.choice(SHOPS), random.randrange(100, 10_000)
+            total += cents
+            sale = json.dumps({"shop": shop, "cents": cents})
+            tills.send_soon(Message(ORDERS, sale.encode(), tag=shop, keys=[f"sale-{number}"]))
         tills.flush()
     return total
 

@@ -78,7 +78,7 @@ def application(nameserver: str) -> FastAPI:
         try:
             return {"number": await shop.order(item)}
         except (ClientError, TimeoutError) as error:
-            raise HTTPException(503, f"The order could not be taken: {error or 'the broker does not respond'}") from error
+            raise HTTPException(503, f"The order could not be taken: {str(error) or 'the broker does not respond'}") from error
 
     @app.get("/orders/{number}")
     async def state(number: str) -> dict[str, str]:
