@@ -374,6 +374,7 @@ def test_our_settings_are_apaches(two: Two):
         "brokerIP1",
         "namesrvAddr",
         "storePathRootDir",
+        "storePathCommitLog",
         "diskMaxUsedSpaceRatio",
         "diskSpaceCleanForciblyRatio",
         "diskSpaceWarningLevelRatio",
@@ -381,8 +382,10 @@ def test_our_settings_are_apaches(two: Two):
         "flushIntervalCommitLog",
         "mappedFileSizeTimerLog",
     }
-    # Apache's wheel has the size that this has by default; where its changes go is known to it by -c alone.
-    ours_alone = {"timerWheelSlots", "brokerConfigPath", *OURS_ALONE}
+    # Apache's wheel has the size that this has by default; where its changes go is known to it by -c alone. It reads no paths of
+    # queues and index: both lie in storePathRootDir. It does not scrub.
+    ours_alone = {"timerWheelSlots", "brokerConfigPath", "storePathConsumeQueue", "storePathIndex", "scrubBytesPerSecond"}
+    ours_alone |= OURS_ALONE
     assert set(ours) - ours_alone <= set(theirs)
     differing = {key: (ours[key], theirs[key]) for key in ours.keys() - machine - ours_alone if ours[key] != theirs[key]}
     assert differing == {}

@@ -300,6 +300,18 @@ def test_offsets_outside_a_queue_return_no_messages():
     assert store.reading.record_at(store.log.end) is None
 
 
+def test_a_search_by_time_over_many_damaged_messages_reads_few_of_them():
+    store = an_open_store(disk := SimulatedDisk())
+    for first in range(0, 2_000, 20):
+        store.append(numbered(20, first=first, body_bytes=20), START_MS + first)
+    for start in store.log.segments.starts[2:-1]:
+        store.log.segments.file(start).write(0, bytes(8192))
+    before = disk.counts["read"]
+    assert 0 < store.reading.offset_by_time("orders", 0, START_MS + 1_000) < 2_000
+    assert store.reading.offset_by_time("orders", 0, START_MS + 1_999) > 1_900
+    assert disk.counts["read"] - before < 500
+
+
 def test_the_offset_of_a_time_is_a_lower_or_an_upper_bound():
     store = a_store()
     for at_ms in (10, 20, 20, 30):
