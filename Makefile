@@ -11,6 +11,8 @@ TWINS  := hatch_build.py $(wildcard src/skyrocket/compiled/*.pyx src/skyrocket/c
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # uv takes a quarter of pip's time. Where uv is missing or fails, for example behind a mirror that only pip knows, pip installs.
 install = $(BIN)/uv pip install --quiet --python $(BIN)/python $(1) || $(PIP) $(1)
+# Tests start hundreds of Python processes. Each would compile the same modules again where the environment forbids to keep bytecode.
+unexport PYTHONDONTWRITEBYTECODE
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 \
   --custom-compile-command "make lock"
 

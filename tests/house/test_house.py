@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -213,6 +214,7 @@ def test_functions_of_compiled_sources_are_found():
     assert c_functions(COMPILED / "numbers.h").keys() >= {"put64", "put_decimal"}
 
 
+@cache
 def twin_calls() -> list[tuple[str, str, str]]:
     """Every `name = twin("module", _name)` in the sources: the path of the reference, the compiled module, the function."""
     calls = []
