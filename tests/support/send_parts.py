@@ -121,7 +121,7 @@ class SendParts:
     def _ends(self, context: BrokerContext) -> EndTransactionHandler:
         self.checks = TransactionChecker(context)
         self.rules = EndRules(self.checks, context.settings, context.store_host, wake=lambda: None)
-        return EndTransactionHandler(self.store, self.internal_writer, self.rules, self._wall_ms)
+        return EndTransactionHandler(self.store, self.internal_writer, self.rules, self._wall_ms, context.answers)
 
     def _wall_ms(self) -> int:
         return self.now_ms

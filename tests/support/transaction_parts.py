@@ -81,9 +81,10 @@ class Transacting:
             clients=self.clients,
             router=self.router,
         )
+        self.answers = context.answers
         self.checks = TransactionChecker(context)
         rules = EndRules(self.checks, self.settings, HOST, self._wake)
-        self.ends = EndTransactionHandler(self.store, self.internal_writer, rules, self.wall)
+        self.ends = EndTransactionHandler(self.store, self.internal_writer, rules, self.wall, context.answers)
         self.ends.register(self.router)
         self._contributor = TransactionContributor(self.settings, self.ends)
 
@@ -126,8 +127,10 @@ class Transacting:
         (placed,) = self.internal_writer.write([half])
         return placed
 
-    def end(self, half: AppendResult, outcome: int, *, oneway: bool = False, **given: Any) -> Command | None:
-        """Send an end of the transaction. Return the broker's answer, if there is one."""
+    def end(
+        self, half: AppendResult, outcome: int, *, oneway: bool = False, flushes: bool = False, **given: Any
+    ) -> Command | None:
+        """Send an end of the transaction. Return the broker's answer, if there is one. With `flushes`, flush before looking."""
         values = {
             "topic": TOPIC,
             "producer_group": GROUP,
@@ -140,7 +143,14 @@ class Transacting:
         command = Command(RequestCode.END_TRANSACTION, opaque=7, fields=fields, flag=ONEWAY_FLAG if oneway else 0)
         peer = Producer()
         self.router.handle(peer.connection, [command])
+        if flushes:
+            self.flush()
         return peer.sent.pop() if peer.sent else None
+
+    def flush(self) -> None:
+        """Flush the log and send the answers that waited for it."""
+        self.store.flush()
+        self.answers.release()
 
     def take_checks(self, producer: Producer | None = None) -> list[tuple[str, AppendResult]]:
         """Return the checks that producers got since the last call: the message's name, and the place to answer with."""

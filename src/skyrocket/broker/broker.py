@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AsyncExitStack
 from dataclasses import replace
 
 from skyrocket.broker.admin.install import install as install_admin
@@ -23,7 +22,8 @@ from skyrocket.broker.delay.install import TimerParts
 from skyrocket.broker.delay.install import install as install_delay
 from skyrocket.broker.delay.level_progress import DelayLevelProgress
 from skyrocket.broker.delay.timer_metrics import TimerMetrics
-from skyrocket.broker.errors import ERROR_CODES
+from skyrocket.broker.errors import ERROR_CODES, BrokerBrokenError
+from skyrocket.broker.housekeeping import Housekeeping
 from skyrocket.broker.load.counters import Counters
 from skyrocket.broker.load.flow_control import FlowControl
 from skyrocket.broker.load.slow_consumers import SlowConsumers
@@ -43,6 +43,7 @@ from skyrocket.broker.send.internal_writer import InternalWriter
 from skyrocket.broker.send.parked_answers import ConfirmedAnswers
 from skyrocket.broker.send.validation import SendValidator
 from skyrocket.broker.settings import BrokerSettings
+from skyrocket.broker.steady_clock import BrokerClocks
 from skyrocket.broker.tables.clients import ClientTable
 from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
 from skyrocket.broker.tables.queue_locks import QueueLockTable
@@ -66,13 +67,9 @@ from skyrocket.store.recovery.recovery import RecoveryResult
 
 log = logging.getLogger(__name__)
 
-TICK_MS = 100  # between two checks of waiting pulls and parked answers
-SLOW_TICK_MS = 10_000  # between two checks of clients, locks and the disk
+CHECK_MS = 100  # between two checks of waiting pulls and parked answers
+SLOW_CHECK_MS = 10_000  # between two checks of clients, locks and the disk
 VIP_PORT_BELOW = 2  # the broker also listens on port - 2, which Apache's clients use as the VIP channel
-
-
-def wall_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 class Broker:
@@ -82,11 +79,15 @@ class Broker:
         self,
         settings: BrokerSettings,
         limits: NetLimits | None = None,
-        wall_ms: Callable[[], int] = wall_ms,
+        wall_ms: Callable[[], int] | None = None,
         files: Files | None = None,
+        clocks: BrokerClocks | None = None,
     ) -> None:
-        """`wall_ms` is the clock that stamps and delays messages; `files` holds the store. Tests replace both."""
-        self._wall_ms = wall_ms
+        """Tests replace the clock with `wall_ms`, the file system with `files`, or with `clocks` what jumps of the clock do."""
+        if clocks is None:
+            clocks = BrokerClocks.real() if wall_ms is None else BrokerClocks.simulated(wall_ms)
+        self._clocks = clocks
+        self._wall_ms = wall_ms = clocks.wall_ms
         self.settings = LiveSettings(settings)
         self._background = ThreadPoolExecutor(1, thread_name_prefix="skyrocket-store")
         self._files = files or Disk()
@@ -97,7 +98,7 @@ class Broker:
             background=self._background,
             commit_log=settings.commit_log_path or None,
         )
-        self._retention = LogRetention(self.store, self.settings, wall_ms)
+        self._retention = LogRetention(self.store, self.settings, clocks.retention_ms)
         self._scrubbing = Scrubbing(self.store, self._files, self.settings, wall_ms)
         self.topics = TopicTable(self.settings, wall_ms)
         self.groups = SubscriptionGroupTable(self.settings, wall_ms)
@@ -118,28 +119,56 @@ class Broker:
         self._transaction_checks: TransactionChecker | None = None
         self._timers: TimerParts | None = None
         self._registration: NameserverRegistration | None = None
-        self._ticks: asyncio.Task[None] | None = None
-        self._last_slow_tick_ms = monotonic_ms()
+        self._housekeeping = Housekeeping(monotonic_ms)
+        self._closing = AsyncExitStack()  # closes what was started, in reverse order
+        self._broken: Exception | None = None  # why the broker cannot go on
+        self._is_broken = asyncio.Event()
 
     # --- starting and stopping
 
     async def start(self) -> RecoveryResult:
         """Start serving clients, and return what the recovery of the store found."""
+        closing = self._closing
+        closing.callback(self._background.shutdown)
         recovered = self.store.open()
+        self._clocks.advance_to(self.store.last_timestamp)
+        closing.callback(self.store.close)
+        closing.push_async_callback(self._dialer.close)
+        closing.callback(self._close_timers)
         for sentence in (*recovered.sentences(), *self.persistence.load()):
             log.warning(sentence)
-        self._flusher = Flusher(self.store, monotonic_ms, self._on_confirmed)
+        closing.push_async_callback(self.persistence.close)
+        self._flusher = Flusher(self.store, monotonic_ms, self._on_confirmed, self._break)
+        closing.push_async_callback(self._close_flusher, self._flusher)
+        closing.push_async_callback(self.server.close)
         await self._listen(self._flusher)
         self.persistence.start(lambda: self.settings().offsets_interval_ms)
         self._registration = NameserverRegistration(self._dialer, self.settings, self._topics_now, self.topics.set_ordered)
         self.topics.on_change.append(self._registration.on_topics_changed)
-        self._ticks = asyncio.get_running_loop().create_task(self._tick())
+        closing.push_async_callback(self._retention.close)
+        self._start_housekeeping()
+        closing.push_async_callback(self._housekeeping.close)
         self._scrubbing.start()
+        closing.push_async_callback(self._scrubbing.close)
         self.scheduler.start()
+        closing.push_async_callback(self.scheduler.close)
         if self._timers is not None:
             self._timers.keeper.start()
+            closing.push_async_callback(self._timers.keeper.close)
+        closing.push_async_callback(self._registration.close)
         await self._registration.start()
         return recovered
+
+    async def run_until(self, stopped: asyncio.Event) -> None:
+        """Serve until `stopped` is set. Raise BrokerBrokenError when the broker cannot go on. Call `close` in either case."""
+        waits = [asyncio.ensure_future(event.wait()) for event in (stopped, self._is_broken)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        if self._broken is not None:
+            raise BrokerBrokenError(f"The broker stops, because it cannot flush messages any more: {self._broken!r}.")
 
     async def _listen(self, flusher: Flusher) -> None:
         settings = self.settings()
@@ -150,31 +179,27 @@ class Broker:
             await self.server.listen(settings.host, port - VIP_PORT_BELOW)
 
     async def close(self) -> None:
-        """Unregister, answer the requests under way, and close the store so that the next start needs no recovery."""
-        if self._registration is not None:
-            await self._registration.close()
-        if self._ticks is not None:
-            self._ticks.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._ticks
-        await self._scrubbing.close()
-        await self._retention.close()
-        await self.scheduler.close()
-        if self._timers is not None:
-            await self._timers.keeper.close()
-        await self.server.close()
+        """Unregister, answer the requests under way, and close the store so that the next start needs no recovery.
+
+        Everything that was started is closed, even if closing another part fails. The last failure is raised at the end.
+        """
+        await self._closing.aclose()
+
+    async def _close_flusher(self, flusher: Flusher) -> None:
+        """Flush the last op message of transactions too, and publish how far their checks are."""
         if self._transaction_checks is not None:
             self._transaction_checks.close(self._wall_ms())
-        if self._flusher is not None:
-            await self._flusher.close()
+        await flusher.close()
         if self._transaction_checks is not None:
             self._transaction_checks.publish()
-        await self.persistence.close()
+
+    def _close_timers(self) -> None:
         if self._timers is not None:
-            self._timers.delivery.close(self._wall_ms())
-        await self._dialer.close()
-        self.store.close()
-        self._background.shutdown()
+            self._timers.delivery.close(self._clocks.machine_ms())
+
+    def _break(self, error: Exception) -> None:
+        self._broken = error
+        self._is_broken.set()
 
     # --- the parts
 
@@ -186,6 +211,7 @@ class Broker:
         return BrokerContext(
             settings=self.settings,
             wall_ms=self._wall_ms,
+            machine_ms=self._clocks.machine_ms,
             now_ms=monotonic_ms,
             store_host=store_host,
             files=self._files,
@@ -196,7 +222,7 @@ class Broker:
             internal_writer=InternalWriter(self.store, self._wall_ms, self._on_appended, counters),
             contributors=contributors,
             send_validator=SendValidator(self.topics, self.settings, store_host, contributors),
-            answers=ConfirmedAnswers(self.store.horizon, self._wall_ms),
+            answers=ConfirmedAnswers(self.store.horizon, monotonic_ms),
             topics=self.topics,
             groups=self.groups,
             offsets=self.offsets,
@@ -253,17 +279,13 @@ class Broker:
             if topic in self._on_queue_growth:
                 self._on_queue_growth[topic](queue_id)
 
-    async def _tick(self) -> None:
-        answers, counters = self.context.answers, self.context.counters
-        while True:
-            await asyncio.sleep(TICK_MS / 1000)
-            now_ms = monotonic_ms()
-            answers.check_time(self._wall_ms())
-            self.pull.check_time(now_ms)
-            counters.check_time(self._wall_ms())
-            if now_ms - self._last_slow_tick_ms >= SLOW_TICK_MS:
-                self._last_slow_tick_ms = now_ms
-                self._heartbeats.check_time()
-                self.locks.expire(now_ms)
-                self._retention.start_round()
-                self.server.set_quota(self.settings().quota())  # an administrator may have changed it
+    def _start_housekeeping(self) -> None:
+        add, counters = self._housekeeping.add, self.context.counters
+        add("time-outs of parked answers", CHECK_MS, self.context.answers.check_time)
+        add("time-outs of waiting pulls", CHECK_MS, self.pull.check_time)
+        add("samples of counters", CHECK_MS, lambda _now_ms: counters.check_time(self._wall_ms()))
+        add("silent clients", SLOW_CHECK_MS, lambda _now_ms: self._heartbeats.check_time())
+        add("expired queue locks", SLOW_CHECK_MS, self.locks.expire)
+        add("expired files", SLOW_CHECK_MS, lambda _now_ms: self._retention.start_round())
+        add("quotas", SLOW_CHECK_MS, lambda _now_ms: self.server.set_quota(self.settings().quota()))  # they may have changed
+        self._housekeeping.start()

@@ -40,7 +40,8 @@ from skyrocket.store.message_store import MessageStore
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerContext:
     settings: LiveSettings[BrokerSettings]  # call it for the current settings
-    wall_ms: Callable[[], int]  # the time that messages are stamped and delayed by
+    wall_ms: Callable[[], int]  # the time that messages are stamped and delayed by; never goes back
+    machine_ms: Callable[[], int]  # the machine's clock, which may jump: for times that clients name
     now_ms: Callable[[], int]  # a clock that never jumps, for time-outs
     store_host: bytes  # the broker's address, as message ids contain it
 

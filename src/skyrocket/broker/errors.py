@@ -45,6 +45,10 @@ class TableFullError(TableError):
     """A bound of `broker/limits.py` is reached."""
 
 
+class BrokerBrokenError(Exception):
+    """The broker cannot go on: a part that it needs has failed in an unexpected way. Restart it."""
+
+
 ERROR_CODES: Final[dict[type[Exception], ResponseCode]] = {  # the last matching row counts: a subclass stands below its base
     TableError: ResponseCode.SYSTEM_ERROR,
     InvalidArgumentError: ResponseCode.INVALID_PARAMETER,

@@ -27,6 +27,10 @@ SUBSCRIPTIONS_PER_GROUP_MAX: Final = 10_000
 
 LOCKS_MAX: Final = 1_000_000
 
+PARKED_ANSWERS_MAX: Final = 100_000
+PARKED_ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Answers that wait for a flush. Beyond either bound, sends are refused before they are stored."""
+
 PAGE_MAX: Final = 2_000
 """Topics or groups on one page of a paged request; Apache's `splitMetadataSize`."""
 

@@ -30,6 +30,7 @@ class LogRetention:
         """Start a round, unless the last one still runs."""
         if self._round is None or self._round.done():
             self._round = asyncio.get_running_loop().create_task(self.run_round())
+            self._round.add_done_callback(_report)
 
     async def run_round(self) -> None:
         """Delete what has expired. Errors are logged; the next round tries again."""
@@ -53,3 +54,9 @@ class LogRetention:
         if self._round is not None:
             with suppress(asyncio.CancelledError):
                 await self._round
+
+
+def _report(round_: asyncio.Task[None]) -> None:
+    """Log an unexpected failure. The next round tries again."""
+    if not round_.cancelled() and round_.exception() is not None:
+        log.error("A round of retention failed unexpectedly.", exc_info=round_.exception())

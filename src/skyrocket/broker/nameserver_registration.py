@@ -29,6 +29,7 @@ from skyrocket.protocol.fastjson.codec import decode
 from skyrocket.protocol.headers import RegisterBrokerRequestHeader, UnRegisterBrokerRequestHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
+from skyrocket.supervised_task import SupervisedTask
 
 log = logging.getLogger(__name__)
 
@@ -49,13 +50,13 @@ class NameserverRegistration:
         self._topics = topics
         self._set_ordered = set_ordered
         self._changed = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._task: SupervisedTask | None = None
         self._unreachable: set[str] = set()  # nameservers that did not answer last time; logged once, not at every attempt
 
     async def start(self) -> None:
         """Register, and keep registering in the background."""
         await self.register()
-        self._task = asyncio.get_running_loop().create_task(self._keep_registering())
+        self._task = SupervisedTask("registration with the nameservers", self._keep_registering)
 
     def on_topics_changed(self) -> None:
         self._changed.set()
@@ -63,7 +64,7 @@ class NameserverRegistration:
     async def close(self) -> None:
         """Unregister, so that clients stop connecting before the broker stops answering."""
         if self._task is not None:
-            self._task.cancel()
+            await self._task.close()
         settings = self._settings()
         header = UnRegisterBrokerRequestHeader(
             broker_name=settings.broker_name,

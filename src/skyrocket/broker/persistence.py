@@ -20,6 +20,7 @@ from skyrocket.broker.tables.topics import TopicTable
 from skyrocket.protocol.bodies import Body
 from skyrocket.store.config_files import CONSUMER_OFFSETS, SUBSCRIPTION_GROUPS, TOPICS, ConfigFile, ConfigFiles
 from skyrocket.store.errors import StoreError
+from skyrocket.supervised_task import SupervisedTask
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ class Persistence:
         self._topics = topics
         self._groups = groups
         self._rows: list[_SavedTable[Any]] = [_SavedTable(CONSUMER_OFFSETS, offsets)]
-        self._saver: asyncio.Task[None] | None = None
+        self._saver: SupervisedTask | None = None
 
     def add_table(self, file: ConfigFile[B], table: PersistentTable[B]) -> None:
         """Load and save another table, in the way of the offsets."""
@@ -108,13 +109,12 @@ class Persistence:
     # --- in the event loop
 
     def start(self, every_ms: Callable[[], int]) -> None:
-        self._saver = asyncio.get_running_loop().create_task(self._save_periodically(every_ms))
+        self._saver = SupervisedTask("saving of tables", lambda: self._save_periodically(every_ms))
 
     async def close(self) -> None:
         """Save all tables, after any write that is under way."""
         if self._saver is not None:
-            self._saver.cancel()
-            await asyncio.gather(self._saver, return_exceptions=True)
+            await self._saver.close()
             self._saver = None
         self.save_all()
 

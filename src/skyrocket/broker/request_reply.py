@@ -14,7 +14,7 @@ from skyrocket.broker.context import BrokerContext
 from skyrocket.net.connection import Connection
 from skyrocket.net.errors import NetError
 from skyrocket.net.router import Router
-from skyrocket.protocol.command import Command
+from skyrocket.protocol.command import Command, encode_command
 from skyrocket.protocol.errors import RecordError
 from skyrocket.protocol.headers import (
     ReplyMessageRequestHeader,
@@ -40,6 +40,7 @@ class ReplyHandlers:
         self._clients = context.clients
         self._validator = context.send_validator
         self._internal_writer = context.internal_writer
+        self._answers = context.answers
         self._settings = context.settings
         self._store_host = context.store_host
         self._wall_ms = context.wall_ms
@@ -48,7 +49,9 @@ class ReplyHandlers:
         router.add(RequestCode.SEND_REPLY_MESSAGE, self.reply)
         router.add(RequestCode.SEND_REPLY_MESSAGE_V2, self.reply)
 
-    async def reply(self, command: Command, connection: Connection) -> Command:
+    async def reply(self, command: Command, connection: Connection) -> Command | None:
+        """Push and store a reply. A success is answered once what was stored is confirmed."""
+        self._answers.check_room()
         header = _header_of(command)
         queue_id = self._validator.choose_queue(header, connection)
         problem = await self._push(command, header, connection)
@@ -61,8 +64,13 @@ class ReplyHandlers:
             region_id=settings.region_id,
             trace_on=settings.trace_on,
         )
-        code = ResponseCode.SUCCESS if problem is None else ResponseCode.SYSTEM_ERROR
-        return command.response(code, answer, remark=problem)
+        if problem is not None:
+            return command.response(ResponseCode.SYSTEM_ERROR, answer, remark=problem)
+        response = command.response(ResponseCode.SUCCESS, answer)
+        if placed is None or command.is_oneway:
+            return response
+        self._answers.send(placed.physical_offset + placed.size, connection, encode_command(response))
+        return None
 
     # --- to the requester
 

@@ -125,6 +125,7 @@ class Retry(Contributor):
         records: list[Record] = []
         for command in commands:
             try:
+                self._answers.check_room()
                 record = self._accept(command)
             except (RefusedError, TableError, ProtocolError, StoreError) as error:
                 self._router.refuse(connection, command, error)
@@ -142,7 +143,7 @@ class Retry(Contributor):
         for command in accepted:
             if not command.is_oneway:
                 answer = encode_command(command.response(ResponseCode.SUCCESS))
-                self._answers.send(position, connection, command, answer)
+                self._answers.send(position, connection, answer)
 
     def _accept(self, command: Command) -> Record | None:
         """Return the record to store, or None when the group has no retry queues. Raise RefusedError for an invalid request."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from skyrocket.store.errors import StoreError
+from skyrocket.supervised_task import SupervisedTask, failure_of
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +29,7 @@ class Scheduler:
         self._next_ms: dict[Check, int | None] = {}
         self._last_ms = 0
         self._woken = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-        self._closed = False
+        self._task: SupervisedTask | None = None
 
     def add(self, check: Check) -> None:
         self._next_ms[check] = 0
@@ -51,37 +51,31 @@ class Scheduler:
         self._last_ms = now_ms
         for check, next_ms in list(self._next_ms.items()):
             if next_ms is not None and next_ms <= now_ms:
-                self._next_ms[check] = self._call(check, now_ms)
+                self._call(check, now_ms)
         waits = [next_ms - now_ms for next_ms in self._next_ms.values() if next_ms is not None]
         return max(1, min([SLEEP_MS_MAX, *waits]))
 
-    def _call(self, check: Check, now_ms: int) -> int | None:
+    def _call(self, check: Check, now_ms: int) -> None:
         self._next_ms[check] = now_ms + AFTER_FAILURE_MS  # unless the check returns another time
-        try:
-            next_ms = check(now_ms)
-        except StoreError as error:
-            log.error("A scheduled task failed and runs again in a second: %s", error)
-            return now_ms + AFTER_FAILURE_MS
-        return 0 if self._next_ms[check] == 0 else next_ms
+        error = failure_of(self._ask, check, now_ms)
+        if error is not None:
+            details = None if isinstance(error, StoreError) else error
+            log.error("A scheduled task failed and runs again in a second: %s", error, exc_info=details)
+            self._next_ms[check] = now_ms + AFTER_FAILURE_MS
+
+    def _ask(self, check: Check, now_ms: int) -> None:
+        next_ms = check(now_ms)
+        if self._next_ms[check] != 0:  # it was not woken meanwhile
+            self._next_ms[check] = next_ms
 
     # --- in the event loop
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run())
-        self._task.add_done_callback(self._restart)
-
-    def _restart(self, task: asyncio.Task[None]) -> None:
-        """Log an unexpected error and start again, so that the other checks go on."""
-        if not task.cancelled() and not self._closed:
-            log.error("A scheduled task failed unexpectedly.", exc_info=task.exception())
-            self.start()
+        self._task = SupervisedTask("scheduler", self._run)
 
     async def close(self) -> None:
-        self._closed = True
         if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await self._task.close()
 
     async def _run(self) -> None:
         while True:

@@ -16,12 +16,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.store.files import Files
 from skyrocket.store.log.segment_scrub import ScrubFinding, ScrubTarget, SegmentScrub
 from skyrocket.store.message_store import MessageStore
+from skyrocket.supervised_task import SupervisedTask
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class Scrubbing:
         self._settings = settings
         self._wall_ms = wall_ms
         self._sleep = sleep
-        self._task: asyncio.Task[None] | None = None
+        self._task: SupervisedTask | None = None
         self._position = 0
         self._rounds = 0
         self._last_round_ms = 0
@@ -72,20 +72,11 @@ class Scrubbing:
     # --- in the event loop
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run())
-        self._task.add_done_callback(self._restart)
-
-    def _restart(self, task: asyncio.Task[None]) -> None:
-        """Log an unexpected error and start again, so that the rest of the log is scrubbed."""
-        if not task.cancelled():
-            log.error("Scrubbing failed unexpectedly; it starts again.", exc_info=task.exception())
-            self.start()
+        self._task = SupervisedTask("scrubbing", self._run)
 
     async def close(self) -> None:
         if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await self._task.close()
 
     async def _run(self) -> None:
         while True:

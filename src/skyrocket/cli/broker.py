@@ -38,10 +38,12 @@ def broker(
 
     async def main(stopped: asyncio.Event) -> None:
         served = Broker(settings)
-        await served.start()
-        typer.echo(f"Broker {settings.broker_name} is ready on {served.settings().address}.")
-        await stopped.wait()
-        await served.close()
+        try:
+            await served.start()
+            typer.echo(f"Broker {settings.broker_name} is ready on {served.settings().address}.")
+            await served.run_until(stopped)
+        finally:
+            await served.close()
 
     serve(main)
 
@@ -73,10 +75,12 @@ def run(
         try:
             await served.start()
             typer.echo(_ready(names.address, served.settings().address, data, time.monotonic() - started))
-            await stopped.wait()
+            await served.run_until(stopped)
         finally:
-            await served.close()
-            await names.close()
+            try:
+                await served.close()
+            finally:
+                await names.close()
 
     serve(main)
 

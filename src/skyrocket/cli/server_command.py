@@ -11,16 +11,21 @@ from typing import Any
 
 import typer
 
+from skyrocket.broker.errors import BrokerBrokenError
 from skyrocket.nameserver.errors import NameserverError
 from skyrocket.net.errors import NetError
 from skyrocket.settings.errors import SettingsError
 from skyrocket.store.errors import StoreError
 
 CANNOT_START = 2
+BROKE_DOWN = 3
 
 
 def serve(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
-    """Run `main(stopped)`; SIGTERM and SIGINT set the event `stopped`. A typed error becomes one sentence and exit code 2."""
+    """Run `main(stopped)`; SIGTERM and SIGINT set the event `stopped`.
+
+    A typed error becomes one sentence and exit code 2. A server that broke down while it ran has exit code 3.
+    """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -28,6 +33,9 @@ def serve(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
     except (SettingsError, NameserverError, NetError, StoreError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(CANNOT_START) from error
+    except BrokerBrokenError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(BROKE_DOWN) from error
 
 
 def tune_garbage_collector() -> None:

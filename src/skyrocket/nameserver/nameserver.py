@@ -18,6 +18,7 @@ from skyrocket.net.router import Router
 from skyrocket.net.server import Server, monotonic_ms
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.settings.live import LiveSettings
+from skyrocket.supervised_task import SupervisedTask
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ class Nameserver:
         now = self.settings()
         self._server = Server(self.router, now.net_limits(), now.server_tls(), tls_only=now.tls_only, now_ms=now_ms)
         self._server.on_closed.append(self._on_connection_closed)
-        self._scanning: asyncio.Task[None] | None = None
+        self._scanning: SupervisedTask | None = None
         self.port = 0  # set by start()
         for requests in (
             BrokerRequests(self.table, self.kv, self.settings, now_ms),
@@ -52,14 +53,13 @@ class Nameserver:
     async def start(self) -> None:
         self.kv.load()
         self.port = await self._server.listen(self.settings().bind_address, self.settings().listen_port)
-        self._scanning = asyncio.get_running_loop().create_task(self._scan())
+        self._scanning = SupervisedTask("removal of silent brokers", self._scan)
         log.info("The nameserver listens on %s.", self.address)
 
     async def close(self) -> None:
         """Stop. Responses that are being written still leave. Clients keep the routes that they have."""
         if self._scanning is not None:
-            self._scanning.cancel()
-            await asyncio.gather(self._scanning, return_exceptions=True)
+            await self._scanning.close()
         self._server.on_closed.clear()
         await self._server.close()
 

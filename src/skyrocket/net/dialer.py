@@ -15,6 +15,7 @@ from skyrocket.net.router import Router
 from skyrocket.net.server import monotonic_ms
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.frame import Frame
+from skyrocket.supervised_task import SupervisedTask
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ class Dialer:
         self._client_tls = tls
         self._connections: dict[str, Connection] = {}
         self._connecting: dict[str, asyncio.Task[Connection]] = {}
-        self._scan_task: asyncio.Task[None] | None = None
+        self._scan_task: SupervisedTask | None = None
         self._closed = False
 
     def abandon(self) -> None:
@@ -79,7 +80,7 @@ class Dialer:
         self._closed = True
         unfinished = list(self._connecting.values())
         if self._scan_task is not None:
-            unfinished.append(self._scan_task)  # type: ignore[arg-type]
+            await self._scan_task.close()
         for task in unfinished:
             task.cancel()
         await asyncio.gather(*unfinished, return_exceptions=True)
@@ -116,7 +117,7 @@ class Dialer:
         for callback in self.on_opened:
             callback(address, connection)
         if self._scan_task is None:
-            self._scan_task = loop.create_task(self._scan())
+            self._scan_task = SupervisedTask("time-outs of connections", self._scan)
         return connection
 
     # --- called by connections

@@ -159,7 +159,15 @@ class Router:
             return
         task = asyncio.get_running_loop().create_task(self._finish(connection, command, coroutine))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda done: self._forget_task(done, connection, command))
+
+    def _forget_task(self, task: asyncio.Task[None], connection: Connection, command: Command) -> None:
+        """Answer an unexpected failure too: otherwise the client would wait for its time-out."""
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception):
+            log.error("Request %d from %s failed unexpectedly.", command.code, connection.peer_text, exc_info=error)
+            self.refuse(connection, command, error)
 
     async def _finish(self, connection: Connection, command: Command, coroutine: Coroutine[Any, Any, Answer]) -> None:
         try:

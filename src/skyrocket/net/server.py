@@ -20,6 +20,7 @@ from skyrocket.net.router import Router
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.frame import Frame
 from skyrocket.protocol.responses import ResponseCode
+from skyrocket.supervised_task import SupervisedTask
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +66,7 @@ class Server:
         self.flow_control: FlowControlPolicy | None = None
         self.connections: set[Connection] = set()
         self._listening: list[asyncio.Server] = []
-        self._scan_task: asyncio.Task[None] | None = None
+        self._scan_task: SupervisedTask | None = None
         self.addresses = AddressTable(self.limits.connections_per_address_max)
         self._held = HeldBytes(self.limits, self.addresses)
         self.quota: QuotaRates | None = None
@@ -88,7 +89,7 @@ class Server:
             raise NetError(f"Cannot listen on {host}:{port}: {error.strerror or error}.") from error
         self._listening.append(server)
         if self._scan_task is None:
-            self._scan_task = loop.create_task(self._scan())
+            self._scan_task = SupervisedTask("time-outs of connections", self._scan)
         chosen: int = server.sockets[0].getsockname()[1]
         return chosen
 
@@ -98,8 +99,7 @@ class Server:
         for server in self._listening:
             server.close()
         if self._scan_task is not None:
-            self._scan_task.cancel()
-            await asyncio.gather(self._scan_task, return_exceptions=True)
+            await self._scan_task.close()
         self._lateness.close()
         try:
             async with asyncio.timeout(self.limits.drain_ms / 1000):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -15,6 +16,9 @@ from contextlib import suppress
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.errors import DiskFullError, StoreClosedError, StoreError, StoreIOError
 from skyrocket.store.message_store import MessageStore
+from skyrocket.supervised_task import SupervisedTask, failure_of
+
+log = logging.getLogger(__name__)
 
 PAGE_BYTES = 4096
 
@@ -27,12 +31,23 @@ def flush_is_due(config: StoreConfig, dirty_bytes: int, since_last_ms: int) -> b
 
 
 class Flusher:
-    """Runs in the event loop that owns the store. Calls `on_confirmed` after each flush that may have confirmed messages."""
+    """Runs in the event loop that owns the store. Calls `on_confirmed` after each flush that may have confirmed messages.
 
-    def __init__(self, store: MessageStore, now_ms: Callable[[], int], on_confirmed: Callable[[], None] = lambda: None) -> None:
+    A failed sync stops the store's writes and ends the flusher; reads go on. Any other failure also stops the writes, and
+    `on_broken` is called: it is unknown what state the store is in.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        now_ms: Callable[[], int],
+        on_confirmed: Callable[[], None] = lambda: None,
+        on_broken: Callable[[Exception], None] = lambda _error: None,
+    ) -> None:
         self._store = store
         self._now_ms = now_ms
         self._on_confirmed = on_confirmed
+        self._on_broken = on_broken
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="skyrocket-flush")
         self._wake = asyncio.Event()
         self._waiting: list[
@@ -40,9 +55,10 @@ class Flusher:
         ] = []  # heap by position; the ticket keeps futures from being compared
         self._ticket = 0
         self._closing = False
+        self._is_postponed = False  # a flush could not begin: the next turn tries again
         self._failure: StoreError | None = None
         self._last_flush_ms = self._last_checkpoint_ms = now_ms()
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task = SupervisedTask("flusher", self._run, self._break)
 
     def on_append(self) -> None:
         """Report an append. With sync flush, a flush starts now, or as soon as the current one ends."""
@@ -70,7 +86,7 @@ class Flusher:
         """Flush once more for those that wait, and end the thread. The owner of the store closes the store itself."""
         self._closing = True
         self._wake.set()
-        await self._task
+        await self._task.wait()
         self._thread.shutdown()
 
     async def _run(self) -> None:
@@ -80,8 +96,15 @@ class Flusher:
                 await self._turn()
             await self._flush()
         except StoreError as error:
+            log.critical("The store takes no more messages until it is opened again: %s", error)
+            self._store.stop_writes(str(error))
             self._failure = error
         self._release()
+
+    def _break(self, error: Exception) -> None:
+        self._failure = self._store.stop_writes(f"the flusher failed unexpectedly: {error!r}.")
+        self._release()
+        self._on_broken(error)
 
     async def _pause(self) -> None:
         config = self._store.config
@@ -93,7 +116,7 @@ class Flusher:
             pass
 
     async def _turn(self) -> None:
-        asked = self._wake.is_set()
+        asked = self._wake.is_set() or self._is_postponed
         self._wake.clear()
         now_ms = self._now_ms()
         horizon = self._store.horizon
@@ -106,12 +129,20 @@ class Flusher:
             self._last_checkpoint_ms = now_ms
 
     async def _flush(self) -> None:
-        job = self._store.begin_flush()
+        self._is_postponed = False
+        try:
+            job = self._store.begin_flush()
+        except (OSError, DiskFullError, StoreIOError) as reason:  # nothing was synced, so nothing is in doubt
+            log.error("A flush could not begin and is tried again: %s", reason)
+            self._is_postponed = True
+            return
         if job is None:
             return
         error = await self._in_thread(job.run)
         self._store.finish_flush(job, error)
-        self._on_confirmed()
+        failure = failure_of(self._on_confirmed)  # whatever waits for a flush does not affect the next one
+        if failure is not None:
+            log.error("Not everything that waited for a flush could be woken.", exc_info=failure)
         self._release()
 
     async def _checkpoint(self) -> None:

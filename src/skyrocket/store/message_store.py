@@ -115,7 +115,7 @@ class MessageStore:
         self._dispatcher = CommitLogDispatcher(
             self.log, self.queues, self._deleted, self.index, self._delays_ms, config.undispatched_max
         )
-        self._last_append_timestamp = 0
+        self.last_timestamp = 0  # of the last message; no later one gets an earlier time
         self._flushed_timestamp = 0
         self._is_flushing = False  # a flush job is under way
         self._stopped: str | None = None  # why the store refuses writes until it is opened again
@@ -171,7 +171,7 @@ class MessageStore:
         offset = done.last_offset if done.messages else checkpoint.queue_physical_offset
         timestamp = done.last_timestamp if done.messages else checkpoint.queue_timestamp
         self._dispatcher.start_at(self.log.end, offset, timestamp)
-        self._last_append_timestamp = self._flushed_timestamp = timestamp
+        self.last_timestamp = self._flushed_timestamp = timestamp
         self.reading.set_opened_at(self.log.end)
         for file in self.log.files_between(done.walked_from, self.log.end):
             file.sync()
@@ -235,7 +235,7 @@ class MessageStore:
         self._check_room()
         if self._dispatcher.end < self.horizon.confirmed:
             self.dispatch()  # if a queue cannot grow, fail before anything is stored
-        timestamp = max(now_ms, self._last_append_timestamp)  # store times never go back: searches by time rely on it
+        timestamp = max(now_ms, self.last_timestamp)  # store times never go back: searches by time rely on it
         return AppendPosition(self.log.end, self.log.room_bytes, timestamp)
 
     def append_encoded(
@@ -271,7 +271,7 @@ class MessageStore:
     ) -> None:
         """Account for records that are in the log now, and dispatch those that are confirmed."""
         self.queues.reserve_offsets(taken)
-        self._last_append_timestamp = timestamp
+        self.last_timestamp = timestamp
         self._dispatcher.add(dispatches, log_end_before, self.horizon.append(self.log.end))
 
     def _take_offsets(self, messages: Sequence[AppendRequest]) -> tuple[list[int], dict[tuple[str, int], int]]:
@@ -333,7 +333,7 @@ class MessageStore:
             for file in files:
                 file.sync()
 
-        return FlushJob(position, self._last_append_timestamp, run)
+        return FlushJob(position, self.last_timestamp, run)
 
     def finish_flush(self, job: FlushJob, error: OSError | None = None) -> None:
         """Report that the job has run. After an error the store takes no more writes.
@@ -346,6 +346,11 @@ class MessageStore:
             raise WritesStoppedError(f"A flush failed ({error.strerror or error}); the store takes no more messages.") from error
         self._flushed_timestamp = max(job.timestamp, self._flushed_timestamp)
         self._dispatcher.dispatch_or_postpone(self.horizon.flush(job.position))
+
+    def stop_writes(self, why: str) -> WritesStoppedError:
+        """Refuse messages from now on, until the store is opened again. Return the error that says so."""
+        self._stopped = self._stopped or why
+        return WritesStoppedError(f"The store takes no more messages: {self._stopped}")
 
     def flush(self) -> None:
         """Sync everything appended so far, in this thread."""

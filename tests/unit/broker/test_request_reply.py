@@ -75,6 +75,19 @@ async def test_a_reply_reaches_the_one_who_asked_as_it_was_sent(tmp_path: Path, 
         await requester.dialer.close()
 
 
+async def test_with_sync_flush_a_reply_that_is_not_flushed_is_no_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    async with running(tmp_path, sync_flush=True) as served:
+        requester = Requester()
+        await requester.come(served.address)
+        monkeypatch.setattr("skyrocket.broker.send.parked_answers.SYNC_FLUSH_TIMEOUT_MS", -1)
+        monkeypatch.setattr(served.broker.store, "begin_flush", lambda: None)
+        answer = await reply(served, b"the answer", TO_REQUESTER)
+        assert answer.code == ResponseCode.FLUSH_DISK_TIMEOUT
+        assert (answer.fields["queueId"], answer.fields["queueOffset"]) == ("0", "0")
+        monkeypatch.undo()
+        await requester.dialer.close()
+
+
 async def test_a_reply_to_one_who_is_not_there_fails_and_is_kept(tmp_path: Path):
     async with running(tmp_path) as served:
         for properties, word in ((TO_REQUESTER, "requester"), ({CORRELATION_ID: "42"}, REPLY_TO_CLIENT)):

@@ -7,16 +7,17 @@ import errno
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
 from skyrocket.protocol.message.record import Record
 from skyrocket.store.config import StoreConfig
-from skyrocket.store.errors import StoreClosedError, WritesStoppedError
+from skyrocket.store.errors import StoreClosedError, StoreIOError, WritesStoppedError
 from skyrocket.store.files import Disk, DiskFile, File
 from skyrocket.store.flusher import Flusher, flush_is_due
 from skyrocket.store.message import append_request_of
-from skyrocket.store.message_store import MessageStore
+from skyrocket.store.message_store import FlushJob, MessageStore
 
 MESSAGE = append_request_of(Record("orders", b"hello"))
 
@@ -123,6 +124,55 @@ async def test_failed_flush_is_raised_to_every_waiter_and_stops_writes(store: Me
             store.append([MESSAGE], 0)
         assert len(store.reading.messages("orders", 0, 0, 10).records) == 1
     assert disk.kind.syncs == 1
+
+
+async def test_a_failure_of_what_waits_for_a_flush_does_not_stop_the_next_flush(
+    store: MessageStore, caplog: pytest.LogCaptureFixture
+):
+    def fail() -> None:
+        raise StoreIOError("A file operation failed (Input/output error) while reading.")
+
+    flusher = Flusher(store, lambda: 0, on_confirmed=fail)
+    for _ in range(2):
+        store.append([MESSAGE], 0)
+        await flusher.wait_flushed(store.horizon.appended)
+    await flusher.close()
+    assert caplog.text.count("Not everything that waited for a flush could be woken") == 2
+
+
+async def test_a_flush_that_cannot_begin_is_tried_again(store: MessageStore, monkeypatch: pytest.MonkeyPatch):
+    begin, failures = store.begin_flush, [OSError(errno.EMFILE, "Too many open files"), StoreIOError("no more files")]
+    monkeypatch.setattr(store, "config", replace(store.config, flush_interval_ms=10))
+
+    def begin_flush() -> FlushJob | None:
+        if failures:
+            raise failures.pop()
+        return begin()
+
+    monkeypatch.setattr(store, "begin_flush", begin_flush)
+    async with running_flusher(store) as flusher:
+        store.append([MESSAGE], 0)
+        async with asyncio.timeout(60):
+            await flusher.wait_flushed(store.horizon.appended)
+        assert not failures
+        store.append([MESSAGE], 0)
+
+
+async def test_an_unexpected_failure_stops_writes_and_is_reported(store: MessageStore, monkeypatch: pytest.MonkeyPatch):
+    def begin_flush() -> FlushJob | None:
+        raise ValueError("a bug")
+
+    reported: list[Exception] = []
+    flusher = Flusher(store, lambda: 0, on_broken=reported.append)
+    store.append([MESSAGE], 0)
+    monkeypatch.setattr(store, "begin_flush", begin_flush)
+    with pytest.raises(WritesStoppedError, match="a bug"):
+        await flusher.wait_flushed(store.horizon.appended)
+    monkeypatch.undo()
+    with pytest.raises(WritesStoppedError, match="a bug"):
+        store.append([MESSAGE], 0)
+    assert [str(error) for error in reported] == ["a bug"]
+    await flusher.close()
 
 
 async def test_waiting_for_a_flushed_position_returns_at_once(store: MessageStore, disk: GatedDisk):

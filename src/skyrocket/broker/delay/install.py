@@ -18,6 +18,7 @@ from skyrocket.store.timers.timer_index import TimerIndex, TimerSizes
 log = logging.getLogger(__name__)
 
 HOUR_MS = 3_600_000
+CLOCKS_DIFFER_MS = 100  # between two checks of timers while the broker's clock is ahead of the machine's
 
 
 class TimerParts(NamedTuple):
@@ -59,7 +60,7 @@ def _install_timers(context: BrokerContext) -> TimerParts | None:
     delivery = TimerDelivery(
         context.store, context.internal_writer, index, context.timer_metrics, context.settings, context.counters
     )
-    timers = Timers(context.settings, context.wall_ms, delivery.count_slot)
+    timers = Timers(context.settings, context.machine_ms, delivery.count_slot)
     context.contributors.add(timers)
     if not settings.timers_enabled:
         return None
@@ -67,14 +68,23 @@ def _install_timers(context: BrokerContext) -> TimerParts | None:
         delivery,
         index,
         context.timer_metrics,
-        context.wall_ms,
+        context.machine_ms,
         lambda: context.settings().timer_flush_interval_ms,
         context.flusher.wait_flushed,
     )
     keeper.register(context.router)
     RecallHandler(context, timers).register(context.router)
-    delivery.prepare(context.wall_ms())
-    context.scheduler.add(delivery.check)
-    context.runtime_figures.append(lambda: delivery.figures(context.wall_ms()))
-    context.on_queue_growth[TIMER_TOPIC] = lambda _: context.scheduler.wake(delivery.check)
+    delivery.prepare(context.machine_ms())
+
+    def check(now_ms: int) -> int | None:
+        """Call the timers by the machine's clock, and return the scheduler's time."""
+        machine_ms = context.machine_ms()
+        next_ms = delivery.check(machine_ms, ahead_ms=now_ms - machine_ms)
+        if next_ms is None or now_ms == machine_ms:
+            return next_ms
+        return now_ms + min(next_ms - machine_ms, CLOCKS_DIFFER_MS)  # the scheduler's clock may be slower for a while
+
+    context.scheduler.add(check)
+    context.runtime_figures.append(lambda: delivery.figures(context.machine_ms()))
+    context.on_queue_growth[TIMER_TOPIC] = lambda _: context.scheduler.wake(check)
     return TimerParts(delivery, keeper)

@@ -46,7 +46,7 @@ class RecallHandler:
         self._answers = context.answers
         self._settings = context.settings
         self._store_host = context.store_host
-        self._wall_ms = context.wall_ms
+        self._machine_ms = context.machine_ms
         self._router = context.router
 
     def register(self, router: Router) -> None:
@@ -60,11 +60,12 @@ class RecallHandler:
                 self._router.refuse(connection, command, error)
 
     def _recall(self, command: Command, connection: Connection) -> None:
+        self._answers.check_room()
         header = command.header(RecallMessageRequestHeader)
         handle = self._check(header)
         [place] = self._internal_writer.write_encoded([append_request_of(self._record(header, handle, connection))])
         answer = command.response(ResponseCode.SUCCESS, RecallMessageResponseHeader(msg_id=handle.unique_key))
-        self._answers.send(place.physical_offset + place.size, connection, command, encode_command(answer))
+        self._answers.send(place.physical_offset + place.size, connection, encode_command(answer))
 
     def _check(self, header: RecallMessageRequestHeader) -> RecallHandle:
         settings = self._settings()
@@ -82,13 +83,13 @@ class RecallHandler:
             raise _illegal(f"The recall handle belongs to topic '{handle.topic[:160]}', not to '{header.topic}'.")
         if handle.broker_name != settings.broker_name:
             raise _illegal(f"The recall handle belongs to broker '{handle.broker_name[:160]}', not to {settings.broker_name}.")
-        left_ms = handle.time_ms - self._wall_ms()
+        left_ms = handle.time_ms - self._machine_ms()
         if not 0 < left_ms < settings.timer_delay_sec_max * 1000:
             raise _illegal("The message is already due, or due later than a message may wait.")
         return handle
 
     def _record(self, header: RecallMessageRequestHeader, handle: RecallHandle, connection: Connection) -> Record:
-        now_ms = self._wall_ms()
+        now_ms = self._machine_ms()
         key = f"{handle.topic}+{handle.unique_key}" if self._settings().timer_delete_key_has_topic else handle.unique_key
         properties = {
             TAGS: _TAG,

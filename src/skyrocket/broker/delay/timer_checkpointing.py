@@ -16,6 +16,7 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.errors import StoreError
 from skyrocket.store.timers.timer_index import TimerIndex
+from skyrocket.supervised_task import SupervisedTask
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ class TimerCheckpointing:
         self._wall_ms = wall_ms
         self._every_ms = every_ms
         self._flushed = flushed
-        self._task: asyncio.Task[None] | None = None
+        self._task: SupervisedTask | None = None
 
     def register(self, router: Router) -> None:
         router.add(RequestCode.GET_TIMER_CHECK_POINT, self.checkpoint)
@@ -52,13 +53,12 @@ class TimerCheckpointing:
     # --- in the event loop
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task = SupervisedTask("checkpoints of timers", self._run)
 
     async def close(self) -> None:
         """Start no more jobs, and wait for a running one. `TimerDelivery.close` saves the rest."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await self._task.close()
             self._task = None
 
     async def _run(self) -> None:

@@ -8,6 +8,9 @@
 
 A slot is delivered only once all messages that were stored or rolled before it began are indexed, so that every recall is
 known. A message that arrives too late for its own slot goes into the current one.
+
+When the clock was set back, the current slot lies in the future, and messages that are due before it come too late for their own
+slots. They go into the current one with their own due times, and it is delivered from at once, each message at its time.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from typing import Final
 
 from skyrocket.broker.delay.timer_message import Timing, delivery_request, roll_request, time_properties
 from skyrocket.broker.delay.timer_metrics import TimerMetrics
-from skyrocket.broker.delay.timer_slot import TimerSlot, position_of
+from skyrocket.broker.delay.timer_slot import NOTHING_MS, TimerSlot, position_of
 from skyrocket.broker.delay.timers import BLANK_SLOTS, rolled_to_ms, rolls_from_ms
 from skyrocket.broker.load.counters import Counters
 from skyrocket.broker.send.internal_writer import InternalWriter
@@ -44,6 +47,7 @@ SLOTS_PER_TURN: Final = 16_384  # past slots that one turn walks through
 PACE_MS: Final = 20
 """How long to wait after a turn with work, so that the next one takes more messages: many cost little more than one."""
 
+RATE_MS: Final = 10_000  # rates are over about this time
 CHECKPOINT_LATEST_MS: Final = 60_000  # between checkpoints when only time passes
 
 INDEXED: Final = "timer indexed"  # kinds of counters
@@ -90,8 +94,11 @@ class TimerDelivery:
 
     # --- a turn
 
-    def check(self, now_ms: int) -> int | None:
-        """Index new messages and deliver due ones. Return when to call again, or None when there are no timers."""
+    def check(self, now_ms: int, ahead_ms: int = 0) -> int | None:
+        """Index new messages and deliver due ones. Return when to call again, or None when there are no timers.
+
+        `now_ms` is the machine's clock; `ahead_ms` says how far the clock that stamps messages is ahead of it.
+        """
         if not self._is_open and not self._open(now_ms):
             return None
         if now_ms < self._rest_until_ms <= now_ms + PACE_MS:
@@ -99,7 +106,7 @@ class TimerDelivery:
         if self._read_again:
             self._rebuild(now_ms)
         work_before = (self._index.queue_offset, self._steps)
-        has_more = self._index_new(now_ms)
+        has_more = self._index_new(now_ms, ahead_ms)
         next_ms = self._deliver_due(now_ms)
         if has_more or next_ms <= now_ms:
             return now_ms
@@ -131,7 +138,7 @@ class TimerDelivery:
 
     # --- messages arrive
 
-    def _index_new(self, now_ms: int) -> bool:
+    def _index_new(self, now_ms: int, ahead_ms: int) -> bool:
         """Index the next messages of the topic. Return whether there are more."""
         index = self._index
         read = self._store.reading.messages(TIMER_TOPIC, 0, index.queue_offset, MESSAGES_PER_TURN, BYTES_PER_TURN)
@@ -140,7 +147,7 @@ class TimerDelivery:
             self._index_records(read.records, now_ms)
             self._counters.add(INDEXED, "", len(read.records), 0)
         index.queue_offset = max(read.next_offset, index.queue_offset)
-        self._known_ms = store_timestamp_of(read.records[-1]) if has_more and read.records else now_ms
+        self._known_ms = store_timestamp_of(read.records[-1]) - ahead_ms if has_more and read.records else now_ms
         return has_more
 
     def _index_records(self, records: list[memoryview], now_ms: int) -> None:
@@ -197,9 +204,9 @@ class TimerDelivery:
         index = self._index
         for _ in range(SLOTS_PER_TURN):
             start_ms = index.read_ms
-            if start_ms >= now_ms:
+            if start_ms == now_ms:
                 return start_ms + 1
-            if start_ms >= self._known_ms or index.queue_offset < self._needed_offset:
+            if min(start_ms, now_ms - 1) >= self._known_ms or index.queue_offset < self._needed_offset:
                 return now_ms
             slot = self._slot
             if slot is None:
@@ -251,7 +258,7 @@ class TimerDelivery:
         if timing.deletes is not None:
             slot.recalled.add(timing.deletes)
             return None
-        return max(timing.due_ms(waiting[6]), slot.start_ms + 1)
+        return timing.due_ms(waiting[6])
 
     def _report_damage(self, where: str) -> bool:
         """Log the damage and plan a rebuild. Return False, so that callers stop reading these files."""
@@ -337,13 +344,9 @@ class TimerDelivery:
             "timerReadBehind": str(max(0, now_ms - self._index.read_ms) // 1000 if is_open else 0),
             "timerOffsetBehind": str(behind),
             "timerCongestNum": str(self._index.waiting),
-            "timerEnqueueTps": f"{self._per_second(INDEXED, now_ms):.1f}",
-            "timerDequeueTps": f"{self._per_second(DELIVERED, now_ms):.1f}",
+            "timerEnqueueTps": f"{self._counters.per_second(INDEXED, '', RATE_MS):.1f}",
+            "timerDequeueTps": f"{self._counters.per_second(DELIVERED, '', RATE_MS):.1f}",
         }
-
-    def _per_second(self, kind: str, now_ms: int) -> float:
-        counter = self._counters.find(kind, "")
-        return 0.0 if counter is None else counter.rate(now_ms, 10_000).per_second
 
     def plan_checkpoint(self, now_ms: int) -> int | None:
         """Plan a checkpoint when there is progress to save. Return how far the commit log must be on disk first."""
@@ -367,7 +370,7 @@ class TimerDelivery:
     def _checkpoint(self, now_ms: int, *, is_clean: bool) -> TimerCheckpointJob:
         index = self._index
         index.log.expire(self._store.log.start)
-        until_ms = index.read_ms if self._slot is None else self._slot.delivered_until_ms()
+        until_ms = NOTHING_MS if self._slot is None else self._slot.delivered_until_ms()
         return index.begin_checkpoint(now_ms, until_ms, self._store.horizon.appended, is_clean=is_clean)
 
     def fail_checkpoint(self) -> None:

@@ -1,13 +1,16 @@
 """The timer slot that is being delivered: its messages, sorted by due time, without those that were recalled.
 
 A slot that starts at S holds the messages due in (S, S + precision]. Its units are read from the timer log, last to first, and
-each is kept as one integer (due time and position in the timer log), so that a slot can hold a million of them.
+each is kept as one integer (due time and position in the timer log), so that a slot can hold a million of them. A message that
+came too late for its own slot is due before S, so that its integer is negative.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from operator import neg
+
+NOTHING_MS = 0  # no message is due until then
 
 _POSITION_BITS = 47  # position in the timer log; the higher bits are ms since the slot's start
 _POSITION_MASK = (1 << _POSITION_BITS) - 1
@@ -32,8 +35,8 @@ class TimerSlot:
         return len(self._due)
 
     def add(self, due_ms: int, position: int) -> None:
-        """Add a message. One that came too late for its own slot is due at the start of this one."""
-        after_ms = min(max(due_ms, self.start_ms + 1), self.end_ms) - self.start_ms
+        """Add a message. One that came too late for its own slot keeps its due time."""
+        after_ms = min(due_ms, self.end_ms) - self.start_ms
         self._due.append(after_ms << _POSITION_BITS | position)
         self._is_sorted = False
 
@@ -73,7 +76,7 @@ class TimerSlot:
     def delivered_until_ms(self) -> int:
         """Return the time up to which all due messages are delivered."""
         if not self.is_read:
-            return self.start_ms
+            return NOTHING_MS
         next_ms = self.next_due_ms()
         return self.end_ms if next_ms is None else next_ms - 1
 

@@ -205,14 +205,14 @@ class Counters:
         return [(key, counter) for (of, key), counter in self._keyed.items() if of == kind]
 
     def topic_put(self, topic: str) -> float:
-        return self._per_second(PUT, topic)
+        return self.per_second(PUT, topic)
 
     def group_get(self, group: str, topic: str) -> float:
-        return self._per_second(GET, f"{topic}@{group}")
+        return self.per_second(GET, f"{topic}@{group}")
 
-    def _per_second(self, kind: str, key: str) -> float:
+    def per_second(self, kind: str, key: str, over_ms: int = MINUTE_MS) -> float:
         counter = self._keyed.get((kind, key))
-        return 0.0 if counter is None else counter.rate(self._now_ms(), MINUTE_MS).per_second
+        return 0.0 if counter is None else counter.rate(self._now_ms(), over_ms).per_second
 
 
 def _local_day(time_ms: int) -> int:

@@ -12,6 +12,9 @@ What a pull finds, and its response:
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -29,11 +32,16 @@ from skyrocket.protocol.headers import PullMessageRequestHeader, PullMessageResp
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PULL_COMMIT_OFFSET, PULL_SUSPEND
+from skyrocket.store.errors import StoreError
 from skyrocket.store.queues.consume_queue import ConsumeQueue
 from skyrocket.store.read.queue_run import PullRun, RunQuery
 from skyrocket.store.read.reading import to_pull_run
+from skyrocket.supervised_task import failure_of
+
+log = logging.getLogger(__name__)
 
 RECHECK_MS = 5_000  # between two checks of all waiting pulls, in case a wake-up was lost
+PULLS_PER_SLICE = 256  # that are read and answered before the loop serves other connections
 HOLD_MAX_MS = 600_000  # the longest time-out that a client may ask for
 
 
@@ -73,7 +81,10 @@ class PullHandler:
         self._now_ms = context.now_ms
         self._counters = context.counters
         self._slow_consumers = context.slow_consumers
+        self._router = context.router
         self._waiting: LongPollingTable[_Pull] = LongPollingTable()
+        self._taken: deque[WaitingPull[_Pull]] = deque()  # to be answered in the next slices
+        self._to_recheck: list[WaitingPull[_Pull]] = []
         self._last_recheck_ms = context.now_ms()
 
     def register(self, router: Router) -> None:
@@ -82,7 +93,7 @@ class PullHandler:
 
     @property
     def waiting(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + len(self._taken)
 
     # --- a pull arrives
 
@@ -126,30 +137,65 @@ class PullHandler:
         """Answer the pulls that wait for the new messages of a queue."""
         queue = self._store.queues.get(topic, queue_id)
         if queue is not None:
-            self._retry_all(self._waiting.take_ready(topic, queue_id, queue.max_offset))
+            self._finish_ready(self._waiting.take_ready(topic, queue_id, queue.max_offset))
 
     def check_time(self, now_ms: int) -> None:
-        """Answer the pulls whose time is up, and check all others every RECHECK_MS."""
-        for waiting in self._waiting.take_expired(now_ms):
-            pull = waiting.request
-            pull.connection.send(self._answer(pull, self._retry(waiting)))
-        if now_ms - self._last_recheck_ms >= RECHECK_MS:
+        """Answer the pulls whose time is up, and check the others every RECHECK_MS, a slice of them at each call."""
+        self._finish_expired(now_ms)
+        if not self._to_recheck and now_ms - self._last_recheck_ms >= RECHECK_MS:
             self._last_recheck_ms = now_ms
-            self._retry_all(self._waiting.take_all())
+            self._to_recheck = self._waiting.waiting_pulls()
+        for _ in range(min(PULLS_PER_SLICE, len(self._to_recheck))):
+            waiting = self._to_recheck.pop()
+            if self._waiting.take(waiting):
+                self._finish(waiting, may_park=True)
+
+    def _finish_expired(self, now_ms: int) -> None:
+        expired = self._waiting.take_expired(now_ms, PULLS_PER_SLICE)
+        for waiting in expired:
+            self._finish(waiting, may_park=False)
+        if len(expired) == PULLS_PER_SLICE:
+            asyncio.get_running_loop().call_soon(self._finish_expired, now_ms)
 
     def drop_connection(self, connection: Connection) -> None:
         self._waiting.drop_connection(connection)
 
-    def _retry_all(self, pulls: list[WaitingPull[_Pull]]) -> None:
-        for waiting in pulls:
-            pull = waiting.request
-            outcome = self._retry(waiting)
-            is_nothing = outcome.code in (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
-            if is_nothing and outcome.next_offset >= outcome.most:  # otherwise the client pulls again, from the next offset
-                waiting.scanned_to = outcome.next_offset
-                if self._waiting.park(waiting):
-                    continue
-            pull.connection.send(self._answer(pull, outcome))
+    def _finish_ready(self, pulls: list[WaitingPull[_Pull]]) -> None:
+        """Answer pulls whose queue has grown: the first ones now, the others in slices, with other work in between."""
+        for waiting in pulls[:PULLS_PER_SLICE]:
+            self._finish(waiting, may_park=True)
+        if len(pulls) > PULLS_PER_SLICE:
+            is_under_way = bool(self._taken)
+            self._taken.extend(pulls[PULLS_PER_SLICE:])
+            if not is_under_way:
+                asyncio.get_running_loop().call_soon(self._finish_slice)
+
+    def _finish_slice(self) -> None:
+        for _ in range(min(PULLS_PER_SLICE, len(self._taken))):
+            self._finish(self._taken.popleft(), may_park=True)
+        if self._taken:
+            asyncio.get_running_loop().call_soon(self._finish_slice)
+
+    def _finish(self, waiting: WaitingPull[_Pull], *, may_park: bool) -> None:
+        """Answer a pull that was taken from the table, or park it again. If it cannot be read, answer with the reason.
+
+        The other pulls go on, and so does the flush that woke them.
+        """
+        error = failure_of(self._answer_or_park, waiting, may_park)
+        if error is None:
+            return
+        if not isinstance(error, StoreError):
+            log.error("A pull of queue %d of topic '%s' failed.", waiting.queue_id, waiting.topic, exc_info=error)
+        self._router.refuse(waiting.request.connection, waiting.request.command, error)
+
+    def _answer_or_park(self, waiting: WaitingPull[_Pull], may_park: bool) -> None:
+        pull, outcome = waiting.request, self._retry(waiting)
+        is_nothing = outcome.code in (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
+        if may_park and is_nothing and outcome.next_offset >= outcome.most:  # otherwise the client pulls again, from there on
+            waiting.scanned_to = outcome.next_offset
+            if self._waiting.park(waiting):
+                return
+        pull.connection.send(self._answer(pull, outcome))
 
     def _retry(self, waiting: WaitingPull[_Pull]) -> _Outcome:
         """Read again for a waiting pull.

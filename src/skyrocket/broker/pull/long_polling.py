@@ -2,8 +2,9 @@
 
     park(pull)                    a pull found nothing: keep it
     take_ready(queue, end)        a queue has messages up to `end`: take the pulls that may find one
-    take_expired(now_ms)          take the pulls that have waited long enough
-    take_all()                    take every pull; all are checked every few seconds, in case a wake-up was lost
+    take_expired(now_ms, most)    take pulls that have waited long enough
+    waiting_pulls()               every pull; all are checked every few seconds, in case a wake-up was lost
+    take(pull)                    take this pull, if it still waits
     drop_connection(connection)   a client disconnected: forget its pulls
 
 A pull is either parked here or was taken once. The caller reads the queue for a pull that it took, and parks it again when
@@ -74,22 +75,24 @@ class LongPollingTable(Generic[Request]):
             self._forget(pull)
         return ready
 
-    def take_expired(self, now_ms: int) -> list[WaitingPull[Request]]:
-        late = []
-        while self._by_deadline and self._by_deadline[0][0] <= now_ms:
+    def take_expired(self, now_ms: int, most: int) -> list[WaitingPull[Request]]:
+        late: list[WaitingPull[Request]] = []
+        while self._by_deadline and self._by_deadline[0][0] <= now_ms and len(late) < most:
             pull = heapq.heappop(self._by_deadline)[2]
             if self._contains(pull):
                 self._forget(pull)
                 late.append(pull)
         return late
 
-    def take_all(self) -> list[WaitingPull[Request]]:
-        everything = [pull for pulls in self._by_queue.values() for pull in pulls]
-        self._by_queue.clear()
-        self._by_connection.clear()
-        self._by_deadline.clear()
-        self._count = 0
-        return everything
+    def waiting_pulls(self) -> list[WaitingPull[Request]]:
+        return [pull for pulls in self._by_queue.values() for pull in pulls]
+
+    def take(self, pull: WaitingPull[Request]) -> bool:
+        """Take a pull. Return False when it was taken before."""
+        if not self._contains(pull):
+            return False
+        self._forget(pull)
+        return True
 
     def drop_connection(self, connection: Hashable) -> int:
         """Forget the pulls of a connection; return how many."""

@@ -8,9 +8,7 @@ from typing import NamedTuple
 
 from skyrocket.broker.send.contributors import Contribution
 from skyrocket.broker.send.responses import RecallableRow, SendRow
-from skyrocket.protocol.command import Command
 from skyrocket.protocol.message.record import magic_for, topic_field
-from skyrocket.protocol.requests import RequestCode
 from skyrocket.store.log.readdress import ReaddressRequest, readdress_records
 from skyrocket.store.message import AppendPosition, DispatchFields
 
@@ -69,7 +67,3 @@ class SendBatch:
     def following_offsets(self) -> dict[tuple[str, int], int]:
         """The next offset of each queue after this batch."""
         return {(topic, queue_id): offset for topic, offsets in self.next_offsets.items() for queue_id, offset in offsets.items()}
-
-    def requests(self) -> list[Command]:
-        """The requests that `answers` answer, as far as an error response needs them."""
-        return [Command(RequestCode.SEND_MESSAGE_V2, opaque=row[-1]) for row in self.answers]

@@ -102,6 +102,8 @@ class SendFastPath:
     def handle(self, frames: list[Frame], connection: Connection) -> int:
         """Store the sends among the first frames and answer them, or park the answers. Return how many frames are handled."""
         settings = self._settings()
+        if not self._answers.has_room:
+            return 0  # the general path refuses the sends
         try:
             append_position = self._store.append_position(self._wall_ms())
             position, room_bytes, timestamp = append_position
@@ -191,4 +193,4 @@ class SendFastPath:
 
     def _answer(self, batch: SendBatch, connection: Connection, settings: BrokerSettings) -> None:
         answer = send_responses(batch.answers, self._id_prefix, settings.region_id, settings.trace_on)
-        self._answers.send_all(self._store.horizon.appended, connection, batch.requests, answer)
+        self._answers.send(self._store.horizon.appended, connection, answer)

@@ -42,6 +42,12 @@ class SendHandler:
 
     def handle(self, commands: list[Command], connection: Connection) -> None:
         """Store and answer neighbouring sends of a read event."""
+        try:
+            self._answers.check_room()
+        except RefusedError as error:
+            for command in commands:
+                self._router.refuse(connection, command, error)
+            return
         accepted: list[AcceptedSend] = []
         messages: list[AppendRequest] = []
         for command in commands:
@@ -75,7 +81,7 @@ class SendHandler:
             answer = self._success(send, places, settings)
             if send.waits_for_flush:
                 last = places[-1]
-                self._answers.send(last.physical_offset + last.size, connection, send.command, answer)
+                self._answers.send(last.physical_offset + last.size, connection, answer)
             else:
                 connection.send(answer)
 

@@ -6,45 +6,63 @@
 
 `ParkedAnswers` is the table; it has no clock and no sockets. `ConfirmedAnswers` is the shell around it: handlers give it each
 answer, the broker calls it when the horizon moves and when time passes, and it writes to the connections.
+
+A success leaves only behind the horizon. While the table is full, handlers refuse new messages before they store them
+(`check_room`). An answer that still finds no place leaves at once as FLUSH_DISK_TIMEOUT, and so does one that waited too long:
+its message is stored, and nobody knows yet whether it is on disk.
+
+The table keeps encoded answers and nothing of the requests, so its memory is what `limits` says, however large the messages are.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
+from skyrocket.broker.limits import PARKED_ANSWER_BYTES_MAX, PARKED_ANSWERS_MAX
 from skyrocket.net.connection import Connection
-from skyrocket.protocol.command import Command
+from skyrocket.net.router import RefusedError
+from skyrocket.protocol.command import decode_command, encode_command
+from skyrocket.protocol.frame import FrameSplitter
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.horizon import Horizon
 
 SYNC_FLUSH_TIMEOUT_MS = 5_000  # Apache's syncFlushTimeout: after it the answer is FLUSH_DISK_TIMEOUT, stored but not flushed
-PARKED_ANSWERS_MAX = 100_000  # beyond it an answer leaves at once
+
+_LATE = "The message is stored; the flush to disk takes too long."
+_CROWDED = "The message is stored and not flushed to disk; too many answers wait for a flush already."
 
 
 class ParkedAnswer(NamedTuple):
-    """An answer that leaves when everything before `position` is confirmed."""
+    """One or more encoded answers to a connection. They leave when everything before `position` is confirmed."""
 
     position: int
     since_ms: int
     connection: Connection
-    requests: Callable[[], Iterable[Command]]  # the requests that it answers: each gets FLUSH_DISK_TIMEOUT if it expires
     answer: bytes
 
 
 class ParkedAnswers:
-    def __init__(self, answers_max: int = PARKED_ANSWERS_MAX) -> None:
+    def __init__(self, answers_max: int = PARKED_ANSWERS_MAX, bytes_max: int = PARKED_ANSWER_BYTES_MAX) -> None:
         self._answers_max = answers_max
+        self._bytes_max = bytes_max
         self._parked: deque[ParkedAnswer] = deque()  # in the order of position, as appends are
+        self.size_bytes = 0
 
     def __len__(self) -> int:
         return len(self._parked)
 
+    @property
+    def has_room(self) -> bool:
+        return self.size_bytes < self._bytes_max and len(self._parked) < self._answers_max
+
     def park(self, parked: ParkedAnswer) -> bool:
-        """Keep the answer. Return False when the table is full."""
-        if len(self._parked) >= self._answers_max:
+        """Keep the answer. Return False when there is no room for it."""
+        size_bytes = self.size_bytes + len(parked.answer)
+        if size_bytes > self._bytes_max or len(self._parked) >= self._answers_max:
             return False
+        self.size_bytes = size_bytes
         self._parked.append(parked)
         return True
 
@@ -52,32 +70,52 @@ class ParkedAnswers:
         """Take out the answers whose messages all lie before `confirmed`."""
         released = []
         while self._parked and self._parked[0].position <= confirmed:
-            released.append(self._parked.popleft())
+            released.append(self._take_first())
         return released
 
     def expire(self, now_ms: int, timeout_ms: int) -> list[ParkedAnswer]:
         """Take out the answers that have waited longer than `timeout_ms`."""
         expired = []
         while self._parked and now_ms - self._parked[0].since_ms > timeout_ms:
-            expired.append(self._parked.popleft())
+            expired.append(self._take_first())
         return expired
+
+    def _take_first(self) -> ParkedAnswer:
+        first = self._parked.popleft()
+        self.size_bytes -= len(first.answer)
+        return first
 
 
 class ConfirmedAnswers:
-    def __init__(self, horizon: Horizon, wall_ms: Callable[[], int], parked: ParkedAnswers | None = None) -> None:
+    def __init__(self, horizon: Horizon, now_ms: Callable[[], int], parked: ParkedAnswers | None = None) -> None:
+        """`now_ms` is a clock that never jumps: answers wait for a duration."""
         self._horizon = horizon
-        self._wall_ms = wall_ms
+        self._now_ms = now_ms
         self._parked = ParkedAnswers() if parked is None else parked
 
-    def send(self, position: int, connection: Connection, command: Command, answer: bytes) -> None:
-        """Send the answer to `command` once everything before `position` is confirmed, or at once when too many answers wait."""
-        self.send_all(position, connection, lambda: (command,), answer)
+    @property
+    def has_room(self) -> bool:
+        """Whether another answer can be parked. If not, store no message that somebody waits for."""
+        return self._parked.has_room
 
-    def send_all(self, position: int, connection: Connection, requests: Callable[[], Iterable[Command]], answer: bytes) -> None:
-        """Like `send`, for many requests of one connection whose answers lie one behind the other in `answer`."""
-        must_wait = position > self._horizon.confirmed
-        if not must_wait or not self._parked.park(ParkedAnswer(position, self._wall_ms(), connection, requests, answer)):
+    def check_room(self) -> None:
+        """Raise RefusedError while too many answers wait for a flush."""
+        if not self._parked.has_room:
+            waiting, size_bytes = len(self._parked), self._parked.size_bytes
+            raise RefusedError(
+                ResponseCode.SYSTEM_BUSY,
+                f"The disk is busy: {waiting} answers ({size_bytes} bytes) wait for a flush. Nothing was stored: try again.",
+            )
+
+    def send(self, position: int, connection: Connection, answer: bytes) -> None:
+        """Send encoded answers once everything before `position` is confirmed.
+
+        `answer` has one frame for each request. Answers that find no place to wait leave at once, as FLUSH_DISK_TIMEOUT.
+        """
+        if position <= self._horizon.confirmed:
             connection.send(answer)
+        elif not self._parked.park(ParkedAnswer(position, self._now_ms(), connection, answer)):
+            connection.send(_without_flush(answer, _CROWDED))
 
     def release(self) -> None:
         """Send the answers whose messages the horizon has passed. The broker calls this when the horizon has moved."""
@@ -87,6 +125,12 @@ class ConfirmedAnswers:
     def check_time(self, now_ms: int) -> None:
         """Answer FLUSH_DISK_TIMEOUT to the requests that have waited too long: the messages are stored, maybe not on disk."""
         for parked in self._parked.expire(now_ms, SYNC_FLUSH_TIMEOUT_MS):
-            remark = "The message is stored; the flush to disk takes too long."
-            for command in parked.requests():
-                parked.connection.send_command(command.response(ResponseCode.FLUSH_DISK_TIMEOUT, remark=remark))
+            parked.connection.send(_without_flush(parked.answer, _LATE))
+
+
+def _without_flush(answer: bytes, remark: str) -> bytes:
+    """Turn encoded successes into FLUSH_DISK_TIMEOUT. The other fields stay: Apache's clients read the message's id from them."""
+    commands = [decode_command(frame) for frame in FrameSplitter(len(answer)).feed(answer)]
+    for command in commands:
+        command.code, command.remark = ResponseCode.FLUSH_DISK_TIMEOUT, remark
+    return b"".join(map(encode_command, commands))

@@ -12,12 +12,13 @@ from collections.abc import Callable, Sequence
 
 from skyrocket.broker.send.contributors import PendingAppend
 from skyrocket.broker.send.internal_writer import InternalWriter
+from skyrocket.broker.send.parked_answers import ConfirmedAnswers
 from skyrocket.broker.transactions.end_fast_path import EndContribution, RecentHalves
 from skyrocket.broker.transactions.end_rules import EndedHalf, EndRules, refuse_end
 from skyrocket.broker.transactions.records import HalfMessage, resume_check
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
-from skyrocket.protocol.command import Command
+from skyrocket.protocol.command import Command, encode_command
 from skyrocket.protocol.errors import ProtocolError
 from skyrocket.protocol.fast_path.end_transaction import TransactionEnd, transaction_end
 from skyrocket.protocol.headers import EndTransactionRequestHeader, ResumeCheckHalfMessageRequestHeader
@@ -33,11 +34,19 @@ log = logging.getLogger(__name__)
 
 
 class EndTransactionHandler:
-    def __init__(self, store: MessageStore, writer: InternalWriter, rules: EndRules, wall_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        store: MessageStore,
+        writer: InternalWriter,
+        rules: EndRules,
+        wall_ms: Callable[[], int],
+        answers: ConfirmedAnswers,
+    ) -> None:
         self._store = store
         self._writer = writer
         self._rules = rules
         self._wall_ms = wall_ms
+        self._answers = answers
 
     def register(self, router: Router) -> None:
         self._router = router
@@ -80,7 +89,7 @@ class EndTransactionHandler:
                 self._refuse(command, connection, error)
         else:
             for command in accepted:
-                _succeed(command, connection)
+                self._succeed(command, connection)
 
     def _apply(
         self, given: list[tuple[TransactionEnd, WaitingRecord | None, Command | None]], connection: Connection, now_ms: int
@@ -95,7 +104,7 @@ class EndTransactionHandler:
                 self._refuse(command, connection, error)
                 continue
             if applied is None:
-                _succeed(command, connection)
+                self._succeed(command, connection)
             else:
                 ended.append(applied)
                 accepted.append(command)
@@ -111,6 +120,12 @@ class EndTransactionHandler:
             self._writer.readdress(requests)
         self._rules.record_ended(offsets, op_message is not None, now_ms)
 
+    def _succeed(self, command: Command | None, connection: Connection) -> None:
+        """Answer SUCCESS once the log is confirmed: a repeated end may name a message whose first commit still waits."""
+        if command is not None and not command.is_oneway:
+            answer = encode_command(command.response(ResponseCode.SUCCESS))
+            self._answers.send(self._store.horizon.appended, connection, answer)
+
     def _refuse(self, command: Command | None, connection: Connection, error: Exception) -> None:
         if command is None or command.is_oneway:  # no one reads an answer
             log.warning("An end of a transaction from %s was not accepted: %s", connection.peer_text, error)
@@ -119,7 +134,7 @@ class EndTransactionHandler:
 
     # --- 323
 
-    def resume(self, command: Command, _connection: Connection) -> Command:
+    def resume(self, command: Command, connection: Connection) -> None:
         """Store a half message again as if it was never checked. The request names it by its offset id.
 
         The half message lies in the half topic, or in the topic of those that were given up.
@@ -129,9 +144,4 @@ class EndTransactionHandler:
         if record is None or record.topic not in (HALF_TOPIC, CHECK_MAX_TIME_TOPIC):
             raise refuse_end(f"There is no half message at {offset} in the log, and none that was given up.")
         self._writer.write([resume_check(HalfMessage.of(record))])
-        return command.response(ResponseCode.SUCCESS)
-
-
-def _succeed(command: Command | None, connection: Connection) -> None:
-    if command is not None and not command.is_oneway:
-        connection.send_command(command.response(ResponseCode.SUCCESS))
+        self._succeed(command, connection)

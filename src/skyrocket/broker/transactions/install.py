@@ -14,7 +14,7 @@ def install(context: BrokerContext) -> TransactionChecker:
     checker = TransactionChecker(context)
     wake = lambda: context.scheduler.wake(checker.check)  # noqa: E731
     rules = EndRules(checker, context.settings, context.store_host, wake)
-    ends = EndTransactionHandler(context.store, context.internal_writer, rules, context.wall_ms)
+    ends = EndTransactionHandler(context.store, context.internal_writer, rules, context.wall_ms, context.answers)
     ends.register(context.router)
     context.contributors.add(TransactionContributor(context.settings, ends))
     context.scheduler.add(checker.check)

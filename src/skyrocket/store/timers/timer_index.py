@@ -259,7 +259,7 @@ class TimerIndex:
         )
 
     def _write(self, now_ms: int) -> None:
-        checkpoint = self._checkpoint(max(self.read_ms, self.delivered_until_ms), now_ms, is_clean=False)
+        checkpoint = self._checkpoint(self.delivered_until_ms, now_ms, is_clean=False)
         try:
             for path in self.log.take_unsynced():
                 self._files.sync(path)

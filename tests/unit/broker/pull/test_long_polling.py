@@ -18,7 +18,7 @@ def test_new_messages_wake_a_waiting_pull_once():
     waiting, pull = parked()
     assert waiting.take_ready("orders", 0, 11) == [pull]
     assert waiting.take_ready("orders", 0, 12) == []
-    assert waiting.take_expired(99_000) == []
+    assert waiting.take_expired(99_000, 10) == []
 
 
 def test_another_queue_wakes_no_pull():
@@ -42,8 +42,8 @@ def test_pull_may_be_parked_again_at_a_later_offset():
 
 def test_pull_expires_at_its_deadline():
     waiting, pull = parked()
-    assert waiting.take_expired(14_999) == []
-    assert waiting.take_expired(15_000) == [pull]
+    assert waiting.take_expired(14_999, 10) == []
+    assert waiting.take_expired(15_000, 10) == [pull]
     assert waiting.take_ready("orders", 0, 99) == []
 
 
@@ -52,15 +52,27 @@ def test_pulls_of_a_closed_connection_are_dropped():
     assert waiting.drop_connection(7) == 1
     assert waiting.drop_connection(7) == 0
     assert waiting.take_ready("orders", 0, 99) == []
-    assert waiting.take_expired(99_000) == []
+    assert waiting.take_expired(99_000, 10) == []
 
 
-def test_take_all_returns_every_pull():
+def test_no_more_expired_pulls_are_taken_than_wanted():
+    waiting: LongPollingTable[str] = LongPollingTable()
+    pulls = [WaitingPull("r", number, "orders", 0, 0, 10 + number) for number in range(5)]
+    for pull in pulls:
+        waiting.park(pull)
+    assert waiting.take_expired(99, 3) == pulls[:3]
+    assert waiting.take_expired(99, 3) == pulls[3:]
+
+
+def test_a_pull_is_taken_once():
     waiting, pull = parked()
-    assert waiting.take_all() == [pull]
+    assert waiting.waiting_pulls() == [pull]
+    assert waiting.take(pull)
+    assert not waiting.take(pull)
     assert len(waiting) == 0
+    assert waiting.waiting_pulls() == []
     assert waiting.park(pull)
-    assert waiting.take_expired(15_000) == [pull]
+    assert waiting.take_expired(15_000, 10) == [pull]
 
 
 def test_table_is_bounded():

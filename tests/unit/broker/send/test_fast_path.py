@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Iterator
 from dataclasses import replace
+from types import FunctionType, ModuleType
 from typing import Any
 
 import pytest
 
+from skyrocket.net.connection import Connection
 from skyrocket.protocol.command import ONEWAY_FLAG, Command, decode_command, encode_command
 from skyrocket.protocol.frame import FrameSplitter
 from skyrocket.protocol.headers import EndTransactionRequestHeader, SendMessageResponseHeader
@@ -281,6 +284,47 @@ async def test_a_late_flush_is_answered_with_flush_disk_timeout_for_each_send():
     await asyncio.sleep(0)
     late = ResponseCode.FLUSH_DISK_TIMEOUT
     assert [(answer.opaque, answer.code) for answer in answers(parts)] == [(1, late), (2, late)]
+
+
+@pytest.mark.parametrize("fast", [True, False])
+async def test_while_too_many_answers_wait_sends_are_refused_and_not_stored(fast: bool):
+    parts = SendParts(fast=fast, sync_flush=True)
+    parts.answers._parked._answers_max = 1 if fast else 2  # the general path parks each answer of a read event
+    parts.connection.data_received(a_frame(1) + a_frame(2))
+    stored = parts.store.log.end
+    parts.connection.data_received(a_frame(3) + a_frame(4))
+    await asyncio.sleep(0)
+    assert parts.store.log.end == stored
+    assert [(answer.opaque, answer.code) for answer in answers(parts)] == [
+        (3, ResponseCode.SYSTEM_BUSY),
+        (4, ResponseCode.SYSTEM_BUSY),
+    ]
+    await parts.read(b"")
+    assert [(answer.opaque, answer.code) for answer in answers(parts)[2:]] == [(1, 0), (2, 0)]
+    await parts.read(a_frame(5))
+    assert answers(parts)[-1].code == 0
+
+
+def reachable_bytes(given: object) -> list[bytes]:
+    """Return the bytes objects that `given` keeps alive, except through connections, classes and modules."""
+    found: dict[int, object] = {}
+    left = [given]
+    while left:
+        one = left.pop()
+        if id(one) in found or isinstance(one, Connection | type | ModuleType):
+            continue
+        found[id(one)] = one
+        left += (one.__closure__ or ()) if isinstance(one, FunctionType) else gc.get_referents(one)
+    return [one for one in found.values() if isinstance(one, bytes)]
+
+
+@pytest.mark.parametrize("fast", [True, False])
+async def test_a_parked_answer_keeps_nothing_of_its_messages_in_memory(fast: bool):
+    parts = SendParts(fast=fast, sync_flush=True)
+    parts.connection.data_received(a_frame(1, bytes(3_000)) + a_frame(2, bytes(3_000)))
+    parked = list(parts.answers._parked._parked)
+    assert parked
+    assert sum(map(len, reachable_bytes(parked))) < 1_000
 
 
 async def test_a_full_disk_is_answered_for_each_send_and_nothing_is_stored():

@@ -161,6 +161,23 @@ async def test_a_late_flush_is_answered_with_flush_disk_timeout(tmp_path: Path, 
         monkeypatch.undo()
 
 
+async def test_no_send_is_acknowledged_before_the_flush_however_many_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    async with running(tmp_path, sync_flush=True) as served:
+        await served.send("orders", b"0")
+        monkeypatch.setattr(served.broker.store, "begin_flush", lambda: None)  # the disk stalls
+        served.broker.context.answers._parked._answers_max = 2
+        waiting = [asyncio.create_task(served.send("orders", b"%d" % number)) for number in (1, 2)]
+        while len(served.broker.context.answers._parked) < 2:  # noqa: ASYNC110 — the table sends no event
+            await asyncio.sleep(0.001)
+        refused = [await served.send("orders", b"refused") for _ in range(3)]
+        assert {response.code for response in refused} == {ResponseCode.SYSTEM_BUSY}
+        assert not any(task.done() for task in waiting)
+        monkeypatch.undo()
+        served.broker._flusher.on_append()
+        assert [(await task).code for task in waiting] == [0, 0]
+        assert [r.body for r in records(await served.pull("orders", 0))] == [b"0", b"1", b"2"]
+
+
 async def test_a_full_store_is_answered_with_service_not_available(tmp_path: Path):
     async with running(tmp_path) as served:
         served.broker.store._too_full = "The disk is 99 % full."

@@ -1,12 +1,18 @@
-"""Answers that wait for the horizon: when they leave, when they expire, and how many may wait."""
+"""Answers that wait for the horizon: when they leave, when they expire, how many may wait, and what happens to the others."""
 
 from __future__ import annotations
 
 from typing import Any, cast
 
+import pytest
+
 from skyrocket.broker.send.parked_answers import ConfirmedAnswers, ParkedAnswer, ParkedAnswers
+from skyrocket.broker.send.responses import send_response
 from skyrocket.net.connection import Connection
-from skyrocket.protocol.command import Command
+from skyrocket.net.router import RefusedError
+from skyrocket.protocol.command import CommandDecoder
+from skyrocket.protocol.headers import SendMessageResponseHeader
+from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.horizon import Horizon
 
 
@@ -25,7 +31,11 @@ class Writes:
 
 
 def an_answer(position: int, since_ms: int = 0, answer: bytes = b"") -> ParkedAnswer:
-    return ParkedAnswer(position, since_ms, Writes().connection, lambda: (), answer)
+    return ParkedAnswer(position, since_ms, Writes().connection, answer)
+
+
+def a_success(opaque: int) -> bytes:
+    return send_response(opaque, 3, 17, (b"0A000007", b"U1"), "DefaultRegion", True)
 
 
 def test_answers_are_released_up_to_the_confirmed_position():
@@ -53,14 +63,59 @@ def test_a_full_table_takes_no_answer():
     assert len(parked) == 1
 
 
-def test_an_answer_leaves_at_once_when_its_position_is_confirmed_or_the_table_is_full():
+def test_answers_are_bounded_by_their_bytes_too():
+    parked = ParkedAnswers(bytes_max=10)
+    assert parked.park(an_answer(100, answer=b"123456"))
+    assert not parked.park(an_answer(200, answer=b"12345"))
+    assert parked.park(an_answer(200, answer=b"1234"))
+    assert not parked.has_room
+    parked.release(100)
+    assert (parked.has_room, parked.size_bytes) == (True, 4)
+    parked.expire(10_000, 5_000)
+    assert (len(parked), parked.size_bytes) == (0, 0)
+
+
+def test_an_answer_that_finds_no_place_to_wait_is_no_success():
     horizon, peer = Horizon(0, ["flushed"]), Writes()
     answers = ConfirmedAnswers(horizon, lambda: 0, ParkedAnswers(answers_max=1))
     horizon.append(300)
     horizon.flush(100)
-    for position, answer in ((100, b"confirmed"), (200, b"parked"), (300, b"one too many")):
-        answers.send(position, peer.connection, Command(310), answer)
-    assert peer.sent == [b"confirmed", b"one too many"]
+    confirmed, waits, crowded = a_success(1), a_success(2), a_success(3) + a_success(4)
+    for position, answer in ((100, confirmed), (200, waits), (300, crowded)):
+        answers.send(position, peer.connection, answer)
+    assert peer.sent[0] == confirmed
+    left = CommandDecoder().feed(b"".join(peer.sent[1:]))
+    assert [(one.opaque, one.code) for one in left] == [
+        (3, ResponseCode.FLUSH_DISK_TIMEOUT),
+        (4, ResponseCode.FLUSH_DISK_TIMEOUT),
+    ]
     horizon.flush(200)
     answers.release()
-    assert peer.sent == [b"confirmed", b"one too many", b"parked"]
+    assert peer.sent[2:] == [waits]
+
+
+def test_a_late_answer_still_says_where_the_message_is():
+    horizon, peer = Horizon(0, ["flushed"]), Writes()
+    answers = ConfirmedAnswers(horizon, lambda: 0)
+    horizon.append(100)
+    answers.send(100, peer.connection, a_success(1))
+    answers.check_time(5_001)
+    (late,) = CommandDecoder().feed(b"".join(peer.sent))
+    header = late.header(SendMessageResponseHeader)
+    assert late.code == ResponseCode.FLUSH_DISK_TIMEOUT
+    assert (header.msg_id, header.queue_id, header.queue_offset, header.transaction_id) == ("0A000007", 3, 17, "U1")
+
+
+def test_new_messages_are_refused_while_the_table_is_full():
+    horizon = Horizon(0, ["flushed"])
+    answers = ConfirmedAnswers(horizon, lambda: 0, ParkedAnswers(answers_max=1))
+    answers.check_room()
+    horizon.append(100)
+    answers.send(100, Writes().connection, a_success(1))
+    assert not answers.has_room
+    with pytest.raises(RefusedError, match=r"1 answers .* wait for a flush") as refused:
+        answers.check_room()
+    assert refused.value.code == ResponseCode.SYSTEM_BUSY
+    horizon.flush(100)
+    answers.release()
+    answers.check_room()

@@ -230,6 +230,20 @@ def test_an_administrator_resumes_the_checks_of_a_given_up_message():
     assert broker.delivered() == ["one"]
 
 
+def test_with_sync_flush_a_resumed_check_is_answered_after_the_flush():
+    broker = Transacting(sync_flush=True)
+    half = broker.half("one")
+    broker.flush()
+    (record,) = broker.records(HALF_TOPIC)
+    assert record.physical_offset == half.physical_offset
+    fields = {"msgId": encode_offset_id(record.store_host, record.physical_offset), "topic": TOPIC}
+    peer = Producer()
+    broker.router.handle(peer.connection, [Command(RequestCode.RESUME_CHECK_HALF_MESSAGE, fields=fields)])
+    assert peer.sent == []
+    broker.flush()
+    assert [answer.code for answer in peer.sent] == [ResponseCode.SUCCESS]
+
+
 def test_checks_of_other_messages_cannot_be_resumed():
     broker = Transacting()
     half = broker.half("one")
@@ -322,7 +336,7 @@ def test_no_check_is_sent_before_the_copy_is_confirmed():
     broker.store.flush()
     broker.pass_time(100, step_ms=10)
     ((_, copy),) = broker.take_checks()
-    assert broker.end(copy, COMMIT, from_transaction_check=True) is not None
+    assert broker.end(copy, COMMIT, flushes=True, from_transaction_check=True) is not None
     broker.store.flush()
     assert broker.delivered() == ["one"]
 

@@ -113,6 +113,18 @@ def test_a_committed_message_is_the_one_that_was_sent():
     }
 
 
+@pytest.mark.parametrize("outcome", [COMMIT, ROLLBACK])
+def test_with_sync_flush_an_end_is_answered_after_the_flush(outcome: int):
+    broker = Transacting(sync_flush=True)
+    half = broker.half("one")
+    broker.flush()
+    broker.half("another")  # keeps the log unflushed when a rollback writes nothing
+    assert broker.end(half, outcome) is None
+    answer = broker.end(half, outcome, flushes=True)
+    assert answer is not None
+    assert answer.code == ResponseCode.SUCCESS
+
+
 def test_a_committed_message_is_found_by_its_tag_and_key():
     broker = Transacting()
     broker.end(broker.half("one", TAGS="red", KEYS="k1"), COMMIT)
