@@ -85,9 +85,11 @@ class ScriptedBroker:
 
 
 @asynccontextmanager
-async def scripted_brokers(count: int = 1) -> AsyncIterator[list[ScriptedBroker]]:
+async def scripted_brokers(
+    count: int = 1, make: Callable[[], ScriptedBroker] = ScriptedBroker
+) -> AsyncIterator[list[ScriptedBroker]]:
     """Run a master and `count` - 1 slaves of the same name."""
-    brokers = [ScriptedBroker() for _ in range(count)]
+    brokers = [make() for _ in range(count)]
     for broker in brokers:
         broker.address = f"127.0.0.1:{await broker.server.listen('127.0.0.1', 0)}"
     for broker in brokers:

@@ -22,6 +22,7 @@ from skyrocket.protocol.system_names import RETRY_PREFIX
 
 log = logging.getLogger(__name__)
 
+_CLOCK_SKEW_MS = 5_000  # how far a broker's clock, which stamps messages, may be behind this machine's
 _RESTART_IDLE_MS = 5_000  # how long the restart of an orderly queue waits for the handler of the old messages
 
 
@@ -60,29 +61,44 @@ class AssignedQueues:
     # --- assign
 
     async def assign(
-        self, queue: Queue, subscription: Subscription, lock: QueueLock | None = None, *, commit_start: bool = True
+        self,
+        queue: Queue,
+        subscription: Subscription,
+        lock: QueueLock | None = None,
+        *,
+        commit_start: bool = True,
+        since_ms: int | None = None,
     ) -> bool:
         """Find the offset to start at, and start pulling.
 
         Returns False, with a log line, if the offset cannot be fetched now. Without `commit_start`, a start offset that the group
-        never committed is committed only once consumption has moved past it.
+        never committed is committed only once consumption has moved past it. `since_ms`: the queue was found later than the
+        topic's first queues, for which this member has looked since that time.
         """
         try:
+            start = self._start.start_offset(is_retry=queue.topic.startswith(RETRY_PREFIX))
+            # The end comes before the committed offset: otherwise a message that is stored between the two would be skipped.
+            end = await self._offsets.max_offset(queue) if start is StartOffset.MAX and since_ms is None else None
             committed = await self._offset_store.read(queue)
-            offset = await self._fetch_start_offset(queue) if committed is None else committed
+            offset = committed if committed is not None else end
+            if offset is None:
+                offset = await self._fetch_start_offset(queue, start, since_ms)
         except ClientError as error:
             log.warning("The start offset of %s could not be fetched; the next rebalance tries again: %s", queue, error)
             return False
         self._start_queue(queue, subscription, offset, lock, committed if commit_start or committed is not None else offset)
         return True
 
-    async def _fetch_start_offset(self, queue: Queue) -> int:
-        start = self._start.start_offset(is_retry=queue.topic.startswith(RETRY_PREFIX))
-        if start is StartOffset.MAX:
-            return await self._offsets.max_offset(queue)
-        if start is StartOffset.TIMESTAMP:
-            return await self._offsets.offset_at(queue, self._start.at_ms)
-        return 0
+    async def _fetch_start_offset(self, queue: Queue, start: StartOffset, since_ms: int | None) -> int:
+        """Fetch the offset at which the group starts in a queue without a committed offset.
+
+        In a queue that was found later, "the end" is the end at `since_ms`: a queue or broker that is added, or comes back, has
+        messages that were sent while the group was waiting for them.
+        """
+        if start is StartOffset.MIN:
+            return 0
+        at_ms = self._start.at_ms if start is StartOffset.TIMESTAMP else (since_ms or 0) - _CLOCK_SKEW_MS
+        return await self._offsets.offset_at(queue, at_ms)
 
     def _start_queue(
         self,

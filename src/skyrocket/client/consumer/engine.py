@@ -267,7 +267,7 @@ class ConsumerEngine:
             subscriptions = [(queue, self.subscriptions.get(queue.topic)) for queue in queues]
             assigned = await asyncio.gather(
                 *(
-                    self.assigned.assign(queue, subscription, locks.get(queue))
+                    self.assigned.assign(queue, subscription, locks.get(queue), since_ms=change.since_ms)
                     for queue, subscription in subscriptions
                     if subscription is not None
                 )

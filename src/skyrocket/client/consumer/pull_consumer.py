@@ -242,7 +242,7 @@ class PullConsumer:
         return all(
             await asyncio.gather(
                 *(
-                    assigned.assign(queue, subscription, commit_start=self._auto_commit)
+                    assigned.assign(queue, subscription, commit_start=self._auto_commit, since_ms=change.since_ms)
                     for queue, subscription in subscriptions
                     if subscription is not None
                 )

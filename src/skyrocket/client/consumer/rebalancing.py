@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NamedTuple
 
@@ -33,6 +34,7 @@ class AssignmentChange(NamedTuple):
 
     revoked: list[Queue]
     assigned: list[Queue]
+    since_ms: int | None = None  # when the topic's first rebalance began; None: this is the first
 
 
 def assignment_change(before: Iterable[Queue], after: Iterable[Queue]) -> AssignmentChange:
@@ -66,6 +68,7 @@ class Rebalancer:
         self._apply = apply
         self._requested = asyncio.Event()
         self._unknown_topics: set[str] = set()  # topics without a route; each is logged once
+        self._since_ms: dict[str, int] = {}  # topic -> when its first rebalance began
 
     def rebalance_soon(self) -> None:
         """Make `run` rebalance now."""
@@ -95,6 +98,8 @@ class Rebalancer:
             except ClientError as error:
                 log.warning("Topic '%s' could not be rebalanced: %s", topic, error)
                 is_complete = False
+        for topic in self._since_ms.keys() - self._subscriptions.keys():
+            del self._since_ms[topic]
         unsubscribed = [queue for queue in self._assigned() if queue.topic not in self._subscriptions]
         if unsubscribed:
             is_complete &= await self._apply(AssignmentChange(unsubscribed, []))
@@ -102,6 +107,9 @@ class Rebalancer:
 
     async def rebalance_topic(self, topic: str) -> bool:
         """Rebalance one topic. Returns whether its assignment is complete."""
+        since_ms = self._since_ms.get(topic)
+        if since_ms is None:
+            self._since_ms[topic] = time.time_ns() // 1_000_000
         route = await self._session.route(topic)
         if route is None or route.is_borrowed:
             if route is not None:
@@ -121,7 +129,7 @@ class Rebalancer:
             queues = self._allocate(self._strategy, route.to_read, members)
         change = assignment_change([queue for queue in self._assigned() if queue.topic == topic], queues)
         if change.revoked or change.assigned:
-            is_complete &= await self._apply(change)
+            is_complete &= await self._apply(change._replace(since_ms=since_ms))
         return is_complete
 
     def _allocate(self, strategy: Strategy, queues: Iterable[Queue], members: list[str]) -> list[Queue]:
