@@ -14,8 +14,10 @@ import asyncio
 import atexit
 import concurrent.futures
 import os
+import queue as queue_module
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar, Unpack
 
@@ -27,6 +29,7 @@ from skyrocket.client.consumer.handlers import HandlerFunction, RetryLater, Verd
 from skyrocket.client.consumer.offsets.start_position import Start
 from skyrocket.client.consumer.options import ConsumerOptions
 from skyrocket.client.consumer.pull_consumer import POLL_MESSAGES, PullConsumerOptions
+from skyrocket.client.consumer.stop_signals import handle_stop_signals
 from skyrocket.client.consumer.subscription import Expression, TopicSelection, sql
 from skyrocket.client.errors import ClientClosedError, ClientError
 from skyrocket.client.message import Message
@@ -315,7 +318,7 @@ class Consumer(Facade[aio_consumer.Consumer]):
             return consumer
 
         super().__init__(make)
-        self._stopped = threading.Event()
+        self._stops: queue_module.SimpleQueue[None] = queue_module.SimpleQueue()  # `put` is safe in a signal handler
 
     def on(self, topic: str = "", expression: Expression | None = None, *, batch: int = 0) -> Callable[[H], H]:
         """Register a handler for a topic. See `skyrocket.client.Consumer.on`."""
@@ -331,18 +334,22 @@ class Consumer(Facade[aio_consumer.Consumer]):
 
         return register
 
-    def run(self) -> None:
-        """Start the consumer with its handlers, and block until `stop` or `close` is called or this thread is interrupted."""
-        self._stopped.clear()
-        with self:
-            self._stopped.wait()
+    def run(self, *, handle_signals: bool = True) -> None:
+        """Start the consumer with its handlers, and block until `stop` or `close` is called, or a SIGTERM or Ctrl-C comes.
+
+        Signals reach the main thread only. See `skyrocket.client.Consumer.run`.
+        """
+        stops = self._stops = queue_module.SimpleQueue()
+        signals = handle_stop_signals(lambda: stops.put(None))
+        with signals if handle_signals else nullcontext(), self:
+            stops.get()
 
     def stop(self) -> None:
         """End `run`."""
-        self._stopped.set()
+        self._stops.put(None)
 
     def close(self) -> None:
-        self._stopped.set()
+        self._stops.put(None)
         super().close()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

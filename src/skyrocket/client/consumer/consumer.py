@@ -21,6 +21,7 @@ import concurrent.futures
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar, Unpack
@@ -31,6 +32,7 @@ from skyrocket.client.consumer.handlers import HandlerFailure, HandlerFunction, 
 from skyrocket.client.consumer.limits import ConsumerLimits
 from skyrocket.client.consumer.offsets.start_position import Start, parse_start
 from skyrocket.client.consumer.options import BROADCAST_INSTANCE, check_options
+from skyrocket.client.consumer.stop_signals import handle_stop_signals
 from skyrocket.client.consumer.strategies import Averagely, Strategy
 from skyrocket.client.consumer.subscription import Expression, Subscription, TopicSelection, make_subscription, parse_topics
 from skyrocket.client.errors import ClientClosedError, ConfigurationError
@@ -207,17 +209,25 @@ class Consumer:
             await self.complete_current(error)
         await self.close()
 
-    async def run(self) -> None:
-        """Start, and run the handlers until `stop` or `close` is called, or until the task is cancelled."""
+    async def run(self, *, handle_signals: bool = True) -> None:
+        """Start, and run the handlers until `stop` or `close` is called, a SIGTERM or Ctrl-C comes, or the task is cancelled.
+
+        It ends as `close` does: no more pulls, running handlers finish within `close_timeout_ms`, offsets are committed, and the
+        consumer leaves the group. A second signal ends the program at once. Signals for which the program has its own handler,
+        and all with `handle_signals=False`, are left alone.
+        """
         if not self._handlers:
             raise ConfigurationError("`run` needs handlers. Register one with `on`, or use `async for`.")
-        self._stop_requested = asyncio.Event()
-        try:
-            await self.start()
-            await self._stop_requested.wait()
-        finally:
-            self._stop_requested = None
-            await self.close()
+        self._stop_requested = stop_requested = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        signals = handle_stop_signals(lambda: loop.call_soon_threadsafe(stop_requested.set))
+        with signals if handle_signals else nullcontext():
+            try:
+                await self.start()
+                await stop_requested.wait()
+            finally:
+                self._stop_requested = None
+                await self.close()
 
     def stop(self) -> None:
         """End `run`."""
