@@ -93,6 +93,7 @@ class OldQueues(ScriptedBroker):
         self.ends = [100, 205]  # where each queue ends
         self.searched: list[tuple[int, int]] = []  # queue, timestamp
         self.pulled: dict[int, int] = {}  # queue -> the first offset pulled
+        self.forget(RequestCode.QUERY_CONSUMER_OFFSET)
         self.respond(RequestCode.QUERY_CONSUMER_OFFSET, self._query)
         self.respond(RequestCode.GET_MAX_OFFSET, self._end)
         self.respond(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, self._search)

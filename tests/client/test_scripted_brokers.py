@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skyrocket.client import Consumer, Received
+from skyrocket.client import Consumer, PullConsumer, Queue, Received
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.headers import (
     PullMessageRequestHeader,
@@ -104,3 +104,19 @@ async def test_offset_outside_the_queue_is_corrected_and_committed():
         ]
         offsets = [header.commit_offset for header in [*with_pulls, *alone] if header.topic == "t"]
         assert max(offsets) == 6
+
+
+async def test_broker_may_hold_pulls_as_long_as_those_of_javas_consumers():
+    """15 s for a push consumer, 20 s for a pull consumer."""
+    holds = []
+    for pulls in (False, True):
+        async with scripted_brokers() as (broker,):
+            if pulls:
+                async with PullConsumer(broker.address, group="g", start="first") as consumer:
+                    await consumer.assign([Queue("t", "scripted", 0)])
+                    await until(lambda: RequestCode.PULL_MESSAGE in broker.requests, "a pull")
+            else:
+                async with Consumer(broker.address, group="g", topics="t", start="first"):
+                    await until(lambda: RequestCode.PULL_MESSAGE in broker.requests, "a pull")
+            holds.append(broker.requests[RequestCode.PULL_MESSAGE][0].header(PullMessageRequestHeader).suspend_timeout_millis)
+    assert holds == [15_000, 20_000]

@@ -13,7 +13,7 @@ class ClientLimits:
     routes_ms: int = 30_000  # period at which the routes of the topics in use are fetched again
     heartbeat_ms: int = 30_000  # period of the heartbeats to brokers
     address_server_ms: int = 120_000  # period at which the address server is asked for nameservers
-    reconnect_first_ms: int = 100  # pause after the first failed connection; doubled with each further failure
+    reconnect_first_ms: int = 100  # pause after the first failed connection; doubled with each further one; half of it is random
     reconnect_most_ms: int = 5_000  # the longest pause
     topics_max: int = 10_000  # whose routes are kept; the least recently used are dropped first
     in_flight_max: int = 20_000  # unacknowledged messages of a session; beyond, senders wait

@@ -56,6 +56,7 @@ class AssignedQueues:
         self._is_paused = is_paused
         self._offsets = QueueOffsets(session, group)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._commit_lock = asyncio.Lock()  # held while offsets are written
         self.by_queue: dict[Queue, AssignedQueue] = {}
 
     # --- assign
@@ -167,9 +168,10 @@ class AssignedQueues:
         assigned.wake()
         if self._orderly:
             await assigned.wait_until_idle(_RESTART_IDLE_MS)
-        if self.by_queue.get(assigned.queue) is assigned:
-            self._stop_pulling(assigned)
-            self._start_queue(assigned.queue, assigned.subscription, offset, assigned.process_queue.lock)
+        async with self._commit_lock:  # a commit under way has the offset from before, and must not follow that of the first pull
+            if self.by_queue.get(assigned.queue) is assigned:
+                self._stop_pulling(assigned)
+                self._start_queue(assigned.queue, assigned.subscription, offset, assigned.process_queue.lock)
 
     def _stop_pulling(self, assigned: AssignedQueue) -> None:
         assigned.wake()
@@ -179,16 +181,20 @@ class AssignedQueues:
     # --- commit
 
     async def commit(self, queues: Iterable[Queue] | None = None) -> None:
-        """Commit the offsets that have moved since the last commit: of these queues, or of all."""
-        by_queue = self.by_queue
-        chosen = by_queue.values() if queues is None else [by_queue[queue] for queue in queues if queue in by_queue]
-        moved = {each: each.process_queue.commit_offset for each in chosen}
-        moved = {each: offset for each, offset in moved.items() if offset != each.committed_offset}
-        if moved:
-            written = set(await self._offset_store.write({each.queue: offset for each, offset in moved.items()}))
-            for each, offset in moved.items():
-                if each.queue in written:
-                    each.committed_offset = offset
+        """Commit the offsets that have moved since the last commit: of these queues, or of all.
+
+        A queue that was dropped has no offset to commit: it restarts at another one.
+        """
+        async with self._commit_lock:
+            by_queue = self.by_queue
+            chosen = by_queue.values() if queues is None else [by_queue[queue] for queue in queues if queue in by_queue]
+            moved = {each: each.process_queue.commit_offset for each in chosen if not each.process_queue.dropped}
+            moved = {each: offset for each, offset in moved.items() if offset != each.committed_offset}
+            if moved:
+                written = set(await self._offset_store.write({each.queue: offset for each, offset in moved.items()}))
+                for each, offset in moved.items():
+                    if each.queue in written:
+                        each.committed_offset = offset
 
     # --- revoke
 

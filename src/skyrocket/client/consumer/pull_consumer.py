@@ -19,7 +19,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Final, Self, Unpack
 
 from skyrocket.client.consumer.assigned_queue import AssignedQueue
 from skyrocket.client.consumer.assigned_queues import AssignedQueues
@@ -48,7 +48,8 @@ from skyrocket.protocol.requests import RequestCode
 log = logging.getLogger(__name__)
 
 POLL_MESSAGES = 500
-CACHED_MESSAGES = 10_000  # fetched ahead, of all queues together; Java's lite pull consumer has the same default
+LIMITS: Final = ConsumerLimits(all_messages_max=10_000, pull_hold_ms=20_000)
+"""The default limits, where Java's lite pull consumer differs from its push consumer."""
 
 
 class PullConsumerOptions(ClientKeywords, total=False):
@@ -59,7 +60,7 @@ class PullConsumerOptions(ClientKeywords, total=False):
     start: Start  # where the group starts in a queue without a committed offset
     auto_commit: bool  # a poll acknowledges what the last poll returned; if False, only `commit` does
     strategy: Strategy | None  # how the group divides the queues; None: Averagely
-    consumer_limits: ConsumerLimits | None  # cache bounds and periods
+    consumer_limits: ConsumerLimits | None  # cache bounds and periods; None: `LIMITS`
 
 
 class PullConsumer:
@@ -84,7 +85,7 @@ class PullConsumer:
         self._start_at = parse_start(start)
         self._auto_commit = auto_commit
         self._strategy = strategy or Averagely()
-        self._limits = consumer_limits or ConsumerLimits(all_messages_max=CACHED_MESSAGES)
+        self._limits = consumer_limits or LIMITS
         self._subscriptions: dict[str, Subscription] = {}
         self._paused: set[Queue] = set()
         self._polled: list[tuple[AssignedQueue, list[Received]]] = []  # returned by poll, and not finished
@@ -353,9 +354,9 @@ class PullConsumer:
                 await self._offsets.commit(self._to_wire(queue), offset)
             return
         self._finish_polled()
-        for assigned in assigned_queues.by_queue.values():
+        for assigned in list(assigned_queues.by_queue.values()):
             offset = assigned.process_queue.commit_offset
-            if offset != assigned.committed_offset:
+            if offset != assigned.committed_offset and not assigned.process_queue.dropped:
                 await self._offsets.commit(assigned.queue, offset)
                 assigned.committed_offset = offset
 

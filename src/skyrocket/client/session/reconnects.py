@@ -1,7 +1,13 @@
-"""Backoff of reconnects: an unreachable address is tried again soon, then with growing pauses. Pure."""
+"""Backoff of reconnects: an unreachable address is tried again soon, then with growing pauses. Pure, but for the random numbers.
+
+Each pause is between a half and the whole of its nominal length. Otherwise all clients that lost a broker at the same moment
+would come back at the same moments, too.
+"""
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from typing import NamedTuple
 
 _ADDRESSES_MAX = 10_000  # whose failures are kept; beyond, the oldest entry is dropped
@@ -13,11 +19,13 @@ class _AddressFailures(NamedTuple):
 
 
 class ReconnectBackoff:
-    """The failed connection attempts of each address. The pause doubles from `first_ms` up to `most_ms`."""
+    """The failed connection attempts of each address. The nominal pause doubles from `first_ms` up to `most_ms`."""
 
-    def __init__(self, first_ms: int, most_ms: int) -> None:
+    def __init__(self, first_ms: int, most_ms: int, draw: Callable[[], float] = random.random) -> None:
+        """`draw` returns random numbers from 0 to 1."""
         self._first_ms = first_ms
         self._most_ms = most_ms
+        self._draw = draw
         self._failed: dict[str, _AddressFailures] = {}
 
     def wait_ms(self, address: str, now_ms: int) -> int:
@@ -30,7 +38,8 @@ class ReconnectBackoff:
         times, not_before_ms = self._failed.pop(address, _AddressFailures(0, now_ms))
         if now_ms >= not_before_ms:
             times += 1
-            not_before_ms = now_ms + min(self._most_ms, self._first_ms << min(times - 1, 20))
+            pause_ms = min(self._most_ms, self._first_ms << min(times - 1, 20))
+            not_before_ms = now_ms + pause_ms - int(pause_ms / 2 * self._draw())
         self._failed[address] = _AddressFailures(times, not_before_ms)
         if len(self._failed) > _ADDRESSES_MAX:
             del self._failed[next(iter(self._failed))]

@@ -1,8 +1,9 @@
-"""The restart of an assigned queue at another offset."""
+"""The restart of an assigned queue at another offset, and commits around it."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,9 +20,8 @@ QUEUE = Queue("t", "broker-a", 0)
 class RecordsStarts(AssignedQueues):
     """Records where queues start, instead of pulling them."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: Any = None) -> None:
         session: Any = SimpleNamespace(now_ms=lambda: 0)
-        store: Any = None
         super().__init__(
             session, "g", store, ConsumerLimits(), parse_start("first"), on_messages=lambda _: None, is_paused=lambda _: False
         )
@@ -40,3 +40,47 @@ async def test_queue_is_dropped_as_soon_as_its_broker_names_another_offset():
     assert assigned.process_queue.dropped
     await asyncio.sleep(0)
     assert queues.starts == [3]
+
+
+class SlowOffsetStore:
+    """Writes offsets when the test allows it."""
+
+    def __init__(self) -> None:
+        self.may_write = asyncio.Event()
+        self.written: list[dict[Queue, int]] = []
+
+    async def read(self, _queue: Queue) -> int | None:
+        return None
+
+    async def write(self, offsets: Mapping[Queue, int]) -> list[Queue]:
+        await self.may_write.wait()
+        self.written.append(dict(offsets))
+        return list(offsets)
+
+
+async def test_offset_from_before_a_reset_is_not_committed_after_it():
+    """A commit under way ends before the queue pulls from the reset offset; and none begins between the two."""
+    store = SlowOffsetStore()
+    queues = RecordsStarts(store)
+    assigned = AssignedQueue(QUEUE, make_subscription("t", "*", 0), 10, 0, ConsumerLimits())
+    queues.by_queue[QUEUE] = assigned
+    under_way = asyncio.create_task(queues.commit())
+    await asyncio.sleep(0)
+    queues._restart_soon(assigned, 3)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert queues.starts == [], "the old offset is still on its way to the broker"
+    store.may_write.set()
+    await under_way
+    await asyncio.gather(*queues._tasks)
+    assert (store.written, queues.starts) == ([{QUEUE: 10}], [3])
+
+
+async def test_dropped_queue_has_no_offset_to_commit():
+    store = SlowOffsetStore()
+    store.may_write.set()
+    queues = RecordsStarts(store)
+    queues.by_queue[QUEUE] = AssignedQueue(QUEUE, make_subscription("t", "*", 0), 10, 0, ConsumerLimits())
+    queues.by_queue[QUEUE].process_queue.drop()
+    await queues.commit()
+    assert store.written == []

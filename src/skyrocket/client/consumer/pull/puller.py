@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 import time
 from collections.abc import Callable
 
@@ -71,7 +72,9 @@ class Puller:
             if after.action is PullAction.RESTART:
                 self._on_offset_moved(assigned, next_offset)
                 return
-            if after.delay_ms:
+            if status is PullStatus.FAILED:  # consumers that lost a broker together come back one by one
+                await assigned.wait_for_change(after.delay_ms - int(after.delay_ms / 2 * random.random()))  # noqa: S311
+            elif after.delay_ms:
                 await assigned.wait_for_change(after.delay_ms)
 
     async def _pull(self) -> tuple[PullStatus, int]:
