@@ -21,11 +21,11 @@ class ConsumerLimits:
 
     pull_messages: int = 32  # most messages in one pull
     pull_bytes: int = 256 * 1024
-    pull_hold_ms: int = 15_000  # how long a broker may hold a pull that finds nothing (long polling)
+    pull_hold_ms: int = 15_000  # how long a broker may hold a pull that finds nothing (long polling); `PullConsumer`: 20,000
     pull_answer_ms: int = 30_000  # how long to wait for the response
     pull_expires_ms: int = 120_000  # a queue without a pull for this long is restarted
 
-    after_failure_ms: int = 3_000  # delay before the next pull after a failed one
+    after_failure_ms: int = 3_000  # most delay before the next pull after a failed one; the least is a half of it
     when_full_ms: int = 50  # delay before the next pull while the cache is full
     when_broker_busy_ms: int = 20  # delay before the next pull after the broker refused one for flow control
     when_paused_ms: int = 1_000  # delay before the next pull while the consumer is paused
@@ -43,6 +43,8 @@ class ConsumerLimits:
     lock_renew_ms: int = 20_000
     rebalance_ms: int = 20_000
     rebalance_again_ms: int = 1_000  # after an incomplete rebalance; doubles up to rebalance_ms
+    unknown_topic_ms: int = 500  # how often a topic that does not exist is looked for; not a figure of Apache's
+    unknown_broker_ms: int = 2_000  # the same, while the client knows no broker; not a figure of Apache's
     tick_ms: int = 1_000  # period of housekeeping: overdue handlers, stalled pulls; not a figure of Apache's
     commit_ms: int = 5_000  # how often offsets are committed to the broker, or written to the file
 

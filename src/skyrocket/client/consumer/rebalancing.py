@@ -24,7 +24,7 @@ from skyrocket.protocol.fastjson.codec import decode
 from skyrocket.protocol.headers import GetConsumerListByGroupRequestHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from skyrocket.protocol.system_names import RETRY_PREFIX
+from skyrocket.protocol.system_names import DEFAULT_TOPIC, RETRY_PREFIX
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class Rebalancer:
         self._assigned = assigned
         self._apply = apply
         self._requested = asyncio.Event()
-        self._unknown_topics: set[str] = set()  # topics without a route; each is logged once
+        self._unknown_topics: set[str] = set()  # topics without a route; each is logged once, and looked for until it exists
         self._since_ms: dict[str, int] = {}  # topic -> when its first rebalance began
 
     def rebalance_soon(self) -> None:
@@ -76,6 +76,11 @@ class Rebalancer:
 
     async def run(self) -> None:
         """Rebalance periodically, and after each `rebalance_soon`. An incomplete rebalance is repeated with growing delays."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._rebalance_forever())
+            tasks.create_task(self._look_for_topics())
+
+    async def _rebalance_forever(self) -> None:
         again_ms = self._limits.rebalance_again_ms
         is_complete = False
         while True:
@@ -88,6 +93,22 @@ class Rebalancer:
             self._requested.clear()
             is_complete = await self.rebalance()
             again_ms = self._limits.rebalance_again_ms if is_complete else again_ms * 2
+
+    async def _look_for_topics(self) -> None:
+        """Look for topics that do not exist yet: often if this client knows a broker, where they probably come up.
+
+        A route that is found causes a rebalance.
+        """
+        session, limits = self._session, self._limits
+        while True:
+            is_known = bool(session.routes.addresses(slaves=False))
+            await asyncio.sleep((limits.unknown_topic_ms if is_known else limits.unknown_broker_ms) / 1000)
+            for topic in sorted(self._unknown_topics & self._subscriptions.keys()):
+                try:
+                    await session.fetch_route(topic)
+                except ClientError as error:  # the next rebalance logs it
+                    log.debug("Topic '%s' could not be looked for: %s", topic, error)
+                    break
 
     async def rebalance(self) -> bool:
         """Rebalance all topics. Returns whether the assignment is complete; failures are logged."""
@@ -111,11 +132,8 @@ class Rebalancer:
         if since_ms is None:
             self._since_ms[topic] = time.time_ns() // 1_000_000
         route = await self._session.route(topic)
-        if route is None or route.is_borrowed:
-            if route is not None:
-                self._session.refresh_soon(topic)  # the topic was about to be created when the route was fetched
-            self._note_unknown_topic(topic)
-            return False
+        if route is None or route.is_borrowed:  # borrowed: the topic was about to be created when the route was fetched
+            return await self._note_unknown_topic(topic)
         self._unknown_topics.discard(topic)
         queues: list[Queue] = list(route.to_read)
         is_complete = True
@@ -141,11 +159,17 @@ class Rebalancer:
             raise RebalanceError(f"The rebalance strategy {strategy.name} failed: {result.error!r}") from result.error
         return allocated
 
-    def _note_unknown_topic(self, topic: str) -> None:
+    async def _note_unknown_topic(self, topic: str) -> bool:
+        """Log a topic without a route once, and have it looked for. Returns whether the assignment is complete without it."""
+        if topic.startswith(RETRY_PREFIX):  # a broker creates it after the first heartbeat: the next rebalance finds it
+            return False
         if topic not in self._unknown_topics:
             self._unknown_topics.add(topic)
-            if not topic.startswith(RETRY_PREFIX):
-                log.warning("Topic '%s' does not exist yet. Group '%s' consumes it as soon as it exists.", topic, self._group)
+            log.warning("Topic '%s' does not exist yet. Group '%s' consumes it as soon as it exists.", topic, self._group)
+            # The brokers that create topics with their first message get to know the group before that message comes.
+            if await self._session.route(DEFAULT_TOPIC) is not None:
+                await self._session.send_heartbeats()
+        return True
 
     async def _fetch_members(self, topic: str) -> list[str]:
         """Fetch the client ids of the group from any broker of the topic: each member sends heartbeats to all of them.

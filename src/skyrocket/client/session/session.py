@@ -327,9 +327,10 @@ class Session:
 
     async def route(self, topic: str, *, timeout_ms: int | None = None) -> Route | None:
         """Return a topic's route from the cache or from a nameserver; None when the topic does not exist."""
-        found = self.routes.route(topic)
-        if found is not None:
-            return found
+        return self.routes.route(topic) or await self.fetch_route(topic, timeout_ms=timeout_ms)
+
+    async def fetch_route(self, topic: str, *, timeout_ms: int | None = None) -> Route | None:
+        """Return a topic's route from a nameserver, and keep it; None when the topic does not exist."""
         data = await self._fetch_route(topic, timeout_ms)
         return self._store_route(topic, data) if data is not None else None
 
