@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 from skyrocket.client.errors import (
     Attempt,
@@ -21,15 +22,17 @@ from skyrocket.client.errors import (
 from skyrocket.client.producer.broker_latency import LatencyTable
 from skyrocket.client.producer.queue_selection import RoundRobin
 from skyrocket.client.producer.request_frames import SendRequest, frame_template
-from skyrocket.client.producer.retry_policy import RetryPolicy
+from skyrocket.client.producer.retry_policy import RetryPolicy, is_busy
 from skyrocket.client.producer.sequence import SequenceStamps
 from skyrocket.client.queues import Queue
 from skyrocket.client.receipt import Receipt, build_receipt
+from skyrocket.client.session.back_pressure import Turn
 from skyrocket.client.session.send_responses import SEND_BIT, SendResponse
 from skyrocket.client.session.session import DEFAULT_TOPIC_QUEUES, Session, client_error
 from skyrocket.net.connection import Connection, Sendable
 from skyrocket.net.errors import NetError
 from skyrocket.protocol.command import ONEWAY_FLAG, Command, encode_command
+from skyrocket.protocol.responses import ResponseCode
 
 _TOPICS_MAX = 10_000  # whose rotation is kept
 
@@ -148,6 +151,7 @@ class Delivery:
                 not_at = failures.last_broker if failures is not None else ""
                 queue = self.round_robin(request.topic).next(queues, not_at=not_at, now_ms=session.now_ms())
             address = session.routes.address(queue.broker_name) or ""
+            turn = await self._take_turn(queue, address, deadline_ms, failures) if session.back_pressure.is_active else None
             until_ms = deadline_ms if settings.attempt_timeout_ms is None else self._attempt_deadline_ms(deadline_ms, failures)
             started_ms = session.now_ms() if self._latency is not None else 0
             try:
@@ -160,8 +164,10 @@ class Delivery:
             except (NetError, BrokerError, UnreachableError) as caught:
                 failures = failures or _SendFailures(request.topic, settings.retries)
                 others = () if choose is not None else queues
-                pause_ms = self._record_failure(failures, caught, queue, address, others, deadline_ms)
+                pause_ms = self._record_failure(failures, caught, queue, address, others, deadline_ms, turn)
             else:
+                if turn is not None:
+                    turn.end(session.now_ms(), is_success=True)
                 if self._latency is not None:
                     now_ms = session.now_ms()
                     self._latency.record_latency(queue.broker_name, now_ms - started_ms, now_ms)
@@ -171,11 +177,25 @@ class Delivery:
                 if failures.retries.is_last:
                     return receipt
                 pause_ms = failures.record_unsafe(receipt)
+            finally:
+                if turn is not None:
+                    turn.end(session.now_ms(), is_success=False)
             if pause_ms is None:
                 assert failures.unsafe is not None
                 return failures.unsafe
             if pause_ms:
                 await asyncio.sleep(pause_ms / 1000)
+
+    async def _take_turn(self, queue: Queue, address: str, deadline_ms: int, failures: _SendFailures | None) -> Turn | None:
+        """Wait until the broker, if it is busy, may get one more request."""
+        try:
+            return await self._session.back_pressure.take_turn(address, deadline_ms)
+        except TimeoutError:
+            remark = "the broker has been busy, and the message did not get its turn before the deadline"
+            error = BrokerError(ResponseCode.SYSTEM_BUSY, remark, address)
+            failures = failures or _SendFailures(queue.topic, self._settings.retries)
+            failures.expire(Attempt(queue.broker_name, address, error))
+            raise
 
     def _record_failure(
         self,
@@ -185,6 +205,7 @@ class Delivery:
         address: str,
         queues: Sequence[Queue],
         deadline_ms: int,
+        turn: Turn | None = None,
     ) -> int | None:
         """Return the pause before the next attempt; None: no attempt is left, but a broker has stored the message.
 
@@ -192,6 +213,8 @@ class Delivery:
         """
         error = client_error(caught) if isinstance(caught, NetError) else caught
         now_ms = self._session.now_ms()
+        if is_busy(error):
+            self._session.back_pressure.refuse(address, turn)
         if self._latency is not None:
             self._latency.record_failure(queue.broker_name, now_ms)
         is_alone = all(other.broker_name == queue.broker_name for other in queues)
@@ -287,6 +310,11 @@ class _SendFailures:
         self.retries.used += 1
         self.last_broker = receipt.queue.broker_name
         return 0
+
+    def expire(self, failed: Attempt) -> NoReturn:
+        """Note an attempt that could not be made before the deadline, and raise."""
+        self._attempts.append(failed)
+        raise SendTimedOutError(self.topic, self._attempts) from failed.error
 
     def record(self, failed: Attempt, now_ms: int, deadline_ms: int, is_alone: bool) -> int | None:
         """Note a failed attempt, and return the pause before the next one.

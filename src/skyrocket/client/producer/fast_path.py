@@ -5,8 +5,8 @@ broker, an open connection, and the template of the request. `SendRoutes` holds 
 the topic's route changes, and finds another connection when one has closed.
 
 `FastPath.send` is one function and awaits once, for the response. A message that it cannot serve (a given queue, a selector, a
-sharding key, a body to compress, a broker without a connection) goes to the general path before anything has been sent. When the
-first attempt fails, `Delivery` makes the others.
+sharding key, a body to compress, a broker without a connection) goes to the general path before anything has been sent, and so do
+all messages while a broker is busy. When the first attempt fails, `Delivery` makes the others.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from skyrocket.client.producer.request_frames import SEND_CODE, SendRequest, fra
 from skyrocket.client.producer.send_strategy import SendStrategy
 from skyrocket.client.queues import Queue
 from skyrocket.client.receipt import Receipt, build_receipt
+from skyrocket.client.session.back_pressure import BackPressure
 from skyrocket.client.session.in_flight_limit import InFlightLimit
 from skyrocket.client.session.routes import Route, RouteCache
 from skyrocket.client.session.send_responses import SEND_BIT
@@ -109,7 +110,9 @@ class FastPath(SendStrategy):
     """Sends small messages to the queues in turn, for a producer without namespace, tracing and options that `Delivery` must
     apply to each attempt."""
 
-    def __init__(self, general: GeneralPath, routes: SendRoutes, in_flight: InFlightLimit, bytes_max: int) -> None:
+    def __init__(
+        self, general: GeneralPath, routes: SendRoutes, in_flight: InFlightLimit, back_pressure: BackPressure, bytes_max: int
+    ) -> None:
         """`bytes_max` is the largest body that is neither compressed nor refused."""
         self._general = general
         self._delivery = general.delivery
@@ -117,6 +120,7 @@ class FastPath(SendStrategy):
         self._next_id = general.ids.next
         self._next_route = routes.next
         self._in_flight = in_flight
+        self._back_pressure = back_pressure
         self._now_ms = general.delivery.now_ms
         self._bytes_max = bytes_max
 
@@ -130,6 +134,7 @@ class FastPath(SendStrategy):
             or selector is not None
             or message.sharding_key
             or size_bytes > self._bytes_max
+            or self._back_pressure.is_active
             or (route := self._next_route(message.topic)) is None
         ):
             return await self._general.send(message, queue, selector, timeout_ms)

@@ -2,8 +2,10 @@
 
 After a failure the next attempt goes
 - to another broker, when the topic has one and the caller did not fix the queue;
-- else to the same queue. A broker that is unreachable or answers SYSTEM_BUSY is retried until the deadline, with growing pauses
-  and without counting: it stored nothing, so a retry cannot store the message twice;
+- else to the same queue. A broker that is unreachable is retried until the deadline, with growing pauses and without counting: it
+  stored nothing, so a retry cannot store the message twice;
+- in any case again, until the deadline and without counting, when a broker answers SYSTEM_BUSY: it stored nothing, and
+  `BackPressure` says when to try;
 - nowhere, when every broker would answer alike (message too large, unknown code), or when the only broker answers NO_PERMISSION.
 """
 
@@ -45,7 +47,9 @@ class RetryPolicy:
         """Return the pause before the next attempt; None: give up. `is_alone`: there is no other broker to try."""
         if isinstance(error, BrokerError) and (error.code not in RETRIED_CODES or (is_alone and error.code == _NO_PERMISSION)):
             return None
-        if not (is_alone and _is_harmless(error)):
+        if is_busy(error):
+            return 0
+        if not (is_alone and isinstance(error, UnreachableError)):
             self.used += 1
             if self.used > self.retries_max:
                 return None
@@ -55,6 +59,6 @@ class RetryPolicy:
         return min(PAUSE_MS_MAX, FIRST_PAUSE_MS << min(self._pauses - 1, 10))
 
 
-def _is_harmless(error: ClientError) -> bool:
-    """Whether the broker stored nothing and may accept the message a moment later."""
-    return isinstance(error, UnreachableError) or (isinstance(error, BrokerError) and error.code == ResponseCode.SYSTEM_BUSY)
+def is_busy(error: ClientError) -> bool:
+    """Whether the broker stored nothing, because it has too much to do, and may accept the message a moment later."""
+    return isinstance(error, BrokerError) and error.code == ResponseCode.SYSTEM_BUSY

@@ -31,6 +31,7 @@ from skyrocket.client.errors import (
 )
 from skyrocket.client.options import ClientOptions
 from skyrocket.client.session import send_responses
+from skyrocket.client.session.back_pressure import BackPressure
 from skyrocket.client.session.credentials import sign_fields
 from skyrocket.client.session.identity import local_address, new_client_id
 from skyrocket.client.session.in_flight_limit import InFlightLimit
@@ -89,6 +90,7 @@ class Session:
         self.members = SessionMembers(self.client_id, router)
         self.replies = PendingReplies(router, options.limits.waiting_requests_max)
         self.routes = RouteCache(options.limits.topics_max)
+        self.back_pressure = BackPressure(self.now_ms)
         self.in_flight = InFlightLimit(options.limits.in_flight_max, options.limits.in_flight_max_bytes)
         self._nameservers = NameserverRotation(options.nameservers)
         self._reconnects = ReconnectBackoff(options.limits.reconnect_first_ms, options.limits.reconnect_most_ms)
@@ -141,6 +143,7 @@ class Session:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self.in_flight.close()
+        self.back_pressure.close()
         self.replies.close()
         await self.dialer.close()
 

@@ -12,7 +12,7 @@ REFUSED = BrokerError(ResponseCode.NO_PERMISSION, "not yours", "a:1")
 ILLEGAL = BrokerError(ResponseCode.MESSAGE_ILLEGAL, "too large", "a:1")
 
 
-@pytest.mark.parametrize("error", [DisconnectedError("x"), TimedOutError("x"), UnreachableError("x"), BUSY, FAULT])
+@pytest.mark.parametrize("error", [DisconnectedError("x"), TimedOutError("x"), UnreachableError("x"), FAULT])
 def test_another_broker_is_tried_at_once_up_to_the_retry_limit(error: ClientError):
     retries = RetryPolicy(2)
     assert [retries.pause_ms(error, is_alone=False) for _ in range(3)] == [0, 0, None]
@@ -23,10 +23,15 @@ def test_refusal_that_every_broker_would_give_is_not_retried(is_alone: bool):
     assert RetryPolicy(2).pause_ms(ILLEGAL, is_alone=is_alone) is None
 
 
-@pytest.mark.parametrize("error", [UnreachableError("x"), BUSY])
-def test_only_broker_is_retried_with_growing_pauses_when_nothing_was_stored(error: ClientError):
+def test_only_broker_is_retried_with_growing_pauses_when_it_cannot_be_reached():
     retries = RetryPolicy(2)
-    assert [retries.pause_ms(error, is_alone=True) for _ in range(7)] == [50, 100, 200, 400, 800, 1_000, 1_000]
+    assert [retries.pause_ms(UnreachableError("x"), is_alone=True) for _ in range(7)] == [50, 100, 200, 400, 800, 1_000, 1_000]
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_busy_broker_is_retried_without_counting_and_back_pressure_says_when(is_alone: bool):
+    retries = RetryPolicy(0)
+    assert [retries.pause_ms(BUSY, is_alone=is_alone) for _ in range(100)] == [0] * 100
 
 
 def test_attempt_counts_when_the_message_may_be_stored():
