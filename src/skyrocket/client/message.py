@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -14,6 +15,8 @@ from skyrocket.client.session.names import check_topic
 from skyrocket.protocol.limits import BODY_BYTES_MAX, PROPERTIES_BYTES_MAX
 from skyrocket.protocol.message import properties as p
 from skyrocket.protocol.message.properties import NAME_END, UNIQUE_KEY, VALUE_END
+
+log = logging.getLogger(__name__)
 
 _RESERVED: Final = frozenset(
     {
@@ -28,6 +31,7 @@ _RESERVED: Final = frozenset(
         *("DLQ_ORIGIN_MESSAGE_ID", "__CRC32#"),
     }
 )
+DELAY_LEVELS: Final = 18  # of a broker with the default messageDelayLevel
 _BYTES_OF_A_CHARACTER_MAX = 4
 _ID_BYTES = len(UNIQUE_KEY) + 58  # the longest id, with an IPv6 address, and its separators
 _BYTES_MAX = PROPERTIES_BYTES_MAX - _ID_BYTES
@@ -72,10 +76,14 @@ class Message(_Addressed, kw_only=True, gc=False):
     wait_until_stored: bool = True  # False: the broker acknowledges before sync flush and replication are done
 
     def __post_init__(self) -> None:
+        if type(self.topic) is not str:
+            _check_type("topic", self.topic, str)
         check_topic(self.topic)
         if type(self.body) is not bytes or not self.body:
             self.body = _to_bytes(self.body)
         if self.tag:
+            if type(self.tag) is not str:
+                _check_type("tag", self.tag, str)
             _check_tag(self.tag)
         if self.keys or self.properties or self.sharding_key:
             self._check_texts()
@@ -86,6 +94,7 @@ class Message(_Addressed, kw_only=True, gc=False):
         if self.keys:
             self.keys = (self.keys,) if isinstance(self.keys, str) else tuple(self.keys)
             for key in self.keys:
+                _check_type("key", key, str)
                 if not key or any(character.isspace() for character in key):
                     raise InvalidMessageError(
                         f"{key!r} is not a valid key. A key needs at least one character and no white space."
@@ -98,8 +107,11 @@ class Message(_Addressed, kw_only=True, gc=False):
     def _check_delivery(self) -> None:
         if (self.delay_level != 0) + (self.deliver_in is not None) + (self.deliver_at is not None) > 1:
             raise InvalidMessageError("A message can have only one of delay_level, deliver_in and deliver_at.")
+        _check_type("delay_level", self.delay_level, int)
         if self.delay_level < 0:
             raise InvalidMessageError(f"delay_level is {self.delay_level}; it must be 1 or more, or 0 for no delay.")
+        if self.delay_level > DELAY_LEVELS:
+            _warn_of_delay_level(self.delay_level)
         if self.deliver_at is not None and self.deliver_at.tzinfo is None:
             raise InvalidMessageError(
                 "deliver_at has no time zone. Use an aware datetime, such as datetime.now(UTC) + timedelta(hours=1)."
@@ -120,6 +132,14 @@ class Message(_Addressed, kw_only=True, gc=False):
     @property
     def is_delayed(self) -> bool:
         return bool(self.delay_level) or self.deliver_in is not None or self.deliver_at is not None
+
+
+def require_message(message: object, method: str) -> None:
+    """Raise InvalidMessageError when something else than a message is to be sent."""
+    if not isinstance(message, Message):
+        raise InvalidMessageError(
+            f"{method} takes a Message, not {type(message).__name__}. Make one: Message('orders', b'the body', tag='paid')."
+        )
 
 
 def properties_text(message: Message, unique_id: str, added: Mapping[str, str] | None = None) -> str:
@@ -188,6 +208,21 @@ def _to_bytes(body: object) -> bytes:
     if not body:
         raise InvalidMessageError("The body is empty, which brokers refuse. Send at least one byte.")
     return bytes(body)
+
+
+def _check_type(what: str, value: object, kind: type) -> None:
+    if not isinstance(value, kind):
+        raise InvalidMessageError(f"The {what} is {value!r}, of type {type(value).__name__}; it must be {kind.__name__}.")
+
+
+@lru_cache(maxsize=64)  # once for each level
+def _warn_of_delay_level(level: int) -> None:
+    log.warning(
+        "delay_level is %d, but a broker has %d levels unless its messageDelayLevel says otherwise. "
+        "It delivers the message after the delay of its last level, by default 2 h. For any other delay use deliver_in.",
+        level,
+        DELAY_LEVELS,
+    )
 
 
 def _check_property(name: object, value: object) -> None:

@@ -10,7 +10,9 @@ Clients with equal options in one event loop share one session: one connection t
 
 from __future__ import annotations
 
+import ipaddress
 import os
+import re
 import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 NAMESERVERS_VARIABLE: Final = "NAMESRV_ADDR"
 _PORT_MAX = 65_535
+_HOST = re.compile(r"[^\s,/@\[\]]+")
+_BETWEEN_ADDRESSES = re.compile(r"[\s,|]+")
 
 Nameservers = str | Iterable[str] | None
 """One address, several separated by ";", or a list of addresses. None: the environment variable NAMESRV_ADDR."""
@@ -106,9 +110,22 @@ def parse_addresses(text: str) -> tuple[str, ...]:
     addresses = tuple(part.strip() for part in text.split(";") if part.strip())
     for address in addresses:
         host, separator, port = address.rpartition(":")
-        if not separator or not host or not port.isdigit() or not 0 < int(port) <= _PORT_MAX:
-            raise ConfigurationError(f"'{address}' is not a nameserver address. Write host:port, such as 127.0.0.1:9876.")
+        if not separator or not _is_host(host) or not port.isdigit() or not 0 < int(port) <= _PORT_MAX:
+            advice = "Write host:port, such as 127.0.0.1:9876."
+            if address.count(":") > 1 and _BETWEEN_ADDRESSES.search(address):
+                advice = f"Separate several with ';': {';'.join(_BETWEEN_ADDRESSES.split(address))}"
+            raise ConfigurationError(f"'{address}' is not a nameserver address. {advice}")
     return addresses
+
+
+def _is_host(host: str) -> bool:
+    """Whether a text can be a host name or an IP address. An IPv6 address may have brackets."""
+    if ":" not in host:
+        return bool(_HOST.fullmatch(host))
+    try:
+        return bool(ipaddress.IPv6Address(host[1:-1] if host[:1] + host[-1:] == "[]" else host))
+    except ValueError:
+        return False
 
 
 def _to_addresses(nameservers: Nameservers) -> tuple[str, ...]:

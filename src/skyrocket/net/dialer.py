@@ -6,6 +6,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Callable
+from typing import Final
 
 from skyrocket.net.connection import Connection
 from skyrocket.net.errors import ConnectError
@@ -19,6 +20,7 @@ from skyrocket.supervised_task import SupervisedTask
 
 log = logging.getLogger(__name__)
 
+FRAMES_BEFORE_FIRST_ANSWER: Final = 1  # what `Connection.frames_read` is until the peer has sent a frame
 _CLOSING_TURNS = 32  # 0.5 s in total
 
 
@@ -111,8 +113,7 @@ class Dialer:
                     server_hostname=_name(self._client_tls, host),
                 )
         except (OSError, TimeoutError) as error:
-            reason = "it does not answer" if isinstance(error, TimeoutError) else error.strerror or error
-            raise ConnectError(f"{address} cannot be reached: {reason}.") from error
+            raise ConnectError(f"{address} cannot be reached: {_reason(error, self._client_tls is not None)}.") from error
         self._connections[address] = connection
         for callback in self.on_opened:
             callback(address, connection)
@@ -123,7 +124,7 @@ class Dialer:
     # --- called by connections
 
     def accept(self, connection: Connection) -> bool:
-        connection.frames_read = 1  # the peer need not send the first frame
+        connection.frames_read = FRAMES_BEFORE_FIRST_ANSWER  # the peer need not send the first frame
         return not self._closed
 
     def forget(self, connection: Connection, reason: str) -> None:
@@ -152,3 +153,16 @@ class Dialer:
 
 def _name(tls: ssl.SSLContext | None, host: str) -> str | None:
     return None if tls is None else host.strip("[]")
+
+
+def _reason(error: OSError, uses_tls: bool) -> str:
+    """Say why a connection could not be opened. Errors of TLS often have no text of their own."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"certificate verify failed: {error.verify_message.rstrip('.')}"
+    if isinstance(error, ssl.SSLError):
+        return f"the TLS handshake failed ({error.reason or error}); the port may be one without TLS"
+    if uses_tls and isinstance(error, ConnectionResetError | ConnectionAbortedError | BrokenPipeError):
+        return "it closed the connection during the TLS handshake; the port may be one without TLS"
+    if isinstance(error, TimeoutError):
+        return "it does not answer the TLS handshake; the port may be one without TLS" if uses_tls else "it does not answer"
+    return error.strerror or str(error) or type(error).__name__

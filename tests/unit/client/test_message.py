@@ -95,3 +95,22 @@ def test_message_without_properties_can_be_copied_and_its_properties_cannot_be_c
         with pytest.raises(InvalidMessageError, match="when it is made"):
             change()
     assert Message("orders", b"body").properties == {}
+
+
+def test_delay_level_that_no_broker_has_by_default_is_warned_of(caplog: pytest.LogCaptureFixture):
+    Message("t", b"b", delay_level=18)
+    assert caplog.text == ""
+    Message("t", b"b", delay_level=99)
+    assert "delay_level is 99, but a broker has 18 levels" in caplog.text
+    caplog.clear()
+    Message("t", b"b", delay_level=99)
+    assert caplog.text == "", "once for each level"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"topic": {"name": "t"}}, {"topic": 5}, {"topic": None}, {"tag": 5}, {"tag": ["a"]}, {"keys": [5]}, {"delay_level": "3"}],
+)
+def test_field_of_a_wrong_type_is_an_invalid_message(wrong: dict[str, Any]):
+    with pytest.raises(InvalidMessageError, match=r"it must be (str|int)\."):
+        Message(**{"topic": "t", "body": b"b", **wrong})

@@ -87,3 +87,20 @@ def test_sync_clients_accept_client_options():
         sync.Producer("nowhere", options=SHARED)
     sync.Producer(options=SHARED)
     sync.Admin(options=SHARED)
+
+
+@pytest.mark.parametrize("addresses", ["a:1,b:2", "a:1, b:2", "a:1 b:2"])
+def test_other_separators_than_semicolons_are_refused_with_the_corrected_list(addresses: str):
+    with pytest.raises(ConfigurationError, match="Separate several with ';': a:1;b:2"):
+        Producer(addresses)
+
+
+@pytest.mark.parametrize("address", ["http://names:9876", "a:b:1", "user@host:1", "[::1:9876", "a::9876"])
+def test_text_that_is_no_host_is_refused(address: str):
+    with pytest.raises(ConfigurationError, match="is not a nameserver address"):
+        ClientOptions(address)
+
+
+@pytest.mark.parametrize("address", ["[::1]:9876", "::1:9876", "[fe80::1%eth0]:9876", "names_1.shop-x:9876", "10.0.0.1:9876"])
+def test_names_and_addresses_of_hosts_are_accepted(address: str):
+    assert ClientOptions(address).nameservers == (address,)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
@@ -12,8 +14,14 @@ from skyrocket.protocol.bodies import SubscriptionData
 from skyrocket.protocol.errors import SubscriptionError
 from skyrocket.protocol.message.tags import EVERY_TAG, subscription_tags, tags_code
 
+log = logging.getLogger(__name__)
+
 TAG: Final = "TAG"
 SQL92: Final = "SQL92"
+_SQL92 = re.compile(
+    r"[<>=]|\bIS\s+(NOT\s+)?NULL\b|\bBETWEEN\b.+\bAND\b|\bIN\s*\(|\b(CONTAINS|STARTSWITH|ENDSWITH)\s+'", re.IGNORECASE
+)
+_LIST = re.compile(r",|\s(or|and)\s", re.IGNORECASE)
 
 
 class Sql(NamedTuple):
@@ -64,12 +72,37 @@ def make_subscription(topic: str, expression: Expression, version: int) -> Subsc
     """Create a subscription from an expression. Raises ConfigurationError."""
     if isinstance(expression, Sql):
         return Subscription(topic, expression.expression, SQL92, None, version)
+    if not isinstance(expression, str):
+        raise ConfigurationError(
+            f"The expression of topic '{topic}' is {expression!r}. Write tags, 'web || app', or sql('price > 100')."
+        )
     text = expression or EVERY_TAG
     try:
         tags = subscription_tags(text)
     except SubscriptionError as error:
         raise ConfigurationError(str(error)) from error
+    _check_tags(topic, text, tags or frozenset())
     return Subscription(topic, text, TAG, tags, version)
+
+
+def _check_tags(topic: str, text: str, tags: Iterable[str]) -> None:
+    """Raise ConfigurationError for tags that can only be a mistake, and warn of tags that probably are one.
+
+    Such a subscription is valid, but receives nothing: no message has the tag.
+    """
+    if _SQL92.search(text):
+        raise ConfigurationError(
+            f"The expression {text!r} of topic '{topic}' is SQL92, but a text stands for tags. Write sql({text!r}) instead, "
+            "imported from skyrocket.client."
+        )
+    for tag in tags:
+        if "|" in tag:
+            corrected = " || ".join(part.strip() for part in text.split("|") if part.strip())
+            raise ConfigurationError(f"The expression {text!r} of topic '{topic}' has a single '|'. Write {corrected!r} instead.")
+        if _LIST.search(tag):
+            log.warning(
+                "Topic '%s' is subscribed to with the single tag %r. To select several tags, separate them with ||.", topic, tag
+            )
 
 
 def parse_topics(topics: TopicSelection | None) -> dict[str, Expression]:

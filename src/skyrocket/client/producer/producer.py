@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from skyrocket.client.errors import InvalidMessageError, OverloadedError, UnreachableError
-from skyrocket.client.message import Message, check_size
+from skyrocket.client.message import Message, check_size, require_message
 from skyrocket.client.options import ClientKeywords, ClientOptions, Nameservers, resolve_options
 from skyrocket.client.producer.batched_path import BatchedPath
 from skyrocket.client.producer.broker_latency import STEPS, LatencyTable
@@ -137,7 +137,7 @@ class Producer:
             open_connection, round_robin = session.dialer.open_connection, general.delivery.round_robin
             routes = SendRoutes(self._member.group, session.routes, open_connection, round_robin)
             plain_bytes_max = min(self._body_bytes_max, self._compression.plain_bytes_max)
-            strategy = FastPath(general, routes, session.in_flight, plain_bytes_max)
+            strategy = FastPath(general, routes, session.in_flight, session.back_pressure, plain_bytes_max)
         return TracedPath(strategy, self._open_scope) if self._is_traced else strategy
 
     async def close(self) -> None:
@@ -197,6 +197,8 @@ class Producer:
 
         The topic's queues take turns, unless `queue`, `selector` or the message's sharding key determines the queue.
         """
+        if message.__class__ is not Message:
+            require_message(message, "send")
         return self._strategy.send(message, queue, selector, timeout_ms)
 
     def send_soon(
@@ -213,6 +215,8 @@ class Producer:
         At most `limits.in_flight_max` messages are in flight at a time. OverloadedError is raised when `limits.soon_max` messages
         wait: a loop that sends without end must await at times.
         """
+        if message.__class__ is not Message:
+            require_message(message, "send_soon")
         try_enqueue = self._strategy.try_enqueue
         if try_enqueue is not None and queue is None and selector is None and timeout_ms is None:
             future = try_enqueue(message)
@@ -230,6 +234,7 @@ class Producer:
 
     async def send_oneway(self, message: Message, *, queue: Queue | None = None, selector: QueueSelector | None = None) -> str:
         """Write a message to a connection once and return its id. The broker sends no acknowledgement."""
+        require_message(message, "send_oneway")
         general = self._open_general()
         with self._open_scope([message]) as scope:
             request = general.build_request(scope.message)
@@ -244,10 +249,13 @@ class Producer:
 
         The receipt has all ids, and the queue offset of the first message.
         """
+        if isinstance(messages, Message):
+            raise InvalidMessageError("send_batch takes a list of messages, not one Message. Send a single message with send.")
         if not messages:
             raise InvalidMessageError("A batch needs at least one message; this one is empty.")
         first = messages[0]
         for message in messages:
+            require_message(message, "send_batch")
             check_size(message, self._body_bytes_max)
             if message.topic != first.topic:
                 raise InvalidMessageError(
@@ -302,6 +310,7 @@ class Producer:
         """Send a message and wait for the reply that a consumer sends with `reply_to`. The timeout covers both directions."""
         if self._request_reply is None:
             raise not_started()
+        require_message(message, "request")
         return await self._request_reply.request(message, queue, selector, timeout_ms)
 
     async def reply_to(self, request: Received, body: bytes, *, timeout_ms: int | None = None) -> Receipt:

@@ -20,7 +20,7 @@ from enum import Enum
 from typing import Any, NamedTuple, Unpack
 
 from skyrocket.client.errors import ClientError, InvalidMessageError
-from skyrocket.client.message import Message
+from skyrocket.client.message import Message, require_message
 from skyrocket.client.options import Nameservers
 from skyrocket.client.producer.options import ProducerOptions
 from skyrocket.client.producer.producer import Producer
@@ -93,6 +93,7 @@ class TransactionProducer(Producer):
 
         When `execute` raises, the broker will call `check` later, and the error reaches the caller.
         """
+        require_message(message, "transaction")
         if message.is_delayed:
             raise InvalidMessageError("A delayed message cannot be part of a transaction. Remove its delay.")
         general = self._open_general()

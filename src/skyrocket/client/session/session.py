@@ -42,7 +42,7 @@ from skyrocket.client.session.reconnects import ReconnectBackoff
 from skyrocket.client.session.routes import Route, RouteCache, limit_queues
 from skyrocket.net import errors as net
 from skyrocket.net.connection import Connection
-from skyrocket.net.dialer import Dialer
+from skyrocket.net.dialer import FRAMES_BEFORE_FIRST_ANSWER, Dialer
 from skyrocket.net.router import Router
 from skyrocket.net.server import monotonic_ms
 from skyrocket.protocol.bodies import TopicRouteData
@@ -58,6 +58,7 @@ log = logging.getLogger(__name__)
 
 REFRESH_MS_MIN = 1_000  # between two route refreshes that failed sends cause
 DEFAULT_TOPIC_QUEUES = 4  # of a topic that its first message creates
+_EVERY_NAMESERVER_SERVES = frozenset({RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_BROKER_CLUSTER_INFO})
 
 _by_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, list[Session]] = weakref.WeakKeyDictionary()
 
@@ -236,12 +237,17 @@ class Session:
             return
         command = Command(RequestCode.HEART_BEAT, body=encode(self.members.heartbeat()))
         response = connection.request(self.sign(command), self.limits.request_ms)
-        response.add_done_callback(lambda done: self._on_first_heartbeat(address, done))
+        response.add_done_callback(lambda done: self._on_first_heartbeat(address, connection, done))
 
-    def _on_first_heartbeat(self, address: str, response: asyncio.Future[Command]) -> None:
-        if not response.cancelled() and response.exception() is None:
+    def _on_first_heartbeat(self, address: str, connection: Connection, response: asyncio.Future[Command]) -> None:
+        if response.cancelled():
+            return
+        error = response.exception()
+        if error is None:
             self._alive.add(address)
             self.members.notify_connected(address)
+        elif isinstance(error, net.ConnectionLostError) and (advice := self._first_answer_advice(connection)):
+            log.warning("%s%s", error, advice)
 
     # --- requests
 
@@ -282,8 +288,17 @@ class Session:
         connection = await self.connection(address, deadline_ms)
         try:
             return await connection.request(self.sign(command), max(1, deadline_ms - self.now_ms()))
+        except net.ConnectionLostError as error:
+            raise DisconnectedError(f"{error}{self._first_answer_advice(connection)}") from error
         except net.NetError as error:
             raise client_error(error) from error
+
+    def _first_answer_advice(self, connection: Connection) -> str:
+        """Return a sentence for a connection that ended before the server's first answer; it has none for any other."""
+        if connection.frames_read > FRAMES_BEFORE_FIRST_ANSWER:
+            return ""
+        advice = "without TLS" if self.options.tls is not None else "with TLS (tls=True)"
+        return f" It has never answered: it may not be a RocketMQ server, or one to be used {advice}."
 
     async def request_ok(
         self, address: str, code: int, header: Header | None = None, body: bytes = b"", *, timeout_ms: int | None = None
@@ -317,12 +332,18 @@ class Session:
             if remaining_ms <= 0:
                 break
             try:
-                return await self.request(address, Command(code, fields=fields), timeout_ms=remaining_ms)
+                response = await self.request(address, Command(code, fields=fields), timeout_ms=remaining_ms)
+                if response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and code in _EVERY_NAMESERVER_SERVES:
+                    raise UnreachableError(
+                        f"{address} is not a nameserver, but perhaps a broker. Nameservers listen on port 9876 by default."
+                    )
             except ClientClosedError:
                 raise
             except ClientError as error:
                 self._nameservers.mark_failed(address)
                 reasons.append(str(error))
+            else:
+                return response
         reason = " ".join(reasons) or f"The address server {self.options.address_server} listed none."
         raise NoNameserverError(f"No nameserver answers. {reason}")
 

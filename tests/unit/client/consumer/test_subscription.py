@@ -50,3 +50,46 @@ def test_empty_expressions_are_refused():
         make_subscription("t", "||", 0)
     with pytest.raises(ConfigurationError, match="must not be empty"):
         sql(" ")
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "amount > 100",
+        "amount>100",
+        "region = 'eu'",
+        "a IS NOT NULL",
+        "n between 1 and 3",
+        "region IN ('eu', 'us')",
+        "x CONTAINS 'y'",
+    ],
+)
+def test_sql92_as_a_text_is_refused_because_it_would_be_taken_for_a_tag(expression: str):
+    with pytest.raises(ConfigurationError, match="of topic 'orders' is SQL92") as caught:
+        make_subscription("orders", expression, 0)
+    assert f"Write sql({expression!r})" in str(caught.value)
+    assert make_subscription("orders", sql(expression), 0).kind == SQL92
+
+
+@pytest.mark.parametrize("expression", ["a | b", "a|b", "a || b | c"])
+def test_single_bar_is_refused_with_the_corrected_expression(expression: str):
+    with pytest.raises(ConfigurationError, match="has a single") as caught:
+        make_subscription("orders", expression, 0)
+    assert "'a || b" in str(caught.value)
+
+
+@pytest.mark.parametrize("expression", ["a, b", "a or b"])
+def test_list_of_tags_with_another_separator_is_warned_of(expression: str, caplog: pytest.LogCaptureFixture):
+    assert make_subscription("orders", expression, 0).tags == {expression}
+    assert "separate them with ||" in caplog.text
+
+
+@pytest.mark.parametrize("expression", ["*", "", "web", "web || app", "new york || is-null", "order|| between"])
+def test_tags_are_accepted_without_a_word(expression: str, caplog: pytest.LogCaptureFixture):
+    make_subscription("orders", expression, 0)
+    assert caplog.text == ""
+
+
+def test_expression_of_another_type_is_refused():
+    with pytest.raises(ConfigurationError, match=r"is \['a', 'b'\]"):
+        make_subscription("t", ["a", "b"], 0)  # type: ignore[arg-type]
