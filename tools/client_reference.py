@@ -1,7 +1,8 @@
 """`python -m tools.client_reference`: write docs/client-reference.md from the client's signatures, docstrings and comments.
 
 The entry of a class has its docstring, the fields in its body with the comment beside each, and its public methods and properties
-with their docstrings. The options of a client are the fields of its options class, with the defaults of its constructor.
+with their docstrings. Methods without a docstring, and those of `INTERNAL`, are not for users. The options of a client are the
+fields of its options class, with the defaults of its constructor.
 """
 
 from __future__ import annotations
@@ -55,6 +56,14 @@ SECTIONS = (
     ),
 )  # fmt: skip
 ELSEWHERE = {"Admin"}
+# Public for other modules of the client, but not for its users.
+INTERNAL = {
+    "Consumer": {"complete_current", "next_batch"},
+    "Queue": {"of", "as_body"},
+    "Message": {"is_plain"},
+    "ConsumerLimits": {"divide"},
+    "Tracing": {"sending", "handlers"},
+}
 _COROUTINE = re.compile(r"Coroutine\[Any, Any, (.*)\]")
 OPTIONS = {
     "Producer": "skyrocket.client.producer.options.ProducerOptions",
@@ -96,14 +105,15 @@ def _class(found: type) -> Iterator[str]:
     elif constructor is not None and constructor.__module__ != "builtins" and "__dataclass_fields__" not in vars(found):
         yield from _function(found.__name__, constructor)
     yield from _fields(found)
-    members = {name: member for name, member in vars(found).items() if not name.startswith("_")}
+    hidden = INTERNAL.get(found.__name__, set())
+    members = {name: member for name, member in vars(found).items() if not name.startswith("_") and name not in hidden}
     for name, member in members.items():
         if isinstance(member, property) and member.fget is not None:
             kind = _annotation(inspect.signature(member.fget).return_annotation)
             yield f"- `{name}`: {kind}. {' '.join(_prose(member.fget.__doc__).split())}".rstrip(" .")
     yield ""
     for name, member in members.items():
-        if inspect.isfunction(member) or isinstance(member, classmethod):
+        if (inspect.isfunction(member) or isinstance(member, classmethod)) and member.__doc__:
             yield from _function(name, member.__func__ if isinstance(member, classmethod) else member)
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
-import inspect
 import re
 from pathlib import Path
 
@@ -12,10 +10,9 @@ import pytest
 
 from skyrocket.client import Message, Producer
 from tests.client.servers import Servers
-from tests.support.async_tests import run_async
+from tests.support.guide_examples import DOCUMENTS, read_examples, run_example
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "consumers.md"
-EXAMPLES = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+EXAMPLES = read_examples(DOCUMENTS / "consumers.md")
 TOPICS = ("user-registered", "clicks", "orders", "prices")
 EXAMPLE_S_MAX = 1.5
 
@@ -41,20 +38,7 @@ def test_example_runs(
     filled: Servers, example: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ):
     text = example.replace("127.0.0.1:9876", filled.nameserver).replace('"offsets"', repr(str(tmp_path)))
-    code = compile(text, str(DOCUMENT), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    names: dict[str, object] = {}
-    if code.co_flags & inspect.CO_COROUTINE:
-
-        async def main() -> None:
-            try:
-                async with asyncio.timeout(EXAMPLE_S_MAX):
-                    await eval(code, names)
-            except TimeoutError:
-                pass
-
-        run_async(main())
-    else:
-        exec(code, names)
+    run_example(text, EXAMPLE_S_MAX)
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
     if "print(" in example:
         assert capsys.readouterr().out, "the example printed nothing"

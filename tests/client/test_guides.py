@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
-import inspect
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,16 +10,15 @@ import pytest
 
 from skyrocket.client import Message, Producer
 from tests.client.servers import Servers, our_servers
-from tests.support.async_tests import run_async
+from tests.support.guide_examples import DOCUMENTS, read_examples, run_example
 
-DOCUMENTS = Path(__file__).resolve().parents[2] / "docs"
 GUIDES = ("quick-start.md", "at-least-once.md", "tracing.md")
 EXAMPLE_S_MAX = 1.5
 
 
 def examples() -> Iterator[object]:
     for guide in GUIDES:
-        for number, example in enumerate(re.findall(r"```python\n(.*?)```", (DOCUMENTS / guide).read_text(), re.DOTALL)):
+        for number, example in enumerate(read_examples(DOCUMENTS / guide)):
             yield pytest.param(example, id=f"{guide}-{number}")
 
 
@@ -48,20 +44,6 @@ def test_example_runs(
     caplog: pytest.LogCaptureFixture,
 ):
     monkeypatch.chdir(tmp_path)
-    text = example.replace("127.0.0.1:9876", filled.nameserver)
-    code = compile(text, "guide", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    names: dict[str, object] = {}
-    if code.co_flags & inspect.CO_COROUTINE:
-
-        async def main() -> None:
-            try:
-                async with asyncio.timeout(EXAMPLE_S_MAX):
-                    await eval(code, names)
-            except TimeoutError:
-                pass
-
-        run_async(main())
-    else:
-        exec(code, names)
+    run_example(example.replace("127.0.0.1:9876", filled.nameserver), EXAMPLE_S_MAX)
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
     assert capsys.readouterr().out, "the example printed nothing"

@@ -1,4 +1,4 @@
-"""Documents name modules and tests that exist."""
+"""Documents name modules and tests that exist, and their Python examples are whole programs."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ MODULE = re.compile(r"[\w*/.-]+\.(?:py|pyx|pxi)")
 TEST_PATH = re.compile(r"tests/[\w*/.-]*")
 TEST_NAME = re.compile(r"test_\w+")
 BLOCK = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+EXAMPLE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 def quoted(document: Path) -> list[str]:
@@ -52,3 +53,9 @@ def test_documents_name_files_that_exist(document: Path):
 def test_documents_name_tests_that_exist(document: Path):
     names = [word.rpartition("::")[2] for word in quoted(document)]
     assert [name for name in names if TEST_NAME.fullmatch(name) and name not in names_of_tests()] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_python_examples_can_be_pasted_into_a_file(document: Path):
+    for example in EXAMPLE.findall(document.read_text()):
+        compile(example, f"an example of {document.name}", "exec", dont_inherit=True)

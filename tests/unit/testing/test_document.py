@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from pathlib import Path
 
 import pytest
 
+from tests.support.guide_examples import DOCUMENTS, read_examples, run_example
 from tests.unit.testing.test_pytest_plugin import run
 
-DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "testing.md"
-TEXT = DOCUMENT.read_text()
-TESTS = re.findall(r"```python test\n(.*?)```", TEXT, re.DOTALL)
-EXAMPLES = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+DOCUMENT = DOCUMENTS / "testing.md"
+TESTS = re.findall(r"```python test\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+EXAMPLES = read_examples(DOCUMENT)
 
 
 def test_the_tests_pass(tmp_path: Path):
@@ -26,6 +25,5 @@ def test_the_tests_pass(tmp_path: Path):
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=["time", "retries"])
-async def test_an_example_runs(example: str):
-    code = compile(example, str(DOCUMENT), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    await eval(code, {})
+def test_an_example_runs(example: str):
+    run_example(example)
