@@ -61,6 +61,7 @@ INTERNAL = {
     "Consumer": {"complete_current", "next_batch"},
     "Queue": {"of", "as_body"},
     "Message": {"is_plain"},
+    "Received": {"__init__"},
     "ConsumerLimits": {"divide"},
     "Tracing": {"sending", "handlers"},
 }
@@ -98,14 +99,14 @@ def _class(found: type) -> Iterator[str]:
         yield f"A `{'`, `'.join(own_bases)}`.\n"
     if "__doc__" in vars(found) and found.__doc__ and not found.__doc__.startswith(f"{found.__name__}("):
         yield _prose(found.__doc__)
-    constructor = vars(found).get("__init__")
+    hidden = INTERNAL.get(found.__name__, set())
+    constructor = vars(found).get("__init__") if "__init__" not in hidden else None
     if found.__name__ in OPTIONS:
         yield f"```\n{found.__name__}(nameservers: Nameservers = None, **options)\n```\n"
         yield from _options(found, OPTIONS[found.__name__])
     elif constructor is not None and constructor.__module__ != "builtins" and "__dataclass_fields__" not in vars(found):
         yield from _function(found.__name__, constructor)
     yield from _fields(found)
-    hidden = INTERNAL.get(found.__name__, set())
     members = {name: member for name, member in vars(found).items() if not name.startswith("_") and name not in hidden}
     for name, member in members.items():
         if isinstance(member, property) and member.fget is not None:
@@ -197,10 +198,15 @@ def _annotation(annotation: Any) -> str:
     return "" if annotation is inspect.Signature.empty else f"`{_Text(annotation)!r}`"
 
 
+def _is_unpacked(parameter: inspect.Parameter) -> bool:
+    """Whether a parameter has no annotation for readers: none, or that of `**options`, whose fields are elsewhere."""
+    return parameter.annotation is parameter.empty or str(parameter.annotation).startswith("Unpack[")
+
+
 def _function(name: str, function: Callable[..., Any]) -> Iterator[str]:
     signature = inspect.signature(function)
     parameters = [
-        each if each.annotation is each.empty else each.replace(annotation=_Text(each.annotation))
+        each.replace(annotation=each.empty if _is_unpacked(each) else _Text(each.annotation))
         for each in signature.parameters.values()
         if each.name not in ("self", "cls")
     ]
