@@ -12,7 +12,7 @@ from skyrocket.testing.sync import LocalBroker
 README = Path(__file__).resolve().parents[2] / "README.md"
 
 
-def test_the_program_in_the_readme_sends_and_receives():
+def test_program_in_the_readme_sends_and_receives():
     [program] = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     with LocalBroker() as broker:
         pointed_here = program.replace("127.0.0.1:9876", broker.nameserver)

@@ -26,7 +26,7 @@ from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
 TOPIC = "orders"
 ROWS = [f"row {number}" for number in range(20)]
 USER, PASSWORD = "etl", "12345678"
-_NUMBERS = itertools.count()  # of queries: what one has committed, it does not commit again
+_NUMBERS = itertools.count()  # a new query for each commit: the ledger refuses to commit a batch of a query twice
 RIGHT = {"accessKey": USER, "secretKey": PASSWORD, "retryTimeout": "20s"}
 WRONG = {**RIGHT, "secretKey": "guessed"}
 

@@ -417,7 +417,7 @@ async def test_ledger_reads_all_its_queues(ours: Cluster, topic: str):
         mine, *others = [SinkLedger(session, options, name) for name in ("mine", *(f"query {number}" for number in range(6)))]
         await mine.write_opened(NO_FENCE.next("a run"), {each.queue.broker_name for each in staged})
         await mine.write_committing(BatchCommitting(0, {each.queue: 0 for each in staged}, staged), NO_FENCE)
-        await _more_queues(session, f"{topic}-ledger")
+        await _add_queues(session, f"{topic}-ledger")
         for batch_id, ledger in enumerate(others):
             await ledger.write_committed(batch_id, NO_FENCE)
         state, fence = await mine.read()
@@ -426,7 +426,7 @@ async def test_ledger_reads_all_its_queues(ours: Cluster, topic: str):
         assert [(await ledger.read()).state for ledger in others] == [BatchCommitted(number) for number in range(6)]
 
 
-async def _more_queues(session: Session, topic: str) -> None:
+async def _add_queues(session: Session, topic: str) -> None:
     from skyrocket.client.admin.brokers import Brokers
     from skyrocket.client.admin.topics import TopicAdmin
 

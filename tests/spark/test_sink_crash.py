@@ -16,7 +16,7 @@ import pytest
 from skyrocket.client import sync as client
 from tests.spark.sink_scenes import visible_bodies
 from tests.support.skyrocket_process import Skyrocket
-from tests.support.spark_crash import SEED, Sender, SparkDriver, patiently
+from tests.support.spark_crash import SEED, Sender, SparkDriver, ask_until_answered
 from tests.support.spark_kills import KilledJob, kill_brokers, kill_drivers, kill_workers, running
 
 SOURCE, SINK = "raw", "refined"
@@ -43,7 +43,7 @@ class ToTopic(KilledJob):
         )
 
     def rows(self) -> int:
-        return patiently(self._end)
+        return ask_until_answered(self._end)
 
     def _end(self) -> int:
         with client.PullConsumer(self.broker.nameserver, group="counts") as consumer:

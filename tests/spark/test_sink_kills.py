@@ -73,8 +73,8 @@ def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
             yield Apaches(cluster, tmp_path / "store")
 
 
-def killed_commit(broker: Broker, topic: str, moment_s: float, seed: int) -> bool:
-    """Return whether the process was killed before it ended."""
+def kill_during_commit(broker: Broker, topic: str, moment_s: float, seed: int) -> bool:
+    """Kill a process that commits, this long after it has staged its rows. Return whether it was still running."""
     command = [sys.executable, "-m", "tests.support.sink_committer", broker.nameserver, topic, topic, str(ROWS), str(seed)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=REPOSITORY) as process:
         assert process.stdout is not None
@@ -91,7 +91,7 @@ def test_process_killed_during_a_commit_repeats_and_loses_nothing(broker: Broker
         name = f"{topic}-{number}"
         moments = [chance.uniform(0, COMMIT_S_MAX) for _ in range(chance.choice([1, 1, 2]))]
         for moment_s in moments:
-            killed += killed_commit(broker, name, moment_s, number)
+            killed += kill_during_commit(broker, name, moment_s, number)
 
         async def replay(name: str) -> list[bytes]:
             options = exactly_once(broker.nameserver, name, settleTime="300ms")

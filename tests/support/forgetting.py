@@ -1,4 +1,4 @@
-"""A broker that forgets old messages when a test says so, as brokers do at an hour of the night."""
+"""Lets a broker's messages expire at once. Brokers otherwise delete them at a fixed hour of the day."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ FORGETFUL = {"mappedFileSizeCommitLog": "65536", "fileReservedTime": "1"}  # sma
 
 
 def expire(broker: testing.LocalBroker, broker_name: str = "broker-a") -> None:
-    """All that is older than an hour goes: everything so far, but for the file that is being written."""
+    """Delete everything that is older than an hour: all messages so far, except those in the file that is being written."""
     broker.clock.advance(3 * 3_600_000)
     with client.Admin(broker.nameserver) as admin:
-        hour = time.localtime().tm_hour  # of cleaning up it is the machine's, of messages the clock's that was put forward
+        hour = time.localtime().tm_hour  # the machine's clock decides when to delete, the broker's clock what has expired
         admin.cluster.update_config(broker_name, {"deleteWhen": f"{hour:02d}"})
     host, port = broker.address.split(":")
     answer = send_request((host, int(port)), Command(RequestCode.DELETE_EXPIRED_COMMITLOG, opaque=1))

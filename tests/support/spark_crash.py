@@ -85,7 +85,7 @@ class SparkDriver:
             )
 
     def await_word(self, word: str, timeout_s: float = START_S_MAX) -> None:
-        """Return what the process has printed since its last start."""
+        """Wait until the process has printed this word since its last start."""
         assert self.process is not None
         deadline = time.monotonic() + timeout_s
         while word not in self._lines()[self._words_before :]:
@@ -106,7 +106,10 @@ class SparkDriver:
             self.process.stdin.close()
 
     def kill_worker(self, chance: random.Random) -> str | None:
-        """Return one of Spark's Python processes: a task's worker, or the planner of a stream. None if there is none now."""
+        """Kill one of Spark's Python processes: a task's worker, or the planner of a stream. Return its command line.
+
+        Return None if there is no such process now.
+        """
         assert self.process is not None
         workers = [pid for pid in descendants(self.process.pid) if _is_worker(pid)]
         if not workers:
@@ -245,8 +248,8 @@ def check_once(output: Counter[Row], sender: Sender, content: Counter[Row]) -> N
     assert output == content, "what came out is what is in the topic"
 
 
-def patiently(ask: Callable[[], T], timeout_s: float = START_S_MAX) -> T:
-    """Return what a cluster answers once it is back."""
+def ask_until_answered(ask: Callable[[], T], timeout_s: float = START_S_MAX) -> T:
+    """Ask a cluster again until it is back, and return its answer."""
     deadline = time.monotonic() + timeout_s
     while True:
         try:

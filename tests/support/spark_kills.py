@@ -16,7 +16,7 @@ from tests.support.spark_crash import CRASHES, READY, SEED, START_S_MAX, Sender,
 from tests.support.waiting import wait_until
 
 MOMENT_S_MAX = 3.0  # from a working query to the kill
-EARLY = 0.15  # of the drivers' kills come while the driver is still starting
+EARLY = 0.15  # share of the drivers' kills that come while the driver is still starting
 EARLY_S_MAX = 12.0
 BROKER_AWAY_S_MAX = 1.0
 LOAD_MIN = 100
@@ -33,7 +33,7 @@ class KilledJob:
         raise NotImplementedError
 
     def check_rows(self) -> None:
-        """Return the whole output of the finished job."""
+        """Check the whole output of the finished job."""
         raise NotImplementedError
 
     def await_progress(self) -> None:
@@ -50,7 +50,7 @@ class KilledJob:
 
 @contextmanager
 def running(folder: Path, make: Callable[[Path, Skyrocket], KilledJob]) -> Iterator[KilledJob]:
-    """A job with its own broker, which flushes before it acknowledges."""
+    """Run a job with its own broker, which flushes before it acknowledges."""
     with Skyrocket(folder / "broker", {"flushDiskType": "SYNC_FLUSH"}) as broker:
         job = make(folder, broker)
         with job.driver:

@@ -83,26 +83,26 @@ def rows(store: OfflineStore, **options: Any) -> list[dict[str, Any]]:
     return [each for batch in batches for each in batch.to_pylist()]
 
 
-def same_both_ways(directory: Path, **options: Any) -> list[DamagedRange]:
+def compare_readers(directory: Path, **options: Any) -> list[DamagedRange]:
     """Check that both readers return the same messages and damage. Return the damage."""
     with OfflineStore(directory) as store:
         check = options.get("check", True)
-        told: list[DamagedRange] = []
-        told_too: list[DamagedRange] = []
-        expected = [row(found) for found in store.records(on_damage=told.append, check=check)]
-        assert rows(store, on_damage=told_too.append, **options) == expected
-        assert told_too == told
-        return told
+        damage: list[DamagedRange] = []
+        damage_in_columns: list[DamagedRange] = []
+        expected = [row(found) for found in store.records(on_damage=damage.append, check=check)]
+        assert rows(store, on_damage=damage_in_columns.append, **options) == expected
+        assert damage_in_columns == damage
+        return damage
 
 
 @pytest.mark.parametrize("check", [True, False])
 @pytest.mark.parametrize("batch_rows", [1, 7, 64, 4096])
 def test_every_column_of_every_message_equals_the_plain_reader(untouched: Path, batch_rows: int, check: bool):
-    assert same_both_ways(untouched, batch_rows=batch_rows, check=check) == []
+    assert compare_readers(untouched, batch_rows=batch_rows, check=check) == []
 
 
 def test_scan_of_apaches_store_equals_the_plain_reader(tmp_path: Path):
-    assert same_both_ways(golden_store(tmp_path)) == []
+    assert compare_readers(golden_store(tmp_path)) == []
 
 
 def test_scan_returns_only_the_requested_columns(untouched: Path):
@@ -145,7 +145,7 @@ def test_splits_together_cover_the_log(untouched: Path):
         assert [each for part in parts for each in rows(store, split=part)] == rows(store)
 
 
-def test_a_split_may_begin_anywhere(untouched: Path):
+def test_split_may_begin_anywhere(untouched: Path):
     with OfflineStore(untouched) as store:
         found = list(store.records())
         border = found[77].offset + 5
@@ -170,9 +170,9 @@ def test_properties_are_read_like_a_dict(tmp_path: Path):
     ]
     records = [Record("t", b"", properties, store_host=V6 if n % 2 else V4) for n, properties in enumerate(odd * 3)]
     write_store(tmp_path, (record for record in records if is_text(record.properties)))
-    same_both_ways(tmp_path)
+    compare_readers(tmp_path)
     for size in range(1, 8):
-        same_both_ways(tmp_path, batch_rows=size)
+        compare_readers(tmp_path, batch_rows=size)
 
 
 def is_text(properties: bytes) -> bool:
@@ -189,7 +189,7 @@ def test_properties_that_are_not_text_are_replaced(copy: Path):
         victim = list(store.records())[50]
     path, at = segment(copy, victim.offset)
     overwrite(path, at + victim.size - 6, b"\xff\xfe")
-    assert same_both_ways(copy) == []
+    assert compare_readers(copy) == []
 
 
 def segment(directory: Path, offset: int) -> tuple[Path, int]:
@@ -212,13 +212,13 @@ def test_flipped_bit_anywhere_gives_the_same_result_in_both_readers(copy: Path, 
             path, at = segment(copy, offset)
             bit = random.randrange(8)
             flip(path, at, bit)
-            told: list[DamagedRange] = []
-            told_too: list[DamagedRange] = []
+            damage: list[DamagedRange] = []
+            damage_in_columns: list[DamagedRange] = []
             begin = max(start for start in starts if start <= offset)
             before = max((start for start in starts if start < begin), default=0)
-            expected = [row(each) for each in store.records(before, on_damage=told.append, check=check)]
-            assert rows(store, split=LogSplit(before, 2**63 - 1), on_damage=told_too.append, check=check) == expected
-            assert told_too == told
+            expected = [row(each) for each in store.records(before, on_damage=damage.append, check=check)]
+            assert rows(store, split=LogSplit(before, 2**63 - 1), on_damage=damage_in_columns.append, check=check) == expected
+            assert damage_in_columns == damage
             flip(path, at, bit)
 
 
@@ -229,15 +229,15 @@ def test_damaged_ranges_fillers_and_missing_segments_are_reported_alike(copy: Pa
     for number in (30, 31, 32, 70):
         path, at = segment(copy, found[number].offset)
         overwrite(path, at, b"?" * found[number].size)
-    assert len(same_both_ways(copy)) == 2
+    assert len(compare_readers(copy)) == 2
     (copy / "abort").touch()
     (copy / "checkpoint").unlink()
     recovering = MessageStore(copy, SMALL)
     recovering.open()
     recovering.close()
-    assert len(same_both_ways(copy)) == 2, "now they are fillers"
+    assert len(compare_readers(copy)) == 2, "now they are fillers"
     (copy / "commitlog" / f"{starts[2]:020d}").unlink()
-    assert DamagedRange(starts[2], SMALL.segment_bytes) in same_both_ways(copy)
+    assert DamagedRange(starts[2], SMALL.segment_bytes) in compare_readers(copy)
 
 
 @pytest.mark.parametrize("kept", [1, 8, 50, 95])
@@ -247,10 +247,10 @@ def test_record_being_written_is_not_returned(copy: Path, kept: int):
         data = bytes(store.log.view(last.offset, last.size) or b"")
     path, at = segment(copy, end.offset)
     overwrite(path, at, data[:kept])
-    assert same_both_ways(copy) == []
+    assert compare_readers(copy) == []
 
 
-def test_an_empty_log_has_no_batches(tmp_path: Path):
+def test_empty_log_has_no_batches(tmp_path: Path):
     (tmp_path / "commitlog").mkdir()
     with OfflineStore(tmp_path) as store:
         assert list(scan(store)) == []

@@ -30,7 +30,7 @@ def in_sync_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[...
 
 
 @pytest.fixture(autouse=True)
-def none_kept():
+def close_kept_sessions():
     run(cluster_sessions._release_all())
     yield
     run(cluster_sessions._release_all())

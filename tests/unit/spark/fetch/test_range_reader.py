@@ -47,7 +47,7 @@ def offsets(start: int, stop: int, **options: str) -> list[int]:
     return [offset for batch in batches(start, stop, **options) for offset in batch["queueOffset"].to_pylist()]
 
 
-def first_then(script: Script, *replies: Reply | None) -> Script:
+def reply_first(script: Script, *replies: Reply | None) -> Script:
     """Answer the first pulls with these replies, and the others by the script."""
     return lambda pull: replies[pull.number] if pull.number < len(replies) else script(pull)
 
@@ -134,20 +134,20 @@ def test_pool_limits_idle_connections_and_a_child_process_has_none():
 
 def test_busy_broker_is_asked_again(at):
     busy = Reply(ResponseCode.SYSTEM_BUSY, remark="too many")
-    with ScriptedBroker(first_then(ordinary, busy, busy)) as broker:
+    with ScriptedBroker(reply_first(ordinary, busy, busy)) as broker:
         at({0: broker})
         assert offsets(0, 100) == list(range(100))
 
 
 def test_broker_without_the_message_yet_is_asked_again(at):
     nothing = Reply(ResponseCode.PULL_NOT_FOUND, next_offset=0)
-    with ScriptedBroker(first_then(ordinary, nothing, nothing)) as broker:
+    with ScriptedBroker(reply_first(ordinary, nothing, nothing)) as broker:
         at({0: broker})
         assert offsets(0, 100) == list(range(100))
 
 
 def test_pull_without_a_response_is_repeated_after_fetch_timeout(at):
-    with ScriptedBroker(first_then(ordinary, None)) as broker:
+    with ScriptedBroker(reply_first(ordinary, None)) as broker:
         at({0: broker})
         assert offsets(0, 100, fetchTimeout="300ms") == list(range(100))
         assert broker.connections >= 2
@@ -200,7 +200,7 @@ def test_slave_that_is_behind_or_gone_is_not_asked_again(at):
 # --- messages that are gone
 
 
-def gone_before(first: int) -> Script:
+def without_offsets_before(first: int) -> Script:
     def script(pull: Pull) -> Reply:
         return ordinary(pull) if pull.offset >= first else Reply(ResponseCode.PULL_OFFSET_MOVED, next_offset=first)
 
@@ -208,7 +208,7 @@ def gone_before(first: int) -> Script:
 
 
 def test_deleted_messages_are_an_error_or_skipped(at, caplog):
-    with ScriptedBroker(gone_before(40)) as broker:
+    with ScriptedBroker(without_offsets_before(40)) as broker:
         at({0: broker})
         with pytest.raises(DataLossError, match="queue 0 of orders at broker-a are lost: the queue now starts at offset 40"):
             offsets(0, 100)
@@ -343,6 +343,6 @@ def test_body_that_cannot_be_decompressed_is_a_loss(at):
 
 def test_pull_is_repeated_if_the_response_does_not_advance(at):
     backwards = records(0, 5)._replace(next_offset=0)
-    with ScriptedBroker(first_then(ordinary, backwards)) as broker:
+    with ScriptedBroker(reply_first(ordinary, backwards)) as broker:
         at({0: broker})
         assert offsets(0, 50) == list(range(50))
