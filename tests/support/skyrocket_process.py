@@ -192,3 +192,8 @@ def registered(nameserver: str, tls: ssl.SSLContext | None = None) -> list[str]:
     info = cluster_info(nameserver, tls)
     brokers = (info.broker_addr_table if info is not None else None) or {}
     return [address for broker in brokers.values() for address in (broker.broker_addrs or {}).values()]
+
+
+def answers(port: int, code: int = RequestCode.GET_BROKER_CONFIG) -> bool:
+    """Whether a server on loopback answers a request: a broker, unless the code is one for nameservers."""
+    return asked(("127.0.0.1", port), Command(code, opaque=1)) is not None

@@ -15,6 +15,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 
 from skyrocket.broker.admin.install import install as install_admin
+from skyrocket.broker.advertised_address import choose_advertised_host, resolve_advertised_host
 from skyrocket.broker.clients.heartbeats import HeartbeatHandlers
 from skyrocket.broker.clients.install import install as install_clients
 from skyrocket.broker.context import BrokerContext
@@ -53,6 +54,7 @@ from skyrocket.broker.transactions.checker import TransactionChecker
 from skyrocket.broker.transactions.install import install as install_transactions
 from skyrocket.net.connection import Connection
 from skyrocket.net.dialer import Dialer
+from skyrocket.net.errors import NetError
 from skyrocket.net.limits import NetLimits
 from skyrocket.net.router import Router
 from skyrocket.net.server import Server, monotonic_ms
@@ -130,6 +132,7 @@ class Broker:
         """Start serving clients, and return what the recovery of the store found."""
         closing = self._closing
         closing.callback(self._background.shutdown)
+        self.settings.replace(await choose_advertised_host(self.settings()))
         recovered = self.store.open()
         self._clocks.advance_to(self.store.last_timestamp)
         closing.callback(self.store.close)
@@ -172,11 +175,20 @@ class Broker:
 
     async def _listen(self, flusher: Flusher) -> None:
         settings = self.settings()
+        ip = await resolve_advertised_host(settings)
         port = await self.server.listen(settings.host, settings.port)
         self.settings.replace(replace(settings, port=port))
-        self._install(self._new_context(flusher))  # before any request is read
+        self._install(self._new_context(flusher, pack_host(ip, port)))  # before any request is read: no await since `listen`
         if settings.port > VIP_PORT_BELOW:  # not for a port that the system chose: no client could guess the VIP port
-            await self.server.listen(settings.host, port - VIP_PORT_BELOW)
+            await self._listen_on_vip_port(settings.host, port)
+
+    async def _listen_on_vip_port(self, host: str, port: int) -> None:
+        vip_port = port - VIP_PORT_BELOW
+        try:
+            await self.server.listen(host, vip_port)
+        except NetError as error:
+            why = f"It is the VIP port of listenPort {port}: Apache's clients use the port {VIP_PORT_BELOW} below it."
+            raise NetError(f"{error} {why} Choose another listenPort, or free port {vip_port}.") from error
 
     async def close(self) -> None:
         """Unregister, answer the requests under way, and close the store so that the next start needs no recovery.
@@ -203,10 +215,8 @@ class Broker:
 
     # --- the parts
 
-    def _new_context(self, flusher: Flusher) -> BrokerContext:
-        """Build what the parts share. The port must be known, because message ids contain it."""
-        settings = self.settings()
-        store_host = pack_host(settings.advertised_host or settings.host, settings.port)
+    def _new_context(self, flusher: Flusher, store_host: bytes) -> BrokerContext:
+        """Build what the parts share. Message ids contain `store_host`."""
         counters, contributors = Counters(self._wall_ms), Contributors()
         return BrokerContext(
             settings=self.settings,

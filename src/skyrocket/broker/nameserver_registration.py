@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Iterable
 from zlib import crc32
 
+from skyrocket.broker.nameserver_addresses import NameserverAddresses
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.net.dialer import Dialer
 from skyrocket.net.errors import NetError
@@ -45,6 +46,7 @@ class NameserverRegistration:
         set_ordered: Callable[[Iterable[str]], object],
     ) -> None:
         """`set_ordered` is called with the topics that a nameserver's order configuration names."""
+        self._nameservers = NameserverAddresses(settings, self.on_topics_changed)
         self._dialer = dialer
         self._settings = settings
         self._topics = topics
@@ -55,6 +57,7 @@ class NameserverRegistration:
 
     async def start(self) -> None:
         """Register, and keep registering in the background."""
+        await self._nameservers.start()
         await self.register()
         self._task = SupervisedTask("registration with the nameservers", self._keep_registering)
 
@@ -65,6 +68,7 @@ class NameserverRegistration:
         """Unregister, so that clients stop connecting before the broker stops answering."""
         if self._task is not None:
             await self._task.close()
+        await self._nameservers.close()
         settings = self._settings()
         header = UnRegisterBrokerRequestHeader(
             broker_name=settings.broker_name,
@@ -93,7 +97,7 @@ class NameserverRegistration:
             await self.register()
 
     async def _send_to_all(self, make: Callable[[], Command], timeout_ms: int) -> int:
-        answers = await asyncio.gather(*(self._send(address, make(), timeout_ms) for address in self._settings().nameservers))
+        answers = await asyncio.gather(*(self._send(address, make(), timeout_ms) for address in self._nameservers()))
         return sum(answers)
 
     async def _send(self, address: str, command: Command, timeout_ms: int) -> bool:
@@ -105,6 +109,9 @@ class NameserverRegistration:
                 self._unreachable.add(address)
             return False
         self._unreachable.discard(address)
+        if response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            log.warning("%s is not a nameserver: it does not know registrations. Is it a broker? Check namesrvAddr.", address)
+            return False
         if response.code != ResponseCode.SUCCESS:
             log.warning("Nameserver %s refused the registration: %s", address, response.remark)
             return False

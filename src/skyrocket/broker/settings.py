@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final
 
+from skyrocket.broker.apache_keys import APACHE_KEYS
+from skyrocket.net.address_server import address_server_url
+from skyrocket.net.local_address import is_wildcard
 from skyrocket.net.tls import client_context
 from skyrocket.protocol.sysflag import PERM_READ, PERM_WRITE
-from skyrocket.settings.kinds import BOOLEAN, HOST, PORT, TEXT, WORD, one_of, whole
+from skyrocket.settings.foreign_keys import ForeignKey
+from skyrocket.settings.kinds import ADDRESSES, BOOLEAN, HOST, PORT, TEXT, WORD, one_of, whole
 from skyrocket.settings.server import ServerSettings
 from skyrocket.settings.table import setting
 from skyrocket.store.config import DELAY_LEVELS, StoreConfig
@@ -24,6 +29,7 @@ _FLUSH: Final = one_of({"SYNC_FLUSH": True, "ASYNC_FLUSH": False})
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings(ServerSettings):
     OWNER: ClassVar[str] = "the broker"
+    FOREIGN: ClassVar[Mapping[str, ForeignKey]] = APACHE_KEYS
 
     # fmt: off
     # One setting a row, of one or two lines.
@@ -33,7 +39,14 @@ class BrokerSettings(ServerSettings):
     host: str = setting("127.0.0.1", "bindAddress", HOST, "The address to listen on. Apache's default is 0.0.0.0, all.")
     advertised_host: str = setting("", "brokerIP1", TEXT, "The address that clients connect to; empty: bindAddress.")
     port: int = setting(10911, "listenPort", PORT, "The port to listen on; 0 lets the system choose.")
-    namesrv_addr: str = setting("", "namesrvAddr", TEXT, "The nameservers, as host:port;host:port.")
+    namesrv_addr: str = setting("", "namesrvAddr", ADDRESSES, "The nameservers, as host:port;host:port.")
+    find_nameservers: bool = setting(False, "fetchNamesrvAddrByAddressServer", BOOLEAN,
+        "Ask an address server for the nameservers, unless namesrvAddr names them.")
+    address_server: str = setting("", "rmqAddressServerDomain", TEXT,
+        "The address server: host, host:port or a URL. A host has the port 8080 and the path /rocketmq/nsaddr.")
+    address_server_group: str = setting("nsaddr", "rmqAddressServerSubGroup", WORD, "The last part of that path.")
+    address_server_interval_ms: int = setting(10_000, "fetchNamesrvAddrInterval", whole(100, 2**31 - 1),
+        "Milliseconds between two questions to the address server.")
     store_path: str = setting("store", "storePathRootDir", TEXT, "The directory of messages and progress.")
     commit_log_path: str = setting("", "storePathCommitLog", TEXT,
         "The directory of the commit log; empty: commitlog in storePathRootDir.")
@@ -61,6 +74,12 @@ class BrokerSettings(ServerSettings):
     index_entries: int = setting(20_000_000, "maxIndexNum", whole(2, 2**28), "Entries of an index file.")
     index_enabled: bool = setting(True, "messageIndexEnable", BOOLEAN, "Index messages by key.")
     flush_interval_ms: int = setting(500, "flushIntervalCommitLog", _MS, "Milliseconds between two flushes.")
+    flush_least_pages: int = setting(4, "flushCommitLogLeastPages", whole(0, 2**20),
+        "Pages of 4096 bytes; fewer are not flushed before flushCommitLogThoroughInterval.")
+    flush_thorough_interval_ms: int = setting(10_000, "flushCommitLogThoroughInterval", _MS,
+        "Milliseconds after which everything is flushed.")
+    checkpoint_interval_ms: int = setting(1_000, "flushIntervalConsumeQueue", _MS,
+        "Milliseconds between two flushes of consume queues, index and checkpoint.")
     reserved_hours: int = setting(72, "fileReservedTime", whole(1, 24 * 3650), "Hours that messages are kept.", changeable=True)
     delete_at_hour: int = setting(4, "deleteWhen", whole(0, 23, digits=2),
         "Hour of the day at which expired files are removed.", changeable=True)
@@ -168,6 +187,9 @@ class BrokerSettings(ServerSettings):
             index_enabled=self.index_enabled,
             sync_flush=self.sync_flush,
             flush_interval_ms=self.flush_interval_ms,
+            flush_least_pages=self.flush_least_pages,
+            flush_thorough_interval_ms=self.flush_thorough_interval_ms,
+            checkpoint_interval_ms=self.checkpoint_interval_ms,
             reserved_hours=self.reserved_hours,
             delete_at_hour=self.delete_at_hour,
             disk_max_used_percent=self.disk_max_used_percent,
@@ -191,6 +213,12 @@ class BrokerSettings(ServerSettings):
         ServerSettings.check(self)
         self.store_config()
         self._check_paths()
+        if self.advertised_host and is_wildcard(self.advertised_host):
+            raise ValueError(
+                f"brokerIP1 is {self.advertised_host}, to which no client can connect. Set it to an address of this machine."
+            )
+        if self.find_nameservers and not self.namesrv_addr and not self.address_server:
+            raise ValueError("fetchNamesrvAddrByAddressServer needs rmqAddressServerDomain, the host of the address server.")
 
     def _check_paths(self) -> None:
         """Refuse directories that the store does not use.
@@ -220,3 +248,10 @@ class BrokerSettings(ServerSettings):
     @property
     def nameservers(self) -> list[str]:
         return [address.strip() for address in self.namesrv_addr.split(";") if address.strip()]
+
+    @property
+    def address_server_url(self) -> str:
+        """The URL that lists the nameservers; empty when namesrvAddr names them, or when nobody is to be asked."""
+        if self.namesrv_addr or not self.find_nameservers:
+            return ""
+        return address_server_url(self.address_server, self.address_server_group)

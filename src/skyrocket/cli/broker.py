@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -10,13 +11,17 @@ from typing import Annotated
 
 import typer
 
-from skyrocket.broker.broker import Broker
+from skyrocket.broker.broker import VIP_PORT_BELOW, Broker
 from skyrocket.broker.settings import BrokerSettings
-from skyrocket.cli.server_command import CANNOT_START, serve
+from skyrocket.cli.nameserver_options import NAMESERVERS_VARIABLE, AddressServer, read_environment
+from skyrocket.cli.server_command import serve
 from skyrocket.nameserver.nameserver import Nameserver
-from skyrocket.nameserver.settings import NameserverSettings
+from skyrocket.nameserver.settings import NameserverSettings, apply_saved_changes
+from skyrocket.net.local_address import is_wildcard
 from skyrocket.settings.errors import SettingsError
 from skyrocket.settings.file import read_required_texts, read_texts
+
+log = logging.getLogger(__name__)
 
 Sets = Annotated[
     list[str] | None,
@@ -29,18 +34,25 @@ def broker(
         Path | None, typer.Option("-c", "--config", metavar="FILE", help="A file of settings, key=value, with Apache's keys.")
     ] = None,
     nameserver: Annotated[
-        str | None, typer.Option("-n", "--namesrv", help="Nameservers, host:port, separated by semicolons.")
+        str | None,
+        typer.Option(
+            "-n",
+            "--namesrv",
+            help=f"Nameservers, host:port, separated by semicolons. Without it: namesrvAddr in FILE, or {NAMESERVERS_VARIABLE}.",
+        ),
     ] = None,
+    address_server: AddressServer = None,
     sets: Sets = None,
 ) -> None:
     """Run a broker. It stores messages and registers its topics with the nameservers."""
-    settings = _settings(BrokerSettings(), config, {"namesrvAddr": nameserver} if nameserver else {}, sets)
 
     async def main(stopped: asyncio.Event) -> None:
+        settings = _read_settings(_default_nameservers(), config, _flag_texts(nameserver, address_server), sets)
         served = Broker(settings)
         try:
             await served.start()
-            typer.echo(f"Broker {settings.broker_name} is ready on {served.settings().address}.")
+            now = served.settings()
+            typer.echo(f"Broker {now.broker_name} is ready on {now.address}.{_explain_address(now)}")
             await served.run_until(stopped)
         finally:
             await served.close()
@@ -54,27 +66,26 @@ def run(
         str, typer.Option(help="The address to listen on. There is no access control: anyone who can connect can use it.")
     ] = "127.0.0.1",
     namesrv_port: Annotated[int, typer.Option(help="The nameserver's port; 0 for any free port.")] = 9876,
-    port: Annotated[int, typer.Option(help="The broker's port; 0 for any free port.")] = 10911,
+    port: Annotated[
+        int, typer.Option(help=f"The broker's port; 0 for any free port. The broker also uses this port - {VIP_PORT_BELOW}.")
+    ] = 10911,
     sets: Sets = None,
 ) -> None:
     """Run a nameserver and a broker in this process: a whole RocketMQ for development and tests."""
     started = time.monotonic()
     flags = {"bindAddress": host, "listenPort": str(port), "storePathRootDir": str(data / "store")}
-    settings = _settings(BrokerSettings(), None, flags, sets)
 
     async def main(stopped: asyncio.Event) -> None:
-        shared = replace(NameserverSettings(), **settings.shared_values())  # the same limits and certificates
-        names = Nameserver(
-            shared.with_texts(
-                {"bindAddress": host, "listenPort": str(namesrv_port), "kvConfigPath": str(data / "namesrv" / "kvConfig.json")}
-            )
-        )
+        settings = _read_settings(BrokerSettings(), None, flags, sets)
+        _check_ports(namesrv_port, settings.port)
+        names = Nameserver(_nameserver_settings(settings, data, host, namesrv_port))
         await names.start()
         # Nothing to verify: the nameserver is in this process.
-        served = Broker(settings.with_texts({"namesrvAddr": names.address, "tls.client.authServer": "false"}))
+        in_process = {"namesrvAddr": _local_address(names, host), "tls.client.authServer": "false"}
+        served = Broker(settings.with_texts(in_process))
         try:
             await served.start()
-            typer.echo(_ready(names.address, served.settings().address, data, time.monotonic() - started))
+            typer.echo(_ready(names, served.settings(), data, time.monotonic() - started))
             await served.run_until(stopped)
         finally:
             try:
@@ -85,34 +96,102 @@ def run(
     serve(main)
 
 
-def _settings(settings: BrokerSettings, config: Path | None, flags: dict[str, str], sets: list[str] | None) -> BrokerSettings:
+# --- settings
+
+
+def _default_nameservers() -> BrokerSettings:
+    """Return default settings with the nameservers that the environment names. As at Apache's broker, a file overrides them."""
+    nameservers, address_server = read_environment()
+    try:
+        return BrokerSettings().with_texts(_flag_texts(nameservers, address_server))
+    except SettingsError as error:
+        raise SettingsError(f"The environment variable {NAMESERVERS_VARIABLE} cannot be used: {error}") from error
+
+
+def _flag_texts(nameservers: str | None, address_server: str | None) -> dict[str, str]:
+    """Return the settings for --namesrv and --address-server. Each replaces what a file says about either."""
+    if nameservers and address_server:
+        raise SettingsError("Give either --namesrv or --address-server, not both.")
+    if nameservers:
+        return {"namesrvAddr": nameservers}
+    if address_server:
+        return {"namesrvAddr": "", "fetchNamesrvAddrByAddressServer": "true", "rmqAddressServerDomain": address_server}
+    return {}
+
+
+def _read_settings(
+    settings: BrokerSettings, config: Path | None, flags: dict[str, str], sets: list[str] | None
+) -> BrokerSettings:
     """Combine settings from the configuration file, the flags and --set, each of which overrides the ones before it.
 
     The broker saves changes at run time in the configuration file. Without one, it saves them in the store, and they are read
     from there.
     """
-    texts = dict(flags)
-    try:
-        for text in sets or []:
-            key, separator, value = text.partition("=")
-            if not separator:
-                raise SettingsError(f"--set '{text}' is not key=value. Write it like this: --set flushDiskType=SYNC_FLUSH")
-            texts[key.strip()] = value
-        if config is not None:
-            kept = {**read_required_texts(config), "brokerConfigPath": str(config.absolute())}
-        else:
-            kept = read_texts(settings.with_texts(texts).changes_path) or {}
-        return settings.with_texts(kept).with_texts(texts)
-    except SettingsError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(CANNOT_START) from error
+    given = {}
+    for text in sets or []:
+        key, separator, value = text.partition("=")
+        if not separator:
+            raise SettingsError(f"--set '{text}' is not key=value. Write it like this: --set flushDiskType=SYNC_FLUSH")
+        given[key.strip()] = value
+    in_file = {} if config is None else read_required_texts(config)
+    _, warning = settings.separate_foreign({**in_file, **given})
+    if warning is not None:
+        log.warning("%s", warning)
+    texts = {**flags, **settings.separate_foreign(given)[0]}
+    if config is not None:
+        kept = {**settings.separate_foreign(in_file)[0], "brokerConfigPath": str(config.absolute())}
+    else:
+        kept = read_texts(settings.with_texts(texts).changes_path) or {}
+    return settings.with_texts({**kept, **texts})
 
 
-def _ready(nameserver: str, broker_address: str, data: Path, seconds: float) -> str:
+def _nameserver_settings(broker: BrokerSettings, data: Path, host: str, port: int) -> NameserverSettings:
+    """Return the settings of the nameserver beside the broker: the same limits and certificates, and its own files."""
+    folder = data / "namesrv"
+    places = {"kvConfigPath": str(folder / "kvConfig.json"), "configStorePath": str(folder / "namesrv.properties")}
+    shared = replace(NameserverSettings(), **broker.shared_values())
+    return apply_saved_changes(shared.with_texts({"bindAddress": host, "listenPort": str(port), **places}))
+
+
+def _check_ports(namesrv_port: int, port: int) -> None:
+    if port > VIP_PORT_BELOW and namesrv_port == port - VIP_PORT_BELOW:
+        raise SettingsError(
+            f"--namesrv-port {namesrv_port} is the VIP port of --port {port}: the broker listens there too, because Apache's "
+            f"clients use the port {VIP_PORT_BELOW} below the broker's. Choose another --namesrv-port or --port."
+        )
+    if port and namesrv_port == port:
+        raise SettingsError(f"--namesrv-port and --port are both {port}. Choose two different ports.")
+
+
+# --- what is printed
+
+
+def _ready(names: Nameserver, settings: BrokerSettings, data: Path, seconds: float) -> str:
+    nameserver = names.address
+    if is_wildcard(names.settings().bind_address):
+        nameserver = _format_address(settings.advertised_host, names.port)
+    places = f"nameserver {nameserver}, broker {settings.address}, data in {data}"
     return "\n".join(
         (
-            f"skyrocket is ready after {seconds:.2f} s: nameserver {nameserver}, broker {broker_address}, data in {data}.",
+            f"skyrocket is ready after {seconds:.2f} s: {places}.{_explain_address(settings)}",
             f"Use any RocketMQ client, or try: skyrocket topic list --namesrv {nameserver}",
             f"or: python examples/registration.py --namesrv {nameserver}    Stop it with Ctrl-C.",
         )
     )
+
+
+def _explain_address(settings: BrokerSettings) -> str:
+    if not is_wildcard(settings.host):
+        return ""
+    return (
+        f" It listens on {settings.host}, and clients connect to {settings.advertised_host}; brokerIP1 chooses another address."
+    )
+
+
+def _local_address(names: Nameserver, host: str) -> str:
+    """Return the nameserver's address for the broker in the same process."""
+    return _format_address("::1" if ":" in host else "127.0.0.1", names.port) if is_wildcard(host) else names.address
+
+
+def _format_address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Final, NoReturn, TypeVar
 
 import typer
 
+from skyrocket.cli.nameserver_options import DEFAULT_NAMESERVER, AddressServer, Namesrv, read_environment
 from skyrocket.cli.output import CommandResult, to_json
 from skyrocket.client import Admin, ClientError, Credentials
 from skyrocket.client.admin import AdminOptions
@@ -35,7 +36,7 @@ Job = TypeVar("Job", bound=Callable[..., Awaitable[CommandResult | None]])
 class CommandOptions:
     """How to connect to a cluster, and whether to print results as JSON."""
 
-    nameservers: str
+    nameservers: str | None  # None: those that an address server lists
     client_options: AdminOptions
     as_json: bool
 
@@ -44,15 +45,8 @@ class CommandOptions:
 
 
 _OPTIONS: Final[dict[str, tuple[Any, Any]]] = {
-    "namesrv": (
-        Annotated[
-            str,
-            typer.Option(
-                "-n", "--namesrv", envvar="NAMESRV_ADDR", metavar="HOST:PORT", help="Nameservers, separated by semicolons."
-            ),
-        ],
-        "127.0.0.1:9876",
-    ),
+    "namesrv": (Namesrv, None),
+    "address_server": (AddressServer, None),
     "namespace": (
         Annotated[str, typer.Option(help="The namespace, which prefixes the names of topics and groups.", show_default=False)],
         "",
@@ -99,12 +93,31 @@ def cluster_command(app: typer.Typer, name: str | None = None) -> Callable[[Job]
     return register
 
 
-def _parse_options(*, namesrv: str, namespace: str, tls: bool, access_key: str, secret_key: str, as_json: bool) -> CommandOptions:
+def _parse_options(
+    *,
+    namesrv: str | None,
+    address_server: str | None,
+    namespace: str,
+    tls: bool,
+    access_key: str,
+    secret_key: str,
+    as_json: bool,
+) -> CommandOptions:
     if bool(access_key) != bool(secret_key):
         missing = "--secret-key" if access_key else "--access-key"
         refuse(f"{missing} is missing. Give --access-key and --secret-key together, or neither.")
     credentials = Credentials(access_key, secret_key) if access_key else None
-    return CommandOptions(namesrv, {"namespace": namespace, "tls": tls, "credentials": credentials}, as_json)
+    if namesrv and address_server:
+        refuse("Give either --namesrv or --address-server, not both.")
+    if not namesrv and not address_server:
+        namesrv, address_server = read_environment()
+    client_options: AdminOptions = {
+        "namespace": namespace,
+        "tls": tls,
+        "credentials": credentials,
+        "address_server": address_server or "",
+    }
+    return CommandOptions(namesrv or (None if address_server else DEFAULT_NAMESERVER), client_options, as_json)
 
 
 def _run_job(job: Callable[..., Awaitable[CommandResult | None]], options: CommandOptions, values: dict[str, Any]) -> None:

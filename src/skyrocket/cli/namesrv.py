@@ -10,7 +10,7 @@ import typer
 
 from skyrocket.cli.server_command import serve
 from skyrocket.nameserver.nameserver import Nameserver
-from skyrocket.nameserver.settings import NameserverSettings, read_settings
+from skyrocket.nameserver.settings import NameserverSettings, apply_saved_changes, read_settings
 
 
 def namesrv(
@@ -26,7 +26,7 @@ def namesrv(
     flags = {"bindAddress": host, "listenPort": None if port is None else str(port)}
 
     async def main(stopped: asyncio.Event) -> None:
-        settings = NameserverSettings() if config is None else read_settings(config)
+        settings = apply_saved_changes(NameserverSettings()) if config is None else read_settings(config)
         nameserver = Nameserver(settings.with_texts({key: text for key, text in flags.items() if text is not None}))
         await nameserver.start()
         typer.echo(f"The nameserver is ready on {nameserver.address}.")

@@ -2,23 +2,46 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final
 
-from skyrocket.settings.file import read_required_texts
+from skyrocket.settings.file import read_required_texts, read_texts
+from skyrocket.settings.foreign_keys import NETTY_KEYS, ForeignKey, only_with, without_effect
 from skyrocket.settings.kinds import BOOLEAN, HOST, PATH, PORT, whole
 from skyrocket.settings.server import ServerSettings
 from skyrocket.settings.table import setting
 
+log = logging.getLogger(__name__)
+
 _DAY_S: Final = 24 * 3600
 _HOME: Final = Path(os.environ.get("HOME", ".")) / "namesrv"
+
+_APACHE_KEYS: Final = {
+    **NETTY_KEYS,
+    **without_effect(
+        "one thread serves all requests: there are no thread pools and no request queues",
+        """
+        clientRequestThreadPoolNums clientRequestThreadPoolQueueCapacity defaultThreadPoolNums defaultThreadPoolQueueCapacity
+        unRegisterBrokerQueueCapacity
+        """,
+    ),
+    **without_effect(
+        "the nameserver needs no installation directory, and no request changes a path or an address",
+        "rocketmqHome configBlackList productEnvName",
+    ),
+    **only_with("it does not exist here", {"clusterTest": "false", "enableControllerInNamesrv": "false"}),
+    **only_with("slaves are not told when their master changes", {"notifyMinBrokerIdChanged": "false"}),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameserverSettings(ServerSettings):
     OWNER: ClassVar[str] = "the nameserver"
+    FOREIGN: ClassVar[Mapping[str, ForeignKey]] = _APACHE_KEYS
 
     # fmt: off
     # One or two lines a row.
@@ -54,4 +77,20 @@ class NameserverSettings(ServerSettings):
 
 def read_settings(path: Path) -> NameserverSettings:
     """Read settings from a properties file. Changes at run time go there too. Raise SettingsError when it is unusable."""
-    return NameserverSettings().with_texts({**read_required_texts(path), "configStorePath": str(path.absolute())})
+    texts, warning = NameserverSettings.separate_foreign(read_required_texts(path))
+    if warning is not None:
+        log.warning("%s", warning)
+    return NameserverSettings().with_texts({**texts, "configStorePath": str(path.absolute())})
+
+
+def apply_saved_changes(settings: NameserverSettings) -> NameserverSettings:
+    """Apply the changes that administrators made in earlier runs. They are in `changes_path`, if it exists.
+
+    Only settings that may change at run time count: Apache's nameserver saves all of its settings in a file of that name.
+    """
+    saved = read_texts(settings.changes_path) or {}
+    changeable = {key for key, row in settings.rows().items() if row.changeable}
+    others = sorted(saved.keys() - changeable)
+    if others:
+        log.warning("%s in %s has no effect. Give it with -c FILE.", ", ".join(others), settings.changes_path)
+    return settings.with_texts({key: text for key, text in saved.items() if key in changeable})

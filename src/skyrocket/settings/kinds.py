@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+_PORT_MAX: Final = 65_535
+
 
 def _format(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -50,6 +52,14 @@ def _parse_matching(pattern: str) -> Callable[[str], str]:
     return read
 
 
+def _parse_addresses(text: str) -> str:
+    for address in filter(None, map(str.strip, text.split(";"))):
+        found = re.fullmatch(r"(?:[a-zA-Z0-9_.%-]+|\[[0-9a-fA-F.:%]+\]|[0-9a-fA-F:]+):([0-9]{1,5})", address, re.ASCII)
+        if found is None or not 0 < int(found[1]) <= _PORT_MAX:
+            raise ValueError(text)
+    return text
+
+
 def _parse_path(text: str) -> Path:
     if not text or "\0" in text:
         raise ValueError(text)
@@ -59,10 +69,11 @@ def _parse_path(text: str) -> Path:
         raise ValueError(text) from error
 
 
+ADDRESSES: Final = ValueKind("addresses, host:port;host:port", _parse_addresses)
 BOOLEAN: Final = ValueKind("true or false", _parse_boolean)
 HOST: Final = ValueKind("a host name or an address", _parse_matching(r"[a-zA-Z0-9_.:%-]{1,255}"))
 PATH: Final = ValueKind("a path", _parse_path)
 TEXT: Final = ValueKind("text", str)
 WORD: Final = ValueKind("a word of letters, digits, - and _", _parse_matching(r"[a-zA-Z0-9_-]{1,255}"))
 """Such a word needs no escapes in JSON and properties files."""
-PORT: Final = whole(0, 65_535)
+PORT: Final = whole(0, _PORT_MAX)

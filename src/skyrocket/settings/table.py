@@ -7,9 +7,9 @@ class LampSettings(Settings):
 
 LampSettings().with_texts({"lampWatts": "7"})
 
-Files, the command line and requests use the same table. It refuses an unknown key or an invalid value with a sentence that names
-it. A row says whether the setting may change at run time. No setting that names a path, an address, a command or a class may
-change: attackers used such requests to make other servers write files.
+Files, the command line and requests use the same table. It refuses an unknown key or an invalid value with a sentence that
+names it. `FOREIGN` lists keys that only Apache's server has. A row says whether the setting may change at run time. No setting
+that names a path, an address, a command or a class may change: attackers used such requests to make other servers write files.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from skyrocket.settings.errors import FixedSettingError, SettingsError
+from skyrocket.settings.foreign_keys import ForeignKey, separate_foreign
 from skyrocket.settings.kinds import ValueKind
 
 T = TypeVar("T")
 _TEXT_SHOWN_MAX = 64
+_SIMILAR = 0.8  # how similar a known key is to a misspelt one, from 0 to 1
 _FIXED_IN_APACHE = frozenset({"rocketmqHome", "configBlackList"})  # no rows of ours; Apache refuses these keys with the same code
 _HIDDEN = "tls."  # responses do not show where certificates are
 
@@ -47,6 +49,7 @@ class Settings:
 
     __slots__ = ()
     OWNER: ClassVar[str] = "the server"  # in error messages
+    FOREIGN: ClassVar[Mapping[str, ForeignKey]] = {}  # keys of Apache's server that are not settings here
 
     @property
     def changes_path(self) -> Path:
@@ -74,7 +77,7 @@ class Settings:
         for key, text in texts.items():
             row = self.rows().get(key)
             if row is None:
-                problems.append(f"'{key[:_TEXT_SHOWN_MAX]}' is not a setting of {self.OWNER}")
+                problems.append(self._explain_unknown(key))
                 continue
             try:
                 changes[row.attribute] = row.kind.read(text.strip())
@@ -88,6 +91,25 @@ class Settings:
         except ValueError as error:
             raise SettingsError(str(error)) from error
         return changed
+
+    @classmethod
+    def separate_foreign(cls, texts: Mapping[str, str]) -> tuple[dict[str, str], str | None]:
+        """Return the texts without Apache's keys that have no effect here, and a warning that names these keys, if any.
+
+        Raise SettingsError for one that asks for something that this server does not do.
+        """
+        foreign = {key: known for key, known in cls.FOREIGN.items() if key not in cls.rows()}
+        return separate_foreign(texts, foreign, cls.OWNER)
+
+    def _explain_unknown(self, key: str) -> str:
+        if key in self.FOREIGN:
+            return f"{key} has no effect on {self.OWNER}: {self.FOREIGN[key].reason}"
+        from difflib import get_close_matches  # noqa: PLC0415 — only for a mistake
+
+        shown = key[:_TEXT_SHOWN_MAX]
+        similar = get_close_matches(shown, [*self.rows(), *self.FOREIGN], 1, _SIMILAR)
+        hint = f" (did you mean {similar[0]}?)" if similar else ""
+        return f"'{shown}' is not a setting of {self.OWNER}{hint}"
 
     def change_by_request(self, texts: Mapping[str, str]) -> Self:
         """Apply texts of a request. Raise FixedSettingError for a setting that no request may change."""

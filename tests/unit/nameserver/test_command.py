@@ -42,7 +42,7 @@ def test_namesrv_starts_quickly_prints_its_address_and_stops_on_a_signal(tmp_pat
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("listenPort=x\nserverWorkerThreads=8\n", "'serverWorkerThreads' is not a setting"),
+        ("listenPort=x\nserverWorkerThreadz=8\n", "'serverWorkerThreadz' is not a setting"),
         ("listenPort=x\n", "listenPort must be a whole number from 0 to 65535, not 'x'."),
         ("kvConfigPath=/proc/self/mem/kv.json\n", "/proc/self/mem/kv.json cannot be read: Not a directory."),
     ],

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from skyrocket.nameserver.settings import NameserverSettings, read_settings
+from skyrocket.nameserver.settings import NameserverSettings, apply_saved_changes, read_settings
 from skyrocket.protocol.config_text import decode_config
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
@@ -38,9 +38,9 @@ def test_every_unknown_key_and_wrong_value_is_named_in_one_sentence():
         NameserverSettings().with_texts(texts)
     assert str(refused.value) == (
         "listenPort must be a whole number from 0 to 65535, not 'many'; "
-        "'serverWorkerThreads' is not a setting of the nameserver; "
+        "serverWorkerThreads has no effect on the nameserver: connections are not served by netty, and their limits are fixed; "
         "enableTopicList must be true or false, not 'yes'; "
-        "'listenPorts' is not a setting of the nameserver; "
+        "'listenPorts' is not a setting of the nameserver (did you mean listenPort?); "
         "kvConfigPath must be a path, not ''."
     )
 
@@ -49,6 +49,35 @@ def test_every_unknown_key_and_wrong_value_is_named_in_one_sentence():
 def test_a_port_outside_its_range_is_refused(text: str):
     with pytest.raises(SettingsError, match="listenPort"):
         NameserverSettings().with_texts({"listenPort": text})
+
+
+def test_keys_of_apaches_nameserver_are_accepted_with_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    path = tmp_path / "namesrv.conf"
+    path.write_text(
+        "listenPort=1234\nserverWorkerThreads=8\nrocketmqHome=/opt\nclusterTest=false\nserverChannelMaxIdleTimeSeconds=7\n"
+    )
+    settings = read_settings(path)
+    assert (settings.listen_port, settings.idle_s) == (1234, 7)
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "These keys of Apache's have no effect on the nameserver"
+    ]
+    path.write_text("enableControllerInNamesrv=true\n")
+    with pytest.raises(SettingsError, match="enableControllerInNamesrv=true is not possible"):
+        read_settings(path)
+
+
+def test_saved_changes_are_applied_unless_no_request_could_have_made_them(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    path = tmp_path / "namesrv.properties"
+    settings = NameserverSettings().with_texts({"configStorePath": str(path)})
+    assert apply_saved_changes(settings) == settings
+    path.write_text("enableTopicList=false\nlistenPort=1\nrocketmqHome=/opt\n")  # Apache's nameserver saves all its settings
+    assert apply_saved_changes(settings) == settings.with_texts({"enableTopicList": "false"})
+    assert [record.getMessage() for record in caplog.records] == [
+        f"listenPort, rocketmqHome in {path} has no effect. Give it with -c FILE."
+    ]
+    path.write_text("enableTopicList=maybe\n")
+    with pytest.raises(SettingsError, match="enableTopicList must be true or false"):
+        apply_saved_changes(settings)
 
 
 def test_a_file_that_cannot_be_used_is_named(tmp_path: Path):

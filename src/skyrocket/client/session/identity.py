@@ -6,24 +6,17 @@ import ipaddress
 import itertools
 import os
 import secrets
-import socket
 import time
 
+from skyrocket.net.local_address import reachable_address
 from skyrocket.protocol.message.message_id import UniqueIdFactory
 
-_PROBE = ("10.255.255.255", 9)  # nothing is sent: connecting a datagram socket only selects the local address
 _numbers = itertools.count(time.monotonic_ns())
 
 
 def local_address() -> str:
     """Return the address that this machine uses toward the network; 127.0.0.1 when it has no network."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(_PROBE)
-            address: str = probe.getsockname()[0]
-        except OSError:
-            address = "127.0.0.1"
-    return address
+    return reachable_address() or "127.0.0.1"
 
 
 def new_client_id(address: str, instance: str = "") -> str:

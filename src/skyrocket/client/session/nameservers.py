@@ -6,18 +6,15 @@ spreads the load.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
-import urllib.parse
 
 from skyrocket.client.errors import ConfigurationError
 from skyrocket.client.options import parse_addresses
+from skyrocket.net.address_server import address_server_url, fetch_address_list
+from skyrocket.net.errors import NetError
 
 log = logging.getLogger(__name__)
-
-_RESPONSE_BYTES_MAX = 64 * 1024
-_ADDRESS_SERVER_S_MAX = 3.0
 
 
 class NameserverRotation:
@@ -51,34 +48,10 @@ class NameserverRotation:
         return True
 
 
-async def fetch_nameservers(url: str) -> tuple[str, ...]:
+async def fetch_nameservers(address_server: str) -> tuple[str, ...]:
     """Return the addresses that an address server lists; none, with a warning in the log, when it does not answer."""
     try:
-        text = await asyncio.to_thread(_get, url)
-        return parse_addresses(text)
-    except (OSError, ConfigurationError) as error:
-        log.warning("The address server %s returned no nameservers: %s.", url, error)
+        return parse_addresses(await fetch_address_list(address_server_url(address_server)))
+    except (NetError, ConfigurationError) as error:
+        log.warning("There are no nameservers from address server %s: %s", address_server, error)
         return ()
-
-
-def _get(url: str) -> str:
-    import http.client  # noqa: PLC0415 — slow to import, and most clients have no address server
-
-    parts = urllib.parse.urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigurationError(
-            f"'{url}' is not the URL of an address server. Use a URL such as http://names.example:8080/rocketmq/nsaddr."
-        )
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(parts.hostname, parts.port, timeout=_ADDRESS_SERVER_S_MAX)
-    try:
-        connection.request("GET", urllib.parse.urlunsplit(("", "", parts.path or "/", parts.query, "")))
-        response = connection.getresponse()
-        if response.status != http.client.OK:
-            raise OSError(f"it answered with HTTP status {response.status}")
-        lines = response.read(_RESPONSE_BYTES_MAX).decode(errors="replace").split()
-        return lines[0] if lines else ""
-    except http.client.HTTPException as error:
-        raise OSError(f"it did not answer in HTTP: {error!r}") from error
-    finally:
-        connection.close()

@@ -1,0 +1,38 @@
+"""How commands find nameservers: --namesrv or --address-server, or else the environment, which every command reads."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Final
+
+import typer
+
+NAMESERVERS_VARIABLE: Final = "NAMESRV_ADDR"  # Apache's
+ADDRESS_SERVER_VARIABLE: Final = "ROCKETMQ_NAMESRV_DOMAIN"  # what Java's programs take as -Drocketmq.namesrv.domain
+
+DEFAULT_NAMESERVER: Final = "127.0.0.1:9876"  # where `skyrocket run` listens
+
+Namesrv = Annotated[
+    str | None,
+    typer.Option(
+        "-n",
+        "--namesrv",
+        metavar="HOST:PORT",
+        help=f"Nameservers, separated by semicolons. Without it: {NAMESERVERS_VARIABLE}, or {DEFAULT_NAMESERVER}.",
+    ),
+]
+AddressServer = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST[:PORT]",
+        help=f"An HTTP server that lists the nameservers, or its URL. Without it: {ADDRESS_SERVER_VARIABLE}.",
+    ),
+]
+
+
+def read_environment() -> tuple[str | None, str | None]:
+    """Return the nameservers and the address server that the environment names, at most one of them. Nameservers come first."""
+    nameservers = os.environ.get(NAMESERVERS_VARIABLE, "").strip()
+    if nameservers:
+        return nameservers, None
+    return None, os.environ.get(ADDRESS_SERVER_VARIABLE, "").strip() or None
