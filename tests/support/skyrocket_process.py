@@ -196,4 +196,4 @@ def registered(nameserver: str, tls: ssl.SSLContext | None = None) -> list[str]:
 
 def answers(port: int, code: int = RequestCode.GET_BROKER_CONFIG) -> bool:
     """Whether a server on loopback answers a request: a broker, unless the code is one for nameservers."""
-    return asked(("127.0.0.1", port), Command(code, opaque=1)) is not None
+    return send_request(("127.0.0.1", port), Command(code, opaque=1)) is not None

@@ -15,7 +15,7 @@ from skyrocket.net.local_address import reachable_address
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.requests import RequestCode
 from tests.support.address_server import AddressServer
-from tests.support.apache_cluster import asked
+from tests.support.apache_cluster import send_request
 from tests.support.ports import free_port
 from tests.support.skyrocket_process import SMALL_STORE, SkyrocketNameserver, SkyrocketProcess, answers, registered
 from tests.support.waiting import wait_until
@@ -49,13 +49,13 @@ def test_run_on_all_addresses_registers_one_that_clients_can_reach_and_prints_it
         "run", tmp_path, arguments, lambda: answers(port) and bool(registered(f"127.0.0.1:{names}"))
     ) as process:
         assert registered(f"127.0.0.1:{names}") == [f"{address}:{port}"]
-        assert asked((address, port), Command(RequestCode.GET_BROKER_CONFIG, opaque=1)) is not None
+        assert send_request((address, port), Command(RequestCode.GET_BROKER_CONFIG, opaque=1)) is not None
         sent = skyrocket("send", "orders", "--body", "x", "--json", "-n", f"{address}:{names}", cwd=tmp_path)
         assert '"status":"OK"' in sent.stdout, sent.stderr
         assert '"offsetId":"00000000' not in sent.stdout, "message ids have the address too"
-        wait_until(lambda: "is ready" in process.told(), "the line with the addresses")
-        assert f"nameserver {address}:{names}, broker {address}:{port}" in process.told()
-        assert f"It listens on 0.0.0.0, and clients connect to {address}; brokerIP1 chooses another address." in process.told()
+        wait_until(lambda: "is ready" in process.log_tail(), "the line with the addresses")
+        assert f"nameserver {address}:{names}, broker {address}:{port}" in process.log_tail()
+        assert f"It listens on 0.0.0.0, and clients connect to {address}; brokerIP1 chooses another address." in process.log_tail()
 
 
 def test_a_broker_that_listens_on_all_addresses_by_its_file_registers_one_that_clients_can_reach(tmp_path: Path):
@@ -205,7 +205,7 @@ def test_an_address_server_that_is_down_does_not_stop_a_broker(tmp_path: Path):
     port, closed = free_port(-2), free_port()
     arguments = broker_arguments(tmp_path, port, "--address-server", f"127.0.0.1:{closed}")
     with SkyrocketProcess("broker", tmp_path, arguments, lambda: answers(port)) as process:
-        wait_until(lambda: "does not answer" in process.told(), "the warning")
+        wait_until(lambda: "does not answer" in process.log_tail(), "the warning")
 
 
 def test_two_ways_at_once_are_refused(tmp_path: Path):

@@ -64,7 +64,7 @@ def test_the_classic_file_starts_a_broker_with_one_warning(tmp_path: Path):
     disk = "".join(f"{key}={value}\n" for key, value in FULL_DISK.items())
     config = write(tmp_path / "broker.conf", CLASSIC.format(port=port, root=tmp_path / "store") + disk)
     with SkyrocketProcess("broker", tmp_path, ["broker", "-c", str(config)], lambda: answers(port)) as process:
-        warnings = [line for line in process.told().splitlines() if " WARNING " in line]
+        warnings = [line for line in process.log_tail().splitlines() if " WARNING " in line]
         process.stop()
     assert len(warnings) == 1, warnings
     for part in (

@@ -10,14 +10,14 @@ from skyrocket.protocol.command import Command
 from skyrocket.protocol.config_text import decode_config
 from skyrocket.protocol.headers import GetKVConfigRequestHeader, PutKVConfigRequestHeader
 from skyrocket.protocol.requests import RequestCode
-from tests.support.apache_cluster import asked
+from tests.support.apache_cluster import send_request
 from tests.support.ports import free_port
 from tests.support.skyrocket_process import Skyrocket, SkyrocketNameserver, SkyrocketProcess, answers
 
 
 def ask(address: str, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> Command:
     host, port = address.split(":")
-    answer = asked((host, int(port)), Command(code, opaque=1, fields=fields, body=body))
+    answer = send_request((host, int(port)), Command(code, opaque=1, fields=fields, body=body))
     assert answer is not None
     return answer
 
