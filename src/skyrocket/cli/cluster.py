@@ -8,6 +8,7 @@ import typer
 
 from skyrocket.cli.cluster_command import CommandOptions, cluster_command, parse_pairs
 from skyrocket.cli.output import CommandResult, format_table, format_time
+from skyrocket.client import NotFoundError
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -77,6 +78,8 @@ async def producers(
     """List the connected producers of one group, or of all groups."""
     async with options.admin() as admin:
         found = await admin.groups.producers(group)
+    if group is not None and not found:
+        raise NotFoundError(f"No producer of group '{group}' is connected.")
     rows = [(one.group, one.client_id, one.address, one.language, one.version) for one in found]
     return CommandResult(
         found, format_table(("GROUP", "CLIENT", "ADDRESS", "LANGUAGE", "VERSION"), rows, "No producer is connected.")

@@ -20,7 +20,7 @@ import typer
 
 from skyrocket.cli.nameserver_options import DEFAULT_NAMESERVER, AddressServer, Namesrv, read_environment
 from skyrocket.cli.output import CommandResult, to_json
-from skyrocket.client import Admin, ClientError, Credentials
+from skyrocket.client import Admin, ClientError, Credentials, NotFoundError
 from skyrocket.client.admin import AdminOptions
 from skyrocket.client.consumer.offsets.start_position import Start
 from skyrocket.protocol.errors import ProtocolError
@@ -143,6 +143,25 @@ def refuse(sentence: str) -> NoReturn:
     """Print the sentence to standard error and exit with `WRONG_INPUT`."""
     typer.echo(sentence, err=True)
     raise typer.Exit(WRONG_INPUT)
+
+
+async def require_group(admin: Admin, group: str) -> None:
+    """Raise NotFoundError unless a broker has the group, or offsets of it: a deleted group may have left some."""
+    try:
+        await admin.groups.get(group)
+    except NotFoundError:
+        if not await admin.groups.topics(group):
+            raise
+
+
+async def choose_broker(admin: Admin, topic: str, broker: str | None) -> str:
+    """Return the broker that --broker names, or the only one that has the topic."""
+    brokers = [one.broker_name for one in (await admin.topics.route(topic)).brokers]
+    if broker is None and len(brokers) > 1:
+        refuse(f"Several brokers have topic '{topic}'. Choose one with --broker: {', '.join(brokers)}.")
+    if broker is not None and broker not in brokers:
+        raise NotFoundError(f"Broker '{broker}' does not have topic '{topic}'. The topic is at: {', '.join(brokers)}.")
+    return broker or brokers[0]
 
 
 def parse_pairs(texts: list[str] | None, what: str) -> dict[str, str]:

@@ -50,12 +50,16 @@ async def consume(
                 if left == 0:
                     return
         return
+    count_printed = 0
     async with Consumer(options.nameservers, group=group, topics={topic: tag}, start=begin, **options.client_options) as consumer:
         async for message in _until_silent(consumer, wait):
             _print(message, options, body_only=body_only)
-            left = None if left is None else left - 1
-            if left == 0:
+            count_printed += 1
+            if count_printed == count:
                 return
+    if not count_printed:  # it ended because nothing came: a wrong topic is a mistake, an empty one is not
+        async with options.admin() as admin:
+            await admin.topics.route(topic)
 
 
 async def _until_silent(consumer: Consumer, wait_s: float | None) -> AsyncIterator[Received]:

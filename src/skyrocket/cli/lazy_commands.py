@@ -7,12 +7,15 @@ broker.
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import typer
-from typer.core import TyperGroup
+from typer.core import CompletionItem, TyperGroup  # type: ignore[attr-defined]  # typer has no public name for items
 from typer.main import get_command
+
+_NEVER_WRAPPED = "10000"  # columns: typer wraps help texts, and a shell takes each line for one completion
 
 
 class LazyCommand(NamedTuple):
@@ -36,6 +39,26 @@ class LazyGroup(TyperGroup):
         if cmd_name not in self.commands:
             self.commands[cmd_name] = _load(cmd_name, self.table[cmd_name])
         return self.commands[cmd_name]
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Return completions of a command's name from the table, so that Tab imports no command."""
+        names = [(name, command.help) for name, command in self.table.items() if name.startswith(incomplete)]
+        own_options = super(TyperGroup, self).shell_complete(ctx, incomplete)  # TyperGroup's would load the commands
+        return [CompletionItem(name, help=text) for name, text in names] + own_options
+
+    def _main_shell_completion(self, ctx_args: Any, prog_name: str, complete_var: str | None = None) -> None:
+        """Answer a script of `skyrocket completion`. Typer knows the shells only once this asks it to."""
+        variable = complete_var or f"_{prog_name}_COMPLETE".replace("-", "_").upper()
+        instruction = os.environ.get(variable)
+        if instruction:
+            from typer import completion  # noqa: PLC0415 — only at a press of Tab
+
+            completion.completion_init()  # type: ignore[attr-defined]
+            os.environ["COLUMNS"] = _NEVER_WRAPPED
+            first, _, second = instruction.partition("_")
+            if second in ("source", "complete"):  # other programs write bash_source, typer source_bash
+                os.environ[variable] = f"{second}_{first}"
+        super()._main_shell_completion(ctx_args, prog_name, complete_var)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
         with formatter.section("Commands"):

@@ -34,6 +34,9 @@ COMMANDS: Final = {
     "protocol": LazyCommand(
         "skyrocket.cli.protocol:app", "List the requests of RocketMQ's wire protocol, and decode captured frames."
     ),
+    "completion": LazyCommand(
+        "skyrocket.cli.completion:completion", "Print a script that completes commands and options in your shell."
+    ),
 }
 
 app = typer.Typer(
@@ -78,6 +81,10 @@ def overview() -> str:
             "  skyrocket store verify DIR           check a store directory for damage",
             "  skyrocket store dump DIR --json      print its messages",
             "  skyrocket protocol decode HEX        decode a captured frame",
+            "",
+            "Programs",
+            "  skyrocket.client                     producers, consumers and administration from Python",
+            '  skyrocket.spark                      Spark sources and sinks: spark.readStream.format("rocketmq")',
             "",
             "Not implemented yet: replication, a web console. skyrocket --help lists all commands.",
         )

@@ -6,7 +6,15 @@ from typing import Annotated
 
 import typer
 
-from skyrocket.cli.cluster_command import START_HELP, CommandOptions, cluster_command, parse_start, refuse
+from skyrocket.cli.cluster_command import (
+    START_HELP,
+    CommandOptions,
+    choose_broker,
+    cluster_command,
+    parse_start,
+    refuse,
+    require_group,
+)
 from skyrocket.cli.output import CommandResult, format_table
 from skyrocket.client import Queue
 from skyrocket.client.admin import QueueOffset
@@ -22,6 +30,7 @@ _OFFSET = "offset:"
 async def show(options: CommandOptions, group: Group, topic: Topic) -> CommandResult:
     """Show a group's offset in each queue of a topic."""
     async with options.admin() as admin:
+        await require_group(admin, group)
         found = await admin.offsets.get(group, topic)
     return _result(found)
 
@@ -43,10 +52,7 @@ async def reset(
     async with options.admin() as admin:
         if queue is None:
             return _result(await admin.offsets.reset(group, topic, start))
-        brokers = [one.broker_name for one in (await admin.topics.route(topic)).brokers]
-        if broker is None and len(brokers) > 1:
-            refuse(f"Several brokers have topic '{topic}'. Choose one with --broker: {', '.join(brokers)}.")
-        wanted = Queue(topic, broker or brokers[0], queue)
+        wanted = Queue(topic, await choose_broker(admin, topic, broker), queue)
         if is_offset:
             offset: int | None = int(to.removeprefix(_OFFSET))
         else:
@@ -65,6 +71,8 @@ async def clone(
 ) -> CommandResult:
     """Copy the offsets of one group to another."""
     async with options.admin() as admin:
+        await require_group(admin, source)
+        await require_group(admin, target)
         return _result(await admin.offsets.clone(source, target, topic))
 
 

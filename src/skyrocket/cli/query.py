@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from skyrocket.cli.cluster_command import START_HELP, CommandOptions, cluster_command, parse_start, refuse
+from skyrocket.cli.cluster_command import START_HELP, CommandOptions, choose_broker, cluster_command, parse_start
 from skyrocket.cli.output import CommandResult, message_document, message_line, message_text
 from skyrocket.client import ConfigurationError, NotFoundError, Queue, Received
 
@@ -57,10 +57,8 @@ async def offset(
 ) -> CommandResult:
     """Show the message at an offset of a queue."""
     async with options.admin() as admin:
-        brokers = [one.broker_name for one in (await admin.topics.route(topic)).brokers]
-        if broker is None and len(brokers) > 1:
-            refuse(f"Several brokers have topic '{topic}'. Choose one with --broker: {', '.join(brokers)}.")
-        return _result([await admin.messages.by_offset(Queue(topic, broker or brokers[0], queue), offset)])
+        holder = await choose_broker(admin, topic, broker)
+        return _result([await admin.messages.by_offset(Queue(topic, holder, queue), offset)])
 
 
 def _result(found: list[Received]) -> CommandResult:

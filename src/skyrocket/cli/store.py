@@ -25,6 +25,7 @@ app = typer.Typer()
 
 SOMETHING_WRONG = 1
 NO_STORE = 2
+_TOPICS_SHOWN_MAX = 20
 
 _FROM_HELP = (
     "Where to start: 123456 (a physical offset of the log), queue:42 (a queue offset; needs --topic and --queue), "
@@ -88,10 +89,29 @@ def dump(
     show: Callable[[FoundRecord, bool], str] = _as_json if as_json else _as_text
     try:
         with OfflineStore(directory, commit_log=commit_log) as store:
+            count = 0
             for found in islice(_select_records(store, topic, queue, start), limit):
                 typer.echo(show(found, body))
+                count += 1
+            if count == 0 and topic is not None:
+                _check_topic(store, directory, topic, queue)
     except StoreError as error:
         _refuse(error)
+
+
+def _check_topic(store: OfflineStore, directory: Path, topic: str, queue: int | None) -> None:
+    """Exit with an error when the store has no such topic or queue. One that has no messages from a start on is no error."""
+    known = store.queue_keys()
+    if any(key.topic == topic and queue in (None, key.queue_id) for key in known):
+        return
+    topics = sorted({key.topic for key in known})
+    if topic in topics:
+        queues = ", ".join(str(key.queue_id) for key in sorted(known) if key.topic == topic)
+        typer.echo(f"Topic '{topic}' has no queue {queue} in {directory}. Its queues are: {queues}.", err=True)
+    else:
+        listed = ", ".join(topics[:_TOPICS_SHOWN_MAX]) + (", …" if len(topics) > _TOPICS_SHOWN_MAX else "")
+        typer.echo(f"There is no topic '{topic}' in {directory}. Its topics are: {listed or 'none'}.", err=True)
+    raise typer.Exit(SOMETHING_WRONG)
 
 
 class _Start(NamedTuple):

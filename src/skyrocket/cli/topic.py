@@ -113,7 +113,8 @@ async def peek(
     async with options.admin() as admin:
         found = await admin.messages.peek(topic, most=count, expression=tag)
     lines = "\n".join(message_line(message) for message in found)
-    return CommandResult([message_document(message) for message in found], lines or f"Topic {topic} has no messages.")
+    none = f"Topic {topic} has no messages." if tag == "*" else f"None of the newest messages of topic {topic} has tag {tag}."
+    return CommandResult([message_document(message) for message in found], lines or none)
 
 
 def _settings(settings: list[TopicSettings]) -> str:

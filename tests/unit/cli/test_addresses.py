@@ -55,7 +55,9 @@ def test_run_on_all_addresses_registers_one_that_clients_can_reach_and_prints_it
         assert '"offsetId":"00000000' not in sent.stdout, "message ids have the address too"
         wait_until(lambda: "is ready" in process.log_tail(), "the line with the addresses")
         assert f"nameserver {address}:{names}, broker {address}:{port}" in process.log_tail()
-        assert f"It listens on 0.0.0.0, and clients connect to {address}; brokerIP1 chooses another address." in process.log_tail()
+        assert (
+            f"It listens on 0.0.0.0, and clients connect to {address}; brokerIP1 chooses another address." in process.log_tail()
+        )
 
 
 def test_a_broker_that_listens_on_all_addresses_by_its_file_registers_one_that_clients_can_reach(tmp_path: Path):

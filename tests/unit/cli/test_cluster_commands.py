@@ -27,6 +27,7 @@ FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
 @pytest.fixture(scope="module")
 def broker() -> Iterator[SyncBroker]:
     with sync.LocalBroker() as running:
+        Shell(running.nameserver).says("group", "create", "known")
         yield running
 
 
@@ -257,6 +258,22 @@ def test_show_the_cluster_and_change_its_settings(shell: Shell):
             "--to offset:7 needs a queue and a number. Write it like this: --queue 0 --to offset:42",
         ),
         (["offset", "reset", "unheard-of", "TBW102", "--to", "last"], FAILED, "unheard-of"),
+        (["offset", "show", "unheard-of", "TBW102"], FAILED, "Group 'unheard-of' does not exist at any broker."),
+        (["offset", "clone", "unheard-of", "known", "TBW102"], FAILED, "Group 'unheard-of' does not exist at any broker."),
+        (["offset", "clone", "known", "unheard-of", "TBW102"], FAILED, "Group 'unheard-of' does not exist at any broker."),
+        (["offset", "show", "known", "unheard-of"], FAILED, "Topic 'unheard-of' does not exist at "),
+        (
+            ["offset", "reset", "known", "TBW102", "--queue", "0", "--to", "last", "--broker", "nobody"],
+            FAILED,
+            "Broker 'nobody' does not have topic 'TBW102'. The topic is at: broker-a.",
+        ),
+        (["query", "offset", "TBW102", "0", "7", "--broker", "nobody"], FAILED, "Broker 'nobody' does not have topic 'TBW102'."),
+        (["query", "key", "unheard-of", "k"], FAILED, "Topic 'unheard-of' does not exist at "),
+        (["query", "id", "unheard-of", "nonsense"], FAILED, "Topic 'unheard-of' does not exist at "),
+        (["topic", "route", "unheard-of"], FAILED, "Topic 'unheard-of' does not exist at "),
+        (["topic", "peek", "unheard-of"], FAILED, "Topic 'unheard-of' does not exist at "),
+        (["consume", "unheard-of"], FAILED, "Topic 'unheard-of' does not exist at "),
+        (["cluster", "producers", "unheard-of"], FAILED, "No producer of group 'unheard-of' is connected."),
         (["cluster", "config", "nobody"], FAILED, "No nameserver has a master called 'nobody'."),
         (["cluster", "config", "broker-a", "--set", "storePathRootDir=/x"], FAILED, "storePathRootDir"),
         (["cluster", "config", "broker-a", "--set", "x"], WRONG_INPUT, "A setting is name=value, not 'x'."),
@@ -276,6 +293,37 @@ def test_wrong_usage_prints_the_usage(shell: Shell, arguments: list[str]):
     done = shell.run(*arguments)
     assert done.exit_code == WRONG_INPUT
     assert "Usage" in done.stderr
+
+
+def test_a_group_that_is_gone_still_shows_its_offsets(shell: Shell):
+    shell.says("topic", "create", "left-behind", "--queues", "1")
+    shell.says("send", "left-behind", "--body", "x", "--count", "3")
+    shell.says("group", "create", "leavers")
+    shell.says("offset", "reset", "leavers", "left-behind", "--to", "last")
+    shell.says("group", "delete", "leavers", "--keep-offsets")
+    assert [row["offset"] for row in shell.json("offset", "show", "leavers", "left-behind")] == [3]
+
+
+def test_a_tag_without_messages_is_not_taken_for_an_empty_topic(shell: Shell):
+    shell.says("send", "tagged", "--body", "x", "--tag", "paid")
+    assert shell.says("topic", "peek", "tagged", "--tag", "late") == "None of the newest messages of topic tagged has tag late.\n"
+
+
+def test_a_nameservers_address_given_as_a_brokers_is_named(shell: Shell):
+    for arguments in (["info"], ["config"], ["config", "--set", "traceOn=true"]):
+        command, *more = arguments
+        done = shell.run("cluster", command, shell.nameserver, *more)
+        assert done.exit_code == FAILED
+        sentence = f"{shell.nameserver} is not a broker, but perhaps a nameserver. Give a broker's name or address.\n"
+        assert done.stderr == sentence
+
+
+def test_a_group_that_waits_for_a_topic_in_vain_is_told_that_it_does_not_exist(shell: Shell):
+    done = shell.run("consume", "never-comes", "--group", "hopeful", "--wait", "0.2")
+    assert done.exit_code == FAILED
+    assert "Topic 'never-comes' does not exist at " in done.stderr
+    shell.says("topic", "create", "empty")
+    assert shell.says("consume", "empty", "--group", "hopeful", "--wait", "0.2") == ""
 
 
 # --- as a process

@@ -43,6 +43,16 @@ def test_help_costs_less_than_three_times_the_import_of_asyncio(tmp_path: Path):
     assert costs_less_than(3, ["-m", "skyrocket", "--help"], baseline=["-c", "import asyncio, ssl"], cache=tmp_path)
 
 
+@pytest.mark.parametrize("arguments", [[], ["--help"]])
+def test_the_overview_says_what_is_there_and_what_is_not(arguments: list[str]):
+    text = CliRunner().invoke(app, arguments, prog_name="skyrocket").output
+    missing = [line for line in text.splitlines() if line.startswith("Not ")]
+    assert all("Spark" not in line for line in missing)
+    if not arguments:
+        assert 'spark.readStream.format("rocketmq")' in text
+        assert missing == ["Not implemented yet: replication, a web console. skyrocket --help lists all commands."]
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_of_a_command_begins_with_its_line_in_the_list(name: str):
     """A table has the line, so that the list needs no import. A single command repeats it in its docstring."""

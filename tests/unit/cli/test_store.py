@@ -53,6 +53,16 @@ def dumped(*arguments: object) -> list[dict[str, Any]]:
 # --- dump
 
 
+def test_dump_of_an_unknown_topic_or_queue_says_so(store: Path):
+    topics = sorted({row["topic"] for row in dumped(store)})
+    code, out, err = run("dump", store, "--topic", "unheard-of")
+    assert (code, out, err) == (1, "", f"There is no topic 'unheard-of' in {store}. Its topics are: {', '.join(topics)}.\n")
+    queues = ", ".join(map(str, sorted({row["queueId"] for row in dumped(store, "--topic", topics[0])})))
+    code, out, err = run("dump", store, "--topic", topics[0], "--queue", 99)
+    assert (code, out, err) == (1, "", f"Topic '{topics[0]}' has no queue 99 in {store}. Its queues are: {queues}.\n")
+    assert run("dump", store, "--topic", topics[0], "--from", "time:9999999999999") == (0, "", "")
+
+
 def test_dump_prints_exactly_the_documented_fields(store: Path):
     rows = dumped(store)
     assert len(rows) == COUNT

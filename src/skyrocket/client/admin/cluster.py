@@ -8,12 +8,13 @@ import msgspec
 
 from skyrocket.client.admin.brokers import Brokers
 from skyrocket.client.admin.results import BrokerInfo, BrokerState
-from skyrocket.client.errors import BrokerError, ClientError
+from skyrocket.client.errors import BrokerError, ClientError, NotFoundError
 from skyrocket.protocol.bodies import KVTable
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.config_text import decode_config, encode_config
 from skyrocket.protocol.errors import BodyError
 from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.responses import ResponseCode
 
 
 class ClusterAdmin:
@@ -54,8 +55,7 @@ class ClusterAdmin:
 
     async def runtime(self, broker: str) -> dict[str, str]:
         """Fetch the runtime values of a broker, by Apache's names. `broker` is an address, or a name for its master."""
-        address = await self._brokers.address(broker)
-        answer = await self._brokers.session.request_ok(address, RequestCode.GET_BROKER_RUNTIME_INFO)
+        answer = await self._request_broker(await self._brokers.address(broker), RequestCode.GET_BROKER_RUNTIME_INFO)
         return dict(sorted(self._brokers.decode_body(answer, KVTable).table.items()))
 
     # --- settings
@@ -63,13 +63,23 @@ class ClusterAdmin:
     async def config(self, broker: str) -> dict[str, str]:
         """Fetch the settings of a broker, by Apache's names."""
         address = await self._brokers.address(broker)
-        return _decode_settings(await self._brokers.session.request_ok(address, RequestCode.GET_BROKER_CONFIG), address)
+        return _decode_settings(await self._request_broker(address, RequestCode.GET_BROKER_CONFIG), address)
 
     async def update_config(self, broker: str, values: Mapping[str, str]) -> None:
         """Change settings of a running broker. Raises BrokerError if the broker refuses."""
         address = await self._brokers.address(broker)
         body = encode_config(values)
-        await self._brokers.session.request_ok(address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
+        await self._request_broker(address, RequestCode.UPDATE_BROKER_CONFIG, body)
+
+    async def _request_broker(self, address: str, code: int, body: bytes = b"") -> Command:
+        """Send a request that every broker serves. Raise NotFoundError when the server at the address does not know it."""
+        try:
+            return await self._brokers.session.request_ok(address, code, body=body)
+        except BrokerError as error:
+            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise
+            sentence = f"{address} is not a broker, but perhaps a nameserver. Give a broker's name or address."
+            raise NotFoundError(sentence) from error
 
     async def nameserver_config(self) -> dict[str, dict[str, str]]:
         """Fetch the settings of each nameserver: address -> name -> value."""
