@@ -31,10 +31,10 @@ def only_with(reason: str, values: Mapping[str, str]) -> dict[str, ForeignKey]:
 # Of NettyServerConfig and NettyClientConfig, which Apache's broker and nameserver share.
 NETTY_KEYS: Final = {
     **without_effect(
-        "connections are not served by netty, and their limits are fixed",
+        "connections are not served by netty",
         """
         serverWorkerThreads serverCallbackExecutorThreads serverSelectorThreads serverOnewaySemaphoreValue
-        serverAsyncSemaphoreValue serverChannelMaxIdleTimeSeconds serverSocketSndBufSize serverSocketRcvBufSize
+        serverAsyncSemaphoreValue serverSocketSndBufSize serverSocketRcvBufSize
         serverSocketBacklog serverNettyWorkerGroupEnable serverPooledByteBufAllocatorEnable useEpollNativeSelector
         enableShutdownGracefully shutdownWaitTimeSeconds writeBufferHighWaterMark writeBufferLowWaterMark
         clientWorkerThreads clientCallbackExecutorThreads clientOnewaySemaphoreValue clientAsyncSemaphoreValue
@@ -43,7 +43,8 @@ NETTY_KEYS: Final = {
         disableNettyWorkerGroup enableReconnectForGoAway maxReconnectIntervalTimeSeconds scanAvailableNameSrv
         """,
     ),
-    **only_with("outgoing connections use neither TLS nor a proxy", {"useTLS": "false", "socksProxyConfig": "|{}"}),
+    **only_with("tls.enable switches TLS to nameservers on", {"useTLS": "false"}),
+    **only_with("connections do not use a proxy", {"socksProxyConfig": "|{}"}),
 }
 
 

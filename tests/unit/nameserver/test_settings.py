@@ -38,7 +38,7 @@ def test_every_unknown_key_and_wrong_value_is_named_in_one_sentence():
         NameserverSettings().with_texts(texts)
     assert str(refused.value) == (
         "listenPort must be a whole number from 0 to 65535, not 'many'; "
-        "serverWorkerThreads has no effect on the nameserver: connections are not served by netty, and their limits are fixed; "
+        "serverWorkerThreads has no effect on the nameserver: connections are not served by netty; "
         "enableTopicList must be true or false, not 'yes'; "
         "'listenPorts' is not a setting of the nameserver (did you mean listenPort?); "
         "kvConfigPath must be a path, not ''."
