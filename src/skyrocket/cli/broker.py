@@ -85,7 +85,9 @@ def run(
         served = Broker(settings.with_texts(in_process))
         try:
             await served.start()
-            typer.echo(_ready(names, served.settings(), data, time.monotonic() - started))
+            now = served.settings()
+            nameserver = _format_address(now.advertised_host or now.host, names.port) if is_wildcard(host) else names.address
+            typer.echo(_ready(nameserver, now.address, data, time.monotonic() - started, _explain_address(now)))
             await served.run_until(stopped)
         finally:
             try:
@@ -166,14 +168,11 @@ def _check_ports(namesrv_port: int, port: int) -> None:
 # --- what is printed
 
 
-def _ready(names: Nameserver, settings: BrokerSettings, data: Path, seconds: float) -> str:
-    nameserver = names.address
-    if is_wildcard(names.settings().bind_address):
-        nameserver = _format_address(settings.advertised_host, names.port)
-    places = f"nameserver {nameserver}, broker {settings.address}, data in {data}"
+def _ready(nameserver: str, broker_address: str, data: Path, seconds: float, explanation: str = "") -> str:
+    places = f"nameserver {nameserver}, broker {broker_address}, data in {data}"
     return "\n".join(
         (
-            f"skyrocket is ready after {seconds:.2f} s: {places}.{_explain_address(settings)}",
+            f"skyrocket is ready after {seconds:.2f} s: {places}.{explanation}",
             f"Use any RocketMQ client, or try: skyrocket topic list --namesrv {nameserver}",
             f"or: python examples/registration.py --namesrv {nameserver}    Stop it with Ctrl-C.",
         )
