@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.net.address_server import fetch_address_list
 from skyrocket.net.errors import NetError
 from skyrocket.settings.kinds import ADDRESSES
+from skyrocket.supervised_task import SupervisedTask
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ class NameserverAddresses:
         self._settings = settings
         self._on_change = on_change
         self._listed: list[str] = []
-        self._asking: asyncio.Task[None] | None = None
+        self._asking: SupervisedTask | None = None
         self._complaint = ""  # the last one: the same is logged once, not at every question
 
     def __call__(self) -> list[str]:
@@ -32,13 +32,11 @@ class NameserverAddresses:
         """Ask the address server, if there is one, and go on asking in the background."""
         if self._settings().address_server_url:
             await self._ask()
-            self._asking = asyncio.get_running_loop().create_task(self._keep_asking())
+            self._asking = SupervisedTask("questions to the address server", self._keep_asking)
 
     async def close(self) -> None:
         if self._asking is not None:
-            self._asking.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._asking
+            await self._asking.close()
 
     async def _keep_asking(self) -> None:
         while True:
