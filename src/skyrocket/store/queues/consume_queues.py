@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from skyrocket.compiled import twin
@@ -163,11 +163,14 @@ class ConsumeQueues:
         for key in [key for key in self._next if key[0] == topic]:
             del self._next[key]
 
-    def expire_deleted(self, topic: str, position: int) -> list[ExpiredFile]:
-        """Drop entries of messages before `position`, which were deleted with their topic. Remove queues without others."""
+    def expire_deleted(self, positions: Mapping[str, int]) -> list[ExpiredFile]:
+        """Drop entries of messages before the positions of their topics, with which they were deleted.
+
+        Remove queues without other entries.
+        """
         expired = []
-        for key, queue in [(key, queue) for key, queue in self._queues.items() if key[0] == topic]:
-            expired += queue.expire(position)
+        for key, queue in [(key, queue) for key, queue in self._queues.items() if key[0] in positions]:
+            expired += queue.expire(positions[key[0]])
             if queue.min_offset == queue.max_offset:
                 self._queues.pop(key).remove()
         return expired

@@ -18,7 +18,7 @@ reads the last segment of the log again, and may write queues for messages of a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from skyrocket.store.files import Files
@@ -63,8 +63,10 @@ class DeletedTopics:
         """Whether a message of the log was deleted with its topic."""
         return physical_offset < self.latest and physical_offset < self._positions.get(topic, 0)
 
-    def __iter__(self) -> Iterator[tuple[str, int]]:
-        return iter(self._positions.items())
+    @property
+    def positions(self) -> Mapping[str, int]:
+        """The position of each deleted topic."""
+        return self._positions
 
     def moved_directories(self) -> list[str]:
         """Return the directories with moved queues that are still on disk. Each is laid out like that of the live queues."""

@@ -150,8 +150,7 @@ class Recovery:
 
     def _expire_deleted(self) -> None:
         """Drop queue entries of deleted topics: another program may have written them, or a power failure undid their removal."""
-        for topic, position in self._deleted:
-            self._remove_files(self._queues.expire_deleted(topic, position))
+        self._remove_files(self._queues.expire_deleted(self._deleted.positions))
 
     def _remove_files(self, expired: list[ExpiredFile]) -> None:
         for path, open_file in expired:
