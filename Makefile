@@ -17,7 +17,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit
   --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test durations again check interop fuzz sanitize chaos spark-crash bench reference lock clean
+.PHONY: help setup run test durations again check interop fuzz sanitize chaos soak spark-crash bench reference lock clean
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -74,6 +74,9 @@ sanitize: $(READY)  ## run the compiled twins on mutated frames, built with Addr
 
 chaos: $(READY)  ## kill servers under load for a minute (make test: some seconds)
 	SKYROCKET_CHAOS_S=60 $(BIN)/python -m pytest -rP tests/client/test_chaos.py
+
+soak: $(READY)   ## run every workload and every fault at once for twenty minutes, and report (make test: 45 seconds)
+	$(BIN)/python -m tests.soak --seconds 1200 $(ARGS)
 
 spark-crash: $(READY)  ## kill Spark's driver, its workers and the broker twenty times each (make test: twice)
 	SKYROCKET_SPARK_CRASHES=20 $(BIN)/python -m pytest -rP tests/spark/test_source_crash.py tests/spark/test_sink_crash.py

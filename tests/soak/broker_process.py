@@ -1,0 +1,35 @@
+"""The program of a broker under soak: `python -m tests.soak.broker_process CONTROL PAUSES KEY=VALUE…`.
+
+It is `skyrocket broker` with a disk that can be made full or slow, and with a probe in its event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from skyrocket.broker.broker import Broker
+from skyrocket.broker.settings import BrokerSettings
+from skyrocket.cli.server_command import serve
+from tests.soak.faulty_disk import DiskControl, FaultyDisk
+from tests.soak.loop_probe import LoopProbe
+
+
+def main(control: str, pauses: str, *texts: str) -> None:
+    settings = BrokerSettings().with_texts(dict(text.split("=", 1) for text in texts))
+
+    async def run(stopped: asyncio.Event) -> None:
+        broker = Broker(settings, files=FaultyDisk(DiskControl(Path(control))))
+        probe = LoopProbe(Path(pauses))
+        await broker.start()
+        probe.start()
+        await stopped.wait()
+        probe.close()
+        await broker.close()
+
+    serve(run)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

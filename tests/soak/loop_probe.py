@@ -1,0 +1,87 @@
+"""How long the event loop of this process was blocked, and by what.
+
+A task in the loop wakes up every PERIOD_S. How much later it wakes up is the loop's pause, without the time in which threads of
+this process could have run and another process had the processor: Linux counts that in /proc/self/task/*/schedstat. All threads
+count, because one that has no processor may hold Python's lock. A thread notes the stack of a pause while it lasts. Pauses are
+lines of JSON in a file that survives kill -9.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+PERIOD_S: Final = 0.01
+NOTED_S: Final = 0.03  # shorter pauses are not noted
+STACK_S: Final = 0.025  # into a pause, its stack is taken
+FRAMES: Final = 12
+
+
+class LoopProbe:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._woke_s = time.monotonic()
+        self._stack: list[str] | None = None
+        self._main = threading.get_ident()
+        self._stopping = threading.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._watch())
+        threading.Thread(target=self._take_stacks, name="loop-probe", daemon=True).start()
+
+    def close(self) -> None:
+        self._stopping.set()
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _watch(self) -> None:
+        with self._path.open("a") as file:
+            while True:
+                began_s, descheduled_s, began_cpu_s = time.monotonic(), _descheduled_s(), time.thread_time()
+                await asyncio.sleep(PERIOD_S)
+                self._woke_s = now_s = time.monotonic()
+                stack, self._stack = self._stack, None
+                pause_s = now_s - began_s - PERIOD_S
+                if pause_s < NOTED_S:
+                    continue
+                pause_s -= _descheduled_s() - descheduled_s
+                if pause_s >= NOTED_S:
+                    noted = {"at": now_s, "pause_s": pause_s, "cpu_s": time.thread_time() - began_cpu_s, "stack": stack}
+                    file.write(json.dumps(noted) + "\n")
+                    file.flush()
+
+    def _take_stacks(self) -> None:
+        while not self._stopping.wait(PERIOD_S):
+            if self._stack is None and time.monotonic() - self._woke_s > PERIOD_S + STACK_S:
+                frame = sys._current_frames().get(self._main)
+                self._stack = [f"{each.name} {Path(each.filename).name}:{each.lineno}" for each in _innermost(frame)]
+
+
+def _innermost(frame: Any) -> list[traceback.FrameSummary]:
+    return list(traceback.extract_stack(frame))[-FRAMES:]
+
+
+def _descheduled_s() -> float:
+    """Return for how long threads of this process wanted to run and had no processor."""
+    waited_ns = 0
+    for thread in os.listdir("/proc/self/task"):  # noqa: PTH208 — it runs a hundred times a second
+        with suppress(OSError), open(f"/proc/self/task/{thread}/schedstat") as file:  # noqa: PTH123 — likewise
+            waited_ns += int(file.read().split()[1])
+    return waited_ns / 1e9
+
+
+def read_pauses(path: Path) -> list[dict[str, Any]]:
+    """Read the noted pauses, longest first. The last line may be torn by a kill."""
+    if not path.exists():
+        return []
+    lines = path.read_text().splitlines()
+    return sorted((json.loads(line) for line in lines if line.endswith("}")), key=lambda each: -each["pause_s"])
