@@ -165,6 +165,14 @@ def test_a_flag_and_a_file_win_over_the_environment(tmp_path: Path, monkeypatch:
             pass
 
 
+def test_a_brokers_address_given_as_a_nameservers_is_named(tmp_path: Path):
+    port = free_port(-2)
+    arguments = broker_arguments(tmp_path, port, "-n", f"127.0.0.1:{port}")
+    with SkyrocketProcess("broker", tmp_path, arguments, lambda: answers(port)) as process:
+        sentence = f"127.0.0.1:{port} is not a nameserver: it does not know registrations. Is it a broker? Check namesrvAddr."
+        wait_until(lambda: sentence in process.log_tail(), "the warning")
+
+
 def test_a_wrong_variable_is_named(tmp_path: Path):
     done = skyrocket("broker", "--set", "listenPort=0", cwd=tmp_path, NAMESRV_ADDR="nowhere")
     assert done.returncode == 2

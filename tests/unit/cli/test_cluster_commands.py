@@ -318,6 +318,36 @@ def test_a_nameservers_address_given_as_a_brokers_is_named(shell: Shell):
         assert done.stderr == sentence
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topic", "list"],
+        ["topic", "show", "t"],
+        ["send", "t", "--body", "x"],
+        ["consume", "t"],
+        ["group", "list"],
+        ["cluster", "show"],
+        ["cluster", "namesrv"],
+        ["cluster", "namesrv", "--set", "waitSecondsForService=44"],
+    ],
+)
+def test_a_brokers_port_given_as_the_nameservers_is_named(shell: Shell, broker: SyncBroker, arguments: list[str]):
+    done = shell.run(*arguments, "-n", broker.address)
+    assert done.exit_code == FAILED, done.output
+    assert f"{broker.address} is not a nameserver, but perhaps a broker." in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_tls_at_a_port_without_tls_is_named(shell: Shell):
+    done = shell.run("topic", "list", "--tls")
+    assert done.exit_code == FAILED
+    assert done.stderr.startswith(
+        f"No nameserver answers. {shell.nameserver} cannot be reached: it closed the connection during the TLS"
+    )
+    assert "the port may be one without TLS" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_a_group_that_waits_for_a_topic_in_vain_is_told_that_it_does_not_exist(shell: Shell):
     done = shell.run("consume", "never-comes", "--group", "hopeful", "--wait", "0.2")
     assert done.exit_code == FAILED

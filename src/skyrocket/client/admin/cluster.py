@@ -73,26 +73,37 @@ class ClusterAdmin:
 
     async def _request_broker(self, address: str, code: int, body: bytes = b"") -> Command:
         """Send a request that every broker serves. Raise NotFoundError when the server at the address does not know it."""
+        wrong = f"{address} is not a broker, but perhaps a nameserver. Give a broker's name or address."
+        return await self._request_server(address, code, body, wrong)
+
+    async def _request_nameserver(self, address: str, code: int, body: bytes = b"") -> Command:
+        """Send a request that every nameserver serves. Raise NotFoundError when the server at the address does not know it."""
+        wrong = f"{address} is not a nameserver, but perhaps a broker. Nameservers listen on port 9876 by default."
+        return await self._request_server(address, code, body, wrong)
+
+    async def _request_server(self, address: str, code: int, body: bytes, wrong: str) -> Command:
         try:
             return await self._brokers.session.request_ok(address, code, body=body)
         except BrokerError as error:
             if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 raise
-            sentence = f"{address} is not a broker, but perhaps a nameserver. Give a broker's name or address."
-            raise NotFoundError(sentence) from error
+            raise NotFoundError(wrong) from error
 
     async def nameserver_config(self) -> dict[str, dict[str, str]]:
         """Fetch the settings of each nameserver: address -> name -> value."""
 
         async def ask(address: str) -> dict[str, str]:
-            return _decode_settings(await self._brokers.session.request_ok(address, RequestCode.GET_NAMESRV_CONFIG), address)
+            return _decode_settings(await self._request_nameserver(address, RequestCode.GET_NAMESRV_CONFIG), address)
 
         addresses = self.nameservers
         return dict(zip(addresses, await self._brokers.for_each(addresses, ask), strict=True))
 
     async def update_nameserver_config(self, values: Mapping[str, str]) -> None:
         """Change settings of every nameserver."""
-        await self._brokers.request_all_nameservers(RequestCode.UPDATE_NAMESRV_CONFIG, body=encode_config(values))
+        body = encode_config(values)
+        await self._brokers.for_each(
+            self.nameservers, lambda address: self._request_nameserver(address, RequestCode.UPDATE_NAMESRV_CONFIG, body)
+        )
 
 
 def _decode_settings(answer: Command, address: str) -> dict[str, str]:

@@ -58,7 +58,15 @@ log = logging.getLogger(__name__)
 
 REFRESH_MS_MIN = 1_000  # between two route refreshes that failed sends cause
 DEFAULT_TOPIC_QUEUES = 4  # of a topic that its first message creates
-_EVERY_NAMESERVER_SERVES = frozenset({RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_BROKER_CLUSTER_INFO})
+_EVERY_NAMESERVER_SERVES = frozenset(
+    {
+        RequestCode.GET_ROUTEINFO_BY_TOPIC,
+        RequestCode.GET_BROKER_CLUSTER_INFO,
+        RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+        RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS,
+        RequestCode.GET_KV_CONFIG,
+    }
+)
 
 _by_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, list[Session]] = weakref.WeakKeyDictionary()
 
