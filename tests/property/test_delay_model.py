@@ -79,7 +79,7 @@ class Play:
         level, key = rng.randrange(1, 4), f"m{len(self.sent)}"
         placed = delays.send(level, key, queue_id=level)
         # The log's times never go back, so a message's time begins when the log says that it was stored.
-        stored_ms = max(delays.now_ms, delays.store._last_append_timestamp)
+        stored_ms = max(delays.now_ms, delays.store.last_timestamp)
         self.sent[key] = Sent(level, stored_ms + LEVELS_MS[level - 1], placed.physical_offset + placed.size)
 
     def _promise(self, position: int) -> None:

@@ -15,7 +15,7 @@ from skyrocket.protocol.bodies import DataVersion, GetBrokerMemberGroupResponseB
 from skyrocket.protocol.broker_registration import decode_registration
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.crc import crc32
-from skyrocket.protocol.fastjson.codec import decode, encode
+from skyrocket.protocol.fastjson.codec import decode_request, encode
 from skyrocket.protocol.headers import (
     AddWritePermOfBrokerRequestHeader,
     AddWritePermOfBrokerResponseHeader,
@@ -89,7 +89,7 @@ class BrokerRequests:
         """Compare data versions. This counts as a heartbeat: a broker sends it while its topics do not change."""
         header = request.header(QueryDataVersionRequestHeader)
         key = BrokerKey(header.cluster_name, header.broker_addr)
-        theirs = decode(request.body, DataVersion) if request.body else None
+        theirs = decode_request(request.body, DataVersion) if request.body else None
         self._table.refresh(key, self._now_ms())
         ours = self._table.data_version(key)
         return request.response(

@@ -14,7 +14,7 @@ from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.bodies import TopicList, TopicRouteData
 from skyrocket.protocol.command import Command
-from skyrocket.protocol.fastjson.codec import decode, encode, route_dialect
+from skyrocket.protocol.fastjson.codec import decode_request, encode, route_dialect
 from skyrocket.protocol.headers import (
     DeleteTopicFromNamesrvRequestHeader,
     GetRouteInfoRequestHeader,
@@ -105,7 +105,7 @@ class RouteRequests:
     def register_topic(self, request: Command, _: Connection) -> Command:
         header = request.header(RegisterTopicRequestHeader)
         if request.body:
-            self._table.register_topic(header.topic, decode(request.body, TopicRouteData).queue_datas)
+            self._table.register_topic(header.topic, decode_request(request.body, TopicRouteData).queue_datas)
         return request.response(ResponseCode.SUCCESS)
 
 

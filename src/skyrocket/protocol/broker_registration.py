@@ -21,7 +21,7 @@ from typing import Final
 from skyrocket.protocol import limits
 from skyrocket.protocol.bodies import DataVersion, RegisterBrokerBody, TopicConfig, TopicFilterType, TopicQueueMappingInfo
 from skyrocket.protocol.errors import BodyError
-from skyrocket.protocol.fastjson.codec import decode, encode
+from skyrocket.protocol.fastjson.codec import decode, decode_request, encode
 
 _COUNT = struct.Struct(">i")
 _LEVEL: Final = 9  # as in Java; a broker registers rarely, and with every nameserver
@@ -43,7 +43,7 @@ def encode_registration(body: RegisterBrokerBody, *, compressed: bool) -> bytes:
 def decode_registration(data: bytes, *, compressed: bool) -> RegisterBrokerBody:
     """Decode a registration. Raise BodyError if it is malformed or unpacks to more than `REGISTRATION_BYTES_MAX`."""
     if not compressed:
-        return decode(data, RegisterBrokerBody)
+        return decode_request(data, RegisterBrokerBody)
     pieces = _PieceReader(_decompress(data))
     body = RegisterBrokerBody()
     wrapper = body.topic_config_serialize_wrapper

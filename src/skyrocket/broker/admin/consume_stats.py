@@ -4,19 +4,20 @@ of a consume queue (321).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 from skyrocket.broker.admin.queue_offsets import bounds, stored_at, time_text
+from skyrocket.broker.admin.slices import encode_list, encode_map, in_slices
 from skyrocket.broker.context import BrokerContext
 from skyrocket.broker.limits import QUEUE_ENTRIES_SHOWN_MAX
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.bodies import (
     ConsumeQueueData,
-    ConsumeStats,
-    ConsumeStatsList,
     MessageQueue,
     OffsetWrapper,
     QueryConsumeQueueResponseBody,
-    QueryConsumeTimeSpanBody,
     QueueTimeSpan,
 )
 from skyrocket.protocol.command import Command
@@ -30,6 +31,19 @@ from skyrocket.protocol.headers import (
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.queues.consume_queue import ENTRY, ConsumeQueue
+
+
+@dataclass(slots=True)
+class _Diffs:
+    """How far all groups are behind."""
+
+    total: int = 0
+    in_flight: int = 0
+
+
+def _stats_body(tps: float, offset_table: bytes) -> bytes:
+    """Return an encoded ConsumeStats."""
+    return b'{"consumeTps":' + encode(tps) + b',"offsetTable":' + offset_table + b"}"
 
 
 class ConsumeStatsHandlers:
@@ -51,20 +65,21 @@ class ConsumeStatsHandlers:
 
     # --- offsets
 
-    def consume_stats(self, command: Command, _connection: Connection) -> Command:
+    async def consume_stats(self, command: Command, _connection: Connection) -> Command:
         header = command.header(GetConsumeStatsRequestHeader)
-        stats = ConsumeStats()
-        for topic in self._requested_topics(header):
+        topics = [topic for topic in self._requested_topics(header) if topic in self._topics]
+        tps = sum((self._counters.group_get(header.consumer_group, topic) for topic in topics), 0.0)
+        table = await encode_map(self._progress_rows(header.consumer_group, topics))
+        return command.response(ResponseCode.SUCCESS, body=_stats_body(tps, table))
+
+    def _progress_rows(self, group: str, topics: list[str]) -> Iterator[tuple[MessageQueue, OffsetWrapper]]:
+        for topic in topics:
             config = self._topics.get(topic)
-            if config is None:
-                continue
-            for queue_id in range(config.read_queue_nums):
-                wrapper = self._progress(header.consumer_group, topic, queue_id)
-                pulled = self._offsets.pull_offset(header.consumer_group, topic, queue_id)
+            for queue_id in range(0 if config is None else config.read_queue_nums):
+                wrapper = self._progress(group, topic, queue_id)
+                pulled = self._offsets.pull_offset(group, topic, queue_id)
                 wrapper.pull_offset = max(wrapper.consumer_offset, pulled)
-                stats.offset_table[self._queue(topic, queue_id)] = wrapper
-            stats.consume_tps += self._counters.group_get(header.consumer_group, topic)
-        return command.response(ResponseCode.SUCCESS, body=encode(stats))
+                yield self._queue(topic, queue_id), wrapper
 
     def _requested_topics(self, header: GetConsumeStatsRequestHeader) -> list[str]:
         """Return the topics to report: the request's list, or the group's topics that it still subscribes to."""
@@ -75,31 +90,41 @@ class ConsumeStatsHandlers:
         topics = [header.topic] if header.topic and header.topic.strip() else self._offsets.topics_of(group)
         return [topic for topic in topics if not self._clients.lacks_subscription(group, topic)]
 
-    def all_consume_stats(self, command: Command, _connection: Connection) -> Command:
+    async def all_consume_stats(self, command: Command, _connection: Connection) -> Command:
         """Return the progress of all groups. Like Apache's response, it contains no pull offsets."""
         header = command.header(GetConsumeStatsInBrokerHeader)
-        answer = ConsumeStatsList(broker_addr=self._settings().address)
-        topics_of = self._offsets.topics_by_group()
-        for group in self._groups:
-            found = [
-                self._topic_stats(group, topic) for topic in topics_of.get(group, ()) if self._is_counted(group, topic, header)
-            ]
-            answer.consume_stats_list.append({group: found})
-            for stats in found:
-                for wrapper in stats.offset_table.values():
-                    answer.total_diff += wrapper.broker_offset - wrapper.consumer_offset
-                    answer.total_inflight_diff += wrapper.pull_offset - wrapper.consumer_offset
-        return command.response(ResponseCode.SUCCESS, body=encode(answer))
+        topics_of: dict[str, list[str]] = {}
+        async for pairs in in_slices(self._offsets.iterate_pairs()):
+            for topic, group in pairs:
+                topics_of.setdefault(group, []).append(topic)
+        diffs, groups = _Diffs(), list[bytes]()
+        async for some in in_slices(list(self._groups)):
+            for group in some:
+                found = [
+                    await self._topic_stats(group, topic, diffs)
+                    for topic in topics_of.get(group, ())
+                    if self._is_counted(group, topic, header)
+                ]
+                groups.append(b"{" + encode(group) + b":[" + b",".join(found) + b"]}")
+        totals = b'"totalDiff":%d,"totalInflightDiff":%d' % (diffs.total, diffs.in_flight)
+        start = b'{"brokerAddr":' + encode(self._settings().address) + b',"consumeStatsList":['
+        return command.response(ResponseCode.SUCCESS, body=start + b",".join(groups) + b"]," + totals + b"}")
 
     def _is_counted(self, group: str, topic: str, header: GetConsumeStatsInBrokerHeader) -> bool:
         config = self._topics.get(topic)
         return config is not None and (config.order or not header.is_order) and not self._clients.lacks_subscription(group, topic)
 
-    def _topic_stats(self, group: str, topic: str) -> ConsumeStats:
+    async def _topic_stats(self, group: str, topic: str, diffs: _Diffs) -> bytes:
         config = self._topics.get(topic)
-        assert config is not None
-        table = {self._queue(topic, i): self._progress(group, topic, i) for i in range(config.write_queue_nums)}
-        return ConsumeStats(offset_table=table, consume_tps=self._counters.group_get(group, topic))
+
+        def rows() -> Iterator[tuple[MessageQueue, OffsetWrapper]]:
+            for queue_id in range(0 if config is None else config.write_queue_nums):
+                wrapper = self._progress(group, topic, queue_id)
+                diffs.total += wrapper.broker_offset - wrapper.consumer_offset
+                diffs.in_flight += wrapper.pull_offset - wrapper.consumer_offset
+                yield self._queue(topic, queue_id), wrapper
+
+        return _stats_body(self._counters.group_get(group, topic), await encode_map(rows()))
 
     def _progress(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
         consumed = max(0, self._offsets.query(group, topic, queue_id))
@@ -113,12 +138,13 @@ class ConsumeStatsHandlers:
 
     # --- times
 
-    def time_span(self, command: Command, _connection: Connection) -> Command:
+    async def time_span(self, command: Command, _connection: Connection) -> Command:
         header = command.header(QueryConsumeTimeSpanRequestHeader)
         config = self._topics.require(header.topic)
         now_ms = self._wall_ms()
-        spans = [self._queue_time_span(header, queue_id, now_ms) for queue_id in range(config.write_queue_nums)]
-        return command.response(ResponseCode.SUCCESS, body=encode(QueryConsumeTimeSpanBody(consume_time_span_set=spans)))
+        spans = (self._queue_time_span(header, queue_id, now_ms) for queue_id in range(config.write_queue_nums))
+        body = b'{"consumeTimeSpanSet":' + await encode_list(spans) + b"}"
+        return command.response(ResponseCode.SUCCESS, body=body)
 
     def _queue_time_span(self, header: QueryConsumeTimeSpanRequestHeader, queue_id: int, now_ms: int) -> QueueTimeSpan:
         topic = header.topic

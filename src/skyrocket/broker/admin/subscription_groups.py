@@ -17,7 +17,7 @@ from skyrocket.protocol.bodies import (
 )
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.errors import BodyError
-from skyrocket.protocol.fastjson.codec import decode, encode
+from skyrocket.protocol.fastjson.codec import decode_request, encode
 from skyrocket.protocol.headers import (
     DeleteSubscriptionGroupRequestHeader,
     GetAllSubscriptionGroupRequestHeader,
@@ -53,11 +53,11 @@ class SubscriptionGroupHandlers:
     def put(self, command: Command, _connection: Connection) -> Command:
         """Create or change a group. Like Apache's broker, ignore a request without a body."""
         if command.body:
-            self._groups.put(decode(command.body, SubscriptionGroupConfig))
+            self._groups.put(decode_request(command.body, SubscriptionGroupConfig))
         return command.response(ResponseCode.SUCCESS)
 
     def put_list(self, command: Command, _connection: Connection) -> Command:
-        wanted = decode(command.body, SubscriptionGroupList).group_config_list if command.body else None
+        wanted = decode_request(command.body, SubscriptionGroupList).group_config_list if command.body else None
         if wanted is None:
             raise BodyError("A request to make groups has no list of them.")
         self._groups.put_all(wanted)

@@ -5,8 +5,10 @@ after removed topics and messages (306, 316).
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 from skyrocket.broker.admin.queue_offsets import bounds, stored_at
+from skyrocket.broker.admin.slices import encode_map
 from skyrocket.broker.context import BrokerContext
 from skyrocket.broker.names import name_problem
 from skyrocket.broker.tables.attributes import parse_changes
@@ -23,11 +25,10 @@ from skyrocket.protocol.bodies import (
     TopicFilterType,
     TopicList,
     TopicOffset,
-    TopicStatsTable,
 )
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.errors import BodyError
-from skyrocket.protocol.fastjson.codec import decode, encode
+from skyrocket.protocol.fastjson.codec import decode_request, encode
 from skyrocket.protocol.headers import (
     CreateTopicRequestHeader,
     DeleteTopicRequestHeader,
@@ -86,7 +87,7 @@ class TopicHandlers:
 
     def put_list(self, command: Command, _connection: Connection) -> Command:
         """Create or change all topics, or none. Unlike in Apache's broker, an unchanged topic does not stop the others."""
-        wanted = decode(command.body, CreateTopicListRequestBody).topic_config_list if command.body else None
+        wanted = decode_request(command.body, CreateTopicListRequestBody).topic_config_list if command.body else None
         if wanted is None:
             raise BodyError("A request to make topics has no list of them.")
         self._topics.put_all(wanted)
@@ -139,16 +140,18 @@ class TopicHandlers:
     def system_topics(self, command: Command, _connection: Connection) -> Command:
         return command.response(ResponseCode.SUCCESS, body=encode(TopicList(topic_list=sorted(self._topics.system_names))))
 
-    def stats(self, command: Command, _connection: Connection) -> Command:
+    async def stats(self, command: Command, _connection: Connection) -> Command:
         config = self._topics.require(command.header(GetTopicStatsInfoRequestHeader).topic)
-        topic = config.topic_name
-        table = TopicStatsTable(topic_put_tps=self._counters.topic_put(topic))
-        for queue_id in range(max(config.read_queue_nums, config.write_queue_nums)):
+        table = await encode_map(self._offset_rows(config.topic_name, max(config.read_queue_nums, config.write_queue_nums)))
+        tps = encode(self._counters.topic_put(config.topic_name))
+        return command.response(ResponseCode.SUCCESS, body=b'{"offsetTable":' + table + b',"topicPutTps":' + tps + b"}")
+
+    def _offset_rows(self, topic: str, queues: int) -> Iterator[tuple[MessageQueue, TopicOffset]]:
+        for queue_id in range(queues):
             least, most = bounds(self._store, topic, queue_id)
             last = stored_at(self._store, topic, queue_id, most - 1) if most else 0
             queue = MessageQueue(topic, self._settings().broker_name, queue_id)
-            table.offset_table[queue] = TopicOffset(min_offset=least, max_offset=most, last_update_timestamp=last)
-        return command.response(ResponseCode.SUCCESS, body=encode(table))
+            yield queue, TopicOffset(min_offset=least, max_offset=most, last_update_timestamp=last)
 
     def consumed_by(self, command: Command, _connection: Connection) -> Command:
         topic = command.header(QueryTopicConsumeByWhoRequestHeader).topic

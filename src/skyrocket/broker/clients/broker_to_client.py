@@ -100,6 +100,7 @@ async def _offsets_of(member: GroupMember[Connection], fields: dict[str, str]) -
         answer = await member.connection.request(question, ASK_EACH_MS)
         if answer.code != ResponseCode.SUCCESS or not answer.body:
             return None
-        return decode(answer.body, GetConsumerStatusBody).message_queue_table
+        body = await asyncio.to_thread(decode, answer.body, GetConsumerStatusBody)  # in fastjson's dialect: it takes a while
+        return body.message_queue_table
     except (NetError, BodyError):
         return None

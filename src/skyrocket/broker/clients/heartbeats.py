@@ -30,7 +30,7 @@ from skyrocket.protocol.bodies import (
 from skyrocket.protocol.bodies import Connection as ClientConnection
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.errors import BodyError
-from skyrocket.protocol.fastjson.codec import decode, encode
+from skyrocket.protocol.fastjson.codec import decode_request, encode
 from skyrocket.protocol.headers import (
     GetConsumerConnectionListRequestHeader,
     GetConsumerListByGroupRequestHeader,
@@ -91,7 +91,7 @@ class HeartbeatHandlers:
     def heartbeat(self, command: Command, connection: Connection) -> Command:
         if not command.body:
             raise BodyError("A heartbeat has no body.")
-        data = decode(command.body, HeartbeatData)
+        data = decode_request(command.body, HeartbeatData)
         now_ms = self._now_ms()
         changed: list[str] = []
         resend = not data.heartbeat_fingerprint
@@ -142,7 +142,7 @@ class HeartbeatHandlers:
 
     def check_config(self, command: Command, _connection: Connection) -> Command:
         """Check whether a consumer may subscribe like this."""
-        wanted = decode(command.body, CheckClientRequestBody).subscription_data if command.body else None
+        wanted = decode_request(command.body, CheckClientRequestBody).subscription_data if command.body else None
         if wanted is not None:
             self._filters.check(wanted)
         return command.response(ResponseCode.SUCCESS)

@@ -8,7 +8,7 @@ from skyrocket.net.router import Router
 from skyrocket.protocol.bodies import LockBatchRequestBody, LockBatchResponseBody, UnlockBatchRequestBody
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.errors import BodyError
-from skyrocket.protocol.fastjson.codec import decode, encode
+from skyrocket.protocol.fastjson.codec import decode_request, encode
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 
@@ -25,13 +25,13 @@ class QueueLockHandlers:
     def lock(self, command: Command, _connection: Connection) -> Command:
         if not command.body:
             raise BodyError("A request to lock queues has no body.")
-        wanted = decode(command.body, LockBatchRequestBody)
+        wanted = decode_request(command.body, LockBatchRequestBody)
         locked = self._locks.lock(wanted.consumer_group, wanted.client_id, wanted.mq_set, self._now_ms())
         return command.response(ResponseCode.SUCCESS, body=encode(LockBatchResponseBody(lock_ok_mq_set=locked)))
 
     def unlock(self, command: Command, _connection: Connection) -> Command:
         if not command.body:
             raise BodyError("A request to unlock queues has no body.")
-        wanted = decode(command.body, UnlockBatchRequestBody)
+        wanted = decode_request(command.body, UnlockBatchRequestBody)
         self._locks.unlock(wanted.consumer_group, wanted.client_id, wanted.mq_set)
         return command.response(ResponseCode.SUCCESS)

@@ -22,6 +22,7 @@ SEND_BACK: Final = "send back"  # by topic@group: messages that consumers sent b
 
 SAMPLE_MS: Final = 10_000
 KEYS_MAX: Final = 20_000
+SAMPLES_PER_SLICE: Final = 2_000
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 
 # Each row of samples: (interval, number). The number includes both ends of the time span that the row covers.
@@ -142,6 +143,7 @@ class Counters:
         self.get = Counter(_EVERY_SAMPLE)
         self.mornings = Mornings()
         self._keyed: dict[tuple[str, str], Counter] = {}
+        self._unsampled: list[Counter] = []
         self._last_sample_ms = 0
         self._day = self._day_of(now_ms())
         self.check_time(now_ms())
@@ -184,6 +186,8 @@ class Counters:
         self.add(SEND_BACK, f"{topic}@{group}", messages, 0, messages)
 
     def check_time(self, now_ms: int) -> None:
+        """Sample the counters every SAMPLE_MS, a slice of them at each call."""
+        self._sample_some(now_ms)
         if now_ms - self._last_sample_ms < SAMPLE_MS:
             return
         self._last_sample_ms = now_ms
@@ -191,10 +195,16 @@ class Counters:
             self._day = self._day_of(now_ms)
             before = self.mornings
             self.mornings = Mornings(self.put.messages, self.get.messages, before.put_today, before.get_today)
-        for counter in (self.put, self.get, *self._keyed.values()):
-            counter.sample(now_ms)
+        self.put.sample(now_ms)
+        self.get.sample(now_ms)
         if len(self._keyed) >= KEYS_MAX:
             self._keyed = {key: counter for key, counter in self._keyed.items() if not counter.is_idle}
+        self._unsampled = list(self._keyed.values())
+        self._sample_some(now_ms)
+
+    def _sample_some(self, now_ms: int) -> None:
+        for _ in range(min(SAMPLES_PER_SLICE, len(self._unsampled))):
+            self._unsampled.pop().sample(now_ms)
 
     # --- queries
 

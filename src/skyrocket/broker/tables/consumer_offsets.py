@@ -11,7 +11,7 @@ A reset is in force until the group's next pull of the queue takes it. Until the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from skyrocket.broker.errors import TableFullError
@@ -57,6 +57,12 @@ class ConsumerOffsets:
             topics.setdefault(group, []).append(topic)
         return topics
 
+    def iterate_pairs(self) -> Iterator[tuple[str, str]]:
+        """Yield the (topic, group) pairs as they are now. Changes meanwhile do no harm."""
+        for key in list(self._committed):
+            if len(parts := key.split(_SEPARATOR)) == 2:
+                yield parts[0], parts[1]
+
     def topics_of(self, group: str) -> list[str]:
         """Return the topics in which a group has offsets."""
         return [topic for topic, of in self._pairs() if of == group]
@@ -67,7 +73,7 @@ class ConsumerOffsets:
 
     def _pairs(self) -> list[tuple[str, str]]:
         """Return (topic, group) pairs, without keys of three parts: Apache's offsets of broadcasting consumers."""
-        return [(parts[0], parts[1]) for key in self._committed if len(parts := key.split(_SEPARATOR)) == 2]
+        return list(self.iterate_pairs())
 
     # --- changes by consumers
 

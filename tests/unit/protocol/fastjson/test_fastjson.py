@@ -20,6 +20,8 @@ from skyrocket.protocol.bodies import (
     ConsumerData,
     ConsumeStats,
     ConsumeType,
+    DelayOffsetSerializeWrapper,
+    GetConsumerStatusBody,
     HeartbeatData,
     KVTable,
     LanguageCode,
@@ -38,7 +40,7 @@ from skyrocket.protocol.bodies import (
     UserInfo,
 )
 from skyrocket.protocol.errors import BodyError
-from skyrocket.protocol.fastjson.codec import Dialect, decode, encode, encode_pretty, route_dialect
+from skyrocket.protocol.fastjson.codec import Dialect, decode, decode_request, encode, encode_pretty, route_dialect
 
 QUEUE = MessageQueue("t", "b", 1)
 
@@ -257,7 +259,7 @@ def test_a_megabyte_of_hostile_text_is_refused_quickly(hostile: bytes):
 
 def test_nesting_is_bounded_and_real_nesting_is_far_from_it():
     def nested(levels: int) -> bytes:
-        return b'{"table":{},"new":{0:' + b"[" * (levels - 2) + b"]" * (levels - 2) + b"}}"
+        return b'{"table":{},"new":{{}:' + b"[" * (levels - 2) + b"]" * (levels - 2) + b"}}"
 
     assert decode(nested(limits.JSON_DEPTH_MAX), KVTable) == KVTable()
     with pytest.raises(BodyError, match="deeper than 64 levels"):
@@ -387,4 +389,32 @@ def test_a_body_in_the_dialect_is_read_up_to_a_size_and_strict_json_beyond_it():
     many = b",".join(b'"k%d":"v"' % number for number in range(400_000))
     assert len(decode(b'{"table":{' + many + b"}}", KVTable).table) == 400_000
     with pytest.raises(BodyError, match="too many to be read otherwise"):
-        decode(b'{"table":{1:"x",' + many + b"}}", KVTable)
+        decode(b'{"table":{{}:"x",' + many + b"}}", KVTable)
+
+
+@pytest.mark.parametrize(
+    ("data", "table"),
+    [
+        (b'{"table":{0:"a", -7:"b" ,12 :"c"}}', {"0": "a", "-7": "b", "12": "c"}),
+        (b'{"table":{"a":",1:x","b":"{2:y","c":"\\\\",3:"d\\",4:"}}', {"a": ",1:x", "b": "{2:y", "c": "\\", "3": 'd",4:'}),
+        (b'{"table":{"0":"a"}}', {"0": "a"}),
+    ],
+)
+def test_integer_keys_are_read_where_they_are_keys(data: bytes, table: dict[str, str]):
+    assert decode_request(data, KVTable).table == table
+
+
+@pytest.mark.parametrize("tail", [b'"', b'"\\', b'"\\"', b'"' + b'\\"' * 50_000, b"{" + b" " * 50_000, b"," * 50_000])
+def test_a_body_that_ends_in_the_middle_is_refused(tail: bytes):
+    with pytest.raises(BodyError):
+        decode_request(b'{"table":{0:' + tail, KVTable)
+
+
+def test_a_request_in_the_dialect_has_a_bound_and_a_response_a_larger_one():
+    keys = b",".join(b'{"brokerName":"b","queueId":%d,"topic":"t"}:%d' % (number, number) for number in range(1_000))
+    data = b'{"messageQueueTable":{' + keys + b"}}"
+    assert len(decode(data, GetConsumerStatusBody).message_queue_table or ()) == 1_000
+    with pytest.raises(BodyError, match="16384 are allowed in fastjson's dialect"):
+        decode_request(data, GetConsumerStatusBody)
+    numbers = b'{"offsetTable":{' + b",".join(b"%d:%d" % (number, number) for number in range(10_000)) + b"}}"
+    assert len(decode_request(numbers, DelayOffsetSerializeWrapper).offset_table) == 10_000
