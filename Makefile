@@ -64,10 +64,10 @@ interop: $(READY)  ## run only the tests that start Apache RocketMQ's own code
 fuzz: $(READY)   ## decode one million mutated frames (make test: 50,000)
 	SKYROCKET_FUZZ_FRAMES=1000000 $(BIN)/python -m pytest -n 2 tests/fuzz
 
-sanitize: $(READY)  ## run the compiled twins on mutated frames, built with AddressSanitizer
-	$(BIN)/python hatch_build.py "-fsanitize=address -fno-omit-frame-pointer"
+sanitize: $(READY)  ## run the compiled twins on mutated frames and hostile store files, under AddressSanitizer and UBSan
+	$(BIN)/python hatch_build.py --sanitize
 	LD_PRELOAD=$$($(CC) -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
-	  $(BIN)/python -m pytest -q tests/fuzz/test_twins.py tests/property/test_twins.py tests/property/test_end_transaction_twins.py \
+	  $(BIN)/python -m pytest -q tests/fuzz/test_twins.py tests/fuzz/test_hostile_stores.py tests/property/test_twins.py tests/property/test_end_transaction_twins.py \
 	    tests/property/test_pull_twins.py tests/property/test_pull_response_twins.py tests/property/test_row_twins.py \
 	    tests/unit/store/read/test_queue_run.py; \
 	  status=$$?; rm src/skyrocket/compiled/*.so; $(BIN)/python hatch_build.py && exit $$status

@@ -4,6 +4,7 @@ Where Cython or a C compiler is missing, or SKYROCKET_PURE=1 says so, the wheel 
 
     python hatch_build.py            # builds the twins whose sources changed, beside their sources
     python hatch_build.py FLAGS      # builds all of them, with more flags for the C compiler and the linker
+    python hatch_build.py --sanitize # builds all of them for the sanitizers: an access outside a buffer ends the process
 """
 
 from __future__ import annotations
@@ -22,6 +23,15 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 ROOT = Path(__file__).resolve().parent
 SOURCES = Path("src/skyrocket/compiled")
 FLAGS = ["-O2", "-g0"]
+# Python's own flags define the overflow of signed numbers, which hides it from the sanitizer: -fno-wrapv takes that back.
+SANITIZE = [
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=undefined",
+    "-fno-wrapv",
+    "-fno-omit-frame-pointer",
+    "-O1",
+    "-g1",
+]
 digests = runpy.run_path(str(ROOT / SOURCES / "source_digest.py"))  # skyrocket itself is not installed yet
 
 
@@ -120,5 +130,6 @@ def build(more_flags: list[str] | None = None) -> list[Path]:
 
 
 if __name__ == "__main__":
-    for module in build([word for words in sys.argv[1:] for word in shlex.split(words)]):
+    flags = [word for words in sys.argv[1:] for word in shlex.split(words)]
+    for module in build(SANITIZE if flags == ["--sanitize"] else flags):
         sys.stdout.write(f"{module}\n")

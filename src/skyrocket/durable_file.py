@@ -8,16 +8,28 @@ from pathlib import Path
 
 def replace_file(path: Path, content: bytes) -> None:
     """Replace the file. The content is on disk on return. After an OSError the old content is still there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    _make_directory(path.parent)
     beside = path.with_name(f"{path.name}.tmp")
     with beside.open("wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
     beside.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    _sync_directory(path.parent)  # makes the rename durable
+
+
+def _make_directory(path: Path) -> None:
+    """Create a directory with its parents. Each is durable on return, or a power failure could take it with all that is in it."""
+    if not path.exists():
+        _make_directory(path.parent)
+        path.mkdir(exist_ok=True)
+        _sync_directory(path.parent)
+
+
+def _sync_directory(path: Path) -> None:
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(folder)  # makes the rename durable
+        os.fsync(folder)
     finally:
         os.close(folder)
 

@@ -78,7 +78,10 @@ def an_end(random: Random, halves: list[tuple[int, int]], number: int) -> bytes:
         "msgId": "id",
         "commitOrRollback": random.choice(["8", "8", "12"]),
     }
-    fields |= {"tranStateTableOffset": str(offset), "commitLogOffset": str(mostly(random, place, [place + 1, 0, -1, 2**40]))}
+    fields |= {
+        "tranStateTableOffset": str(offset),
+        "commitLogOffset": str(mostly(random, place, [place + 1, 0, -1, 2**40, 2**63 - 1, -(2**63)])),
+    }
     header = {"code": 37, "extFields": fields, "flag": ONEWAY_FLAG, "language": "JAVA", "opaque": number}
     return json.dumps(header, separators=(",", ":")).encode()
 

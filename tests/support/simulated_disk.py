@@ -7,6 +7,7 @@ bytes, from a write until a sync.
     disk.kill()            the process is killed: everything written is still there
     disk.writeback(rng)    the kernel writes back some sectors on its own
     disk.fail(…)           the n-th operation of a kind fails, once or from then on
+    disk.spoil_sector(…)   a sector cannot be read until it is written again
     disk.cut_power_at(n)   the n-th operation that changes anything does not finish, and no later one happens
 
 A failed sync behaves as on Linux: the sectors that it should have written count as clean, and the next sync skips them.
@@ -32,6 +33,10 @@ class PowerCut(BaseException):
     """The machine is off. A BaseException, so that no `except Exception` catches it."""
 
 
+class BusError(BaseException):
+    """A file with a bad sector is read through a mapping: the process would end with SIGBUS."""
+
+
 @dataclass(slots=True)
 class Fault:
     kind: str
@@ -49,6 +54,7 @@ class Node:
     content: bytearray
     durable: bytearray
     passed_over: dict[int, bytes] = field(default_factory=dict)  # sector → what a failed sync did not write
+    bad: set[int] = field(default_factory=set)  # sectors that the disk does not return until they are written again
 
     def differing(self) -> list[int]:
         """Return the sectors whose content is not on disk yet."""
@@ -57,6 +63,14 @@ class Node:
             return []
         size = len(content)
         return [at for at in range(0, size, SECTOR_BYTES) if content[at : at + SECTOR_BYTES] != durable[at : at + SECTOR_BYTES]]
+
+    def write(self, at: int, data: Bytes) -> None:
+        """Write to the page cache. The sectors count as unsynced again, whatever they held before."""
+        self.content[at : at + len(data)] = data
+        self.bad -= {sector for sector in self.bad if at <= sector and sector + SECTOR_BYTES <= at + len(data)}
+        if self.passed_over:
+            for sector in range(at - at % SECTOR_BYTES, at + len(data), SECTOR_BYTES):
+                self.passed_over.pop(sector, None)
 
     def keep(self, at: int) -> None:
         self.durable[at : at + SECTOR_BYTES] = self.content[at : at + SECTOR_BYTES]
@@ -91,24 +105,38 @@ class SimulatedFile:
         self._check_open()
 
         def some(rng: Random) -> None:
-            taken = rng.randrange(len(data) + 1)
-            self._node.content[at : at + taken] = data[:taken]
+            self._node.write(at, data[: rng.randrange(len(data) + 1)])
 
         self._disk.operation("write", self._path, some)
-        self._node.content[at : at + len(data)] = data
+        self._node.write(at, data)
+
+    def read_from_disk(self, at: int, size: int) -> bytes:
+        self._check_open()
+        self._disk.operation("read", self._path)
+        return bytes(self._node.durable[at : at + size])
 
     def read(self, at: int, size: int) -> bytes:
         self._check_open()
         self._disk.operation("read", self._path)
+        self._check_readable(at, size)
         return bytes(self._node.content[at : at + size])
+
+    def _check_readable(self, at: int, size: int) -> None:
+        if any(at < sector + SECTOR_BYTES and sector < at + size for sector in self._node.bad):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), self._path)
 
     def view(self) -> memoryview:
         self._check_open()
+        if self._node.bad and self._disk.traps_mappings:
+            raise BusError(f"{self._path} has sectors that cannot be read, and is mapped")
         return memoryview(self._node.content).toreadonly()
 
     def window(self, size: int) -> memoryview:
+        """Return bytes to write. What is written through them is not seen here, so all of them count as unsynced."""
         assert self._writable
         self._check_open()
+        self._check_readable(0, size)
+        self._node.passed_over = {at: passed for at, passed in self._node.passed_over.items() if at >= size}
         return memoryview(self._node.content)[:size]
 
     def prefetch(self, at: int, size: int) -> None:
@@ -132,6 +160,7 @@ class SimulatedDisk:
         self.counts: Counter[str] = Counter()  # operations of each kind, since the start or the last `heal`
         self.used = 10.0
         self.modified: dict[str, int] = {}  # times of files, in ms; 0 for those that a test has not set
+        self.traps_mappings = True  # also if a reader of a mapping keeps away from the bad sectors
         self._faults: list[Fault] = []
         self._rng = Random(seed)
         self._locked: set[str] = set()
@@ -145,6 +174,10 @@ class SimulatedDisk:
         fault = Fault(kind, self.counts[kind] + nth, number, short, lasting)
         self._faults.append(fault)
         return fault
+
+    def spoil_sector(self, path: str, at: int) -> None:
+        """Make the sector that holds byte `at` of a file unreadable."""
+        self.nodes[path].bad.add(at - at % SECTOR_BYTES)
 
     def heal(self) -> None:
         self._faults.clear()
@@ -198,10 +231,13 @@ class SimulatedDisk:
         return self._after(keep=lambda: rng.random() < share)
 
     def kill(self) -> SimulatedDisk:
-        """Return the disk after kill -9. The page cache survives, and unsynced sectors stay unsynced."""
+        """Return the disk after kill -9. The page cache survives, unsynced sectors stay unsynced, and a sync passes over what it
+        passed over before.
+        """
         disk = self._after(keep=lambda: True)
         for path, node in self.nodes.items():
             disk.nodes[path].durable[:] = node.durable
+            disk.nodes[path].passed_over = dict(node.passed_over)
         return disk
 
     def writeback(self, rng: Random) -> None:
@@ -255,6 +291,9 @@ class SimulatedDisk:
     def take_unsynced_directories(self) -> list[str]:
         return []  # changes of names are durable at once
 
+    def put_back_unsynced_directories(self, directories: list[str]) -> None:
+        assert not directories
+
     def create(self, path: str, size: int, allocated: int, *, durable: bool = True) -> SimulatedFile:
         _check_path(path)
         assert allocated <= size
@@ -277,9 +316,6 @@ class SimulatedDisk:
     def read(self, path: str) -> bytes:
         self.operation("read", path)
         return bytes(self._node(path).content)
-
-    def sync(self, path: str) -> None:
-        self.sync_node(path, self._node(path))
 
     def replace(self, path: str, data: bytes) -> None:
         _check_path(path)

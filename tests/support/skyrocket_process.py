@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import signal
 import ssl
 import subprocess
@@ -20,7 +21,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from skyrocket.net.tls import client_context
 from skyrocket.protocol.bodies import ClusterInfo
@@ -48,11 +49,26 @@ def _die_with_parent() -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+class DescriptorLimits(NamedTuple):
+    """How many files and connections a process may have open: its soft limit, and how far it may raise that."""
+
+    soft: int
+    hard: int
+
+
 class SkyrocketProcess:
     module = "skyrocket"  # what it runs: `python -m skyrocket …`
 
-    def __init__(self, name: str, home: Path, arguments: list[str], is_ready: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        name: str,
+        home: Path,
+        arguments: list[str],
+        is_ready: Callable[[], bool],
+        descriptors: DescriptorLimits | None = None,
+    ) -> None:
         home.mkdir(parents=True, exist_ok=True)
+        self._descriptors = descriptors
         self.name = name
         self.home = home
         self._arguments = arguments
@@ -78,8 +94,13 @@ class SkyrocketProcess:
                 stderr=log,
                 cwd=self.home,
                 env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": _python_path()},
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 one system call: it takes no lock that another thread may hold
+                preexec_fn=self._prepare,  # noqa: PLW1509 system calls only: it takes no lock that another thread may hold
             )
+
+    def _prepare(self) -> None:
+        _die_with_parent()
+        if self._descriptors is not None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, self._descriptors)
 
     def start(self) -> None:
         """Serving when this returns."""
@@ -129,7 +150,13 @@ def _python_path() -> str:
 
 
 class Skyrocket(SkyrocketProcess):
-    def __init__(self, home: Path, settings: Mapping[str, object] | None = None, names_port: int = 0) -> None:
+    def __init__(
+        self,
+        home: Path,
+        settings: Mapping[str, object] | None = None,
+        names_port: int = 0,
+        descriptors: DescriptorLimits | None = None,
+    ) -> None:
         names_port, port = names_port or free_port(), free_port(-2)
         self.nameserver = f"127.0.0.1:{names_port}"
         self.address = f"127.0.0.1:{port}"
@@ -137,7 +164,7 @@ class Skyrocket(SkyrocketProcess):
         flags = ["--data", str(self.data), "--namesrv-port", str(names_port), "--port", str(port)]
         arguments = ["run", *flags, *_sets({**SMALL_STORE, **(settings or {})})]
         tls = tls_of(settings or {})
-        super().__init__("run", home, arguments, lambda: self.address in registered(self.nameserver, tls))
+        super().__init__("run", home, arguments, lambda: self.address in registered(self.nameserver, tls), descriptors)
 
 
 class SkyrocketNameserver(SkyrocketProcess):

@@ -53,6 +53,7 @@ from skyrocket.broker.tables.topics import TopicTable
 from skyrocket.broker.transactions.checker import TransactionChecker
 from skyrocket.broker.transactions.install import install as install_transactions
 from skyrocket.net.connection import Connection
+from skyrocket.net.descriptors import descriptor_limit, plan_descriptors
 from skyrocket.net.dialer import Dialer
 from skyrocket.net.errors import NetError
 from skyrocket.net.limits import NetLimits
@@ -61,7 +62,9 @@ from skyrocket.net.server import Server, monotonic_ms
 from skyrocket.protocol.bodies import DataVersion, TopicConfig
 from skyrocket.protocol.hosts import pack_host
 from skyrocket.settings.live import LiveSettings
+from skyrocket.store.config import FIXED_DESCRIPTORS, QUEUE_FILES_MAX
 from skyrocket.store.config_files import DELAY_OFFSETS, TIMER_METRICS, ConfigFiles
+from skyrocket.store.descriptor_reserve import RESERVED_DESCRIPTORS
 from skyrocket.store.files import Disk, Files
 from skyrocket.store.flusher import Flusher
 from skyrocket.store.message_store import MessageStore
@@ -84,18 +87,27 @@ class Broker:
         wall_ms: Callable[[], int] | None = None,
         files: Files | None = None,
         clocks: BrokerClocks | None = None,
+        descriptors: int | None = None,
     ) -> None:
-        """Tests replace the clock with `wall_ms`, the file system with `files`, or with `clocks` what jumps of the clock do."""
+        """Tests replace the clock with `wall_ms`, the file system with `files`, or with `clocks` what jumps of the clock do.
+
+        `descriptors` is how many files and connections the broker may have open: by default, as many as the process.
+        """
         if clocks is None:
             clocks = BrokerClocks.real() if wall_ms is None else BrokerClocks.simulated(wall_ms)
         self._clocks = clocks
         self._wall_ms = wall_ms = clocks.wall_ms
         self.settings = LiveSettings(settings)
         self._background = ThreadPoolExecutor(1, thread_name_prefix="skyrocket-store")
-        self._files = files or Disk()
+        self._files = files or Disk(reserved=RESERVED_DESCRIPTORS)
+        limits = limits or settings.net_limits()
+        self._descriptors = plan_descriptors(
+            descriptors or descriptor_limit(), limits.connections_max, FIXED_DESCRIPTORS + QUEUE_FILES_MAX
+        )
+        queue_files = max(1, self._descriptors.files_max - FIXED_DESCRIPTORS)
         self.store = MessageStore(
             settings.store_path,
-            settings.store_config(),
+            replace(settings.store_config(), open_files_max=queue_files),
             files=self._files,
             background=self._background,
             commit_log=settings.commit_log_path or None,
@@ -115,7 +127,8 @@ class Broker:
         self.persistence.add_table(TIMER_METRICS, self._timer_metrics)
         self.scheduler = Scheduler(wall_ms)
         self.router = Router(ERROR_CODES)
-        self.server = Server(self.router, limits or settings.net_limits(), settings.server_tls(), tls_only=settings.tls_only)
+        limits = replace(limits, connections_max=self._descriptors.connections_max)
+        self.server = Server(self.router, limits, settings.server_tls(), tls_only=settings.tls_only)
         self._dialer = Dialer(tls=settings.client_tls())
         self._flusher: Flusher | None = None
         self._transaction_checks: TransactionChecker | None = None
@@ -130,6 +143,8 @@ class Broker:
 
     async def start(self) -> RecoveryResult:
         """Start serving clients, and return what the recovery of the store found."""
+        if self._descriptors.warning is not None:
+            log.warning(self._descriptors.warning)
         closing = self._closing
         closing.callback(self._background.shutdown)
         self.settings.replace(await choose_advertised_host(self.settings()))

@@ -17,6 +17,7 @@ from skyrocket.cli.nameserver_options import NAMESERVERS_VARIABLE, AddressServer
 from skyrocket.cli.server_command import serve
 from skyrocket.nameserver.nameserver import Nameserver
 from skyrocket.nameserver.settings import NameserverSettings, apply_saved_changes
+from skyrocket.net.descriptors import descriptor_limit
 from skyrocket.net.local_address import is_wildcard
 from skyrocket.settings.errors import SettingsError
 from skyrocket.settings.file import read_required_texts, read_texts
@@ -78,11 +79,12 @@ def run(
     async def main(stopped: asyncio.Event) -> None:
         settings = _read_settings(BrokerSettings(), None, flags, sets)
         _check_ports(namesrv_port, settings.port)
-        names = Nameserver(_nameserver_settings(settings, data, host, namesrv_port))
+        descriptors = descriptor_limit()
+        names = Nameserver(_nameserver_settings(settings, data, host, namesrv_port), descriptors=descriptors // 4)
         await names.start()
         # Nothing to verify: the nameserver is in this process.
         in_process = {"namesrvAddr": _local_address(names, host), "tls.client.authServer": "false"}
-        served = Broker(settings.with_texts(in_process))
+        served = Broker(settings.with_texts(in_process), descriptors=descriptors - descriptors // 4)
         try:
             await served.start()
             now = served.settings()

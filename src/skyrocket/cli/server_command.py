@@ -1,4 +1,4 @@
-"""Run a server until a signal stops it: signal handlers, uvloop, and one sentence on standard error when the start fails."""
+"""Run a server until a signal stops it: signal handlers, uvloop, the limit of open files, one sentence when the start fails."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import typer
 
 from skyrocket.broker.errors import BrokerBrokenError
 from skyrocket.nameserver.errors import NameserverError
+from skyrocket.net.descriptors import raise_descriptor_limit
 from skyrocket.net.errors import NetError
 from skyrocket.settings.errors import SettingsError
 from skyrocket.store.errors import StoreError
@@ -27,6 +28,7 @@ def serve(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
     A typed error becomes one sentence and exit code 2. A server that broke down while it ran has exit code 3.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    raise_descriptor_limit()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_run_until_signal(main))

@@ -67,7 +67,7 @@ def find_first_entry(view, int64_t count, int64_t end, int64_t hint):
     PyObject_GetBuffer(view, &buffer, PyBUF_SIMPLE)
     try:
         entries = <unsigned char *>buffer.buf
-        if not 0 <= count * CHECKSUM_BYTES <= buffer.len or hint < 0:
+        if not 0 <= count <= buffer.len // CHECKSUM_BYTES or hint < 0:
             raise ValueError(f"{count} checksums are not in {buffer.len} bytes")
         if hint < high and <int64_t>get32(entries + hint * CHECKSUM_BYTES) < end:
             low = hint + 1
@@ -236,6 +236,8 @@ cdef inline Pointed *find_pointed(Pointed *table, size_t room, int64_t slot_at) 
 
 def pack_index_entries(table, int64_t slots, int64_t first, int64_t first_timestamp, bytes keys):
     cdef size_t count = len(keys) // KEY_BYTES, number, room = 16
+    cdef uint64_t later_ms
+    cdef bint is_later
     cdef int64_t hashed, store_timestamp, timestamp = first_timestamp, seconds = 0, slot_at, before, new_slots = 0
     cdef const unsigned char *key = <unsigned char *>PyBytes_AsString(keys)
     cdef bytes entries = PyBytes_FromStringAndSize(NULL, count * INDEX_ENTRY_BYTES)
@@ -258,8 +260,10 @@ def pack_index_entries(table, int64_t slots, int64_t first, int64_t first_timest
         for number in range(count):
             hashed, store_timestamp = <int32_t>get32(key), <int64_t>get64(key + 12)
             if store_timestamp != timestamp:
-                timestamp, seconds = store_timestamp, store_timestamp - first_timestamp
-                seconds = seconds // 1000 if 0 <= seconds <= 1000 * <int64_t>0x7FFFFFFF + 999 else 0
+                timestamp = store_timestamp
+                later_ms = <uint64_t>store_timestamp - <uint64_t>first_timestamp  # a header may hold any number
+                is_later = store_timestamp >= first_timestamp and later_ms <= 1000 * <uint64_t>0x7FFFFFFF + 999
+                seconds = <int64_t>(later_ms // 1000) if is_later else 0
             slot_at = INDEX_HEADER_BYTES + hashed % slots * SLOT_BYTES
             if hashed < 0 or slot_at + SLOT_BYTES > view.len:
                 raise ValueError(f"a slot at {slot_at} is not in {view.len} bytes")

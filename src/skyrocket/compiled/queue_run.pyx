@@ -6,7 +6,7 @@ The records of a run lie one behind the other in one buffer.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
@@ -91,6 +91,7 @@ cdef class _Reader:
 
     cdef _Cold cold
     cdef object segment
+    cdef int64_t base  # log offset of the first byte of `segment`
     cdef Py_buffer view
     cdef bint is_held
     cdef bytes packed
@@ -104,14 +105,19 @@ cdef class _Reader:
     cdef int64_t size_bytes, last_place  # of the records in the result
     cdef int64_t next_offset  # queue offset to continue at
 
-    def __init__(self, log, checksums, int64_t hot_from, bytes packed, wanted):
+    def __init__(self, log, checksums, int64_t hot_from, bytes packed, wanted, bint every):
+        """With `every`, the records of all entries are needed: they are for several pulls."""
+        cdef Py_ssize_t needed
         self.packed, self.count, self.hot_from = packed, len(packed) // ENTRY_BYTES, hot_from
         self.cold = _Cold()
         self.cold.topic, self.cold.queue_id, self.first_offset, self.records_max, self.bytes_max, self.codes = <tuple>wanted
         self.takes_all, self.takes_one = self.codes is None, self.codes is not None and len(self.codes) == 1
         self.the_one = next(iter(self.codes)) if self.takes_one else 0
-        self.cold.start, self.segment = log.segment_view(<int64_t>get64(self.entry(0)))
+        needed = self.count if self.codes is not None or every else min(self.count, max(1, self.records_max))
+        self.cold.start, self.base, self.segment = log.run_view(<int64_t>get64(self.entry(0)), self.last_end(needed))
         self.cold.checksums, self.cold.topic_bytes, self.cold.known_from, self.cold.known_to = checksums, None, 1, 0
+        if self.cold.start < 0 or self.base < self.cold.start:
+            raise ValueError(f"a segment starts at {self.cold.start}, and its bytes at {self.base}")
         PyObject_GetBuffer(self.segment, &self.view, PyBUF_SIMPLE)
         self.is_held = True
 
@@ -130,10 +136,35 @@ cdef class _Reader:
     cdef const unsigned char *entry(self, Py_ssize_t number):
         return <unsigned char *>PyBytes_AsString(self.packed) + number * ENTRY_BYTES
 
+    cdef bint contains(self, int64_t place):
+        """Whether a log offset lies in the bytes of the segment. An entry may hold any number, so nothing is added to it."""
+        return place >= self.base and place - self.base < self.view.len
+
+    cdef int64_t last_end(self, Py_ssize_t needed):
+        """Return where the last of the records of `needed` entries may end in the log."""
+        cdef Py_ssize_t number
+        cdef int64_t place, size, last = 0
+        for number in range(needed):
+            place, size = <int64_t>get64(self.entry(number)), <int32_t>get32(self.entry(number) + 8)
+            last = max(last, INT64_MAX if size > 0 and place > INT64_MAX - size else place + max(size, 0))
+        return last
+
+    cdef Py_ssize_t number_of(self, int64_t offset):
+        """Return the number of the entry for a queue offset; -1 for one before the first, and the count for one behind the last."""
+        if offset < self.first_offset:
+            return -1
+        return self.count if offset - self.first_offset > self.count else offset - self.first_offset
+
     cdef int64_t stop_of(self, Py_ssize_t number):
-        """Return where the record of entry `number` ends in the segment; of the last entry, if there are fewer."""
+        """Return where the record of entry `number` ends in the segment; of the last entry, if there are fewer.
+
+        For an entry that points elsewhere, return the end of the segment it lies behind, or 0.
+        """
         cdef const unsigned char *entry = self.entry(min(number, self.count - 1))
-        return <int64_t>get64(entry) + <int32_t>get32(entry + 8) - self.cold.start
+        cdef int64_t place = <int64_t>get64(entry)
+        if self.contains(place):
+            return place - self.cold.start + <int32_t>get32(entry + 8)
+        return 0 if place < self.base else self.base - self.cold.start + self.view.len
 
     cdef bint read(self, Py_ssize_t first, Py_ssize_t entries_max, int64_t records_max, Py_ssize_t last) except -1:
         """Read the run of entries from `first` on. Return False when the general path must read it.
@@ -151,10 +182,12 @@ cdef class _Reader:
                 bytes_max -= size
                 if self.taken - before >= records_max or (bytes_max < 0 and self.taken > before):
                     break
-                at = place - self.cold.start
-                stop = at + size
-                if at < 0 or size < PLACED_BYTES or stop > self.view.len:
+                if not self.contains(place) or size < PLACED_BYTES:
                     return False
+                at = place - self.base
+                if size > self.view.len - at:
+                    return False
+                stop = place - self.cold.start + size
                 if <int32_t>get32(segment + at) != size or <int64_t>get64(segment + at + QUEUE_OFFSET_AT) != offset:
                     return False
                 if <int64_t>get64(segment + at + PHYSICAL_OFFSET_AT) != place:
@@ -195,7 +228,7 @@ def read_pull_run(log, checksums, int64_t hot_from, bytes packed, wanted):
     cdef bytes data
     if len(packed) < ENTRY_BYTES:
         return None
-    reader = _Reader(log, checksums, hot_from, packed, wanted)
+    reader = _Reader(log, checksums, hot_from, packed, wanted, False)
     reader.make_room(reader.count)
     if not reader.read(0, reader.count, reader.records_max, 0):
         return None
@@ -256,11 +289,12 @@ def frame_runs(log, checksums, int64_t hot_from, bytes packed, wanted, asks, wor
     cdef bint is_run, is_short
     if len(packed) < ENTRY_BYTES or not asks:
         return [], 0, 0, 0, 0
-    reader = _Reader(log, checksums, hot_from, packed, wanted)
+    reader = _Reader(log, checksums, hot_from, packed, wanted, True)
     for _, offset, count, _ in asks:
         count = max(1, min(count, reader.records_max))
         room += min(count, reader.count)
-        last = max(last, min(max(offset - reader.first_offset, 0), reader.count) + count - 1)
+        first = reader.number_of(offset)
+        last = max(last, (0 if first < 0 else first) + count - 1)
     reader.make_room(room)
     answers = <Answer *>malloc(len(asks) * sizeof(Answer))
     if answers == NULL:
@@ -270,10 +304,8 @@ def frame_runs(log, checksums, int64_t hot_from, bytes packed, wanted, asks, wor
             if reader.size_bytes >= bytes_max:
                 break
             count = max(1, min(count, reader.records_max))
-            if not 0 <= offset - reader.first_offset < reader.count:
-                break
-            first, before, size_before = offset - reader.first_offset, reader.taken, reader.size_bytes
-            if not 0 <= <int64_t>get64(reader.entry(first)) - reader.cold.start < reader.view.len:
+            first, before, size_before = reader.number_of(offset), reader.taken, reader.size_bytes
+            if not 0 <= first < reader.count or not reader.contains(<int64_t>get64(reader.entry(first))):
                 break
             entries = min(2 * count, RECORDS_PER_READ_MAX, reader.count - first)
             last_place = reader.last_place

@@ -75,10 +75,10 @@ def record_views(segment, int64_t start, int64_t first, int64_t end, offsets):
     cdef const unsigned char *record
     PyObject_GetBuffer(segment, &view, PyBUF_SIMPLE)
     try:
-        end_at = min(<int64_t>view.len, end - start)
+        end_at = min(<int64_t>view.len, end - start) if end > start else 0
         for one in offsets:
             offset = one
-            at = offset - start
+            at = offset - start if offset >= start else -1
             if offset >= first and 0 <= at <= end_at - HEAD_BYTES:
                 record = <const unsigned char *>view.buf + at
                 size, magic = <int32_t>get32(record + SIZE_AT), get32(record + MAGIC_AT)

@@ -59,12 +59,15 @@ cdef class _Ends:
 
     cdef bint read(self, End *end, ReaddressedRecord *readdressed) noexcept:
         """Whether a whole half message lies at the place that the end names. It goes into `readdressed`."""
-        cdef int64_t at = end.place - self.start, stop = min(<int64_t>self.view.len, self.end - self.start)
+        cdef int64_t at, stop = min(<int64_t>self.view.len, self.end - self.start)
         cdef const unsigned char *record
         cdef const unsigned char *field
         cdef uint32_t magic
         cdef size_t field_bytes
-        if end.place < self.first or not 0 <= at <= stop - HEAD_BYTES:
+        if end.place < self.first or end.place < self.start:
+            return False
+        at = end.place - self.start
+        if at > stop - HEAD_BYTES:
             return False
         record = <const unsigned char *>self.view.buf + at
         magic = get32(record + MAGIC_AT)

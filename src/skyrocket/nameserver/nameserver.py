@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from skyrocket.nameserver.broker_requests import BrokerRequests
 from skyrocket.nameserver.config_requests import ConfigRequests
@@ -14,6 +15,7 @@ from skyrocket.nameserver.route_requests import RouteRequests
 from skyrocket.nameserver.route_table import BrokerKey, RouteTable
 from skyrocket.nameserver.settings import NameserverSettings
 from skyrocket.net.connection import Connection
+from skyrocket.net.descriptors import descriptor_limit, plan_descriptors
 from skyrocket.net.router import Router
 from skyrocket.net.server import Server, monotonic_ms
 from skyrocket.protocol.responses import ResponseCode
@@ -26,14 +28,24 @@ log = logging.getLogger(__name__)
 class Nameserver:
     """A nameserver. `start()` sets `port`, and raises NameserverError or NetError when the nameserver cannot start."""
 
-    def __init__(self, settings: NameserverSettings | None = None, *, now_ms: Callable[[], int] = monotonic_ms) -> None:
+    def __init__(
+        self,
+        settings: NameserverSettings | None = None,
+        *,
+        now_ms: Callable[[], int] = monotonic_ms,
+        descriptors: int | None = None,
+    ) -> None:
+        """`descriptors` is how many connections the nameserver may have open: by default, as many as the process."""
         self.settings = LiveSettings(settings or NameserverSettings())
         self.table = RouteTable()
         self.kv = KvStore(self.settings().kv_config_path)
         self.router = Router({NameserverError: ResponseCode.SYSTEM_ERROR})
         self._now_ms = now_ms
         now = self.settings()
-        self._server = Server(self.router, now.net_limits(), now.server_tls(), tls_only=now.tls_only, now_ms=now_ms)
+        limits = now.net_limits()
+        self._descriptors = plan_descriptors(descriptors or descriptor_limit(), limits.connections_max)
+        limits = replace(limits, connections_max=self._descriptors.connections_max)
+        self._server = Server(self.router, limits, now.server_tls(), tls_only=now.tls_only, now_ms=now_ms)
         self._server.on_closed.append(self._on_connection_closed)
         self._scanning: SupervisedTask | None = None
         self.port = 0  # set by start()
@@ -51,6 +63,8 @@ class Nameserver:
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
     async def start(self) -> None:
+        if self._descriptors.warning is not None:
+            log.warning(self._descriptors.warning)
         self.kv.load()
         self.port = await self._server.listen(self.settings().bind_address, self.settings().listen_port)
         self._scanning = SupervisedTask("removal of silent brokers", self._scan)

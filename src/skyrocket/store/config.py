@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# Descriptors of an open store. Files that are not in use are closed, so a store of any size opens with these.
+LOG_FILES_MAX = 64  # segments; a mapped file takes two descriptors
+CHECKSUM_FILES_MAX = 16  # one for each segment that is read; mapped
+FIXED_DESCRIPTORS = (
+    256  # of everything but consume queues: segments, checksums, index, timers, directories, files that are replaced
+)
+QUEUE_FILES_MAX = 2048  # of consume queues, where the process may open that many
+
 DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -40,7 +48,7 @@ class StoreConfig:
 
     delay_levels: str = DELAY_LEVELS  # messageDelayLevel: the queue entry of a delayed message holds its delivery time
 
-    open_files_max: int = 512  # files of consume queues kept open; the least recently used is closed
+    open_files_max: int = 512  # files of consume queues kept open; the least recently used that is synced is closed
     undispatched_max: int = (
         100_000  # messages whose dispatch waits in memory for confirmation; beyond this, the log is read again
     )

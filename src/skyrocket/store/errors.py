@@ -17,6 +17,10 @@ class StoreIOError(StoreError):
     """A file operation failed. Nothing was stored."""
 
 
+class UnreadableError(StoreIOError):
+    """The disk does not return a range of the log."""
+
+
 class WritesStoppedError(StoreError):
     """A flush failed, so it is unknown what is on disk. The store takes no more messages until it is opened again."""
 

@@ -23,7 +23,7 @@ from skyrocket.store.files import File, Files
 
 class ExpiredFile(NamedTuple):
     path: str
-    open_file: File | None  # closed after the file is deleted, so that the space is freed in the same thread
+    open_file: File | None  # let go of after the file is deleted, so that the space is freed in the same thread
 
 
 class ExpiredFiles:
@@ -50,5 +50,4 @@ class ExpiredFiles:
                 except OSError as error:
                     raise store_error(f"removing the expired file {path}", error) from error
                 self._waiting.popleft()
-                if open_file is not None:
-                    open_file.close()
+                del open_file  # closes here, unless a job syncs the file at the moment: then when the job ends

@@ -12,6 +12,7 @@ an error, where a write through a mapping would end the process with SIGBUS. Onc
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import mmap
 import os
@@ -20,9 +21,14 @@ import struct
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import islice
 from typing import Protocol
 
+from skyrocket.store.descriptor_reserve import DescriptorReserve
+
 Bytes = bytes | bytearray | memoryview
+_PAGE_BYTES = 4096
+_READ_BYTES = 1024 * 1024  # read at once, to see whether a range can be read
 _FLOCK = struct.Struct("hhqqi4x")  # Linux's struct flock: type, whence, start, length, process
 
 
@@ -37,6 +43,9 @@ class File(Protocol):
 
     def read(self, at: int, size: int) -> bytes: ...
 
+    def read_from_disk(self, at: int, size: int) -> bytes:
+        """Read what the disk has, past the page cache. `at` is a multiple of 4096."""
+
     def view(self) -> memoryview:
         """Return the whole file, read-only and live.
 
@@ -44,9 +53,9 @@ class File(Protocol):
         """
 
     def window(self, size: int) -> memoryview:
-        """Return the first `size` bytes, writable.
+        """Return the first `size` bytes, writable, allocated on disk and readable.
 
-        They must be allocated on disk, or a full disk ends the process with SIGBUS.
+        Otherwise a full disk or a bad sector would end the process with SIGBUS. Raise OSError instead.
         """
 
     def prefetch(self, at: int, size: int) -> None:
@@ -55,7 +64,8 @@ class File(Protocol):
     def sync(self) -> None:
         """Make everything written so far survive a power failure. May run in another thread than the writes."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the file. A file that nobody refers to any more closes by itself."""
 
 
 class Files(Protocol):
@@ -80,15 +90,12 @@ class Files(Protocol):
     def take_unsynced_directories(self) -> list[str]:
         """Return the directories that got files with `durable=False` since the last call. The caller syncs them."""
 
+    def put_back_unsynced_directories(self, directories: list[str]) -> None:
+        """Return them with the next call again: they could not be synced yet."""
+
     def open(self, path: str, *, writable: bool) -> File: ...
 
     def read(self, path: str) -> bytes: ...
-
-    def sync(self, path: str) -> None:
-        """Make a file's content survive a power failure, also if it is open elsewhere.
-
-        May run in another thread than the writes.
-        """
 
     def replace(self, path: str, data: bytes) -> None:
         """Replace the content of a small file, all or nothing. The new content is durable on return."""
@@ -97,7 +104,7 @@ class Files(Protocol):
         """Rename a file or a directory, all or nothing. It is durable once both parent directories are synced."""
 
     def sync_directory(self, path: str) -> None:
-        """Make the names in a directory survive a power failure."""
+        """Make the names in a directory survive a power failure. Raise NotOpenedError when it cannot be opened."""
 
     def remove(self, path: str) -> None:
         """Remove a file, or a directory with everything in it. A missing path is no error."""
@@ -110,8 +117,11 @@ class Files(Protocol):
 
 
 class DiskFile:
-    def __init__(self, descriptor: int, size: int) -> None:
+    """An open file: one descriptor, and a second one for each mapping, because Python's mapping keeps its own."""
+
+    def __init__(self, descriptor: int, size: int, reserve: DescriptorReserve) -> None:
         self._descriptor = descriptor
+        self._reserve = reserve
         self._map: mmap.mmap | None = None
         self._view: memoryview | None = None
         self.size = size
@@ -126,14 +136,39 @@ class DiskFile:
     def read(self, at: int, size: int) -> bytes:
         return os.pread(self._descriptor, size, at)
 
+    def read_from_disk(self, at: int, size: int) -> bytes:
+        wanted = min(size + -size % _PAGE_BYTES, self.size - at)
+        buffer = mmap.mmap(-1, size + -size % _PAGE_BYTES)  # O_DIRECT needs an aligned buffer
+        try:
+            direct = self._reserve.take(
+                lambda: os.open(f"/proc/self/fd/{self._descriptor}", os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
+            )
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            # The file system lies in memory, or cannot do this. Then the cached pages are dropped, as far as it drops them.
+            os.posix_fadvise(self._descriptor, at, wanted, os.POSIX_FADV_DONTNEED)
+            return os.pread(self._descriptor, size, at)
+        try:
+            read = 0
+            while read < wanted and (more := os.preadv(direct, [memoryview(buffer)[read:]], at + read)):
+                read += more
+        finally:
+            os.close(direct)
+        return buffer[:size]
+
     def view(self) -> memoryview:
         if self._view is None:
-            self._map = mmap.mmap(self._descriptor, self.size, prot=mmap.PROT_READ)
+            self._map = self._reserve.take(lambda: mmap.mmap(self._descriptor, self.size, prot=mmap.PROT_READ))
             self._view = memoryview(self._map)
         return self._view
 
     def window(self, size: int) -> memoryview:
-        return memoryview(mmap.mmap(self._descriptor, size, prot=mmap.PROT_READ | mmap.PROT_WRITE))
+        os.posix_fallocate(self._descriptor, 0, size)
+        for at in range(0, size, _READ_BYTES):
+            os.pread(self._descriptor, min(_READ_BYTES, size - at), at)
+        protection = mmap.PROT_READ | mmap.PROT_WRITE
+        return memoryview(self._reserve.take(lambda: mmap.mmap(self._descriptor, size, prot=protection)))
 
     def prefetch(self, at: int, size: int) -> None:
         os.posix_fadvise(self._descriptor, at, size, os.POSIX_FADV_WILLNEED)
@@ -154,14 +189,16 @@ class DiskFile:
 
 
 class Disk:
-    """The real file system."""
+    """The real file system. Where the process has no descriptor left, it uses one of its reserve."""
 
-    def __init__(self) -> None:
+    def __init__(self, reserved: int = 0) -> None:
+        """`reserved` is the number of descriptors that are held for the moment when the process has no other left."""
+        self._reserve = DescriptorReserve(reserved)
         self._unsynced: dict[str, None] = {}  # directories with names that may not survive a power failure; an ordered set
 
     def names(self, directory: str) -> list[str]:
         try:
-            return sorted(os.listdir(directory))
+            return sorted(self._reserve.take(lambda: os.listdir(directory)))
         except FileNotFoundError:
             return []
 
@@ -180,48 +217,48 @@ class Disk:
             self._make_directories(directory)
         else:
             self._unsynced.update(dict.fromkeys(_make_directories_unsynced(directory)))
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        descriptor = self._open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         try:
             os.ftruncate(descriptor, size)
             if allocated:
                 os.posix_fallocate(descriptor, 0, allocated)
             if durable:
                 os.fsync(descriptor)
-                _sync_directory(directory)
+                self.sync_directory(directory)
         except OSError:
             os.close(descriptor)
             with suppress(OSError):
                 os.unlink(path)
             raise
-        return DiskFile(descriptor, size)
+        return DiskFile(descriptor, size, self._reserve)
 
     def take_unsynced_directories(self) -> list[str]:
         unsynced, self._unsynced = self._unsynced, {}
         return list(unsynced)
 
+    def put_back_unsynced_directories(self, directories: list[str]) -> None:
+        self._unsynced.update(dict.fromkeys(directories))
+
     def open(self, path: str, *, writable: bool) -> File:
-        descriptor = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
+        descriptor = self._open(path, os.O_RDWR if writable else os.O_RDONLY)
         try:
-            return DiskFile(descriptor, os.fstat(descriptor).st_size)
+            return DiskFile(descriptor, os.fstat(descriptor).st_size, self._reserve)
         except OSError:
             os.close(descriptor)
             raise
 
     def read(self, path: str) -> bytes:
-        with open(path, "rb") as file:
-            return file.read()
-
-    def sync(self, path: str) -> None:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = self._open(path, os.O_RDONLY)
         try:
-            os.fdatasync(descriptor)
+            with open(descriptor, "rb", closefd=False) as file:
+                return file.read()
         finally:
             os.close(descriptor)
 
     def replace(self, path: str, data: bytes) -> None:
         self._make_directories(os.path.dirname(path))
         temporary = f"{path}.tmp"
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        descriptor = self._open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
             written = 0
             while written < len(data):
@@ -230,23 +267,32 @@ class Disk:
         finally:
             os.close(descriptor)
         os.replace(temporary, path)
-        _sync_directory(os.path.dirname(path))
+        self.sync_directory(os.path.dirname(path))
 
     def move(self, path: str, to: str) -> None:
         os.makedirs(os.path.dirname(to), exist_ok=True)
         os.rename(path, to)
 
     def sync_directory(self, path: str) -> None:
-        _sync_directory(path)
+        try:
+            descriptor = self._open(path, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise NotOpenedError(error.errno, error.strerror, path) from error
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
     def remove(self, path: str) -> None:
         if os.path.isdir(path):
-            shutil.rmtree(path)
+            self._reserve.take(lambda: shutil.rmtree(path))
         else:
             with suppress(FileNotFoundError):
                 os.unlink(path)
         if os.path.exists(os.path.dirname(path)):
-            _sync_directory(os.path.dirname(path))
+            self.sync_directory(os.path.dirname(path))
 
     def used_percent(self, path: str) -> float:
         """Count as `df` and Java do: space that is reserved for root counts as used."""
@@ -258,7 +304,7 @@ class Disk:
 
     def lock(self, path: str) -> Callable[[], None] | None:
         self._make_directories(os.path.dirname(path))
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = self._open(path, os.O_RDWR | os.O_CREAT)
         try:
             # Java locks the first byte with a lock that belongs to its process. This one conflicts with it, but belongs to the
             # open file: it also excludes other stores in this process, and survives when one of them closes the file.
@@ -278,7 +324,10 @@ class Disk:
             self._make_directories(os.path.dirname(directory))
             with suppress(FileExistsError):
                 os.mkdir(directory)
-            _sync_directory(os.path.dirname(directory) or ".")
+            self.sync_directory(os.path.dirname(directory) or ".")
+
+    def _open(self, path: str, flags: int) -> int:
+        return self._reserve.take(lambda: os.open(path, flags | os.O_CLOEXEC, 0o644))
 
 
 def _make_directories_unsynced(directory: str) -> list[str]:
@@ -291,32 +340,73 @@ def _make_directories_unsynced(directory: str) -> list[str]:
     return changed
 
 
-def _sync_directory(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+class NotOpenedError(OSError):
+    """A file could not be opened, so it was not synced. Nothing is known to be lost: its content can be synced later."""
+
+
+class UnsyncedFiles:
+    """Files that were written, for a job that syncs them. Any thread may call `sync`.
+
+    Those that are still open are held open, also if their owner closes or removes them in the meantime.
+    """
+
+    def __init__(self, files: Files, held: dict[str, File], closed: list[str]) -> None:
+        self._files = files
+        self.held = held  # by path
+        self.closed = closed  # paths
+
+    def sync(self) -> None:
+        """Sync all files. Raise NotOpenedError when one could not be opened, and any other OSError when a sync failed."""
+        for file in self.held.values():
+            file.sync()
+        for path in self.closed:
+            try:
+                file = self._files.open(path, writable=True)
+            except FileNotFoundError:
+                continue  # it has been removed
+            except OSError as error:
+                raise NotOpenedError(error.errno, error.strerror, path) from error
+            file.sync()
 
 
 class OpenFiles:
-    """Keeps at most `most` files open; closes the least recently used one."""
+    """Keeps at most `most` files open; closes the least recently used one.
+
+    A file that was written stays open until it is synced: after a failed write-back, the kernel reports the error to descriptors
+    that were open at that time, and may have forgotten it when the file is opened again. Only when all of the files are unsynced,
+    the oldest ones are closed, and opened again to be synced.
+
+    A closed file is let go of, and closes when nobody else holds it: a job may be syncing it in another thread.
+    """
 
     def __init__(self, files: Files, most: int, *, writable: bool = True) -> None:
         self._files = files
         self._most = most
         self._writable = writable
         self._open: OrderedDict[str, File] = OrderedDict()
+        self._unsynced: dict[str, File] = {}  # written since they were taken last
+        self._closed_unsynced: dict[str, None] = {}
 
     @property
     def writable(self) -> bool:
         return self._writable
 
     def get(self, path: str) -> File:
+        """Return a file to read from."""
         file = self._open.get(path)
         if file is None:
             file = self._files.open(path, writable=self._writable)
             self._keep(path, file)
+        else:
+            self._open.move_to_end(path)
+        return file
+
+    def get_to_write(self, path: str) -> File:
+        """Return a file that the caller is about to write. It counts as unsynced from now on."""
+        file = self._unsynced.get(path)
+        if file is None:
+            file = self._unsynced[path] = self.get(path)
+            self._closed_unsynced.pop(path, None)
         else:
             self._open.move_to_end(path)
         return file
@@ -330,20 +420,51 @@ class OpenFiles:
         """Take over a file that was created elsewhere: ahead of time, in the background."""
         self._keep(path, file)
 
+    def take_unsynced(self) -> UnsyncedFiles:
+        """Return the files written since the last call. The caller syncs them."""
+        taken = UnsyncedFiles(self._files, dict(self._unsynced), list(self._closed_unsynced))
+        self._unsynced.clear()
+        self._closed_unsynced.clear()
+        return taken
+
+    def put_back(self, taken: UnsyncedFiles) -> None:
+        """Count the files of a job as unsynced again, because it could not open one of them."""
+        for path, file in taken.held.items():
+            if self._open.get(path) is file:
+                self._unsynced[path] = file
+            else:
+                self._closed_unsynced[path] = None
+        self._closed_unsynced.update(dict.fromkeys(taken.closed))
+
     def forget(self, path: str) -> None:
-        file = self._open.pop(path, None)
-        if file is not None:
-            file.close()
+        """Let go of a file that is being removed."""
+        self.take(path)
 
     def take(self, path: str) -> File | None:
-        """Give up a file without closing it; None when it is not open. The caller closes it."""
+        """Give up a file that is being removed; None when it is not open. It closes when the caller lets go of it."""
+        self._unsynced.pop(path, None)
+        self._closed_unsynced.pop(path, None)
         return self._open.pop(path, None)
 
     def close(self) -> None:
-        while self._open:
-            self._open.popitem()[1].close()
+        self._open.clear()
+        self._unsynced.clear()
+        self._closed_unsynced.clear()
 
     def _keep(self, path: str, file: File) -> None:
         self._open[path] = file
-        while len(self._open) > self._most:
-            self._open.popitem(last=False)[1].close()
+        if len(self._open) > self._most:
+            self._close_oldest(but=path)
+
+    def _close_oldest(self, but: str) -> None:
+        unsynced = self._unsynced
+        for path in self._open:
+            if path not in unsynced and path != but:
+                del self._open[path]
+                return
+        # Several at once, so that the next files that are opened need not look through all of them again.
+        for path in list(islice(self._open, max(1, self._most // 8))):
+            if path != but:
+                del self._open[path]
+                del unsynced[path]
+                self._closed_unsynced[path] = None

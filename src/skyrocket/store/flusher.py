@@ -15,6 +15,7 @@ from contextlib import suppress
 
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.errors import DiskFullError, StoreClosedError, StoreError, StoreIOError
+from skyrocket.store.files import NotOpenedError
 from skyrocket.store.message_store import MessageStore
 from skyrocket.supervised_task import SupervisedTask, failure_of
 
@@ -139,6 +140,11 @@ class Flusher:
         if job is None:
             return
         error = await self._in_thread(job.run)
+        if isinstance(error, NotOpenedError):
+            self._is_postponed = True
+            with suppress(DiskFullError, StoreIOError):  # nothing is in doubt: the next turn syncs what could not be opened
+                self._store.finish_flush(job, error)
+            return
         self._store.finish_flush(job, error)
         failure = failure_of(self._on_confirmed)  # whatever waits for a flush does not affect the next one
         if failure is not None:

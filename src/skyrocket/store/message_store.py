@@ -9,17 +9,15 @@ call the job's `run`; the store's thread then reports the result with `finish_fl
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
 from skyrocket.protocol.sysflag import TRANSACTION_MASK
-from skyrocket.store.config import StoreConfig, delay_levels_ms
+from skyrocket.store.config import CHECKSUM_FILES_MAX, LOG_FILES_MAX, StoreConfig, delay_levels_ms
 from skyrocket.store.dispatch import CommitLogDispatcher
 from skyrocket.store.errors import (
     DiskFullError,
@@ -31,7 +29,7 @@ from skyrocket.store.errors import (
     store_error,
 )
 from skyrocket.store.expired_files import ExpiredFile, ExpiredFiles
-from skyrocket.store.files import Disk, Files, OpenFiles
+from skyrocket.store.files import Disk, Files, NotOpenedError, OpenFiles
 from skyrocket.store.horizon import Horizon
 from skyrocket.store.index.index import Index
 from skyrocket.store.log.checksums import Checksums
@@ -50,33 +48,9 @@ from skyrocket.store.recovery.recovery import Recovery, RecoveryResult
 from skyrocket.store.recovery.repair import QueueRepair
 from skyrocket.store.retention import SEGMENTS_AT_ONCE, RetentionPlan
 from skyrocket.store.retention_job import RetentionJob
+from skyrocket.store.sync_jobs import CheckpointJob, FlushJob
 
 _OUR_ABORT = b"skyrocket\n"  # Apache's broker writes its process id into this file; it never reads the content
-_LOG_FILES_MAX = 4096  # a log of 4 TiB; older segments are opened again when they are read
-
-
-class FlushJob(NamedTuple):
-    """Syncs the log to disk up to `position`."""
-
-    position: int
-    timestamp: int  # store time of the last message before `position`
-    run: Callable[[], None]
-
-
-@dataclass(slots=True)
-class CheckpointJob:
-    """Syncs queues, index and checksums to disk, then writes the checkpoint that says so."""
-
-    checkpoint: Checkpoint
-    _sync: Callable[[], None]
-    _write: Callable[[Checkpoint], None]
-    uncounted: list[str]  # directories of deleted queues that this checkpoint does not count any more
-    is_synced: bool = False
-
-    def run(self) -> None:
-        self._sync()
-        self.is_synced = True
-        self._write(self.checkpoint)
 
 
 class MessageStore:
@@ -96,15 +70,16 @@ class MessageStore:
         self.paths = StorePaths(root, commit_log)
         self._files = files or Disk()
         self._delays_ms = delay_levels_ms(self.config.delay_levels)
-        self._log_files = OpenFiles(self._files, _LOG_FILES_MAX)
-        self._other_files = OpenFiles(self._files, self.config.open_files_max)
+        self._log_files = OpenFiles(self._files, LOG_FILES_MAX)
+        self._checksum_files = OpenFiles(self._files, CHECKSUM_FILES_MAX)
+        self._queue_files = OpenFiles(self._files, self.config.open_files_max)
         config = self.config
         self.log = CommitLog(self._files, self._log_files, self.paths.commit_log, config.segment_bytes, background)
-        self.queues = ConsumeQueues(self._files, self._other_files, self.paths.consume_queues, config.queue_entries_per_file)
+        self.queues = ConsumeQueues(self._files, self._queue_files, self.paths.consume_queues, config.queue_entries_per_file)
         self.index = (
             Index(self._files, self.paths.index, config.index_slots, config.index_entries) if config.index_enabled else None
         )
-        self._checksums = Checksums(self._files, self._log_files, self.paths.checksums, config.segment_bytes)
+        self._checksums = Checksums(self._files, self._checksum_files, self.paths.checksums, config.segment_bytes)
         self._checkpoint_file = CheckpointFile(self._files, self.paths.checkpoint)
         self._deleted = DeletedTopics(self._files, self.paths.deleted_topics, self.paths.consume_queues)
         repair = QueueRepair(self.log, self._deleted, self._delays_ms)
@@ -148,8 +123,7 @@ class MessageStore:
         self._deleted.load()
 
         def begin(until_done: Checkpoint) -> None:
-            for path in self._checksums.take_dirty():
-                self._files.sync(path)  # once the abort file is ours, recovery trusts all of them
+            self._checksum_files.take_unsynced().sync()  # once the abort file is ours, recovery trusts all of them
             for directory in self._files.take_unsynced_directories():
                 self._files.sync_directory(directory)
             if until_done != checkpoint:
@@ -173,9 +147,13 @@ class MessageStore:
         self._dispatcher.start_at(self.log.end, offset, timestamp)
         self.last_timestamp = self._flushed_timestamp = timestamp
         self.reading.set_opened_at(self.log.end)
-        for file in self.log.files_between(done.walked_from, self.log.end):
-            file.sync()
+        is_distrusted = self._files.exists(self.paths.sync_failed)
+        if is_distrusted:
+            done.rewritten_bytes = self.log.rewrite(checkpoint.safe_end or self.log.start)
+        self.log.sync(done.walked_from, self.log.end)
         self.checkpoint()
+        if is_distrusted:
+            self._files.remove(self.paths.sync_failed)
         with suppress(StoreError, OSError):  # what cannot be removed now is removed later
             self.remove_expired_files()  # queues of deleted topics
             self._deleted.sweep(self.log.start)
@@ -203,8 +181,8 @@ class MessageStore:
     def _abandon(self) -> None:
         if self.index is not None:
             self.index.close()
-        self._log_files.close()
-        self._other_files.close()
+        for opened in (self._log_files, self._checksum_files, self._queue_files):
+            opened.close()
         if self._release is not None:
             self._release()
             self._release = None
@@ -220,7 +198,7 @@ class MessageStore:
         try:
             written = self.log.append([message.record for message in messages], queue_offsets, timestamp)
         except WritesStoppedError as error:
-            self._stopped = str(error)
+            self._stop(str(error))
             raise
         sizes = [len(message.record) for message in messages]
         self._add_checksums(written)
@@ -250,7 +228,7 @@ class MessageStore:
         try:
             written = self.log.append_encoded(data, [one[3] for one in dispatches])
         except WritesStoppedError as error:
-            self._stopped = str(error)
+            self._stop(str(error))
             raise
         self._add_checksums([written])
         self._finish_append(dispatches, taken, opening.timestamp, opening.position)
@@ -314,6 +292,12 @@ class MessageStore:
         if self._stopped is not None:
             raise WritesStoppedError(f"The store takes no messages since a flush failed: {self._stopped}")
 
+    def _stop(self, reason: str) -> None:
+        """Take no more messages, because a sync failed. The next start must not believe what it reads from the page cache."""
+        self._stopped = reason
+        with suppress(OSError):  # a disk that fails may fail here, too
+            self._files.replace(self.paths.sync_failed, f"{reason}\n".encode())
+
     def _check_room(self) -> None:
         if self._too_full is not None:
             raise DiskFullError(f"{self._too_full} The store takes no messages above {self.config.disk_warning_percent} %.")
@@ -326,23 +310,21 @@ class MessageStore:
         position = self.horizon.appended
         if position <= self.horizon.flushed:
             return None
-        files = self.log.files_between(self.horizon.flushed, position)
         self._is_flushing = True
-
-        def run() -> None:
-            for file in files:
-                file.sync()
-
-        return FlushJob(position, self.last_timestamp, run)
+        return FlushJob(position, self.last_timestamp, self._log_files.take_unsynced())
 
     def finish_flush(self, job: FlushJob, error: OSError | None = None) -> None:
-        """Report that the job has run. After an error the store takes no more writes.
+        """Report that the job has run. After a failed sync the store takes no more writes.
 
+        A file that could not be opened is left to the next flush.
         A failed fsync is never retried: it is unknown what reached the disk, and the kernel may drop the dirty pages.
         """
         self._is_flushing = False
+        if isinstance(error, NotOpenedError):
+            self._log_files.put_back(job.unsynced)
+            raise store_error(f"flushing the log up to {job.position}", error) from error
         if error is not None:
-            self._stopped = f"{error.strerror or error}."
+            self._stop(f"{error.strerror or error}.")
             raise WritesStoppedError(f"A flush failed ({error.strerror or error}); the store takes no more messages.") from error
         self._flushed_timestamp = max(job.timestamp, self._flushed_timestamp)
         self._dispatcher.dispatch_or_postpone(self.horizon.flush(job.position))
@@ -410,31 +392,34 @@ class MessageStore:
             queue_count=len(self.queues),
             entry_count=self.queues.entry_count,
         )
-        paths = self.queues.take_dirty() + self._checksums.take_dirty()
-        directories = self._files.take_unsynced_directories()
-        syncs: Iterable[Callable[[], None]] = self.index.begin_sync() if self.index is not None else []
-
-        def sync_all() -> None:
-            for path in paths:
-                with suppress(FileNotFoundError):  # it may have expired in the meantime
-                    self._files.sync(path)
-            for directory in directories:
-                with suppress(FileNotFoundError):  # its topic may have been deleted in the meantime
-                    self._files.sync_directory(directory)
-            for sync in syncs:
-                sync()
-
-        return CheckpointJob(checkpoint, sync_all, self._checkpoint_file.write, self._deleted.take_unremoved())
+        return CheckpointJob(
+            checkpoint,
+            self._files,
+            self._queue_files.take_unsynced(),
+            self._checksum_files.take_unsynced(),
+            self._files.take_unsynced_directories(),
+            self.index.begin_sync() if self.index is not None else [],
+            self._checkpoint_file.write,
+            self._deleted.take_unremoved(),
+        )
 
     def finish_checkpoint(self, job: CheckpointJob, error: OSError | None = None) -> None:
-        """Report that the job has run. A failed sync stops writes; a page that could not be written is written next time."""
+        """Report that the job has run. A failed sync stops writes.
+
+        What could not be opened, or a page that could not be written, is left to the next job.
+        """
         if error is None:
             self._expired_files.add([ExpiredFile(path, None) for path in job.uncounted])
             return
         self._deleted.put_back(job.uncounted)
+        if isinstance(error, NotOpenedError):
+            self._queue_files.put_back(job.queues)
+            self._checksum_files.put_back(job.checksums)
+            self._files.put_back_unsynced_directories(job.directories)
+            raise store_error("syncing queues and checksums", error) from error
         if job.is_synced:
             raise store_error("writing the checkpoint", error) from error
-        self._stopped = f"{error.strerror or error}."
+        self._stop(f"{error.strerror or error}.")
         raise WritesStoppedError(f"A checkpoint of {job.checkpoint.safe_end} failed ({error.strerror or error}).") from error
 
     def checkpoint(self) -> None:

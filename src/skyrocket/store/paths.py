@@ -1,5 +1,5 @@
-"""The paths in a store directory. The names are Apache's, except `checksums`, `damaged`
-and `consumequeue.deleted`, which Apache does not have."""
+"""The paths in a store directory. The names are Apache's, except `checksums`, `damaged`, `sync_failed` and
+`consumequeue.deleted`, which Apache does not have."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ class StorePaths:
         self.checkpoint = f"{self.root}/checkpoint"
         self.abort = f"{self.root}/abort"  # exists while a broker runs; a broker that finds it at start recovers from a crash
         self.lock = f"{self.root}/lock"
+        self.sync_failed = f"{self.root}/sync_failed"  # exists after a failed sync, until the log was read back from the disk
         self.checksums = f"{self.root}/checksums"
         self.damaged = f"{self.root}/damaged"
         self.timer_wheel = f"{self.root}/timerwheel"

@@ -6,6 +6,7 @@ import fcntl
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -63,6 +64,32 @@ def test_a_view_is_live_and_a_window_writes(tmp_path: Path):
     file.prefetch(0, 8192)
     file.sync()
     file.close()
+
+
+@pytest.mark.parametrize("size", [10, 4096, 5000, 100_000, 1024 * 1024 + 1])
+def test_what_is_synced_is_read_from_the_disk(tmp_path: Path, size: int):
+    data = Random(size).randbytes(size)
+    file = Disk().create(f"{tmp_path}/file", size, size)
+    file.write(0, data)
+    file.sync()
+    assert file.read_from_disk(0, size) == data
+    if size > 8192:
+        assert file.read_from_disk(4096, size - 4096) == data[4096:]
+        assert file.read_from_disk(4096, 17) == data[4096:4113]
+    file.close()
+
+
+def test_window_of_a_sparse_file_is_allocated(tmp_path: Path):
+    """A file that was copied sparsely has no space on disk: a full disk must be an error, and no SIGBUS."""
+    path = tmp_path / "file"
+    with path.open("wb") as sparse:
+        sparse.truncate(1024 * 1024)
+    assert path.stat().st_blocks == 0
+    file = Disk().open(str(path), writable=True)
+    window = file.window(256 * 1024)
+    assert path.stat().st_blocks * 512 >= 256 * 1024
+    window[:3] = b"abc"
+    assert file.read(0, 3) == b"abc"
 
 
 def test_a_view_stays_readable_when_the_file_is_closed_and_removed(tmp_path: Path):
@@ -161,6 +188,7 @@ def test_least_recently_used_file_is_closed_at_the_limit(tmp_path: Path):
     assert opened.get(f"{tmp_path}/0") is first
     opened.forget(f"{tmp_path}/0")
     assert opened.get(f"{tmp_path}/0") is not first
+    del first
     opened.close()
     assert open_descriptors() == before
 

@@ -15,6 +15,7 @@ from skyrocket.protocol.fastjson.codec import encode
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.errors import StoreError
+from skyrocket.store.files import NotOpenedError
 from skyrocket.store.timers.timer_index import TimerIndex
 from skyrocket.supervised_task import SupervisedTask
 
@@ -78,6 +79,9 @@ class TimerCheckpointing:
             writing = asyncio.ensure_future(asyncio.get_running_loop().run_in_executor(None, job.run))
             try:
                 await asyncio.shield(writing)
+            except NotOpenedError as error:
+                log.warning("The progress of timers was not saved (%s): the next save does it.", error)
+                job.put_back()
             except OSError as error:
                 log.error("The progress of timers could not be saved (%s): they are rebuilt from their topic.", error)
                 self._delivery.fail_checkpoint()

@@ -32,7 +32,7 @@ from skyrocket.broker.settings import BrokerSettings
 from skyrocket.protocol.message.record import store_timestamp_of
 from skyrocket.protocol.message.waiting_record import parse_waiting_records
 from skyrocket.protocol.system_names import TIMER_TOPIC
-from skyrocket.store.errors import StoreError
+from skyrocket.store.errors import StoreError, UnreadableError
 from skyrocket.store.log.readdress import ReaddressRequest
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.timers.timer_index import TimerCheckpointJob, TimerIndex, TimerTopic
@@ -276,8 +276,9 @@ class TimerDelivery:
             topics: dict[str, int] = {}
             requests = self._readdress_requests([unit for unit in units if unit is not None], slot, now_ms, topics)
             self._internal_writer.readdress(requests)
-        except StoreError:
+        except StoreError as error:
             slot.put_back(taken)
+            self._read_again |= isinstance(error, UnreadableError)  # of the timer log
             raise
         slot.put_back(taken[len(units) :])
         if any(address.topic == TIMER_TOPIC for _, address, _, _ in requests):  # rolled messages: a recall may be among them

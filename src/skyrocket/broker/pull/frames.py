@@ -65,7 +65,7 @@ def _frame_runs(
         if size_bytes >= bytes_max or first < 0:
             break
         entries = packed[first * ENTRY_BYTES : (first + min(2 * records_max, RECORDS_PER_READ_MAX)) * ENTRY_BYTES]
-        if not entries or _segment(log, entries) != _segment(log, packed):
+        if len(entries) < ENTRY_BYTES or _segment(log, entries) != _segment(log, packed):
             break
         asked = wanted._replace(offset=offset, records_max=records_max)
         run = read_pull_run(log, checksums, hot_from, entries, asked)
@@ -80,9 +80,9 @@ def _frame_runs(
     return pieces, pulls, messages, size_bytes, last_place
 
 
-def _segment(log: CommitLog, entries: bytes) -> int:
+def _segment(log: CommitLog, entries: bytes) -> int | None:
     """Return the start of the segment that the first entry points to."""
-    return log.segment_view(ENTRY.unpack_from(entries)[0])[0]
+    return log.segments.start_of(ENTRY.unpack_from(entries)[0])
 
 
 frame_runs = twin("queue_run", _frame_runs)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain, groupby
 from operator import itemgetter
 
@@ -15,12 +16,13 @@ from skyrocket.compiled import twin
 from skyrocket.protocol.sysflag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from skyrocket.store.errors import store_error
 from skyrocket.store.expired_files import ExpiredFile
-from skyrocket.store.files import Files
+from skyrocket.store.files import Files, OpenFiles
 from skyrocket.store.index.index_file import KEY, NO_MATCH, IndexFile
 from skyrocket.store.index.key_hashes import hash_keys
 from skyrocket.store.message import DispatchFields
 
 _NAME_DIGITS = 17  # yyyyMMddHHmmssSSS
+_OPEN_FILES_MAX = 8
 
 
 class Index:
@@ -30,6 +32,7 @@ class Index:
         self._slots = slots
         self._entries = entries
         self._open: list[IndexFile] = []
+        self._opened = OpenFiles(files, _OPEN_FILES_MAX)  # of files at rest: only the newest file is held open
         self._left = b""  # keys that could not be written because the disk was full; they are written first
 
     @property
@@ -51,7 +54,9 @@ class Index:
                 if not self._files.size(path):  # a crash interrupted its creation
                     self._files.remove(path)
                     continue
-                self._open.append(IndexFile(path, self._files.open(path, writable=True), self._slots, self._entries))
+                made = IndexFile(path, self._opened.get(path), self._slots, self._entries, reopen=partial(self._opened.get, path))
+                made.rest()
+                self._open.append(made)
 
     # --- writing
 
@@ -71,7 +76,8 @@ class Index:
     def _file_for(self, now_ms: int) -> IndexFile:
         if not self._open or not self._open[-1].room:
             path = f"{self._directory}/{self._new_name(now_ms)}"
-            self._open.append(IndexFile.create(self._files, path, self._slots, self._entries))
+            reopen = partial(self._opened.get, path)
+            self._open.append(IndexFile.create(self._files, path, self._slots, self._entries, reopen=reopen))
         return self._open[-1]
 
     def _new_name(self, now_ms: int) -> str:
@@ -86,7 +92,10 @@ class Index:
 
     def begin_sync(self) -> list[Callable[[], None]]:
         """Return the sync jobs, oldest file first. So when a file's keys are on disk, those of all older files are too."""
-        return [file.begin_sync() for file in self._open if file.is_dirty]
+        jobs = [file.begin_sync() for file in self._open if file.is_dirty]
+        for full in self._open[:-1]:
+            full.rest()
+        return jobs
 
     def rebuild(self, stop_offset: int) -> None:
         """After a crash, delete entries of messages at or behind `stop_offset`, and rebuild the slots of the newest file."""
@@ -102,11 +111,13 @@ class Index:
         expired = []
         while len(self._open) > 1 and self._open[0].last_offset < log_start and self._open[0].is_in_sync:
             file = self._open.pop(0)
-            expired.append(ExpiredFile(file.path, file.give_up()))
+            at_rest = self._opened.take(file.path)
+            expired.append(ExpiredFile(file.path, file.give_up() or at_rest))
         return expired
 
     def _drop(self, file: IndexFile) -> None:
         file.close()
+        self._opened.forget(file.path)
         self._files.remove(file.path)
 
     # --- reading
@@ -128,6 +139,7 @@ class Index:
     def close(self) -> None:
         while self._open:
             self._open.pop().close()
+        self._opened.close()
 
 
 def _pack_keys(dispatches: Sequence[DispatchFields], last: int) -> bytes:

@@ -23,13 +23,15 @@ their space allocated; the entries of one append are written with one call.
 
 from __future__ import annotations
 
+import errno
 import struct
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from skyrocket.compiled import twin
-from skyrocket.store.errors import StoreFormatError
+from skyrocket.store.errors import StoreFormatError, StoreIOError
 from skyrocket.store.files import File, Files
 
 HEADER = struct.Struct(">qqqqii")
@@ -88,29 +90,72 @@ pack_index_entries = twin("dispatch_entries", _pack_index_entries)
 point_slots = twin("dispatch_entries", _point_slots)
 
 
+@contextmanager
+def _explain_unreadable(path: str) -> Iterator[None]:
+    """Say what to do when the disk does not return a part of the file that is always needed."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        raise StoreIOError(
+            f"{path} cannot be read ({error.strerror}). Stop the broker and remove {path.rpartition('/')[0]}: "
+            f"the next start builds it again from the log."
+        ) from error
+
+
 class IndexFile:
+    """A file of the index. Its slots are mapped when the file is first written; a file that is only read needs no mapping.
+
+    A file at rest holds no descriptor: each read gets it from `reopen`.
+    """
+
     first_timestamp: int  # store time of the oldest message in the file
     last_offset: int  # physical offset of the newest message in the file
 
-    def __init__(self, path: str, file: File, slots: int, entries: int, *, writable: bool = True) -> None:
+    def __init__(self, path: str, file: File, slots: int, entries: int, *, reopen: Callable[[], File] | None = None) -> None:
         if file.size != index_bytes(slots, entries):
             need = index_bytes(slots, entries)
             raise StoreFormatError(f"{path} has {file.size} bytes; {slots} slots and {entries} entries need {need}.")
         self.path = path
-        self._file = file
+        self._held: File | None = file
+        self._reopen = reopen
+        self._mapped: memoryview | None = None
         self._slots = slots
         self._entries = entries
         self._entries_at = HEADER.size + slots * SLOT.size
-        self._table = file.window(self._entries_at) if writable else file.view()
         self.is_dirty = False  # changed since the last sync began
         self.is_closed = False
         self._is_syncing = False  # a job of `begin_sync` has not ended
         self._read_header()
 
     @classmethod
-    def create(cls, files: Files, path: str, slots: int, entries: int) -> IndexFile:
+    def create(cls, files: Files, path: str, slots: int, entries: int, *, reopen: Callable[[], File] | None = None) -> IndexFile:
         table_bytes = HEADER.size + slots * SLOT.size
-        return cls(path, files.create(path, index_bytes(slots, entries), table_bytes, durable=False), slots, entries)
+        return cls(
+            path, files.create(path, index_bytes(slots, entries), table_bytes, durable=False), slots, entries, reopen=reopen
+        )
+
+    @property
+    def _file(self) -> File:
+        if self._held is not None:
+            return self._held
+        assert self._reopen is not None, f"{self.path} is closed"
+        return self._reopen()
+
+    @property
+    def _table(self) -> memoryview:
+        """The header and the slots, mapped. The file is held open from here on."""
+        if self._mapped is None:
+            self._held = self._file
+            with _explain_unreadable(self.path):
+                self._mapped = self._held.window(self._entries_at)
+        return self._mapped
+
+    def rest(self) -> None:
+        """Let go of the file and its mapping, because nothing more is added. A sync job holds both until it ends."""
+        assert not self.is_dirty
+        self._held = self._mapped = None
 
     def _read_header(self) -> None:
         (
@@ -120,8 +165,12 @@ class IndexFile:
             self.last_offset,
             self._slots_used,
             count,
-        ) = HEADER.unpack_from(self._table)
+        ) = HEADER.unpack(self._read_head())
         self.next_entry: int = max(1, min(count, self._entries))
+
+    def _read_head(self) -> bytes:
+        with _explain_unreadable(self.path):
+            return self._file.read(0, HEADER.size)
 
     @property
     def name(self) -> str:
@@ -212,7 +261,7 @@ class IndexFile:
         search. It follows a chain to smaller entry numbers only, so it always ends. With `live`, entries count that another
         process has added since it last wrote the header.
         """
-        number: int = SLOT.unpack_from(self._table, HEADER.size + hashed % self._slots * SLOT.size)[0]
+        number: int = SLOT.unpack(self._file.read(HEADER.size + hashed % self._slots * SLOT.size, SLOT.size))[0]
         above = self._entries if live else self.next_entry
         late = 0
         while 0 < number < above and not self.is_closed:
@@ -264,12 +313,13 @@ class IndexFile:
             size = (min(stop, start + at_once) - start) * ENTRY.size
             yield from ENTRY.iter_unpack(self._file.read(self._entries_at + start * ENTRY.size, size))
 
-    def give_up(self) -> File:
-        """Let go of the file, whose messages have expired. The caller deletes and closes it."""
-        self.is_closed = True
-        return self._file
+    def give_up(self) -> File | None:
+        """Let go of the file, whose messages have expired; None when it is not held. The caller deletes it."""
+        held = self._held
+        self.close()
+        return held
 
     def close(self) -> None:
+        """Let go of the file for good."""
         self.is_closed = True
-        self._table = memoryview(b"")
-        self._file.close()
+        self._held = self._mapped = self._reopen = None

@@ -14,6 +14,7 @@ the CRC of its body alone.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from itertools import pairwise
 
 from skyrocket.compiled import twin
@@ -24,6 +25,8 @@ from skyrocket.store.files import File, Files, OpenFiles
 from skyrocket.store.log.segments import segment_path
 
 ENTRY = struct.Struct(">II")
+_BLOCK_ENTRIES = 512  # read at once in a search: a page
+_PIECE_BYTES = 1024 * 1024  # read at once of a whole file
 _SMALLEST_RECORD = 92  # bytes: the log needs at most one entry for each
 
 
@@ -33,7 +36,7 @@ def _pack_checksums(data: bytes | bytearray, start: int, bounds: list[int], segm
     return b"".join([ENTRY.pack(end - segment_start, crc32(view[at - start : end - start])) for at, end in pairwise(bounds)])
 
 
-def _find_first_entry(view: memoryview, count: int, end: int, hint: int) -> int:
+def _find_first_entry(view: bytes | memoryview, count: int, end: int, hint: int) -> int:
     """Return the index of the first of `count` entries whose end is at or behind `end`. Fast if it lies close behind `hint`."""
     low, high = 0, count
     if hint < high and ENTRY.unpack_from(view, hint * ENTRY.size)[0] < end:
@@ -59,7 +62,6 @@ class Checksums:
         self._segment_bytes = log_segment_bytes
         self._file_bytes = (log_segment_bytes // _SMALLEST_RECORD + 1) * ENTRY.size
         self._counts: dict[int, int] = {}  # entries in each segment's file
-        self._dirty: set[int] = set()  # segments written since the last sync
         self._hint = (0, 0)  # segment and entry that were found last: readers move forward
         self._stale: set[int] = set()  # segments whose file may have old entries behind the last valid one
         self._beyond: dict[int, int] = {}  # end of a record in the log → CRC: untrusted entries that recovery still compares with
@@ -91,8 +93,14 @@ class Checksums:
                 self._files.remove(path)
 
     def _remember(self, start: int) -> None:
-        packed = bytes(self._file(start).view()[self._counts[start] * ENTRY.size :])
-        self._beyond.update((start + end, crc) for end, crc in ENTRY.iter_unpack(packed) if end)
+        for _, packed in self._pieces(start, self._counts[start]):
+            self._beyond.update((start + end, crc) for end, crc in ENTRY.iter_unpack(packed) if end)
+
+    def _pieces(self, start: int, first: int) -> Iterator[tuple[int, bytes]]:
+        """Yield the entries of a file from number `first` on, many at once, with the position of each piece."""
+        file = self._file(start)
+        for at in range(first * ENTRY.size, self._file_bytes, _PIECE_BYTES):
+            yield at, file.read(at, min(_PIECE_BYTES, self._file_bytes - at))
 
     def cut(self, log_end: int) -> None:
         """Delete the entries behind the end of the log that recovery found."""
@@ -125,12 +133,11 @@ class Checksums:
         try:
             if start in self._stale:
                 self._scrub(start, count)
-            self._file(start).write(count * ENTRY.size, packed)
+            self._file_to_write(start).write(count * ENTRY.size, packed)
         except OSError as error:
             self._stale.add(start)
             raise store_error("writing checksums", error) from error
         self._counts[start] = count + len(packed) // ENTRY.size
-        self._dirty.add(start)
 
     def take_back(self, log_end: int) -> None:
         """Forget the entries of records from `log_end` on, because the append was undone."""
@@ -141,7 +148,7 @@ class Checksums:
 
     def _scrub(self, start: int, count: int) -> None:
         """Overwrite with zeros what failed appends left, and sync: recovery compares with every entry that it finds."""
-        file = self._file(start)
+        file = self._file_to_write(start)
         file.write(count * ENTRY.size, bytes(self._file_bytes - count * ENTRY.size))
         file.sync()
         self._stale.discard(start)
@@ -149,7 +156,7 @@ class Checksums:
     def complete(self, start: int, segment: memoryview, records: list[tuple[int, int]]) -> None:
         """Add missing entries of records that recovery has scanned. A record is given as (position in the segment, size)."""
         count = self._counts.get(start, 0)
-        known = ENTRY.unpack_from(self._file(start).view(), (count - 1) * ENTRY.size)[0] if count else 0
+        known = self._end_at(self._file(start), count - 1) if count else 0
         packed = [ENTRY.pack(at + size, crc32(segment[at : at + size])) for at, size in records if at + size > known]
         self._write(start, b"".join(packed))
 
@@ -170,23 +177,27 @@ class Checksums:
     def entries_between(self, start: int, first_end: int, last_end: int, most: int) -> bytes:
         """Return the packed entries of records of a segment that end from `first_end` to `last_end`.
 
-        Return no bytes when there are more than `most` entries, or while recovery runs. `matches` checks a single record.
+        Return no bytes when there are more than `most` entries, the disk does not return them, or while recovery runs. `matches`
+        checks a single record.
         """
         count = self._counts.get(start)
         if not count or self._beyond:
             return b""
-        view, hint = self._file(start).view(), self._hint[1] if self._hint[0] == start else 0
-        first = find_first_entry(view, count, first_end, hint)
-        last = find_first_entry(view, count, last_end, first)
-        if last - first >= most:
+        try:
+            file, hint = self._file(start), self._hint[1] if self._hint[0] == start else 0
+            first = self._search(file, count, first_end, hint)
+            last = self._search(file, count, last_end, first)
+            if last - first >= most:
+                return b""
+            self._hint = (start, min(last, count - 1))
+            return file.read(first * ENTRY.size, (min(last + 1, count) - first) * ENTRY.size)
+        except OSError:
             return b""
-        self._hint = (start, min(last, count - 1))
-        return bytes(view[first * ENTRY.size : min(last + 1, count) * ENTRY.size])
 
     def entries(self, start: int) -> bytes:
         """Return a copy of a segment's packed entries."""
         count = self._counts.get(start, 0)
-        return bytes(self._file(start).view()[: count * ENTRY.size]) if count else b""
+        return self._file(start).read(0, count * ENTRY.size) if count else b""
 
     def _find(self, offset: int, size: int) -> int | None:
         start = offset - offset % self._segment_bytes
@@ -196,11 +207,14 @@ class Checksums:
             return self._beyond[start + end]
         if not count:
             return None
-        view = self._file(start).view()
-        index = find_first_entry(view, count, end, self._hint[1] if self._hint[0] == start else 0)
-        if index >= count:
-            return None
-        found, crc = ENTRY.unpack_from(view, index * ENTRY.size)
+        try:
+            file = self._file(start)
+            index = self._search(file, count, end, self._hint[1] if self._hint[0] == start else 0)
+            if index >= count:
+                return None
+            found, crc = ENTRY.unpack(file.read(index * ENTRY.size, ENTRY.size))
+        except (OSError, struct.error):
+            return None  # the disk does not return it: the record's own CRC remains
         if found != end:
             return None
         self._hint = (start, index)
@@ -208,26 +222,52 @@ class Checksums:
 
     def _written_up_to(self, start: int, end: int) -> int:
         """Count the entries before the first one whose end is behind `end`. An unwritten entry counts as behind every end."""
-        view = self._file(start).view()
+        file = self._file(start)
         low, high = 0, self._file_bytes // ENTRY.size
         while low < high:
             middle = (low + high) // 2
-            low, high = (middle + 1, high) if 0 < ENTRY.unpack_from(view, middle * ENTRY.size)[0] <= end else (low, middle)
+            low, high = (middle + 1, high) if 0 < self._end_at(file, middle) <= end else (low, middle)
         return low
+
+    def _end_at(self, file: File, index: int) -> int:
+        """Return the end in an entry; 0 when the file is too short for it."""
+        packed = file.read(index * ENTRY.size, ENTRY.size)
+        return int(ENTRY.unpack(packed)[0]) if len(packed) == ENTRY.size else 0
+
+    def _search(self, file: File, count: int, end: int, hint: int) -> int:
+        """Return the index of the first of `count` entries whose end is at or behind `end`. Fast if it lies close behind `hint`.
+
+        The file is read and not mapped: a disk that does not return a page raises an error.
+        """
+        low, high = 0, count
+        first = min(hint, max(0, count - 1))
+        block = file.read(first * ENTRY.size, min(_BLOCK_ENTRIES, count - first) * ENTRY.size)
+        held = len(block) // ENTRY.size
+        if held and ENTRY.unpack_from(block)[0] < end:
+            found = find_first_entry(block, held, end, 0)
+            if found < held or first + held == count:
+                return first + found
+            low = first + held
+        else:
+            high = first
+        while high - low > _BLOCK_ENTRIES:
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if self._end_at(file, middle) < end else (low, middle)
+        block = file.read(low * ENTRY.size, (high - low) * ENTRY.size)
+        return low + find_first_entry(block, len(block) // ENTRY.size, end, 0)
 
     def _count_up_to(self, start: int, end: int) -> int:
         """Count the known entries that end at or before `end`."""
         count = self._counts[start]
-        return find_first_entry(self._file(start).view(), count, end + 1, count)
+        return self._search(self._file(start), count, end + 1, count)
 
     def _truncate(self, start: int, end: int) -> None:
         """Delete the entries of records that end behind `end`."""
         kept = self._count_up_to(start, end)
-        view = self._file(start).view()
-        stale = bytes(view[kept * ENTRY.size :]).rstrip(b"\0")
-        if stale:
-            self._file(start).write(kept * ENTRY.size, bytes(len(stale)))
-            self._dirty.add(start)
+        for at, packed in self._pieces(start, kept):
+            stale = packed.rstrip(b"\0")
+            if stale:
+                self._file_to_write(start).write(at, bytes(len(stale)))
         self._counts[start] = kept
 
     def _file(self, start: int) -> File:
@@ -236,11 +276,11 @@ class Checksums:
             return self._opened.create(path, self._file_bytes, 0, durable=False)  # a checkpoint syncs it
         return self._opened.get(path)
 
-    def take_dirty(self) -> list[str]:
-        """Return the files written since the last call. The caller syncs them."""
-        paths = [segment_path(self._directory, start) for start in sorted(self._dirty)]
-        self._dirty.clear()
-        return paths
+    def _file_to_write(self, start: int) -> File:
+        path = segment_path(self._directory, start)
+        if start not in self._counts and not self._files.exists(path):
+            self._opened.create(path, self._file_bytes, 0, durable=False)
+        return self._opened.get_to_write(path)
 
     def place_of(self, start: int) -> tuple[str, int]:
         """Return the path of a segment's file, and how many entries it has."""
@@ -251,7 +291,6 @@ class Checksums:
         expired = []
         for start in [start for start in self._counts if start < log_start]:
             del self._counts[start]
-            self._dirty.discard(start)
             path = segment_path(self._directory, start)
             expired.append(ExpiredFile(path, self._opened.take(path)))
         return expired

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from skyrocket.protocol.message.record import BLANK_MAGIC, PHYSICAL_OFFSET_AT, QUEUE_OFFSET_AT, SYS_FLAG_AT
 from skyrocket.protocol.sysflag import BORN_HOST_V6
-from skyrocket.store.errors import TooLargeError, WritesStoppedError, store_error
+from skyrocket.store.errors import StoreIOError, TooLargeError, UnreadableError, WritesStoppedError, store_error
 from skyrocket.store.files import File, Files, OpenFiles
 from skyrocket.store.log.segments import Segments
 
@@ -36,6 +36,12 @@ _STORE_TIME_AT = 56  # offset in a record with an IPv4 born host
 _STORE_TIME_AT_V6 = 68
 _SYS_FLAG_LOW_AT = SYS_FLAG_AT + 3  # the byte with the bits for IPv6 hosts
 
+_PAGE_BYTES = 4096
+_REWRITTEN_BYTES = 4 * 1024 * 1024  # at once
+HOT_BYTES = 256 * 1024 * 1024  # at the end of the log: written recently, still in memory
+COLD_RUN_BYTES_MAX = (
+    2 * 1024 * 1024
+)  # read at once for a run of records; copying that takes about as long as reading 32 single ones
 PREFETCH_BYTES = 16 * 1024 * 1024  # of a new segment, brought into memory ahead of the writes
 ALLOCATE_AHEAD_AT = 0.5  # the next segment is created when this part of the current one is written
 
@@ -75,6 +81,7 @@ class CommitLog:
         self._ahead: tuple[int, Future[File]] | None = None  # the next segment, created ahead of time, and its start
         self._scrub: list[tuple[int, int]] = []  # (offset, size) of bytes that a failed append may have left behind the end
         self.end = 0  # where the next record goes
+        self.opened_at = 0  # the end when the store was opened: this process wrote what lies behind it
 
     @property
     def start(self) -> int:
@@ -146,7 +153,7 @@ class CommitLog:
         """Return the file that contains `offset`; create it when it is the next segment."""
         start = self.segments.start_of(offset)
         if start is not None:
-            return self.segments.file(start)
+            return self.segments.file_to_write(start)
         start = offset - offset % self.segments.segment_bytes
         ready = None
         if self._ahead is not None and self._ahead[0] == start:
@@ -183,7 +190,7 @@ class CommitLog:
             offset, size = self._scrub[-1]
             start = self.segments.start_of(offset)
             if start is not None:
-                file = self.segments.file(start)
+                file = self.segments.file_to_write(start)
                 file.write(offset - start, bytes(size))
                 try:
                     file.sync()
@@ -193,23 +200,66 @@ class CommitLog:
 
     # --- reading
 
+    @property
+    def hot_from(self) -> int:
+        """Where the part of the log begins that this process wrote recently. Its pages are still in memory.
+
+        This part is read through a mapping, without a copy. Older pages may have to come from the disk. A mapping would end the
+        process with SIGBUS if the disk does not return one, so they are read with a call that raises an error instead.
+        """
+        return max(self.opened_at, self.end - HOT_BYTES + 1)
+
     def view(self, offset: int, size: int) -> memoryview | None:
-        """Return bytes of the log without a copy; None when the log does not have all of them."""
+        """Return bytes of the log; None when the log does not have all of them.
+
+        Raise UnreadableError when the disk does not return them. Bytes of the recently written part are not copied.
+        """
         start = self.segments.start_of(offset)
         if start is None or size < 0 or offset + size > min(self.end, start + self.segments.segment_bytes):
             return None
         at = offset - start
-        return self.segments.file(start).view()[at : at + size]
+        if offset >= self.hot_from:
+            return self.segments.file(start).view()[at : at + size]
+        try:
+            data = self.segments.file(start).read(at, size)
+        except OSError as error:
+            raise UnreadableError(f"{size} bytes of the log at {offset} cannot be read ({error.strerror or error}).") from error
+        if len(data) < size:
+            raise UnreadableError(
+                f"{size} bytes of the log at {offset} cannot be read: {self.segments.path(start)} is too short."
+            )
+        return memoryview(data)
 
-    def segment_view(self, offset: int) -> tuple[int, memoryview]:
-        """Return the start of the segment that contains `offset`, and its bytes up to the end of the log.
+    def hot_segment(self) -> tuple[int, memoryview]:
+        """Return the start of the last segment, and its bytes up to the end of the log, for readers that start at `hot_from`.
 
-        Return `offset` and no bytes when the log does not contain it.
+        Return 0 and no bytes while the log is empty.
+        """
+        start = self.segments.start_of(max(self.end - 1, 0))
+        if start is None or self.end <= self.hot_from:
+            return 0, memoryview(b"")
+        return start, self.segments.file(start).view()[: self.end - start]
+
+    def run_view(self, offset: int, stop: int) -> tuple[int, int, memoryview]:
+        """Return bytes of one segment for a run of records that begins at `offset` and should end at `stop`.
+
+        Also return the start of the segment, and the offset of the first byte. If this process wrote the first record recently,
+        the bytes are the whole segment. Return no bytes when the log does not contain `offset`, the disk does not return the
+        bytes, or they are so many that single records are read faster.
         """
         start = self.segments.start_of(offset)
         if start is None or offset >= self.end:
-            return offset, memoryview(b"")
-        return start, self.segments.file(start).view()[: self.end - start]
+            return 0, 0, memoryview(b"")  # not `offset`, which may be any number
+        file = self.segments.file(start)
+        if offset >= self.hot_from:
+            return start, start, file.view()[: self.end - start]
+        size = min(stop, self.end, start + self.segments.segment_bytes) - offset
+        if not 0 < size <= COLD_RUN_BYTES_MAX:
+            return start, offset, memoryview(b"")
+        try:
+            return start, offset, memoryview(file.read(offset - start, size))
+        except OSError:
+            return start, offset, memoryview(b"")
 
     def is_blank(self, offset: int) -> bool:
         """Whether the blank of a segment starts at `offset`."""
@@ -218,11 +268,34 @@ class CommitLog:
 
     # --- flushing, shrinking, closing
 
-    def files_between(self, start: int, stop: int) -> list[File]:
-        """Return the files that hold the range [start, stop)."""
+    def sync(self, start: int, stop: int) -> None:
+        """Sync the files that hold the range [start, stop), one after another: there may be more than can be open together."""
         segment_bytes = self.segments.segment_bytes
-        first = start - start % segment_bytes
-        return [self.segments.file(s) for s in range(first, stop, segment_bytes) if self.segments.start_of(s) is not None]
+        for segment_start in range(start - start % segment_bytes, stop, segment_bytes):
+            if self.segments.start_of(segment_start) is not None:
+                self.segments.file(segment_start).sync()
+
+    def rewrite(self, start: int) -> int:
+        """Write the log from `start` on again, sync it, and compare it with what the disk returns. Return how many bytes it is.
+
+        After a failed sync the kernel counts the pages as written that it could not write. They can be read, and a later sync
+        skips them. Only bytes that were written since reach the disk.
+        """
+        start -= start % _PAGE_BYTES
+        for segment_start in [s for s in self.segments.starts if s + self.segments.segment_bytes > start and s < self.end]:
+            file = self.segments.file_to_write(segment_start)
+            first, stop = max(start - segment_start, 0), min(self.end - segment_start, self.segments.segment_bytes)
+            pieces = [(at, min(_REWRITTEN_BYTES, stop - at)) for at in range(first, stop, _REWRITTEN_BYTES)]
+            for at, size in pieces:
+                file.write(at, file.read(at, size))
+            file.sync()
+            for at, size in pieces:
+                if file.read_from_disk(at, size) != file.read(at, size):
+                    raise StoreIOError(
+                        f"{self.segments.path(segment_start)} is not on disk as it was written, from {at} to {at + size}, "
+                        f"although a sync succeeded. Move the store to another disk."
+                    )
+        return max(self.end - start, 0)
 
     def set_end(self, offset: int) -> None:
         """Set the end that recovery found, and delete the empty files behind it."""

@@ -14,6 +14,7 @@ from skyrocket.protocol.sysflag import TRANSACTION_ROLLBACK
 from skyrocket.protocol.system_names import FILLER_TOPIC
 from skyrocket.store.files import File, Files
 from skyrocket.store.log.commit_log import BLANK
+from skyrocket.store.log.readable import read_readable
 from skyrocket.store.log.scan import DamagedRange
 
 FILLER_BYTES_MAX = 1024 * 1024
@@ -83,7 +84,7 @@ def set_aside(files: Files, directory: str, file: File, offset: int, size: int, 
     at = offset % file.size
     kept = f"{directory}/{offset:020d}-{size}"
     if not files.exists(kept):
-        files.replace(kept, file.read(at, size))
+        files.replace(kept, read_readable(file, at, size))
     if at + size == file.size:
         file.write(at, BLANK.pack(size, BLANK_MAGIC))
     else:

@@ -17,6 +17,7 @@ from skyrocket.store.errors import StoreFormatError, store_error
 from skyrocket.store.expired_files import ExpiredFile
 from skyrocket.store.files import File, Files, OpenFiles
 
+OFFSET_MAX = 2**63 - 1  # offsets are int64 in every file and frame
 _NAME = re.compile(r"[0-9]{20}")
 
 
@@ -61,6 +62,8 @@ class Segments:
                 raise StoreFormatError(
                     f"{self.directory}: a file is missing between {start} and {following}; each has {self.segment_bytes} bytes."
                 )
+        if self.stop > OFFSET_MAX:
+            raise StoreFormatError(f"{self.path(self.starts[-1])} lies behind {OFFSET_MAX}, the largest offset.")
         for start in self.starts[-1:]:
             size = self._files.size(self.path(start))
             if size != self.segment_bytes:
@@ -91,17 +94,23 @@ class Segments:
         except OSError as error:
             raise store_error(f"opening {self.path(start)}", error) from error
 
+    def file_to_write(self, start: int) -> File:
+        """Return a segment's file, which the caller is about to write. It stays open until it is synced."""
+        try:
+            return self._opened.get_to_write(self.path(start))
+        except OSError as error:
+            raise store_error(f"opening {self.path(start)}", error) from error
+
     def add(self, start: int, ready: File | None = None) -> File:
-        """Add the next segment. `ready` is its file if it was created ahead of time."""
+        """Add the next segment, and return its file to write. `ready` is the file if it was created ahead of time."""
         assert not self.starts or start == self.stop, f"{start} does not follow {self.stop}"
         if ready is not None:
             self._opened.adopt(self.path(start), ready)
-            file = ready
         else:
             allocated = self.segment_bytes if self._allocate else 0
-            file = self._opened.create(self.path(start), self.segment_bytes, allocated, durable=self._durable)
+            self._opened.create(self.path(start), self.segment_bytes, allocated, durable=self._durable)
         self.starts.append(start)
-        return file
+        return self._opened.get_to_write(self.path(start))
 
     def take_first(self, count: int) -> list[ExpiredFile]:
         """Give up the first segments. The caller deletes their files, oldest first: a gap would keep the store from opening."""

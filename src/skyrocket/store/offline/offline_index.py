@@ -63,7 +63,7 @@ class OfflineIndex:
         if not file.size:
             return None
         sizes = self._sizes or infer_index_sizes(path, file)
-        return OpenIndex(IndexFile(path, file, *sizes, writable=False), sizes, file.view())
+        return OpenIndex(IndexFile(path, file, *sizes), sizes, file.view())
 
     def find(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
         """Yield physical offsets of messages that may have the key and may be from this time range, newest first."""

@@ -41,7 +41,6 @@ class ConsumeQueue:
         self._segments = Segments(files, opened, directory, entries_per_file * ENTRY_BYTES, allocate=False, durable=False)
         self.min_offset = 0
         self.max_offset = 0  # the queue offset of the next entry
-        self._dirty_from: int | None = None  # bytes from this offset on were written since the last sync
 
     @property
     def directory(self) -> str:
@@ -163,11 +162,11 @@ class ConsumeQueue:
         self.min_offset = self.max_offset = queue_offset
 
     def _write(self, at: int, packed: bytes) -> None:
-        self._touch(at)
         segment_bytes = self._segments.segment_bytes
         while packed:
             start = at - at % segment_bytes
-            file = self._segments.file(start) if self._segments.start_of(at) is not None else self._segments.add(start)
+            has_file = self._segments.start_of(at) is not None
+            file = self._segments.file_to_write(start) if has_file else self._segments.add(start)
             room = start + segment_bytes - at
             file.write(at - start, packed[:room])
             at, packed = at + room, packed[room:]
@@ -187,8 +186,7 @@ class ConsumeQueue:
             file = self._segments.file(start)
             tail = file.read(at - start, start + self._segments.segment_bytes - at).rstrip(b"\0")
             if tail:
-                file.write(at - start, bytes(len(tail)))
-                self._touch(at)
+                self._segments.file_to_write(start).write(at - start, bytes(len(tail)))
         self.max_offset = min(self.max_offset, queue_offset)
         self.min_offset = min(self.min_offset, self.max_offset)
 
@@ -222,21 +220,10 @@ class ConsumeQueue:
             count += 1
         return self._segments.take_first(count) if count else []
 
-    def take_dirty(self) -> list[str]:
-        """Return the files written since the last call. The caller syncs them."""
-        if self._dirty_from is None:
-            return []
-        first, self._dirty_from = self._dirty_from, None
-        return [self._segments.path(start) for start in self._segments.starts if start + self._segments.segment_bytes > first]
-
-    def _touch(self, at: int) -> None:
-        self._dirty_from = at if self._dirty_from is None else min(at, self._dirty_from)
-
     def forget(self) -> None:
         """Forget all entries. The files were moved away."""
         self._segments.forget_all()
         self.min_offset = self.max_offset = 0
-        self._dirty_from = None
 
     def remove(self) -> None:
         self._segments.drop_all()

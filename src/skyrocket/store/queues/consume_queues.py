@@ -152,10 +152,6 @@ class ConsumeQueues:
     def all_queues(self) -> list[ConsumeQueue]:
         return list(self._queues.values())
 
-    def take_dirty(self) -> list[str]:
-        """Return the files written since the last call. The caller syncs them."""
-        return [path for queue in self._queues.values() for path in queue.take_dirty()]
-
     def forget_topic(self, topic: str) -> None:
         """Forget all queues of a topic, whose files were moved away."""
         for key in [key for key in self._queues if key[0] == topic]:

@@ -56,7 +56,7 @@ class RunQuery(NamedTuple):
 def read_queue_run(log: CommitLog, checksums: Checksums, hot_from: int, packed: bytes, query: RunQuery) -> QueueRun | None:
     """Read the records of packed entries, which begin at `query.offset`. Return None when the general path must read them."""
     topic, queue_id, offset, records_max, bytes_max, codes = query
-    start, segment = log.segment_view(ENTRY.unpack_from(packed)[0])
+    start, base, segment = log.run_view(*_range_of(packed, query))
     end_at = len(segment)
     known: dict[int, int] = {}  # end → checksum
     known_to = 0
@@ -67,11 +67,10 @@ def read_queue_run(log: CommitLog, checksums: Checksums, hot_from: int, packed: 
             bytes_max -= size
             if len(records) >= records_max or (bytes_max < 0 and records):
                 break
-            at = physical_offset - start
-            stop = at + size
-            if at < 0 or size < _PLACE.size or stop > end_at or place(segment, at) != (size, offset, physical_offset):
+            at, stop = physical_offset - base, physical_offset - start + size
+            if at < 0 or size < _PLACE.size or at + size > end_at or place(segment, at) != (size, offset, physical_offset):
                 return None
-            view = segment[at:stop]
+            view = segment[at : at + size]
             if physical_offset < hot_from:
                 if stop > known_to:
                     known_to = max(stop, _end_of(packed, offset - query.offset + records_max - 1) - start)
@@ -114,6 +113,13 @@ def ends_early(found: int, next_offset: int, packed: bytes, query: RunQuery, max
     """Whether a run used up its entries before it found enough records, while the queue has more: the caller must read on."""
     is_used_up = next_offset == query.offset + len(packed) // ENTRY_BYTES
     return is_used_up and found < query.records_max and next_offset < max_offset
+
+
+def _range_of(packed: bytes, query: RunQuery) -> tuple[int, int]:
+    """Return where the first record of a run starts, and where its last one may end."""
+    needed = packed if query.codes is not None else packed[: query.records_max * ENTRY_BYTES]
+    ends = [physical_offset + size for physical_offset, size, _ in ENTRY.iter_unpack(needed or packed[:ENTRY_BYTES])]
+    return ENTRY.unpack_from(packed)[0], max(ends)
 
 
 def _end_of(packed: bytes, number: int) -> int:

@@ -7,6 +7,7 @@ An entry that does not match the log is skipped and counted. It never hides the 
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from skyrocket.compiled import twin
 from skyrocket.protocol.errors import RecordError
 from skyrocket.protocol.message.record import MAGIC, MAGIC_V2, PHYSICAL_OFFSET_AT, Record, body_crc32, decode_record
 from skyrocket.protocol.sysflag import BORN_HOST_V6, STORE_HOST_V6
+from skyrocket.store.errors import UnreadableError
 from skyrocket.store.index.index import Index
 from skyrocket.store.log.checksums import Checksums
 from skyrocket.store.log.commit_log import CommitLog
@@ -35,9 +37,14 @@ from skyrocket.store.read.queue_run import (
 )
 from skyrocket.store.recovery.repair import QueueRepair
 
-HOT_BYTES = 256 * 1024 * 1024  # at the end of the log: written recently, still in memory
+log = logging.getLogger(__name__)
+
+READ_ATTEMPTS = 3  # of a record that the disk does not return; then it counts as damaged
+NEAR_BYTES = 1024 * 1024  # behind a record that counts as damaged, the first failed attempt is enough: bad sectors lie together
+UNREADABLE_MAX = 10_000  # records remembered as unreadable
 
 _HEAD = struct.Struct(">iiiiiqqi")  # size, magic, CRC, queue id, flag, queue offset, physical offset, sys flag
+_STAMPED_BYTES = 76  # of a record, up to the end of its store time, also with an IPv6 born host
 _BODY_LENGTH_AT = 84  # with two IPv4 hosts; each IPv6 host adds 12
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
@@ -107,12 +114,14 @@ class Reading:
         self._checksums = checksums
         self._repair = repair
         self._confirmed = confirmed
-        self._opened_at = 0
+        self._attempts: dict[int, int] = {}  # physical offset of a record that the disk did not return → how often
+        self._unreadable_end = -NEAR_BYTES  # of the last one
+        self.unreadable: dict[int, int] = {}  # physical offset → size of records that the disk does not return
         self.damaged_reads = 0  # records or entries that were skipped because they are not what was written
 
     def set_opened_at(self, end: int) -> None:
         """Set the end of the log when the store was opened. Records before it were not written by this process."""
-        self._opened_at = end
+        self._log.opened_at = end
 
     # --- by queue
 
@@ -153,9 +162,14 @@ class Reading:
                 if wanted is None or code in wanted:
                     if records and (size_sum + size > bytes_max or len(records) == count):
                         return QueueMessages(records, offset, queue.min_offset, queue.max_offset)
-                    view = self._check_record(physical_offset, size, queue_id, offset, topic_bytes)
-                    if view is None:
-                        view = self._repair_entry(queue, topic, queue_id, offset)
+                    try:
+                        view = self._check_record(physical_offset, size, queue_id, offset, topic_bytes)
+                        if view is None:
+                            view = self._repair_entry(queue, topic, queue_id, offset)
+                    except UnreadableError:
+                        if records:
+                            return QueueMessages(records, offset, queue.min_offset, queue.max_offset)
+                        raise
                     if view is not None and (passes is None or passes(view)):
                         records.append(view)
                         size_sum += size
@@ -193,7 +207,7 @@ class Reading:
 
     def _check_record(self, physical_offset: int, size: int, queue_id: int, queue_offset: int, topic: bytes) -> memoryview | None:
         """Return the record that a queue entry points at; None when it is another one, or damaged."""
-        view = self._log.view(physical_offset, size) if size >= _BODY_LENGTH_AT + 4 else None
+        view = self._read_record(physical_offset, size) if size >= _BODY_LENGTH_AT + 4 else None
         if view is not None:
             said_size, magic, crc, said_queue, _, said_offset, place, sys_flag = _HEAD.unpack_from(view)
             is_the_one = (
@@ -206,8 +220,34 @@ class Reading:
         self.damaged_reads += 1
         return None
 
+    def _read_record(self, physical_offset: int, size: int) -> memoryview | None:
+        """Return a record's bytes; None when the log does not have them, or the disk has failed to return them several times.
+
+        Before that, raise UnreadableError: a disk may fail once and return the bytes later, and a message that is skipped is lost
+        to its consumer.
+        """
+        if physical_offset in self.unreadable:
+            return None
+        try:
+            return self._log.view(physical_offset, size)
+        except UnreadableError as error:
+            attempts = self._attempts.get(physical_offset, 0) + 1
+            is_near = 0 <= physical_offset - self._unreadable_end < NEAR_BYTES
+            if attempts < READ_ATTEMPTS and not is_near:
+                if len(self._attempts) >= UNREADABLE_MAX:
+                    self._attempts.clear()
+                self._attempts[physical_offset] = attempts
+                raise
+            if len(self.unreadable) >= UNREADABLE_MAX:
+                self.unreadable.clear()
+            self._attempts.pop(physical_offset, None)
+            self.unreadable[physical_offset] = size
+            self._unreadable_end = physical_offset + size
+            log.error("DAMAGE: %s The message there is skipped from now on.", error)
+            return None
+
     def _hot_from(self) -> int:
-        return max(self._opened_at, self._log.end - HOT_BYTES + 1)
+        return self._log.hot_from
 
     def _is_hot(self, offset: int) -> bool:
         return offset >= self._hot_from()
@@ -257,13 +297,21 @@ class Reading:
         while queue_offset <= last:
             packed = queue.read(queue_offset, 1)
             physical_offset, size, _ = ENTRY.unpack(packed) if len(packed) == ENTRY_BYTES else (0, 0, 0)
-            view = self._log.view(physical_offset, size) if size >= _BODY_LENGTH_AT else None
+            view = self._try_view(physical_offset, _STAMPED_BYTES) if size >= _BODY_LENGTH_AT else None
             if view is not None and _INT64.unpack_from(view, 28)[0] == physical_offset:
                 v6 = _INT32.unpack_from(view, 36)[0] & BORN_HOST_V6
                 return int(_INT64.unpack_from(view, 68 if v6 else 56)[0])
             queue_offset = queue_offset + step if queue_offset == last else min(queue_offset + step, last)
             step *= 2
         return 2**63 - 1
+
+    def _try_view(self, offset: int, size: int) -> memoryview | None:
+        """Return bytes of the log; None when the log does not have them, or the disk does not return them."""
+        try:
+            return self._log.view(offset, size)
+        except UnreadableError:
+            self.damaged_reads += 1
+            return None
 
     # --- by physical offset
 
@@ -274,7 +322,7 @@ class Reading:
 
     def recent_records(self) -> RecentRecords:
         """Return the recently written part of the log, for `record_views`."""
-        start, segment = self._log.segment_view(max(self._log.end - 1, 0))
+        start, segment = self._log.hot_segment()
         return RecentRecords(segment, start, self._hot_from(), self._confirmed())
 
     def views_at(self, offsets: Sequence[int]) -> list[memoryview | None]:
@@ -283,7 +331,7 @@ class Reading:
         Recently written records are recognised by their first bytes alone, without a checksum. The caller decodes the records
         itself.
         """
-        start, segment = self._log.segment_view(max(offsets, default=0))  # most offsets lie in the last segment
+        start, segment = self._log.hot_segment()  # most offsets lie there
         views = record_views(segment, start, self._hot_from(), self._confirmed(), offsets)
         return [self.view_at(offset) if view is None else view for offset, view in zip(offsets, views, strict=True)]
 
@@ -293,11 +341,11 @@ class Reading:
         return None if found is None else found[0]
 
     def _find_at(self, offset: int) -> tuple[memoryview, Record] | None:
-        head = self._log.view(offset, _HEAD.size)
+        head = self._try_view(offset, _HEAD.size)
         if head is None or offset >= self._confirmed():
             return None
         size, magic, crc, _, _, _, place, sys_flag = _HEAD.unpack_from(head)
-        view = self._log.view(offset, size) if magic in (MAGIC, MAGIC_V2) and place == offset else None
+        view = self._try_view(offset, size) if magic in (MAGIC, MAGIC_V2) and place == offset else None
         if view is None:
             return None
         try:

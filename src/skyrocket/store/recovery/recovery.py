@@ -19,11 +19,12 @@ from itertools import groupby, islice
 from typing import NamedTuple
 
 from skyrocket.store.expired_files import ExpiredFile
-from skyrocket.store.files import Files
+from skyrocket.store.files import File, Files
 from skyrocket.store.index.index import Index
 from skyrocket.store.log.checksums import Checksums
-from skyrocket.store.log.commit_log import CommitLog
+from skyrocket.store.log.commit_log import BLANK, CommitLog
 from skyrocket.store.log.damage import is_filler, set_aside
+from skyrocket.store.log.readable import read_readable, readable_record, readable_view
 from skyrocket.store.log.scan import (
     Blank,
     DamagedRange,
@@ -66,6 +67,7 @@ class RecoveryResult:
     last_timestamp: int = 0  # store time of the last message, 0 in an empty log
     last_offset: int = 0
     safe_end: int = 0  # the log was on disk up to here, by the checkpoint; 0 when it does not say
+    rewritten_bytes: int = 0  # of the log, written again and read back from the disk after a failed sync
 
     def sentences(self) -> list[str]:
         sentences = []
@@ -73,6 +75,8 @@ class RecoveryResult:
             sentences.append(f"The store was not closed; {self.messages} messages were read again, from {self.walked_from} on.")
         if self.cut_bytes:
             sentences.append(f"A torn tail of {self.cut_bytes} bytes at {self.end} was cut off: it was never acknowledged.")
+        if self.rewritten_bytes:
+            sentences.append(f"A sync had failed; {self.rewritten_bytes} bytes of the log were written again and read back.")
         for damage in self.set_aside:
             flushed = not self.safe_end or damage.offset < self.safe_end
             what = "DAMAGE" if flushed else "Lost in the crash, never flushed"
@@ -177,19 +181,22 @@ class Recovery:
         start = self._log.segments.start_of(offset)
         if start is None:
             return offset == self._log.segments.stop
-        view = self._log.segments.file(start).view()
         at = offset - start
+        view = readable_record(self._log.segments.file(start), at)
         return record_at(view, start, at) is not None or is_blank(view, at) or not any(view[at : at + 8])
 
     def _is_record(self, offset: int) -> bool:
         """Whether a sound record lies here. Zeros do not count: Apache's fields have no CRC, and zeros are not always the end."""
         start = self._log.segments.start_of(offset)
-        return start is not None and record_at(self._log.segments.file(start).view(), start, offset - start) is not None
+        if start is None:
+            return False
+        view = readable_record(self._log.segments.file(start), offset - start)
+        return record_at(view, start, offset - start) is not None
 
     def _segment_before(self, timestamp: int) -> int:
         """Return the last segment whose first message was stored at or before that time, as Apache does with its checkpoint."""
         for start in reversed(self._log.segments.starts):
-            found = record_at(self._log.segments.file(start).view(), start, 0)
+            found = record_at(readable_record(self._log.segments.file(start), 0), start, 0)
             if found is not None and found.record.store_timestamp <= timestamp:
                 return start
         return self._log.start
@@ -214,7 +221,9 @@ class Recovery:
         for _ in self._walk_clean(start, done):
             pass
         segment_start = self._log.segments.start_of(done.end)
-        return segment_start is None or not any(self._log.segments.file(segment_start).view()[done.end - segment_start :][:8])
+        if segment_start is None:
+            return True
+        return not any(read_readable(self._log.segments.file(segment_start), done.end - segment_start, BLANK.size))
 
     def _walk_clean(self, start: int, done: RecoveryResult) -> Iterator[FoundRecord]:
         """Yield the records after a clean stop, without reading what lies behind the last one."""
@@ -223,8 +232,8 @@ class Recovery:
         for segment_start in [s for s in segments.starts if s + segments.segment_bytes > start]:
             if done.end < segment_start:
                 return
-            view = segments.file(segment_start).view()
-            while (item := _next_item(view, segment_start, done.end - segment_start)) is not None:
+            file = segments.file(segment_start)
+            while (item := _next_item(file, segment_start, done.end - segment_start)) is not None:
                 self._note(item, done)
                 if isinstance(item, Blank):
                     break
@@ -236,7 +245,7 @@ class Recovery:
         pending: list[DamagedRange] = []  # damage if something sound follows; otherwise the torn tail
         done.end = start
         for segment_start in [s for s in segments.starts if s + segments.segment_bytes > start]:
-            view = segments.file(segment_start).view()
+            view = readable_view(segments.file(segment_start), max(0, start - segment_start))
             for item in walk_segment(view, segment_start, max(0, start - segment_start)):
                 if isinstance(item, LogEnd):
                     pending.append(DamagedRange(item.offset, segment_start + segments.segment_bytes - item.offset))
@@ -275,7 +284,7 @@ class Recovery:
         following = segment_start + self._log.segments.segment_bytes
         if self._log.segments.start_of(following) is None:
             return False
-        view = self._log.segments.file(following).view()
+        view = readable_record(self._log.segments.file(following), 0)
         found = record_at(view, following, 0)
         return found is not None and not self._is_damaged(found, view, following)
 
@@ -300,7 +309,7 @@ class Recovery:
             return
         file = self._log.segments.file(segment_start)
         at = done.end - segment_start
-        torn = last_byte_set(file.view(), at) - at
+        torn = last_byte_set(readable_view(file, at), at) - at
         if torn:
             file.write(at, bytes(torn))
             file.sync()
@@ -335,8 +344,10 @@ class Recovery:
 
     def _complete_checksums(self, turn: list[FoundRecord]) -> None:
         for segment_start, some in groupby(turn, lambda item: item.offset - item.offset % self._log.segments.segment_bytes):
-            view = self._log.segments.file(segment_start).view()
-            self._checksums.complete(segment_start, view, [(item.offset - segment_start, item.size) for item in some])
+            records = [(item.offset - segment_start, item.size) for item in some]
+            first, last = records[0][0], sum(records[-1])
+            view = readable_view(self._log.segments.file(segment_start), first, last - first)
+            self._checksums.complete(segment_start, view, records)
 
     def _forget_beyond(self, end: int) -> None:
         """Delete queue entries whose message was cut off with the tail."""
@@ -349,7 +360,7 @@ class Recovery:
     def _records(self, start: int, end: int) -> Iterator[FoundRecord]:
         segments = self._log.segments
         for segment_start in [s for s in segments.starts if s < end and s + segments.segment_bytes > start]:
-            view = segments.file(segment_start).view()
+            view = readable_view(segments.file(segment_start), max(0, start - segment_start))
             for item in walk_segment(view[: end - segment_start], segment_start, max(0, start - segment_start)):
                 if isinstance(item, FoundRecord):
                     yield item
@@ -367,7 +378,8 @@ def _restart_at(checkpoint: Checkpoint, start: int) -> Checkpoint:
     )
 
 
-def _next_item(view: memoryview, segment_start: int, at: int) -> FoundRecord | Blank | None:
+def _next_item(file: File, segment_start: int, at: int) -> FoundRecord | Blank | None:
+    view = readable_record(file, at)
     found = record_at(view, segment_start, at)
     if found is None and is_blank(view, at):
         return Blank(segment_start + at, len(view) - at)

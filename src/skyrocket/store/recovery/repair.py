@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from skyrocket.protocol.message.record import Record
 from skyrocket.protocol.sysflag import TRANSACTION_MASK
+from skyrocket.store.errors import UnreadableError
 from skyrocket.store.log.commit_log import CommitLog
 from skyrocket.store.log.scan import FoundRecord, walk_segment
 from skyrocket.store.message import UNQUEUED, dispatch_request_of
@@ -49,14 +50,23 @@ class QueueRepair:
         stop = self._log.end if behind is None else min(self._log.end, behind.physical_offset)
         if not start < stop <= start + STRETCH_BYTES_MAX:
             return None
+        segment_bytes = self._log.segments.segment_bytes
         for segment_start in self._log.segments.starts:
-            if segment_start + self._log.segments.segment_bytes <= start or segment_start >= stop:
+            first, last = max(start, segment_start), min(stop, segment_start + segment_bytes)
+            if first >= last:
                 continue
-            view = self._log.segments.file(segment_start).view()[: stop - segment_start]
-            for item in walk_segment(view, segment_start, max(0, start - segment_start)):
+            view = self._try_view(first, last - first)
+            for item in walk_segment(view, first):
                 if isinstance(item, FoundRecord) and _is_in(item.record, topic, queue_id, queue_offset):
                     return item
         return None
+
+    def _try_view(self, offset: int, size: int) -> memoryview:
+        """Return bytes of one segment; no bytes when the disk does not return them."""
+        try:
+            return self._log.view(offset, size) or memoryview(b"")
+        except UnreadableError:
+            return memoryview(b"")
 
 
 def _is_in(record: Record, topic: str, queue_id: int, queue_offset: int) -> bool:

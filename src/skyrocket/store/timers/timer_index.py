@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from skyrocket.store.errors import StoreFormatError, store_error
+from skyrocket.store.errors import StoreFormatError, UnreadableError, store_error
 from skyrocket.store.files import Files
 from skyrocket.store.paths import StorePaths
 from skyrocket.store.timers.timer_checkpoint import TimerCheckpoint, TimerCheckpointFile
@@ -62,8 +62,10 @@ class TimerCheckpointJob:
     log_position: int  # the commit log must be on disk up to here first
     _sync: Callable[[], None]
     _write: Callable[[TimerCheckpoint], None]
+    put_back: Callable[[], None]  # for a job that could not open a file: the next job syncs what this one did not
 
     def run(self) -> None:
+        """Raise NotOpenedError when a file could not be opened, and any other OSError when a sync or the write failed."""
         self._sync()
         self._write(self.checkpoint)
 
@@ -116,7 +118,7 @@ class TimerIndex:
                 raise StoreFormatError(f"the slot read last, {checkpoint.read_ms}, is longer ago than the wheel has slots.")
             self.log.load()
             return self._open_files(checkpoint, topic)
-        except StoreFormatError as error:
+        except (StoreFormatError, UnreadableError) as error:
             self.read_again(now_ms, topic.min_offset)
             return [f"Timers are rebuilt from their topic: {error}"]
 
@@ -228,17 +230,18 @@ class TimerIndex:
         self, now_ms: int, delivered_until_ms: int, log_position: int, *, is_clean: bool = False
     ) -> TimerCheckpointJob:
         """Return a checkpoint job for any thread. Run it once the commit log is on disk up to `log_position`."""
-        paths = self.log.take_unsynced()
-        wheel = self.wheel
+        unsynced, wheel = self.log.take_unsynced(), self.wheel
 
         def sync() -> None:
-            for path in paths:
-                if self._files.exists(path):  # it may have expired in the meantime
-                    self._files.sync(path)
+            unsynced.sync()
             wheel.sync()
 
         return TimerCheckpointJob(
-            self._checkpoint(delivered_until_ms, now_ms, is_clean=is_clean), log_position, sync, self._checkpoint_file.write
+            self._checkpoint(delivered_until_ms, now_ms, is_clean=is_clean),
+            log_position,
+            sync,
+            self._checkpoint_file.write,
+            lambda: self.log.put_back(unsynced),
         )
 
     def _checkpoint(self, delivered_until_ms: int, now_ms: int, *, is_clean: bool) -> TimerCheckpoint:
@@ -261,8 +264,7 @@ class TimerIndex:
     def _write(self, now_ms: int) -> None:
         checkpoint = self._checkpoint(self.delivered_until_ms, now_ms, is_clean=False)
         try:
-            for path in self.log.take_unsynced():
-                self._files.sync(path)
+            self.log.take_unsynced().sync()
             self._checkpoint_file.write(checkpoint)
         except OSError as error:
             raise store_error("writing the timer checkpoint", error) from error

@@ -29,8 +29,8 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from skyrocket.store.errors import store_error
-from skyrocket.store.files import Files, OpenFiles
+from skyrocket.store.errors import UnreadableError, store_error
+from skyrocket.store.files import Files, OpenFiles, UnsyncedFiles
 from skyrocket.store.log.segments import Segments
 
 UNIT: Final = struct.Struct(">iqiqiqiiq")
@@ -43,7 +43,9 @@ ROLLS: Final = 2
 DELETES: Final = 4
 _MAGIC_MASK = 0xF
 
-_OPEN_FILES_MAX = 64
+_OPEN_FILES_MAX = 16  # 100 MiB each
+_BLOCK_BYTES = 52 * 1024  # read at once: 1,024 units. A file starts with a unit, so no unit crosses the end of a block
+_UNITS_AT_ONCE = 20_000
 _ZEROS_BYTES = 1024 * 1024
 
 
@@ -72,8 +74,7 @@ class TimerLog:
         self._files = files
         self._opened = OpenFiles(files, _OPEN_FILES_MAX)
         self.segments = Segments(files, self._opened, directory, segment_bytes, allocate=False)
-        self._segment: tuple[int, memoryview] = (0, memoryview(b""))  # start and bytes of the segment that was read last
-        self._unsynced: dict[int, None] = {}  # starts of segments
+        self._block: tuple[int, bytes] = (0, b"")  # position and bytes of the block that was read last
         self.end = 0
 
     def load(self) -> None:
@@ -122,58 +123,81 @@ class TimerLog:
 
     def _write(self, position: int, data: bytes) -> None:
         start = position - position % self.segments.segment_bytes
-        file = self.segments.file(start) if self.segments.start_of(position) is not None else self.segments.add(start)
+        has_file = self.segments.start_of(position) is not None
+        file = self.segments.file_to_write(start) if has_file else self.segments.add(start)
         file.write(position - start, data)
-        self._unsynced[start] = None
+        self._block = (0, b"")  # it may lie where these bytes are
 
     def truncate(self, end: int) -> None:
         """Cut the log off at `end`, with zeros behind it. Raise OSError when they cannot be written."""
         while self.segments.starts and self.segments.starts[-1] >= max(end, 1):
             self.segments.drop_last()
-        self._segment = (0, memoryview(b""))
+        self._block = (0, b"")
         self.end = end
         start = self.segments.start_of(end)
         if start is None:
             return
-        file = self.segments.file(start)
-        view = file.view()
+        file = self.segments.file_to_write(start)
         for at in range(end - start, self.segments.segment_bytes, _ZEROS_BYTES):
-            stretch = view[at : at + _ZEROS_BYTES]
-            if stretch.tobytes().count(0) < len(stretch):
+            stretch = file.read(at, min(_ZEROS_BYTES, self.segments.segment_bytes - at))
+            if stretch.count(0) < len(stretch):
                 file.write(at, bytes(len(stretch)))
-                self._unsynced[start] = None
 
     # --- reading
 
     def unit(self, position: int) -> TimerUnit | None:
         """Return the unit at a position; None when there is no sound unit."""
-        start, segment = self._segment
+        start, block = self._block
         at = position - start
-        if not 0 <= at <= len(segment) - UNIT.size:
-            found = self.segments.start_of(position) if position >= 0 else None
-            if found is None:
-                return None
-            start, segment = self._segment = (found, self.segments.file(found).view())
+        if not 0 <= at <= len(block) - UNIT.size:
+            start, block = self._read_block(position)
             at = position - start
-            if at > len(segment) - UNIT.size:
+            if at > len(block) - UNIT.size:
                 return None
         if position + UNIT.size > self.end:
             return None
-        unit = TimerUnit._make(UNIT.unpack_from(segment, at))
+        unit = TimerUnit._make(UNIT.unpack_from(block, at))
         return unit if unit.unit_bytes == UNIT.size and not unit.magic & ~_MAGIC_MASK and unit.before < position else None
+
+    def _read_block(self, position: int) -> tuple[int, bytes]:
+        """Read the units around a position, and remember them. Raise UnreadableError when the disk does not return them.
+
+        Blocks are read and not mapped: a mapping would end the process with SIGBUS.
+        """
+        start = self.segments.start_of(position) if position >= 0 else None
+        if start is None:
+            return position, b""
+        first = (position - start) // _BLOCK_BYTES * _BLOCK_BYTES
+        self._block = (start + first, self._read(start, first, _BLOCK_BYTES))
+        return self._block
+
+    def _read(self, start: int, at: int, size: int) -> bytes:
+        try:
+            return self.segments.file(start).read(at, min(size, self.segments.segment_bytes - at))
+        except OSError as error:
+            raise UnreadableError(f"The timer log at {start + at} cannot be read ({error.strerror or error}).") from error
 
     def units_at(self, positions: Sequence[int]) -> list[UnitFields | None]:
         """Return the units at many positions; None where there is no sound unit."""
         found: list[UnitFields | None] = []
-        self.unit(positions[0] if positions else NO_POSITION)  # most positions lie in one segment
-        start, segment = self._segment
-        last, unpack = min(len(segment), self.end - start) - UNIT.size, UNIT.unpack_from
+        unpack = UNIT.unpack_from
+        start, block, last = self._known_block()
         for position in positions:
             at = position - start
-            unit = unpack(segment, at) if 0 <= at <= last else self.unit(position)
+            unit: UnitFields | None
+            if 0 <= at <= last:
+                unit = unpack(block, at)
+            else:
+                unit = self.unit(position)
+                start, block, last = self._known_block()  # most of the next ones lie there
             is_sound = unit is not None and unit[0] == UNIT.size and not unit[2] & ~_MAGIC_MASK and unit[1] < position
             found.append(unit if is_sound else None)
         return found
+
+    def _known_block(self) -> tuple[int, bytes, int]:
+        """Return the block that was read last, and the last place in it where a whole unit of the log may start."""
+        start, block = self._block
+        return start, block, min(len(block), self.end - start) - UNIT.size
 
     def chain(self, position: int, most: int) -> list[tuple[int, UnitFields]]:
         """Return the unit at a position and the units before it in its slot, with their positions.
@@ -183,12 +207,15 @@ class TimerLog:
         """
         found: list[tuple[int, UnitFields]] = []
         log_start, unpack = self.start, UNIT.unpack_from
-        self.unit(position)
-        start, segment = self._segment
-        last = min(len(segment), self.end - start) - UNIT.size
+        start, block, last = self._known_block()
         while position >= log_start and len(found) < most:
             at = position - start
-            unit = unpack(segment, at) if 0 <= at <= last else self.unit(position)
+            unit: UnitFields | None
+            if 0 <= at <= last:
+                unit = unpack(block, at)
+            else:
+                unit = self.unit(position)
+                start, block, last = self._known_block()
             if unit is None or unit[0] != UNIT.size or unit[2] & ~_MAGIC_MASK or unit[1] >= position:
                 break
             found.append((position, unit))
@@ -203,12 +230,17 @@ class TimerLog:
                 return
             stop = min(self.end - start, self._units_per_segment * UNIT.size)
             count = max(0, start + stop - position) // UNIT.size
-            view = self.segments.file(start).view()[position - start : position - start + count * UNIT.size]
-            for unit in map(TimerUnit._make, UNIT.iter_unpack(view)):
-                if unit.unit_bytes != UNIT.size or unit.magic & ~_MAGIC_MASK or unit.before >= position:
-                    return
-                yield position, unit
-                position += UNIT.size
+            while count:
+                some = min(count, _UNITS_AT_ONCE)
+                packed = self._read(start, position - start, some * UNIT.size)
+                for unit in map(TimerUnit._make, UNIT.iter_unpack(packed[: len(packed) // UNIT.size * UNIT.size])):
+                    if unit.unit_bytes != UNIT.size or unit.magic & ~_MAGIC_MASK or unit.before >= position:
+                        return
+                    yield position, unit
+                    position += UNIT.size
+                if len(packed) < some * UNIT.size:
+                    return  # the file is too short
+                count -= some
             position = start + self.segments.segment_bytes
 
     def last_in(self, start: int) -> TimerUnit | None:
@@ -221,11 +253,13 @@ class TimerLog:
 
     # --- syncing and deleting
 
-    def take_unsynced(self) -> list[str]:
+    def take_unsynced(self) -> UnsyncedFiles:
         """Return the files written since the last call. The caller syncs them, in any thread."""
-        paths = [self.segments.path(start) for start in self._unsynced if self.segments.start_of(start) is not None]
-        self._unsynced.clear()
-        return paths
+        return self._opened.take_unsynced()
+
+    def put_back(self, taken: UnsyncedFiles) -> None:
+        """Count files as unsynced again that could not be opened."""
+        self._opened.put_back(taken)
 
     def expire(self, log_start: int) -> None:
         """Delete files whose messages are all gone from the commit log."""
@@ -233,7 +267,7 @@ class TimerLog:
             last = self.last_in(self.segments.start)
             if last is None or last.physical_offset >= log_start:
                 return
-            self._segment = (0, memoryview(b""))
+            self._block = (0, b"")
             self.segments.drop_first()
 
     def drop(self) -> None:
@@ -241,9 +275,8 @@ class TimerLog:
         self.close()
         self._files.remove(self.segments.directory)
         self.segments.starts = []
-        self._unsynced.clear()
         self.end = 0
 
     def close(self) -> None:
-        self._segment = (0, memoryview(b""))
+        self._block = (0, b"")
         self._opened.close()

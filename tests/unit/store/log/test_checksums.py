@@ -159,8 +159,6 @@ def test_files_expire_with_their_segments():
     checksums = filled(disk)
     put(checksums, SEGMENT, DATA, SIZES)
     assert [file.path for file in checksums.expire(SEGMENT)] == ["checksums/00000000000000000000"]
-    assert checksums.take_dirty() == ["checksums/00000000000000004096"]
-    assert checksums.take_dirty() == []
 
 
 @pytest.mark.parametrize("written", [4, 5, 6, 7])

@@ -172,10 +172,12 @@ def test_failed_creation_ahead_is_raised_when_needed_and_retried():
 
 
 def test_only_the_files_that_were_written_are_flushed():
-    log = a_log(SimulatedDisk())
+    log = a_log(disk := SimulatedDisk())
     put(log, records(10))
-    assert len(log.files_between(0, log.end)) == 3
-    assert len(log.files_between(SEGMENT, SEGMENT + 1)) == 1
+    for start, stop, synced in ((0, log.end, 3), (SEGMENT, SEGMENT + 1, 1)):
+        before = disk.counts["sync"]
+        log.sync(start, stop)
+        assert disk.counts["sync"] - before == synced
 
 
 def test_files_behind_the_recovered_end_are_deleted():

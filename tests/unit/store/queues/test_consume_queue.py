@@ -161,12 +161,17 @@ def test_expire_raises_the_minimum_and_gives_up_files():
     assert offsets(queue) == [2200]
 
 
-def test_take_dirty_returns_each_file_once():
-    queue = filled(SimulatedDisk(), 7)
-    assert len(queue.take_dirty()) == 2
-    assert queue.take_dirty() == []
+def test_every_written_file_is_unsynced_once():
+    opened = OpenFiles(disk := SimulatedDisk(), 10)
+    queue = ConsumeQueue(disk, opened, "cq/t/0", PER_FILE)
+    queue.append(0, b"".join(entry(number) for number in range(7)))
+    assert len(opened.take_unsynced().held) == 2
+    assert not opened.take_unsynced().held
     queue.append(7, entry(7))
-    assert queue.take_dirty() == ["cq/t/0/00000000000000000100"]
+    assert list(opened.take_unsynced().held) == ["cq/t/0/00000000000000000100"]
+    queue.replace(0, entry(0))
+    queue.truncate(7)
+    assert len(opened.take_unsynced().held) == 2
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/etc", "a\0b", "x" * 256])
