@@ -61,7 +61,7 @@ class TransactionScenes(Client):
         """Set the answer to the broker's checks from now on."""
         self.ask("answer", outcome, *(hexed(body.encode()) for body in bodies))
 
-    def send_request(self, messages: int = 0, wait_ms: int = WAIT_MS_MAX) -> list[Got]:
+    def checks(self, messages: int = 0, wait_ms: int = WAIT_MS_MAX) -> list[Got]:
         """Wait for so many checks, and return all checks so far."""
         return [got(line) for line in self.ask("asked", messages, wait_ms)]
 

@@ -28,7 +28,7 @@ class Wire:
     """The part of a connection that a handler uses."""
 
     peer_text = "10.0.0.1:10911"
-    is_full = False
+    is_full = must_stop = False
 
     def __init__(self) -> None:
         self.sent: list[Command] = []
