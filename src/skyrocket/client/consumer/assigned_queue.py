@@ -20,7 +20,7 @@ class AssignedQueue:
 
     __slots__ = (
         *("_waiter", "batches_in_progress", "committed_offset", "is_failing", "is_ready", "is_retry", "process_queue"),
-        *("pull_task", "queue", "subscription", "suggested_broker_id"),
+        *("pull_task", "queue", "restart_offset", "subscription", "suggested_broker_id"),
     )
 
     def __init__(
@@ -40,12 +40,18 @@ class AssignedQueue:
         self.process_queue: ProcessQueue[Received] = ProcessQueue(offset, now_ms, orderly=orderly, lock=lock, limits=limits)
         self.is_retry = queue.topic.startswith(RETRY_PREFIX)
         self.committed_offset = committed_offset  # the offset that the broker, or the file, has
+        self.restart_offset: int | None = None  # of a dropped queue that is about to restart
         self.suggested_broker_id = 0  # the broker id to pull from; 0 is the master
         self.is_failing = False  # the last pull failed: only a change is logged
         self.is_ready = False  # is among the queues that wait for a handler
         self.batches_in_progress = 0  # work batches that are with handlers
         self.pull_task: asyncio.Task[None] | None = None
         self._waiter: asyncio.Future[None] | None = None
+
+    @property
+    def offset_to_commit(self) -> int | None:
+        """The offset of the group in this queue. None: the queue was dropped, and another member or queue object has it."""
+        return self.restart_offset if self.process_queue.dropped else self.process_queue.commit_offset
 
     async def wait_for_change(self, delay_ms: int) -> None:
         """Wait until `wake` is called, for at most `delay_ms`."""

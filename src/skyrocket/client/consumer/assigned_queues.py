@@ -160,11 +160,16 @@ class AssignedQueues:
             offset,
         )
         assigned.process_queue.drop()  # now: until the task runs, the housekeeping would restart the queue at its old offset
+        assigned.restart_offset = offset
         self._start_task(self.restart(assigned, offset))
 
     async def restart(self, assigned: AssignedQueue, offset: int) -> None:
-        """Drop what is cached and pull again from `offset`. Results of handlers that still run do not count."""
+        """Drop what is cached and pull again from `offset`. Results of handlers that still run do not count.
+
+        From now on `offset` is also what is committed, even if the queue is revoked before it can restart.
+        """
         assigned.process_queue.drop()
+        assigned.restart_offset = offset
         assigned.wake()
         if self._orderly:
             await assigned.wait_until_idle(_RESTART_IDLE_MS)
@@ -181,15 +186,12 @@ class AssignedQueues:
     # --- commit
 
     async def commit(self, queues: Iterable[Queue] | None = None) -> None:
-        """Commit the offsets that have moved since the last commit: of these queues, or of all.
-
-        A queue that was dropped has no offset to commit: it restarts at another one.
-        """
+        """Commit the offsets that have moved since the last commit: of these queues, or of all."""
         async with self._commit_lock:
             by_queue = self.by_queue
             chosen = by_queue.values() if queues is None else [by_queue[queue] for queue in queues if queue in by_queue]
-            moved = {each: each.process_queue.commit_offset for each in chosen if not each.process_queue.dropped}
-            moved = {each: offset for each, offset in moved.items() if offset != each.committed_offset}
+            offsets = [(each, each.offset_to_commit) for each in chosen]
+            moved = {each: offset for each, offset in offsets if offset is not None and offset != each.committed_offset}
             if moved:
                 written = set(await self._offset_store.write({each.queue: offset for each, offset in moved.items()}))
                 for each, offset in moved.items():
@@ -213,8 +215,10 @@ class AssignedQueues:
         await self.commit([assigned.queue for assigned in leaving])
         for assigned in leaving:
             assigned.process_queue.drop()
-            if self.by_queue.get(assigned.queue) is assigned:
-                del self.by_queue[assigned.queue]
+            restarted = self.by_queue.pop(assigned.queue, None)  # the same queue, unless it restarted during the commit
+            if restarted is not None:
+                restarted.process_queue.drop()
+                self._stop_pulling(restarted)
         self._divide_limits()
         return [assigned.queue for assigned in leaving]
 

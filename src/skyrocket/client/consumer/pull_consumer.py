@@ -355,8 +355,8 @@ class PullConsumer:
             return
         self._finish_polled()
         for assigned in list(assigned_queues.by_queue.values()):
-            offset = assigned.process_queue.commit_offset
-            if offset != assigned.committed_offset and not assigned.process_queue.dropped:
+            offset = assigned.offset_to_commit
+            if offset is not None and offset != assigned.committed_offset:
                 await self._offsets.commit(assigned.queue, offset)
                 assigned.committed_offset = offset
 

@@ -76,6 +76,18 @@ async def test_offset_from_before_a_reset_is_not_committed_after_it():
     assert (store.written, queues.starts) == ([{QUEUE: 10}], [3])
 
 
+async def test_queue_that_is_revoked_before_it_restarts_leaves_the_reset_offset_to_the_next_member():
+    store = SlowOffsetStore()
+    store.may_write.set()
+    queues = RecordsStarts(store)
+    assigned = AssignedQueue(QUEUE, make_subscription("t", "*", 0), 10, 0, ConsumerLimits())
+    queues.by_queue[QUEUE] = assigned
+    queues._restart_soon(assigned, 3)
+    await queues.revoke([QUEUE])  # before the restart has begun
+    await asyncio.gather(*queues._tasks)
+    assert (store.written, queues.starts) == ([{QUEUE: 3}], [])
+
+
 async def test_dropped_queue_has_no_offset_to_commit():
     store = SlowOffsetStore()
     store.may_write.set()
