@@ -90,15 +90,15 @@ def _check_tags(topic: str, text: str, tags: Iterable[str]) -> None:
 
     Such a subscription is valid, but receives nothing: no message has the tag.
     """
+    expression = f"The expression {text!r} of topic '{topic}'" if topic else f"The expression {text!r}"
     if _SQL92.search(text):
         raise ConfigurationError(
-            f"The expression {text!r} of topic '{topic}' is SQL92, but a text stands for tags. Write sql({text!r}) instead, "
-            "imported from skyrocket.client."
+            f"{expression} is SQL92, but a text stands for tags. Write sql({text!r}) instead, imported from skyrocket.client."
         )
     for tag in tags:
         if "|" in tag:
             corrected = " || ".join(part.strip() for part in text.split("|") if part.strip())
-            raise ConfigurationError(f"The expression {text!r} of topic '{topic}' has a single '|'. Write {corrected!r} instead.")
+            raise ConfigurationError(f"{expression} has a single '|'. Write {corrected!r} instead.")
         if _LIST.search(tag):
             log.warning(
                 "Topic '%s' is subscribed to with the single tag %r. To select several tags, separate them with ||.", topic, tag
