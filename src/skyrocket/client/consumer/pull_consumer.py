@@ -355,10 +355,10 @@ class PullConsumer:
             return
         self._finish_polled()
         for assigned in list(assigned_queues.by_queue.values()):
-            offset = assigned.offset_to_commit
-            if offset is not None and offset != assigned.committed_offset:
-                await self._offsets.commit(assigned.queue, offset)
-                assigned.committed_offset = offset
+            moved_to = assigned.offset_to_commit
+            if moved_to is not None and moved_to != assigned.committed_offset:
+                await self._offsets.commit(assigned.queue, moved_to)
+                assigned.committed_offset = moved_to
 
     async def committed(self, queue: Queue) -> int | None:
         """Fetch the group's committed offset from the broker. None: there is none."""

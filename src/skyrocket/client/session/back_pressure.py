@@ -4,8 +4,8 @@ A broker answers SYSTEM_BUSY when requests come faster than it serves them. If e
 broker busy with refusals until their deadlines passed. So each refusal halves a window, the number of requests under way at the
 broker, and pauses it; each success widens it a little. Requests beyond the window wait here; the first deadline comes first.
 
-    refused: the window halves, once for all requests that were under way, and no request leaves for 20 ms; this pause doubles
-             with each further refusal, up to 500 ms, until the next success
+    refused: the window halves, once for all requests that were under way and down to 4, and no request leaves for 20 ms; this
+             pause doubles with each further refusal, up to 160 ms, until the next success
     success: the window grows by one request for each window of successes; by a quarter after 2 s without a refusal
     removed: after 10 s without a refusal, or when the window has 256 requests
 
@@ -23,9 +23,10 @@ from collections.abc import Callable
 from typing import Final
 
 FIRST_WINDOW: Final = 16
+WINDOW_MIN: Final = 4  # fewer would leave a broker idle whose answers are slow because its machine is busy
 WINDOW_MAX: Final = 256
 FIRST_PAUSE_MS: Final = 20
-PAUSE_MS_MAX: Final = 500
+PAUSE_MS_MAX: Final = 160
 QUIET_MS: Final = 2_000  # without a refusal: the window grows faster
 FORGET_MS: Final = 10_000  # without a refusal: the window is removed
 _BROKERS_MAX = 1_000  # with a window; beyond, the oldest is removed
@@ -85,7 +86,7 @@ class _Window:
         self.refused_ms = now_ms
         if generation == self.generation:
             self.generation += 1
-            self.limit = max(1.0, self.limit / 2)
+            self.limit = max(float(WINDOW_MIN), self.limit / 2)
             pause_ms = min(PAUSE_MS_MAX, FIRST_PAUSE_MS << min(self._refusals, 10))
             self._refusals += 1
             self.pause_until_ms = now_ms + int(pause_ms * (0.5 + self._draw()))  # clients of one broker go on at different times
