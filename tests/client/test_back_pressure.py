@@ -12,7 +12,7 @@ from skyrocket.protocol.responses import ResponseCode
 from tests.client.scripted_brokers import ScriptedBroker, scripted_brokers
 
 SERVED_S = 0.002  # how long the broker works on a request
-QUEUE_MAX = 8  # requests that wait in the broker; beyond, they are refused
+QUEUE_MAX = 32  # requests that wait in the broker; beyond, they are refused
 
 
 class SlowBroker(ScriptedBroker):
