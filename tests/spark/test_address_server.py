@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -41,8 +42,12 @@ def address_server(ours: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[s
         thread.join()
 
 
-@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
-def test_rows_are_written_and_read_through_an_address_server(spark: Any, address_server: str, topic: str, delivery: str):
+@pytest.mark.parametrize(("delivery", "form"), [("at-least-once", "URL"), ("exactly-once", "host and port")])
+def test_rows_are_written_and_read_through_an_address_server(
+    spark: Any, address_server: str, topic: str, delivery: str, form: str
+):
+    if form == "host and port":
+        address_server = urlsplit(address_server).netloc
     rows = spark.range(7).selectExpr("cast(id as string) as body")
     rows.write.format("rocketmq").mode("append").options(addressServer=address_server, topic=topic, delivery=delivery).save()
     read = spark.read.format("rocketmq").options(addressServer=address_server, subscribe=topic).load()

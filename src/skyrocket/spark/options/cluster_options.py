@@ -23,7 +23,7 @@ CLUSTER_OPTIONS: Final = (
         "addressServer",
         word,
         None,
-        f"URL of an HTTP server that lists the nameservers. Default: {ADDRESS_SERVER_VARIABLE} on the driver",
+        f"host[:port] or URL of an HTTP server that lists the nameservers. Default: {ADDRESS_SERVER_VARIABLE} on the driver",
     ),
     Option("namespace", word, "", "the namespace of topics and groups"),
     Option("accessKey", word, None, "the account, for a cluster with access control"),
