@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from skyrocket.testing.sync import LocalBroker as SyncBroker
 from tests.support.certificates import Authority, Certificate
-from tests.support.java_scenes import Cluster, Out, Scenes
+from tests.support.java_scenes import Cluster, Out, Scenes, Sent
 from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver, tls_of
 
 pytestmark = pytest.mark.interop
@@ -81,5 +82,24 @@ def test_the_java_client_shows_its_certificate_where_one_is_required(tmp_path: P
             consumer = client.push(client.named("group"), topic)
             client.send(topic, *numbered(10, "secret"), Out(b"large" * 100_000))
             assert len(client.heard(consumer, 11)) == 11
+        finally:
+            client.kill()
+
+
+def test_a_flush_that_takes_too_long_has_its_own_status_and_says_where_the_message_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with SyncBroker({"flushDiskType": "SYNC_FLUSH"}) as broker:
+        client = Scenes(tmp_path / "client", "flush", Cluster(broker.nameserver, broker.address, "DefaultCluster"), [])
+        try:
+            topic = client.topic("flush", queues=1)
+            (on_disk,) = client.send(topic, Out(b"on disk"))
+            monkeypatch.setattr("skyrocket.broker.send.parked_answers.SYNC_FLUSH_TIMEOUT_MS", -1)
+            monkeypatch.setattr(broker._local.broker.store, "begin_flush", lambda: None)  # the disk stalls
+            (late,) = client.try_to_send(topic, Out(b"late"))
+            monkeypatch.undo()
+            assert isinstance(late, Sent), late
+            assert (late.status, late.queue, late.offset) == ("FLUSH_DISK_TIMEOUT", on_disk.queue, on_disk.offset + 1)
+            assert len(late.offset_id) == len(on_disk.offset_id)
         finally:
             client.kill()
