@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, settings
 
+from skyrocket.net import outside_log
 from tests.support.async_tests import pytest_pyfunc_call  # noqa: F401 — pytest finds hooks by their names
 from tests.support.schedule import pytest_configure, pytest_xdist_make_scheduler  # noqa: F401
 
 # Machines are small and noisy: no test fails because it took long. In CI the examples are the same every time.
 settings.register_profile("skyrocket", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("skyrocket")
+
+
+@pytest.fixture(autouse=True)
+def no_log_line_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests run in one process, and would throttle each other's log lines."""
+    monkeypatch.setattr(outside_log, "LINES_MAX", 1_000_000)

@@ -17,10 +17,12 @@ from skyrocket.broker.load.slow_consumers import SlowConsumers
 from skyrocket.broker.pull.filters import Filters
 from skyrocket.broker.scheduler import Scheduler
 from skyrocket.broker.send.contributors import Contributors
+from skyrocket.broker.send.deferred_sends import DeferredSends
 from skyrocket.broker.send.internal_writer import InternalWriter
 from skyrocket.broker.send.parked_answers import ConfirmedAnswers
 from skyrocket.broker.send.validation import SendValidator
 from skyrocket.broker.settings import BrokerSettings
+from skyrocket.broker.table_saver import TableSaver
 from skyrocket.broker.tables.clients import ClientTable
 from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
 from skyrocket.broker.tables.queue_locks import QueueLockTable
@@ -29,6 +31,7 @@ from skyrocket.broker.tables.topics import TopicTable
 from skyrocket.net.router import Router
 from skyrocket.protocol.hosts import pack_host
 from skyrocket.settings.live import LiveSettings
+from skyrocket.store.config_files import ConfigFiles
 from skyrocket.store.message_store import MessageStore
 from tests.support.simulated_disk import SimulatedDisk
 
@@ -48,20 +51,22 @@ def a_context(
     counters = parts.setdefault("counters", Counters(wall_ms))
     contributors = parts.setdefault("contributors", Contributors())
     topics = parts.setdefault("topics", TopicTable(settings, wall_ms))
+    groups = parts.setdefault("groups", SubscriptionGroupTable(settings, wall_ms))
+    router = parts.setdefault("router", Router(ERROR_CODES))
+    saver = parts.setdefault("saver", TableSaver(ConfigFiles(SimulatedDisk(), "store/config"), topics, groups))
     built = {
         "files": SimulatedDisk(),
         "flusher": None,
         "remove_expired_files": partial(asyncio.sleep, 0),
         "internal_writer": InternalWriter(store, wall_ms, on_appended, counters),
         "send_validator": SendValidator(topics, settings, store_host, contributors),
+        "deferred_sends": DeferredSends(saver, router),
         "answers": ConfirmedAnswers(store.horizon, now_ms or wall_ms),
-        "groups": SubscriptionGroupTable(settings, wall_ms),
         "offsets": ConsumerOffsets(wall_ms),
         "clients": ClientTable(),
         "locks": QueueLockTable(),
         "delay_progress": DelayLevelProgress(lambda: store.horizon.confirmed, wall_ms),
         "timer_metrics": TimerMetrics(wall_ms),
-        "router": Router(ERROR_CODES),
         "scheduler": Scheduler(wall_ms),
         "filters": Filters(settings),
         "flow_control": FlowControl(settings),

@@ -83,7 +83,7 @@ class PullParts:
         return {
             "answers": FrameSplitter().feed(self.transport.written),
             "closed": self.transport.closed,
-            "offsets": self.offsets.snapshot(),
+            "offsets": (self.offsets.for_slaves(), dict(self.offsets._pull_offsets)),
             "counted": (get.messages, get.size_bytes, get.times),
             "by group": {key: (one.messages, one.size_bytes, one.times) for key, one in self.counters.of_kind("get")},
             "behind": dict(self.slow_consumers._behind_bytes),

@@ -18,7 +18,7 @@ from __future__ import annotations
 import errno
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
 
@@ -318,7 +318,11 @@ class SimulatedDisk:
         return bytes(self._node(path).content)
 
     def replace(self, path: str, data: bytes) -> None:
+        self.replace_with_backup(path, (data,), None)
+
+    def replace_with_backup(self, path: str, pieces: Iterable[bytes], backup: str | None) -> None:
         _check_path(path)
+        data = b"".join(pieces)
 
         def some(rng: Random) -> None:
             if rng.random() < 0.5:
@@ -328,6 +332,8 @@ class SimulatedDisk:
 
         self.operation("replace", path, some)
         self.nodes.pop(f"{path}.tmp", None)
+        if backup is not None and path in self.nodes:
+            self.write_file(backup, bytes(self.nodes[path].content))
         self.write_file(path, data)
 
     def move(self, path: str, to: str) -> None:

@@ -182,7 +182,7 @@ class Transacting:
     # --- the disk
 
     def save_offsets(self) -> None:
-        self._files.save(CONSUMER_OFFSETS, self.offsets.snapshot())
+        self._files.save_changes(CONSUMER_OFFSETS, self.offsets.rest_of_file(), self.offsets.take_changes(2**31))
 
     def restart_after_kill(self) -> Transacting:
         return Transacting(self.disk.kill(), now_ms=self.now_ms, **self._given)

@@ -39,6 +39,7 @@ from skyrocket.broker.retry import install as install_retry
 from skyrocket.broker.scheduler import Scheduler
 from skyrocket.broker.scrubbing import Scrubbing
 from skyrocket.broker.send.contributors import Contributors
+from skyrocket.broker.send.deferred_sends import DeferredSends
 from skyrocket.broker.send.install import install as install_send
 from skyrocket.broker.send.internal_writer import InternalWriter
 from skyrocket.broker.send.parked_answers import ConfirmedAnswers
@@ -247,10 +248,12 @@ class Broker:
             internal_writer=InternalWriter(self.store, self._wall_ms, self._on_appended, counters),
             contributors=contributors,
             send_validator=SendValidator(self.topics, self.settings, store_host, contributors),
+            deferred_sends=DeferredSends(self.persistence.saver, self.router),
             answers=ConfirmedAnswers(self.store.horizon, monotonic_ms),
             topics=self.topics,
             groups=self.groups,
             offsets=self.offsets,
+            saver=self.persistence.saver,
             clients=self.clients,
             locks=self.locks,
             delay_progress=self._delay_progress,

@@ -20,10 +20,12 @@ from skyrocket.broker.load.slow_consumers import SlowConsumers
 from skyrocket.broker.pull.filters import Filters
 from skyrocket.broker.scheduler import Scheduler
 from skyrocket.broker.send.contributors import Contributors
+from skyrocket.broker.send.deferred_sends import DeferredSends
 from skyrocket.broker.send.internal_writer import InternalWriter
 from skyrocket.broker.send.parked_answers import ConfirmedAnswers
 from skyrocket.broker.send.validation import SendValidator
 from skyrocket.broker.settings import BrokerSettings
+from skyrocket.broker.table_saver import TableSaver
 from skyrocket.broker.tables.clients import ClientTable
 from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
 from skyrocket.broker.tables.queue_locks import QueueLockTable
@@ -54,12 +56,14 @@ class BrokerContext:
     internal_writer: InternalWriter
     contributors: Contributors  # parts of the broker that redirect messages or add records to a send's append
     send_validator: SendValidator
+    deferred_sends: DeferredSends  # sends whose topic is being created
     answers: ConfirmedAnswers  # sends an answer when its messages are confirmed
 
     # Tables
     topics: TopicTable
     groups: SubscriptionGroupTable
     offsets: ConsumerOffsets
+    saver: TableSaver  # saves topics and groups; wait for it before an answer that promises a change
     clients: ClientTable[Connection]
     locks: QueueLockTable
     delay_progress: DelayLevelProgress

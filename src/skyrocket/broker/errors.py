@@ -37,6 +37,10 @@ class TopicNotFoundError(TableError):
     """A request for a topic that does not exist."""
 
 
+class TopicPendingError(TableError):
+    """A send to a topic that is being created. It is handled when the topic is on disk."""
+
+
 class GroupNotFoundError(TableError):
     """A request for a subscription group that does not exist."""
 
@@ -52,6 +56,7 @@ class BrokerBrokenError(Exception):
 ERROR_CODES: Final[dict[type[Exception], ResponseCode]] = {  # the last matching row counts: a subclass stands below its base
     TableError: ResponseCode.SYSTEM_ERROR,
     InvalidArgumentError: ResponseCode.INVALID_PARAMETER,
+    TopicPendingError: ResponseCode.SYSTEM_BUSY,
     TopicNotFoundError: ResponseCode.TOPIC_NOT_EXIST,
     GroupNotFoundError: ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
     StoreError: ResponseCode.SYSTEM_ERROR,

@@ -17,6 +17,9 @@ ATTRIBUTES_LENGTH_MAX: Final = 8_192
 OFFSETS_MAX: Final = 10_000_000
 """Offsets of all groups in all queues."""
 
+PULL_OFFSETS_MAX: Final = 1_000_000
+"""Offsets of the last pulls of all groups in all queues. Beyond it the oldest are forgotten."""
+
 CLIENT_ID_LENGTH_MAX: Final = 1_024
 PRODUCER_GROUP_NAME_LENGTH_MAX: Final = 255
 GROUPS_PER_CONNECTION_MAX: Final = 10_000
@@ -24,6 +27,16 @@ MEMBERSHIPS_MAX: Final = 1_000_000
 """Memberships of all connections in all groups of producers and consumers."""
 
 SUBSCRIPTIONS_PER_GROUP_MAX: Final = 10_000
+SUBSCRIPTION_BYTES_PER_GROUP_MAX: Final = 4 * 1024 * 1024
+SUBSCRIPTION_BYTES_MAX: Final = 256 * 1024 * 1024
+"""The text of the subscriptions of one group, and of all groups."""
+
+SAVE_WAITERS_MAX: Final = 10_000
+"""Requests that wait until the topics and groups are on disk. Further ones are refused."""
+
+DEFERRED_SENDS_MAX: Final = 10_000
+DEFERRED_SENDS_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Sends, and their bodies, that wait until their topic is on disk. Further ones get SYSTEM_BUSY."""
 
 LOCKS_MAX: Final = 1_000_000
 

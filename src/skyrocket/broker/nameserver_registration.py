@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable
 from zlib import crc32
 
@@ -16,14 +17,13 @@ from skyrocket.broker.nameserver_addresses import NameserverAddresses
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.net.dialer import Dialer
 from skyrocket.net.errors import NetError
+from skyrocket.net.outside_log import OutsideLog
 from skyrocket.protocol.bodies import (
     DataVersion,
     KVTable,
-    RegisterBrokerBody,
     TopicConfig,
-    TopicConfigAndMappingSerializeWrapper,
 )
-from skyrocket.protocol.broker_registration import encode_registration
+from skyrocket.protocol.broker_registration import RegistrationEncoder
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.errors import BodyError
 from skyrocket.protocol.fastjson.codec import decode
@@ -33,6 +33,7 @@ from skyrocket.protocol.responses import ResponseCode
 from skyrocket.supervised_task import SupervisedTask
 
 log = logging.getLogger(__name__)
+outside = OutsideLog(log)
 
 TopicsNow = Callable[[], tuple[dict[str, TopicConfig], DataVersion]]
 
@@ -51,6 +52,8 @@ class NameserverRegistration:
         self._settings = settings
         self._topics = topics
         self._set_ordered = set_ordered
+        self._encoder = RegistrationEncoder()
+        self._encoded_in_s = 0.0
         self._changed = asyncio.Event()
         self._task: SupervisedTask | None = None
         self._unreachable: set[str] = set()  # nameservers that did not answer last time; logged once, not at every attempt
@@ -80,7 +83,7 @@ class NameserverRegistration:
 
     async def register(self) -> int:
         """Register with all nameservers; return how many accepted."""
-        command = self._registration_request()
+        command = await self._registration_request()
         settings = self._settings()
         return await self._send_to_all(
             lambda: Command(command.code, fields=command.fields, body=command.body), timeout_ms=settings.register_timeout_ms
@@ -95,6 +98,7 @@ class NameserverRegistration:
                 pass
             self._changed.clear()
             await self.register()
+            await asyncio.sleep(self._encoded_in_s)  # a thread encodes for at most half of the time
 
     async def _send_to_all(self, make: Callable[[], Command], timeout_ms: int) -> int:
         answers = await asyncio.gather(*(self._send(address, make(), timeout_ms) for address in self._nameservers()))
@@ -113,7 +117,7 @@ class NameserverRegistration:
             log.warning("%s is not a nameserver: it does not know registrations. Is it a broker? Check namesrvAddr.", address)
             return False
         if response.code != ResponseCode.SUCCESS:
-            log.warning("Nameserver %s refused the registration: %s", address, response.remark)
+            outside.warning("Nameserver %s refused the registration: %s", address, response.remark)
             return False
         if command.code == RequestCode.REGISTER_BROKER and response.body:
             self._apply_order_config(address, response.body)
@@ -123,19 +127,14 @@ class NameserverRegistration:
         try:
             self._set_ordered(decode(body, KVTable).table or ())
         except BodyError as error:
-            log.warning("The order configuration of nameserver %s cannot be read: %s", address, error)
+            outside.warning("The order configuration of nameserver %s cannot be read: %s", address, error)
 
-    def _registration_request(self) -> Command:
+    async def _registration_request(self) -> Command:
         settings = self._settings()
-        topics, version = self._topics()
-        body = encode_registration(
-            RegisterBrokerBody(
-                topic_config_serialize_wrapper=TopicConfigAndMappingSerializeWrapper(
-                    topic_config_table=topics, data_version=version, mapping_data_version=DataVersion(0, 0, 0)
-                )
-            ),
-            compressed=False,
-        )
+        # In a thread: a large table takes longer than the loop may stop for.
+        began_s = time.monotonic()
+        body = await asyncio.to_thread(self._encoder.encode, *self._topics(), DataVersion(0, 0, 0))
+        self._encoded_in_s = time.monotonic() - began_s
         host, _, port = settings.address.rpartition(":")
         header = RegisterBrokerRequestHeader(
             broker_name=settings.broker_name,

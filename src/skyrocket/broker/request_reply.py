@@ -11,8 +11,10 @@ from __future__ import annotations
 import logging
 
 from skyrocket.broker.context import BrokerContext
+from skyrocket.broker.errors import TopicPendingError
 from skyrocket.net.connection import Connection
 from skyrocket.net.errors import NetError
+from skyrocket.net.outside_log import OutsideLog
 from skyrocket.net.router import Router
 from skyrocket.protocol.command import Command, encode_command
 from skyrocket.protocol.errors import RecordError
@@ -30,7 +32,7 @@ from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.errors import StoreError
 from skyrocket.store.message import AppendResult
 
-log = logging.getLogger(__name__)
+outside = OutsideLog(logging.getLogger(__name__))
 
 PUSH_MS = 10_000  # for the requester to acknowledge the reply
 
@@ -44,6 +46,7 @@ class ReplyHandlers:
         self._settings = context.settings
         self._store_host = context.store_host
         self._wall_ms = context.wall_ms
+        self._saver = context.saver
 
     def register(self, router: Router) -> None:
         router.add(RequestCode.SEND_REPLY_MESSAGE, self.reply)
@@ -53,7 +56,11 @@ class ReplyHandlers:
         """Push and store a reply. A success is answered once what was stored is confirmed."""
         self._answers.check_room()
         header = _header_of(command)
-        queue_id = self._validator.choose_queue(header, connection)
+        try:
+            queue_id = self._validator.choose_queue(header, connection)
+        except TopicPendingError:
+            await self._saver.saved()
+            queue_id = self._validator.choose_queue(header, connection)
         problem = await self._push(command, header, connection)
         settings = self._settings()
         placed = self._store_reply(command, header, queue_id, connection) if settings.store_replies else None
@@ -139,7 +146,7 @@ class ReplyHandlers:
         try:
             (placed,) = self._internal_writer.write([record])
         except (StoreError, RecordError) as error:
-            log.warning("A reply was not stored: %s", error)
+            outside.warning("A reply was not stored: %s", error)
             return None
         return placed
 

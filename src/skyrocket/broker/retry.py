@@ -17,8 +17,9 @@ from typing import Final, NamedTuple, Protocol
 from msgspec.structs import replace
 
 from skyrocket.broker.context import BrokerContext
-from skyrocket.broker.errors import TableError
+from skyrocket.broker.errors import TableError, TopicPendingError
 from skyrocket.broker.send.contributors import Contributor
+from skyrocket.broker.tables.topics import DEAD_LETTER_QUEUES
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.bodies import SubscriptionGroupConfig
@@ -42,7 +43,6 @@ from skyrocket.protocol.system_names import RETRY_PREFIX, dead_letter_topic, ret
 from skyrocket.store.errors import StoreError
 
 FIRST_LEVEL: Final = 3
-DEAD_LETTER_QUEUES: Final = 1
 
 
 class DelayPolicy(Protocol):
@@ -113,6 +113,7 @@ class Retry(Contributor):
         self._now_ms = context.now_ms
         self._counters = context.counters
         self._router = context.router
+        self._deferred_sends = context.deferred_sends
 
     def register(self, router: Router) -> None:
         router.add_group([RequestCode.CONSUMER_SEND_MSG_BACK], self.handle)
@@ -123,16 +124,22 @@ class Retry(Contributor):
         """Handle all requests of a read event with one append."""
         accepted: list[Command] = []
         records: list[Record] = []
+        deferred: list[Command] = []
         for command in commands:
             try:
                 self._answers.check_room()
                 record = self._accept(command)
+            except TopicPendingError:
+                deferred.append(command)
+                continue
             except (RefusedError, TableError, ProtocolError, StoreError) as error:
                 self._router.refuse(connection, command, error)
                 continue
             accepted.append(command)
             if record is not None:
                 records.append(record)
+        if deferred:
+            self._deferred_sends.defer(deferred, connection, self.handle)
         try:
             self._internal_writer.write(records)
         except StoreError as error:
@@ -167,7 +174,7 @@ class Retry(Contributor):
         decision = decide_retry(record.reconsume_times, limit, header.delay_level)
         properties = decode_properties(record.properties)
         if decision.is_dead:
-            dead = self._topics.create_for_group(dead_letter_topic(header.group), DEAD_LETTER_QUEUES)
+            dead = self._topics.create_dead_letter_topic(dead_letter_topic(header.group))
             queue_id = randrange(DEAD_LETTER_QUEUES)  # noqa: S311 — spreads load
             stored = make_retry(record, properties, dead.topic_name, queue_id, self._store_host)
             properties[DELAY_LEVEL] = "0"
@@ -194,7 +201,7 @@ class Retry(Contributor):
         limit = group.retry_max_times if header.max_reconsume_times is None else header.max_reconsume_times
         if not is_dead_on_send(record.reconsume_times, limit, self._locks.is_locked(name, self._now_ms())):
             return None
-        dead = self._topics.create_for_group(dead_letter_topic(name), DEAD_LETTER_QUEUES)
+        dead = self._topics.create_dead_letter_topic(dead_letter_topic(name))
         properties[DELAY_LEVEL] = "-1"
         return replace(record, topic=dead.topic_name, queue_id=randrange(DEAD_LETTER_QUEUES))  # noqa: S311 — spreads load
 

@@ -16,6 +16,7 @@ from skyrocket.nameserver.route_table import BrokerKey, RouteTable
 from skyrocket.nameserver.settings import NameserverSettings
 from skyrocket.net.connection import Connection
 from skyrocket.net.descriptors import descriptor_limit, plan_descriptors
+from skyrocket.net.outside_log import OutsideLog
 from skyrocket.net.router import Router
 from skyrocket.net.server import Server, monotonic_ms
 from skyrocket.protocol.responses import ResponseCode
@@ -23,6 +24,7 @@ from skyrocket.settings.live import LiveSettings
 from skyrocket.supervised_task import SupervisedTask
 
 log = logging.getLogger(__name__)
+outside = OutsideLog(log)
 
 
 class Nameserver:
@@ -79,14 +81,14 @@ class Nameserver:
 
     def _on_connection_closed(self, connection: Connection) -> None:
         for key in self.table.remove_connection(connection):
-            log.warning("Removed %s: its connection closed.", _format_key(key))
+            outside.warning("Removed %s: its connection closed.", _format_key(key))
 
     async def _scan(self) -> None:
         while True:
             await asyncio.sleep(self.settings().scan_interval_ms / 1000)
             self._server.set_quota(self.settings().quota())  # an administrator may have changed it
             for key, connection in self.table.remove_silent(self._now_ms()):
-                log.warning("Removed %s: it was silent for too long.", _format_key(key))
+                outside.warning("Removed %s: it was silent for too long.", _format_key(key))
                 if isinstance(connection, Connection):
                     connection.close("the broker was silent for too long")
 

@@ -22,6 +22,7 @@ from skyrocket.nameserver.errors import FullError, NotRegisteredError
 from skyrocket.nameserver.limits import BROKERS_MAX
 from skyrocket.nameserver.names import check_address, check_name, is_name
 from skyrocket.nameserver.topics import TopicQueues
+from skyrocket.net.outside_log import OutsideLog
 from skyrocket.protocol.bodies import (
     BrokerData,
     BrokerMemberGroup,
@@ -36,7 +37,7 @@ from skyrocket.protocol.bodies import (
 from skyrocket.protocol.sysflag import PERM_WRITE
 from skyrocket.protocol.system_names import MEMBER_SYNC_PREFIX
 
-log = logging.getLogger(__name__)
+outside = OutsideLog(logging.getLogger(__name__))
 
 MASTER_ID: Final = 0
 SILENT_MS: Final = 120_000  # unless a broker registers with a time-out of its own
@@ -96,7 +97,7 @@ class RouteTable:
         # An address has one id: a slave that becomes master gives up its old one.
         addresses = {id_: address for id_, address in _addresses(group).items() if address != broker.address or id_ == broker.id}
         if self._is_outdated(broker, addresses.get(broker.id)):
-            log.warning(
+            outside.warning(
                 "Ignored the registration of %s as %s/%d: its state is older than the registered one.", *_log_values(broker)
             )
             self._live.pop(broker.key, None)
@@ -121,7 +122,7 @@ class RouteTable:
             read_only = is_prime_slave and group.enable_acting_master
             self._update_topics(broker, is_first=is_first, read_only=read_only, forget_missing=forget_missing)
         if broker.key not in self._live:
-            log.info("Registered %s as %s/%d.", *_log_values(broker))
+            outside.info("Registered %s as %s/%d.", *_log_values(broker))
         self._live[broker.key] = _Live(
             name=broker.name,
             ha_address=broker.ha_address,
@@ -165,7 +166,7 @@ class RouteTable:
         is_changed = is_first or self.is_changed(broker.key, broker.topics.data_version)
         for topic, config in table.items():
             if not is_name(topic):
-                log.warning("Topic %r of broker %s has an invalid name and gets no route.", topic[:64], broker.name)
+                outside.warning("Topic '%s' of broker %s has an invalid name and gets no route.", topic, broker.name)
             elif is_changed or not self.topics.has(topic, broker.name):
                 self.topics.put(topic, _queues(broker.name, config, read_only=read_only))
         if is_changed:

@@ -16,14 +16,23 @@ from __future__ import annotations
 import re
 import struct
 import zlib
+from collections.abc import Mapping
 from typing import Final
 
 from skyrocket.protocol import limits
-from skyrocket.protocol.bodies import DataVersion, RegisterBrokerBody, TopicConfig, TopicFilterType, TopicQueueMappingInfo
+from skyrocket.protocol.bodies import (
+    DataVersion,
+    RegisterBrokerBody,
+    TopicConfig,
+    TopicConfigAndMappingSerializeWrapper,
+    TopicFilterType,
+    TopicQueueMappingInfo,
+)
 from skyrocket.protocol.errors import BodyError
 from skyrocket.protocol.fastjson.codec import decode, decode_request, encode
 
 _COUNT = struct.Struct(">i")
+_EMPTY_TABLE: Final = b'"topicConfigTable":{}'
 _LEVEL: Final = 9  # as in Java; a broker registers rarely, and with every nameserver
 
 
@@ -38,6 +47,26 @@ def encode_registration(body: RegisterBrokerBody, *, compressed: bool) -> bytes:
     pieces.append(_COUNT.pack(len(wrapper.topic_queue_mapping_info_map)))
     pieces += [_piece(encode(mapping)) for mapping in wrapper.topic_queue_mapping_info_map.values()]
     return zlib.compress(b"".join(pieces), _LEVEL)
+
+
+class RegistrationEncoder:
+    """Encodes one registration after another as JSON. Topics that did not change since the last one are not encoded again."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, tuple[TopicConfig, bytes]] = {}
+
+    def encode(self, topics: Mapping[str, TopicConfig], version: DataVersion, mapping_version: DataVersion) -> bytes:
+        """Encode the registration of these topics. A topic's settings are never changed in place, only replaced."""
+        texts: dict[str, tuple[TopicConfig, bytes]] = {}
+        for name, config in topics.items():
+            known = self._texts.get(name)
+            texts[name] = known if known is not None and known[0] is config else (config, encode({name: config})[1:-1])
+        self._texts = texts
+        wrapper = TopicConfigAndMappingSerializeWrapper(data_version=version, mapping_data_version=mapping_version)
+        rest = encode(RegisterBrokerBody(topic_config_serialize_wrapper=wrapper))
+        before, table, after = rest.partition(_EMPTY_TABLE)
+        assert table, "a registration has a table of topics"
+        return b"".join((before, table[:-1], b",".join([text for _, text in texts.values()]), b"}", after))
 
 
 def decode_registration(data: bytes, *, compressed: bool) -> RegisterBrokerBody:

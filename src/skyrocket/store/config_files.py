@@ -3,14 +3,19 @@
     topics.json          current content
     topics.json.bak      previous content
 
-Each file is one JSON object in fastjson's dialect; most are indented with tabs. A save first writes the current content to the
-`.bak` and then the new content to the file, each all or nothing. So at every instant at least one of the two is whole. When a
-file cannot be read, the `.bak` is used and the caller gets a sentence that says so. The file is kept; Apache deletes it.
+Each file is one JSON object in fastjson's dialect; most are indented with tabs. A save writes the new content beside the file,
+makes the current content the `.bak`, and puts the new file in its place, each all or nothing. So at every instant at least one of
+the two is whole. When a file cannot be read, the `.bak` is used and the caller gets a sentence that says so. The file is kept;
+Apache deletes it.
+
+A file may have any size: what can be saved can be loaded. The tables behind the files are bounded.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from msgspec import field
@@ -26,12 +31,10 @@ from skyrocket.protocol.bodies import (
 )
 from skyrocket.protocol.bodies.body import Int32, Int64
 from skyrocket.protocol.errors import BodyError
-from skyrocket.protocol.fastjson.codec import decode, encode, encode_pretty
+from skyrocket.protocol.fastjson.codec import decode_file, encode, encode_pretty
 from skyrocket.store.errors import ConfigFileError, store_error
 from skyrocket.store.files import Files
-
-CONFIG_FILE_BYTES_MAX: Final = 256 * 1024 * 1024
-"""The largest file that is read: room for 900,000 topics of 300 bytes each."""
+from skyrocket.store.table_text import TableChanges, TableText
 
 B = TypeVar("B", bound=Body)
 
@@ -94,11 +97,15 @@ class ConsumerOrders(Body):
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile(Generic[B]):
-    """One row of the table: a file's name, the type of its content, and whether it is indented."""
+    """One row of the table: a file's name, the type of its content, whether it is indented, and its large tables.
+
+    A file with large tables is indented; `TableText` keeps the entries of these tables from save to save.
+    """
 
     name: str
     content: type[B]
     pretty: bool = True
+    tables: tuple[str, ...] = ()  # attributes of the content
 
     def encode(self, body: B) -> bytes:
         try:
@@ -108,14 +115,18 @@ class ConfigFile(Generic[B]):
 
     def decode(self, data: bytes) -> B:
         try:
-            return decode(data, self.content)
+            return decode_file(data, self.content)
         except BodyError as error:
             raise ConfigFileError(f"{self.name} cannot be read: {error}") from error
 
 
-TOPICS: Final = ConfigFile("topics.json", TopicConfigSerializeWrapper)
-SUBSCRIPTION_GROUPS: Final = ConfigFile("subscriptionGroup.json", SubscriptionGroupWrapper)
-CONSUMER_OFFSETS: Final = ConfigFile("consumerOffset.json", ConsumerOffsetManager)
+TOPICS: Final = ConfigFile("topics.json", TopicConfigSerializeWrapper, tables=("topic_config_table",))
+SUBSCRIPTION_GROUPS: Final = ConfigFile(
+    "subscriptionGroup.json", SubscriptionGroupWrapper, tables=("subscription_group_table", "forbidden_table")
+)
+CONSUMER_OFFSETS: Final = ConfigFile(
+    "consumerOffset.json", ConsumerOffsetManager, tables=("offset_table", "pull_offset_table", "group_topic_map")
+)
 DELAY_OFFSETS: Final = ConfigFile("delayOffset.json", DelayOffsetSerializeWrapper)
 CONSUMER_FILTERS: Final = ConfigFile("consumerFilter.json", ConsumerFilters)
 CONSUMER_ORDERS: Final = ConfigFile("consumerOrderInfo.json", ConsumerOrders)
@@ -135,7 +146,8 @@ class ConfigFiles:
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
         self._directory = directory
-        self._current: dict[str, bytes] = {}  # content of each file that is known to be readable
+        self._digests: dict[str, bytes] = {}  # of the content of each file that is known to be readable
+        self._texts: dict[str, TableText] = {}
 
     def load(self, file: ConfigFile[B]) -> LoadedConfig[B]:
         """Read a file, or its `.bak`. Raise ConfigFileError when neither can be read."""
@@ -165,9 +177,6 @@ class ConfigFiles:
         """Return the content, or the reason why it cannot be read; neither when the file does not exist."""
         if not self._files.exists(path):
             return None, None
-        size = self._files.size(path)
-        if size > CONFIG_FILE_BYTES_MAX:
-            return None, f"it has {size} bytes, more than the {CONFIG_FILE_BYTES_MAX} allowed"
         data = self._files.read(path)
         if not data:
             return None, "it is empty"
@@ -176,23 +185,52 @@ class ConfigFiles:
         except ConfigFileError as error:
             return None, str(error).rstrip(".")
         if not path.endswith(".bak"):
-            self._current[file.name] = data
+            self._digests[file.name] = _digest(data)
         return body, None
 
     def save(self, file: ConfigFile[B], body: B) -> None:
         """Write a file; its new content is durable on return. Unchanged content is not written."""
         data = file.encode(body)
-        path = f"{self._directory}/{file.name}"
+        digest = _digest(data)
+        self._learn(file)
+        if digest != self._digests.get(file.name):
+            self._write(file, (data,), digest)
+
+    def save_changes(self, file: ConfigFile[B], rest: B, changes: TableChanges) -> None:
+        """Write a file with large tables; its new content is durable on return.
+
+        `changes` are the entries that changed since the last call, `rest` is the content without the large tables. After an
+        error the caller repeats the changes with the next call.
+        """
+        text = self._texts.setdefault(file.name, TableText(file.tables))
         try:
-            if file.name not in self._current:
+            text.update(changes)
+        except BodyError as error:
+            raise ConfigFileError(f"The new content of {file.name} cannot be encoded: {error}") from error
+        self._learn(file)
+        self._write(file, text.pieces(rest), b"")
+
+    def _learn(self, file: ConfigFile[B]) -> None:
+        """Find out whether the current file can be read, unless that is known."""
+        if file.name not in self._digests:
+            path = f"{self._directory}/{file.name}"
+            try:
                 self._try_read(file, path)
-            before = self._current.get(file.name)
-            if data == before:
-                return
-            if before is not None:  # otherwise the file is missing or damaged, and the .bak must stay
-                self._files.replace(f"{path}.bak", before)
-            self._files.replace(path, data)
+            except OSError as error:
+                raise store_error(f"saving {path}", error) from error
+
+    def _write(self, file: ConfigFile[B], pieces: Iterable[bytes], digest: bytes) -> None:
+        path = f"{self._directory}/{file.name}"
+        # A file that is missing or damaged does not become the .bak: the one that is there may be the only sound copy.
+        backup = f"{path}.bak" if file.name in self._digests else None
+        try:
+            self._files.replace_with_backup(path, pieces, backup)
         except OSError as error:
-            self._current.pop(file.name, None)
+            if backup is not None:
+                self._digests[file.name] = b""  # the old content or the new one: both can be read
             raise store_error(f"saving {path}", error) from error
-        self._current[file.name] = data
+        self._digests[file.name] = digest
+
+
+def _digest(data: bytes) -> bytes:
+    return blake2b(data, digest_size=16).digest()

@@ -19,7 +19,7 @@ import os
 import shutil
 import struct
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import islice
 from typing import Protocol
@@ -105,6 +105,9 @@ class Files(Protocol):
 
     def sync_directory(self, path: str) -> None:
         """Make the names in a directory survive a power failure. Raise NotOpenedError when it cannot be opened."""
+
+    def replace_with_backup(self, path: str, pieces: Iterable[bytes], backup: str | None) -> None:
+        """Like `replace`, for content in pieces. The content before becomes that of `backup`, also all or nothing."""
 
     def remove(self, path: str) -> None:
         """Remove a file, or a directory with everything in it. A missing path is no error."""
@@ -256,16 +259,22 @@ class Disk:
             os.close(descriptor)
 
     def replace(self, path: str, data: bytes) -> None:
+        self.replace_with_backup(path, (data,), None)
+
+    def replace_with_backup(self, path: str, pieces: Iterable[bytes], backup: str | None) -> None:
         self._make_directories(os.path.dirname(path))
         temporary = f"{path}.tmp"
         descriptor = self._open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
-            written = 0
-            while written < len(data):
-                written += os.write(descriptor, memoryview(data)[written:])
+            for data in pieces:
+                written = 0
+                while written < len(data):
+                    written += os.write(descriptor, memoryview(data)[written:])
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+        if backup is not None and os.path.exists(path):
+            self._keep_as(path, backup)
         os.replace(temporary, path)
         self.sync_directory(os.path.dirname(path))
 
@@ -293,6 +302,20 @@ class Disk:
                 os.unlink(path)
         if os.path.exists(os.path.dirname(path)):
             self.sync_directory(os.path.dirname(path))
+
+    def _keep_as(self, path: str, backup: str) -> None:
+        """Give the file a second name: it gets no new content, only a new file in its place. So nothing is written."""
+        temporary = f"{backup}.tmp"
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+        try:
+            os.link(path, temporary)
+        except OSError as error:
+            if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK):
+                raise
+            self.replace(backup, self.read(path))  # a file system without hard links
+        else:
+            os.replace(temporary, backup)
 
     def used_percent(self, path: str) -> float:
         """Count as `df` and Java do: space that is reserved for root counts as used."""

@@ -11,7 +11,7 @@ from skyrocket.broker.settings import BrokerSettings
 from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
 from skyrocket.broker.tables.subscription_groups import SubscriptionGroupTable
 from skyrocket.broker.tables.topics import TopicTable
-from skyrocket.protocol.bodies import TopicConfig
+from skyrocket.protocol.bodies import SubscriptionGroupConfig, TopicConfig
 from skyrocket.store.config_files import ConfigFiles
 from skyrocket.store.errors import StoreError
 from skyrocket.store.files import Disk, Files
@@ -27,47 +27,83 @@ class Tables:
         self.problems = self.persistence.load()
 
 
-def test_change_of_topics_or_groups_is_saved_at_once():
+async def test_changes_of_topics_and_groups_are_on_disk_when_a_save_was_waited_for():
     disk = SimulatedDisk()
     tables = Tables(disk)
+    tables.persistence.start(lambda: 5_000)
     tables.topics.put(TopicConfig(topic_name="orders"))
+    tables.topics.stage_put([TopicConfig(topic_name="returns")])
     tables.groups.for_consumer("billing")
+    tables.groups.forbid("billing", "orders", forbidden=True)
+    await tables.persistence.saver.saved()
     after_crash = Tables(disk.copy())
-    assert "orders" in after_crash.topics
-    assert "billing" in after_crash.groups
-    assert after_crash.topics.version == tables.topics.version
+    assert {"orders", "returns"} <= set(after_crash.topics)
+    assert after_crash.groups.is_forbidden("billing", "orders")
+    assert after_crash.topics.configs == tables.topics.configs
+    assert after_crash.groups.configs == tables.groups.configs
+    assert after_crash.groups.version == tables.groups.version
     assert after_crash.problems == []
+    await tables.persistence.close()
+    assert Tables(disk.copy()).topics.version == tables.topics.version
 
 
-def test_offsets_are_saved_only_if_they_changed():
+async def test_deleted_topics_and_groups_are_gone_after_a_restart():
     disk = SimulatedDisk()
     tables = Tables(disk)
-    assert tables.persistence.begin_save() is None
-    tables.offsets.commit("billing", "orders", 0, 7)
-    assert Tables(disk.copy()).offsets.query("billing", "orders", 0) == -1
-    job = tables.persistence.begin_save()
-    assert job is not None
-    tables.offsets.commit("billing", "orders", 0, 8)
-    job()
-    assert Tables(disk.copy()).offsets.query("billing", "orders", 0) == 7
-    tables.persistence.save_all()
-    assert Tables(disk.copy()).offsets.query("billing", "orders", 0) == 8
-    assert tables.persistence.begin_save() is None
+    for name in ("a", "b"):
+        tables.topics.put(TopicConfig(topic_name=name))
+        tables.groups.put(SubscriptionGroupConfig(group_name=name))
+        tables.groups.forbid(name, "orders", forbidden=True)
+    await tables.persistence.close()
+    again = Tables(disk)
+    again.topics.delete("a")
+    again.groups.delete("a")
+    await again.persistence.close()
+    last = Tables(disk)
+    assert ("a" in last.topics, "b" in last.topics) == (False, True)
+    assert ("a" in last.groups, "b" in last.groups) == (False, True)
+    assert (last.groups.is_forbidden("a", "orders"), last.groups.is_forbidden("b", "orders")) == (False, True)
 
 
-def test_topic_that_cannot_be_saved_is_an_error():
+async def test_failed_save_is_repeated():
     disk = SimulatedDisk()
     tables = Tables(disk)
+    tables.persistence.start(lambda: 5_000)
     disk.fail("replace", number=errno.ENOSPC, lasting=True)
+    tables.groups.for_consumer("billing")
+    tables.offsets.commit("billing", "orders", 0, 7)
     with pytest.raises(StoreError):
-        tables.topics.put(TopicConfig(topic_name="orders"))
+        await tables.persistence.saver.saved()
+    with pytest.raises(StoreError):
+        await tables.persistence._save_progress()
+    disk.heal()
+    await tables.persistence.close()
+    after = Tables(disk)
+    assert "billing" in after.groups
+    assert after.offsets.query("billing", "orders", 0) == 7
 
 
-def test_damaged_file_is_reported_and_its_backup_is_loaded():
+async def test_unchanged_offsets_are_not_written():
     disk = SimulatedDisk()
     tables = Tables(disk)
+    tables.offsets.commit("billing", "orders", 0, 7)
+    await tables.persistence._save_progress()
+    written = disk.counts["replace"]
+    await tables.persistence._save_progress()
+    assert disk.counts["replace"] == written
+    tables.offsets.commit("billing", "orders", 0, 8)
+    await tables.persistence._save_progress()
+    assert Tables(disk.copy()).offsets.query("billing", "orders", 0) == 8
+
+
+async def test_damaged_file_is_reported_and_its_backup_is_loaded():
+    disk = SimulatedDisk()
+    tables = Tables(disk)
+    tables.persistence.start(lambda: 5_000)
     tables.topics.put(TopicConfig(topic_name="orders"))
+    await tables.persistence.saver.saved()
     tables.topics.put(TopicConfig(topic_name="returns"))
+    await tables.persistence.close()
     disk.write_file("store/config/topics.json", b"{ half")
     again = Tables(disk)
     assert len(again.problems) == 1

@@ -88,6 +88,11 @@ def test_internal_topics_are_listed_with_all(shell: Shell):
     assert "TBW102" not in shell.json("topic", "list")
 
 
+def test_fresh_broker_lists_no_topics():
+    with sync.LocalBroker() as fresh:
+        assert Shell(fresh.nameserver).json("topic", "list") == []
+
+
 def test_tables_are_aligned(shell: Shell):
     shell.says("topic", "create", "aligned", "--queues", "2")
     shell.says("send", "aligned", "--body", "x", "--count", "12")

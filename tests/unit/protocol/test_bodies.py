@@ -19,11 +19,12 @@ from skyrocket.protocol.bodies import (
     MessageQueue,
     RegisterBrokerBody,
     TopicConfig,
+    TopicConfigAndMappingSerializeWrapper,
     TopicFilterType,
     TopicQueueMappingInfo,
     bits_of,
 )
-from skyrocket.protocol.broker_registration import decode_registration, encode_registration
+from skyrocket.protocol.broker_registration import RegistrationEncoder, decode_registration, encode_registration
 from skyrocket.protocol.config_text import decode_config, encode_config
 from skyrocket.protocol.errors import BodyError
 from skyrocket.protocol.fastjson.codec import decode, encode
@@ -113,6 +114,19 @@ def test_a_registration_comes_back_from_its_packed_form():
 
 def test_a_registration_comes_back_from_json():
     assert decode_registration(encode_registration(registration(), compressed=False), compressed=False) == registration()
+
+
+def test_a_registration_after_another_has_every_change():
+    encoder, mapping_version = RegistrationEncoder(), DataVersion(0, 0, 0)
+    kept = TopicConfig(topic_name='kept"', perm=4)
+    for counter, topics in enumerate(
+        ({}, {'kept"': kept}, {'kept"': kept, "b": TopicConfig(topic_name="b")}, {'kept"': kept, "b": TopicConfig(perm=2)}, {})
+    ):
+        wrapper = TopicConfigAndMappingSerializeWrapper(
+            topic_config_table=topics, data_version=DataVersion(counter=counter), mapping_data_version=mapping_version
+        )
+        whole = encode_registration(RegisterBrokerBody(topic_config_serialize_wrapper=wrapper), compressed=False)
+        assert encoder.encode(topics, DataVersion(counter=counter), mapping_version) == whole
 
 
 def test_a_packed_registration_lacks_fields_that_apaches_form_lacks():

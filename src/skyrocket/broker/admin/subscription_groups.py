@@ -34,6 +34,7 @@ from skyrocket.protocol.responses import ResponseCode
 class SubscriptionGroupHandlers:
     def __init__(self, context: BrokerContext) -> None:
         self._groups = context.groups
+        self._saver = context.saver
         self._offsets = context.offsets
         self._clients = context.clients
         self._settings = context.settings
@@ -50,30 +51,34 @@ class SubscriptionGroupHandlers:
 
     # --- changes
 
-    def put(self, command: Command, _connection: Connection) -> Command:
-        """Create or change a group. Like Apache's broker, ignore a request without a body."""
+    async def put(self, command: Command, _connection: Connection) -> Command:
+        """Create or change a group, and answer when that is on disk. Like Apache's broker, ignore a request without a body."""
         if command.body:
             self._groups.put(decode_request(command.body, SubscriptionGroupConfig))
+            await self._saver.saved()
         return command.response(ResponseCode.SUCCESS)
 
-    def put_list(self, command: Command, _connection: Connection) -> Command:
+    async def put_list(self, command: Command, _connection: Connection) -> Command:
         wanted = decode_request(command.body, SubscriptionGroupList).group_config_list if command.body else None
         if wanted is None:
             raise BodyError("A request to make groups has no list of them.")
         self._groups.put_all(wanted)
+        await self._saver.saved()
         return command.response(ResponseCode.SUCCESS)
 
-    def delete(self, command: Command, _connection: Connection) -> Command:
+    async def delete(self, command: Command, _connection: Connection) -> Command:
         header = command.header(DeleteSubscriptionGroupRequestHeader)
         self._groups.delete(header.group_name)
         if header.clean_offset:
             self._offsets.remove_group(header.group_name)
+        await self._saver.saved()
         return command.response(ResponseCode.SUCCESS)
 
-    def forbid(self, command: Command, _connection: Connection) -> Command:
+    async def forbid(self, command: Command, _connection: Connection) -> Command:
         header = command.header(UpdateGroupForbiddenRequestHeader)
         if header.readable is not None:
             self._groups.forbid(header.group, header.topic, forbidden=not header.readable)
+            await self._saver.saved()
         readable = not self._groups.is_forbidden(header.group, header.topic)
         body = GroupForbidden(topic=header.topic, group=header.group, readable=readable)
         return command.response(ResponseCode.SUCCESS, body=encode(body))

@@ -45,6 +45,7 @@ from skyrocket.protocol.responses import ResponseCode
 class TopicHandlers:
     def __init__(self, context: BrokerContext) -> None:
         self._topics = context.topics
+        self._saver = context.saver
         self._offsets = context.offsets
         self._clients = context.clients
         self._store = context.store
@@ -67,37 +68,40 @@ class TopicHandlers:
 
     # --- changes
 
-    def put(self, command: Command, _connection: Connection) -> Command:
+    async def put(self, command: Command, _connection: Connection) -> Command:
+        """Create or change a topic, and answer when that is on disk."""
         header = command.header(CreateTopicRequestHeader)
         if header.topic_filter_type not in TopicFilterType.__members__:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, f"There is no filter type '{header.topic_filter_type[:64]}'.")
-        self._topics.put(
-            TopicConfig(
-                topic_name=header.topic,
-                read_queue_nums=header.read_queue_nums,
-                write_queue_nums=header.write_queue_nums,
-                perm=header.perm,
-                topic_filter_type=TopicFilterType[header.topic_filter_type],
-                topic_sys_flag=header.topic_sys_flag or 0,
-                order=header.order,
-                attributes=parse_changes(header.attributes),
-            )
+        config = TopicConfig(
+            topic_name=header.topic,
+            read_queue_nums=header.read_queue_nums,
+            write_queue_nums=header.write_queue_nums,
+            perm=header.perm,
+            topic_filter_type=TopicFilterType[header.topic_filter_type],
+            topic_sys_flag=header.topic_sys_flag or 0,
+            order=header.order,
+            attributes=parse_changes(header.attributes),
         )
+        self._topics.stage_put([config])
+        await self._saver.saved()
         return command.response(ResponseCode.SUCCESS)
 
-    def put_list(self, command: Command, _connection: Connection) -> Command:
+    async def put_list(self, command: Command, _connection: Connection) -> Command:
         """Create or change all topics, or none. Unlike in Apache's broker, an unchanged topic does not stop the others."""
         wanted = decode_request(command.body, CreateTopicListRequestBody).topic_config_list if command.body else None
         if wanted is None:
             raise BodyError("A request to make topics has no list of them.")
-        self._topics.put_all(wanted)
+        self._topics.stage_put(wanted)
+        await self._saver.saved()
         return command.response(ResponseCode.SUCCESS)
 
     async def delete(self, command: Command, _connection: Connection) -> Command:
         topic = command.header(DeleteTopicRequestHeader).topic
         if not topic.strip():
             raise RefusedError(ResponseCode.INVALID_PARAMETER, "The topic's name is empty.")
-        is_known = self._topics.delete(topic)
+        is_known = self._topics.stage_delete(topic)
+        await self._saver.saved()
         self._offsets.remove_topic(topic)
         if is_known or name_problem(topic) is None:  # an invalid name never became a path
             await asyncio.to_thread(self._store.delete_topic(topic))

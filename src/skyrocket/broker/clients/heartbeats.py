@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from skyrocket.broker.context import BrokerContext
 from skyrocket.broker.tables.clients import GroupMember
 from skyrocket.net.connection import Connection
+from skyrocket.net.outside_log import OutsideLog
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.bodies import (
     CheckClientRequestBody,
@@ -44,7 +45,7 @@ from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import TOPIC_UNIT_SUB
 from skyrocket.protocol.system_names import retry_topic
 
-log = logging.getLogger(__name__)
+outside = OutsideLog(logging.getLogger(__name__))
 
 
 class HeartbeatHandlers:
@@ -117,9 +118,9 @@ class HeartbeatHandlers:
         """Create the group and its retry topic; return False when the group may not exist. The rest of the heartbeat counts."""
         config = self._groups.for_consumer(consumer.group_name)
         if config is None:
-            log.info(
+            outside.info(
                 "Ignored a consumer of group '%s': the group does not exist. Create it, or set autoCreateSubscriptionGroup.",
-                consumer.group_name[:160],
+                consumer.group_name,
             )
             return False
         order = any(self._topics.is_order(data.topic) for data in consumer.subscription_data_set)

@@ -52,7 +52,7 @@ class OffsetHandlers:
     # --- offsets of a group
 
     def query(self, command: Command, _connection: Connection) -> Command:
-        """Return the committed offset. A new group starts at 0 if the queue has its first message; else the client decides."""
+        """Return the committed offset. A new group starts at 0 if that skips nothing; else the client decides where."""
         header = command.header(QueryConsumerOffsetRequestHeader)
         offset = self._offsets.query(header.consumer_group, header.topic, header.queue_id)
         if offset < 0:
@@ -64,8 +64,16 @@ class OffsetHandlers:
         return command.response(ResponseCode.SUCCESS, QueryConsumerOffsetResponseHeader(offset=offset))
 
     def _starts_at_zero(self, topic: str, queue_id: int) -> bool:
+        """Whether the queue has its first message, or never had one.
+
+        Apache's broker answers for an empty queue that it has no offset. The client then asks for the queue's end, and misses
+        what was sent in between. The end of an empty queue is 0, so the answer 0 changes nothing else.
+        """
         queue = self._store.queues.get(topic, queue_id)
-        entry = None if queue is None or queue.min_offset > 0 else queue.entry(0)
+        if queue is None or not queue.max_offset:
+            config = self._topics.get(topic)
+            return config is not None and 0 <= queue_id < max(config.read_queue_nums, config.write_queue_nums)
+        entry = None if queue.min_offset > 0 else queue.entry(0)
         return entry is not None and self._store.log.view(entry.physical_offset, entry.size) is not None
 
     def update(self, command: Command, _connection: Connection) -> Command:
@@ -76,9 +84,8 @@ class OffsetHandlers:
         # The bound is not the topic's number of queues: a queue that was removed may still be consumed to its end.
         if not 0 <= queue_id < QUEUES_PER_TOPIC_MAX:
             raise RefusedError(ResponseCode.INVALID_PARAMETER, f"There is no queue {queue_id}.")
-        if self._offsets.has_reset(group, topic, queue_id):
+        if not self._offsets.commit(group, topic, queue_id, header.commit_offset):
             return command.response(ResponseCode.SUCCESS, remark="The offset was reset meanwhile: this one is not kept.")
-        self._offsets.commit(group, topic, queue_id, header.commit_offset)
         return command.response(ResponseCode.SUCCESS)
 
     def all_offsets(self, command: Command, _connection: Connection) -> Command:

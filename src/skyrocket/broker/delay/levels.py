@@ -25,6 +25,7 @@ from skyrocket.broker.send.internal_writer import InternalWriter
 from skyrocket.broker.send.property_shapes import PropertyShapes
 from skyrocket.broker.send.redirects import FastRedirect, RedirectAdditions, real_queue_properties
 from skyrocket.net.connection import Connection
+from skyrocket.net.outside_log import OutsideLog
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.fastjson.codec import encode
@@ -53,6 +54,7 @@ from skyrocket.store.queues.consume_queue import ENTRY
 from skyrocket.store.queues.consume_queues import is_directory_name
 
 log = logging.getLogger(__name__)
+outside = OutsideLog(log)
 
 MESSAGES_PER_TURN: Final = 512
 BYTES_PER_TURN: Final = 4 * 1024 * 1024
@@ -251,14 +253,14 @@ class DelayLevels(Contributor):
         known = self._shapes.known
         for waiting in parse_waiting_records(records, SCHEDULE_TOPIC):
             if waiting is None:
-                log.error("A delayed message is damaged and cannot be delivered.")
+                outside.error("A delayed message is damaged and cannot be delivered.")
                 continue
             record, shape, key, _, _, _, _ = waiting
             address = known.get(shape)
             if address is None:
                 address, key = self._shapes.of(shape, key)
             if isinstance(address, _InvalidAddress):
-                log.error("A delayed message cannot be delivered: its topic %r or queue %r is invalid.", *address)
+                outside.error("A delayed message cannot be delivered: its topic '%s' or queue '%s' is invalid.", *address)
             else:
                 requests.append((record, address, key, b""))
         return requests

@@ -29,6 +29,7 @@ from skyrocket.broker.load.counters import Counters
 from skyrocket.broker.send.internal_writer import InternalWriter
 from skyrocket.broker.send.property_shapes import PropertyShapes
 from skyrocket.broker.settings import BrokerSettings
+from skyrocket.net.outside_log import OutsideLog
 from skyrocket.protocol.message.record import store_timestamp_of
 from skyrocket.protocol.message.waiting_record import parse_waiting_records
 from skyrocket.protocol.system_names import TIMER_TOPIC
@@ -39,6 +40,7 @@ from skyrocket.store.timers.timer_index import TimerCheckpointJob, TimerIndex, T
 from skyrocket.store.timers.timer_log import DELETES, ROLLS, WAITS, UnitFields
 
 log = logging.getLogger(__name__)
+outside = OutsideLog(log)
 
 MESSAGES_PER_TURN: Final = 512
 BYTES_PER_TURN: Final = 4 * 1024 * 1024
@@ -164,7 +166,7 @@ class TimerDelivery:
         for waiting in parse_waiting_records(records, TIMER_TOPIC):
             timing = None if waiting is None else known.get(waiting[1]) or self._shapes.of(waiting[1], waiting[2])[0]
             if waiting is None or timing is None:
-                log.error("A message in %s cannot be delivered: its topic or time is missing.", TIMER_TOPIC)
+                outside.error("A message in %s cannot be delivered: its topic or time is missing.", TIMER_TOPIC)
                 continue  # it must not block the others
             record, _, _, queue_offset, physical_offset, _, stored_ms = waiting
             out_ms, topic = timing.out_ms, timing.topic
@@ -308,7 +310,9 @@ class TimerDelivery:
             units, records, parse_waiting_records(records, TIMER_TOPIC), strict=True
         ):
             if record is None:
-                log.error("The timed message at log offset %d is missing or damaged and cannot be delivered.", physical_offset)
+                outside.error(
+                    "The timed message at log offset %d is missing or damaged and cannot be delivered.", physical_offset
+                )
                 self._read_again |= physical_offset >= self._store.log.start  # perhaps the timer log is damaged
                 continue
             timing, key = None, None

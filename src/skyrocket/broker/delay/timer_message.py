@@ -6,6 +6,7 @@ import logging
 from typing import NamedTuple
 
 from skyrocket.broker.delay.timers import parse_number, requested_ms
+from skyrocket.net.outside_log import OutsideLog
 from skyrocket.protocol.limits import PROPERTIES_BYTES_MAX
 from skyrocket.protocol.message.properties import (
     NAME_END,
@@ -32,7 +33,7 @@ from skyrocket.store.log.readdress import Address, ReaddressRequest
 from skyrocket.store.message import index_keys
 from skyrocket.store.queues.consume_queues import is_directory_name
 
-log = logging.getLogger(__name__)
+outside = OutsideLog(logging.getLogger(__name__))
 
 # Begins with a separator, because a producer may have omitted its last one.
 _MORE = f"{VALUE_END}{TIMER_ENQUEUE_MS}{NAME_END}%d{VALUE_END}{TIMER_DEQUEUE_MS}{NAME_END}%d{VALUE_END}".encode()
@@ -97,7 +98,7 @@ def delivery_request(record: memoryview, timing: Timing, key: bytes | None, more
     """Build the request that moves a message to its own topic, with `time_properties`. Return None when the topic is invalid."""
     address = timing.address
     if address is None:
-        log.error("A timed message cannot be delivered: its topic %r or its queue is invalid.", timing.topic[:256])
+        outside.error("A timed message cannot be delivered: its topic '%s' or its queue is invalid.", timing.topic)
         return None
     if timing.was_rolled:
         properties = decode_properties(bytes(properties_of(record)))

@@ -8,7 +8,7 @@ With sync flush the responses are parked until the horizon has passed their mess
 from __future__ import annotations
 
 from skyrocket.broker.context import BrokerContext
-from skyrocket.broker.errors import TableError
+from skyrocket.broker.errors import TableError, TopicPendingError
 from skyrocket.broker.send.responses import send_response
 from skyrocket.broker.send.validation import AcceptedSend
 from skyrocket.broker.settings import BrokerSettings
@@ -35,6 +35,7 @@ class SendHandler:
         self._counters = context.counters
         self._answers = context.answers
         self._router = context.router
+        self._deferred_sends = context.deferred_sends
 
     def register(self, router: Router) -> None:
         codes = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
@@ -50,14 +51,19 @@ class SendHandler:
             return
         accepted: list[AcceptedSend] = []
         messages: list[AppendRequest] = []
+        deferred: list[Command] = []
         for command in commands:
             try:
                 send = self._validator.accept(command, connection)
+            except TopicPendingError:
+                deferred.append(command)
             except (RefusedError, TableError, ProtocolError) as error:
                 self._router.refuse(connection, command, error)
             else:
                 accepted.append(send)
                 messages += send.messages
+        if deferred:
+            self._deferred_sends.defer(deferred, connection, self.handle)
         if not messages:
             return
         try:

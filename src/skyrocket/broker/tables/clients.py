@@ -22,6 +22,8 @@ from skyrocket.broker.limits import (
     GROUPS_PER_CONNECTION_MAX,
     MEMBERSHIPS_MAX,
     PRODUCER_GROUP_NAME_LENGTH_MAX,
+    SUBSCRIPTION_BYTES_MAX,
+    SUBSCRIPTION_BYTES_PER_GROUP_MAX,
     SUBSCRIPTIONS_PER_GROUP_MAX,
 )
 from skyrocket.protocol.bodies import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel, SubscriptionData
@@ -48,6 +50,7 @@ class ConsumerGroup(Generic[C]):
     name: str
     members: dict[C, GroupMember[C]] = field(default_factory=dict)
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)  # by topic
+    subscription_bytes: int = 0
     consume_type: ConsumeType | None = None
     message_model: MessageModel | None = None
     consume_from_where: ConsumeFromWhere | None = None
@@ -78,6 +81,7 @@ class ClientTable(Generic[C]):
         self._producer_groups: dict[C, set[str]] = {}
         self._producer_ids: dict[str, dict[C, int]] = {}  # client id -> connection -> its number of groups
         self._memberships = 0
+        self._subscription_bytes = 0
 
     # --- lookups
 
@@ -143,11 +147,9 @@ class ClientTable(Generic[C]):
         Without `with_subscriptions`, the group keeps its known subscriptions.
         """
         _check_client_id(member.client_id)
-        if len(data.subscription_data_set) > SUBSCRIPTIONS_PER_GROUP_MAX:
-            raise _too_many(
-                f"Group '{data.group_name}' has {len(data.subscription_data_set)} subscriptions", SUBSCRIPTIONS_PER_GROUP_MAX
-            )
         group = self._consumers.get(data.group_name)
+        if with_subscriptions:
+            self._check_subscriptions(data, 0 if group is None else group.subscription_bytes)
         joined = group is None or member.connection not in group.members
         if joined:
             self._join(self._consumer_groups, member.connection, data.group_name)
@@ -158,7 +160,25 @@ class ClientTable(Generic[C]):
         group.consume_from_where = data.consume_from_where
         member.heard_ms = now_ms
         group.members[member.connection] = member
-        return (_subscribe(group, data.subscription_data_set) if with_subscriptions else False) or joined
+        return (self._subscribe(group, data.subscription_data_set) if with_subscriptions else False) or joined
+
+    def _check_subscriptions(self, data: ConsumerData, known_bytes: int) -> None:
+        name, count = data.group_name[:160], len(data.subscription_data_set)
+        if count > SUBSCRIPTIONS_PER_GROUP_MAX:
+            raise _too_many(f"Group '{name}' has {count} subscriptions", SUBSCRIPTIONS_PER_GROUP_MAX)
+        size_bytes = sum(map(_size_of, data.subscription_data_set))
+        if size_bytes > SUBSCRIPTION_BYTES_PER_GROUP_MAX:
+            raise _too_many(f"The subscriptions of group '{name}' have {size_bytes} bytes", SUBSCRIPTION_BYTES_PER_GROUP_MAX)
+        all_bytes = self._subscription_bytes - known_bytes + size_bytes
+        if all_bytes > SUBSCRIPTION_BYTES_MAX:
+            raise _too_many(f"With group '{name}' the subscriptions of all groups have {all_bytes} bytes", SUBSCRIPTION_BYTES_MAX)
+
+    def _subscribe(self, group: ConsumerGroup[C], wanted: list[SubscriptionData]) -> bool:
+        is_changed = _replace_subscriptions(group, wanted)
+        size_bytes = sum(map(_size_of, group.subscriptions.values()))
+        self._subscription_bytes += size_bytes - group.subscription_bytes
+        group.subscription_bytes = size_bytes
+        return is_changed
 
     def update_fingerprint(self, group: str, fingerprint: int) -> bool:
         """Store the fingerprint of a heartbeat; return whether it differs from the previous one."""
@@ -210,6 +230,7 @@ class ClientTable(Generic[C]):
         if found is None or found.members.pop(connection, None) is None:
             return False
         if not found.members:
+            self._subscription_bytes -= found.subscription_bytes
             del self._consumers[group]
         self._leave(self._consumer_groups, connection, group)
         return True
@@ -261,7 +282,13 @@ def _silent_connections(members: dict[C, GroupMember[C]], now_ms: int) -> list[C
     return [connection for connection, member in members.items() if now_ms - member.heard_ms > SILENT_MS]
 
 
-def _subscribe(group: ConsumerGroup[C], wanted: list[SubscriptionData]) -> bool:
+def _size_of(data: SubscriptionData) -> int:
+    """Return about how many bytes a subscription takes."""
+    text_bytes = len(data.topic) + len(data.sub_string or "") + len(data.expression_type)
+    return text_bytes + sum(map(len, data.tags_set)) + 8 * (len(data.tags_set) + len(data.code_set))
+
+
+def _replace_subscriptions(group: ConsumerGroup[C], wanted: list[SubscriptionData]) -> bool:
     """Replace the group's subscriptions; return whether its topics changed. The newest subscription of a topic counts."""
     topics = {data.topic for data in wanted}
     gone = group.subscriptions.keys() - topics

@@ -23,6 +23,7 @@ from skyrocket.broker.tables.attributes import GROUP_ATTRIBUTES, apply_changes
 from skyrocket.broker.tables.versioned_table import VersionedTable
 from skyrocket.protocol.bodies import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from skyrocket.protocol.system_names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS
+from skyrocket.store.table_text import TableChanges
 
 _READ_FORBIDDEN = 1 << 2  # the bit of a topic's read permission; Apache uses no other
 
@@ -35,9 +36,12 @@ def group_problem(group: str) -> str | None:
 
 
 class SubscriptionGroupTable(VersionedTable[SubscriptionGroupConfig]):
+    table_field = "subscription_group_table"
+
     def __init__(self, settings: Callable[[], BrokerSettings], wall_ms: Callable[[], int]) -> None:
         super().__init__({name: SubscriptionGroupConfig(group_name=name) for name in SYSTEM_GROUPS}, settings, wall_ms)
         self._forbidden: dict[str, dict[str, int]] = {}  # group -> topic -> bits
+        self._unsaved_forbidden: dict[str, None] = {}
 
     # --- lookups
 
@@ -59,7 +63,7 @@ class SubscriptionGroupTable(VersionedTable[SubscriptionGroupConfig]):
         if group_problem(group) or len(self._configs) >= GROUPS_MAX:
             return None
         made = self._configs[group] = SubscriptionGroupConfig(group_name=group)
-        self._set_changed()
+        self._set_changed(group)
         return made
 
     def snapshot(self, groups: Iterable[str] | None = None) -> SubscriptionGroupWrapper:
@@ -96,19 +100,20 @@ class SubscriptionGroupTable(VersionedTable[SubscriptionGroupConfig]):
             raise TableFullError(f"There are {len(self._configs)} groups; {GROUPS_MAX} are allowed.")
         if wanted:
             self._configs.update(wanted)
-            self._set_changed()
+            self._set_changed(*wanted)
 
     def stop(self, group: str) -> None:
         """Disable consumption for a group, until an administrator enables it again."""
         self._configs[group] = replace(self._configs[group], consume_enable=False)
-        self._set_changed()
+        self._set_changed(group)
 
     def delete(self, group: str) -> bool:
         """Delete a group; return False when it does not exist."""
         known = self._configs.pop(group, None)
         if self._forbidden.pop(group, None) is None and known is None:
             return False
-        self._set_changed()
+        self._unsaved_forbidden[group] = None
+        self._set_changed(group)
         return known is not None
 
     # --- forbidden topics
@@ -137,6 +142,7 @@ class SubscriptionGroupTable(VersionedTable[SubscriptionGroupConfig]):
                 del topics[topic]
             if not topics:
                 del self._forbidden[group]
+        self._unsaved_forbidden[group] = None
         self._set_changed()
 
     # --- the whole table
@@ -147,3 +153,22 @@ class SubscriptionGroupTable(VersionedTable[SubscriptionGroupConfig]):
             self._configs[name] = replace(config, group_name=name)
         self._forbidden.update({name: dict(topics) for name, topics in saved.forbidden_table.items()})
         self.version = saved.data_version
+        self._unsaved = dict.fromkeys(self._configs)
+        self._unsaved_forbidden = dict.fromkeys(self._forbidden)
+
+    def rest_of_file(self) -> SubscriptionGroupWrapper:
+        """Return the file's content without its tables."""
+        return SubscriptionGroupWrapper(data_version=self.version)
+
+    def take_changes(self, most: int) -> TableChanges:
+        changes = super().take_changes(most)
+        if not changes and self._unsaved_forbidden:
+            names, self._unsaved_forbidden = self._unsaved_forbidden, {}
+            changes = {
+                "forbidden_table": {name: dict(self._forbidden[name]) if name in self._forbidden else None for name in names}
+            }
+        return changes
+
+    def put_back(self, changes: TableChanges) -> None:
+        super().put_back(changes)
+        self._unsaved_forbidden.update(dict.fromkeys(changes.get("forbidden_table", ())))

@@ -7,21 +7,38 @@
     delete(topic)                       an administrator deletes a topic (215)
 
 Every change gives the table a new version and calls `on_change`: the table is saved, and registered with the nameservers.
+
+A topic that messages depend on is on disk before it counts; otherwise its messages could outlive it in a crash. Such a change is
+staged:
+
+    stage_put, stage_delete, create_on_send     the change waits, and later changes build on it
+    begin_save()                                its entries go into the file
+    finish_save(), fail_save()                  the change counts from now on, or is dropped
+
+While a send's topic is staged, `create_on_send` raises TopicPendingError: the send waits. Topics that a group's next heartbeat
+would create again (its retry topic) count at once and are saved soon. Until `stages` is set, every change counts at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 from msgspec.structs import replace
 
-from skyrocket.broker.errors import InvalidArgumentError, SystemTopicError, TableFullError, TopicNotFoundError
+from skyrocket.broker.errors import (
+    InvalidArgumentError,
+    SystemTopicError,
+    TableFullError,
+    TopicNotFoundError,
+    TopicPendingError,
+)
 from skyrocket.broker.limits import QUEUES_PER_TOPIC_MAX, TOPICS_MAX
 from skyrocket.broker.names import name_problem
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.broker.tables.attributes import TOPIC_ATTRIBUTES, apply_changes
 from skyrocket.broker.tables.versioned_table import VersionedTable
-from skyrocket.protocol.bodies import TopicConfig, TopicConfigSerializeWrapper
+from skyrocket.protocol.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from skyrocket.protocol.sysflag import PERM_INHERIT, PERM_READ, PERM_WRITE
 from skyrocket.protocol.system_names import (
     BENCHMARK_TOPIC,
@@ -41,7 +58,9 @@ from skyrocket.protocol.system_names import (
     TIMER_TOPIC,
     TRACE_TOPIC,
 )
+from skyrocket.store.table_text import TableChanges
 
+DEAD_LETTER_QUEUES: Final = 1
 _READ_WRITE = PERM_READ | PERM_WRITE
 _ALL = PERM_INHERIT | _READ_WRITE
 _SCHEDULE_QUEUES = 18
@@ -74,10 +93,16 @@ def system_topics(settings: BrokerSettings) -> list[TopicConfig]:
 
 
 class TopicTable(VersionedTable[TopicConfig]):
+    table_field = "topic_config_table"
+
     def __init__(self, settings: Callable[[], BrokerSettings], wall_ms: Callable[[], int]) -> None:
         made = {config.topic_name: config for config in system_topics(settings())}
         super().__init__(made, settings, wall_ms)
         self._system = SYSTEM_TOPICS | made.keys()
+        self.stages = False  # somebody saves the table, so changes may wait for that
+        self._staged: dict[str, TopicConfig | None] = {}  # changes that wait for a save; None: the topic is deleted
+        self._saving: dict[str, TopicConfig | None] = {}  # changes that are being saved
+        self._saved_version: tuple[DataVersion, DataVersion] | None = None  # when that save began: of the table, and in the file
 
     # --- lookups
 
@@ -114,28 +139,35 @@ class TopicTable(VersionedTable[TopicConfig]):
 
     def put_all(self, configs: Iterable[TopicConfig]) -> bool:
         """Create or change all topics, or none when one of them is invalid."""
-        wanted: dict[str, TopicConfig] = {}
+        return self._change(self._plan_put(configs))
+
+    def stage_put(self, configs: Iterable[TopicConfig]) -> bool:
+        """Like `put_all`, with effect from when the change is on disk."""
+        return self._stage(self._plan_put(configs))
+
+    def _plan_put(self, configs: Iterable[TopicConfig]) -> dict[str, TopicConfig | None]:
+        wanted: dict[str, TopicConfig | None] = {}
         for config in configs:
             self._check(config)
-            known = self._configs.get(config.topic_name)
+            known = self._planned(config.topic_name)
             attributes = apply_changes(TOPIC_ATTRIBUTES, None if known is None else known.attributes, config.attributes)
             after = replace(config, attributes=attributes)
             if after != known:
                 wanted[config.topic_name] = after
         self._check_room(len(wanted.keys() - self._configs.keys()))
-        if not wanted:
-            return False
-        self._configs.update(wanted)
-        self._set_changed()
-        return True
+        return wanted
 
     def delete(self, topic: str) -> bool:
         """Delete a topic; return False when it does not exist. Raise SystemTopicError for a system topic."""
+        return self._change(self._plan_delete(topic))
+
+    def stage_delete(self, topic: str) -> bool:
+        """Like `delete`, with effect from when the change is on disk."""
+        return self._stage(self._plan_delete(topic))
+
+    def _plan_delete(self, topic: str) -> dict[str, TopicConfig | None]:
         self.check_not_system(topic)
-        if self._configs.pop(topic, None) is None:
-            return False
-        self._set_changed()
-        return True
+        return {} if self._planned(topic) is None else {topic: None}
 
     def _check(self, config: TopicConfig) -> None:
         name = config.topic_name
@@ -157,22 +189,29 @@ class TopicTable(VersionedTable[TopicConfig]):
     # --- changes by clients
 
     def create_on_send(self, topic: str, default_topic: str, queues: int, peer: str, sys_flag: int = 0) -> TopicConfig | None:  # noqa: ARG002
-        """Return the topic; create it from the default topic if the settings allow that, else return None."""
+        """Return the topic; create it from the default topic if the settings allow that, else return None.
+
+        Raise TopicPendingError when the topic is not on disk yet: try again after the next save.
+        """
         known = self._configs.get(topic)
         if known is not None:
             return known
+        self._check_not_pending(topic)
         model = self._configs.get(default_topic)
-        if model is None or not model.perm & PERM_INHERIT or name_problem(topic) or len(self._configs) >= TOPICS_MAX:
+        if model is None or not model.perm & PERM_INHERIT or name_problem(topic) or not self._room:
             return None
         if default_topic == DEFAULT_TOPIC and not self._settings().auto_create_topic:
             return None
         made = _config(topic, max(0, min(queues, model.write_queue_nums)), model.perm & ~PERM_INHERIT)
         made.topic_sys_flag = sys_flag
         made.topic_filter_type = model.topic_filter_type
-        return self._add(made)
+        return self._add_durably(made)
 
     def create_for_group(self, topic: str, queues: int, *, order: bool = False, sys_flag: int = 0) -> TopicConfig:
-        """Create a group's own topic, such as its retry topic. An existing topic only gets the new value of `order`."""
+        """Create a group's own topic, such as its retry topic. An existing topic only gets the new value of `order`.
+
+        It counts at once: whoever needs it creates it again, should a crash come before the save.
+        """
         known = self._configs.get(topic)
         if known is not None:
             if known.order == order:
@@ -186,14 +225,28 @@ class TopicTable(VersionedTable[TopicConfig]):
         made.order = order
         return self._add(made)
 
+    def create_dead_letter_topic(self, topic: str) -> TopicConfig:
+        """Create a group's dead-letter topic. Raise TopicPendingError when it is not on disk yet: try again after the next save.
+
+        Nobody would create it again after a crash, and its messages could not be found.
+        """
+        known = self._configs.get(topic)
+        if known is not None:
+            return known
+        self._check_not_pending(topic)
+        if problem := name_problem(topic):
+            raise InvalidArgumentError(f"The topic's name {problem}: '{topic[:160]}'.")
+        self._check_room(1)
+        return self._add_durably(_config(topic, DEAD_LETTER_QUEUES, _READ_WRITE))
+
+    def _check_not_pending(self, topic: str) -> None:
+        if self._planned(topic) is not None:
+            raise TopicPendingError(f"Topic '{topic}' is being created. Send again.")
+
     def set_ordered(self, topics: Iterable[str]) -> bool:
         """Mark the topics that the nameserver's order configuration names as ordered; return whether any topic changed."""
         found = [config for topic in topics if (config := self._configs.get(topic)) is not None and not config.order]
-        for config in found:
-            self._configs[config.topic_name] = replace(config, order=True)
-        if found:
-            self._set_changed()
-        return bool(found)
+        return self._change({config.topic_name: replace(config, order=True) for config in found})
 
     # --- the whole table
 
@@ -209,15 +262,82 @@ class TopicTable(VersionedTable[TopicConfig]):
         if default is not None and not self._settings().auto_create_topic:
             self._configs[DEFAULT_TOPIC] = replace(default, perm=default.perm & ~PERM_INHERIT)
         self.version = saved.data_version
+        self._unsaved = dict.fromkeys(self._configs)
+
+    @property
+    def _room(self) -> int:
+        return TOPICS_MAX - len(self._configs) - len(self._staged) - len(self._saving)
 
     def _check_room(self, more: int) -> None:
-        if len(self._configs) + more > TOPICS_MAX:
+        if more > self._room:
             raise TableFullError(f"There are {len(self._configs)} topics; {TOPICS_MAX} are allowed.")
 
     def _add(self, config: TopicConfig) -> TopicConfig:
-        self._configs[config.topic_name] = config
-        self._set_changed()
+        self._change({config.topic_name: config})
         return config
+
+    def _add_durably(self, config: TopicConfig) -> TopicConfig:
+        self._stage({config.topic_name: config})
+        if self.stages:
+            self._check_not_pending(config.topic_name)
+        return config
+
+    def _change(self, changes: Mapping[str, TopicConfig | None]) -> bool:
+        """Make changes that count at once; return whether there are any."""
+        for name, config in changes.items():
+            if config is None:
+                self._configs.pop(name, None)
+            else:
+                self._configs[name] = config
+        if changes:
+            self._set_changed(*changes)
+        return bool(changes)
+
+    # --- changes that wait for a save
+
+    def _planned(self, topic: str) -> TopicConfig | None:
+        """Return the topic as it will be when the changes so far are on disk."""
+        for changes in (self._staged, self._saving):
+            if topic in changes:
+                return changes[topic]
+        return self._configs.get(topic)
+
+    def _stage(self, changes: Mapping[str, TopicConfig | None]) -> bool:
+        if not self.stages:
+            return self._change(changes)
+        self._staged.update(changes)
+        return bool(changes)
+
+    def begin_save(self) -> tuple[TopicConfigSerializeWrapper, TableChanges]:
+        """Return the file's content without its table, and the entries that are staged."""
+        assert not self._saving, "one save at a time"
+        self._saving, self._staged = self._staged, {}
+        in_file = self.version.next(0, self._wall_ms()) if self._saving else self.version
+        self._saved_version = (self.version, in_file)
+        changes = {self.table_field: dict(self._saving)} if self._saving else {}
+        return TopicConfigSerializeWrapper(data_version=in_file), changes
+
+    def finish_save(self) -> None:
+        """Make the changes count that the save contained."""
+        assert self._saved_version is not None
+        changes, self._saving = self._saving, {}
+        if not changes:
+            return
+        for name, config in changes.items():
+            if config is None:
+                self._configs.pop(name, None)
+            else:
+                self._configs[name] = config
+        at_begin, in_file = self._saved_version
+        # A nameserver skips a version that it knows. So this one must be new if the table has changed since the save began.
+        self.version = in_file if self.version == at_begin else self.version.next(0, self._wall_ms())
+        self._notify()
+
+    def fail_save(self) -> None:
+        """Drop all staged changes: those that the save contained, and those that build on them."""
+        dropped = self._saving | self._staged
+        self._saving, self._staged = {}, {}
+        self._unsaved.update(dict.fromkeys(dropped))
 
 
 def _config(name: str, queues: int, perm: int) -> TopicConfig:

@@ -17,6 +17,7 @@ from skyrocket.broker.transactions.end_fast_path import EndContribution, RecentH
 from skyrocket.broker.transactions.end_rules import EndedHalf, EndRules, refuse_end
 from skyrocket.broker.transactions.records import HalfMessage, resume_check
 from skyrocket.net.connection import Connection
+from skyrocket.net.outside_log import OutsideLog
 from skyrocket.net.router import RefusedError, Router
 from skyrocket.protocol.command import Command, encode_command
 from skyrocket.protocol.errors import ProtocolError
@@ -30,7 +31,7 @@ from skyrocket.protocol.system_names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC
 from skyrocket.store.errors import StoreError
 from skyrocket.store.message_store import MessageStore
 
-log = logging.getLogger(__name__)
+outside = OutsideLog(logging.getLogger(__name__))
 
 
 class EndTransactionHandler:
@@ -128,7 +129,7 @@ class EndTransactionHandler:
 
     def _refuse(self, command: Command | None, connection: Connection, error: Exception) -> None:
         if command is None or command.is_oneway:  # no one reads an answer
-            log.warning("An end of a transaction from %s was not accepted: %s", connection.peer_text, error)
+            outside.warning("An end of a transaction from %s was not accepted: %s", connection.peer_text, error)
         else:
             self._router.refuse(connection, command, error)
 

@@ -34,7 +34,7 @@ from skyrocket.protocol.headers import (
 )
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from skyrocket.protocol.system_names import DEAD_LETTER_PREFIX, DEFAULT_TOPIC, REPLY_SUFFIX, RETRY_PREFIX, is_system_name
+from skyrocket.protocol.system_names import DEAD_LETTER_PREFIX, DEFAULT_TOPIC, REPLY_SUFFIX, RETRY_PREFIX, is_internal_topic
 
 QUEUES_DEFAULT: Final = 8
 QUEUES_MAX: Final = 65_536
@@ -287,4 +287,5 @@ def _settings(topic: str, broker_name: str, config: TopicConfig) -> TopicSetting
 
 
 def _is_internal(topic: str, system_topics: set[str]) -> bool:
-    return topic in system_topics or is_system_name(topic) or topic.startswith(_INTERNAL_PREFIXES) or topic.endswith(REPLY_SUFFIX)
+    is_reserved = topic in system_topics or is_internal_topic(topic)
+    return is_reserved or topic.startswith(_INTERNAL_PREFIXES) or topic.endswith(REPLY_SUFFIX)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from enum import Enum
 from functools import cache
 from typing import Any, Final
@@ -50,6 +50,27 @@ def encode_pretty(value: Any) -> bytes:
         return _write_pretty(value, "\n").encode()
     except UnicodeEncodeError as error:
         raise BodyError("The body has half of a surrogate pair, which is not a character.") from error
+
+
+def encode_pretty_entry(key: Any, value: Any, depth: int) -> bytes:
+    """Encode one entry of a map as `encode_pretty` does, `depth` tabs deep."""
+    line = "\n" + "\t" * depth
+    try:
+        return f"{_pretty_key(key, line)}:{_write_pretty(value, line)}".encode()
+    except UnicodeEncodeError as error:
+        raise BodyError("The body has half of a surrogate pair, which is not a character.") from error
+
+
+def encode_pretty_members(body: Body, leave_out: Container[str]) -> list[tuple[str, bytes, bytes | None]]:
+    """Return (attribute, `"wireName":`, text) of each field of a body that is not null, as `encode_pretty` writes them.
+
+    The text of the attributes in `leave_out` is None: the caller writes it.
+    """
+    return [
+        (attribute, key.encode(), None if attribute in leave_out else _write_pretty(value, "\n\t").encode())
+        for attribute, key in _fields(type(body))
+        if (value := getattr(body, attribute)) is not None or attribute in leave_out
+    ]
 
 
 @cache  # one entry per body type

@@ -37,11 +37,17 @@ def test_new_group_starts_at_zero_if_the_queue_is_complete(parts: Parts):
     assert query(parts, setZeroIfNotFound=True).fields == {"offset": "0"}
 
 
-def test_new_group_gets_no_offset_if_the_queue_is_empty_or_incomplete(parts: Parts):
+def test_new_group_starts_at_zero_if_the_queue_never_had_a_message(parts: Parts):
+    assert query(parts, queue_id=1).fields == {"offset": "0"}
+    assert query(parts, queue_id=1, setZeroIfNotFound=True).fields == {"offset": "0"}
+
+
+def test_new_group_gets_no_offset_if_it_asks_for_none_or_the_queue_is_unknown_or_incomplete(parts: Parts):
     assert query(parts, setZeroIfNotFound=False).code == ResponseCode.QUERY_NOT_FOUND
-    assert query(parts, queue_id=1).code == ResponseCode.QUERY_NOT_FOUND
-    assert query(parts, queue_id=1, setZeroIfNotFound=True).code == ResponseCode.QUERY_NOT_FOUND
+    assert query(parts, queue_id=1, setZeroIfNotFound=False).code == ResponseCode.QUERY_NOT_FOUND
+    assert query(parts, queue_id=2).code == ResponseCode.QUERY_NOT_FOUND
     assert query(parts, queue_id=-1).code == ResponseCode.QUERY_NOT_FOUND
+    assert parts.ask(14, consumerGroup="billing", topic="nowhere", queueId=0).code == ResponseCode.QUERY_NOT_FOUND
     while parts.store.log.start == 0:
         parts.messages(5)
         parts.store.expire_oldest()
@@ -75,6 +81,9 @@ def test_commit_from_before_a_reset_is_dropped(parts: Parts):
     parts.offsets.reset("billing", "orders", 0, 1)
     assert commit(parts, 5).code == ResponseCode.SUCCESS
     assert query(parts).fields == {"offset": "1"}
+    parts.offsets.take_reset("billing", "orders", 0)
+    assert commit(parts, 5).code == ResponseCode.SUCCESS
+    assert query(parts).fields == {"offset": "1"}, "the commit was on its way when a pull was told"
     parts.offsets.take_reset("billing", "orders", 0)
     commit(parts, 5)
     assert query(parts).fields == {"offset": "5"}

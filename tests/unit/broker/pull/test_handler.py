@@ -243,6 +243,20 @@ async def test_reset_group_continues_at_its_new_offset(tmp_path: Path):
         assert len(records(await served.pull("orders", 1))) == 4
 
 
+async def test_commit_of_a_pull_does_not_undo_a_reset(tmp_path: Path):
+    commits = {"sys_flag": PULL_SUBSCRIPTION | PULL_COMMIT_OFFSET}
+    async with running(tmp_path) as served:
+        await five(served)
+        await served.pull("orders", 4, **commits, commit_offset=4)
+        served.broker.offsets.reset("consumers", "orders", 0, 1)
+        assert (await served.pull("orders", 4, **commits, commit_offset=4)).code == ResponseCode.PULL_OFFSET_MOVED
+        assert served.broker.offsets.query("consumers", "orders", 0) == 1
+        await served.pull("orders", 1, **commits, commit_offset=4)
+        assert served.broker.offsets.query("consumers", "orders", 0) == 1, "the consumer's offset was from before the reset"
+        await served.pull("orders", 3, **commits, commit_offset=2)
+        assert served.broker.offsets.query("consumers", "orders", 0) == 2
+
+
 async def test_pull_of_a_forbidden_topic_is_refused(tmp_path: Path):
     async with running(tmp_path) as served:
         await five(served)

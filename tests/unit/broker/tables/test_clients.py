@@ -169,3 +169,29 @@ def test_client_table_is_bounded(monkeypatch: pytest.MonkeyPatch):
         clients.register_producer("x" * 256, member(RIGHT), 0)
     with pytest.raises(TableFullError):
         clients.register_consumer(member(RIGHT, "x" * 1_025), billing(), 0)
+
+
+def large(group: str, size_bytes: int) -> ConsumerData:
+    return ConsumerData(group_name=group, subscription_data_set=[SubscriptionData(topic="orders", sub_string="x" * size_bytes)])
+
+
+def test_subscriptions_of_a_group_and_of_all_groups_are_bounded_in_size(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(clients_module, "SUBSCRIPTION_BYTES_PER_GROUP_MAX", 1_000)
+    monkeypatch.setattr(clients_module, "SUBSCRIPTION_BYTES_MAX", 2_000)
+    clients: ClientTable[str] = ClientTable()
+    with pytest.raises(TableFullError, match=r"The subscriptions of group 'a' have 1\d\d\d bytes; 1000 are allowed"):
+        clients.register_consumer(member(LEFT), large("a", 1_000), 0)
+    many_tags = SubscriptionData(topic="orders", tags_set=["t"] * 200)
+    with pytest.raises(TableFullError):
+        clients.register_consumer(member(LEFT), ConsumerData(group_name="a", subscription_data_set=[many_tags]), 0)
+    assert not clients.has_group("a")
+    for group in "ab":
+        clients.register_consumer(member(LEFT), large(group, 900), 0)
+    with pytest.raises(TableFullError, match="of all groups"):
+        clients.register_consumer(member(LEFT), large("c", 900), 0)
+    for _ in range(5):
+        clients.register_consumer(member(LEFT), large("a", 950), 0)  # the same group again is not counted twice
+    clients.unregister_consumer("a", LEFT)
+    clients.register_consumer(member(LEFT), large("c", 900), 0)
+    clients.remove_connection(LEFT)
+    clients.register_consumer(member(LEFT), large("a", 900), 0)

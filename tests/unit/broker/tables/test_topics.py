@@ -4,7 +4,7 @@ import tarfile
 
 import pytest
 
-from skyrocket.broker.errors import InvalidArgumentError, SystemTopicError
+from skyrocket.broker.errors import InvalidArgumentError, SystemTopicError, TableFullError, TopicPendingError
 from skyrocket.broker.limits import QUEUES_PER_TOPIC_MAX
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.broker.tables.topics import TopicTable, system_topics
@@ -177,3 +177,98 @@ def test_loaded_name_that_leads_out_of_its_directory_is_skipped():
     assert "../x" not in table
     assert ".." not in table
     assert table.configs["y" * 200].topic_name == "y" * 200
+
+
+# --- changes that count when they are on disk
+
+
+def a_staging_table() -> TopicTable:
+    table = a_table()
+    table.stages = True
+    return table
+
+
+def test_staged_topic_counts_when_its_save_has_finished():
+    table = a_staging_table()
+    changed: list[int] = []
+    table.on_change.append(lambda: changed.append(len(table)))
+    before = table.version
+    assert table.stage_put([orders()])
+    assert "orders" not in table
+    rest, changes = table.begin_save()
+    assert changes == {"topic_config_table": {"orders": orders()}}
+    assert (table.version, rest.data_version.counter) == (before, before.counter + 1)
+    assert changed == []
+    table.finish_save()
+    assert table.get("orders") == orders()
+    assert table.version == rest.data_version
+    assert changed == [len(table)]
+    assert not table.stage_put([orders()]), "nothing changes"
+
+
+def test_staged_topic_is_dropped_when_its_save_fails():
+    table = a_staging_table()
+    table.stage_put([orders()])
+    table.begin_save()
+    table.stage_put([orders(perm=4)])
+    table.fail_save()
+    assert "orders" not in table
+    assert table.begin_save()[1] == {}
+    table.finish_save()
+    assert table.take_changes(1_000)["topic_config_table"]["orders"] is None, "the next save takes it out of the file"
+
+
+def test_later_changes_build_on_staged_ones():
+    table = a_staging_table()
+    table.stage_put([orders(attributes={"+message.type": "FIFO"})])
+    table.begin_save()
+    table.stage_put([orders(perm=4)])
+    assert table.stage_delete("orders")
+    table.stage_put([orders(perm=2, attributes={"+message.type": "NORMAL"})])
+    table.finish_save()
+    assert table.configs["orders"].attributes == {"message.type": "FIFO"}
+    assert table.configs["orders"].perm == 6
+    table.begin_save()
+    table.finish_save()
+    assert table.configs["orders"].attributes == {"message.type": "NORMAL"}
+    assert table.configs["orders"].perm == 2
+
+
+def test_version_is_new_when_the_table_changed_during_a_save():
+    """A nameserver skips a version that it knows: it would never learn of the staged topic."""
+    table = a_staging_table()
+    table.stage_put([orders()])
+    rest, _ = table.begin_save()
+    table.create_for_group("%RETRY%billing", 1)
+    registered = table.version
+    table.finish_save()
+    assert table.version not in (registered, rest.data_version)
+
+
+def test_send_waits_for_a_topic_that_is_staged():
+    table = a_staging_table()
+    for _ in range(2):
+        with pytest.raises(TopicPendingError, match="'orders' is being created"):
+            table.create_on_send("orders", DEFAULT_TOPIC, 3, "")
+    table.begin_save()
+    with pytest.raises(TopicPendingError):
+        table.create_on_send("orders", DEFAULT_TOPIC, 3, "")
+    with pytest.raises(TopicPendingError):
+        table.create_dead_letter_topic("%DLQ%billing")
+    table.finish_save()
+    made = table.create_on_send("orders", DEFAULT_TOPIC, 3, "")
+    assert made is not None
+    assert made.write_queue_nums == 3
+    assert "%DLQ%billing" not in table
+
+
+def test_staged_topics_take_room(monkeypatch: pytest.MonkeyPatch):
+    table = a_staging_table()
+    monkeypatch.setattr("skyrocket.broker.tables.topics.TOPICS_MAX", len(table) + 2)
+    table.stage_put([orders()])
+    table.begin_save()
+    with pytest.raises(TopicPendingError):
+        table.create_on_send("returns", DEFAULT_TOPIC, 3, "")
+    assert table.create_on_send("invoices", DEFAULT_TOPIC, 3, "") is None
+    with pytest.raises(TableFullError):
+        table.create_dead_letter_topic("%DLQ%billing")

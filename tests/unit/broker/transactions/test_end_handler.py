@@ -11,6 +11,7 @@ from skyrocket.broker.settings import BrokerSettings
 from skyrocket.broker.transactions.contributor import TransactionContributor
 from skyrocket.broker.transactions.end_handler import EndTransactionHandler
 from skyrocket.broker.transactions.records import HalfFacts, op_offsets
+from skyrocket.net import outside_log
 from skyrocket.net.router import RefusedError
 from skyrocket.protocol.message.properties import decode_properties, encode_properties
 from skyrocket.protocol.message.record import Record, decode_record, encode_record
@@ -207,6 +208,19 @@ def test_a_refused_oneway_end_is_logged(caplog: pytest.LogCaptureFixture):
     with caplog.at_level(logging.WARNING):
         broker.end(broker.half("one"), COMMIT, oneway=True, producer_group="other")
     assert "not accepted" in caplog.text
+
+
+def test_refused_oneway_ends_neither_forge_log_lines_nor_fill_the_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(outside_log, "LINES_MAX", 10)
+    broker = Transacting()
+    half = broker.half("one")
+    with caplog.at_level(logging.WARNING):
+        for _ in range(200):
+            broker.end(half, COMMIT, oneway=True, producer_group="other\nERROR the disk is full\x1b[31m")
+    assert len(caplog.messages) <= 10
+    assert not any("\n" in line or "\x1b" in line for line in caplog.messages)
 
 
 def test_an_end_after_the_immunity_must_wait_for_a_check():
