@@ -78,7 +78,11 @@ class ConsumeQueue:
             entry = self._entry(start, index)
             if entry.size <= 0 or not is_sound(start // ENTRY_BYTES + index, entry):
                 return False
-            return before < 0 or self._entry(start, before).physical_offset <= entry.physical_offset
+            if before < 0:
+                return True
+            previous = self._entry(start, before)
+            # Behind an unwritten entry nothing counts: a truncation that was cut off may have left a half of the next one.
+            return previous.size > 0 and previous.physical_offset <= entry.physical_offset
 
         count = 0
         while True:

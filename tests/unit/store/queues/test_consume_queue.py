@@ -195,3 +195,14 @@ def test_forgetting_a_topic_forgets_its_queues_and_offsets():
     assert (len(queues), disk.names("cq")) == (0, [])
     assert queues.next_offset(QueueKey("t", 0)) == 0
     assert queues.count_in(["moved"]) == (1, 3)
+
+
+def test_half_of_an_entry_behind_an_unwritten_one_does_not_count():
+    """A crash may cut off the zeros that a truncation writes: one entry is gone, and half of the next one."""
+    disk = SimulatedDisk()
+    filled(disk, PER_FILE)
+    content = disk.nodes[f"cq/t/0/{0:020d}"].content
+    content[3 * ENTRY.size : 4 * ENTRY.size + 8] = bytes(ENTRY.size + 8)
+    queue = a_queue(disk)
+    queue.load(believed(10**9))
+    assert queue.max_offset == 3
