@@ -201,7 +201,7 @@ class Broker:
     async def _listen_on_vip_port(self, host: str, port: int) -> None:
         vip_port = port - VIP_PORT_BELOW
         try:
-            await self.server.listen(host, vip_port)
+            await self.server.listen(host, vip_port, is_vip=True)
         except NetError as error:
             why = f"It is the VIP port of listenPort {port}: Apache's clients use the port {VIP_PORT_BELOW} below it."
             raise NetError(f"{error} {why} Choose another listenPort, or free port {vip_port}.") from error

@@ -40,9 +40,13 @@ class ConnectionOwner(Protocol):
     tls: ssl.SSLContext | None  # for incoming connections
     tls_only: bool  # close plain connections
     quota: QuotaRates | None  # of a client; None: no limit
+    vip_due_ms: int  # when to look for requests on the VIP port
     reads_always: bool  # read even from a peer that does not read: two peers that wait for each other would wait for ever
 
     def now_ms(self) -> int: ...
+
+    def serve_vip(self) -> None:
+        """Serve what has arrived on the VIP port meanwhile."""
 
     def accept(self, connection: Connection) -> bool:
         """Accept a new connection. Return False when there are too many: the connection closes."""
@@ -62,8 +66,9 @@ class ConnectionOwner(Protocol):
 class Connection(asyncio.Protocol):
     """A connection. All calls happen in the event loop of its owner."""
 
-    def __init__(self, owner: ConnectionOwner) -> None:
+    def __init__(self, owner: ConnectionOwner, *, is_vip: bool = False) -> None:
         self._owner = owner
+        self.is_vip = is_vip
         self._limits = owner.limits
         self._splitter = FrameSplitter(owner.limits.frame_bytes_max)
         self._pending: PendingRequests[asyncio.Future[Any]] = PendingRequests(owner.limits.pending_requests_max)
@@ -106,7 +111,11 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._closing is not None:
             return
-        self.last_read_ms = now_ms = self._owner.now_ms()
+        now_ms = self._owner.now_ms()
+        if now_ms >= self._owner.vip_due_ms and not self.is_vip:
+            self._owner.serve_vip()
+            now_ms = self._owner.now_ms()
+        self.last_read_ms = now_ms
         self._turn_ends_ms = now_ms + self._limits.turn_ms
         size_bytes = len(data)
         if not self.frames_read and self._tls is None and data[0] == HANDSHAKE and self._owner.tls is not None:
@@ -139,6 +148,8 @@ class Connection(asyncio.Protocol):
 
     def _begin_turn(self) -> None:
         self._pauses &= ~_TURN_IS_OVER
+        if not self.is_vip and self._owner.now_ms() >= self._owner.vip_due_ms:
+            self._owner.serve_vip()
         self._turn_ends_ms = self._owner.now_ms() + self._limits.turn_ms
         self._handle_deferred()
 
@@ -267,6 +278,17 @@ class Connection(asyncio.Protocol):
     @property
     def is_open(self) -> bool:
         return self._closing is None and self._transport is not None
+
+    @property
+    def is_read(self) -> bool:
+        """Whether requests of the peer are read at present."""
+        return self.is_open and not self._pauses
+
+    @property
+    def descriptor(self) -> int | None:
+        """The number of the socket's descriptor; None when there is no socket."""
+        found = None if self._transport is None else self._transport.get_extra_info("socket")
+        return None if found is None else int(found.fileno())
 
     @property
     def unwritten_bytes(self) -> int:

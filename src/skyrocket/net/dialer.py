@@ -14,6 +14,7 @@ from skyrocket.net.limits import NetLimits
 from skyrocket.net.quota import QuotaRates
 from skyrocket.net.router import Router
 from skyrocket.net.server import monotonic_ms
+from skyrocket.net.vip import NEVER_MS
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.frame import Frame
 from skyrocket.supervised_task import SupervisedTask
@@ -40,6 +41,7 @@ class Dialer:
         self.tls_only = False
         self.quota: QuotaRates | None = None
         self.reads_always = True
+        self.vip_due_ms = NEVER_MS
         self.now_ms = now_ms
         self.on_opened: list[Callable[[str, Connection], None]] = []  # called with the address before the connection is used
         self._client_tls = tls
@@ -122,6 +124,9 @@ class Dialer:
         return connection
 
     # --- called by connections
+
+    def serve_vip(self) -> None:
+        raise AssertionError("a dialer has no VIP port")
 
     def accept(self, connection: Connection) -> bool:
         connection.frames_read = FRAMES_BEFORE_FIRST_ANSWER  # the peer need not send the first frame

@@ -17,6 +17,7 @@ from skyrocket.net.lateness import Lateness
 from skyrocket.net.limits import NetLimits
 from skyrocket.net.quota import DEBT_SERVED_MS_MAX, QuotaRates
 from skyrocket.net.router import Router
+from skyrocket.net.vip import CHECK_MS, NEVER_MS, VipConnections
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.frame import Frame
 from skyrocket.protocol.responses import ResponseCode
@@ -61,6 +62,8 @@ class Server:
         self.tls = tls
         self.tls_only = tls_only
         self.reads_always = False
+        self.vip_due_ms = NEVER_MS
+        self._vip = VipConnections()
         self.now_ms = now_ms
         self.on_closed: list[Callable[[Connection], None]] = []
         self.flow_control: FlowControlPolicy | None = None
@@ -80,11 +83,11 @@ class Server:
         """Set what one client may use from now on."""
         self.quota = rates if rates.are_limited else None
 
-    async def listen(self, host: str, port: int) -> int:
-        """Start accepting connections. Return the port: for port 0 the system chooses one."""
+    async def listen(self, host: str, port: int, *, is_vip: bool = False) -> int:
+        """Start accepting connections. Return the port: for port 0 the system chooses one. See `net/vip.py` for `is_vip`."""
         loop = asyncio.get_running_loop()
         try:
-            server = await loop.create_server(lambda: Connection(self), host, port, backlog=1024)
+            server = await loop.create_server(lambda: Connection(self, is_vip=is_vip), host, port, backlog=1024)
         except OSError as error:
             raise NetError(f"Cannot listen on {host}:{port}: {error.strerror or error}.") from error
         self._listening.append(server)
@@ -127,6 +130,9 @@ class Server:
             return False
         connection.address = address
         self.connections.add(connection)
+        if connection.is_vip:
+            self._vip.add(connection)
+            self.vip_due_ms = self.now_ms()
         return True
 
     def _warn_refused(self, connection: Connection) -> None:
@@ -147,11 +153,20 @@ class Server:
     def forget(self, connection: Connection, reason: str) -> None:
         if connection in self.connections:
             self.connections.discard(connection)
+            if connection.is_vip:
+                self._vip.remove(connection)
+                self.vip_due_ms = self.vip_due_ms if self._vip else NEVER_MS
             if connection.address is not None:
                 connection.address.connections.discard(connection)
             log.debug("The connection from %s ended: %s.", connection.peer_text, reason)
             for callback in self.on_closed:
                 callback(connection)
+
+    def serve_vip(self) -> None:
+        self.vip_due_ms = NEVER_MS  # while they are served
+        self._vip.serve()
+        if self._vip:
+            self.vip_due_ms = self.now_ms() + CHECK_MS
 
     def hold(self, connection: Connection, size_bytes: int) -> None:
         self._held.add(connection, size_bytes)
@@ -191,7 +206,11 @@ class Server:
 
     def _is_calm(self, connection: Connection) -> bool:
         heard_ms = connection.last_read_ms
-        return self.flow_control is None or self.flow_control.is_calm(self._lateness.late_ms(heard_ms), heard_ms)
+        return self.flow_control is None or self.flow_control.is_calm(self._waited_ms(connection), heard_ms)
+
+    def _waited_ms(self, connection: Connection) -> int:
+        """Return how long the requests of a read event have waited. Those of the VIP port are read early."""
+        return 0 if connection.is_vip else self._lateness.late_ms(connection.last_read_ms)
 
     def _report_served(self, code: int, began_ms: int) -> None:
         if self.flow_control is not None:
@@ -202,7 +221,7 @@ class Server:
         """Refuse the requests that waited too long, and return the others."""
         assert self.flow_control is not None
         served: list[Command] = []
-        waited_ms = self._lateness.late_ms(connection.last_read_ms)
+        waited_ms = self._waited_ms(connection)
         for command in commands:
             why = self.flow_control.refusal(command.code, waited_ms, connection.last_read_ms)
             if why is None:
