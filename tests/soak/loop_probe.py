@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import traceback
+from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +24,7 @@ PERIOD_S: Final = 0.01
 NOTED_S: Final = 0.03  # shorter pauses are not noted
 STACK_S: Final = 0.025  # into a pause, its stack is taken
 FRAMES: Final = 12
+SAMPLES: Final = 1_000
 
 
 class LoopProbe:
@@ -31,6 +33,7 @@ class LoopProbe:
         self._woke_s = time.monotonic()
         self._stack: list[str] | None = None
         self._main = threading.get_ident()
+        self._samples: deque[tuple[float, float]] = deque(maxlen=SAMPLES)
         self._stopping = threading.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -46,21 +49,27 @@ class LoopProbe:
     async def _watch(self) -> None:
         with self._path.open("a") as file:
             while True:
-                began_s, descheduled_s, began_cpu_s = time.monotonic(), _descheduled_s(), time.thread_time()
+                began_s, began_cpu_s = time.monotonic(), time.thread_time()
                 await asyncio.sleep(PERIOD_S)
                 self._woke_s = now_s = time.monotonic()
                 stack, self._stack = self._stack, None
                 pause_s = now_s - began_s - PERIOD_S
                 if pause_s < NOTED_S:
                     continue
-                pause_s -= _descheduled_s() - descheduled_s
+                pause_s -= _descheduled_s() - self._descheduled_before_s(began_s)
                 if pause_s >= NOTED_S:
                     noted = {"at": now_s, "pause_s": pause_s, "cpu_s": time.thread_time() - began_cpu_s, "stack": stack}
                     file.write(json.dumps(noted) + "\n")
                     file.flush()
 
+    def _descheduled_before_s(self, began_s: float) -> float:
+        """Return the last sample before a pause began."""
+        before = [descheduled_s for at_s, descheduled_s in list(self._samples) if at_s <= began_s]
+        return before[-1] if before else _descheduled_s()
+
     def _take_stacks(self) -> None:
         while not self._stopping.wait(PERIOD_S):
+            self._samples.append((time.monotonic(), _descheduled_s()))  # here, not in the loop, which it would hold up
             if self._stack is None and time.monotonic() - self._woke_s > PERIOD_S + STACK_S:
                 frame = sys._current_frames().get(self._main)
                 self._stack = [f"{each.name} {Path(each.filename).name}:{each.lineno}" for each in _innermost(frame)]

@@ -19,8 +19,8 @@ class AssignedQueue:
     """A queue that is assigned to this consumer."""
 
     __slots__ = (
-        *("_waiter", "batches_in_progress", "committed_offset", "is_failing", "is_ready", "is_retry", "process_queue"),
-        *("pull_task", "queue", "restart_offset", "subscription", "suggested_broker_id"),
+        *("_waiter", "batches_in_progress", "committed_offset", "is_failing", "is_leaving", "is_ready", "is_retry"),
+        *("process_queue", "pull_task", "queue", "restart_offset", "subscription", "suggested_broker_id"),
     )
 
     def __init__(
@@ -43,6 +43,7 @@ class AssignedQueue:
         self.restart_offset: int | None = None  # of a dropped queue that is about to restart
         self.suggested_broker_id = 0  # the broker id to pull from; 0 is the master
         self.is_failing = False  # the last pull failed: only a change is logged
+        self.is_leaving = False  # is being revoked: its pull loop has ended on purpose
         self.is_ready = False  # is among the queues that wait for a handler
         self.batches_in_progress = 0  # work batches that are with handlers
         self.pull_task: asyncio.Task[None] | None = None

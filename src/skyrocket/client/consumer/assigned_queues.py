@@ -207,12 +207,19 @@ class AssignedQueues:
         """
         leaving = [self.by_queue[queue] for queue in queues if queue in self.by_queue]
         for assigned in leaving:
+            assigned.is_leaving = True  # housekeeping does not restart it while the commit waits for a broker that is away
             assigned.process_queue.stop()
             self._stop_pulling(assigned)
         if self._orderly and leaving:
             await asyncio.gather(*(assigned.wait_until_idle(self._limits.orderly_revoke_ms) for assigned in leaving))
-            leaving = [each for each in leaving if not each.batches_in_progress or _lost_lock(each, self._session.now_ms())]
-        await self.commit([assigned.queue for assigned in leaving])
+            for assigned in leaving:
+                assigned.is_leaving = not assigned.batches_in_progress or _lost_lock(assigned, self._session.now_ms())
+            leaving = [assigned for assigned in leaving if assigned.is_leaving]
+        try:
+            await self.commit([assigned.queue for assigned in leaving])
+        finally:
+            for assigned in leaving:
+                assigned.is_leaving = False
         for assigned in leaving:
             assigned.process_queue.drop()
             restarted = self.by_queue.pop(assigned.queue, None)  # the same queue, unless it restarted during the commit

@@ -331,6 +331,8 @@ class ConsumerEngine:
         self.dispatcher.tick(queues)
         for assigned in queues:
             process_queue, pull_task = assigned.process_queue, assigned.pull_task
+            if assigned.is_leaving:
+                continue
             if not self.settings.orderly and not self.settings.broadcasting:
                 await self.completion.send_back_overdue(assigned)
             if process_queue.is_pull_expired(now_ms) or (

@@ -9,6 +9,7 @@ from typing import Any
 
 from skyrocket.client.consumer.assigned_queue import AssignedQueue
 from skyrocket.client.consumer.assigned_queues import AssignedQueues
+from skyrocket.client.consumer.engine import ConsumerEngine
 from skyrocket.client.consumer.limits import ConsumerLimits
 from skyrocket.client.consumer.offsets.start_position import parse_start
 from skyrocket.client.consumer.subscription import make_subscription
@@ -96,3 +97,41 @@ async def test_dropped_queue_has_no_offset_to_commit():
     queues.by_queue[QUEUE].process_queue.drop()
     await queues.commit()
     assert store.written == []
+
+
+async def test_housekeeping_does_not_restart_a_queue_that_is_being_revoked():
+    """The commit of a revoked queue may wait for a broker that is away. The queue is not pulled again meanwhile."""
+    store = SlowOffsetStore()
+    queues = RecordsStarts(store)
+    assigned = AssignedQueue(QUEUE, make_subscription("t", "*", 0), 10, 0, ConsumerLimits())
+    assigned.pull_task = asyncio.ensure_future(asyncio.sleep(1_000))
+    queues.by_queue[QUEUE] = assigned
+    revoking = asyncio.ensure_future(queues.revoke([QUEUE]))
+    await asyncio.wait([assigned.pull_task])
+    async with asyncio.timeout(5):  # a restart would wait for the commit
+        await housekeep(queues)
+    assert not assigned.process_queue.dropped, "results of its handlers still count"
+    store.may_write.set()
+    assert await revoking == [QUEUE]
+    assert (queues.by_queue, queues.starts) == ({}, [])
+
+
+async def test_housekeeping_restarts_a_queue_whose_pull_loop_has_ended():
+    queues = RecordsStarts()
+    assigned = AssignedQueue(QUEUE, make_subscription("t", "*", 0), 10, 0, ConsumerLimits())
+    assigned.pull_task = asyncio.ensure_future(asyncio.sleep(0))
+    queues.by_queue[QUEUE] = assigned
+    await assigned.pull_task
+    await housekeep(queues)
+    assert queues.starts == [10]
+
+
+async def housekeep(queues: AssignedQueues) -> None:
+    """Run the engine's housekeeping once over these queues."""
+    engine: Any = SimpleNamespace(
+        session=queues._session,
+        assigned=queues,
+        dispatcher=SimpleNamespace(tick=lambda _: None),
+        settings=SimpleNamespace(orderly=True, broadcasting=False),
+    )
+    await ConsumerEngine._tick(engine)
