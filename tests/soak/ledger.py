@@ -4,7 +4,8 @@ Lost: acknowledged and not delivered. Forbidden: delivered although it was rolle
 message is sent once, so there is one at most. Repeated: one copy delivered twice, and no kill explains it. A kill explains that
 what was handled shortly before it is delivered again, because its offset was not saved yet, and that what is handled shortly
 after it goes to two members, because they do not agree yet on who has which queue. A broker that is killed just after it has
-delivered a delayed message or committed a transaction may do so again: it stores a second copy.
+delivered a delayed message or committed a transaction, or cannot save that it has because its disk is full, may do so again: it
+stores a second copy.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class Ledger:
                 first.setdefault((queue, offset), at_s)
             (queue, offset), began_s = next(iter(first.items()))
             for (other, again), at_s in list(first.items())[1:]:
-                if not (self._is_redelivered and self._is_explained(began_s, at_s, queue.broker_name)):
+                if not (self._is_redelivered and self._is_explained(began_s, at_s, queue.broker_name, ("kill", "full"))):
                     found.append(
                         f"{name} at {began_s:.1f} s, {queue} offset {offset} and at {at_s:.1f} s, {other} offset {again}"
                     )
@@ -92,14 +93,16 @@ class Ledger:
                     found.append(f"{name} at {began_s:.1f} s and {at_s:.1f} s, {queue} offset {offset}")
         return found
 
-    def _is_explained(self, first_s: float, again_s: float, server: str | None = None) -> bool:
-        """Whether the kill of a server, or of this one, explains that what was handled first is handled again.
+    def _is_explained(
+        self, first_s: float, again_s: float, server: str | None = None, kinds: tuple[str, ...] = ("kill",)
+    ) -> bool:
+        """Whether a disturbance of any server, or of this one, explains that what was handled first is handled again.
 
         Where one broker is gone, its queues are gone, and members divide the queues of the others anew.
         """
-        kills = [each for each in self._clock.disturbances if each.kind == "kill" and server in (None, each.server)]
+        reasons = [each for each in self._clock.disturbances if each.kind in kinds and server in (None, each.server)]
         return any(
-            self._unsaved_since_s(kill) <= first_s <= kill.ended_s + REJOIN_S and kill.began_s <= again_s for kill in kills
+            self._unsaved_since_s(each) <= first_s <= each.ended_s + REJOIN_S and each.began_s <= again_s for each in reasons
         )
 
     def _unsaved_since_s(self, kill: Disturbance) -> float:

@@ -21,6 +21,7 @@ SETTINGS = {
     "registerNameServerPeriod": 10_000,
     "transactionTimeOut": 2_000,
     "transactionCheckInterval": 2_000,
+    "transactionCheckMax": 1_000,  # after a kill, a producer is known again with its next heartbeat, within 30 s
     "connectionsPerAddressMax": 2_000,
 }
 

@@ -76,13 +76,19 @@ def test_only_a_kill_explains_that_a_message_is_delivered_again(first_s: float, 
 
 
 @pytest.mark.parametrize(
-    ("killed", "is_redelivered", "is_explained"),
-    [("broker-a", True, True), ("broker-b", True, False), ("broker-a", False, False)],
+    ("kind", "server", "is_redelivered", "is_explained"),
+    [
+        ("kill", "broker-a", True, True),
+        ("full", "broker-a", True, True),
+        ("slow", "broker-a", True, False),
+        ("kill", "broker-b", True, False),
+        ("kill", "broker-a", False, False),
+    ],
 )
-def test_a_kill_explains_a_second_copy_only_where_its_broker_stores_messages_by_itself(
-    killed: str, is_redelivered: bool, is_explained: bool
+def test_a_kill_or_a_full_disk_explains_a_second_copy_only_where_its_broker_stores_messages_by_itself(
+    kind: str, server: str, is_redelivered: bool, is_explained: bool
 ):
-    scene = Scene(Disturbance("kill", killed, 100, 102), is_redelivered=is_redelivered)
+    scene = Scene(Disturbance(kind, server, 100, 102), is_redelivered=is_redelivered)
     scene.deliver("a", 99, offset=3)
     scene.deliver("a", 103, offset=4)
     assert (scene.ledger.problems() == []) is is_explained
