@@ -497,6 +497,10 @@ class MessageStore:
         self._expired_files.add(self._checksums.expire(self.log.start))
         self._expired_files.add([ExpiredFile(path, None) for path in self._deleted.expire(self.log.start)])
 
+    def remove_later(self, expired: list[ExpiredFile]) -> None:
+        """Take over files that another part has given up. `remove_expired_files` deletes them."""
+        self._expired_files.add(expired)
+
     def remove_expired_files(self) -> None:
         """Delete the files that retention has given up. Any thread may call this; it may take seconds."""
         self._expired_files.remove_all()

@@ -118,10 +118,6 @@ class Segments:
         del self.starts[:count]
         return taken
 
-    def drop_first(self) -> None:
-        self._drop(self.starts[0])
-        del self.starts[0]
-
     def drop_last(self) -> None:
         self._drop(self.starts[-1])
         del self.starts[-1]

@@ -30,6 +30,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from skyrocket.store.errors import UnreadableError, store_error
+from skyrocket.store.expired_files import ExpiredFile
 from skyrocket.store.files import Files, OpenFiles, UnsyncedFiles
 from skyrocket.store.log.segments import Segments
 
@@ -261,14 +262,16 @@ class TimerLog:
         """Count files as unsynced again that could not be opened."""
         self._opened.put_back(taken)
 
-    def expire(self, log_start: int) -> None:
-        """Delete files whose messages are all gone from the commit log."""
+    def expire(self, log_start: int) -> list[ExpiredFile]:
+        """Give up the files whose messages are all gone from the commit log. The caller deletes them."""
+        expired: list[ExpiredFile] = []
         while len(self.segments.starts) > 1:
             last = self.last_in(self.segments.start)
             if last is None or last.physical_offset >= log_start:
-                return
+                break
             self._block = (0, b"")
-            self.segments.drop_first()
+            expired += self.segments.take_first(1)
+        return expired
 
     def drop(self) -> None:
         """Delete the whole log."""

@@ -99,9 +99,11 @@ def test_truncated_units_are_not_found():
 
 
 def test_files_expire_with_their_messages():
-    log = a_log(SimulatedDisk())
+    log = a_log(disk := SimulatedDisk())
     units(log, 3 * PER_SEGMENT)
-    log.expire(PER_SEGMENT * 1000 - 1)
+    removed = disk.counts["remove"]
+    assert [file.path for file in log.expire(PER_SEGMENT * 1000 - 1)] == [log.segments.path(0)]
+    assert disk.counts["remove"] == removed, "the loop does not wait for it: the next round of retention deletes the file"
     assert log.start == SEGMENT_BYTES
     log.expire(10**12)
     assert log.start == 2 * SEGMENT_BYTES, "the last one is in use"
