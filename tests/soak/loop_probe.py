@@ -89,8 +89,12 @@ def _descheduled_s() -> float:
 
 
 def read_pauses(path: Path) -> list[dict[str, Any]]:
-    """Read the noted pauses, longest first. The last line may be torn by a kill."""
+    """Read the noted pauses, longest first, without those inside the probe itself. The last line may be torn by a kill."""
     if not path.exists():
         return []
-    lines = path.read_text().splitlines()
-    return sorted((json.loads(line) for line in lines if line.endswith("}")), key=lambda each: -each["pause_s"])
+    noted = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+    return sorted((each for each in noted if not _is_own(each["stack"])), key=lambda each: -each["pause_s"])
+
+
+def _is_own(stack: list[str] | None) -> bool:
+    return any(Path(__file__).name in frame for frame in stack or ())
