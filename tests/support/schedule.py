@@ -105,7 +105,8 @@ class DurationsWriter:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Add the writer where all reports arrive: in the process that gives tests to workers, not in the workers."""
-    if os.environ.get(WRITE_DURATIONS) == "1" and "PYTEST_XDIST_WORKER" not in os.environ:
+    is_whole_run = config.getoption("dist", "no") == "loadfile"  # not `make check`, which runs the tests of one folder
+    if os.environ.get(WRITE_DURATIONS) == "1" and is_whole_run and "PYTEST_XDIST_WORKER" not in os.environ:
         config.pluginmanager.register(DurationsWriter())
 
 
