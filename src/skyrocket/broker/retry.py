@@ -162,7 +162,9 @@ class Retry(Contributor):
         if group.retry_queue_nums <= 0:
             return None
         sys_flag = TOPIC_UNIT_SUB if header.unit_mode else 0
-        topic = self._topics.create_for_group(retry_topic(header.group), group.retry_queue_nums, sys_flag=sys_flag)
+        name = retry_topic(header.group)
+        create = self._topics.create_for_group if name in self._topics else self._topics.create_durably
+        topic = create(name, group.retry_queue_nums, sys_flag=sys_flag)
         if not topic.perm & PERM_WRITE:
             raise RefusedError(ResponseCode.NO_PERMISSION, f"Topic '{topic.topic_name}' is not writable.")
         record = self._store.reading.record_at(header.offset) if header.offset >= 0 else None
@@ -174,7 +176,7 @@ class Retry(Contributor):
         decision = decide_retry(record.reconsume_times, limit, header.delay_level)
         properties = decode_properties(record.properties)
         if decision.is_dead:
-            dead = self._topics.create_dead_letter_topic(dead_letter_topic(header.group))
+            dead = self._topics.create_durably(dead_letter_topic(header.group), DEAD_LETTER_QUEUES)
             queue_id = randrange(DEAD_LETTER_QUEUES)  # noqa: S311 — spreads load
             stored = make_retry(record, properties, dead.topic_name, queue_id, self._store_host)
             properties[DELAY_LEVEL] = "0"
@@ -201,7 +203,7 @@ class Retry(Contributor):
         limit = group.retry_max_times if header.max_reconsume_times is None else header.max_reconsume_times
         if not is_dead_on_send(record.reconsume_times, limit, self._locks.is_locked(name, self._now_ms())):
             return None
-        dead = self._topics.create_dead_letter_topic(dead_letter_topic(name))
+        dead = self._topics.create_durably(dead_letter_topic(name), DEAD_LETTER_QUEUES)
         properties[DELAY_LEVEL] = "-1"
         return replace(record, topic=dead.topic_name, queue_id=randrange(DEAD_LETTER_QUEUES))  # noqa: S311 — spreads load
 

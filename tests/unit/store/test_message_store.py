@@ -96,7 +96,7 @@ def test_store_times_do_not_go_back_after_a_restart():
 def test_time_of_the_oldest_message_is_read_once(monkeypatch: pytest.MonkeyPatch):
     store = a_store()
     assert store.earliest_timestamp() == -1
-    store.append([a_message(b"one")], START_MS + 5)
+    store.append([a_message()], START_MS + 5)
     assert store.earliest_timestamp() == START_MS + 5
     monkeypatch.setattr(store.reading, "record_at", lambda _: pytest.fail("the disk is read again"))
     assert store.earliest_timestamp() == START_MS + 5

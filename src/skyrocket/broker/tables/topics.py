@@ -208,9 +208,9 @@ class TopicTable(VersionedTable[TopicConfig]):
         return self._add_durably(made)
 
     def create_for_group(self, topic: str, queues: int, *, order: bool = False, sys_flag: int = 0) -> TopicConfig:
-        """Create a group's own topic, such as its retry topic. An existing topic only gets the new value of `order`.
+        """Create a group's retry topic for a consumer. An existing topic only gets the new value of `order`.
 
-        It counts at once: whoever needs it creates it again, should a crash come before the save.
+        It counts at once: should a crash come before the save, the consumer's next heartbeat creates it again.
         """
         known = self._configs.get(topic)
         if known is not None:
@@ -225,10 +225,11 @@ class TopicTable(VersionedTable[TopicConfig]):
         made.order = order
         return self._add(made)
 
-    def create_dead_letter_topic(self, topic: str) -> TopicConfig:
-        """Create a group's dead-letter topic. Raise TopicPendingError when it is not on disk yet: try again after the next save.
+    def create_durably(self, topic: str, queues: int, *, sys_flag: int = 0) -> TopicConfig:
+        """Create a group's topic for a message that is about to be stored in it.
 
-        Nobody would create it again after a crash, and its messages could not be found.
+        Raise TopicPendingError when the topic is not on disk yet: try again after the next save. Perhaps nobody would create it
+        again after a crash, and its messages could not be found.
         """
         known = self._configs.get(topic)
         if known is not None:
@@ -237,7 +238,9 @@ class TopicTable(VersionedTable[TopicConfig]):
         if problem := name_problem(topic):
             raise InvalidArgumentError(f"The topic's name {problem}: '{topic[:160]}'.")
         self._check_room(1)
-        return self._add_durably(_config(topic, DEAD_LETTER_QUEUES, _READ_WRITE))
+        made = _config(topic, max(0, min(queues, QUEUES_PER_TOPIC_MAX)), _READ_WRITE)
+        made.topic_sys_flag = sys_flag
+        return self._add_durably(made)
 
     def _check_not_pending(self, topic: str) -> None:
         if self._planned(topic) is not None:

@@ -254,7 +254,7 @@ def test_send_waits_for_a_topic_that_is_staged():
     with pytest.raises(TopicPendingError):
         table.create_on_send("orders", DEFAULT_TOPIC, 3, "")
     with pytest.raises(TopicPendingError):
-        table.create_dead_letter_topic("%DLQ%billing")
+        table.create_durably("%DLQ%billing", 1)
     table.finish_save()
     made = table.create_on_send("orders", DEFAULT_TOPIC, 3, "")
     assert made is not None
@@ -271,4 +271,4 @@ def test_staged_topics_take_room(monkeypatch: pytest.MonkeyPatch):
         table.create_on_send("returns", DEFAULT_TOPIC, 3, "")
     assert table.create_on_send("invoices", DEFAULT_TOPIC, 3, "") is None
     with pytest.raises(TableFullError):
-        table.create_dead_letter_topic("%DLQ%billing")
+        table.create_durably("%DLQ%billing", 1)
