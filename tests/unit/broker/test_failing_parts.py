@@ -131,7 +131,11 @@ async def test_a_nameserver_goes_on_removing_silent_brokers_after_a_failure(tmp_
 async def test_saving_goes_on_after_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     async with running(tmp_path, offsets_interval_ms=20) as served:
         saved: list[int] = []
-        monkeypatch.setattr(served.broker.persistence, "begin_save", failing(ValueError("a bug"), 1, lambda: saved.append(1)))
+
+        async def save() -> None:
+            saved.append(1)
+
+        monkeypatch.setattr(served.broker.persistence, "_save_progress", failing(ValueError("a bug"), 1, save))
         await until(lambda: len(saved) >= 1)
         monkeypatch.undo()
 
@@ -197,6 +201,7 @@ async def test_the_store_is_closed_whatever_part_fails_to_close(tmp_path: Path, 
 async def test_a_broker_that_could_not_open_its_store_changes_nothing_when_it_closes(tmp_path: Path):
     async with running(tmp_path) as served:
         served.broker.topics.put(TopicConfig(topic_name="orders"))
+        await served.broker.persistence.saver.saved()
         topics = tmp_path / "store" / "config" / "topics.json"
         before = topics.read_bytes()
         second = Broker(replace(SMALL, store_path=str(tmp_path / "store")))
