@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ from skyrocket.cli.broker import _ready
 from skyrocket.testing import sync
 from tests.client.servers import apache_servers
 from tests.support.ports import free_port
+from tests.support.spark_java import java_options
 from tests.support.waiting import WAIT_S_MAX, wait_until
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -42,7 +45,15 @@ def nameserver(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 
 def run(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=ENDS_S_MAX, check=False)
+    environ = {**os.environ, **(quick_spark() if name.startswith("spark_") else {})}
+    return subprocess.run(command, capture_output=True, text=True, timeout=ENDS_S_MAX, check=False, env=environ)
+
+
+def quick_spark() -> dict[str, str]:
+    """The environment in which Spark's Java starts from an archive of its classes, as in tests/spark."""
+    config = {"spark.driver.extraJavaOptions": java_options(), "spark.sql.shuffle.partitions": "2"}
+    words = [f"--conf {shlex.quote(f'{key}={value}')}" for key, value in config.items()]
+    return {"PYSPARK_SUBMIT_ARGS": " ".join([*words, "pyspark-shell"])}
 
 
 def test_every_example_is_run_here():
