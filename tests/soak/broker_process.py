@@ -9,6 +9,8 @@ import asyncio
 import sys
 from pathlib import Path
 
+import typer
+
 from skyrocket.broker.broker import Broker
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.cli.server_command import serve
@@ -28,7 +30,10 @@ def main(control: str, pauses: str, *texts: str) -> None:
         probe.close()
         await broker.close()
 
-    serve(run)
+    try:
+        serve(run)
+    except typer.Exit as end:  # as the command line does
+        sys.exit(end.exit_code)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from tests.soak.faulty_disk import HEALTHY, DiskControl
 from tests.soak.loop_probe import read_pauses
 from tests.support.ports import free_port
 from tests.support.skyrocket_process import SMALL_STORE, SkyrocketNameserver, SkyrocketProcess, registered
+from tests.support.waiting import WAIT_S_MAX
 
 BROKERS = ("broker-a", "broker-b")
 SETTINGS = {
@@ -32,8 +33,9 @@ async def are_all_there(admin: Admin) -> bool:
 
 
 async def wait_for_brokers(admin: Admin) -> None:
-    while not await are_all_there(admin):  # noqa: ASYNC110
-        await asyncio.sleep(0.2)
+    async with asyncio.timeout(WAIT_S_MAX):
+        while not await are_all_there(admin):  # noqa: ASYNC110
+            await asyncio.sleep(0.2)
 
 
 class SoakBroker(SkyrocketProcess):
