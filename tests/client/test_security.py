@@ -54,15 +54,7 @@ async def test_servers_with_a_certificate_refuse_plain_connections(tmp_path: Pat
 async def test_servers_that_require_client_certificates_refuse_others(tmp_path: Path):
     authority, stranger = Authority.made(tmp_path / "ca"), Authority.made(tmp_path / "other")
     shown, own, foreign = authority.certificate("server"), authority.certificate("client"), stranger.certificate("client")
-    settings = {
-        "tls.server.certPath": shown.path,
-        "tls.server.keyPath": shown.key,
-        "tls.server.need.client.auth": "require",
-        "tls.server.trustCertPath": authority.path,
-        "tls.client.certPath": own.path,
-        "tls.client.keyPath": own.key,
-        "tls.client.trustCertPath": authority.path,
-    }
+    settings = authority.mutual_settings(shown, own)
     with (
         SkyrocketNameserver(tmp_path / "names", settings) as names,
         SkyrocketBroker(tmp_path / "broker", names.nameserver, settings),

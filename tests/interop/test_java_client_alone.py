@@ -59,15 +59,7 @@ def test_the_java_client_speaks_tls_with_both_servers(tmp_path: Path):
 def test_the_java_client_shows_its_certificate_where_one_is_required(tmp_path: Path):
     authority = Authority.made(tmp_path / "ca")
     shown, own = authority.certificate("server"), authority.certificate("client")
-    settings = {
-        "tls.server.certPath": shown.path,
-        "tls.server.keyPath": shown.key,
-        "tls.server.need.client.auth": "require",
-        "tls.server.trustCertPath": authority.path,
-        "tls.client.certPath": own.path,
-        "tls.client.keyPath": own.key,
-        "tls.client.trustCertPath": authority.path,
-    }
+    settings = authority.mutual_settings(shown, own)
     flags = ["-Dtls.enable=true", "-Dtls.test.mode.enable=false", "-Dtls.client.authServer=true"]
     for key in ("tls.client.certPath", "tls.client.keyPath", "tls.client.trustCertPath"):
         flags.append(f"-D{key}={settings[key]}")

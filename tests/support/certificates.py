@@ -64,6 +64,18 @@ class Authority(NamedTuple):
         _openssl(self.folder, sign)
         return Certificate(self.folder / f"{name}.pem", self.folder / f"{name}.key")
 
+    def mutual_settings(self, shown: Certificate, own: Certificate) -> dict[str, object]:
+        """Of servers that show one certificate, require one of their clients, and show the other one as clients themselves."""
+        return {
+            "tls.server.certPath": shown.path,
+            "tls.server.keyPath": shown.key,
+            "tls.server.need.client.auth": "require",
+            "tls.server.trustCertPath": self.path,
+            "tls.client.certPath": own.path,
+            "tls.client.keyPath": own.key,
+            "tls.client.trustCertPath": self.path,
+        }
+
     def trusted(self, shown: Certificate | None = None) -> ssl.SSLContext:
         """The context of a client that trusts this authority and shows this certificate."""
         context = ssl.create_default_context(cafile=str(self.path))

@@ -42,6 +42,12 @@ class Jumping(RunningBroker):
             span_ms -= STEP_MS
             await self.settle()
 
+    async def jump(self, jumps: tuple[int, ...]) -> None:
+        """Let the machine's clock jump, with a second after each jump."""
+        for jump_ms in jumps:
+            self.clock.jump(jump_ms)
+            await self.pass_ms(SECOND_MS)
+
     async def settle(self) -> None:
         """Wait until the broker has done what is due."""
         log, last = self.broker.store.log, -1
@@ -120,9 +126,7 @@ async def test_a_timed_message_that_is_sent_after_a_jump_comes_on_time(tmp_path:
     async with jumping_broker(tmp_path, clock) as served:
         await served.time("before", 2 * SECOND_MS)
         await served.pass_ms(3 * SECOND_MS)
-        for jump_ms in jumps:
-            clock.jump(jump_ms)
-            await served.pass_ms(SECOND_MS)
+        await served.jump(jumps)
         await served.time("on time", 10 * SECOND_MS)
         taken = await served.time("recalled", 10 * SECOND_MS)
         recall = RecallMessageRequestHeader(topic="orders", recall_handle=taken.fields["recallHandle"], producer_group="group")
@@ -141,9 +145,7 @@ async def test_timers_wait_across_a_restart_after_a_jump(tmp_path: Path, jumps: 
     async with jumping_broker(tmp_path, clock) as served:
         await served.time("before", 2 * SECOND_MS)
         await served.pass_ms(3 * SECOND_MS)
-        for jump_ms in jumps:
-            clock.jump(jump_ms)
-            await served.pass_ms(SECOND_MS)
+        await served.jump(jumps)
         await served.time("at once", 2 * SECOND_MS)
         await served.time("later", 10 * SECOND_MS)
         await served.pass_ms(3 * SECOND_MS)
