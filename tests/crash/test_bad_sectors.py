@@ -51,6 +51,9 @@ def test_pulls_behind_a_bad_sector_get_an_error_then_the_messages_behind_it(tmp_
         server.start()  # nothing of the log was written by this process
         with Wire(server.address) as wire:
             assert pull_all(wire) == (list(range(MESSAGES)), [])
+        server.stop()
+        server.start()  # what was pulled is no longer in its memory
+        with Wire(server.address) as wire:
             os.truncate(server.data / "store" / "commitlog" / f"{0:020d}", SEGMENT_BYTES // 2)
             found, errors = pull_all(wire)
             assert server.process is not None

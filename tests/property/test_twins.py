@@ -16,7 +16,7 @@ from skyrocket.protocol.frame import join_frame
 from skyrocket.protocol.message.batch import BatchEntry
 from skyrocket.protocol.message.record import encode_record, topic_field
 from skyrocket.store.index.index_file import HEADER, KEY, SLOT
-from skyrocket.store.log.checksums import ENTRY as CHECKSUM
+from skyrocket.store.log.checksum_blocks import ENTRY as CHECKSUM
 from skyrocket.store.message import AppendPosition
 from tests.property.test_readdress import moves, records
 from tests.support.twins import needs_twins

@@ -121,6 +121,11 @@ class SimulatedFile:
         self._check_readable(at, size)
         return bytes(self._node.content[at : at + size])
 
+    def read_into(self, at: int, buffer: memoryview) -> int:
+        data = self.read(at, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
     def _check_readable(self, at: int, size: int) -> None:
         if any(at < sector + SECTOR_BYTES and sector < at + size for sector in self._node.bad):
             raise OSError(errno.EIO, os.strerror(errno.EIO), self._path)

@@ -43,6 +43,9 @@ class File(Protocol):
 
     def read(self, at: int, size: int) -> bytes: ...
 
+    def read_into(self, at: int, buffer: memoryview) -> int:
+        """Fill a buffer from offset `at` on. Return how many bytes were read: fewer than fit, if the file ends before."""
+
     def read_from_disk(self, at: int, size: int) -> bytes:
         """Read what the disk has, past the page cache. `at` is a multiple of 4096."""
 
@@ -138,6 +141,9 @@ class DiskFile:
 
     def read(self, at: int, size: int) -> bytes:
         return os.pread(self._descriptor, size, at)
+
+    def read_into(self, at: int, buffer: memoryview) -> int:
+        return os.preadv(self._descriptor, [buffer], at)
 
     def read_from_disk(self, at: int, size: int) -> bytes:
         wanted = min(size + -size % _PAGE_BYTES, self.size - at)

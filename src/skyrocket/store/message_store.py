@@ -500,7 +500,7 @@ class MessageStore:
 
         Their files are deleted before those of the queues: recovery expects every message of the log in its queue.
         """
-        self._expired_files.add(self.log.segments.take_first(count))
+        self._expired_files.add(self.log.take_first(count))
         if self.index is not None:
             self._expired_files.add(self.index.expire(self.log.start))
         self._expired_files.add(self._checksums.expire(self.log.start))

@@ -22,9 +22,9 @@ from skyrocket.protocol.crc import crc32
 from skyrocket.store.errors import store_error
 from skyrocket.store.expired_files import ExpiredFile
 from skyrocket.store.files import File, Files, OpenFiles
+from skyrocket.store.log.checksum_blocks import AHEAD_ENTRIES, ENTRY, ChecksumBlocks
 from skyrocket.store.log.segments import segment_path
 
-ENTRY = struct.Struct(">II")
 _BLOCK_ENTRIES = 512  # read at once in a search: a page
 _PIECE_BYTES = 1024 * 1024  # read at once of a whole file
 _SMALLEST_RECORD = 92  # bytes: the log needs at most one entry for each
@@ -63,6 +63,7 @@ class Checksums:
         self._file_bytes = (log_segment_bytes // _SMALLEST_RECORD + 1) * ENTRY.size
         self._counts: dict[int, int] = {}  # entries in each segment's file
         self._hint = (0, 0)  # segment and entry that were found last: readers move forward
+        self._blocks = ChecksumBlocks(find_first_entry)
         self._stale: set[int] = set()  # segments whose file may have old entries behind the last valid one
         self._beyond: dict[int, int] = {}  # end of a record in the log → CRC: untrusted entries that recovery still compares with
 
@@ -141,6 +142,7 @@ class Checksums:
 
     def take_back(self, log_end: int) -> None:
         """Forget the entries of records from `log_end` on, because the append was undone."""
+        self._blocks.drop()
         for start in self._counts:
             if log_end < start + self._segment_bytes:
                 self._counts[start] = self._count_up_to(start, max(0, log_end - start))
@@ -183,6 +185,9 @@ class Checksums:
         count = self._counts.get(start)
         if not count or self._beyond:
             return b""
+        found = self._blocks.find(start, first_end, last_end, most)
+        if found is not None:
+            return found
         try:
             file, hint = self._file(start), self._hint[1] if self._hint[0] == start else 0
             first = self._search(file, count, first_end, hint)
@@ -190,9 +195,11 @@ class Checksums:
             if last - first >= most:
                 return b""
             self._hint = (start, min(last, count - 1))
-            return file.read(first * ENTRY.size, (min(last + 1, count) - first) * ENTRY.size)
+            read = file.read(first * ENTRY.size, (min(last + 1 + AHEAD_ENTRIES, count) - first) * ENTRY.size)
         except OSError:
             return b""
+        self._blocks.add(start, read)
+        return read[: (last + 1 - first) * ENTRY.size]
 
     def entries(self, start: int) -> bytes:
         """Return a copy of a segment's packed entries."""
@@ -263,6 +270,7 @@ class Checksums:
 
     def _truncate(self, start: int, end: int) -> None:
         """Delete the entries of records that end behind `end`."""
+        self._blocks.drop()
         kept = self._count_up_to(start, end)
         for at, packed in self._pieces(start, kept):
             stale = packed.rstrip(b"\0")
@@ -289,6 +297,7 @@ class Checksums:
     def expire(self, log_start: int) -> list[ExpiredFile]:
         """Give up the files of segments before `log_start`. The caller deletes them."""
         expired = []
+        self._blocks.drop()
         for start in [start for start in self._counts if start < log_start]:
             del self._counts[start]
             path = segment_path(self._directory, start)

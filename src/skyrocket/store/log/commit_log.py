@@ -20,13 +20,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from skyrocket.protocol.message.record import BLANK_MAGIC, PHYSICAL_OFFSET_AT, QUEUE_OFFSET_AT, SYS_FLAG_AT
 from skyrocket.protocol.sysflag import BORN_HOST_V6
 from skyrocket.store.errors import StoreIOError, TooLargeError, UnreadableError, WritesStoppedError, store_error
+from skyrocket.store.expired_files import ExpiredFile
 from skyrocket.store.files import File, Files, OpenFiles
+from skyrocket.store.log.read_windows import AHEAD_BYTES, RUN_BYTES_MAX, ReadWindows
 from skyrocket.store.log.segments import Segments
 
 BLANK = struct.Struct(">ii")  # size, magic
@@ -39,9 +42,6 @@ _SYS_FLAG_LOW_AT = SYS_FLAG_AT + 3  # the byte with the bits for IPv6 hosts
 _PAGE_BYTES = 4096
 _REWRITTEN_BYTES = 4 * 1024 * 1024  # at once
 HOT_BYTES = 256 * 1024 * 1024  # at the end of the log: written recently, still in memory
-COLD_RUN_BYTES_MAX = (
-    2 * 1024 * 1024
-)  # read at once for a run of records; copying that takes about as long as reading 32 single ones
 PREFETCH_BYTES = 16 * 1024 * 1024  # of a new segment, brought into memory ahead of the writes
 ALLOCATE_AHEAD_AT = 0.5  # the next segment is created when this part of the current one is written
 
@@ -82,6 +82,7 @@ class CommitLog:
         self._scrub: list[tuple[int, int]] = []  # (offset, size) of bytes that a failed append may have left behind the end
         self.end = 0  # where the next record goes
         self.opened_at = 0  # the end when the store was opened: this process wrote what lies behind it
+        self._windows: ReadWindows | None = None  # None while recovery may change any byte of the log
 
     @property
     def start(self) -> int:
@@ -179,6 +180,7 @@ class CommitLog:
         """Undo the last append, because its checksums could not be stored."""
         self._scrub = [(run.start, len(run.data)) for run in written]
         self.end = end
+        self._drop_windows()
 
     def scrub(self) -> None:
         """Overwrite with zeros what a failed append wrote, and sync.
@@ -217,18 +219,52 @@ class CommitLog:
         start = self.segments.start_of(offset)
         if start is None or size < 0 or offset + size > min(self.end, start + self.segments.segment_bytes):
             return None
-        at = offset - start
         if offset >= self.hot_from:
-            return self.segments.file(start).view()[at : at + size]
+            return self.segments.file(start).view()[offset - start : offset - start + size]
         try:
-            data = self.segments.file(start).read(at, size)
+            first, data = self._read_cold(start, offset, offset + size, is_run=False)
         except OSError as error:
             raise UnreadableError(f"{size} bytes of the log at {offset} cannot be read ({error.strerror or error}).") from error
-        if len(data) < size:
+        if len(data) < offset - first + size:
             raise UnreadableError(
                 f"{size} bytes of the log at {offset} cannot be read: {self.segments.path(start)} is too short."
             )
-        return memoryview(data)
+        return data[offset - first : offset - first + size]
+
+    def _read_cold(self, start: int, offset: int, stop: int, *, is_run: bool) -> tuple[int, memoryview]:
+        """Return bytes of one segment that contain the range [offset, stop), and where they begin.
+
+        They may end early if the file is too short. Raise OSError when the disk does not return them. A run of records leaves a
+        window; a single record does not.
+        """
+        windows = self._windows
+        file = self.segments.file(start)
+        if windows is not None:
+            found = windows.find(offset, stop)
+            if found is not None:
+                return found.first, found.data
+            if windows.continues(offset):
+                with suppress(OSError):  # a bad sector further on is none of this reader's business
+                    further = min(stop + AHEAD_BYTES, self.end, start + self.segments.segment_bytes)
+                    buffer = windows.take_buffer()
+                    size = file.read_into(offset - start, memoryview(buffer)[: further - offset])
+                    if size >= stop - offset:
+                        return offset, windows.add(offset, size, buffer).data
+            if is_run:
+                buffer = windows.take_buffer()
+                size = file.read_into(offset - start, memoryview(buffer)[: stop - offset])
+                return offset, windows.add(offset, size, buffer).data
+            windows.pass_by(stop)
+        return offset, memoryview(file.read(offset - start, stop - offset))
+
+    def _drop_windows(self) -> None:
+        if self._windows is not None:
+            self._windows.drop()
+
+    def set_opened_at(self, offset: int) -> None:
+        """Set where the part of the log ends that this process has not written. From now on bytes change only behind the end."""
+        self.opened_at = offset
+        self._windows = ReadWindows()
 
     def hot_segment(self) -> tuple[int, memoryview]:
         """Return the start of the last segment, and its bytes up to the end of the log, for readers that start at `hot_from`.
@@ -243,23 +279,23 @@ class CommitLog:
     def run_view(self, offset: int, stop: int) -> tuple[int, int, memoryview]:
         """Return bytes of one segment for a run of records that begins at `offset` and should end at `stop`.
 
-        Also return the start of the segment, and the offset of the first byte. If this process wrote the first record recently,
-        the bytes are the whole segment. Return no bytes when the log does not contain `offset`, the disk does not return the
-        bytes, or they are so many that single records are read faster.
+        Also return the start of the segment, and the offset of the first byte, which may lie before `offset`. If this process
+        wrote the first record recently, the bytes are the whole segment. Return no bytes when the log does not contain `offset`,
+        the disk does not return the bytes, or they are so many that single records are read faster.
         """
         start = self.segments.start_of(offset)
         if start is None or offset >= self.end:
             return 0, 0, memoryview(b"")  # not `offset`, which may be any number
-        file = self.segments.file(start)
         if offset >= self.hot_from:
-            return start, start, file.view()[: self.end - start]
-        size = min(stop, self.end, start + self.segments.segment_bytes) - offset
-        if not 0 < size <= COLD_RUN_BYTES_MAX:
+            return start, start, self.segments.file(start).view()[: self.end - start]
+        stop = min(stop, self.end, start + self.segments.segment_bytes)
+        if not 0 < stop - offset <= RUN_BYTES_MAX:
             return start, offset, memoryview(b"")
         try:
-            return start, offset, memoryview(file.read(offset - start, size))
+            first, data = self._read_cold(start, offset, stop, is_run=True)
         except OSError:
             return start, offset, memoryview(b"")
+        return start, first, data[:]  # a view of its own: the window releases its view when it goes
 
     def is_blank(self, offset: int) -> bool:
         """Whether the blank of a segment starts at `offset`."""
@@ -281,6 +317,7 @@ class CommitLog:
         After a failed sync the kernel counts the pages as written that it could not write. They can be read, and a later sync
         skips them. Only bytes that were written since reach the disk.
         """
+        self._drop_windows()
         start -= start % _PAGE_BYTES
         for segment_start in [s for s in self.segments.starts if s + self.segments.segment_bytes > start and s < self.end]:
             file = self.segments.file_to_write(segment_start)
@@ -300,12 +337,19 @@ class CommitLog:
     def set_end(self, offset: int) -> None:
         """Set the end that recovery found, and delete the empty files behind it."""
         self.end = offset
+        self._drop_windows()
         while self.segments.starts and self.segments.starts[-1] > offset:
             self.segments.drop_last()
         if self.segments.starts and self.segments.starts[-1] == offset and len(self.segments.starts) > 1:
             self.segments.drop_last()  # created ahead of time, never written
 
+    def take_first(self, count: int) -> list[ExpiredFile]:
+        """Give up the first segments. The caller deletes their files, oldest first."""
+        self._drop_windows()
+        return self.segments.take_first(count)
+
     def close(self) -> None:
+        self._drop_windows()
         if self._ahead is not None:
             start, future = self._ahead
             self._ahead = None

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from skyrocket.protocol.crc import crc32
 from skyrocket.protocol.message.record import BLANK_MAGIC, FIXED_BYTES_MIN, MAGIC, MAGIC_V2
 from skyrocket.store.files import File, Files
-from skyrocket.store.log.checksums import ENTRY
+from skyrocket.store.log.checksum_blocks import ENTRY
 from skyrocket.store.log.damage import explain_damage, is_filler
 from skyrocket.store.log.scan import DamagedRange, record_at
 from skyrocket.store.log.segments import segment_name

@@ -15,7 +15,7 @@ from skyrocket.compiled import twin
 from skyrocket.protocol.crc import crc32
 from skyrocket.protocol.message.record import MAGIC, PHYSICAL_OFFSET_AT, SYS_FLAG_AT, magic_for, topic_field
 from skyrocket.protocol.sysflag import BORN_HOST_V6, STORE_HOST_V6
-from skyrocket.store.log.checksums import ENTRY as CHECKSUM
+from skyrocket.store.log.checksum_blocks import ENTRY as CHECKSUM
 from skyrocket.store.log.checksums import Checksums
 from skyrocket.store.log.commit_log import CommitLog
 from skyrocket.store.queues.consume_queue import ENTRY, ENTRY_BYTES

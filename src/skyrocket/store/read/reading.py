@@ -121,7 +121,7 @@ class Reading:
 
     def set_opened_at(self, end: int) -> None:
         """Set the end of the log when the store was opened. Records before it were not written by this process."""
-        self._log.opened_at = end
+        self._log.set_opened_at(end)
 
     # --- by queue
 

@@ -10,7 +10,7 @@ import pytest
 
 from skyrocket.store.errors import DiskFullError
 from skyrocket.store.files import OpenFiles
-from skyrocket.store.log.checksums import ENTRY, Checksums
+from skyrocket.store.log.checksum_blocks import ENTRY, Checksums
 from tests.support.simulated_disk import SimulatedDisk
 
 SEGMENT = 4096
