@@ -10,7 +10,8 @@ import pytest
 
 from skyrocket.store.errors import DiskFullError
 from skyrocket.store.files import OpenFiles
-from skyrocket.store.log.checksum_blocks import ENTRY, Checksums
+from skyrocket.store.log.checksum_blocks import ENTRY
+from skyrocket.store.log.checksums import Checksums
 from tests.support.simulated_disk import SimulatedDisk
 
 SEGMENT = 4096
