@@ -13,7 +13,7 @@ from skyrocket.net.addresses import AddressTable
 from skyrocket.net.connection import Connection
 from skyrocket.net.errors import NetError
 from skyrocket.net.held_bytes import HeldBytes
-from skyrocket.net.lateness import Lateness
+from skyrocket.net.lateness import Lateness, process_cpu_ms
 from skyrocket.net.limits import NetLimits
 from skyrocket.net.quota import DEBT_SERVED_MS_MAX, QuotaRates
 from skyrocket.net.router import Router
@@ -35,10 +35,13 @@ def monotonic_ms() -> int:
 class FlowControlPolicy(Protocol):
     """Decides which requests the server refuses because they waited too long."""
 
+    def record_round(self, late_ms: int, worked_ms: int, now_ms: int) -> None:
+        """Take note that a round of the event loop is over: how late it was, and how much of that was work of this process."""
+
     def is_calm(self, waited_ms: int, now_ms: int) -> bool:
         """Return True when every request of a read event may be served without a closer look."""
 
-    def refusal(self, code: int, waited_ms: int, now_ms: int) -> str | None:
+    def refusal(self, code: int, waited_ms: int, worked_ms: int, now_ms: int) -> str | None:
         """Return why a request is refused, or None when it may be served."""
 
     def record_served(self, code: int, took_ms: int, now_ms: int) -> None:
@@ -56,6 +59,7 @@ class Server:
         *,
         tls_only: bool = False,
         now_ms: Callable[[], int] = monotonic_ms,
+        cpu_ms: Callable[[], int] = process_cpu_ms,
     ) -> None:
         self.router = router
         self.limits = limits or NetLimits()
@@ -77,7 +81,7 @@ class Server:
         self._refused_connections = 0  # since the last warning about them
         self._warned_ms = -REFUSED_WARNING_MS
         self._draining = False
-        self._lateness = Lateness()
+        self._lateness = Lateness(now_ms, self._record_round, cpu_ms)
 
     def set_quota(self, rates: QuotaRates) -> None:
         """Set what one client may use from now on."""
@@ -172,7 +176,8 @@ class Server:
         self._held.add(connection, size_bytes)
 
     def handle_fast(self, connection: Connection, frames: list[Frame]) -> int:
-        if self._draining or not self._is_calm(connection):
+        now_ms = self.now_ms()
+        if self._draining or not self._is_calm(connection, now_ms):
             return 0
         if (self.quota is not None or self._held.share_bytes is not None) and self._refusal(connection) is not None:
             return 0
@@ -181,7 +186,7 @@ class Server:
             return 0
         served = path.handler(frames, connection)
         if served:
-            self._report_served(path.code, connection.last_read_ms)
+            self._report_served(path.code, now_ms)
         return served
 
     def requests(self, connection: Connection, commands: list[Command]) -> list[Command]:
@@ -190,7 +195,7 @@ class Server:
             self.router.refuse_all(connection, commands, ResponseCode.SYSTEM_BUSY, refusal)
         else:
             first, began_ms = commands[0].code, self.now_ms()
-            in_time = commands if self._is_calm(connection) else self._refuse_late(connection, commands)
+            in_time = commands if self._is_calm(connection, began_ms) else self._refuse_late(connection, commands, began_ms)
             left = self.router.handle(connection, in_time)
             self._report_served(first, began_ms)
             return left
@@ -204,26 +209,30 @@ class Server:
                 return f"{connection.address.name} is {debt_ms} ms ahead of its quota. Send more slowly."
         return self._held.refusal(connection)
 
-    def _is_calm(self, connection: Connection) -> bool:
-        heard_ms = connection.last_read_ms
-        return self.flow_control is None or self.flow_control.is_calm(self._waited_ms(connection), heard_ms)
+    def _is_calm(self, connection: Connection, now_ms: int) -> bool:
+        return self.flow_control is None or self.flow_control.is_calm(self._waited_ms(connection, now_ms), now_ms)
 
-    def _waited_ms(self, connection: Connection) -> int:
-        """Return how long the requests of a read event have waited. Those of the VIP port are read early."""
-        return 0 if connection.is_vip else self._lateness.late_ms(connection.last_read_ms)
+    def _waited_ms(self, connection: Connection, now_ms: int) -> int:
+        """Return how long the requests that are handled now have waited. Those of the VIP port are read early."""
+        return 0 if connection.is_vip else self._lateness.late_ms(now_ms)
+
+    def _record_round(self, late_ms: int, worked_ms: int, now_ms: int) -> None:
+        if self.flow_control is not None:
+            self.flow_control.record_round(late_ms, worked_ms, now_ms)
 
     def _report_served(self, code: int, began_ms: int) -> None:
         if self.flow_control is not None:
             now_ms = self.now_ms()
             self.flow_control.record_served(code, now_ms - began_ms, now_ms)
 
-    def _refuse_late(self, connection: Connection, commands: list[Command]) -> list[Command]:
+    def _refuse_late(self, connection: Connection, commands: list[Command], now_ms: int) -> list[Command]:
         """Refuse the requests that waited too long, and return the others."""
         assert self.flow_control is not None
         served: list[Command] = []
-        waited_ms = self._waited_ms(connection)
+        waited_ms = self._waited_ms(connection, now_ms)
+        worked_ms = self._lateness.worked_ms(waited_ms)
         for command in commands:
-            why = self.flow_control.refusal(command.code, waited_ms, connection.last_read_ms)
+            why = self.flow_control.refusal(command.code, waited_ms, worked_ms, now_ms)
             if why is None:
                 served.append(command)
             else:

@@ -115,7 +115,8 @@ async def test_flow_control_counts_the_frames_as_pulls():
 
     class Gate:
         is_calm = staticmethod(lambda waited_ms, now_ms: True)
-        refusal = staticmethod(lambda code, waited_ms, now_ms: None)
+        record_round = staticmethod(lambda late_ms, worked_ms, now_ms: None)
+        refusal = staticmethod(lambda code, waited_ms, worked_ms, now_ms: None)
         record_served = staticmethod(lambda code, took_ms, now_ms: told.append(code))
 
     # the server measures its lateness in an event loop
