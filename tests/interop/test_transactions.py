@@ -20,7 +20,7 @@ from skyrocket.protocol.message.properties import decode_properties
 from skyrocket.protocol.message.record import Record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT
-from tests.support.apache_cluster import ApacheCluster, send_request
+from tests.support.apache_cluster import OPS_IN_BATCHES, ApacheCluster, send_request
 from tests.support.ports import free_port
 from tests.support.skyrocket_process import SMALL_STORE, Skyrocket, SkyrocketBroker, registered
 from tests.support.transaction_scenes import COMMIT, ROLLBACK, UNKNOWN, Transacted, TransactionScenes, stored
@@ -32,7 +32,6 @@ SETTINGS = {
     "transactionTimeOut": 1000,
     "transactionCheckInterval": 1500,
     "transactionCheckMax": 3,
-    "transactionOpBatchInterval": 300,
     "flushConsumerOffsetInterval": 500,
 }
 HALF, OP, GIVEN_UP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"
@@ -127,7 +126,7 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             theirs.broker(home / "store", {**SETTINGS, "mappedFileSizeCommitLog": 16_777_216, "brokerName": "broker-a"})
             nameserver, broker = theirs.nameserver, registered(theirs.nameserver)[0]
         else:
-            ours = stack.enter_context(Skyrocket(home, SETTINGS))
+            ours = stack.enter_context(Skyrocket(home, {**SETTINGS, **OPS_IN_BATCHES}))
             nameserver, broker = ours.nameserver, ours.address
         stage = Stage(home, request.param, way, nameserver, broker)
         try:
@@ -324,12 +323,14 @@ class House:
         }
 
     def apache(self) -> object:
-        return self.cluster.broker(self.home / "store", self.settings)
+        ops = {} if self._tenants else OPS_IN_BATCHES  # ours reads what Apache has gathered
+        return self.cluster.broker(self.home / "store", {**self.settings, **ops})
 
     def skyrocket(self) -> object:
         self._tenants += 1
         home = self.home / f"tenant{self._tenants}"
-        return SkyrocketBroker(home, self.cluster.nameserver, self.settings, store=self.home / "store")
+        settings = {**self.settings, **OPS_IN_BATCHES}
+        return SkyrocketBroker(home, self.cluster.nameserver, settings, store=self.home / "store")
 
 
 @pytest.mark.parametrize("ending", ["stop", "kill"])

@@ -65,7 +65,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Apache's nameserver and broker. Skipped without a Java compiler or Maven.
 
-    It ends with the test file: a broker with open transactions keeps half a core busy with checks.
+    It ends with the test file: a broker without work takes 4 % of a core, and more while it has open transactions to check.
     """
     home = tmp_path_factory.mktemp("apache")
     with ApacheCluster(home) as cluster:

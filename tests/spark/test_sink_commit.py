@@ -323,7 +323,6 @@ IMPATIENT = {
     "transactionCheckInterval": 1_000,
     "transactionTimeOut": 500,
     "transactionCheckMax": 2,
-    "transactionOpBatchInterval": 100,  # so that a check round sees what has ended
 }
 GIVEN_UP = "TRANS_CHECK_MAX_TIME_TOPIC"
 
@@ -332,7 +331,9 @@ GIVEN_UP = "TRANS_CHECK_MAX_TIME_TOPIC"
 def impatient(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The nameserver of a broker that checks half messages every second, and gives up after two checks."""
     if request.param == "ours":
-        with Skyrocket(tmp_path, IMPATIENT) as process:
+        with Skyrocket(
+            tmp_path, {**IMPATIENT, "transactionOpBatchInterval": 100}
+        ) as process:  # a check round sees what has ended
             yield process.nameserver
     else:
         with ApacheCluster(tmp_path) as cluster:

@@ -39,9 +39,16 @@ JAVA_CLIENT = Path(__file__).resolve().parents[1] / "interop" / "java" / "StoreC
 NO_TLS = ["-Dtls.server.mode=disabled"]
 # Work that a broker does beside requests. A thread spins until the first flush of transaction metrics. Each flush of
 # the timer wheel compares 38 MB; a test that kills a broker with timers sets the interval itself.
-LITTLE_WORK = {"transactionMetricFlushInterval": 500, "timerFlushIntervalMs": 60_000}
-# From the first end of a transaction on, the thread that writes op messages spins: when it has written nothing for its interval,
-# it waits until a moment in the past. At a lower priority it takes the processor time that others leave.
+# When the thread that writes op messages has written nothing for its interval, it waits until a moment in the past: from then on
+# it takes a whole core. With a limit of one byte, it writes each op message at once, and its interval may be an hour.
+LITTLE_WORK = {
+    "transactionMetricFlushInterval": 500,
+    "timerFlushIntervalMs": 60_000,
+    "transactionOpBatchInterval": 3_600_000,
+    "transactionOpMsgMaxSize": 1,
+}
+OPS_IN_BATCHES = {"transactionOpBatchInterval": 300, "transactionOpMsgMaxSize": 4096}
+# A test that sets OPS_IN_BATCHES has the thread that spins. At a lower priority it takes the processor time that others leave.
 SPINNING = "TransactionalOp"  # the first 15 characters of the thread's name
 SPINNING_NICE = 10
 
