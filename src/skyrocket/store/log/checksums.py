@@ -62,7 +62,8 @@ class Checksums:
         self._segment_bytes = log_segment_bytes
         self._file_bytes = (log_segment_bytes // _SMALLEST_RECORD + 1) * ENTRY.size
         self._counts: dict[int, int] = {}  # entries in each segment's file
-        self._hint = (0, 0)  # segment and entry that were found last: readers move forward
+        self._hint = (0, 0)  # segment and entry of the record that was found last: readers move forward
+        self._run_hint = (0, 0)  # likewise of the last run: single records are found the same way whatever runs were read
         self._blocks = ChecksumBlocks(find_first_entry)
         self._stale: set[int] = set()  # segments whose file may have old entries behind the last valid one
         self._beyond: dict[int, int] = {}  # end of a record in the log → CRC: untrusted entries that recovery still compares with
@@ -189,12 +190,12 @@ class Checksums:
         if found is not None:
             return found
         try:
-            file, hint = self._file(start), self._hint[1] if self._hint[0] == start else 0
+            file, hint = self._file(start), self._run_hint[1] if self._run_hint[0] == start else 0
             first = self._search(file, count, first_end, hint)
             last = self._search(file, count, last_end, first)
             if last - first >= most:
                 return b""
-            self._hint = (start, min(last, count - 1))
+            self._run_hint = (start, min(last, count - 1))
             read = file.read(first * ENTRY.size, (min(last + 1 + AHEAD_ENTRIES, count) - first) * ENTRY.size)
         except OSError:
             return b""
