@@ -11,9 +11,10 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from skyrocket.broker.transactions.records import HalfFacts
-from skyrocket.protocol.frame import join_frame
+from skyrocket.protocol.command import decode_command
+from skyrocket.protocol.frame import FrameSplitter, join_frame
 from skyrocket.protocol.system_names import HALF_TOPIC
-from tests.support.send_parts import SendParts
+from tests.support.send_parts import SendParts, connected
 from tests.support.store_messages import read_queue
 from tests.support.twins import KINDS, using
 
@@ -235,3 +236,48 @@ def test_both_paths_store_and_answer_the_same(kind: str, events: list[list[bytes
 
     with using(kind):
         asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(
+    turns=st.lists(st.lists(st.lists(frames(), min_size=1, max_size=4), min_size=1, max_size=4), min_size=1, max_size=3),
+    sync_flush=st.booleans(),
+)
+@settings(max_examples=80, deadline=None)
+def test_sends_of_several_connections_in_one_turn_are_stored_and_answered(
+    kind: str, turns: list[list[list[bytes]]], sync_flush: bool
+):
+    """Each connection gets the answers that it would get by itself, and its messages of a queue keep their order."""
+
+    async def play(fast: bool) -> dict[str, Any]:
+        parts = SendParts(fast=fast, sync_flush=sync_flush)
+        opened = [connected(parts.server) for _ in range(4)]
+        for number, turn in enumerate(turns):
+            events = {}
+            for peer, (sent, (connection, _)) in enumerate(zip(turn, opened, strict=False)):
+                events[connection] = b"".join(
+                    with_body(frame, b"%d %d %d " % (peer, number, at)) for at, frame in enumerate(sent)
+                )
+            await parts.read_together(events)
+        bodies = [[record.body for record in read_queue(parts.store, "orders", queue_id)] for queue_id in range(4)]
+        return {
+            "answers": [outcomes(transport.written) for _, transport in opened],
+            "stored": [[[b for b in of_queue if b.startswith(b"%d " % peer)] for peer in range(4)] for of_queue in bodies],
+            "counted": parts.counters.put.messages,
+        }
+
+    async def main() -> None:
+        assert await play(True) == await play(False)
+
+    with using(kind):
+        asyncio.run(main())
+
+
+def with_body(frame: bytes, start: bytes) -> bytes:
+    """The frame with a body that tells where it comes from."""
+    (parsed,) = FrameSplitter().feed(frame)
+    return join_frame(parsed.serialization, parsed.header, start + parsed.body)
+
+
+def outcomes(written: bytes) -> list[tuple[int, int]]:
+    return sorted((command.opaque, command.code) for command in map(decode_command, FrameSplitter().feed(written)))

@@ -23,7 +23,7 @@ from skyrocket.protocol.frame import FrameSplitter, join_frame
 from skyrocket.store.message_store import MessageStore
 from tests.support.broker_context import a_context
 from tests.support.running_broker import pull_header
-from tests.support.send_parts import BEGIN_MS, SMALL, connected
+from tests.support.send_parts import BEGIN_MS, SMALL, call_now, connected
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.store_messages import a_message
 
@@ -68,7 +68,7 @@ class PullParts:
         self.fast_path = PullFastPath(context, checks, self.general)
         if fast_path:
             self.fast_path.register(context.router)
-        self.server = Server(context.router, now_ms=self._wall_ms)
+        self.server = Server(context.router, now_ms=self._wall_ms, call_soon=call_now)
         self.connection, self.transport = connected(self.server)
 
     def _settings(self) -> Any:

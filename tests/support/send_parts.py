@@ -6,6 +6,7 @@ With `fast` false the fast path is not registered, and every send takes the gene
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -72,6 +73,11 @@ class KeptWrites(asyncio.Transport):
     abort = close
 
 
+def call_now(end: Callable[[], None]) -> None:
+    """End each turn of the event loop with the read event that begins it."""
+    end()
+
+
 def connected(server: Server) -> tuple[Connection, KeptWrites]:
     transport = KeptWrites()
     connection = Connection(server)
@@ -106,7 +112,7 @@ class SendParts:
         self.fast_path = SendFastPath(context)
         if fast:
             self.fast_path.register(context.router)
-        self.server = Server(context.router, now_ms=self._wall_ms)
+        self.server = Server(context.router, now_ms=self._wall_ms, call_soon=call_now)
         self.connection, self.transport = connected(self.server)
 
     def _add_contributors(self) -> None:
@@ -128,6 +134,17 @@ class SendParts:
 
     def _appended(self) -> None:
         self.appends += 1
+
+    async def read_together(self, events: dict[Connection, bytes]) -> None:
+        """Give several connections a read event each, in one turn of the event loop."""
+        turn, self.server._turn._call_soon = self.server._turn, lambda end: None
+        for connection, data in events.items():
+            connection.data_received(data)
+        turn._call_soon = call_now
+        turn._end_scheduled()
+        self.store.flush()
+        self.answers.release()
+        self.now_ms += 7
 
     async def read(self, data: bytes) -> None:
         """Give the connection a read event, then flush and release parked answers."""

@@ -1,7 +1,8 @@
 """One connection, incoming or outgoing: frames in, commands out.
 
-The connection hands over all frames of a read event together, and writes all responses to them at once. Both sides may send
-requests: a broker sends requests to its clients over the connections that the clients opened.
+A read event splits its bytes into frames and tells the owner. The owner handles the frames at once, or together with those of
+other connections at the end of the event loop's turn (`loop_turn`). All responses of a turn leave with one write. Both sides
+may send requests: a broker sends requests to its clients over the connections that the clients opened.
 """
 
 from __future__ import annotations
@@ -53,8 +54,14 @@ class ConnectionOwner(Protocol):
 
     def forget(self, connection: Connection, reason: str) -> None: ...
 
-    def handle_fast(self, connection: Connection, frames: list[Frame]) -> int:
-        """Handle the first of a read event's frames on a fast path, undecoded. Return how many were handled."""
+    def handle_arrived(self, connection: Connection, size_bytes: int) -> None:
+        """Handle what a read event of so many bytes has brought, now or at the end of the turn (`take_arrived`)."""
+
+    def end_turn(self, connection: Connection) -> None:
+        """Handle the frames of a connection that ends, if any wait for the end of the turn."""
+
+    def flush_soon(self, connection: Connection) -> None:
+        """Call the connection's `flush` at the end of the turn."""
 
     def requests(self, connection: Connection, commands: list[Command]) -> list[Command]:
         """Handle the requests of a read event. Return those that are left because the connection `must_stop`."""
@@ -82,7 +89,9 @@ class Connection(asyncio.Protocol):
         self._turn_ends_ms = 0
         self._charged_frames = 0  # of frames_read, what was charged to the client's quota
         self._charged_bytes = 0  # likewise, of bytes_written
-        self._reading = False  # inside data_received: collect responses and write them at its end
+        self._arrived: list[Frame] = []  # frames that the owner has not taken yet
+        self._arrived_bytes = 0  # read since the quota was charged
+        self._broken: str | None = None  # why the bytes behind the last frame cannot be a frame
         self._closing: str | None = None  # the reason
         self._closing_ms = 0  # since when
         self._aborted = False
@@ -116,26 +125,58 @@ class Connection(asyncio.Protocol):
             self._owner.serve_vip()
             now_ms = self._owner.now_ms()
         self.last_read_ms = now_ms
-        self._turn_ends_ms = now_ms + self._limits.turn_ms
         size_bytes = len(data)
         if not self.frames_read and self._tls is None and data[0] == HANDSHAKE and self._owner.tls is not None:
             self._tls = TlsLayer(self._owner.tls)
         if self._owner.tls_only and self._tls is None:
             self.close("it does not speak TLS")
             return
-        self._reading = True
-        try:
-            if self._tls is not None:
-                data = self._decrypt(self._tls, data)
-            if data:
-                self._process_frames(data)
-        finally:
-            self._reading = False
-        self._flush()
-        if self._owner.quota is not None:
-            self._charge(self._owner.quota, size_bytes)
+        self._arrived_bytes += size_bytes
+        if self._tls is not None:
+            data = self._decrypt(self._tls, data)
+        if data:
+            self._split(data)
+            self._owner.handle_arrived(self, size_bytes)
         if size_bytes >= FULL_READ_BYTES:
             self._end_turn()
+
+    def _split(self, data: bytes) -> None:
+        try:
+            frames = self._splitter.feed(data)
+        except MalformedFrameError as error:
+            frames, self._broken = error.frames, str(error)
+        if frames:
+            self.frames_read += len(frames)
+            self.frame_since_ms = None
+            self._arrived = self._arrived + frames if self._arrived else frames
+        if self._splitter.pending_bytes and self.frame_since_ms is None:
+            self.frame_since_ms = self.last_read_ms
+
+    # --- called by the owner, for frames that arrived
+
+    def take_arrived(self) -> list[Frame]:
+        """Return the frames that arrived, once. `handle_frames` handles them; `finish_arrived` follows when all is written."""
+        frames, self._arrived = self._arrived, []
+        self._turn_ends_ms = self.last_read_ms + self._limits.turn_ms
+        return frames
+
+    @property
+    def takes_fast_path(self) -> bool:
+        """Whether frames may take a fast path. They may not while requests before them wait."""
+        return not self._deferred
+
+    def handle_frames(self, frames: list[Frame]) -> None:
+        """Decode frames, and handle the requests and responses in them."""
+        self._turn_ends_ms = self._owner.now_ms() + self._limits.turn_ms
+        self._broken = self._process_commands(frames) or self._broken
+
+    def finish_arrived(self) -> None:
+        """Charge what was read, and close the connection when its bytes make no frame."""
+        if self._owner.quota is not None:
+            self._charge(self._owner.quota, self._arrived_bytes)
+        self._arrived_bytes = 0
+        if self._broken is not None:
+            self.close(self._broken)
 
     def _end_turn(self) -> None:
         """Read nothing and handle nothing more until every other connection had its turn.
@@ -187,23 +228,6 @@ class Connection(asyncio.Protocol):
         self._write(tls.to_send())
         return plain
 
-    def _process_frames(self, data: bytes) -> None:
-        broken: str | None = None
-        try:
-            frames = self._splitter.feed(data)
-        except MalformedFrameError as error:
-            frames, broken = error.frames, str(error)
-        if frames:
-            self.frames_read += len(frames)
-            self.frame_since_ms = None
-            taken = 0 if self._deferred else self._owner.handle_fast(self, frames)
-            if taken < len(frames):
-                broken = self._process_commands(frames[taken:]) or broken
-        if self._splitter.pending_bytes and self.frame_since_ms is None:
-            self.frame_since_ms = self.last_read_ms
-        if broken is not None:
-            self.close(broken)
-
     def _process_commands(self, frames: list[Frame]) -> str | None:
         requests: list[Command] = []
         broken: str | None = None
@@ -239,14 +263,16 @@ class Connection(asyncio.Protocol):
         """Go on with deferred requests, and read again when none is left and nothing else is in the way."""
         if self._deferred and self._closing is None:
             self._hand_over([])
-            self._flush()
+            self.flush()
         if not self._deferred or self._owner.reads_always:
             self._resume(0)
 
     def eof_received(self) -> bool:
+        self._owner.end_turn(self)
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._owner.end_turn(self)
         reason = self._closing or (f"{exc}" if exc else "the peer closed it")
         self._closing = reason
         self._transport = None
@@ -324,9 +350,9 @@ class Connection(asyncio.Protocol):
             self.abort("too many bytes were sent to it at once")
         elif self._unsent_bytes > COLLECTED_BYTES_MAX:
             self._write_unsent()
-        elif not self._reading and not self._flush_scheduled:
+        elif not self._flush_scheduled:
             self._flush_scheduled = True
-            asyncio.get_running_loop().call_soon(self._flush)
+            self._owner.flush_soon(self)
 
     def send_command(self, command: Command) -> None:
         self.send(encode_command(command))
@@ -431,10 +457,10 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write what was sent."""
         self._flush_scheduled = False
-        if not self._reading:
-            self._write_unsent()
+        self._write_unsent()
 
     def _write_unsent(self) -> None:
         if not self._unsent:

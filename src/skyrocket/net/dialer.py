@@ -16,7 +16,6 @@ from skyrocket.net.router import Router
 from skyrocket.net.server import monotonic_ms
 from skyrocket.net.vip import NEVER_MS
 from skyrocket.protocol.command import Command
-from skyrocket.protocol.frame import Frame
 from skyrocket.supervised_task import SupervisedTask
 
 log = logging.getLogger(__name__)
@@ -138,9 +137,21 @@ class Dialer:
             if known is connection:
                 del self._connections[address]
 
-    def handle_fast(self, connection: Connection, frames: list[Frame]) -> int:
-        path = self.router.fast_path(frames[0])
-        return 0 if path is None else path.handler(frames, connection)
+    def handle_arrived(self, connection: Connection, size_bytes: int) -> None:  # noqa: ARG002
+        """Handle the frames at once: a client has few connections."""
+        frames = connection.take_arrived()
+        if frames:
+            path = self.router.fast_path(frames[0]) if connection.takes_fast_path else None
+            handled = 0 if path is None else path.handler([(frames, connection)])[0]
+            if handled < len(frames):
+                connection.handle_frames(frames[handled:])
+        connection.finish_arrived()
+
+    def end_turn(self, connection: Connection) -> None:
+        """Do nothing: no frames wait."""
+
+    def flush_soon(self, connection: Connection) -> None:
+        asyncio.get_running_loop().call_soon(connection.flush)
 
     def requests(self, connection: Connection, commands: list[Command]) -> list[Command]:
         return self.router.handle(connection, commands)

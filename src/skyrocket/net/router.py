@@ -3,14 +3,15 @@
 A handler is a plain function. It returns a command, the encoded bytes of one, or None: then it parked the request (or the request
 is oneway) and sends the response itself. A handler that must wait is a coroutine function. A group handler receives all
 neighbouring requests of its codes in one read event. A fast-path handler is for a request that comes a hundred thousand times a
-second: it receives undecoded frames, and handles as many of the first ones as it can.
+second: it receives undecoded frames of all connections that brought such requests in a turn of the event loop. Of each connection
+it handles as many of the first frames as it can.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from skyrocket.net.connection import Connection, Sendable
@@ -25,6 +26,8 @@ log = logging.getLogger(__name__)
 Answer = Command | Sendable | None
 Handler = Callable[[Command, Connection], Answer | Coroutine[Any, Any, Answer]]
 GroupHandler = Callable[[list[Command], Connection], None]
+Arrival = tuple[list[Frame], Connection]  # the frames that a connection brought in a turn of the event loop
+TurnHandler = Callable[[Sequence[Arrival]], Sequence[int]]  # returns how many frames of each arrival are handled
 FastPathHandler = Callable[[list[Frame], Connection], int]
 
 GROUP_MAX = 256  # requests that a group handler gets at once: more would take longer than a turn
@@ -35,7 +38,7 @@ class FastPathRow(NamedTuple):
     """One row: the fast-path handler for read events whose first header begins with `start`."""
 
     start: bytes
-    handler: FastPathHandler
+    handler: TurnHandler
     code: int  # the request code that statistics count its requests as
 
 
@@ -71,11 +74,19 @@ class Router:
             self._groups[code] = handler
 
     def add_fast_path(self, start: bytes, handler: FastPathHandler, code: int) -> None:
-        """Add a handler for read events whose first header begins with `start`.
+        """Add a handler for read events whose first header begins with `start`. It gets the frames of one connection.
 
         The handler returns how many of the first frames it handled. The other frames go to the handlers of their codes, which
         must accept the same requests. Statistics count the handled frames as requests of `code`.
         """
+
+        def handle(arrivals: Sequence[Arrival]) -> list[int]:
+            return [handler(frames, connection) for frames, connection in arrivals]
+
+        self.add_turn_path(start, handle, code)
+
+    def add_turn_path(self, start: bytes, handler: TurnHandler, code: int) -> None:
+        """Like `add_fast_path`, for a handler that gets the frames of all connections in a turn together."""
         is_taken = any(start.startswith(path.start) or path.start.startswith(start) for path in self._fast_paths)
         assert not is_taken, f"headers that begin with {start!r} have a fast path"
         self._fast_paths.append(FastPathRow(start, handler, code))

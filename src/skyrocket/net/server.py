@@ -6,7 +6,7 @@ import asyncio
 import logging
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from skyrocket.net.addresses import AddressTable
@@ -15,13 +15,14 @@ from skyrocket.net.errors import NetError
 from skyrocket.net.held_bytes import HeldBytes
 from skyrocket.net.lateness import Lateness, process_cpu_ms
 from skyrocket.net.limits import NetLimits
+from skyrocket.net.loop_turn import LoopTurn, call_soon
 from skyrocket.net.quota import DEBT_SERVED_MS_MAX, QuotaRates
-from skyrocket.net.router import Router
+from skyrocket.net.router import Arrival, Router, TurnHandler
 from skyrocket.net.vip import CHECK_MS, NEVER_MS, VipConnections
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.frame import Frame
 from skyrocket.protocol.responses import ResponseCode
-from skyrocket.supervised_task import SupervisedTask
+from skyrocket.supervised_task import SupervisedTask, failure_of
 
 log = logging.getLogger(__name__)
 
@@ -60,8 +61,11 @@ class Server:
         tls_only: bool = False,
         now_ms: Callable[[], int] = monotonic_ms,
         cpu_ms: Callable[[], int] = process_cpu_ms,
+        call_soon: Callable[[Callable[[], None]], None] = call_soon,
     ) -> None:
+        """`call_soon` calls the end of a turn when every socket that is readable has been read."""
         self.router = router
+        self._turn = LoopTurn(self._handle_turn, call_soon)
         self.limits = limits or NetLimits()
         self.tls = tls
         self.tls_only = tls_only
@@ -175,19 +179,66 @@ class Server:
     def hold(self, connection: Connection, size_bytes: int) -> None:
         self._held.add(connection, size_bytes)
 
-    def handle_fast(self, connection: Connection, frames: list[Frame]) -> int:
+    def handle_arrived(self, connection: Connection, size_bytes: int) -> None:
+        if connection.is_vip:
+            self._handle_turn([connection])
+            connection.flush()
+            connection.finish_arrived()
+        else:
+            self._turn.add(connection, size_bytes)
+
+    def end_turn(self, connection: Connection) -> None:
+        self._turn.end_for(connection)
+
+    def flush_soon(self, connection: Connection) -> None:
+        self._turn.flush_soon(connection)
+
+    def _handle_turn(self, connections: Sequence[Connection]) -> None:
+        """Handle the frames that arrived on these connections: first those for fast paths, all together, then the others."""
         now_ms = self.now_ms()
-        if self._draining or not self._is_calm(connection, now_ms):
-            return 0
-        if (self.quota is not None or self._held.share_bytes is not None) and self._refusal(connection) is not None:
-            return 0
-        path = self.router.fast_path(frames[0])
-        if path is None:
-            return 0
-        served = path.handler(frames, connection)
-        if served:
-            self._report_served(path.code, now_ms)
-        return served
+        together: dict[TurnHandler, tuple[int, list[Arrival]]] = {}
+        rest: list[Arrival] = []
+        for connection in connections:
+            frames = connection.take_arrived()
+            path = self.router.fast_path(frames[0]) if frames and self._takes_fast_path(connection, now_ms) else None
+            if path is None:
+                rest.append((frames, connection))
+            elif path.handler in together:
+                together[path.handler][1].append((frames, connection))
+            else:
+                together[path.handler] = (path.code, [(frames, connection)])
+        for handler, (code, arrivals) in together.items():
+            rest += self._handle_together(handler, code, arrivals)
+        for frames, connection in rest:
+            if frames:
+                self._handle_rest(frames, connection)
+
+    def _handle_together(self, handler: TurnHandler, code: int, arrivals: list[Arrival]) -> list[Arrival]:
+        """Let a fast path handle the first frames of each connection. Return the frames that are left."""
+        began_ms, handled = self.now_ms(), list[int]()
+        error = failure_of(lambda: handled.extend(handler(arrivals)))
+        if error is not None:
+            log.error("Requests of %d connections failed unexpectedly.", len(arrivals), exc_info=error)
+            for _, connection in arrivals:
+                connection.abort("a request of it failed unexpectedly")
+            return []
+        if any(handled):
+            self._report_served(code, began_ms)
+        return [(frames[count:], connection) for (frames, connection), count in zip(arrivals, handled, strict=True)]
+
+    def _handle_rest(self, frames: list[Frame], connection: Connection) -> None:
+        if self.now_ms() >= self.vip_due_ms and not connection.is_vip:
+            self.serve_vip()
+        error = failure_of(connection.handle_frames, frames)
+        if error is not None:
+            log.error("A request from %s failed unexpectedly.", connection.peer_text, exc_info=error)
+            connection.abort("a request of it failed unexpectedly")
+
+    def _takes_fast_path(self, connection: Connection, now_ms: int) -> bool:
+        if self._draining or not connection.takes_fast_path or not self._is_calm(connection, now_ms):
+            return False
+        is_limited = self.quota is not None or self._held.share_bytes is not None
+        return not is_limited or self._refusal(connection) is None
 
     def requests(self, connection: Connection, commands: list[Command]) -> list[Command]:
         refusal = "The server is closing." if self._draining else self._refusal(connection)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from skyrocket.net.connection import COLLECTED_BYTES_MAX, Connection
 from skyrocket.net.limits import NetLimits
+from skyrocket.net.loop_turn import call_soon
 from skyrocket.net.router import Router
 from skyrocket.net.server import Server
 from skyrocket.protocol.command import Command, encode_command
-from tests.support.send_parts import KeptWrites
+from tests.support.send_parts import KeptWrites, call_now
 
 CODE = 4711
 
@@ -33,11 +36,12 @@ class CountedWrites(KeptWrites):
         pass
 
 
-def answering(size: int) -> tuple[Connection, CountedWrites]:
+def answering(size: int, end_turn: Callable[[Callable[[], None]], None] = call_now) -> tuple[Connection, CountedWrites]:
     """A connection whose requests are answered with so many bytes each."""
     router = Router()
     router.add(CODE, lambda command, connection: bytes(size))
-    connection, transport = Connection(Server(router, limits=NetLimits(unwritten_high_bytes=1024 * 1024))), CountedWrites()
+    server = Server(router, limits=NetLimits(unwritten_high_bytes=1024 * 1024), now_ms=lambda: 0, call_soon=end_turn)
+    connection, transport = Connection(server), CountedWrites()
     connection.connection_made(transport)
     return connection, transport
 
@@ -60,11 +64,12 @@ def test_large_responses_are_written_before_the_read_event_ends():
 
 
 async def test_bytes_that_the_peer_has_not_read_count_towards_the_limit():
-    connection, transport = answering(100)
+    connection, transport = answering(100, call_soon)
     assert not connection.is_full
     transport.left = 1024 * 1024 + 1
     assert connection.is_full
     connection.data_received(requests(3))
+    await asyncio.sleep(0)
     assert transport.sizes == [], "requests wait until there is room"
     transport.left = 0
     connection.resume_writing()

@@ -1,7 +1,7 @@
 """Contributors: the one interface through which transactions, delays and timers take part in sends.
 
-The send path builds one append for all frames of a read event. It knows nothing of transactions, delays or timers. A contributor
-says what it claims, and does its part:
+The send path builds one append for all frames of a turn of the event loop. It knows nothing of transactions, delays or timers. A
+contributor says what it claims, and does its part:
 
                      claims                                  general path          fast path
     a message        by a property that the message has      redirect              fast_redirect, once for many messages
@@ -11,11 +11,12 @@ says what it claims, and does its part:
 A redirect stores a message elsewhere (`redirects`). A contribution adds records of its own to the append that the sends around
 its frames build:
 
-    claim(header) …      for each frame that begins like `frame_start`
-    place()              before the next send, and at the end: put the records of the claimed frames into the append
-    complete()           after the last frame: put what closes the contribution into the append
-                         — the append is written —
-    finish(connection)   take note of what is stored now, and handle the claimed frames that added nothing
+    claim(header) …        for each frame that begins like `frame_start`
+    place()                before the next send, and at the end: put the records of the claimed frames into the append
+    attribute(connection)  after the frames of a connection: those claimed since the last call came over it
+    complete()             after the last frame: put what closes the contribution into the append
+                           — the append is written —
+    finish()               take note of what is stored now, and handle the claimed frames that added nothing
 
 If the append fails, `finish` is not called. The frames then take the general path as if nothing had been claimed.
 
@@ -52,13 +53,12 @@ class Contribution(Protocol):
 
     def place(self) -> None: ...
 
+    def attribute(self, connection: Connection) -> None:
+        """Take note that the frames claimed since the last call came over this connection."""
+
     def complete(self) -> None: ...
 
-    def finish(self, connection: Connection) -> None: ...
-
-    @property
-    def frames(self) -> int:
-        """How many frames it has claimed."""
+    def finish(self) -> None: ...
 
 
 class Contributor:

@@ -57,7 +57,7 @@ class Placement(NamedTuple):
 
 
 class BatchTerms(NamedTuple):
-    """What is the same for all messages of a read event."""
+    """What is the same for all messages that a connection brought in a turn."""
 
     born_host: bytes
     store_host: bytes
@@ -162,8 +162,9 @@ def _place_run(frames: list[Frame], first: int, batch: SendBatch, terms: BatchTe
 place_run = twin("send_loop", _place_run)
 
 
-def place_sends(frames: list[Frame], batch: SendBatch, terms: BatchTerms, lookups: SendLookups) -> None:
-    """Put the first frames into the batch: as many as are for the fast path and fit into the segment."""
+def place_sends(frames: list[Frame], batch: SendBatch, terms: BatchTerms, lookups: SendLookups) -> int:
+    """Put the first frames into the batch: as many as are for the fast path and fit into the segment. Return how many."""
     number = place_run(frames, 0, batch, terms, lookups)
     if number < len(frames) and place_run is not _place_run:
-        _place_run(frames, number, batch, terms, lookups)
+        number = _place_run(frames, number, batch, terms, lookups)
+    return number

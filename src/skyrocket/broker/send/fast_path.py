@@ -1,6 +1,6 @@
-"""The fast path of sends: from the frames of a read event to records, queue entries and responses, in one loop.
+"""The fast path of sends: from the frames of a turn to records, queue entries and responses, in one loop for each connection.
 
-    frame → typed header → checks → record with its offsets → … → one append → one write with all responses
+    frame → typed header → checks → record with its offsets → … → one append → one write to each connection with its responses
 
 The fast path takes a send of one message (310, JSON, not oneway) to a topic that exists and accepts messages, with a unique key,
 and with no property that means something to the broker, or one for which a contributor has a fast redirect. The loop stops at the
@@ -13,6 +13,7 @@ the fast path stores such messages as if the property meant nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from skyrocket.broker.context import BrokerContext
@@ -22,11 +23,9 @@ from skyrocket.broker.send.redirects import FastRedirect
 from skyrocket.broker.send.responses import send_responses
 from skyrocket.broker.send.validation import added_properties
 from skyrocket.broker.settings import BrokerSettings
-from skyrocket.net.connection import Connection
-from skyrocket.net.router import Router
+from skyrocket.net.router import Arrival, Router
 from skyrocket.protocol.errors import RecordError
 from skyrocket.protocol.fast_path.send_header import START
-from skyrocket.protocol.frame import Frame
 from skyrocket.protocol.hosts import pack_host
 from skyrocket.protocol.message.properties import (
     CLUSTER,
@@ -94,44 +93,54 @@ class SendFastPath:
 
     def register(self, router: Router) -> None:
         """Register for read events that begin with a send, or with a frame that a contributor claims."""
-        router.add_fast_path(START, self.handle, RequestCode.SEND_MESSAGE_V2)
+        router.add_turn_path(START, self.handle, RequestCode.SEND_MESSAGE_V2)
         contributor = self._contributors.of_frames
         if contributor is not None and contributor.frame_start is not None:
-            router.add_fast_path(contributor.frame_start, self.handle, RequestCode.SEND_MESSAGE_V2)
+            router.add_turn_path(contributor.frame_start, self.handle, RequestCode.SEND_MESSAGE_V2)
 
-    def handle(self, frames: list[Frame], connection: Connection) -> int:
-        """Store the sends among the first frames and answer them, or park the answers. Return how many frames are handled."""
+    def handle(self, arrivals: Sequence[Arrival]) -> list[int]:
+        """Store the sends among the first frames of each connection and answer them, or park the answers.
+
+        All of them are one append. Return how many frames of each connection are handled.
+        """
         settings = self._settings()
         if not self._answers.has_room:
-            return 0  # the general path refuses the sends
+            return [0] * len(arrivals)  # the general path refuses the sends
         try:
             append_position = self._store.append_position(self._wall_ms())
             position, room_bytes, timestamp = append_position
             batch = SendBatch(position, position + room_bytes, timestamp, self._store.queues.next_offset)
-            place_sends(frames, batch, self._terms(connection, settings), self)
+            handled, answers_end = self._place(arrivals, batch, settings)
             contribution = batch.contribution
             if contribution is not None:
                 contribution.complete()
             if batch.dispatches:
                 self._store.append_encoded(append_position, b"".join(batch.parts), batch.dispatches, batch.following_offsets())
         except (StoreError, RecordError):
-            return 0  # nothing is stored: the general path meets the same error and answers with it
+            return [0] * len(arrivals)  # nothing is stored: the general path meets the same error and answers with it
         if batch.answers:
-            self._answer(batch, connection, settings)
+            self._answer(arrivals, batch, answers_end, settings)
         if batch.dispatches:
             self._counters.count_dispatched(batch.dispatches)
             self._on_appended()
-        if contribution is None:
-            return len(batch.answers)
-        contribution.finish(connection)
-        return len(batch.answers) + contribution.frames
+        if contribution is not None:
+            contribution.finish()
+        return handled
 
-    def _terms(self, connection: Connection, settings: BrokerSettings) -> BatchTerms:
+    def _place(self, arrivals: Sequence[Arrival], batch: SendBatch, settings: BrokerSettings) -> tuple[list[int], list[int]]:
+        """Put the sends of all connections into the batch. Return how many frames of each it has, and where its answers end."""
         self._drop_old_profiles(settings)
         if self._added_for is not settings:
             self._added_for, self._added = settings, encode_properties(added_properties(settings))
-        born_host, contributor = pack_host(*connection.peer), self._contributors.of_frames
-        return BatchTerms(born_host, self._store_host, settings.max_message_bytes, self._added, contributor)
+        contributor, handled, answers_end = self._contributors.of_frames, [], []
+        for frames, connection in arrivals:
+            born_host = pack_host(*connection.peer)
+            terms = BatchTerms(born_host, self._store_host, settings.max_message_bytes, self._added, contributor)
+            handled.append(place_sends(frames, batch, terms, self))
+            answers_end.append(len(batch.answers))
+            if batch.contribution is not None:
+                batch.contribution.attribute(connection)
+        return handled, answers_end
 
     # --- lookups of the loop
 
@@ -191,6 +200,10 @@ class SendFastPath:
 
     # --- answers
 
-    def _answer(self, batch: SendBatch, connection: Connection, settings: BrokerSettings) -> None:
-        answer = send_responses(batch.answers, self._id_prefix, settings.region_id, settings.trace_on)
-        self._answers.send(self._store.horizon.appended, connection, answer)
+    def _answer(self, arrivals: Sequence[Arrival], batch: SendBatch, answers_end: list[int], settings: BrokerSettings) -> None:
+        appended, region, trace_on, first = self._store.horizon.appended, settings.region_id, settings.trace_on, 0
+        for (_, connection), end in zip(arrivals, answers_end, strict=True):
+            if end > first:
+                answer = send_responses(batch.answers[first:end], self._id_prefix, region, trace_on)
+                self._answers.send(appended, connection, answer)
+                first = end

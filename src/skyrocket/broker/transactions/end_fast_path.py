@@ -49,9 +49,20 @@ def apply_plain_ends(ends: Sequence[TransactionEnd], halves: RecentHalves) -> li
 
 
 class EndContribution:
-    """The ends of transactions in one read event. The compiled loop fills `ended` and `deferred` itself."""
+    """The ends of transactions in one append. The compiled loop fills `ended` and `deferred` itself."""
 
-    __slots__ = ("_append", "_claims", "_is_noted", "_now_ms", "_on_deferred", "_rules", "deferred", "ended", "halves")
+    __slots__ = (
+        "_append",
+        "_claims",
+        "_deferred_of",
+        "_is_noted",
+        "_now_ms",
+        "_on_deferred",
+        "_rules",
+        "deferred",
+        "ended",
+        "halves",
+    )
 
     def __init__(
         self,
@@ -65,16 +76,13 @@ class EndContribution:
         self.halves = halves
         self.ended: list[int] = []  # queue offsets of the half messages with plain ends
         self.deferred: list[TransactionEnd] = []  # ends that are not plain
+        self._deferred_of: list[tuple[int, Connection]] = []  # the connection of the ends in `deferred` before this index
         self._append = append
         self._rules = rules
         self._now_ms = now_ms
         self._on_deferred = on_deferred
         self._claims: list[TransactionEnd] = []  # neighbours, which are applied together
         self._is_noted = False
-
-    @property
-    def frames(self) -> int:
-        return len(self.ended) + len(self.deferred)
 
     def claim(self, header: bytes) -> bool:
         end = decode_oneway_end(header)
@@ -104,8 +112,14 @@ class EndContribution:
         op_message = self._rules.op_message(self.ended, self._now_ms) if self.ended else None
         self._is_noted = op_message is not None and self._append.readdress([op_message])
 
-    def finish(self, connection: Connection) -> None:
+    def attribute(self, connection: Connection) -> None:
+        if self.deferred and (not self._deferred_of or self._deferred_of[-1][0] < len(self.deferred)):
+            self._deferred_of.append((len(self.deferred), connection))
+
+    def finish(self) -> None:
         if self.ended:
             self._rules.record_ended(self.ended, self._is_noted, self._now_ms)
-        if self.deferred:
-            self._on_deferred(self.deferred, connection)
+        first = 0
+        for end, connection in self._deferred_of:
+            self._on_deferred(self.deferred[first:end], connection)
+            first = end

@@ -1,0 +1,93 @@
+"""A turn of the event loop: what all connections of a server brought is handled together.
+
+In one turn the loop asks the kernel which sockets are readable, and reads them one after another. Clients that wait for each
+answer bring one request each. If the server handled every read event by itself, it would append, dispatch and look for waiting
+pulls once for each client. So read events only leave their frames here, and the end of the turn handles them all:
+
+    the kernel's answer: A, B and C are readable
+    ├── read A ──┬── read B ──┬── read C ──┤ end of the turn: handle A's, B's and C's frames, write to A, B and C
+                                           ├───────────────────────────────────────────────────────────────┤
+
+The end comes right behind the last read of the turn, without a timer. When many bytes have arrived before it, it comes earlier,
+so the frames that wait are bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from skyrocket.net.connection import Connection
+
+log = logging.getLogger(__name__)
+
+TURN_BYTES_MAX: Final = 1024 * 1024  # read in one turn before its frames are handled
+
+
+def call_soon(end: Callable[[], None]) -> None:
+    """Call `end` when the loop has read every socket that is readable now."""
+    asyncio.get_running_loop().call_soon(end)
+
+
+class LoopTurn:
+    def __init__(
+        self,
+        handle: Callable[[Sequence[Connection]], None],
+        call_soon: Callable[[Callable[[], None]], None] = call_soon,
+    ) -> None:
+        """`handle` takes and handles the frames that arrived on these connections."""
+        self._handle = handle
+        self._call_soon = call_soon
+        self._arrived: dict[Connection, None] = {}  # connections with frames, in order
+        self._arrived_bytes = 0
+        self._unflushed: list[Connection] = []
+        self._is_ending = False
+        self._is_scheduled = False
+
+    def add(self, connection: Connection, size_bytes: int) -> None:
+        """Take note that frames arrived, in a read event of so many bytes."""
+        self._arrived[connection] = None
+        self._arrived_bytes += size_bytes
+        if self._arrived_bytes > TURN_BYTES_MAX and not self._is_ending:
+            self.end()
+        else:
+            self._schedule()
+
+    def flush_soon(self, connection: Connection) -> None:
+        """Write to the connection at the end of the turn."""
+        self._unflushed.append(connection)
+        self._schedule()
+
+    def end_for(self, connection: Connection) -> None:
+        """End the turn now if frames of this connection wait: it is about to close."""
+        if connection in self._arrived and not self._is_ending:
+            self.end()
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled and not self._is_ending:
+            self._is_scheduled = True
+            self._call_soon(self._end_scheduled)
+
+    def _end_scheduled(self) -> None:
+        self._is_scheduled = False
+        self.end()
+
+    def end(self) -> None:
+        """Handle the frames that arrived, then write to every connection that something was sent to."""
+        self._is_ending = True
+        arrived, self._arrived, self._arrived_bytes = list(self._arrived), {}, 0
+        try:
+            if arrived:
+                self._handle(arrived)
+            unflushed, self._unflushed = self._unflushed, []
+            for connection in unflushed:
+                connection.flush()
+            for connection in arrived:
+                connection.finish_arrived()
+        finally:
+            self._is_ending = False
+        if self._arrived or self._unflushed:  # something arrived or was sent in between
+            self._schedule()
