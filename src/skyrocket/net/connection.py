@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol, cast
 
 from skyrocket.net.addresses import ClientAddress
@@ -54,14 +54,19 @@ class ConnectionOwner(Protocol):
 
     def forget(self, connection: Connection, reason: str) -> None: ...
 
-    def handle_arrived(self, connection: Connection, size_bytes: int) -> None:
-        """Handle what a read event of so many bytes has brought, now or at the end of the turn (`take_arrived`)."""
+    def handle_vip(self, connection: Connection, size_bytes: int) -> None:
+        """Handle what a read event of so many bytes has brought on the VIP port, now (`take_arrived`)."""
 
     def end_turn(self, connection: Connection) -> None:
         """Handle the frames of a connection that ends, if any wait for the end of the turn."""
 
-    def flush_soon(self, connection: Connection) -> None:
-        """Call the connection's `flush` at the end of the turn."""
+    @property
+    def handle_arrived(self) -> Callable[[Connection, int], None]:
+        """Handles what a read event of so many bytes has brought, now or at the end of the turn (`take_arrived`)."""
+
+    @property
+    def flush_soon(self) -> Callable[[Connection], None]:
+        """Calls the connection's `flush` at the end of the turn."""
 
     def requests(self, connection: Connection, commands: list[Command]) -> list[Command]:
         """Handle the requests of a read event. Return those that are left because the connection `must_stop`."""
@@ -76,6 +81,9 @@ class Connection(asyncio.Protocol):
     def __init__(self, owner: ConnectionOwner, *, is_vip: bool = False) -> None:
         self._owner = owner
         self.is_vip = is_vip
+        self._now_ms = owner.now_ms
+        self._handle_arrived = owner.handle_vip if is_vip else owner.handle_arrived
+        self._flush_soon = owner.flush_soon
         self._limits = owner.limits
         self._splitter = FrameSplitter(owner.limits.frame_bytes_max)
         self._pending: PendingRequests[asyncio.Future[Any]] = PendingRequests(owner.limits.pending_requests_max)
@@ -120,36 +128,41 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._closing is not None:
             return
-        now_ms = self._owner.now_ms()
-        if now_ms >= self._owner.vip_due_ms and not self.is_vip:
-            self._owner.serve_vip()
-            now_ms = self._owner.now_ms()
+        owner, now_ms = self._owner, self._now_ms()
+        if now_ms >= owner.vip_due_ms and not self.is_vip:
+            owner.serve_vip()
+            now_ms = self._now_ms()
         self.last_read_ms = now_ms
         size_bytes = len(data)
-        if not self.frames_read and self._tls is None and data[0] == HANDSHAKE and self._owner.tls is not None:
-            self._tls = TlsLayer(self._owner.tls)
-        if self._owner.tls_only and self._tls is None:
+        self._arrived_bytes += size_bytes
+        if self._tls is not None or (not self.frames_read and self._begins_tls(data)):
+            data = self._decrypt(data)
+        elif owner.tls_only:
             self.close("it does not speak TLS")
             return
-        self._arrived_bytes += size_bytes
-        if self._tls is not None:
-            data = self._decrypt(self._tls, data)
         if data:
             self._split(data)
-            self._owner.handle_arrived(self, size_bytes)
+            self._handle_arrived(self, size_bytes)
         if size_bytes >= FULL_READ_BYTES:
             self._end_turn()
 
+    def _begins_tls(self, data: bytes) -> bool:
+        """Whether the first bytes of the connection begin a TLS handshake. If so, it speaks TLS from now on."""
+        if data[0] == HANDSHAKE and self._owner.tls is not None:
+            self._tls = TlsLayer(self._owner.tls)
+        return self._tls is not None
+
     def _split(self, data: bytes) -> None:
+        splitter = self._splitter
         try:
-            frames = self._splitter.feed(data)
+            frames = splitter.feed(data)
         except MalformedFrameError as error:
             frames, self._broken = error.frames, str(error)
         if frames:
             self.frames_read += len(frames)
             self.frame_since_ms = None
             self._arrived = self._arrived + frames if self._arrived else frames
-        if self._splitter.pending_bytes and self.frame_since_ms is None:
+        if splitter.pending and self.frame_since_ms is None:
             self.frame_since_ms = self.last_read_ms
 
     # --- called by the owner, for frames that arrived
@@ -218,7 +231,9 @@ class Connection(asyncio.Protocol):
         if not self._pauses and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
-    def _decrypt(self, tls: TlsLayer, data: bytes) -> bytes:
+    def _decrypt(self, data: bytes) -> bytes:
+        tls = self._tls
+        assert tls is not None
         try:
             plain = tls.receive(data)
         except ssl.SSLError as error:
@@ -333,7 +348,7 @@ class Connection(asyncio.Protocol):
     @property
     def held_bytes(self) -> int:
         """The bytes held for the peer: responses that it has not read, and a frame that it has not finished."""
-        return 0 if self._aborted else self.unwritten_bytes + self._splitter.pending_bytes
+        return 0 if self._aborted else self.unwritten_bytes + len(self._splitter.pending)
 
     def send(self, data: Sendable) -> None:
         """Send whole frames. Frames of one turn of the loop leave with one write. A closed connection drops them."""
@@ -352,7 +367,7 @@ class Connection(asyncio.Protocol):
             self._write_unsent()
         elif not self._flush_scheduled:
             self._flush_scheduled = True
-            self._owner.flush_soon(self)
+            self._flush_soon(self)
 
     def send_command(self, command: Command) -> None:
         self.send(encode_command(command))
@@ -460,7 +475,12 @@ class Connection(asyncio.Protocol):
     def flush(self) -> None:
         """Write what was sent."""
         self._flush_scheduled = False
-        self._write_unsent()
+        pieces = self._unsent
+        if len(pieces) == 1 and self._tls is None:  # the answer to a client that waits for it
+            self._unsent, self._unsent_bytes = [], 0
+            self._write(pieces[0])
+        elif pieces:
+            self._write_unsent()
 
     def _write_unsent(self) -> None:
         if not self._unsent:
@@ -478,13 +498,14 @@ class Connection(asyncio.Protocol):
         self._write(data)
 
     def _write(self, data: bytes | memoryview) -> None:
-        if not data or self._transport is None:
+        transport = self._transport
+        if not data or transport is None:
             return
-        self._transport.write(data)
-        self._count_written(self._transport, len(data))
+        transport.write(data)
+        self._count_written(transport, len(data))
 
     def _count_written(self, transport: asyncio.Transport, size_bytes: int) -> None:
-        self.last_write_ms = self._owner.now_ms()
+        self.last_write_ms = self._now_ms()
         self.bytes_written += size_bytes
         waiting = transport.get_write_buffer_size()
         if waiting > self._limits.unwritten_max_bytes:

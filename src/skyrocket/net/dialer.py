@@ -142,10 +142,16 @@ class Dialer:
         frames = connection.take_arrived()
         if frames:
             path = self.router.fast_path(frames[0]) if connection.takes_fast_path else None
-            handled = 0 if path is None else path.handler([(frames, connection)])[0]
-            if handled < len(frames):
-                connection.handle_frames(frames[handled:])
+            handled: list[int] = []
+            if path is not None:
+                path.handler([(frames, connection)], handled)
+            left = frames[sum(handled) :]
+            if left:
+                connection.handle_frames(left)
         connection.finish_arrived()
+
+    def handle_vip(self, connection: Connection, size_bytes: int) -> None:  # noqa: ARG002
+        raise AssertionError("a dialer has no VIP port")
 
     def end_turn(self, connection: Connection) -> None:
         """Do nothing: no frames wait."""

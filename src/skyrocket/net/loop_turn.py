@@ -51,15 +51,16 @@ class LoopTurn:
         """Take note that frames arrived, in a read event of so many bytes."""
         self._arrived[connection] = None
         self._arrived_bytes += size_bytes
+        if not self._is_scheduled:
+            self._schedule()
         if self._arrived_bytes > TURN_BYTES_MAX and not self._is_ending:
             self.end()
-        else:
-            self._schedule()
 
     def flush_soon(self, connection: Connection) -> None:
         """Write to the connection at the end of the turn."""
         self._unflushed.append(connection)
-        self._schedule()
+        if not self._is_scheduled:
+            self._schedule()
 
     def end_for(self, connection: Connection) -> None:
         """End the turn now if frames of this connection wait: it is about to close."""

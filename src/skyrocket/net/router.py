@@ -27,7 +27,7 @@ Answer = Command | Sendable | None
 Handler = Callable[[Command, Connection], Answer | Coroutine[Any, Any, Answer]]
 GroupHandler = Callable[[list[Command], Connection], None]
 Arrival = tuple[list[Frame], Connection]  # the frames that a connection brought in a turn of the event loop
-TurnHandler = Callable[[Sequence[Arrival]], Sequence[int]]  # returns how many frames of each arrival are handled
+TurnHandler = Callable[[Sequence[Arrival], list[int]], None]  # appends how many frames of each arrival it has handled
 FastPathHandler = Callable[[list[Frame], Connection], int]
 
 GROUP_MAX = 256  # requests that a group handler gets at once: more would take longer than a turn
@@ -80,8 +80,8 @@ class Router:
         must accept the same requests. Statistics count the handled frames as requests of `code`.
         """
 
-        def handle(arrivals: Sequence[Arrival]) -> list[int]:
-            return [handler(frames, connection) for frames, connection in arrivals]
+        def handle(arrivals: Sequence[Arrival], handled: list[int]) -> None:
+            handled += [handler(frames, connection) for frames, connection in arrivals]
 
         self.add_turn_path(start, handle, code)
 

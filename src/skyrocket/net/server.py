@@ -66,6 +66,9 @@ class Server:
         """`call_soon` calls the end of a turn when every socket that is readable has been read."""
         self.router = router
         self._turn = LoopTurn(self._handle_turn, call_soon)
+        self.handle_arrived = self._turn.add
+        self.end_turn = self._turn.end_for
+        self.flush_soon = self._turn.flush_soon
         self.limits = limits or NetLimits()
         self.tls = tls
         self.tls_only = tls_only
@@ -179,34 +182,27 @@ class Server:
     def hold(self, connection: Connection, size_bytes: int) -> None:
         self._held.add(connection, size_bytes)
 
-    def handle_arrived(self, connection: Connection, size_bytes: int) -> None:
-        if connection.is_vip:
-            self._handle_turn([connection])
-            connection.flush()
-            connection.finish_arrived()
-        else:
-            self._turn.add(connection, size_bytes)
-
-    def end_turn(self, connection: Connection) -> None:
-        self._turn.end_for(connection)
-
-    def flush_soon(self, connection: Connection) -> None:
-        self._turn.flush_soon(connection)
+    def handle_vip(self, connection: Connection, size_bytes: int) -> None:  # noqa: ARG002
+        self._handle_turn([connection])
+        connection.flush()
+        connection.finish_arrived()
 
     def _handle_turn(self, connections: Sequence[Connection]) -> None:
         """Handle the frames that arrived on these connections: first those for fast paths, all together, then the others."""
-        now_ms = self.now_ms()
+        takes_fast_path = self._choose_fast_path(connections[0])
         together: dict[TurnHandler, tuple[int, list[Arrival]]] = {}
         rest: list[Arrival] = []
         for connection in connections:
             frames = connection.take_arrived()
-            path = self.router.fast_path(frames[0]) if frames and self._takes_fast_path(connection, now_ms) else None
+            path = self.router.fast_path(frames[0]) if frames and takes_fast_path(connection) else None
             if path is None:
                 rest.append((frames, connection))
-            elif path.handler in together:
-                together[path.handler][1].append((frames, connection))
+                continue
+            handler = path.handler
+            if handler in together:
+                together[handler][1].append((frames, connection))
             else:
-                together[path.handler] = (path.code, [(frames, connection)])
+                together[handler] = (path.code, [(frames, connection)])
         for handler, (code, arrivals) in together.items():
             rest += self._handle_together(handler, code, arrivals)
         for frames, connection in rest:
@@ -216,15 +212,15 @@ class Server:
     def _handle_together(self, handler: TurnHandler, code: int, arrivals: list[Arrival]) -> list[Arrival]:
         """Let a fast path handle the first frames of each connection. Return the frames that are left."""
         began_ms, handled = self.now_ms(), list[int]()
-        error = failure_of(lambda: handled.extend(handler(arrivals)))
+        error = failure_of(handler, arrivals, handled)
         if error is not None:
             log.error("Requests of %d connections failed unexpectedly.", len(arrivals), exc_info=error)
             for _, connection in arrivals:
                 connection.abort("a request of it failed unexpectedly")
             return []
-        if any(handled):
-            self._report_served(code, began_ms)
-        return [(frames[count:], connection) for (frames, connection), count in zip(arrivals, handled, strict=True)]
+        self._report_served(code, began_ms)
+        pairs = zip(arrivals, handled, strict=True)
+        return [(frames[count:], connection) for (frames, connection), count in pairs if count < len(frames)]
 
     def _handle_rest(self, frames: list[Frame], connection: Connection) -> None:
         if self.now_ms() >= self.vip_due_ms and not connection.is_vip:
@@ -234,11 +230,13 @@ class Server:
             log.error("A request from %s failed unexpectedly.", connection.peer_text, exc_info=error)
             connection.abort("a request of it failed unexpectedly")
 
-    def _takes_fast_path(self, connection: Connection, now_ms: int) -> bool:
-        if self._draining or not connection.takes_fast_path or not self._is_calm(connection, now_ms):
-            return False
-        is_limited = self.quota is not None or self._held.share_bytes is not None
-        return not is_limited or self._refusal(connection) is None
+    def _choose_fast_path(self, first: Connection) -> Callable[[Connection], bool]:
+        """Return how to tell, in this turn, which connections take a fast path. `first` is any connection of the turn."""
+        if self._draining or not self._is_calm(first, self.now_ms()):
+            return _takes_no_fast_path
+        if self.quota is None and self._held.share_bytes is None:
+            return _takes_fast_path
+        return lambda connection: connection.takes_fast_path and self._refusal(connection) is None
 
     def requests(self, connection: Connection, commands: list[Command]) -> list[Command]:
         refusal = "The server is closing." if self._draining else self._refusal(connection)
@@ -298,3 +296,11 @@ class Server:
                 connection.check_time(now_ms)
             self._held.check()
             self.addresses.forget_quiet(now_ms)
+
+
+def _takes_fast_path(connection: Connection) -> bool:
+    return connection.takes_fast_path
+
+
+def _takes_no_fast_path(_: Connection) -> bool:
+    return False

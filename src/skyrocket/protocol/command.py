@@ -146,7 +146,7 @@ class CommandDecoder:
 
     @property
     def pending_bytes(self) -> int:
-        return self._splitter.pending_bytes
+        return len(self._splitter.pending)
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Command]:
         """Add bytes from the stream, and return the commands that are complete now."""

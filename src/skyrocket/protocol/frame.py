@@ -80,24 +80,20 @@ class FrameSplitter:
         assert header_bytes_max < 1 << 24, "H has 24 bits"
         self._frame_bytes_max = frame_bytes_max
         self._header_bytes_max = header_bytes_max
-        self._pending = bytearray()  # the start of one unfinished frame
+        self.pending = bytearray()  # the start of one unfinished frame
         self._wanted = PREFIX.size  # pending bytes needed before `split` can make progress
         self._broken: MalformedFrameError | None = None
-
-    @property
-    def pending_bytes(self) -> int:
-        return len(self._pending)
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Frame]:
         """Add bytes from the stream, and return the frames that are complete now."""
         if self._broken is not None:
             raise MalformedFrameError(str(self._broken), [])
-        if self._pending:
-            if len(self._pending) + len(data) < self._wanted:
-                self._pending += data
+        if self.pending:
+            if len(self.pending) + len(data) < self._wanted:
+                self.pending += data
                 return []
-            data = b"".join((self._pending, data))
-            self._pending.clear()
+            data = b"".join((self.pending, data))
+            self.pending.clear()
         elif not isinstance(data, bytes):
             data = bytes(data)
         frames: list[Frame] = []
@@ -106,7 +102,7 @@ class FrameSplitter:
             length, mark = PREFIX.unpack_from(data, consumed)
             self._break(length, mark, frames)
         if consumed < len(data):
-            self._pending += data[consumed:]
+            self.pending += data[consumed:]
         return frames
 
     def _break(self, length: int, mark: int, frames: list[Frame]) -> None:

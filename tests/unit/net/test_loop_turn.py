@@ -36,16 +36,14 @@ class Scene:
         self.server = Server(router, call_soon=self.ends.append)
         self.fails = False
 
-    def take(self, arrivals: Sequence[Arrival]) -> list[int]:
+    def take(self, arrivals: Sequence[Arrival], handled: list[int]) -> None:
         if self.fails:
             raise RuntimeError("a bug")
         self.turns.append([len(frames) for frames, _ in arrivals])
-        handled = []
         for frames, connection in arrivals:
             count = next((at for at, frame in enumerate(frames) if b":4711" not in frame.header), len(frames))
             connection.send(b"answer " * count)
             handled.append(count)
-        return handled
 
     def handle(self, command: Command, connection: Connection) -> Command:
         self.handled.append(command.opaque)

@@ -27,7 +27,7 @@ def test_pieces_of_any_size(piece: int):
     splitter, stream = FrameSplitter(), HELLO + WORLD
     frames = [frame for at in range(0, len(stream), piece) for frame in splitter.feed(stream[at : at + piece])]
     assert frames == FrameSplitter().feed(stream)
-    assert splitter.pending_bytes == 0
+    assert not splitter.pending
 
 
 def test_feed_accepts_bytearrays_and_memoryviews():
@@ -57,7 +57,7 @@ def test_a_malformed_prefix_is_refused_from_its_first_eight_bytes(prefix: bytes,
     splitter = FrameSplitter()
     with pytest.raises(FrameError, match=sentence):
         splitter.feed(prefix)
-    assert splitter.pending_bytes == 0
+    assert not splitter.pending
 
 
 def test_frames_before_a_malformed_one_are_returned():

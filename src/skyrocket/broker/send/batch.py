@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from skyrocket.broker.send.contributors import Contribution
@@ -23,21 +22,35 @@ class TargetTopic(NamedTuple):
     next_offsets: dict[int, int]  # by queue id
 
 
-@dataclass(slots=True)
 class SendBatch:
     """Records, queue entries and response rows of one append."""
 
-    position: int  # where the next record goes
-    stop: int  # where the segment of the log ends
-    timestamp: int  # the store timestamp of all records
-    stored_next_offset: Callable[[tuple[str, int]], int]  # the next offset of a queue that has no message in this batch yet
-    parts: list[bytes] = field(default_factory=list)  # pieces of the records; joined once, as small allocations are expensive
-    dispatches: list[DispatchFields] = field(default_factory=list)
-    answers: list[SendRow | RecallableRow] = field(default_factory=list)
-    targets: dict[str, TargetTopic] = field(default_factory=dict)  # topics that producers sent to
-    redirect_targets: dict[str, TargetTopic] = field(default_factory=dict)  # system topics, which producers may not send to
-    next_offsets: dict[str, dict[int, int]] = field(default_factory=dict)  # after this batch, by topic and queue id
-    contribution: Contribution | None = None  # begun at the first frame that a contributor claims
+    __slots__ = (
+        "answers",
+        "contribution",
+        "dispatches",
+        "next_offsets",
+        "parts",
+        "position",
+        "redirect_targets",
+        "stop",
+        "stored_next_offset",
+        "targets",
+        "timestamp",
+    )
+
+    def __init__(self, position: int, stop: int, timestamp: int, stored_next_offset: Callable[[tuple[str, int]], int]) -> None:
+        self.position = position  # where the next record goes
+        self.stop = stop  # where the segment of the log ends
+        self.timestamp = timestamp  # the store timestamp of all records
+        self.stored_next_offset = stored_next_offset  # the next offset of a queue that has no message in this batch yet
+        self.parts: list[bytes] = []  # pieces of the records; joined once, as small allocations are expensive
+        self.dispatches: list[DispatchFields] = []
+        self.answers: list[SendRow | RecallableRow] = []
+        self.targets: dict[str, TargetTopic] = {}  # topics that producers sent to
+        self.redirect_targets: dict[str, TargetTopic] = {}  # system topics, which producers may not send to
+        self.next_offsets: dict[str, dict[int, int]] = {}  # after this batch, by topic and queue id
+        self.contribution: Contribution | None = None  # begun at the first frame that a contributor claims
 
     def target(self, topic: str, queues: int) -> TargetTopic:
         magic = magic_for(topic)

@@ -98,26 +98,29 @@ class SendFastPath:
         if contributor is not None and contributor.frame_start is not None:
             router.add_turn_path(contributor.frame_start, self.handle, RequestCode.SEND_MESSAGE_V2)
 
-    def handle(self, arrivals: Sequence[Arrival]) -> list[int]:
+    def handle(self, arrivals: Sequence[Arrival], handled: list[int]) -> None:
         """Store the sends among the first frames of each connection and answer them, or park the answers.
 
-        All of them are one append. Return how many frames of each connection are handled.
+        All of them are one append. Append to `handled` how many frames of each connection are handled.
         """
         settings = self._settings()
         if not self._answers.has_room:
-            return [0] * len(arrivals)  # the general path refuses the sends
+            handled += [0] * len(arrivals)  # the general path refuses the sends
+            return
         try:
             append_position = self._store.append_position(self._wall_ms())
             position, room_bytes, timestamp = append_position
             batch = SendBatch(position, position + room_bytes, timestamp, self._store.queues.next_offset)
-            handled, answers_end = self._place(arrivals, batch, settings)
+            counts, answers_end = self._place(arrivals, batch, settings)
             contribution = batch.contribution
             if contribution is not None:
                 contribution.complete()
             if batch.dispatches:
                 self._store.append_encoded(append_position, b"".join(batch.parts), batch.dispatches, batch.following_offsets())
         except (StoreError, RecordError):
-            return [0] * len(arrivals)  # nothing is stored: the general path meets the same error and answers with it
+            handled += [0] * len(arrivals)  # nothing is stored: the general path meets the same error and answers with it
+            return
+        handled += counts
         if batch.answers:
             self._answer(arrivals, batch, answers_end, settings)
         if batch.dispatches:
@@ -125,7 +128,6 @@ class SendFastPath:
             self._on_appended()
         if contribution is not None:
             contribution.finish()
-        return handled
 
     def _place(self, arrivals: Sequence[Arrival], batch: SendBatch, settings: BrokerSettings) -> tuple[list[int], list[int]]:
         """Put the sends of all connections into the batch. Return how many frames of each it has, and where its answers end."""
