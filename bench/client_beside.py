@@ -27,6 +27,7 @@ from bench.client import BODY_BYTES, IN_FLIGHT, STORE, loops
 from skyrocket.client import Consumer, Message, Producer
 
 ROUNDS = max(3, int(os.environ.get("SKYROCKET_BENCH_ROUNDS", "30")) // 3)
+TURNS, ROUNDS_OF_A_TURN = max(3, ROUNDS // 2), 3  # of two clients that are measured in turns
 MESSAGES = 20_480
 MANY = 16 * IN_FLIGHT
 LINGER_MS = 5
@@ -99,15 +100,15 @@ async def our_sends(nameserver: str, in_flight: int, **options: Any) -> ClientRa
         return await measure_sends(lambda: producer.send(Message(TOPIC, BODY, tag="web")), in_flight)
 
 
-async def our_soon_sends(nameserver: str) -> ClientRate:
+async def our_soon_sends(nameserver: str, body: bytes = BODY, rounds: int = ROUNDS) -> ClientRate:
     """Measure `send_soon` and `flush`, the counterparts of librdkafka's `produce` and `flush`; check the results at the end."""
     best = NOTHING
     async with Producer(nameserver, timeout_ms=30_000, linger_ms=LINGER_MS) as producer:
-        await producer.send(Message(TOPIC, BODY, tag="web"))
-        for _ in range(ROUNDS):
+        await producer.send(Message(TOPIC, body, tag="web"))
+        for _ in range(rounds):
             watch, futures = Watch(), []
             for number in range(MESSAGES):
-                futures.append(producer.send_soon(Message(TOPIC, BODY)))
+                futures.append(producer.send_soon(Message(TOPIC, body)))
                 if number % 100 == 0:
                     await asyncio.sleep(0)
             await producer.flush()
@@ -137,8 +138,6 @@ def rocketmq_figures(home: Path) -> Iterator[Figure]:
     with Skyrocket(home, STORE) as servers, asyncio.Runner(loop_factory=factory) as runner:
         at = servers.nameserver
         yield figure(f"ours sends, {IN_FLIGHT} in flight, {name}", runner.run(our_sends(at, IN_FLIGHT)), "at most 12")
-        soon = runner.run(our_soon_sends(at))
-        yield figure(f"ours sends soon, {LINGER_MS} ms of linger, {name}", soon, "at most twice librdkafka")
         batched = runner.run(our_sends(at, MANY, linger_ms=LINGER_MS))
         yield figure(f"ours sends in batches, {MANY} waiting tasks", batched)
         rounds = (runner.run(our_receives(at, f"beside-{number}")) for number in range(ROUNDS))
@@ -167,12 +166,12 @@ async def aiokafka_receives(address: str, group: str) -> ClientRate:
         return await measure_receives(consumer)
 
 
-def librdkafka_sends(address: str, linger_ms: float) -> ClientRate:
+def librdkafka_sends(address: str, linger_ms: float, body: bytes = BODY, rounds: int = ROUNDS) -> ClientRate:
     from confluent_kafka import Producer as Rdkafka  # noqa: PLC0415
 
     producer = Rdkafka({"bootstrap.servers": address, "linger.ms": linger_ms, "queue.buffering.max.messages": MESSAGES})
     best = NOTHING
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         errors: list[object] = []
 
         def delivered(error: object, _message: object, errors: list[object] = errors) -> None:
@@ -180,7 +179,7 @@ def librdkafka_sends(address: str, linger_ms: float) -> ClientRate:
 
         watch = Watch()
         for number in range(MESSAGES):
-            producer.produce(TOPIC, BODY, on_delivery=delivered)
+            producer.produce(TOPIC, body, on_delivery=delivered)
             if number % 100 == 0:
                 producer.poll(0)
         producer.flush()
@@ -210,10 +209,28 @@ def kafka_figures(home: Path) -> Iterator[Figure]:
         yield figure(f"aiokafka sends, {IN_FLIGHT} in flight", runner.run(aiokafka_sends(address, IN_FLIGHT, 0)))
         batched = runner.run(aiokafka_sends(address, MANY, LINGER_MS))
         yield figure(f"aiokafka sends in batches, {MANY} in flight", batched)
-        yield figure(f"librdkafka sends, {LINGER_MS} ms of linger", librdkafka_sends(address, LINGER_MS))
         groups = [f"beside-{number}" for number in range(ROUNDS)]
         yield figure("aiokafka receives", _best(runner.run(aiokafka_receives(address, f"aio-{group}")) for group in groups))
         yield figure("librdkafka receives, lists of 500", _best(librdkafka_receives(address, f"rd-{group}") for group in groups))
+
+
+def soon_figures(ours: Path, theirs: Path) -> Iterator[Figure]:
+    """`send_soon` and librdkafka's `produce`, in turns while both servers run, so that a busy machine slows both down."""
+    _kafka.use_clients()
+    with Skyrocket(ours, STORE) as servers, _kafka.kafka(theirs) as address:
+        for body_bytes in (100, BODY_BYTES):
+            body, best = b"x" * body_bytes, dict.fromkeys([*loops(), "librdkafka"], NOTHING)
+            for _ in range(TURNS):
+                for name, factory in loops().items():
+                    with asyncio.Runner(loop_factory=factory) as runner:
+                        measured = runner.run(our_soon_sends(servers.nameserver, body, ROUNDS_OF_A_TURN))
+                    best[name] = best[name].better(measured)
+                best["librdkafka"] = best["librdkafka"].better(librdkafka_sends(address, LINGER_MS, body, ROUNDS_OF_A_TURN))
+            for name, measured in best.items():
+                what = f"{name} sends {body_bytes} B, {LINGER_MS} ms of linger"
+                ratio = measured.cpu_us / best["librdkafka"].cpu_us
+                is_ours = name in loops()
+                yield figure(f"ours: {what}" if is_ours else what, measured, f"{ratio:.2f} × librdkafka" if is_ours else "")
 
 
 def _best(rounds: Iterable[ClientRate]) -> ClientRate:
@@ -241,3 +258,5 @@ def figures() -> Iterator[Figure]:
         return
     with folder() as home:
         yield from kafka_figures(home)
+    with folder() as ours, folder() as theirs:
+        yield from soon_figures(ours, theirs)

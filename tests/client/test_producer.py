@@ -217,7 +217,7 @@ async def test_cancelled_send_frees_the_in_flight_limit(servers: Servers):
         with pytest.raises(asyncio.CancelledError):
             await task
         await producer.send(Message(topic, b"m"))
-        assert producer._session.in_flight._count == 0
+        assert producer._session.in_flight.count == 0
 
 
 async def test_cancelled_message_of_a_batch_is_sent_and_frees_the_in_flight_limit(servers: Servers):
@@ -230,7 +230,7 @@ async def test_cancelled_message_of_a_batch_is_sent_and_frees_the_in_flight_limi
         with pytest.raises(asyncio.CancelledError):
             await cancelled
         await producer.flush()
-        assert (producer._session.in_flight._count, producer._session.in_flight._bytes) == (0, 0)
+        assert (producer._session.in_flight.count, producer._session.in_flight.size_bytes) == (0, 0)
         assert {message.body for message in await read.at_least(topic, 2)} == {b"kept", b"cancelled"}, "the batch accepted it"
 
 

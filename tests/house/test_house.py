@@ -28,7 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "settings": {"durable_file", "protocol", "net"},
     "nameserver": {"durable_file", "supervised_task", "protocol", "net", "settings"},
     "broker": {"supervised_task", "compiled", "protocol", "store", "raft", "net", "settings"},
-    "client": {"durable_file", "protocol", "net"},
+    "client": {"durable_file", "compiled", "protocol", "net"},
     "spark": {"compiled", "protocol", "store", "columnar", "net", "client"},
     "pipelines": {"protocol", "store", "client", "spark"},
     "console": {"protocol", "client"},
@@ -233,7 +233,9 @@ def twin_calls() -> list[tuple[str, str, str]]:
 def test_a_compiled_module_names_its_references(reference: str, module: str, name: str):
     source = (COMPILED / f"{module}.pyx").read_text()
     assert f"`{reference}`" in source.split('"""')[1], f"the docstring of {module}.pyx does not name {reference}"
-    assert re.search(rf"^def {name}\(", source, re.MULTILINE), f"{module}.pyx has no function {name}"
+    assert re.search(rf"^(def {name}\(|cdef class {name}:)", source, re.MULTILINE), (
+        f"{module}.pyx has no function or class {name}"
+    )
 
 
 @pytest.mark.parametrize(("reference", "module", "name"), twin_calls(), ids=lambda value: value)

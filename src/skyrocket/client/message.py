@@ -12,6 +12,7 @@ import msgspec
 
 from skyrocket.client.errors import InvalidMessageError
 from skyrocket.client.session.names import check_topic
+from skyrocket.compiled import twin
 from skyrocket.protocol.limits import BODY_BYTES_MAX, PROPERTIES_BYTES_MAX
 from skyrocket.protocol.message import properties as p
 from skyrocket.protocol.message.properties import NAME_END, UNIQUE_KEY, VALUE_END
@@ -76,21 +77,10 @@ class Message(_Addressed, kw_only=True, gc=False):
     wait_until_stored: bool = True  # False: the broker acknowledges before sync flush and replication are done
 
     def __post_init__(self) -> None:
-        if type(self.topic) is not str:
-            _check_type("topic", self.topic, str)
-        check_topic(self.topic)
-        if type(self.body) is not bytes or not self.body:
-            self.body = _to_bytes(self.body)
-        if self.tag:
-            if type(self.tag) is not str:
-                _check_type("tag", self.tag, str)
-            _check_tag(self.tag)
-        if self.keys or self.properties or self.sharding_key:
-            self._check_texts()
-        if self.delay_level or self.deliver_in is not None or self.deliver_at is not None:
-            self._check_delivery()
+        check_message(self)
 
-    def _check_texts(self) -> None:
+    def check_texts(self) -> None:
+        """Check keys, properties and sharding key."""
         if self.keys:
             self.keys = (self.keys,) if isinstance(self.keys, str) else tuple(self.keys)
             for key in self.keys:
@@ -104,7 +94,8 @@ class Message(_Addressed, kw_only=True, gc=False):
         if self.sharding_key:
             _check_text("sharding key", self.sharding_key)
 
-    def _check_delivery(self) -> None:
+    def check_delivery(self) -> None:
+        """Check when the message is to be delivered."""
         if (self.delay_level != 0) + (self.deliver_in is not None) + (self.deliver_at is not None) > 1:
             raise InvalidMessageError("A message can have only one of delay_level, deliver_in and deliver_at.")
         _check_type("delay_level", self.delay_level, int)
@@ -132,6 +123,26 @@ class Message(_Addressed, kw_only=True, gc=False):
     @property
     def is_delayed(self) -> bool:
         return bool(self.delay_level) or self.deliver_in is not None or self.deliver_at is not None
+
+
+def _check_message(message: Message) -> None:
+    """Raise InvalidMessageError when no broker would accept the message; make its body bytes and its keys a tuple."""
+    if type(message.topic) is not str:
+        _check_type("topic", message.topic, str)
+    check_topic(message.topic)
+    if type(message.body) is not bytes or not message.body:
+        message.body = _to_bytes(message.body)
+    if message.tag:
+        if type(message.tag) is not str:
+            _check_type("tag", message.tag, str)
+        check_tag(message.tag)
+    if message.keys or message.properties or message.sharding_key:
+        message.check_texts()
+    if message.delay_level or message.deliver_in is not None or message.deliver_at is not None:
+        message.check_delivery()
+
+
+check_message = twin("outgoing", _check_message)
 
 
 def require_message(message: object, method: str) -> None:
@@ -176,12 +187,6 @@ def is_reserved(name: str) -> bool:
 
 
 @lru_cache(maxsize=1024)  # a producer uses few tags
-def default_properties(tag: str) -> str:
-    """Encode the properties, without id, of a message that `is_plain` and has `wait_until_stored`."""
-    return plain_properties(tag, True)
-
-
-@lru_cache(maxsize=1024)
 def plain_properties(tag: str, wait_until_stored: bool) -> str:
     """Encode the properties, without id, of a message that `is_plain`."""
     wait = f"WAIT\x01{'true' if wait_until_stored else 'false'}\x02"
@@ -249,7 +254,7 @@ def _check_text(what: str, text: str) -> None:
 
 
 @lru_cache(maxsize=1024)  # a producer uses few tags; errors are not cached
-def _check_tag(tag: str) -> None:
+def check_tag(tag: str) -> None:
     _check_text("tag", tag)
 
 

@@ -7,6 +7,7 @@ from libc.string cimport memcpy, memset
 
 include "record_layout.pxi"
 include "source_digest.pxi"
+include "slots.pxi"
 
 cdef extern from "numbers.h" nogil:
     void put16(unsigned char *at, unsigned short value)
@@ -22,6 +23,24 @@ cdef enum:
 cdef char *ID_NAME = b"UNIQ_KEY\x01"
 
 
+cdef class MessageReader:
+    """Reads the two fields of a message that a batch needs. Nearly always all messages are of one class, which has slots."""
+
+    cdef object kind
+    cdef Py_ssize_t body_at, flag_at
+
+    def __init__(self, kind):
+        self.kind, self.body_at, self.flag_at = kind, slot_of(kind, "body"), slot_of(kind, "flag")
+
+    cdef object body(self, object message):
+        cdef PyObject *found = slot_value(message, self.body_at) if type(message) is self.kind and self.body_at >= 0 else NULL
+        return message.body if found is NULL else <object>found
+
+    cdef object flag(self, object message):
+        cdef PyObject *found = slot_value(message, self.flag_at) if type(message) is self.kind and self.flag_at >= 0 else NULL
+        return message.flag if found is NULL else <object>found
+
+
 def pack_messages(list messages, list properties, list ids, int64_t limit):
     """Return None if something does not fit: the reference then raises the error."""
     cdef Py_ssize_t count = len(messages), number, id_bytes, own_bytes
@@ -30,12 +49,14 @@ def pack_messages(list messages, list properties, list ids, int64_t limit):
     cdef object message
     cdef unsigned char *out
     cdef const char *text
+    cdef MessageReader reader
     if count == 0 or len(properties) != count or len(ids) != count:
         return None
+    reader = MessageReader(type(messages[0]))
     for number in range(count):
         message = messages[number]
-        body = message.body
-        flag = message.flag
+        body = reader.body(message)
+        flag = reader.flag(message)
         PyUnicode_AsUTF8AndSize(ids[number], &id_bytes)
         PyUnicode_AsUTF8AndSize(properties[number], &own_bytes)
         properties_bytes = ID_NAME_BYTES + id_bytes + 1 + own_bytes
@@ -48,8 +69,8 @@ def pack_messages(list messages, list properties, list ids, int64_t limit):
     out = <unsigned char *>PyBytes_AsString(packed)
     for number in range(count):
         message = messages[number]
-        body = message.body
-        flag = message.flag
+        body = reader.body(message)
+        flag = reader.flag(message)
         text = PyUnicode_AsUTF8AndSize(ids[number], &id_bytes)
         PyUnicode_AsUTF8AndSize(properties[number], &own_bytes)
         properties_bytes = ID_NAME_BYTES + id_bytes + 1 + own_bytes

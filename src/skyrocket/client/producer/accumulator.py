@@ -10,29 +10,9 @@ A batch goes to one queue, so only messages with equal keys share one. The in-fl
 
 from __future__ import annotations
 
-from asyncio import Future
-from collections.abc import Hashable
-from typing import Generic, TypeVar
+from typing import Generic
 
-from skyrocket.client.message import Message
-from skyrocket.client.receipt import Receipt
-
-K = TypeVar("K", bound=Hashable)
-
-
-class Batch(Generic[K]):
-    """Messages, their properties without the id, and the futures of their receipts: three parallel lists, because an object for
-    each message would cost more."""
-
-    __slots__ = ("due_ms", "futures", "key", "messages", "properties", "size_bytes")
-
-    def __init__(self, key: K, due_ms: float) -> None:
-        self.key = key
-        self.due_ms = due_ms
-        self.size_bytes = 0
-        self.messages: list[Message] = []
-        self.properties: list[str] = []
-        self.futures: list[Future[Receipt]] = []
+from skyrocket.client.producer.open_batch import Batch, K, new_batch
 
 
 class Accumulator(Generic[K]):
@@ -55,7 +35,7 @@ class Accumulator(Generic[K]):
             full.append(self._open.pop(key))
             batch = None
         if batch is None:
-            batch = self._open[key] = Batch(key, now_ms + self._linger_ms)
+            batch = self._open[key] = new_batch(key, now_ms + self._linger_ms)
         batch.size_bytes += size_bytes
         if batch.size_bytes >= self._bytes_max or len(batch.messages) + 1 >= self._messages_max:
             full.append(self._open.pop(key))

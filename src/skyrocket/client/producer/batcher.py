@@ -8,14 +8,13 @@ from itertools import count, repeat
 from typing import NamedTuple
 
 from skyrocket.client.errors import ClientError
-from skyrocket.client.message import Message, default_properties, properties_without_id
-from skyrocket.client.producer.accumulator import Accumulator, Batch
+from skyrocket.client.message import Message, properties_without_id
+from skyrocket.client.producer.accumulator import Accumulator
+from skyrocket.client.producer.open_batch import ENTRY_BYTES, Batch, BatchJoiner, JoinLimits, complete_futures
 from skyrocket.client.queues import Queue
 from skyrocket.client.receipt import Receipt
 from skyrocket.client.session.in_flight_limit import InFlightLimit
 from skyrocket.protocol.message.message_id import ID_SEPARATOR
-
-ENTRY_BYTES = 64  # roughly what a message adds to a batch beside its body and its properties: its id, and lengths
 
 
 class BatchKey(NamedTuple):
@@ -50,10 +49,12 @@ class Batcher:
         self._loop = asyncio.get_running_loop()
         self._new_future: Callable[[], asyncio.Future[Receipt]] = self._loop.create_future
         self._accumulator: Accumulator[_Key] = Accumulator(linger_ms, bytes_max, messages_max)
-        self._none: Batch[_Key] = Batch("", 0)  # no topic has an empty name, so no message joins this batch
-        self._latest = self._none  # the batch that received the last message, while it is open
-        self._size_bytes_max, self._count_max = bytes_max - 1, messages_max - 2  # of a batch that stays open for another message
         self._body_bytes_max = min(body_bytes_max, bytes_max - ENTRY_BYTES)
+        limits = JoinLimits(bytes_max - 1, messages_max - 2, self._body_bytes_max)
+        self._open = BatchJoiner(in_flight, self._new_future, limits, Message, properties_without_id, self._try_place)
+        self.try_add = self._open.try_add
+        """Adds a message that may go to any queue, and returns the future of its receipt. Returns None when the message is of
+        another kind or the in-flight limit is reached; `add` serves those."""
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -61,36 +62,16 @@ class Batcher:
         """Whether the message may join a batch. Delayed messages must not, and large ones gain nothing."""
         return not message.is_delayed and len(message.body) <= self._body_bytes_max
 
-    def try_add(self, message: Message) -> asyncio.Future[Receipt] | None:
-        """Add a message that may go to any queue, and return the future of its receipt.
-
-        Return None when the message is of another kind or the in-flight limit is reached; `add` serves those. Nearly always the
-        message is like the one before and joins its batch right here: each further call would be measurable.
-        """
-        key: _Key
-        if (
-            message.wait_until_stored
-            and not (message.keys or message.properties or message.sharding_key or message.delay_level)
-            and message.deliver_in is None
-            and message.deliver_at is None
-        ):
-            key, properties = message.topic, default_properties(message.tag)
-        elif message.sharding_key or message.is_delayed:
+    def _try_place(self, message: Message) -> asyncio.Future[Receipt] | None:
+        """Add a message that cannot join the batch of the one before."""
+        if message.sharding_key or message.is_delayed:
             return None
-        else:
-            key, properties = _batch_key(message, None), properties_without_id(message)
-        body_bytes, batch = len(message.body), self._latest
+        properties, body_bytes = properties_without_id(message), len(message.body)
         own_bytes = body_bytes + len(properties) + ENTRY_BYTES
         if body_bytes > self._body_bytes_max or not self._in_flight.try_acquire(own_bytes):
             return None
-        future, size_bytes = self._new_future(), batch.size_bytes + own_bytes
-        if key == batch.key and size_bytes <= self._size_bytes_max and len(batch.messages) <= self._count_max:
-            batch.size_bytes = size_bytes
-            batch.messages.append(message)
-            batch.properties.append(properties)
-            batch.futures.append(future)
-        else:
-            self._place(key, message, properties, future, own_bytes)
+        future = self._new_future()
+        self._place(_batch_key(message, None), message, properties, future, own_bytes)
         return future
 
     async def add(self, message: Message, queue: Queue | None) -> asyncio.Future[Receipt]:
@@ -108,7 +89,7 @@ class Batcher:
         batch.messages.append(message)
         batch.properties.append(properties)
         batch.futures.append(future)
-        self._latest = batch
+        self._open.batch = batch
         for each in full:
             self._send(each)
         if self._timer is None:
@@ -142,8 +123,8 @@ class Batcher:
         self._set_timer()
 
     def _send(self, batch: Batch[_Key]) -> None:
-        if batch is self._latest:
-            self._latest = self._none
+        if batch is self._open.batch:
+            self._open.batch = None
         task = self._loop.create_task(self._deliver_batch(batch))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -170,10 +151,7 @@ class Batcher:
         if len(offset_ids) != len(ids):
             offset_ids = [receipt.offset_id] * len(ids)
         offsets = count(receipt.queue_offset)
-        receipts = map(Receipt, repeat(receipt.status), ids, offset_ids, repeat(receipt.queue), offsets)
-        for future, each in zip(futures, receipts, strict=True):
-            if not future.done():
-                future.set_result(each)
+        complete_futures(futures, list(map(Receipt, repeat(receipt.status), ids, offset_ids, repeat(receipt.queue), offsets)))
 
 
 def _batch_key(message: Message, queue: Queue | None) -> _Key:

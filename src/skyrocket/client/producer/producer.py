@@ -26,7 +26,15 @@ from skyrocket.client.producer.general_path import GeneralPath
 from skyrocket.client.producer.options import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, GROUP_DEFAULT
 from skyrocket.client.producer.queue_selection import QueueSelector
 from skyrocket.client.producer.request_reply import RequestReply
-from skyrocket.client.producer.send_strategy import NotStarted, OpenScope, SendScope, SendStrategy, TracedPath, not_started
+from skyrocket.client.producer.send_strategy import (
+    NotStarted,
+    OpenScope,
+    SendScope,
+    SendStrategy,
+    TracedPath,
+    TryEnqueue,
+    not_started,
+)
 from skyrocket.client.producer.sequence import SequenceStamps
 from skyrocket.client.queues import Queue
 from skyrocket.client.receipt import Receipt
@@ -98,6 +106,7 @@ class Producer:
         self._general: GeneralPath | None = None
         self._request_reply: RequestReply | None = None
         self._strategy: SendStrategy = NotStarted()
+        self._try_enqueue: TryEnqueue | None = None  # the strategy's, one attribute nearer
         self._tasks: set[asyncio.Task[Receipt]] = set()  # of send_soon
         self._member = SessionMember(group=with_namespace(self._options.namespace, group), handlers=self._handlers())
 
@@ -121,6 +130,7 @@ class Producer:
         )
         self._request_reply = RequestReply(session, self._general, self._open_scope)
         self._strategy = self._choose_strategy(session, self._general)
+        self._try_enqueue = self._strategy.try_enqueue
 
     def _choose_strategy(self, session: Session, general: GeneralPath) -> SendStrategy:
         """Choose how `send` works until the producer closes, from options that do not change."""
@@ -147,7 +157,7 @@ class Producer:
         await self.flush()
         session, self._session, self._general, self._request_reply = self._session, None, None, None
         self._strategy.close()
-        self._strategy = NotStarted()
+        self._strategy, self._try_enqueue = NotStarted(), None
         await session.leave(self._member)
         await session.release()
 
@@ -217,9 +227,8 @@ class Producer:
         """
         if message.__class__ is not Message:
             require_message(message, "send_soon")
-        try_enqueue = self._strategy.try_enqueue
-        if try_enqueue is not None and queue is None and selector is None and timeout_ms is None:
-            future = try_enqueue(message)
+        if self._try_enqueue is not None and queue is None and selector is None and timeout_ms is None:
+            future = self._try_enqueue(message)
             if future is not None:  # the message is in a batch, so no task has to wait for it
                 return future if callback is None else _add_callback(future, callback)
         if len(self._tasks) >= self._options.limits.soon_max:

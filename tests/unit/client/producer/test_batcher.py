@@ -47,12 +47,12 @@ async def test_each_message_gets_its_receipt_and_frees_the_in_flight_limit():
     broker = Broker()
     batcher = broker.batcher()
     futures = [add(batcher, Message("orders", b"%d" % number)) for number in range(3)]
-    assert broker.in_flight._count == 3
+    assert broker.in_flight.count == 3
     await batcher.drain()
     found = [(future.result().message_id, future.result().offset_id, future.result().queue_offset) for future in futures]
     assert found == [("ID0", "AT0", 40), ("ID1", "AT1", 41), ("ID2", "AT2", 42)]
     assert broker.batches == [(BatchKey("orders"), [b"0", b"1", b"2"])]
-    assert (broker.in_flight._count, broker.in_flight._bytes) == (0, 0)
+    assert (broker.in_flight.count, broker.in_flight.size_bytes) == (0, 0)
 
 
 async def test_only_messages_with_equal_topic_queue_and_wait_share_a_batch():
@@ -84,7 +84,7 @@ async def test_invalid_message_is_refused_alone():
         batcher.try_add(Message("orders", b"b", properties={"long": "x" * 40_000}))
     await batcher.drain()
     assert neighbour.result().message_id == "ID0"
-    assert broker.in_flight._count == 0
+    assert broker.in_flight.count == 0
 
 
 async def test_large_delayed_sharded_and_excess_messages_are_not_added():
@@ -108,7 +108,7 @@ async def test_refusal_reaches_every_message_that_is_not_cancelled():
     await batcher.drain()
     assert isinstance(one.exception(), BrokerError)
     assert other.cancelled()
-    assert broker.in_flight._count == 0
+    assert broker.in_flight.count == 0
 
 
 async def test_full_batch_is_sent_with_the_message_that_filled_it():
@@ -140,7 +140,7 @@ async def test_message_after_a_flush_is_in_another_batch():
         batcher.flush()
     await batcher.drain()
     assert [bodies for _, bodies in broker.batches] == [[b"0"], [b"1"], [b"2"]]
-    assert broker.in_flight._count == 0
+    assert broker.in_flight.count == 0
 
 
 async def test_in_flight_limit_is_released_exactly_even_if_a_message_changes_meanwhile():
@@ -149,7 +149,7 @@ async def test_in_flight_limit_is_released_exactly_even_if_a_message_changes_mea
     add(batcher, message)
     message.body = b"x" * 500
     await batcher.drain()
-    assert (broker.in_flight._count, broker.in_flight._bytes) == (0, 0)
+    assert (broker.in_flight.count, broker.in_flight.size_bytes) == (0, 0)
 
 
 async def test_no_more_messages_are_added_than_the_in_flight_limit_allows():
