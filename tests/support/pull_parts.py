@@ -12,6 +12,7 @@ from typing import Any
 from skyrocket.broker.load.counters import Counters
 from skyrocket.broker.load.slow_consumers import SlowConsumers
 from skyrocket.broker.pull.checks import PullChecks
+from skyrocket.broker.pull.cold_pulls import ColdPulls
 from skyrocket.broker.pull.fast_path import PullFastPath
 from skyrocket.broker.pull.handler import PullHandler
 from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
@@ -63,9 +64,10 @@ class PullParts:
             slow_consumers=self.slow_consumers,
         )
         checks = PullChecks(context)
-        self.general = PullHandler(context, checks)
+        cold_pulls = ColdPulls(self.store.reads)
+        self.general = PullHandler(context, checks, cold_pulls)
         self.general.register(context.router)
-        self.fast_path = PullFastPath(context, checks, self.general)
+        self.fast_path = PullFastPath(context, checks, cold_pulls, self.general)
         if fast_path:
             self.fast_path.register(context.router)
         self.server = Server(context.router, now_ms=self._wall_ms, call_soon=call_now)

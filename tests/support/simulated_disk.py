@@ -8,6 +8,7 @@ bytes, from a write until a sync.
     disk.writeback(rng)    the kernel writes back some sectors on its own
     disk.fail(…)           the n-th operation of a kind fails, once or from then on
     disk.spoil_sector(…)   a sector cannot be read until it is written again
+    disk.forget_pages()    no file is in memory any more: the next read of a sector waits for the disk
     disk.cut_power_at(n)   the n-th operation that changes anything does not finish, and no later one happens
 
 A failed sync behaves as on Linux: the sectors that it should have written count as clean, and the next sync skips them.
@@ -55,6 +56,7 @@ class Node:
     durable: bytearray
     passed_over: dict[int, bytes] = field(default_factory=dict)  # sector → what a failed sync did not write
     bad: set[int] = field(default_factory=set)  # sectors that the disk does not return until they are written again
+    absent: set[int] = field(default_factory=set)  # sectors that are not in memory until they are read or written
 
     def differing(self) -> list[int]:
         """Return the sectors whose content is not on disk yet."""
@@ -67,6 +69,7 @@ class Node:
     def write(self, at: int, data: Bytes) -> None:
         """Write to the page cache. The sectors count as unsynced again, whatever they held before."""
         self.content[at : at + len(data)] = data
+        self.absent.difference_update(range(at - at % SECTOR_BYTES, at + len(data), SECTOR_BYTES))
         self.bad -= {sector for sector in self.bad if at <= sector and sector + SECTOR_BYTES <= at + len(data)}
         if self.passed_over:
             for sector in range(at - at % SECTOR_BYTES, at + len(data), SECTOR_BYTES):
@@ -119,12 +122,18 @@ class SimulatedFile:
         self._check_open()
         self._disk.operation("read", self._path)
         self._check_readable(at, size)
+        self._node.absent.difference_update(range(at - at % SECTOR_BYTES, at + size, SECTOR_BYTES))
         return bytes(self._node.content[at : at + size])
 
     def read_into(self, at: int, buffer: memoryview) -> int:
         data = self.read(at, len(buffer))
         buffer[: len(data)] = data
         return len(data)
+
+    def read_into_now(self, at: int, buffer: memoryview) -> bool:
+        if not self._node.absent.isdisjoint(range(at - at % SECTOR_BYTES, at + len(buffer), SECTOR_BYTES)):
+            return False
+        return self.read_into(at, buffer) == len(buffer)
 
     def _check_readable(self, at: int, size: int) -> None:
         if any(at < sector + SECTOR_BYTES and sector < at + size for sector in self._node.bad):
@@ -183,6 +192,11 @@ class SimulatedDisk:
     def spoil_sector(self, path: str, at: int) -> None:
         """Make the sector that holds byte `at` of a file unreadable."""
         self.nodes[path].bad.add(at - at % SECTOR_BYTES)
+
+    def forget_pages(self) -> None:
+        """Drop all files from memory: every byte must be read from the disk again."""
+        for node in self.nodes.values():
+            node.absent.update(range(0, len(node.content), SECTOR_BYTES))
 
     def heal(self) -> None:
         self._faults.clear()

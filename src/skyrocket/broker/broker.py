@@ -273,6 +273,7 @@ class Broker:
         self._transaction_checks = install_transactions(context)  # before the delays: both may redirect a message
         install_send(context)
         self.pull: PullHandler = install_pull(context)
+        self._closing.callback(self.pull.close)
         delay = install_delay(context)
         self._timers = delay.timers
         install_retry(context, delay.schedule)

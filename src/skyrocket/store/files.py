@@ -46,6 +46,12 @@ class File(Protocol):
     def read_into(self, at: int, buffer: memoryview) -> int:
         """Fill a buffer from offset `at` on. Return how many bytes were read: fewer than fit, if the file ends before."""
 
+    def read_into_now(self, at: int, buffer: memoryview) -> bool:
+        """Fill a buffer with bytes that are in memory. Return False, having waited for nothing, when some of them are not.
+
+        A file system that cannot tell reads them and waits.
+        """
+
     def read_from_disk(self, at: int, size: int) -> bytes:
         """Read what the disk has, past the page cache. `at` is a multiple of 4096."""
 
@@ -130,6 +136,7 @@ class DiskFile:
         self._reserve = reserve
         self._map: mmap.mmap | None = None
         self._view: memoryview | None = None
+        self._reads_now = True  # until the file system says that it does not know what is in memory
         self.size = size
 
     def write(self, at: int, data: Bytes) -> None:
@@ -144,6 +151,18 @@ class DiskFile:
 
     def read_into(self, at: int, buffer: memoryview) -> int:
         return os.preadv(self._descriptor, [buffer], at)
+
+    def read_into_now(self, at: int, buffer: memoryview) -> bool:
+        if self._reads_now:
+            try:
+                return os.preadv(self._descriptor, [buffer], at, os.RWF_NOWAIT) == len(buffer)
+            except BlockingIOError:
+                return False
+            except OSError as error:
+                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+                    raise
+                self._reads_now = False
+        return os.preadv(self._descriptor, [buffer], at) == len(buffer)
 
     def read_from_disk(self, at: int, size: int) -> bytes:
         wanted = min(size + -size % _PAGE_BYTES, self.size - at)

@@ -17,6 +17,7 @@ from itertools import chain
 from pathlib import Path
 
 from skyrocket.protocol.sysflag import TRANSACTION_MASK
+from skyrocket.store.cold_reads import ColdReads
 from skyrocket.store.config import CHECKSUM_FILES_MAX, LOG_FILES_MAX, StoreConfig, delay_levels_ms
 from skyrocket.store.dispatch import CommitLogDispatcher
 from skyrocket.store.errors import (
@@ -74,12 +75,15 @@ class MessageStore:
         self._checksum_files = OpenFiles(self._files, CHECKSUM_FILES_MAX)
         self._queue_files = OpenFiles(self._files, self.config.open_files_max)
         config = self.config
-        self.log = CommitLog(self._files, self._log_files, self.paths.commit_log, config.segment_bytes, background)
-        self.queues = ConsumeQueues(self._files, self._queue_files, self.paths.consume_queues, config.queue_entries_per_file)
+        self.reads = ColdReads()
+        self.log = CommitLog(self._files, self._log_files, self.paths.commit_log, config.segment_bytes, background, self.reads)
+        self.queues = ConsumeQueues(
+            self._files, self._queue_files, self.paths.consume_queues, config.queue_entries_per_file, self.reads
+        )
         self.index = (
             Index(self._files, self.paths.index, config.index_slots, config.index_entries) if config.index_enabled else None
         )
-        self._checksums = Checksums(self._files, self._checksum_files, self.paths.checksums, config.segment_bytes)
+        self._checksums = Checksums(self._files, self._checksum_files, self.paths.checksums, config.segment_bytes, self.reads)
         self._checkpoint_file = CheckpointFile(self._files, self.paths.checkpoint)
         self._deleted = DeletedTopics(self._files, self.paths.deleted_topics, self.paths.consume_queues)
         repair = QueueRepair(self.log, self._deleted, self._delays_ms)

@@ -1,8 +1,8 @@
 """The fast path of pulls: the pulls of one read event for one queue are checked, read and answered together.
 
-It takes a pull (11, JSON, not oneway) that finds messages at its offset and selects them by tags or not at all. The first other
-pull goes to the general path (`PullHandler`), with all pulls behind it. The general path answers the same pulls with the same
-bytes; it also refuses pulls and lets them wait.
+It takes a pull (11, JSON, not oneway) that finds messages in memory at its offset and selects them by tags or not at all. The
+first other pull goes to the general path (`PullHandler`), with all pulls behind it. The general path answers the same pulls with
+the same bytes; it also refuses pulls, lets them wait, and reads from the disk.
 
 A consumer's pulls of one queue have headers of the same shape (`protocol/fast_path/pull_requests`), so few headers are parsed.
 """
@@ -10,11 +10,13 @@ A consumer's pulls of one queue have headers of the same shape (`protocol/fast_p
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from skyrocket.broker.context import BrokerContext
 from skyrocket.broker.errors import TableError
 from skyrocket.broker.pull.checks import PullChecks, PullTerms
+from skyrocket.broker.pull.cold_pulls import ColdPulls
 from skyrocket.broker.pull.frames import FramedRuns, read_frames
 from skyrocket.broker.pull.handler import PullHandler, response_bytes_max
 from skyrocket.broker.pull.responses import found_header
@@ -36,13 +38,14 @@ BYTES_MAX: Final = 192 * 1024  # a further pull starts below this: data is copie
 
 
 class PullFastPath:
-    def __init__(self, context: BrokerContext, checks: PullChecks, general: PullHandler) -> None:
+    def __init__(self, context: BrokerContext, checks: PullChecks, cold_pulls: ColdPulls, general: PullHandler) -> None:
         """`general` counts the messages that are read."""
         self._store = context.store
         self._checks = checks
         self._offsets = context.offsets
         self._settings = context.settings
         self._now_ms = context.now_ms
+        self._cold_pulls = cold_pulls
         self._general = general
         self._headers: dict[bytes, PullMessageRequestHeader] = {}  # by shape; a shape leaves four numbers open
 
@@ -84,14 +87,14 @@ class PullFastPath:
             terms = self._checks.check(header)
             if terms.message_filter.sql is not None or self._offsets.has_reset(group, topic, queue_id):
                 return 0
-            found = self._read(header, pulls, terms)
+            found = self._cold_pulls.read_now(partial(self._read, header, pulls, terms))
             if found is None or not found.pulls:
                 return 0
             if header.sys_flag & PULL_COMMIT_OFFSET:
                 for _, _, _, commit_offset in pulls[: found.pulls]:
                     self._offsets.commit(group, topic, queue_id, commit_offset)
         except (RefusedError, TableError, StoreError):
-            return 0  # the general path finds the same error and answers with it
+            return 0  # the general path finds the same error and answers with it, or reads in a thread
         self._offsets.set_pull_offset(group, topic, queue_id, pulls[found.pulls - 1][1])
         took_ms = self._now_ms() - began_ms
         self._general.count_read(header, found.messages, found.size_bytes, found.last_place, took_ms, found.pulls)

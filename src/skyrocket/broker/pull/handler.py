@@ -15,11 +15,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 from skyrocket.broker.context import BrokerContext
 from skyrocket.broker.pull.checks import PullChecks, PullTerms
+from skyrocket.broker.pull.cold_pulls import ColdPulls
 from skyrocket.broker.pull.filters import MessageFilter
 from skyrocket.broker.pull.long_polling import LongPollingTable, WaitingPull
 from skyrocket.broker.pull.responses import pull_response
@@ -32,6 +35,7 @@ from skyrocket.protocol.headers import PullMessageRequestHeader, PullMessageResp
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PULL_COMMIT_OFFSET, PULL_SUSPEND
+from skyrocket.store.cold_reads import NotInMemoryError
 from skyrocket.store.errors import StoreError
 from skyrocket.store.queues.consume_queue import ConsumeQueue
 from skyrocket.store.read.queue_run import PullRun, RunQuery
@@ -71,7 +75,7 @@ def response_bytes_max(header: PullMessageRequestHeader, settings: BrokerSetting
 
 
 class PullHandler:
-    def __init__(self, context: BrokerContext, checks: PullChecks) -> None:
+    def __init__(self, context: BrokerContext, checks: PullChecks, cold_pulls: ColdPulls) -> None:
         self._store = context.store
         self._checks = checks
         self._groups = context.groups
@@ -82,6 +86,7 @@ class PullHandler:
         self._counters = context.counters
         self._slow_consumers = context.slow_consumers
         self._router = context.router
+        self._cold_pulls = cold_pulls
         self._waiting: LongPollingTable[_Pull] = LongPollingTable()
         self._taken: deque[WaitingPull[_Pull]] = deque()  # to be answered in the next slices
         self._to_recheck: list[WaitingPull[_Pull]] = []
@@ -97,13 +102,24 @@ class PullHandler:
 
     # --- a pull arrives
 
-    def handle(self, command: Command, connection: Connection) -> Sendable | None:
+    def handle(self, command: Command, connection: Connection) -> Sendable | Coroutine[Any, Any, Sendable | None] | None:
+        """Answer or park a pull. Where its messages are not in memory, return a coroutine that does so."""
         header = command.header(PullMessageRequestHeader)
         pull = _Pull(command, header, connection, self._checks.check(header))
         if header.sys_flag & PULL_COMMIT_OFFSET:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         self._offsets.set_pull_offset(header.consumer_group, header.topic, header.queue_id, header.queue_offset)
-        outcome = self._reset(header) or self._read_queue(pull, header.queue_offset)
+        read = partial(self._read_queue, pull, header.queue_offset)
+        try:
+            outcome = self._reset(header) or self._cold_pulls.read_now(read)
+        except NotInMemoryError:
+            return self._handle_cold(pull, read)
+        return self._hold_or_answer(pull, outcome)
+
+    async def _handle_cold(self, pull: _Pull, read: Callable[[], _Outcome]) -> Sendable | None:
+        return self._hold_or_answer(pull, await self._cold_pulls.read(read))
+
+    def _hold_or_answer(self, pull: _Pull, outcome: _Outcome) -> Sendable | None:
         if outcome.code == ResponseCode.PULL_NOT_FOUND and self._hold(pull, outcome):
             return None
         return self._answer(pull, outcome)
@@ -157,6 +173,9 @@ class PullHandler:
         if len(expired) == PULLS_PER_SLICE:
             asyncio.get_running_loop().call_soon(self._finish_expired, now_ms)
 
+    def close(self) -> None:
+        self._cold_pulls.close()
+
     def drop_connection(self, connection: Connection) -> None:
         self._waiting.drop_connection(connection)
 
@@ -198,7 +217,7 @@ class PullHandler:
         pull.connection.send(self._answer(pull, outcome))
 
     def _retry(self, waiting: WaitingPull[_Pull]) -> _Outcome:
-        """Read again for a waiting pull.
+        """Read again for a waiting pull. It has waited at the end of its queue, so its messages are new and still in memory.
 
         A group that was stopped meanwhile gets no messages. When the group's subscription changed, the pull restarts at its first
         offset, because messages that the old filter skipped may pass the new one.

@@ -7,6 +7,7 @@ from functools import partial
 from skyrocket.broker.context import BrokerContext
 from skyrocket.broker.load.slow_consumers import SlowConsumerWatch, stop_group
 from skyrocket.broker.pull.checks import PullChecks
+from skyrocket.broker.pull.cold_pulls import ColdPulls
 from skyrocket.broker.pull.fast_path import PullFastPath
 from skyrocket.broker.pull.handler import PullHandler
 
@@ -17,9 +18,10 @@ def install(context: BrokerContext) -> PullHandler:
     The caller tells the handler that is returned about new messages, closed connections and the time: pulls wait there.
     """
     checks = PullChecks(context)
-    handler = PullHandler(context, checks)
+    cold_pulls = ColdPulls(context.store.reads)
+    handler = PullHandler(context, checks, cold_pulls)
     handler.register(context.router)
-    PullFastPath(context, checks, handler).register(context.router)
+    PullFastPath(context, checks, cold_pulls, handler).register(context.router)
     watch = SlowConsumerWatch(context.slow_consumers, context.settings, partial(stop_group, context.groups))
     context.scheduler.add(watch.check)
     return handler

@@ -19,6 +19,7 @@ from itertools import pairwise
 
 from skyrocket.compiled import twin
 from skyrocket.protocol.crc import crc32
+from skyrocket.store.cold_reads import ColdReads
 from skyrocket.store.errors import store_error
 from skyrocket.store.expired_files import ExpiredFile
 from skyrocket.store.files import File, Files, OpenFiles
@@ -55,7 +56,9 @@ find_first_entry = twin("dispatch_entries", _find_first_entry)
 
 
 class Checksums:
-    def __init__(self, files: Files, opened: OpenFiles, directory: str, log_segment_bytes: int) -> None:
+    def __init__(
+        self, files: Files, opened: OpenFiles, directory: str, log_segment_bytes: int, reads: ColdReads | None = None
+    ) -> None:
         self._files = files
         self._opened = opened
         self._directory = directory
@@ -64,6 +67,7 @@ class Checksums:
         self._counts: dict[int, int] = {}  # entries in each segment's file
         self._hint = (0, 0)  # segment and entry of the record that was found last: readers move forward
         self._run_hint = (0, 0)  # likewise of the last run: single records are found the same way whatever runs were read
+        self._reads = reads or ColdReads()
         self._blocks = ChecksumBlocks(find_first_entry)
         self._stale: set[int] = set()  # segments whose file may have old entries behind the last valid one
         self._beyond: dict[int, int] = {}  # end of a record in the log → CRC: untrusted entries that recovery still compares with
@@ -196,7 +200,7 @@ class Checksums:
             if last - first >= most:
                 return b""
             self._run_hint = (start, min(last, count - 1))
-            read = file.read(first * ENTRY.size, (min(last + 1 + AHEAD_ENTRIES, count) - first) * ENTRY.size)
+            read = self._reads.read(file, first * ENTRY.size, (min(last + 1 + AHEAD_ENTRIES, count) - first) * ENTRY.size)
         except OSError:
             return b""
         self._blocks.add(start, read)
@@ -220,7 +224,7 @@ class Checksums:
             index = self._search(file, count, end, self._hint[1] if self._hint[0] == start else 0)
             if index >= count:
                 return None
-            found, crc = ENTRY.unpack(file.read(index * ENTRY.size, ENTRY.size))
+            found, crc = ENTRY.unpack(self._reads.read(file, index * ENTRY.size, ENTRY.size))
         except (OSError, struct.error):
             return None  # the disk does not return it: the record's own CRC remains
         if found != end:
@@ -239,7 +243,7 @@ class Checksums:
 
     def _end_at(self, file: File, index: int) -> int:
         """Return the end in an entry; 0 when the file is too short for it."""
-        packed = file.read(index * ENTRY.size, ENTRY.size)
+        packed = self._reads.read(file, index * ENTRY.size, ENTRY.size)
         return int(ENTRY.unpack(packed)[0]) if len(packed) == ENTRY.size else 0
 
     def _search(self, file: File, count: int, end: int, hint: int) -> int:
@@ -249,7 +253,7 @@ class Checksums:
         """
         low, high = 0, count
         first = min(hint, max(0, count - 1))
-        block = file.read(first * ENTRY.size, min(_BLOCK_ENTRIES, count - first) * ENTRY.size)
+        block = self._reads.read(file, first * ENTRY.size, min(_BLOCK_ENTRIES, count - first) * ENTRY.size)
         held = len(block) // ENTRY.size
         if held and ENTRY.unpack_from(block)[0] < end:
             found = find_first_entry(block, held, end, 0)
@@ -261,7 +265,7 @@ class Checksums:
         while high - low > _BLOCK_ENTRIES:
             middle = (low + high) // 2
             low, high = (middle + 1, high) if self._end_at(file, middle) < end else (low, middle)
-        block = file.read(low * ENTRY.size, (high - low) * ENTRY.size)
+        block = self._reads.read(file, low * ENTRY.size, (high - low) * ENTRY.size)
         return low + find_first_entry(block, len(block) // ENTRY.size, end, 0)
 
     def _count_up_to(self, start: int, end: int) -> int:

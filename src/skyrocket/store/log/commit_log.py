@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 from skyrocket.protocol.message.record import BLANK_MAGIC, PHYSICAL_OFFSET_AT, QUEUE_OFFSET_AT, SYS_FLAG_AT
 from skyrocket.protocol.sysflag import BORN_HOST_V6
+from skyrocket.store.cold_reads import ColdReads
 from skyrocket.store.errors import StoreIOError, TooLargeError, UnreadableError, WritesStoppedError, store_error
 from skyrocket.store.expired_files import ExpiredFile
 from skyrocket.store.files import File, Files, OpenFiles
@@ -73,11 +74,18 @@ class WrittenRun(NamedTuple):
 
 class CommitLog:
     def __init__(
-        self, files: Files, opened: OpenFiles, directory: str, segment_bytes: int, background: Executor | None = None
+        self,
+        files: Files,
+        opened: OpenFiles,
+        directory: str,
+        segment_bytes: int,
+        background: Executor | None = None,
+        reads: ColdReads | None = None,
     ) -> None:
         self._files = files
         self.segments = Segments(files, opened, directory, segment_bytes, allocate=True)
         self._background = background
+        self._reads = reads or ColdReads()
         self._ahead: tuple[int, Future[File]] | None = None  # the next segment, created ahead of time, and its start
         self._scrub: list[tuple[int, int]] = []  # (offset, size) of bytes that a failed append may have left behind the end
         self.end = 0  # where the next record goes
@@ -243,19 +251,19 @@ class CommitLog:
             found = windows.find(offset, stop)
             if found is not None:
                 return found.first, found.data
-            if windows.continues(offset):
+            if windows.continues(offset) and stop - offset <= RUN_BYTES_MAX:
                 with suppress(OSError):  # a bad sector further on is none of this reader's business
                     further = min(stop + AHEAD_BYTES, self.end, start + self.segments.segment_bytes)
                     buffer = windows.take_buffer()
-                    size = file.read_into(offset - start, memoryview(buffer)[: further - offset])
+                    size = self._reads.read_into(file, offset - start, memoryview(buffer)[: further - offset])
                     if size >= stop - offset:
                         return offset, windows.add(offset, size, buffer).data
             if is_run:
                 buffer = windows.take_buffer()
-                size = file.read_into(offset - start, memoryview(buffer)[: stop - offset])
+                size = self._reads.read_into(file, offset - start, memoryview(buffer)[: stop - offset])
                 return offset, windows.add(offset, size, buffer).data
             windows.pass_by(stop)
-        return offset, memoryview(file.read(offset - start, stop - offset))
+        return offset, memoryview(self._reads.read(file, offset - start, stop - offset))
 
     def _drop_windows(self) -> None:
         if self._windows is not None:

@@ -19,6 +19,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from typing import NamedTuple
 
+from skyrocket.store.cold_reads import ColdReads
 from skyrocket.store.errors import store_error
 from skyrocket.store.expired_files import ExpiredFile
 from skyrocket.store.files import Files, OpenFiles
@@ -36,9 +37,12 @@ class QueueEntry(NamedTuple):
 
 
 class ConsumeQueue:
-    def __init__(self, files: Files, opened: OpenFiles, directory: str, entries_per_file: int) -> None:
+    def __init__(
+        self, files: Files, opened: OpenFiles, directory: str, entries_per_file: int, reads: ColdReads | None = None
+    ) -> None:
         # Not durable at once: a first message must not wait for the disk. The checkpoint that counts the queue syncs its files.
         self._segments = Segments(files, opened, directory, entries_per_file * ENTRY_BYTES, allocate=False, durable=False)
+        self._reads = reads or ColdReads()
         self.min_offset = 0
         self.max_offset = 0  # the queue offset of the next entry
 
@@ -108,7 +112,7 @@ class ConsumeQueue:
             return b""
         size = min(count * ENTRY_BYTES, start + self._segments.segment_bytes - at)
         try:
-            return self._segments.file(start).read(at - start, size)
+            return self._reads.read(self._segments.file(start), at - start, size)
         except OSError as error:
             raise store_error(f"reading {self.directory}", error) from error
 

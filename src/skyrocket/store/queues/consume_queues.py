@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from skyrocket.compiled import twin
 from skyrocket.protocol.sysflag import TRANSACTION_MASK
+from skyrocket.store.cold_reads import ColdReads
 from skyrocket.store.errors import QueueNameError, StoreFormatError
 from skyrocket.store.expired_files import ExpiredFile
 from skyrocket.store.files import Files, OpenFiles
@@ -46,11 +47,14 @@ pack_queue_entries = twin("dispatch_entries", _pack_queue_entries)
 
 
 class ConsumeQueues:
-    def __init__(self, files: Files, opened: OpenFiles, directory: str, entries_per_file: int) -> None:
+    def __init__(
+        self, files: Files, opened: OpenFiles, directory: str, entries_per_file: int, reads: ColdReads | None = None
+    ) -> None:
         self._files = files
         self._opened = opened
         self._directory = directory
         self._entries_per_file = entries_per_file
+        self._reads = reads
         # Keys are QueueKey or plain tuples: both compare equal, and a tuple is cheaper to create.
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         self._next: dict[tuple[str, int], int] = {}  # the queue offset of the next appended message; ahead of the entries
@@ -173,7 +177,7 @@ class ConsumeQueues:
 
     def _make(self, key: tuple[str, int]) -> ConsumeQueue:
         directory = f"{self._directory}/{key[0]}/{key[1]}"
-        queue = ConsumeQueue(self._files, self._opened, directory, self._entries_per_file)
+        queue = ConsumeQueue(self._files, self._opened, directory, self._entries_per_file, self._reads)
         self._queues[key] = queue
         return queue
 

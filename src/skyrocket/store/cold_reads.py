@@ -1,0 +1,80 @@
+"""Reads that do not wait for the disk, for the thread that serves all clients.
+
+    reads.attempt = attempt             from now on, a read of bytes that are not in memory raises NotInMemoryError
+    …                                   read queue entries, checksums, records
+    reads.attempt = None                reads wait for the disk again
+
+    await in_a_thread(attempt.fetch, error)      what was missing; then everything is tried again, and finds it in the attempt
+
+A store's own thread changes the attempt, and only around calls that do not wait. The files themselves may be read by any thread.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from skyrocket.store.errors import StoreError
+from skyrocket.store.files import File
+
+_SMALL_BYTES: Final = 64 * 1024  # kept for all attempts; larger ranges are windows of the log, which remember them
+
+
+class NotInMemoryError(StoreError):
+    """Bytes of a file must be read from the disk, and the reader does not wait for that."""
+
+    def __init__(self, file: File, at: int, size: int) -> None:
+        super().__init__(f"{size} bytes at {at} are not in memory.")
+        self.file = file
+        self.at = at
+        self.size = size
+
+
+class ReadAttempt:
+    """What a thread has read for one reader: bytes, or the error of the disk."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[File, int, int], bytes | OSError] = {}
+
+    def fetch(self, missing: NotInMemoryError) -> None:
+        """Read what was missing. This waits for the disk, so a thread calls it."""
+        try:
+            found: bytes | OSError = missing.file.read(missing.at, missing.size)
+        except OSError as error:
+            found = error.with_traceback(None)
+        self._found[missing.file, missing.at, missing.size] = found
+
+    def take(self, file: File, at: int, size: int) -> bytes | None:
+        """Return what was read for this range; None when nothing was. Raise OSError when the disk did not return it."""
+        found = self._found.get((file, at, size)) if self._found else None
+        if isinstance(found, OSError):
+            raise found
+        if found is not None and size > _SMALL_BYTES:
+            del self._found[file, at, size]
+        return found
+
+
+class ColdReads:
+    """How the parts of one store read their files: with waiting, or for an attempt without."""
+
+    def __init__(self) -> None:
+        self.attempt: ReadAttempt | None = None
+
+    def read(self, file: File, at: int, size: int) -> bytes:
+        if self.attempt is None:
+            return file.read(at, size)
+        buffer = bytearray(size)
+        return bytes(buffer[: self.read_into(file, at, memoryview(buffer))])
+
+    def read_into(self, file: File, at: int, buffer: memoryview) -> int:
+        """Fill a buffer, and return how many bytes were read: fewer than fit, if the file ends before."""
+        attempt = self.attempt
+        if attempt is None:
+            return file.read_into(at, buffer)
+        size = len(buffer)
+        found = attempt.take(file, at, size)
+        if found is not None:
+            buffer[: len(found)] = found
+            return len(found)
+        if file.read_into_now(at, buffer):
+            return size
+        raise NotInMemoryError(file, at, size)
