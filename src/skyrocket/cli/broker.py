@@ -1,4 +1,4 @@
-"""`skyrocket broker` runs a broker; `skyrocket run` runs a nameserver and a broker in one process."""
+"""`skyrocket broker` runs a broker; `skyrocket run` runs a nameserver and a broker in one process, or brokers in many."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import typer
 
 from skyrocket.broker.broker import VIP_PORT_BELOW, Broker
 from skyrocket.broker.settings import BrokerSettings
+from skyrocket.cli.local_cluster.plan import check_count, check_shared_settings, check_stores, plan_brokers
+from skyrocket.cli.local_cluster.supervisor import BrokerCommand, BrokerSupervisor
 from skyrocket.cli.nameserver_options import NAMESERVERS_VARIABLE, AddressServer, read_environment
 from skyrocket.cli.server_command import serve
 from skyrocket.nameserver.nameserver import Nameserver
@@ -70,13 +72,28 @@ def run(
     port: Annotated[
         int, typer.Option(help=f"The broker's port; 0 for any free port. The broker also uses this port - {VIP_PORT_BELOW}.")
     ] = 10911,
+    brokers: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            help="How many brokers, to use more cores. Above 1, each runs in a process of its own, on --port, --port + 10 and so "
+            "on, with its own store below --data, and is started again when it dies.",
+        ),
+    ] = 1,
     sets: Sets = None,
 ) -> None:
-    """Run a nameserver and a broker in this process: a whole RocketMQ for development and tests."""
+    """Run a nameserver and a broker, or --brokers N: a whole RocketMQ on one machine.
+
+    With --brokers N, the N brokers of one cluster run in processes of their own.
+    """
     started = time.monotonic()
+    if brokers != 1:
+        _run_cluster(brokers, data, host, namesrv_port, port, sets or [])
+        return
     flags = {"bindAddress": host, "listenPort": str(port), "storePathRootDir": str(data / "store")}
 
     async def main(stopped: asyncio.Event) -> None:
+        check_stores(1, data)
         settings = _read_settings(BrokerSettings(), None, flags, sets)
         _check_ports(namesrv_port, settings.port)
         descriptors = descriptor_limit()
@@ -88,8 +105,15 @@ def run(
         try:
             await served.start()
             now = served.settings()
-            nameserver = _format_address(now.advertised_host or now.host, names.port) if is_wildcard(host) else names.address
-            typer.echo(_ready(nameserver, now.address, data, time.monotonic() - started, _explain_address(now)))
+            typer.echo(
+                _ready(
+                    _seen_address(now, names, host),
+                    f"broker {now.address}",
+                    data,
+                    time.monotonic() - started,
+                    _explain_address(now),
+                )
+            )
             await served.run_until(stopped)
         finally:
             try:
@@ -98,6 +122,45 @@ def run(
                 await names.close()
 
     serve(main)
+
+
+def _run_cluster(count: int, data: Path, host: str, namesrv_port: int, port: int, sets: list[str]) -> None:
+    """Run a nameserver in this process, and each broker in its own."""
+    started = time.monotonic()
+
+    async def main(stopped: asyncio.Event) -> None:
+        check_count(count)
+        check_shared_settings(count, sets)
+        planned = plan_brokers(count, data, port, namesrv_port)
+        # This process reads the settings too: a mistake is then one sentence, before anything starts.
+        settings = _read_settings(BrokerSettings(), None, {"bindAddress": host, **planned[0].settings}, sets)
+        names = Nameserver(_nameserver_settings(settings, data, host, namesrv_port))
+        await names.start()
+        # Nothing to verify: the nameserver is this process.
+        shared = [f"bindAddress={host}", *sets, "tls.client.authServer=false", f"namesrvAddr={_local_address(names, host)}"]
+        commands = [BrokerCommand(one.name, ["broker", *_set_flags([*shared, *one.texts])]) for one in planned]
+        supervisor = BrokerSupervisor(commands, typer.echo)
+        try:
+            starting = asyncio.ensure_future(supervisor.start())
+            stopping = asyncio.ensure_future(stopped.wait())
+            await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                await starting
+                served = ", ".join(f"{one.name} {one.address}" for one in supervisor.processes)
+                seen = _seen_address(settings, names, host)
+                typer.echo(_ready(seen, f"brokers {served}", data, time.monotonic() - started, _explain_address(settings)))
+                await stopping
+        finally:
+            try:
+                await supervisor.close()
+            finally:
+                await names.close()
+
+    serve(main)
+
+
+def _set_flags(texts: list[str]) -> list[str]:
+    return [part for text in texts for part in ("--set", text)]
 
 
 # --- settings
@@ -170,8 +233,8 @@ def _check_ports(namesrv_port: int, port: int) -> None:
 # --- what is printed
 
 
-def _ready(nameserver: str, broker_address: str, data: Path, seconds: float, explanation: str = "") -> str:
-    places = f"nameserver {nameserver}, broker {broker_address}, data in {data}"
+def _ready(nameserver: str, brokers: str, data: Path, seconds: float, explanation: str = "") -> str:
+    places = f"nameserver {nameserver}, {brokers}, data in {data}"
     return "\n".join(
         (
             f"skyrocket is ready after {seconds:.2f} s: {places}.{explanation}",
@@ -189,8 +252,13 @@ def _explain_address(settings: BrokerSettings) -> str:
     )
 
 
+def _seen_address(settings: BrokerSettings, names: Nameserver, host: str) -> str:
+    """Return the nameserver's address for clients."""
+    return _format_address(settings.advertised_host or settings.host, names.port) if is_wildcard(host) else names.address
+
+
 def _local_address(names: Nameserver, host: str) -> str:
-    """Return the nameserver's address for the broker in the same process."""
+    """Return the nameserver's address for brokers on the same machine."""
     return _format_address("::1" if ":" in host else "127.0.0.1", names.port) if is_wildcard(host) else names.address
 
 

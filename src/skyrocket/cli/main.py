@@ -11,7 +11,7 @@ from skyrocket.cli.lazy_commands import LazyCommand, lazy_group
 
 COMMANDS: Final = {
     "run": LazyCommand(
-        "skyrocket.cli.broker:run", "Run a nameserver and a broker in this process: a whole RocketMQ for development and tests."
+        "skyrocket.cli.broker:run", "Run a nameserver and a broker, or --brokers N: a whole RocketMQ on one machine."
     ),
     "namesrv": LazyCommand(
         "skyrocket.cli.namesrv:namesrv", "Run a nameserver. Brokers register with it, and clients look up routes in it."

@@ -22,6 +22,10 @@ CANNOT_START = 2
 BROKE_DOWN = 3
 
 
+class BrokerProcessError(Exception):
+    """A broker did not start in the process that was to run it. One sentence says why."""
+
+
 def serve(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
     """Run `main(stopped)`; SIGTERM and SIGINT set the event `stopped`.
 
@@ -32,7 +36,7 @@ def serve(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_run_until_signal(main))
-    except (SettingsError, NameserverError, NetError, StoreError) as error:
+    except (SettingsError, NameserverError, NetError, StoreError, BrokerProcessError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(CANNOT_START) from error
     except BrokerBrokenError as error:
