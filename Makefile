@@ -34,8 +34,9 @@ $(BUILT): $(UV) requirements/run.txt pyproject.toml $(TWINS)
 	$(BIN)/python -m compileall -q -j 0 src
 	@touch $@
 
-$(READY): requirements/dev.txt $(UV) | $(BUILT)
+$(READY): requirements/dev.txt tools/spark_bytecode.py $(UV) | $(BUILT)
 	$(call install,--require-hashes -r $<)
+	$(BIN)/python -m tools.spark_bytecode
 	@touch $@
 
 setup: $(READY)  ## install everything for tests, checks and Spark into .venv
