@@ -141,7 +141,7 @@ def rocketmq_figures(home: Path) -> Iterator[Figure]:
         batched = runner.run(our_sends(at, MANY, linger_ms=LINGER_MS))
         yield figure(f"ours sends in batches, {MANY} waiting tasks", batched)
         rounds = (runner.run(our_receives(at, f"beside-{number}")) for number in range(ROUNDS))
-        yield figure(f"ours receives, {name}", _best(rounds), "at most 4")
+        yield figure(f"ours receives, {name}", _best(rounds), "at most 3")
         if _kafka.missing() is None:
             best = java(at)
             yield figure(f"Java sends, {IN_FLIGHT} in flight", best["send"])

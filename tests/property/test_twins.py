@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from skyrocket.client.received import PulledMessage, Received
 from skyrocket.compiled import TWINS
 from skyrocket.protocol.errors import RecordError
 from skyrocket.protocol.frame import join_frame
@@ -74,6 +75,31 @@ def test_records_are_split_into_equal_parts(data: st.DataObject):
     stops = [getattr(twins, kind)(content, 0, first.magic, topic, found[kind]) for kind in found]
     assert stops[0] == stops[1]
     assert found["compiled"] == found["reference"]
+
+
+def shown(message: PulledMessage) -> tuple[object, ...]:
+    slots = [name for kind in (Received, PulledMessage) for name in kind.__slots__ if name != "record"]
+    try:
+        record: object = message.record
+    except RecordError as error:
+        record = str(error)
+    return type(message), [getattr(message, name) for name in slots], record, message._properties
+
+
+@given(data=st.data())
+@settings(max_examples=400)
+def test_messages_of_a_pull_are_equal(data: st.DataObject):
+    first = data.draw(records)
+    several = [first, *data.draw(st.lists(st.builds(replace, st.just(first), body=st.binary(max_size=80)) | records, max_size=4))]
+    encoded = bytearray(b"".join(map(encode_record, several)))
+    for place, value in data.draw(st.lists(st.tuples(st.integers(0, len(encoded) - 1), st.integers(0, 255)), max_size=2)):
+        encoded[place] = value
+    content = bytes(encoded)[: len(encoded) - data.draw(st.sampled_from([0, 0, 1, 5, 90]))]
+    found: dict[str, list[PulledMessage]] = {"reference": [], "compiled": []}
+    twins, topic, shared = TWINS["record.split_pulled"], topic_field(first.topic, first.magic), ("broker-a", "orders", 5)
+    stops = [getattr(twins, kind)(content, 0, first.magic, topic, shared, found[kind]) for kind in found]
+    assert stops[0] == stops[1]
+    assert [shown(message) for message in found["compiled"]] == [shown(message) for message in found["reference"]]
 
 
 # --- batches

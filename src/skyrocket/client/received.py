@@ -7,6 +7,8 @@ handlers use the body and a property or two, and decoding every field would doub
 from __future__ import annotations
 
 from skyrocket.client.queues import Queue
+from skyrocket.compiled import twin
+from skyrocket.protocol.errors import RecordError
 from skyrocket.protocol.hosts import host_text
 from skyrocket.protocol.message.compression import plain_body
 from skyrocket.protocol.message.message_id import encode_offset_id
@@ -18,7 +20,15 @@ from skyrocket.protocol.message.properties import (
     UNIQUE_KEY,
     decode_properties,
 )
-from skyrocket.protocol.message.record import Record, RecordTuple, decode_record
+from skyrocket.protocol.message.record import (
+    Record,
+    RecordTuple,
+    decode_record,
+    fixed_bytes_of,
+    magic_for,
+    split_same_topic,
+    topic_field,
+)
 
 
 class Received:
@@ -142,24 +152,60 @@ class Received:
 
 
 class PulledMessage(Received):
-    """A message from a pull. Its checksum is verified; its record is decoded on first access."""
+    """A message from a pull. Its checksum is verified; its record is decoded on first access.
 
-    __slots__ = ("_parts", "_record", "queue_offset", "size_bytes")
+    The message has the stored body and the rest of the record, each copied once out of the response, so that a message that is
+    kept does not keep its neighbours.
+    """
+
+    __slots__ = ("_record", "_rest", "_stored_body", "queue_offset", "size_bytes")
 
     def __init__(self, parts: RecordTuple, broker_name: str, topic: str, arrived_ms: int) -> None:
-        self._parts = parts
-        self._record: Record | None = None
-        self._properties = None
-        self.queue_offset, is_compressed, _, body, _ = parts  # type: ignore[misc]
+        self.queue_offset, is_compressed, head, body, tail = parts  # type: ignore[misc]
+        self._stored_body = body
+        self._rest = head + tail
         self._body = None if is_compressed else body
         self.size_bytes = len(body)  # type: ignore[misc]
         self.broker_name = broker_name
         self.topic = topic
         self.arrived_ms = arrived_ms
+        self._record: Record | None = None
+        self._properties = None
 
     @property
     def record(self) -> Record:  # type: ignore[override]
         if self._record is None:
-            _, _, head, body, tail = self._parts
-            self._record = decode_record(head + body + tail, check_crc=False)  # verified when the pull arrived
+            body_at = fixed_bytes_of(self._rest)
+            encoded = b"".join((self._rest[:body_at], self._stored_body, self._rest[body_at:]))
+            self._record = decode_record(encoded, check_crc=False)  # verified when the pull arrived
         return self._record
+
+
+def split_pulled_messages(data: bytes, wire_topic: str, *, broker_name: str, topic: str, arrived_ms: int) -> list[Received]:
+    """Split the body of a pull response into messages that show `topic`. Raises RecordError for a malformed record.
+
+    Nearly always all records are of the topic that was asked for (`wire_topic`), and of one magic.
+    """
+    found: list[Received] = []
+    shared, magic = (broker_name, topic, arrived_ms), magic_for(wire_topic)
+    at = split_pulled(data, 0, magic, topic_field(wire_topic, magic), shared, found)
+    while at < len(data):
+        first = decode_record(data, at)  # raises the error of a malformed record
+        before, at = at, split_pulled(data, at, first.magic, topic_field(first.topic, first.magic), shared, found)
+        if at == before:
+            raise RecordError(f"The record at {at} is malformed.")
+    return found
+
+
+def _split_pulled(data: bytes, at: int, magic: int, topic: bytes, shared: tuple[str, str, int], found: list[Received]) -> int:
+    """Append the messages of the valid records of this magic and topic from `at` on. Return where the first other record starts.
+
+    `shared` is what all messages of a response have in common: the names of broker and topic, and when it arrived.
+    """
+    parts: list[RecordTuple] = []
+    end = split_same_topic(data, at, magic, topic, parts)
+    found += [PulledMessage(each, *shared) for each in parts]
+    return end
+
+
+split_pulled = twin("record", _split_pulled)

@@ -241,4 +241,6 @@ class ProcessQueue(Generic[M]):
 
 
 def _is_ascending(offsets: list[int]) -> bool:
+    if offsets == list(range(offsets[0], offsets[0] + len(offsets))):  # nearly always, and quicker to see
+        return True
     return all(map(int.__lt__, offsets, offsets[1:]))

@@ -338,6 +338,11 @@ def _split_same_topic(data: bytes, at: int, magic: int, topic: bytes, found: lis
 split_same_topic = twin("record", _split_same_topic)
 
 
+def fixed_bytes_of(record: bytes) -> int:
+    """Return how many bytes of a record are before its body. The record may end there."""
+    return _FIXED_BYTES[(record[_HOST_BITS_AT] >> _HOST_BITS_SHIFT) & 3]
+
+
 def properties_of(record: memoryview) -> memoryview:
     """Return the encoded properties of a complete, valid record, without reading its body."""
     fixed = _FIXED_BYTES[(record[_HOST_BITS_AT] >> _HOST_BITS_SHIFT) & 3]

@@ -11,7 +11,7 @@ from skyrocket.client.consumer.assigned_queue import AssignedQueue
 from skyrocket.client.consumer.pull.pull_policy import PullAction, PullStatus, after_pull, before_pull
 from skyrocket.client.consumer.pull.pull_request import PullRequest, PullResult, decode_pull_response
 from skyrocket.client.errors import BrokerError, ClientClosedError, ClientError, UnreachableError
-from skyrocket.client.received import PulledMessage, Received
+from skyrocket.client.received import Received, split_pulled_messages
 from skyrocket.client.session.namespaces import without_namespace
 from skyrocket.client.session.routes import MASTER_ID
 from skyrocket.client.session.session import Session, client_error
@@ -19,7 +19,6 @@ from skyrocket.net.errors import NetError
 from skyrocket.protocol.command import encode_command
 from skyrocket.protocol.errors import RecordError
 from skyrocket.protocol.message.properties import RETRY_TOPIC
-from skyrocket.protocol.message.record import split_record_tuples
 from skyrocket.protocol.responses import ResponseCode
 
 log = logging.getLogger(__name__)
@@ -149,8 +148,8 @@ class Puller:
 
     def _decode_messages(self, records: bytes) -> list[Received]:
         assigned, topic = self._assigned, self._topic
-        broker, now_ms = assigned.queue.broker_name, time.time_ns() // 1_000_000
-        messages: list[Received] = [PulledMessage(parts, broker, topic, now_ms) for parts in split_record_tuples(records)]
+        queue, now_ms = assigned.queue, time.time_ns() // 1_000_000
+        messages = split_pulled_messages(records, queue.topic, broker_name=queue.broker_name, topic=topic, arrived_ms=now_ms)
         if assigned.is_retry:
             for message in messages:
                 message.topic = without_namespace(self._namespace, message.properties.get(RETRY_TOPIC, topic))
