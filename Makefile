@@ -17,7 +17,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit
   --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test durations again check interop fuzz sanitize chaos soak spark-crash bench reference lock clean
+.PHONY: help setup run test durations again check interop fuzz sanitize chaos soak spark-crash bench bench-quick bench-parts reference lock clean
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -82,8 +82,14 @@ soak: $(READY)   ## run every workload and every fault at once for twenty minute
 spark-crash: $(READY)  ## kill Spark's driver, its workers and the broker twenty times each (make test: twice)
 	SKYROCKET_SPARK_CRASHES=20 $(BIN)/python -m pytest -rP tests/spark/test_source_crash.py tests/spark/test_sink_crash.py
 
-bench: $(READY)  ## measure the figures in docs/
-	$(BIN)/python -m bench
+bench: $(READY)  ## measure our broker, Apache's and Kafka in turns (15 minutes), and write docs/benchmarks.md
+	$(BIN)/python -m bench.suite full $(ARGS)
+
+bench-quick: $(READY)  ## compare our broker with Apache's for two minutes; fails when a ratio is a third worse than bench/expected.json
+	$(BIN)/python -m bench.suite quick $(ARGS)
+
+bench-parts: $(READY)  ## measure single parts: protocol, store, client, timers, filters, Spark (ARGS="store client" for some)
+	$(BIN)/python -m bench $(ARGS)
 
 reference: $(READY)  ## rewrite docs/client-reference.md from the source
 	$(BIN)/python -m tools.client_reference

@@ -7,30 +7,28 @@ SKYROCKET_BENCH_REDIRECTS=transaction measures only the kinds of messages with t
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
-import subprocess
-import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.support.apache_cluster import send_request
-
 from bench import Figure
-from bench.broker import BODY_BYTES, CONNECTIONS, QUEUES, SENDS, WINDOW, Server, all_servers, cpu_s, loadgen, run_load
-from skyrocket.protocol.command import Command
-from skyrocket.protocol.headers import GetMaxOffsetRequestHeader
-from skyrocket.protocol.requests import RequestCode
+from bench.suite.full import folder
+from bench.suite.generator import LoadError, generate
+from bench.suite.loads import QUEUES, TOPIC
+from bench.suite.processes import cpu_s
+from bench.suite.record import APACHE, OURS
+from bench.suite.servers import STARTS, Server, count_messages, missing
 
 MESSAGES = 40_000
 ROUNDS = int(os.environ.get("SKYROCKET_BENCH_ROUNDS", "4"))
 ONLY = os.environ.get("SKYROCKET_BENCH_REDIRECTS", "")
 WARM_UP_ROUNDS = 3
 REST_SECONDS = 5
-LATE_S_MAX = 120.0
+LOAD_S_MAX, LATE_S_MAX = 60.0, 120.0
+WARM_UP_S = 3.0
 
 
 class RedirectedMessage(NamedTuple):
@@ -48,19 +46,6 @@ KINDS = {
 }
 
 
-def count_messages(server: Server, topic: str) -> int:
-    """Count the messages in the queues of the topic."""
-    total = 0
-    for queue_id in range(QUEUES):
-        header = GetMaxOffsetRequestHeader(topic=topic, queue_id=queue_id)
-        answer = send_request(
-            ("127.0.0.1", server.port), Command(RequestCode.GET_MAX_OFFSET, fields=header.to_fields(), opaque=1)
-        )
-        assert answer is not None, f"{server.name} does not answer"
-        total += int(answer.fields.get("offset", 0))
-    return total
-
-
 def idle_cpu_share(server: Server) -> float:
     """Return the CPU seconds per second of the calmest second: after a load, a JVM compiles and collects for a while."""
     calmest = 1.0
@@ -73,14 +58,17 @@ def idle_cpu_share(server: Server) -> float:
 
 def measure(server: Server, kind: RedirectedMessage) -> float | None:
     """Return the CPU time of the server in µs per message, or None when the server refused messages."""
-    before = count_messages(server, kind.topic)
+    before = count_messages(server, kind.topic, QUEUES)
     resting = idle_cpu_share(server)
-    words = (kind.mode, server.port, kind.topic, CONNECTIONS, WINDOW, MESSAGES, BODY_BYTES, 1, *kind.properties)
+    properties = dict(zip(("property", "value"), kind.properties, strict=False))
     started_s, before_s = time.monotonic(), cpu_s(server.pid)
-    done = subprocess.run([loadgen(), *map(str, words)], capture_output=True, check=False)
-    if done.returncode != 0 or json.loads(done.stdout)["refused"]:
+    try:
+        sent = generate(kind.mode, server.port, kind.topic, LOAD_S_MAX, {"requests": MESSAGES, **properties})
+    except LoadError:
         return None
-    while (there := count_messages(server, kind.topic) - before) < MESSAGES:
+    if sent.refused:
+        return None
+    while (there := count_messages(server, kind.topic, QUEUES) - before) < MESSAGES:
         assert time.monotonic() - started_s < LATE_S_MAX, f"{server.name}: {there} of {MESSAGES} came to {kind.topic}"
         time.sleep(0.25)
     spent_s = cpu_s(server.pid) - before_s - resting * (time.monotonic() - started_s)
@@ -88,29 +76,32 @@ def measure(server: Server, kind: RedirectedMessage) -> float | None:
 
 
 def figures() -> Iterator[Figure]:
-    home = Path(tempfile.mkdtemp(prefix="skyrocket-bench-", dir=os.environ.get("SKYROCKET_BENCH_DIR")))
-    try:
-        with all_servers(home) as servers:
-            for server in servers:
-                run_load(server, SENDS)
-            for name, kind in KINDS.items():
-                if ONLY in name:
-                    yield from _compare(servers, name, kind)
-    finally:
-        shutil.rmtree(home)
+    with folder() as home, ExitStack() as stack:
+        names = [name for name in (OURS, APACHE) if not missing(name)]
+        servers = [stack.enter_context(STARTS[name](_made(home / name), {})) for name in names]
+        for server in servers:
+            generate("send", server.port, TOPIC, WARM_UP_S, {})
+        for name, kind in KINDS.items():
+            if ONLY in name:
+                yield from _compare(servers, name, kind)
 
 
-def _compare(servers: list[Server], name: str, kind: RedirectedMessage) -> Iterator[Figure]:
+def _made(home: Path) -> Path:
+    home.mkdir()
+    return home
+
+
+def _compare(servers: Sequence[Server], name: str, kind: RedirectedMessage) -> Iterator[Figure]:
     best = {server.name: float("inf") for server in servers}
     for number in range(WARM_UP_ROUNDS + ROUNDS):
         for server in servers:
             spent = measure(server, kind)
             if number >= WARM_UP_ROUNDS and spent is not None:
                 best[server.name] = min(best[server.name], spent)
-    if "Apache" in best:
-        yield Figure(f"CPU of {name}, Apache's broker", f"{best['Apache']:.1f} µs")
+    if APACHE in best:
+        yield Figure(f"CPU of {name}, Apache's broker", f"{best[APACHE]:.1f} µs")
         yield Figure(
-            f"CPU of {name}, ours", f"{best['ours']:.1f} µs", f"{best['ours'] / best['Apache']:.2f} of Apache's; the aim is half"
+            f"CPU of {name}, ours", f"{best[OURS]:.1f} µs", f"{best[OURS] / best[APACHE]:.2f} of Apache's; the aim is half"
         )
     else:
-        yield Figure(f"CPU of {name}", f"{best['ours']:.1f} µs")
+        yield Figure(f"CPU of {name}", f"{best[OURS]:.1f} µs")
