@@ -14,9 +14,10 @@ from skyrocket.broker.send.batch import SendBatch
 from skyrocket.broker.send.fast_loop import BatchTerms
 from skyrocket.broker.transactions.end_fast_path import EndContribution
 from skyrocket.compiled import TWINS
-from skyrocket.protocol.command import ONEWAY_FLAG
-from skyrocket.protocol.frame import Frame, join_frame
+from skyrocket.protocol.command import ONEWAY_FLAG, Command, encode_command
+from skyrocket.protocol.frame import Frame, FrameSplitter, Serialization, join_frame
 from skyrocket.protocol.hosts import pack_host
+from skyrocket.protocol.message.batch import encode_batch
 from skyrocket.protocol.message.properties import UNIQUE_KEY, encode_properties
 from skyrocket.protocol.message.record import Record
 from skyrocket.protocol.message.unique_key import shape_of
@@ -37,17 +38,27 @@ PROPERTIES = [
     "TRAN_MSG\x01true\x02PGROUP\x01shop\x02",
     "",
 ]
+MEANINGLESS = [text for text in PROPERTIES if not text.startswith(("DELAY", "TIMER", "TRAN"))]
 INSERTED = [b"", b'"', b"\\", b"\\u0001", b"\\u00e9", b"\\u0000", b"\\ud83d", b"\xff", b"\xc3", b"0", b"-", b"9" * 20, b"}", b"{"]
 INSERTED += [b",", b":", b"null", b"true", b'"z":"1",', b'"e":"1",', b" ", b"\0", b"\n", b"1e3", b'"flag":0,', b"\x7f"]
 INSERTED += [b'\\"', b"\\n"]
 
 
 def mostly(random: Random, usual: Any, odd: list[Any]) -> Any:
-    return random.choice(odd) if random.random() < 0.04 else usual
+    return random.choice(odd) if random.random() < 0.03 else usual
 
 
-def a_send(random: Random, number: int) -> tuple[bytes, bytes]:
-    before, after = random.choice(["", "", "WAIT\x01true\x02", "é\x01☂\x02"]), random.choice(PROPERTIES)
+NAMES = "producerGroup topic defaultTopic defaultTopicQueueNums queueId sysFlag bornTimestamp flag properties"
+NAMES += " reconsumeTimes unitMode maxReconsumeTimes batch bname"
+LONG_NAMES = dict(zip("abcdefghijklmn", NAMES.split(), strict=True))
+
+
+def a_send(random: Random, number: int, serialization: int) -> tuple[bytes, bytes]:
+    code = random.choice([310, 310, 320, 10])
+    before, after = (
+        random.choice(["", "", "WAIT\x01true\x02", "é\x01☂\x02"]),
+        random.choice(MEANINGLESS if code == 320 else PROPERTIES),
+    )
     fields: dict[str, Any] = {
         "a": "producers",
         "b": mostly(random, "orders", ["new", "closed", "%RETRY%shop", ""]),
@@ -57,17 +68,34 @@ def a_send(random: Random, number: int) -> tuple[bytes, bytes]:
         "f": str(mostly(random, 0, [1, 4, 8, 48])),
         "g": str(mostly(random, 1_700_000_000_000, [0, -1, 2**62, 2**63])),
         "h": str(mostly(random, 0, [-7, 2**31 - 1, 2**31])),
-        "i": f"{before}UNIQ_KEY\x017F000001A1B218B4AAC2{number:012X}\x02{after}",
+        "i": before + mostly(random, f"UNIQ_KEY\x017F000001A1B218B4AAC2{number:012X}\x02", [""]) + after,
         "j": str(random.choice([0, 3])),
         "k": random.choice(["false", "true"]),
         "l": "16",
-        "m": "false",
+        "m": str(code == 320).lower(),
         "n": "broker-a",
     }
     fields.pop(mostly(random, "", list("abhijklmn")), None)
-    header = {"code": 310, "extFields": fields, "flag": 0, "language": "JAVA", "opaque": number, "version": 495}
-    encoded = json.dumps(header, separators=(",", ":"), ensure_ascii=mostly(random, False, [True])).encode()
-    return encoded, random.randbytes(mostly(random, random.choice([0, 5, 127, 128, 129, 900]), [4000, 4001]))
+    fields = {LONG_NAMES[name]: value for name, value in fields.items()} if code == 10 else fields
+    flag = random.choice([0, 0, ONEWAY_FLAG])
+    if serialization:
+        command = Command(code, fields=fields, flag=flag, opaque=number, serialization=Serialization.ROCKETMQ)
+        encoded = FrameSplitter().feed(encode_command(command))[0].header
+    else:
+        header = {"code": code, "extFields": fields, "flag": flag, "language": "JAVA", "opaque": number, "version": 495}
+        encoded = json.dumps(header, separators=(",", ":"), ensure_ascii=mostly(random, False, [True])).encode()
+    body = random.randbytes(mostly(random, random.choice([0, 5, 127, 128, 129, 900]), [4000, 4001]))
+    return encoded, a_batch_body(random) if code == 320 else body
+
+
+def a_batch_body(random: Random) -> bytes:
+    """Return the body of a batch, sometimes a mutated one."""
+    entries = []
+    for number in range(random.randrange(1, 5)):
+        text = random.choice(["", f"UNIQ_KEY\x01{number:032X}\x02"]) + mostly(random, random.choice(MEANINGLESS), PROPERTIES)
+        entries.append((random.randbytes(random.choice([0, 5, 300])), text.encode(), random.choice([0, 7])))
+    body = encode_batch(entries)
+    return mutated(random, body) if random.random() < 0.05 else body
 
 
 def an_end(random: Random, halves: list[tuple[int, int]], number: int) -> bytes:
@@ -93,12 +121,13 @@ def mutated(random: Random, header: bytes) -> bytes:
 
 
 def a_frame(random: Random, halves: list[tuple[int, int]], number: int) -> Frame:
-    header, body = a_send(random, number)
+    serialization = random.randrange(2)
+    header, body = a_send(random, number, serialization)
     if random.random() < 0.2:
-        header = an_end(random, halves, number)
-    while random.random() < 0.08:
+        header, serialization = an_end(random, halves, number), 0
+    while random.random() < 0.06:
         header = mutated(random, header) or b"{"
-    return Frame(int(random.random() < 0.01), header, body)
+    return Frame(mostly(random, serialization, [0, 1]), header, body)
 
 
 def a_batch(parts: SendParts, stop: int) -> SendBatch:

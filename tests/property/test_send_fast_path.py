@@ -11,8 +11,9 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from skyrocket.broker.transactions.records import HalfFacts
-from skyrocket.protocol.command import decode_command
-from skyrocket.protocol.frame import FrameSplitter, join_frame
+from skyrocket.protocol.command import Command, decode_command, encode_command
+from skyrocket.protocol.frame import FrameSplitter, Serialization, join_frame
+from skyrocket.protocol.message.batch import BatchEntry, encode_batch
 from skyrocket.protocol.system_names import HALF_TOPIC
 from tests.support.send_parts import SendParts, connected
 from tests.support.store_messages import read_queue
@@ -62,9 +63,57 @@ def mostly(usual: list[Any], odd: list[Any]) -> st.SearchStrategy[Any]:
     return st.sampled_from(usual * (1 + 20 * len(odd) // len(usual)) + odd)
 
 
+OLD_NAMES = {
+    "a": "producerGroup",
+    "b": "topic",
+    "c": "defaultTopic",
+    "d": "defaultTopicQueueNums",
+    "e": "queueId",
+    "f": "sysFlag",
+    "g": "bornTimestamp",
+    "h": "flag",
+    "i": "properties",
+    "j": "reconsumeTimes",
+    "k": "unitMode",
+    "l": "maxReconsumeTimes",
+    "m": "batch",
+    "n": "bname",
+}
+bodies = mostly([b"hello", b"", bytes(500), bytes(range(256)) * 4], [bytes(4001)])
+keyless_properties = st.sampled_from(
+    ["", "", "TAGS\x01red\x02", "KEYS\x01k1  k2 k3\x02", "colour\x01blue\x02KEYS\x01k\x02TAGS\x01red\x02"]
+)
+entry_properties = st.one_of(*[usual_properties] * 6, keyless_properties, redirected_properties, odd_properties)
+entries = st.builds(
+    BatchEntry,
+    st.sampled_from([b"hello", b"", bytes(300)]),
+    entry_properties.map(lambda text: text.encode()[:2000])
+    | mostly([b"TAGS\x01red\x02"], [b"\xff\x01\xfe\x02", b"KEYS\x01\xff\x02"]),
+    st.sampled_from([0, 7, -1]),
+)
+
+
+@st.composite
+def batch_bodies(draw: st.DrawFn) -> bytes:
+    """Draw the body of a batch, seldom a damaged one."""
+    body = encode_batch(draw(st.lists(entries, min_size=1, max_size=5)), limit=2**30)
+    damage = draw(mostly([0], [1, 2]))
+    at = draw(st.integers(0, len(body) - 1)) if damage else 0
+    return body[:at] if damage == 1 else body[:at] + b"\x01" + body[at + 1 :] if damage else body
+
+
+def binary_header(code: int, opaque: int, flag: int, fields: dict[str, Any]) -> bytes:
+    """Return a binary header. A value that is no text is written as its text."""
+    command = Command(code & 0x7FFF, opaque=opaque, flag=flag, serialization=Serialization.ROCKETMQ)
+    command.fields = {name: value if isinstance(value, str) else str(value) for name, value in fields.items()}
+    return FrameSplitter().feed(encode_command(command))[0].header
+
+
 @st.composite
 def frames(draw: st.DrawFn) -> bytes:
     """Draw one frame: mostly a send for the fast path, often with something that makes it take the general path."""
+    code, serialization = draw(st.sampled_from([310, 310, 320, 10])), draw(st.sampled_from([0, 1]))
+    is_batch = code == 320 or draw(mostly([False], [True]))
     fields: dict[str, Any] = {
         "a": "producers",
         "b": draw(mostly(["orders"], ["new", "closed", "%RETRY%shop", "SCHEDULE_TOPIC_XXXX", "a/b", "", "\0"])),
@@ -74,31 +123,33 @@ def frames(draw: st.DrawFn) -> bytes:
         "f": str(draw(mostly([0, 0, 1, 4], [8, 12, 16, 32]))),
         "g": "1700000000000",
         "h": str(draw(st.sampled_from([0, 7]))),
-        "i": draw(st.one_of(*[usual_properties] * 10, *[redirected_properties] * 10, odd_properties)),
+        "i": draw(st.one_of(*[usual_properties] * 10, *[redirected_properties] * 7, *[keyless_properties] * 2, odd_properties)),
         "j": "0",
         "k": "false",
-        "m": draw(mostly(["false"], ["true"])),
+        "m": draw(mostly([str(is_batch).lower()], ["true", "false", "1"])),
         "n": "broker-a",
     }
-    header: dict[str, Any] = {"code": 310, "extFields": fields, "flag": 0, "language": "JAVA"}
-    header |= {"opaque": draw(st.integers(0, 2**31 - 1)), "serializeTypeCurrentRPC": "JSON", "version": 495}
-    oddness = draw(mostly([0], [1, 2, 3, 4, 5, 6]))
+    fields = {OLD_NAMES[name]: value for name, value in fields.items()} if code == 10 else fields
+    flag, opaque = draw(mostly([0, 0, 2], [1, 3, 4])), draw(st.integers(0, 2**31 - 1))
+    header: dict[str, Any] = {"code": code, "extFields": fields, "flag": flag, "language": "JAVA"}
+    header |= {"opaque": opaque, "serializeTypeCurrentRPC": "JSON", "version": 495}
+    oddness = draw(mostly([0], [1, 2, 3, 5, 6]))
     if oddness == 1:
         fields[draw(st.sampled_from([*sorted(fields), "l", "ns", "nsd", "oway", "lo"]))] = draw(odd_value)
     elif oddness == 2:
         del fields[draw(st.sampled_from(sorted(fields)))]
     elif oddness == 3:
         header[draw(st.sampled_from([*sorted(header), "remark", "other"]))] = draw(odd_value)
-    elif oddness == 4:
-        header["flag"] = draw(st.sampled_from([1, 2, 3, 4]))
     elif oddness == 5:
-        header["code"] = draw(st.sampled_from([10, 320, 12345]))
-    encoded = json.dumps(header, ensure_ascii=draw(st.booleans()), separators=(",", ":")).encode()
+        header["code"] = code = draw(st.sampled_from([10, 310, 320, 12345]))
+    if serialization:
+        encoded = binary_header(code, opaque, flag, fields)
+    else:
+        encoded = json.dumps(header, ensure_ascii=draw(st.booleans()), separators=(",", ":")).encode()
     if oddness == 6:
         at = draw(st.integers(0, len(encoded) - 1))
-        encoded = encoded[:at] + draw(st.sampled_from([b"", b"\xff", b"}", b"1e9"])) + encoded[at + 1 :]
-    body = draw(mostly([b"hello", b"", bytes(500), bytes(range(256)) * 4], [bytes(4001)]))
-    return join_frame(draw(mostly([0], [1])), encoded, body)
+        encoded = encoded[:at] + draw(st.sampled_from([b"", b"\xff", b"}", b"1e9", b"\0"])) + encoded[at + 1 :]
+    return join_frame(draw(mostly([serialization], [0, 1])), encoded, draw(batch_bodies() if is_batch else bodies))
 
 
 # --- transactions

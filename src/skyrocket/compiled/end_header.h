@@ -6,7 +6,7 @@
 #ifndef SKYROCKET_END_HEADER_H
 #define SKYROCKET_END_HEADER_H
 
-#include "send_header.h"
+#include "header_reader.h"
 
 typedef struct {
     Text group;

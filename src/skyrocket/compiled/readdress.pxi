@@ -5,7 +5,7 @@ from libc.string cimport memchr, memcmp
 
 include "record_layout.pxi"
 
-cdef extern from "send_header.h" nogil:
+cdef extern from "header_reader.h" nogil:
     bint is_alphanumeric(const unsigned char *text, size_t size)
     const unsigned char *find(const unsigned char *text, size_t size, const char *word, size_t word_size)
 

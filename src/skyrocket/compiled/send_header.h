@@ -1,185 +1,156 @@
-/* Reads the header of a send (310) from JSON as Java writes it:
+/* Reads the header of a send: 310, 320 (a batch), or 10 with the long names of old clients. In JSON as Java writes it, or binary:
 
        {"code":310,"extFields":{"a":"group","b":"topic",…,"i":"UNIQ_KEY\u0001…","j":"0",…},"flag":0,…,"opaque":7,…}
 
-   No blanks, only known names, each of them once, numbers in their shortest form. `read_send` refuses any other header, also one
-   with the same meaning; the Python reference reads those. A reader never looks at or behind `end`. */
+   No blanks, only known names, each of them once, numbers in their shortest form, the code first. Both readers refuse any other
+   header, also one with the same meaning; the Python reference reads those. `protocol/command.py` draws the binary layout. */
 #ifndef SKYROCKET_SEND_HEADER_H
 #define SKYROCKET_SEND_HEADER_H
 
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-typedef struct {
-    const unsigned char *at;
-    size_t size;
-} Text;
+#include "header_reader.h"
+#include "numbers.h"
 
 typedef struct {
     Text topic;
-    size_t properties_bytes; /* the bytes of the properties, without escapes */
+    Text properties; /* without escapes */
     int32_t queue_id, sys_flag, flag, reconsume_times, opaque;
     int64_t born_timestamp;
+    int is_oneway, is_batch;
 } Send;
 
-typedef struct {
-    const unsigned char *at, *end;
-} Reader;
+enum { SEND_MESSAGE = 10, SEND_MESSAGE_V2 = 310, SEND_BATCH_MESSAGE = 320, ONEWAY = 2 };
 
-static inline int takes(Reader *reader, unsigned char what) {
-    if (reader->at == reader->end || *reader->at != what) return 0;
-    reader->at++;
-    return 1;
-}
+/* A value in JSON stands between quotes; one in a binary header has a reader of its own. */
+static inline int opens(Reader *reader, int is_json) { return !is_json || takes(reader, '"'); }
 
-static inline int takes_word(Reader *reader, const char *word, size_t size) {
-    if ((size_t)(reader->end - reader->at) < size || memcmp(reader->at, word, size) != 0) return 0;
-    reader->at += size;
-    return 1;
-}
+static inline int closes(Reader *reader, int is_json) { return is_json ? takes(reader, '"') : reader->at == reader->end; }
 
-/* Printable ASCII characters that need no escape in a JSON string: all but the quote and the backslash. */
-#define SIXTEEN 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1
-static const unsigned char is_plain[256] = {
-    [0x20] = 1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
-    [0x30] = SIXTEEN, SIXTEEN,
-    [0x50] = 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1,
-    [0x60] = SIXTEEN, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
-};
-#undef SIXTEEN
-
-/* Reads a string that has only such characters. */
-static inline int takes_text(Reader *reader, Text *text) {
-    if (!takes(reader, '"')) return 0;
+static inline int takes_plain(Reader *reader, int is_json, Text *text) {
+    if (!opens(reader, is_json)) return 0;
     text->at = reader->at;
     while (reader->at < reader->end && is_plain[*reader->at]) reader->at++;
     text->size = (size_t)(reader->at - text->at);
-    return takes(reader, '"');
+    return closes(reader, is_json);
 }
 
-#define DIGITS_MAX 18 /* any number of so many digits fits into 64 bits */
+static inline int takes_value32(Reader *reader, int is_json, int32_t *number) {
+    return opens(reader, is_json) && takes_int32(reader, number) && closes(reader, is_json);
+}
 
-static inline int takes_number(Reader *reader, int64_t *number) {
-    int is_negative = takes(reader, '-');
-    const unsigned char *first = reader->at;
-    int64_t value = 0;
-    while (reader->at < reader->end && *reader->at >= '0' && *reader->at <= '9') {
-        if (reader->at - first == DIGITS_MAX) return 0;
-        value = value * 10 + (*reader->at++ - '0');
+static inline int takes_value64(Reader *reader, int is_json, int64_t *number) {
+    return opens(reader, is_json) && takes_number(reader, number) && closes(reader, is_json);
+}
+
+static inline int takes_bool(Reader *reader, int is_json, int *is_true) {
+    if (!opens(reader, is_json)) return 0;
+    *is_true = takes_word(reader, "true", 4);
+    return (*is_true || takes_word(reader, "false", 5)) && closes(reader, is_json);
+}
+
+static inline int takes_properties(Reader *reader, int is_json, unsigned char *unescaped, Text *properties) {
+    if (is_json) {
+        properties->at = unescaped;
+        return takes_escaped(reader, unescaped, &properties->size);
     }
-    if (reader->at == first || (*first == '0' && (is_negative || reader->at - first > 1))) return 0;
-    *number = is_negative ? -value : value;
+    properties->at = reader->at;
+    properties->size = (size_t)(reader->end - reader->at);
+    reader->at = reader->end;
     return 1;
 }
-
-static inline int takes_int32(Reader *reader, int32_t *number) {
-    int64_t value;
-    if (!takes_number(reader, &value) || value < INT32_MIN || value > INT32_MAX) return 0;
-    *number = (int32_t)value;
-    return 1;
-}
-
-static inline int takes_quoted_int32(Reader *reader, int32_t *number) {
-    return takes(reader, '"') && takes_int32(reader, number) && takes(reader, '"');
-}
-
-static inline int hex_digit(unsigned char digit) {
-    if (digit >= '0' && digit <= '9') return digit - '0';
-    if (digit >= 'a' && digit <= 'f') return digit - 'a' + 10;
-    return digit >= 'A' && digit <= 'F' ? digit - 'A' + 10 : -1;
-}
-
-/* Reads what stands behind a backslash. Returns an ASCII character, or -1. */
-static inline int takes_escape(Reader *reader) {
-    static const char names[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
-    if (reader->at == reader->end) return -1;
-    unsigned char name = *reader->at++;
-    if (name != 'u') {
-        const char *found = name ? strchr(names, name) : NULL;
-        return found ? meanings[found - names] : -1;
-    }
-    if (reader->end - reader->at < 4 || reader->at[0] != '0' || reader->at[1] != '0') return -1;
-    int high = hex_digit(reader->at[2]), low = hex_digit(reader->at[3]);
-    reader->at += 4;
-    return high < 0 || high > 7 || low < 0 ? -1 : high << 4 | low;
-}
-
-/* Reads any string and removes its escapes; it never gets longer. The caller checks that the other bytes are UTF-8. */
-static inline int takes_escaped(Reader *reader, unsigned char *into, size_t *size) {
-    unsigned char *out = into;
-    if (!takes(reader, '"')) return 0;
-    for (;;) {
-        while (reader->at < reader->end && is_plain[*reader->at]) *out++ = *reader->at++;
-        if (reader->at == reader->end || *reader->at == '"') break;
-        int character = *reader->at++;
-        if (character < 0x20) return 0;
-        if (character == '\\' && (character = takes_escape(reader)) < 0) return 0;
-        *out++ = (unsigned char)character;
-    }
-    *size = (size_t)(out - into);
-    return takes(reader, '"');
-}
-
-static inline int takes_false(Reader *reader) { return takes_word(reader, "\"false\"", 7); }
 
 /* The fields by their letters: a group, b topic, c and d the topic's model, e queue id, f sys flag, g born timestamp, h flag,
    i properties, j reconsume times, k unit mode, l the maximum of those times, m whether it is a batch, n the broker's name. */
-static inline int takes_field(Reader *reader, unsigned char letter, unsigned char *properties, Send *send) {
+static inline int takes_field(Reader *reader, int is_json, unsigned char letter, unsigned char *unescaped, Send *send) {
     Text text;
     int32_t number;
+    int is_true;
     switch (letter) {
-        case 'a': case 'c': case 'n': return takes_text(reader, &text);
-        case 'b': return takes_text(reader, &send->topic);
-        case 'd': case 'l': return takes_quoted_int32(reader, &number);
-        case 'e': return takes_quoted_int32(reader, &send->queue_id);
-        case 'f': return takes_quoted_int32(reader, &send->sys_flag);
-        case 'g': return takes(reader, '"') && takes_number(reader, &send->born_timestamp) && takes(reader, '"');
-        case 'h': return takes_quoted_int32(reader, &send->flag);
-        case 'i': return takes_escaped(reader, properties, &send->properties_bytes);
-        case 'j': return takes_quoted_int32(reader, &send->reconsume_times);
-        case 'k': return takes_false(reader) || takes_word(reader, "\"true\"", 6);
-        case 'm': return takes_false(reader);
+        case 'a': case 'c': case 'n': return takes_plain(reader, is_json, &text);
+        case 'b': return takes_plain(reader, is_json, &send->topic);
+        case 'd': case 'l': return takes_value32(reader, is_json, &number);
+        case 'e': return takes_value32(reader, is_json, &send->queue_id);
+        case 'f': return takes_value32(reader, is_json, &send->sys_flag);
+        case 'g': return takes_value64(reader, is_json, &send->born_timestamp);
+        case 'h': return takes_value32(reader, is_json, &send->flag);
+        case 'i': return takes_properties(reader, is_json, unescaped, &send->properties);
+        case 'j': return takes_value32(reader, is_json, &send->reconsume_times);
+        case 'k': return takes_bool(reader, is_json, &is_true);
+        case 'm':
+            if (!takes_bool(reader, is_json, &is_true)) return 0;
+            send->is_batch |= is_true;
+            return 1;
         default: return 0;
     }
 }
 
-#define FIELDS_NEEDED 0x1FF /* a to i */
+#define FIELDS_NEEDED 0xFF /* a to h */
 
-static inline int takes_fields(Reader *reader, unsigned char *properties, Send *send) {
+/* Notes that a field was seen. Returns 0 when it is unknown, or is there for the second time. */
+static inline int is_first(unsigned char letter, uint32_t *seen) {
+    if (letter < 'a' || letter > 'n' || *seen >> (letter - 'a') & 1) return 0;
+    *seen |= 1u << (letter - 'a');
+    return 1;
+}
+
+/* Returns the letter of a field that has its long name, or 0. */
+static inline unsigned char letter_of(Text name) {
+    static const char *const names[] = {"producerGroup", "topic", "defaultTopic", "defaultTopicQueueNums", "queueId", "sysFlag",
+        "bornTimestamp", "flag", "properties", "reconsumeTimes", "unitMode", "maxReconsumeTimes", "batch", "bname"};
+    for (unsigned number = 0; number < sizeof(names) / sizeof(names[0]); number++) {
+        if (strlen(names[number]) == name.size && memcmp(names[number], name.at, name.size) == 0) {
+            return (unsigned char)('a' + number);
+        }
+    }
+    return 0;
+}
+
+/* Returns the letter of the name in JSON that comes next, or 0. */
+static inline unsigned char takes_name(Reader *reader, int is_old) {
+    if (is_old) {
+        Text name;
+        return takes_text(reader, &name) && takes(reader, ':') ? letter_of(name) : 0;
+    }
+    if (reader->end - reader->at < 4 || reader->at[0] != '"' || reader->at[2] != '"' || reader->at[3] != ':') return 0;
+    reader->at += 4;
+    return reader->at[-3];
+}
+
+static inline int takes_fields(Reader *reader, int is_old, unsigned char *unescaped, Send *send) {
     uint32_t seen = 0;
     if (!takes(reader, '{')) return 0;
     do {
-        if (reader->end - reader->at < 4 || reader->at[0] != '"' || reader->at[2] != '"' || reader->at[3] != ':') return 0;
-        unsigned char letter = reader->at[1];
-        reader->at += 4;
-        if (letter < 'a' || letter > 'n' || seen >> (letter - 'a') & 1) return 0;
-        seen |= 1u << (letter - 'a');
-        if (!takes_field(reader, letter, properties, send)) return 0;
+        unsigned char letter = takes_name(reader, is_old);
+        if (!is_first(letter, &seen) || !takes_field(reader, 1, letter, unescaped, send)) return 0;
     } while (takes(reader, ','));
     return takes(reader, '}') && (seen & FIELDS_NEEDED) == FIELDS_NEEDED;
 }
 
-/* `properties` must have room for `size` bytes. */
-static inline int read_send(const unsigned char *header, size_t size, unsigned char *properties, Send *send) {
-    enum { CODE = 1, FIELDS = 2, FLAG = 4, LANGUAGE = 8, OPAQUE = 16, REMARK = 32, SERIALIZATION = 64, VERSION = 128 };
+/* Sets what a header need not say. Returns 0 when the code or the flag is not that of a send. */
+static inline int begins_send(int32_t code, const unsigned char *header, Send *send) {
+    send->properties = (Text){header, 0};
+    send->reconsume_times = send->opaque = send->is_oneway = 0;
+    send->is_batch = code == SEND_BATCH_MESSAGE;
+    return code == SEND_MESSAGE_V2 || code == SEND_BATCH_MESSAGE || code == SEND_MESSAGE;
+}
+
+/* `unescaped` must have room for `size` bytes. */
+static inline int read_send(const unsigned char *header, size_t size, unsigned char *unescaped, Send *send) {
+    enum { FIELDS = 1, FLAG = 2, LANGUAGE = 4, OPAQUE = 8, REMARK = 16, SERIALIZATION = 32, VERSION = 64 };
     Reader reader = {header, header + size};
     Text name, text;
-    int32_t number;
+    int32_t number, code;
     unsigned seen = 0;
-    send->reconsume_times = send->opaque = 0;
-    if (!takes(&reader, '{')) return 0;
-    do {
+    if (!takes_word(&reader, "{\"code\":", 8) || !takes_int32(&reader, &code) || !begins_send(code, header, send)) return 0;
+    while (takes(&reader, ',')) {
         unsigned which = 0;
         int is_sound = 0;
         if (!takes_text(&reader, &name) || !takes(&reader, ':')) return 0;
 #define IS(word) (name.size == sizeof(word) - 1 && memcmp(name.at, word, sizeof(word) - 1) == 0)
-        if (IS("code")) {
-            which = CODE, is_sound = takes_word(&reader, "310", 3);
-        } else if (IS("extFields")) {
-            which = FIELDS, is_sound = takes_fields(&reader, properties, send);
+        if (IS("extFields")) {
+            which = FIELDS, is_sound = takes_fields(&reader, code == SEND_MESSAGE, unescaped, send);
         } else if (IS("flag")) {
-            which = FLAG, is_sound = takes(&reader, '0');
+            send->is_oneway = takes(&reader, '0' + ONEWAY);
+            which = FLAG, is_sound = send->is_oneway || takes(&reader, '0');
         } else if (IS("language")) {
             which = LANGUAGE, is_sound = takes_text(&reader, &text);
         } else if (IS("opaque")) {
@@ -194,27 +165,37 @@ static inline int read_send(const unsigned char *header, size_t size, unsigned c
 #undef IS
         if (!is_sound || seen & which) return 0;
         seen |= which;
-    } while (takes(&reader, ','));
-    return takes(&reader, '}') && reader.at == reader.end && (seen & (CODE | FIELDS)) == (CODE | FIELDS);
+    }
+    return takes(&reader, '}') && reader.at == reader.end && seen & FIELDS;
 }
 
-static inline int is_alphanumeric(const unsigned char *text, size_t size) {
-    for (size_t at = 0; at < size; at++) {
-        unsigned char lower = text[at] | 0x20;
-        if (!((text[at] >= '0' && text[at] <= '9') || (lower >= 'a' && lower <= 'z'))) return 0;
-    }
-    return size > 0;
+/* Takes so many bytes. */
+static inline int takes_bytes(Reader *reader, size_t size, Text *bytes) {
+    if ((size_t)(reader->end - reader->at) < size) return 0;
+    *bytes = (Text){reader->at, size};
+    reader->at += size;
+    return 1;
 }
 
-/* Returns where a word stands first, or NULL. */
-static inline const unsigned char *find(const unsigned char *text, size_t size, const char *word, size_t word_size) {
-    const unsigned char *end = text + size;
-    while ((size_t)(end - text) >= word_size) {
-        text = memchr(text, word[0], (size_t)(end - text) - word_size + 1);
-        if (text == NULL || memcmp(text, word, word_size) == 0) return text;
-        text++;
+#define BINARY_FIXED_BYTES 21 /* code, language, version, opaque, flag, length of the remark, length of the fields */
+
+static inline int read_binary_send(const unsigned char *header, size_t size, Send *send) {
+    uint32_t seen = 0;
+    if (size < BINARY_FIXED_BYTES || get32(header + 13) != 0 || get32(header + 17) != size - BINARY_FIXED_BYTES) return 0;
+    int32_t code = get16(header), flag = (int32_t)get32(header + 9);
+    if (!begins_send(code, header, send) || (flag != 0 && flag != ONEWAY)) return 0;
+    send->opaque = (int32_t)get32(header + 5);
+    send->is_oneway = flag == ONEWAY;
+    Reader reader = {header + BINARY_FIXED_BYTES, header + size};
+    while (reader.at < reader.end) {
+        Text length, name, value;
+        if (!takes_bytes(&reader, 2, &length) || !takes_bytes(&reader, get16(length.at), &name)) return 0;
+        if (!takes_bytes(&reader, 4, &length) || !takes_bytes(&reader, get32(length.at), &value)) return 0;
+        Reader inside = {value.at, value.at + value.size};
+        unsigned char letter = code == SEND_MESSAGE ? letter_of(name) : name.size == 1 ? name.at[0] : 0;
+        if (!is_first(letter, &seen) || !takes_field(&inside, 0, letter, NULL, send)) return 0;
     }
-    return NULL;
+    return (seen & FIELDS_NEEDED) == FIELDS_NEEDED;
 }
 
 #endif

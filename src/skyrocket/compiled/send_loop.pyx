@@ -2,11 +2,12 @@
 """Twins of `broker/send/fast_loop.py` and `broker/send/responses.py`: from the frames of plain sends to records, and to responses.
 
 Plain ends of transactions may stand between the sends (`transaction_ends.pxi`). The loop stops at a header that `send_header.h`
-cannot read, and the reference continues there: an unknown header costs time and changes nothing.
+cannot read, and the reference continues there: an unknown header costs time and changes nothing. A batch is read and written in
+one pass; when one of its messages is not for the fast path, all of them are taken back.
 """
 
 from cpython.unicode cimport PyUnicode_DecodeASCII
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, malloc
 
 include "source_digest.pxi"
 include "pieces.pxi"
@@ -25,22 +26,33 @@ cdef extern from "send_header.h" nogil:
 
     ctypedef struct Send:
         Text topic
-        size_t properties_bytes
+        Text properties
         int32_t queue_id
         int32_t sys_flag
         int32_t flag
         int32_t reconsume_times
         int32_t opaque
         int64_t born_timestamp
+        bint is_oneway
+        bint is_batch
 
-    bint read_send(const unsigned char *header, size_t size, unsigned char *properties, Send *send)
+    bint read_send(const unsigned char *header, size_t size, unsigned char *unescaped, Send *send)
+    bint read_binary_send(const unsigned char *header, size_t size, Send *send)
 
 cdef enum:
     END_BYTES = 11  # the length of END_START
+    RETRY_BYTES = 7  # the length of RETRY_PREFIX
+    ENTRY_BODY_AT = 20  # in a batch: size, magic, CRC, flag, length of the body
+    ENTRY_BYTES_MIN = 22  # with the length of the properties
+    ENTRY_FLAG_AT = 12
+    ENTRY_BODY_LENGTH_AT = 16
+    ID_BYTES = 17  # of an offset id without its prefix, and a comma
+    USUAL_HEAD_BYTES = 128  # of a record in a batch: what stands before its body and between that and its properties
     USUAL_BYTES = 2048  # the guessed size of a committed message, when a read event has no sends
     COMMITTED_BYTES_MAX = 1 << 20  # room that is made for committed messages before their number is known
 
 cdef const char *END_START = b'{"code":37,'  # how the header of an END_TRANSACTION request begins
+cdef const char *RETRY_PREFIX = b"%RETRY%"
 cdef bytes MARK = b"\0"  # where the unique key goes
 
 
@@ -50,26 +62,8 @@ cdef inline bint is_same(const unsigned char *at, size_t size, bytes known):
 
 include "readdress.pxi"
 include "transaction_ends.pxi"
-
-
-cdef struct Buffer:
-    unsigned char *at
-    size_t size
-    size_t room
-
-
-cdef int make_room(Buffer *buffer, size_t more) except -1:
-    """Make room for so many bytes behind those in the buffer."""
-    cdef size_t room
-    cdef unsigned char *grown
-    if buffer.room - buffer.size >= more:
-        return 0
-    room = 2 * buffer.room + more
-    grown = <unsigned char *>realloc(buffer.at, room)
-    if grown == NULL:
-        raise MemoryError
-    buffer.at, buffer.room = grown, room
-    return 0
+include "send_properties.pxi"
+include "send_answers.pxi"
 
 
 # --- records
@@ -124,19 +118,16 @@ cdef bytes base64(bytes words):
     return text
 
 
-cdef int write_record(
-    _Pieces out, Send *send, _Stored stored, int32_t queue_id, int64_t queue_offset, int64_t position, int32_t sys_flag,
-    int64_t timestamp, bytes born_host, bytes store_host, bytes body, const unsigned char *properties, size_t properties_bytes,
-    bytes more, const unsigned char *key, size_t key_bytes
-) except -1:
-    """Write a record to `out`, which has room for it. A key that is not NULL replaces the marks in `more`."""
-    cdef unsigned char *record = out.at
+cdef unsigned char *write_record(
+    unsigned char *record, Send *send, _Stored stored, int32_t queue_id, int64_t queue_offset, int64_t position, int32_t sys_flag,
+    int32_t flag, int64_t timestamp, bytes born_host, bytes store_host, Text body, Text properties, size_t more_bytes
+) except NULL:
+    """Write a record up to its own properties, behind which the caller writes `more_bytes`. Return where they go."""
     cdef unsigned char *at = record + 12
-    cdef size_t body_bytes = len(body)
     put32(record + MAGIC_AT, <uint32_t>stored.magic)
-    put32(record + CRC_AT, crc32_of(bytes_of(body), body_bytes) & 0x7FFFFFFF)
+    put32(record + CRC_AT, crc32_of(body.at, body.size) & 0x7FFFFFFF)
     put32(at, <uint32_t>queue_id)
-    put32(at + 4, <uint32_t>send.flag)
+    put32(at + 4, <uint32_t>flag)
     put64(at + 8, <uint64_t>queue_offset)
     put64(at + 16, <uint64_t>position)
     put32(at + 24, <uint32_t>sys_flag)
@@ -146,19 +137,45 @@ cdef int write_record(
     at = copy_bytes(at + 8, store_host)
     put32(at, <uint32_t>send.reconsume_times)
     put64(at + 4, 0)
-    put32(at + 12, <uint32_t>body_bytes)
-    at = copy_bytes(copy_bytes(at + 16, body), stored.topic_bytes)
-    put16(at, <uint16_t>properties_bytes)
-    memcpy(at + PROPERTIES_LENGTH_BYTES, properties, send.properties_bytes)
-    at += PROPERTIES_LENGTH_BYTES + send.properties_bytes
-    at = copy_bytes(at, more) if key == NULL else copy_with_key(at, more, key, key_bytes)
-    put32(record, <uint32_t>(at - record))
-    out.at = at
-    return 0
+    put32(at + 12, <uint32_t>body.size)
+    memcpy(at + 16, body.at, body.size)
+    at = copy_bytes(at + 16 + body.size, stored.topic_bytes)
+    put16(at, <uint16_t>(properties.size + more_bytes))
+    memcpy(at + PROPERTIES_LENGTH_BYTES, properties.at, properties.size)
+    at += PROPERTIES_LENGTH_BYTES + properties.size
+    put32(record, <uint32_t>(at - record + more_bytes))
+    return at
 
 
 cdef inline bint is_end(const unsigned char *header, size_t size):
     return size >= END_BYTES and memcmp(header, END_START, END_BYTES) == 0
+
+
+cdef size_t count_entries(const unsigned char *body, size_t size) noexcept:
+    """Count the messages of a batch; 0 if its lengths do not fit together, as in a body that is no batch."""
+    cdef size_t count = 0, entry_bytes, at = 0
+    while size - at >= ENTRY_BYTES_MIN:
+        entry_bytes = get32(body + at)
+        if entry_bytes < ENTRY_BYTES_MIN or entry_bytes > size - at:
+            return 0
+        at, count = at + entry_bytes, count + 1
+    return count if at == size else 0
+
+
+cdef bint read_entry(Text *left, Text *body, Text *properties, int32_t *flag) noexcept:
+    """Read the next message of a batch. Return False if its lengths do not fit together."""
+    cdef const unsigned char *at = left.at
+    cdef size_t size, body_bytes
+    if left.size < ENTRY_BYTES_MIN:
+        return False
+    size, body_bytes = get32(at), get32(at + ENTRY_BODY_LENGTH_AT)
+    if size < ENTRY_BYTES_MIN or size > left.size or body_bytes > size - ENTRY_BYTES_MIN:
+        return False
+    flag[0] = <int32_t>get32(at + ENTRY_FLAG_AT)
+    body[0] = Text(at + ENTRY_BODY_AT, body_bytes)
+    properties[0] = Text(at + ENTRY_BYTES_MIN + body_bytes, size - ENTRY_BYTES_MIN - body_bytes)
+    left[0] = Text(at + size, left.size - size)
+    return properties.size <= PROPERTIES_BYTES_MAX and get16(properties.at - PROPERTIES_LENGTH_BYTES) == properties.size
 
 
 def place_run(list frames, Py_ssize_t first, batch, terms, lookups):
@@ -176,6 +193,7 @@ def place_run(list frames, Py_ssize_t first, batch, terms, lookups):
             ends += 1
         else:
             sends, sent_bytes = sends + 1, sent_bytes + header_bytes + PyBytes_Size(body)
+            sent_bytes += count_entries(bytes_of(body), PyBytes_Size(body)) * USUAL_HEAD_BYTES
     committed_bytes = ends * (sent_bytes // sends if sends else USUAL_BYTES)  # as if committed messages were as large as those in this read event
     out = _Pieces(batch.parts, sent_bytes + min(committed_bytes, <size_t>COMMITTED_BYTES_MAX))
     text = <unsigned char *>malloc(header_bytes_max or 1)
@@ -189,27 +207,24 @@ def place_run(list frames, Py_ssize_t first, batch, terms, lookups):
 
 
 cdef class _SendLoop:
-    """One pass over the frames of a read event. It remembers the topic and the properties of the last send, which mostly recur."""
+    """One pass over the frames of a connection. It remembers the topic and the properties of the last send, which mostly recur."""
 
     cdef object batch, lookups, contributor, timestamp, stored_next_offset
     cdef list dispatches, answers
     cdef _Pieces out
-    cdef unsigned char *text  # the properties of the current send
     cdef int64_t position, stop, stored_ms
     cdef size_t body_bytes_max, hosts_bytes
     cdef int32_t host_bits
     cdef bytes born_host, store_host, added
     cdef _Ends ends
     # The current send.
+    cdef object serialization
     cdef Send send
-    cdef const unsigned char *unique  # its unique key, within `text`
-    cdef size_t unique_bytes
     # What is known from earlier sends.
-    cdef bytes topic_known, before_known, after_known
+    cdef bytes topic_known
     cdef _Stored sent_to
-    cdef bint is_fast
-    cdef object code, redirect
-    cdef tuple keys
+    cdef _Properties sent  # of requests
+    cdef _Properties batched  # of messages in batches
     cdef dict placements  # of this topic and profile, by queue id
 
     def __init__(self, batch, terms, lookups, _Pieces out):
@@ -221,24 +236,25 @@ cdef class _SendLoop:
         self.hosts_bytes = len(self.born_host) + len(self.store_host)
         self.host_bits = BORN_HOST_V6 if len(self.born_host) != V4_BYTES else 0
         self.host_bits |= STORE_HOST_V6 if len(self.store_host) != V4_BYTES else 0
+        self.sent, self.batched = _Properties(lookups), _Properties(lookups)
 
     cdef Py_ssize_t place_frames(self, list frames, Py_ssize_t first, unsigned char *text) except -1:
         """Place frames until one needs the reference. Return its number. `text` has room for the longest header."""
         cdef Py_ssize_t number = first
         cdef const unsigned char *header
         cdef size_t header_bytes
-        cdef object serialization, header_object
+        cdef object header_object
         cdef bytes body
-        self.text = text
         while number < len(frames):
-            serialization, header_object, body = <tuple>frames[number]
+            self.serialization, header_object, body = <tuple>frames[number]
             header, header_bytes = bytes_of(header_object), PyBytes_Size(header_object)
-            if self.contributor is not None and not serialization and is_end(header, header_bytes):
+            if self.contributor is not None and not self.serialization and is_end(header, header_bytes):
                 if not self.place_end(header, header_bytes):
                     break
-            elif serialization or not read_send(header, header_bytes, text, &self.send):
-                break
-            elif not (self.find_target() and self.find_profile() and self.place_send(body)):
+            elif self.serialization:
+                if not (read_binary_send(header, header_bytes, &self.send) and self.place_send(body)):
+                    break
+            elif not (read_send(header, header_bytes, text, &self.send) and self.place_send(body)):
                 break
             number += 1
         self.batch.position = self.position
@@ -255,6 +271,17 @@ cdef class _SendLoop:
         self.position = self.ends.place(&end, self.position, self.stop, self.timestamp, self.out)
         return True
 
+    cdef bint place_send(self, bytes body) except -1:
+        """Place the message or messages of the current send. Return False if it is for the reference."""
+        cdef Text text = Text(bytes_of(body), PyBytes_Size(body))
+        if not self.find_target() or not self.sent.look_up(self.send.properties):
+            return False
+        if self.sent.is_changed:
+            self.placements = {}
+        if not 0 <= self.send.queue_id < self.sent_to.queues or text.size > self.body_bytes_max:
+            return False
+        return self.place_batch(text) if self.send.is_batch else self.place_message(text)
+
     cdef bint find_target(self) except -1:
         """Look up the topic, unless it is that of the last send."""
         cdef Text topic = self.send.topic
@@ -267,87 +294,136 @@ cdef class _SendLoop:
         self.placements = {}
         return True
 
-    cdef bint find_profile(self) except -1:
-        """Find the unique key, and look up the properties around it, unless they are those of the last send."""
-        cdef const unsigned char *text = self.text
-        cdef size_t text_bytes = self.send.properties_bytes, before_bytes, after_bytes
-        cdef const unsigned char *unique = find(text, text_bytes, UNIQUE, UNIQUE_BYTES)
-        cdef const unsigned char *after
-        if unique == NULL:
-            return False
-        before_bytes, unique = unique - text, unique + UNIQUE_BYTES
-        after = <unsigned char *>memchr(unique, VALUE_END, text + text_bytes - unique)
-        if after == NULL or not is_alphanumeric(unique, after - unique):
-            return False
-        self.unique, self.unique_bytes, after = unique, after - unique, after + 1
-        after_bytes = text + text_bytes - after
-        if is_same(after, after_bytes, self.after_known) and is_same(text, before_bytes, self.before_known):
-            return self.is_fast
-        self.before_known = PyBytes_FromStringAndSize(<char *>text, before_bytes)
-        self.after_known = PyBytes_FromStringAndSize(<char *>after, after_bytes)
-        try:
-            found = self.lookups.profile(self.before_known.decode(), self.after_known.decode())
-        except UnicodeDecodeError:
-            return False
-        self.is_fast, self.code, self.keys, self.redirect = found
-        self.placements = {}
-        return self.is_fast
+    cdef object next_offset(self, _Stored stored, queue):
+        offset = stored.next_offsets.get(queue)
+        return self.stored_next_offset((stored.topic, queue)) if offset is None else offset
 
-    cdef bint place_send(self, bytes body) except -1:
+    cdef bint place_message(self, Text body) except -1:
         """Write the record of the current send, and note its dispatch and its answer."""
         cdef int64_t queue_id = self.send.queue_id, queue_offset
         cdef int32_t sys_flag = self.send.sys_flag
-        cdef size_t size, properties_bytes = self.send.properties_bytes + len(self.added)
-        cdef const unsigned char *marked_key = NULL  # NULL: there are no marks to replace
+        cdef size_t size, more_bytes = len(self.added)
+        cdef Text unique = self.sent.unique
+        cdef bint has_marks = False
+        cdef unsigned char *at
         cdef _Stored stored = self.sent_to
         cdef _Placement placement
-        cdef bytes key_bytes, more = self.added
-        cdef object queue, sent_queue, place, offset, entry = self.code, handle = None, unique_key
-        if not 0 <= queue_id < stored.queues:
-            return False
-        key_bytes = PyBytes_FromStringAndSize(<char *>self.unique, self.unique_bytes)
-        unique_key = PyUnicode_DecodeASCII(<char *>self.unique, self.unique_bytes, NULL)
+        cdef bytes key_bytes = PyBytes_FromStringAndSize(<char *>unique.at, unique.size), more = self.added
+        cdef object queue, sent_queue, place, offset, entry = self.sent.code, handle = None
+        cdef tuple keys
         queue = sent_queue = queue_id
-        if self.redirect is not None:
-            placement = self.find_placement(queue)
+        if self.sent.redirect is not None:
+            placement = self.find_placement(queue) if unique.size else None
             if placement is None:
                 return False
-            stored, queue, entry, more = placement.stored, placement.queue, placement.entry, placement.more
-            marked_key = self.unique
-            properties_bytes = self.send.properties_bytes + len(more) - placement.marks + placement.marks * self.unique_bytes
+            stored, queue, entry, more, has_marks = placement.stored, placement.queue, placement.entry, placement.more, True
+            more_bytes = len(more) - placement.marks + placement.marks * unique.size
             sys_flag, queue_id = sys_flag & placement.kept_flags, queue
             if placement.recall_words is not None:
                 handle = base64(placement.recall_words.replace(MARK, key_bytes))
-        size = FIXED_BYTES + self.hosts_bytes + len(body) + PyBytes_Size(stored.topic_bytes) + PROPERTIES_LENGTH_BYTES + properties_bytes
-        if <size_t>len(body) > self.body_bytes_max or properties_bytes > PROPERTIES_BYTES_MAX:
+        size = self.record_bytes(stored) + body.size + self.send.properties.size + more_bytes
+        if self.send.properties.size + more_bytes > PROPERTIES_BYTES_MAX or self.position + <int64_t>size > self.stop:
             return False
-        if self.position + <int64_t>size > self.stop or sys_flag & TRANSACTION_MASK:
+        keys = self.sent.index_keys()
+        if sys_flag & TRANSACTION_MASK or keys is None:
             return False
-        offset = stored.next_offsets.get(queue)
-        if offset is None:
-            offset = self.stored_next_offset((stored.topic, queue))
+        offset = self.next_offset(stored, queue)
         queue_offset = offset
         stored.next_offsets[queue] = queue_offset + 1
         self.out.make_room(size)
-        write_record(
-            self.out, &self.send, stored, <int32_t>queue_id, queue_offset, self.position,
-            sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6) | self.host_bits, self.stored_ms, self.born_host, self.store_host,
-            body, self.text, properties_bytes, more, marked_key, self.unique_bytes
+        at = write_record(
+            self.out.at, &self.send, stored, <int32_t>queue_id, queue_offset, self.position, self.stored_flags(sys_flag),
+            self.send.flag, self.stored_ms, self.born_host, self.store_host, body, self.send.properties, more_bytes
         )
+        self.out.at = copy_with_key(at, more, unique.at, unique.size) if has_marks else copy_bytes(at, more)
         place = self.position
-        self.dispatches.append((stored.topic, queue, offset, place, size, entry, self.timestamp, prepend(unique_key, self.keys), sys_flag))
-        if handle is None:
-            self.answers.append((sent_queue, key_bytes, place, offset, self.send.opaque))
-        else:
-            self.answers.append((sent_queue, key_bytes, place, handle, offset, self.send.opaque))
+        self.dispatches.append((stored.topic, queue, offset, place, size, entry, self.timestamp, keys, sys_flag))
+        if not self.send.is_oneway:
+            self.answers.append((self.serialization, sent_queue, key_bytes, place, handle, offset, self.send.opaque))
         self.position += size
         return True
+
+    cdef inline size_t record_bytes(self, _Stored stored) except 0:
+        """Return the size of a record without body and properties."""
+        return FIXED_BYTES + self.hosts_bytes + PyBytes_Size(stored.topic_bytes) + PROPERTIES_LENGTH_BYTES
+
+    cdef inline int32_t stored_flags(self, int32_t sys_flag):
+        return sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6) | self.host_bits
+
+    cdef bint place_batch(self, Text body) except -1:
+        """Write the records of a batch, and note their dispatches and one answer. Place all of them or none."""
+        cdef size_t count = count_entries(body.at, body.size), entry_bytes = ENTRY_BYTES_MIN, retry_bytes = RETRY_BYTES
+        cdef size_t total = body.size + count * (self.record_bytes(self.sent_to) - entry_bytes)
+        cdef Py_ssize_t dispatched = len(self.dispatches)
+        cdef Text topic = self.send.topic
+        cdef object queue = self.send.queue_id, offset = self.next_offset(self.sent_to, queue)
+        cdef bytes key, ids, prefix
+        if count == 0 or body.size > BATCH_BYTES_MAX or self.sent.redirect is not None or self.send.sys_flag & TRANSACTION_MASK:
+            return False
+        if topic.size >= retry_bytes and memcmp(topic.at, RETRY_PREFIX, retry_bytes) == 0:
+            return False
+        if self.send.properties.size > PROPERTIES_BYTES_MAX or self.position + <int64_t>total > self.stop:
+            return False
+        self.out.make_room(total)
+        if not self.write_batch(body, queue, offset):
+            del self.dispatches[dispatched:]
+            return False
+        if not self.send.is_oneway:
+            key = PyBytes_FromStringAndSize(<char *>self.sent.unique.at, self.sent.unique.size)
+            prefix = self.store_host.hex().upper().encode()
+            ids = PyBytes_FromStringAndSize(NULL, count * (PyBytes_Size(prefix) + ID_BYTES) - 1)
+            self.write_ids(bytes_of(ids), prefix, dispatched)
+            self.answers.append((self.serialization, queue, key, ids, None, offset, self.send.opaque))
+        self.sent_to.next_offsets[queue] = offset + count
+        self.out.at += total
+        self.position += total
+        return True
+
+    cdef bint write_batch(self, Text left, object queue, object first_offset) except -1:
+        """Write the records behind those in `out`, which has room for them, and note their dispatches."""
+        cdef Text body, properties
+        cdef int32_t flag, queue_id = self.send.queue_id, sys_flag = self.stored_flags(self.send.sys_flag)
+        cdef int64_t queue_offset = first_offset, position = self.position
+        cdef unsigned char *start = self.out.at
+        cdef unsigned char *at = start
+        cdef _Stored stored = self.sent_to
+        cdef _Properties batched = self.batched
+        cdef object flags = self.send.sys_flag
+        cdef tuple keys
+        cdef size_t size
+        while left.size:
+            if not read_entry(&left, &body, &properties, &flag):
+                return False
+            if not batched.look_up(properties) or batched.redirect is not None:
+                return False
+            keys = batched.index_keys()
+            if keys is None:
+                return False
+            start = at
+            at = write_record(
+                start, &self.send, stored, queue_id, queue_offset, position, sys_flag,
+                flag, self.stored_ms, self.born_host, self.store_host, body, properties, 0
+            )
+            size = at - start
+            self.dispatches.append((stored.topic, queue, queue_offset, position, size, batched.code, self.timestamp, keys, flags))
+            position, queue_offset = position + <int64_t>size, queue_offset + 1
+        return True
+
+    cdef int write_ids(self, unsigned char *at, bytes prefix, Py_ssize_t dispatched) except -1:
+        """Write the offset ids of the messages from this dispatch on, with commas between them."""
+        cdef Py_ssize_t number
+        for number in range(dispatched, len(self.dispatches)):
+            if number > dispatched:
+                at[0] = b","
+                at += 1
+            at = put_hexadecimal(copy_bytes(at, prefix), (<tuple>self.dispatches[number])[3])
+        return 0
 
     cdef _Placement find_placement(self, queue):
         """Return where the redirect puts messages for a queue, or None for the reference."""
         placement = self.placements.get(queue)
         if placement is None:
-            found = self.lookups.placement(self.redirect, self.topic_known.decode(), queue, self.code, self.batch)
+            found = self.lookups.placement(self.sent.redirect, self.topic_known.decode(), queue, self.sent.code, self.batch)
             if found is not None:
                 placement = self.placements[queue] = _Placement(found)
         return placement
@@ -356,91 +432,34 @@ cdef class _SendLoop:
 # --- answers
 
 
-cdef enum:
-    PIECES_MAX = 16
-
-
-cdef struct Template:
-    int pieces
-    const unsigned char *at[PIECES_MAX]  # the text before each value, and the one behind the last
-    size_t size[PIECES_MAX]
-    char kind[PIECES_MAX]  # of the value behind each text; 0 behind the last
-    size_t sizes  # the sum of all sizes
-
-
-cdef int cut(bytes text, Template *template) except -1:
-    """Cut a template with %d, %b and %016X into the texts between the values."""
-    cdef const unsigned char *at = bytes_of(text)
-    cdef const unsigned char *end = at + PyBytes_Size(text)
-    cdef const unsigned char *found
-    template.pieces, template.sizes = 0, 0
-    while True:
-        if template.pieces == PIECES_MAX:
-            raise ValueError(f"The template has more than {PIECES_MAX} pieces.")
-        found = <unsigned char *>memchr(at, b"%", end - at)
-        template.at[template.pieces] = at
-        template.kind[template.pieces] = 0
-        if found == NULL:
-            found = end
-        elif end - found >= 2 and found[1] == b"%":
-            found += 1  # %% stands for %
-            template.kind[template.pieces] = b"%"
-        elif end - found >= 2 and (found[1] == b"d" or found[1] == b"b"):
-            template.kind[template.pieces] = found[1]
-        elif end - found >= 5 and memcmp(found, b"%016X", 5) == 0:
-            template.kind[template.pieces] = b"X"
-        else:
-            raise ValueError("The template has something else than %d, %b and %016X.")
-        template.size[template.pieces] = found - at
-        template.sizes += found - at
-        template.pieces += 1
-        if found == end:
-            return 0
-        at = found + (1 if template.kind[template.pieces - 1] == b"%" else 5 if template.kind[template.pieces - 1] == b"X" else 2)
-
-
-cdef int fill(Buffer *out, Template *template, tuple row) except -1:
+def fill_frames(list rows, bytes id_prefix, tuple json, tuple binary):
+    cdef size_t fixed_bytes = PREFIX_BYTES + NUMBERS_BYTES + len(id_prefix) + 16, room = 0, pieces_bytes
     cdef unsigned char *start
     cdef unsigned char *at
-    cdef int piece, value = 0
-    cdef size_t room = 8 + template.sizes + 20 * template.pieces
-    for field in row:
-        if isinstance(field, bytes):
-            room += len(<bytes>field)
-    make_room(out, room)
-    start = out.at + out.size
-    at = start + 8
-    for piece in range(template.pieces):
-        memcpy(at, template.at[piece], template.size[piece])
-        at += template.size[piece]
-        if template.kind[piece] == 0 or template.kind[piece] == b"%":
-            continue
-        if value >= len(row):
-            raise TypeError("The row has fewer values than its template.")
-        if template.kind[piece] == b"d":
-            at = put_decimal(at, row[value])
-        elif template.kind[piece] == b"X":
-            at = put_hexadecimal(at, row[value])
-        else:
-            at = copy_bytes(at, row[value])
-        value += 1
-    if value != len(row):
-        raise TypeError("The row has more values than its template.")
-    put32(start, <uint32_t>(at - start - 4))
-    put32(start + 4, <uint32_t>(at - start - 8))
-    out.size += at - start
-    return 0
-
-
-def fill_frames(rows, bytes plain, bytes longer, Py_ssize_t plain_values):
-    cdef Template short_one, long_one
-    cdef Buffer out = Buffer(NULL, 0, 0)
+    cdef object answers, field
+    cdef PyObject *cut
     cdef tuple row
-    cut(plain, &short_one)
-    cut(longer, &long_one)
-    try:
-        for row in rows:
-            fill(&out, &short_one if len(row) == plain_values else &long_one, row)
-        return PyBytes_FromStringAndSize(<char *>out.at, out.size)
-    finally:
-        free(out.at)
+    if len(json) != JSON_PIECES or len(binary) != BINARY_PIECES or PyBytes_Size(binary[0]) != BINARY_HEAD_BYTES:
+        raise ValueError("an answer has other pieces")
+    pieces_bytes = max(sizes_of(json), sizes_of(binary))
+    for row in rows:
+        room += fixed_bytes + pieces_bytes
+        for field in row:
+            if isinstance(field, bytes):
+                room += PyBytes_Size(field)
+    answers = PyBytes_FromStringAndSize(NULL, room)
+    at = bytes_of(answers)
+    for row in rows:
+        start, at = at, at + PREFIX_BYTES
+        at = put_binary(at, row, id_prefix, binary) if row[0] else put_json(at, row, id_prefix, json)
+        put32(start, <uint32_t>(at - start - 4))
+        put32(start + 4, <uint32_t>(at - start - PREFIX_BYTES) | (BINARY_MARK if row[0] else 0))
+    room = at - bytes_of(answers)
+    cut = <PyObject *>answers
+    Py_INCREF(answers)
+    answers = None
+    if _PyBytes_Resize(&cut, room) < 0:
+        raise MemoryError
+    answers = <object>cut
+    Py_DECREF(answers)
+    return answers

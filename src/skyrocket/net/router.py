@@ -30,8 +30,14 @@ Arrival = tuple[list[Frame], Connection]  # the frames that a connection brought
 TurnHandler = Callable[[Sequence[Arrival], list[int]], None]  # appends how many frames of each arrival it has handled
 FastPathHandler = Callable[[list[Frame], Connection], int]
 
+BINARY_START_BYTES = 2  # the request code
 GROUP_MAX = 256  # requests that a group handler gets at once: more would take longer than a turn
 TASKS_MAX = 10_000  # requests whose handlers wait; further ones are refused
+
+
+def _header_key(header: bytes, *, is_binary: bool) -> bytes:
+    """Return the part of a header that holds the request code; empty when JSON does not begin with one member of several."""
+    return header[: BINARY_START_BYTES if is_binary else header.find(b",") + 1]
 
 
 class FastPathRow(NamedTuple):
@@ -55,7 +61,7 @@ class Router:
         """`error_codes` maps errors of the layers below to response codes. The error's text is the remark."""
         self._handlers: dict[int, Handler] = {}
         self._groups: dict[int, GroupHandler] = {}
-        self._fast_paths: list[FastPathRow] = []
+        self._fast_paths: dict[bytes, FastPathRow] = {}  # by the first bytes of the start, which hold the request code
         self._errors: dict[type[Exception], ResponseCode] = {
             ProtocolError: ResponseCode.SYSTEM_ERROR,
             NetError: ResponseCode.SYSTEM_ERROR,
@@ -76,6 +82,7 @@ class Router:
     def add_fast_path(self, start: bytes, handler: FastPathHandler, code: int) -> None:
         """Add a handler for read events whose first header begins with `start`. It gets the frames of one connection.
 
+        The start holds the request code: in JSON up to the comma behind it, in a binary header two bytes.
         The handler returns how many of the first frames it handled. The other frames go to the handlers of their codes, which
         must accept the same requests. Statistics count the handled frames as requests of `code`.
         """
@@ -87,9 +94,10 @@ class Router:
 
     def add_turn_path(self, start: bytes, handler: TurnHandler, code: int) -> None:
         """Like `add_fast_path`, for a handler that gets the frames of all connections in a turn together."""
-        is_taken = any(start.startswith(path.start) or path.start.startswith(start) for path in self._fast_paths)
-        assert not is_taken, f"headers that begin with {start!r} have a fast path"
-        self._fast_paths.append(FastPathRow(start, handler, code))
+        key = _header_key(start, is_binary=not start.startswith(b"{"))
+        assert key, f"{start!r} is too short for the start of a header"
+        assert key not in self._fast_paths, f"headers that begin with {key!r} have a fast path"
+        self._fast_paths[key] = FastPathRow(start, handler, code)
 
     @property
     def codes(self) -> set[int]:
@@ -102,10 +110,8 @@ class Router:
 
     def fast_path(self, first: Frame) -> FastPathRow | None:
         """Return the fast path of a read event that begins with this frame."""
-        for path in self._fast_paths:
-            if first.header.startswith(path.start):
-                return path
-        return None
+        path = self._fast_paths.get(_header_key(first.header, is_binary=bool(first.serialization)))
+        return path if path is not None and first.header.startswith(path.start) else None
 
     def handle(self, connection: Connection, commands: list[Command]) -> list[Command]:
         """Handle the requests of a read event, in order. Return those that are left because the connection `must_stop`."""

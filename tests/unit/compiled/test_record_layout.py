@@ -65,6 +65,7 @@ def expected() -> dict[str, int]:
             "TOPIC_BYTES_MAX": limits.TOPIC_BYTES_MAX,
             "TOPIC_BYTES_MAX_V2": record.TOPIC_BYTES_MAX_V2,
             "PROPERTIES_BYTES_MAX": limits.PROPERTIES_BYTES_MAX,
+            "BATCH_BYTES_MAX": limits.BATCH_BYTES_MAX,
             "HOST_BITS": record.HOST_BITS,
         }
     )

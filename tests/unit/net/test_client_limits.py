@@ -165,7 +165,7 @@ def test_a_connection_is_read_once_in_a_turn_of_uvloop():
             order.append(connection.peer[0])
             return len(frames)
 
-        router.add_fast_path(b"", record, ECHO)
+        router.add_fast_path(b'{"code":%d,' % ECHO, record, ECHO)
         server = Server(router, NetLimits())
         port = await server.listen("127.0.0.1", 0)
         peers = []

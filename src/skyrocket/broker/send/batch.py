@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from skyrocket.broker.send.contributors import Contribution
-from skyrocket.broker.send.responses import RecallableRow, SendRow
+from skyrocket.broker.send.responses import AnswerRow
 from skyrocket.protocol.message.record import magic_for, topic_field
 from skyrocket.store.log.readdress import ReaddressRequest, readdress_records
 from skyrocket.store.message import AppendPosition, DispatchFields
@@ -46,7 +46,7 @@ class SendBatch:
         self.stored_next_offset = stored_next_offset  # the next offset of a queue that has no message in this batch yet
         self.parts: list[bytes] = []  # pieces of the records; joined once, as small allocations are expensive
         self.dispatches: list[DispatchFields] = []
-        self.answers: list[SendRow | RecallableRow] = []
+        self.answers: list[AnswerRow] = []
         self.targets: dict[str, TargetTopic] = {}  # topics that producers sent to
         self.redirect_targets: dict[str, TargetTopic] = {}  # system topics, which producers may not send to
         self.next_offsets: dict[str, dict[int, int]] = {}  # after this batch, by topic and queue id

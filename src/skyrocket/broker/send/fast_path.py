@@ -2,10 +2,11 @@
 
     frame → typed header → checks → record with its offsets → … → one append → one write to each connection with its responses
 
-The fast path takes a send of one message (310, JSON, not oneway) to a topic that exists and accepts messages, with a unique key,
-and with no property that means something to the broker, or one for which a contributor has a fast redirect. The loop stops at the
-first frame that is anything else. That frame and those behind it take the general path (`handler`, `validation`). For messages of
-this kind both paths store the same bytes and send the same answers; the general path also answers with errors.
+The fast path takes a send (10, 310, or 320, which is a batch; in JSON or binary; oneway or not) to a queue of a topic that exists
+and accepts messages, with no property that means something to the broker, or one for which a contributor has a fast redirect.
+The loop stops at the first frame that is anything else. That frame and those behind it take the general path (`handler`,
+`validation`). For messages of this kind both paths store the same bytes and send the same answers; the general path also answers
+with errors.
 
 So the fast path refuses nothing. A new capability that reads a property of messages must register it as a contributor: otherwise
 the fast path stores such messages as if the property meant nothing.
@@ -25,7 +26,7 @@ from skyrocket.broker.send.validation import added_properties
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.net.router import Arrival, Router
 from skyrocket.protocol.errors import RecordError
-from skyrocket.protocol.fast_path.send_header import START
+from skyrocket.protocol.fast_path.send_header import SEND_CODES, binary_start, json_start
 from skyrocket.protocol.hosts import pack_host
 from skyrocket.protocol.message.properties import (
     CLUSTER,
@@ -58,7 +59,8 @@ PROFILE_CHARACTERS_MAX = 512  # longer properties are not cached
 # Properties that the general path reads, beside those that contributors claim.
 _MEANINGFUL: Final = frozenset(
     {
-        UNIQUE_KEY,  # a second one
+        UNIQUE_KEY,  # a second one, or a malformed one; likewise the next
+        KEYS,
         MESSAGE_REGION,
         TRACE_ON,
         CLUSTER,
@@ -93,7 +95,9 @@ class SendFastPath:
 
     def register(self, router: Router) -> None:
         """Register for read events that begin with a send, or with a frame that a contributor claims."""
-        router.add_turn_path(START, self.handle, RequestCode.SEND_MESSAGE_V2)
+        for code in SEND_CODES:
+            router.add_turn_path(json_start(code), self.handle, code)
+            router.add_turn_path(binary_start(code), self.handle, code)
         contributor = self._contributors.of_frames
         if contributor is not None and contributor.frame_start is not None:
             router.add_turn_path(contributor.frame_start, self.handle, RequestCode.SEND_MESSAGE_V2)
@@ -159,7 +163,7 @@ class SendFastPath:
         return found
 
     def profile(self, before: str, after: str) -> MessageProfile:
-        """Return the profile of properties, given the text before and behind the unique key."""
+        """Return the profile of properties, given the text before and behind the unique key, without the property KEYS."""
         return self._profiles.get((before, after)) or self._make_profile(before, after)
 
     def placement(self, redirect: FastRedirect, topic: str, queue_id: int, tags_code: int, batch: SendBatch) -> Placement | None:

@@ -1,40 +1,67 @@
 """Responses to successful sends, encoded straight to bytes. A `Command` in between would cost more than the rest of the answer.
 
-All functions write JSON headers, and only values that need no escaping in JSON: the caller has checked that.
+A response is made of pieces, which stay the same until the settings change, with the values of one send between them:
+
+    {"code":0,"extFields":{"queueId":"  3  ","transactionId":"  7F00…  ","msgId":"  0A00…  ","TRACE_ON":…  17  "},…        JSON
+    opaque  …  msgId  length 0A00…  queueId  length 3  queueOffset  length 17  transactionId  length 7F00…  MSG_REGION …    binary
+
+Values are written as they are, so they must not need escapes in JSON: the caller has checked that.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
 from skyrocket.compiled import twin
 from skyrocket.protocol import versions
-from skyrocket.protocol.frame import PREFIX
+from skyrocket.protocol.command import RESPONSE_FLAG
+from skyrocket.protocol.frame import PREFIX, Serialization
+from skyrocket.protocol.language import Language
 
-SendRow = tuple[int, bytes, int, int, int]  # queue id, unique key, physical offset, queue offset, opaque
-RecallableRow = tuple[int, bytes, int, bytes, int, int]  # with the recall handle after the physical offset
+# Serialization, queue id, unique key, the physical offset (or, for a batch, all offset ids), recall handle, queue offset, opaque.
+AnswerRow = tuple[int, int, bytes, int | bytes, bytes | None, int, int]
+Pieces = tuple[bytes, ...]
 
-_HEADER_END: Final = b',"serializeTypeCurrentRPC":"JSON","version":%d}' % versions.CURRENT
-_PLAIN_VALUES: Final = 5  # in a row without a recall handle
-_HANDLE: Final = b'"recallHandle":"%b",'
+_BINARY_MARK: Final = Serialization.ROCKETMQ << 24  # above the length of the header, in a frame's prefix
+_BINARY_HEAD: Final = struct.Struct(">hbhiiii")  # code, language, version, opaque, flag, length of the remark, and of the fields
+_LENGTH: Final = struct.Struct(">i")
+_NAME_LENGTH: Final = struct.Struct(">h")
 
 
 @lru_cache(maxsize=16)
-def _send_template(region: str, trace_on: bool, message_id: bytes = b"%b", more: bytes = b"") -> bytes:
-    """Build the part of a response that stays the same until the settings change."""
+def _json_pieces(region: str, trace_on: bool) -> Pieces:
     trace = "true" if trace_on else "false"
-    added = f'"TRACE_ON":"{trace}","MSG_REGION":"{region}",'.encode().replace(b"%", b"%%")
     return (
-        b'{"code":0,"extFields":{"queueId":"%d","transactionId":"%b","msgId":"'
-        + message_id
-        + b'",'
-        + more
-        + added
-        + b'"queueOffset":"%d"},"flag":1,"language":"PYTHON","opaque":%d'
-        + _HEADER_END
+        b'{"code":0,"extFields":{"queueId":"',
+        b'","transactionId":"',
+        b'","msgId":"',
+        b'",',
+        b'"recallHandle":"',  # this and the next: only with a recall handle
+        b'",',
+        f'"TRACE_ON":"{trace}","MSG_REGION":"{region}","queueOffset":"'.encode(),
+        b'"},"flag":%d,"language":"%b","opaque":' % (RESPONSE_FLAG, Language.PYTHON.name.encode()),
+        b',"serializeTypeCurrentRPC":"JSON","version":%d}' % versions.CURRENT,
     )
+
+
+@lru_cache(maxsize=16)
+def _binary_pieces(region: str, trace_on: bool) -> Pieces:
+    """Return the fixed part of a binary header, the names before the values, and the fields behind them."""
+    head = _BINARY_HEAD.pack(0, Language.PYTHON, versions.CURRENT, 0, RESPONSE_FLAG, 0, 0)
+    names = [_name(name) for name in (b"msgId", b"queueId", b"queueOffset", b"transactionId", b"recallHandle")]
+    trace = _measured(b"true" if trace_on else b"false")
+    return head, *names, _name(b"MSG_REGION") + _measured(region.encode()) + _name(b"TRACE_ON") + trace
+
+
+def _name(name: bytes) -> bytes:
+    return _NAME_LENGTH.pack(len(name)) + name
+
+
+def _measured(value: bytes) -> bytes:
+    return _LENGTH.pack(len(value)) + value
 
 
 def send_response(
@@ -46,42 +73,53 @@ def send_response(
     trace_on: bool,
     recall_handle: str | None = None,
 ) -> bytes:
-    """Encode the SUCCESS response to one send.
+    """Encode the SUCCESS response to one send, in JSON.
 
     `ids` are the message's offset id (for a batch, all of them with commas in between) and its unique key.
     """
+    handle = None if recall_handle is None else recall_handle.encode()
     message_id, unique_key = ids
-    if recall_handle is None:
-        header = _send_template(region, trace_on) % (queue_id, unique_key, message_id, queue_offset, opaque)
-    else:
-        values = (queue_id, unique_key, message_id, recall_handle.encode(), queue_offset, opaque)
-        header = _send_template(region, trace_on, more=_HANDLE) % values
-    return PREFIX.pack(len(header) + 4, len(header)) + header
+    row = (Serialization.JSON, queue_id, unique_key, message_id, handle, queue_offset, opaque)
+    return _json_frame(row, message_id, _json_pieces(region, trace_on))
 
 
-def send_responses(rows: Sequence[SendRow | RecallableRow], id_prefix: str, region: str, trace_on: bool) -> bytes:
-    """Encode the SUCCESS responses to many sends of one message each.
+def send_responses(rows: Sequence[AnswerRow], id_prefix: str, region: str, trace_on: bool) -> bytes:
+    """Encode the SUCCESS responses to many sends.
 
     `id_prefix` is the store host in hexadecimal, with which every offset id of this broker begins.
     """
-    message_id = id_prefix.encode() + b"%016X"
-    plain = _send_template(region, trace_on, message_id)
-    recallable = _send_template(region, trace_on, message_id, _HANDLE)
-    return fill_frames(rows, plain, recallable, _PLAIN_VALUES)
+    return fill_frames(rows, id_prefix.encode(), _json_pieces(region, trace_on), _binary_pieces(region, trace_on))
 
 
-def _fill_frames(rows: Sequence[SendRow | RecallableRow], plain: bytes, longer: bytes, plain_values: int) -> bytes:
-    """Fill one of two header templates with each row and put the frame prefix before it.
+def _fill_frames(rows: Sequence[AnswerRow], id_prefix: bytes, json: Pieces, binary: Pieces) -> bytes:
+    """Encode one frame for each row, with its values between the pieces."""
+    frames = []
+    for row in rows:
+        place = row[3]
+        ids = place if isinstance(place, bytes) else b"%b%016X" % (id_prefix, place)
+        frames.append(_binary_frame(row, ids, binary) if row[0] else _json_frame(row, ids, json))
+    return b"".join(frames)
 
-    A row of `plain_values` values fills `plain`, any other row fills `longer`.
-    """
-    headers = [(plain if len(row) == plain_values else longer) % row for row in rows]
-    return b"".join([_prefix(len(header)) + header for header in headers])
+
+def _json_frame(row: AnswerRow, ids: bytes, pieces: Pieces) -> bytes:
+    _, queue_id, unique_key, _, handle, queue_offset, opaque = row
+    start, key_name, id_name, id_end, handle_name, handle_end, offset_name, opaque_name, end = pieces
+    recall = b"" if handle is None else handle_name + handle + handle_end
+    values = (start, queue_id, key_name, unique_key, id_name, ids, id_end, recall, offset_name, queue_offset, opaque_name, opaque)
+    header = b"%b%d%b%b%b%b%b%b%b%d%b%d%b" % (*values, end)
+    return PREFIX.pack(len(header) + 4, len(header)) + header
+
+
+def _binary_frame(row: AnswerRow, ids: bytes, pieces: Pieces) -> bytes:
+    _, queue_id, unique_key, _, handle, queue_offset, opaque = row
+    head, id_name, queue_name, offset_name, key_name, handle_name, more = pieces
+    values = [(id_name, ids), (queue_name, b"%d" % queue_id), (offset_name, b"%d" % queue_offset), (key_name, unique_key)]
+    if handle is not None:
+        values.append((handle_name, handle))
+    fields = b"".join([name + _measured(value) for name, value in values]) + more
+    code, language, version, _, flag, remark_bytes, _ = _BINARY_HEAD.unpack(head)
+    header = _BINARY_HEAD.pack(code, language, version, opaque, flag, remark_bytes, len(fields)) + fields
+    return PREFIX.pack(len(header) + 4, _BINARY_MARK | len(header)) + header
 
 
 fill_frames = twin("send_loop", _fill_frames)
-
-
-@lru_cache(maxsize=256)  # headers of sends have few different lengths
-def _prefix(header_bytes: int) -> bytes:
-    return PREFIX.pack(header_bytes + 4, header_bytes)

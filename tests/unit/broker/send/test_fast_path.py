@@ -13,8 +13,9 @@ import pytest
 
 from skyrocket.net.connection import Connection
 from skyrocket.protocol.command import ONEWAY_FLAG, Command, decode_command, encode_command
-from skyrocket.protocol.frame import FrameSplitter
+from skyrocket.protocol.frame import FrameSplitter, Serialization
 from skyrocket.protocol.headers import EndTransactionRequestHeader, SendMessageResponseHeader
+from skyrocket.protocol.message.batch import encode_batch
 from skyrocket.protocol.message.message_id import decode_offset_id
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
@@ -36,8 +37,17 @@ def _kind(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def a_frame(number: int, body: bytes = b"hello", *, unique: str | None = None, flag: int = 0, **given: Any) -> bytes:
     properties = {"UNIQ_KEY": unique or f"7F000001A1B218B4AAC2{number:012X}", "TAGS": "red"} | given.pop("properties", {})
-    fields = send_header(given.pop("topic", "orders"), given.pop("queue_id", 0), properties, **given).to_fields()
-    return encode_command(Command(RequestCode.SEND_MESSAGE_V2, fields=fields, body=body, opaque=number, flag=flag))
+    if unique == "":
+        del properties["UNIQ_KEY"]
+    code, serialization = given.pop("code", RequestCode.SEND_MESSAGE_V2), given.pop("serialization", Serialization.JSON)
+    header = send_header(given.pop("topic", "orders"), given.pop("queue_id", 0), properties, **given)
+    fields = header.to_v1().to_fields() if code == RequestCode.SEND_MESSAGE else header.to_fields()
+    return encode_command(Command(code, fields=fields, body=body, opaque=number, flag=flag, serialization=serialization))
+
+
+def a_batch(number: int, texts: list[bytes], **given: Any) -> bytes:
+    entries = [(text, b"UNIQ_KEY\x01%032X\x02TAGS\x01blue\x02KEYS\x01k%d k\x02" % (at, at), at) for at, text in enumerate(texts)]
+    return a_frame(number, encode_batch(entries), **{"code": RequestCode.SEND_BATCH_MESSAGE, "batch": True} | given)
 
 
 def answers(parts: SendParts) -> list[Command]:
@@ -72,6 +82,64 @@ async def test_fast_sends_of_a_read_event_are_one_append(given: dict[str, Any], 
     assert [(header.queue_id, header.queue_offset) for header in headers] == [(n % 2, n // 2) for n in range(20)]
 
 
+@pytest.mark.parametrize("serialization", list(Serialization))
+@pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2])
+@pytest.mark.parametrize("unique", [None, ""])
+async def test_every_way_to_write_a_send_takes_the_fast_path(
+    code: int, serialization: Serialization, unique: str | None, monkeypatch: pytest.MonkeyPatch
+):
+    parts = SendParts(fast=True)
+    forbid_general_path(parts, monkeypatch)
+    given = {"code": code, "serialization": serialization, "unique": unique, "properties": {"KEYS": "k1 k2  k3"}}
+    await parts.read(b"".join(a_frame(n, b"%d" % n, flag=ONEWAY_FLAG * (n == 2), **given) for n in range(4)))
+    assert parts.appends == 1
+    assert bodies(parts.store) == [b"0", b"1", b"2", b"3"]
+    assert [(answer.opaque, answer.serialization, answer.code) for answer in answers(parts)] == [
+        (n, serialization, 0) for n in (0, 1, 3)
+    ]
+    assert len(parts.store.reading.query("orders", "k3", 0, parts.now_ms, 10)) == 4
+
+
+@pytest.mark.parametrize("serialization", list(Serialization))
+async def test_a_batch_takes_the_fast_path_and_has_one_answer(serialization: Serialization, monkeypatch: pytest.MonkeyPatch):
+    parts = SendParts(fast=True)
+    forbid_general_path(parts, monkeypatch)
+    sent = [a_batch(1, [b"a", b"", bytes(900)], serialization=serialization), a_frame(2, b"single")]
+    await parts.read(
+        b"".join([*sent, a_batch(3, [b"oneway"], serialization=serialization, flag=ONEWAY_FLAG), a_batch(4, [b"b"])])
+    )
+    assert parts.appends == 1
+    stored = read_queue(parts.store)
+    assert [record.body for record in stored] == [b"a", b"", bytes(900), b"single", b"oneway", b"b"]
+    assert [record.flag for record in stored] == [0, 1, 2, 0, 0, 0]
+    assert [answer.opaque for answer in answers(parts)] == [1, 2, 4]
+    first = answers(parts)[0].header(SendMessageResponseHeader)
+    assert [decode_offset_id(one).physical_offset for one in first.msg_id.split(",")] == [
+        record.physical_offset for record in stored[:3]
+    ]
+    assert (first.queue_offset, first.transaction_id) == (0, f"7F000001A1B218B4AAC2{1:012X}")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"no batch",
+        encode_batch([(b"one", b"DELAY\x011\x02", 0)]),
+        encode_batch([(b"one", b"TAGS\x01red\x02", 0), (b"two", b"TAGS\x01\xff\x02", 0)]),
+        encode_batch([(b"one", b"", 0)]) + b"\0",
+        encode_batch([(b"one", b"", 0), (b"two", b"TAGS\x01red", 0)])[:-1],
+    ],
+)
+async def test_a_batch_that_is_not_for_the_fast_path_leaves_nothing_of_itself_behind(body: bytes):
+    fast, general = SendParts(fast=True), SendParts(fast=False)
+    for parts in (fast, general):
+        frame = a_frame(2, body, code=RequestCode.SEND_BATCH_MESSAGE, batch=True)
+        await parts.read(a_frame(1, b"before") + frame + a_frame(3, b"after"))
+    assert fast.appends == 2
+    assert fast.state() == general.state()
+
+
 @pytest.mark.parametrize(
     "given",
     [
@@ -85,7 +153,7 @@ async def test_fast_sends_of_a_read_event_are_one_append(given: dict[str, Any], 
         {"queue_id": -1},
         {"topic": "unknown"},
         {"unique": 'not "plain"'},
-        {"flag": 2},
+        {"flag": 4},
         {"properties": {"WAIT": "false"}},
     ],
 )

@@ -166,9 +166,11 @@ async def test_no_send_is_acknowledged_before_the_flush_however_many_wait(tmp_pa
         await served.send("orders", b"0")
         monkeypatch.setattr(served.broker.store, "begin_flush", lambda: None)  # the disk stalls
         served.broker.context.answers._parked._answers_max = 2
-        waiting = [asyncio.create_task(served.send("orders", b"%d" % number)) for number in (1, 2)]
-        while len(served.broker.context.answers._parked) < 2:  # noqa: ASYNC110 — the table sends no event
-            await asyncio.sleep(0.001)
+        waiting = []
+        for number in (1, 2):  # one read event each, as answers to one read event wait together
+            waiting.append(asyncio.create_task(served.send("orders", b"%d" % number)))
+            while len(served.broker.context.answers._parked) < number:  # noqa: ASYNC110 — the table sends no event
+                await asyncio.sleep(0.001)
         refused = [await served.send("orders", b"refused") for _ in range(3)]
         assert {response.code for response in refused} == {ResponseCode.SYSTEM_BUSY}
         assert not any(task.done() for task in waiting)
