@@ -41,6 +41,8 @@ store.open()
 for number in range(20):
     store.append(numbered(1, "orders", number, first=number), 1_700_000_000_000)
 store.flush()
+while not store.write_late():
+    pass
 hoard = []
 try:
     while True:

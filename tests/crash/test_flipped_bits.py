@@ -50,6 +50,7 @@ def a_store(how: str) -> tuple[SimulatedDisk, Ledger]:
     if how == "closed":
         store.close()
         return disk, ledger
+    assert store.write_late()
     return disk.kill(), ledger
 
 

@@ -1,7 +1,8 @@
 """The power fails, and each sector that was not synced is kept or lost at random.
 
 Every acknowledged message is found, and everything found was sent: in order, by queue, key and physical offset. Recovering twice
-gives the same files as recovering once, and the store can go on.
+gives the same files as recovering once, and the store can go on. Queues, index and checksums are written late: all of them, a
+part of a round, because one of their bounds is reached, or not at all before the power fails.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ import os
 from dataclasses import replace
 from itertools import count
 from random import Random
+from unittest.mock import patch
 
 import pytest
 
+from skyrocket.store import late_writes
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.message_store import MessageStore
 from tests.support.simulated_disk import PowerCut, SimulatedDisk
@@ -31,12 +34,13 @@ class Run:
         self.ledger = Ledger()
         self.now_ms = START_MS
         self.config = _random_config(self.rng)
+        self.bounds = _random_bounds(self.rng)
         self.disk = SimulatedDisk(self.rng.randrange(2**32))
 
     def live(self, steps: int, power_cut: bool) -> None:
         """Open and use the store. With `power_cut`, the power fails in the middle of an operation."""
         if power_cut:
-            self.disk.cut_power_at(self.rng.randrange(1, 8 * steps + 10))
+            self.disk.cut_power_at(self.rng.randrange(1, self.rng.choice((2, 8)) * steps + 10))
         try:
             store = an_open_store(self.disk, self.config)
             self.ledger.reopened(store)
@@ -54,14 +58,25 @@ class Run:
         choice = rng.random()
         if choice < 0.65:
             self.ledger.append(store, random_messages(rng, self.serial, rng.randrange(1, 21)), self.now_ms)
-        elif choice < 0.80:
+        elif choice < 0.78:
             store.flush()
-        elif choice < 0.90:
+        elif choice < 0.84:
             store.checkpoint()
+        elif choice < 0.92:
+            self._write_late(store)
         elif choice < 0.97:
             self.disk.writeback(rng)
         else:
             store.expire_oldest()
+
+    def _write_late(self, store: MessageStore) -> None:
+        """Write some queues. When that ends a round, a checkpoint may follow, as in the flusher."""
+        if store.write_late() and self.rng.random() < 0.8:
+            job = store.begin_checkpoint()
+            if self.rng.random() < 0.3:  # appended while the job runs in its thread
+                self.ledger.append(store, random_messages(self.rng, self.serial, 3), self.now_ms)
+            job.run()
+            store.finish_checkpoint(job)
 
     def crash(self) -> None:
         self.disk = self.disk.kill() if self.rng.random() < 0.1 else self.disk.crash(self.rng)
@@ -79,8 +94,25 @@ def _random_config(rng: Random) -> StoreConfig:
     )
 
 
+def _random_bounds(rng: Random) -> dict[str, int]:
+    """Return bounds of late writes: the usual ones are never reached here."""
+    if rng.random() < 0.4:
+        return {"QUEUES_AT_ONCE": rng.choice((1, 2, 64))}
+    return {
+        "QUEUES_AT_ONCE": rng.choice((1, 2, 64)),
+        "QUEUES_LATE_BYTES_MAX": rng.choice((20, 200, 2000)),
+        "INDEX_LATE_BYTES_MAX": rng.choice((20, 200, 2000)),
+        "CHECKSUMS_LATE_BYTES_MAX": rng.choice((8, 80, 800)),
+    }
+
+
 def draw(seed: int) -> None:
     run = Run(seed)
+    with patch.multiple(late_writes, **run.bounds):
+        play(run)
+
+
+def play(run: Run) -> None:
     for _ in range(run.rng.choice((1, 1, 2))):
         run.live(run.rng.randrange(1, 14), power_cut=run.rng.random() < 0.7)
         run.crash()

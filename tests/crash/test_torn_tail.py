@@ -16,7 +16,7 @@ LAST = 3  # records that are cut through
 
 
 def a_killed_store() -> tuple[SimulatedDisk, list[int]]:
-    """Return a store of ten different messages, half of them checkpointed, and where each ends."""
+    """Return a store of ten different messages, half of them checkpointed, and where each ends. All checksums are written."""
     disk = SimulatedDisk()
     store = an_open_store(disk)
     messages = numbered(5)
@@ -32,6 +32,7 @@ def a_killed_store() -> tuple[SimulatedDisk, list[int]]:
         ],
         START_MS + 2,
     )
+    assert store.write_late()
     return disk.kill(), [place.physical_offset + place.size for place in placed]
 
 

@@ -41,6 +41,7 @@ class Attempt(NamedTuple):
     records: list[Record]
     now_ms: int
     checkpoint: bool  # whether one follows
+    writes_late: bool  # whether queues, index and checksums are written, without a checkpoint
 
 
 def attempts(seed: int, now_ms: int, topics: tuple[str, ...] = TOPICS) -> Iterator[Attempt]:
@@ -50,7 +51,7 @@ def attempts(seed: int, now_ms: int, topics: tuple[str, ...] = TOPICS) -> Iterat
     while True:
         now_ms += chance.randint(0, 3)
         records = [_message(chance, seed, number + n, now_ms, topics) for n in range(chance.randint(1, GROUP_MAX))]
-        yield Attempt(number, records, now_ms, chance.random() < 0.1)
+        yield Attempt(number, records, now_ms, chance.random() < 0.1, chance.random() < 0.2)
         number += len(records)
 
 
@@ -87,6 +88,8 @@ def write(directory: str, seed: int, now_ms: int, topics: tuple[str, ...]) -> No
             _say("\n".join(acks))
             if attempt.checkpoint:
                 store.checkpoint()
+            if attempt.writes_late:
+                store.write_late()
 
 
 def _say(lines: str) -> None:

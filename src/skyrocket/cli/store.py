@@ -20,6 +20,7 @@ from skyrocket.store.offline.offline_index import IndexSizes
 from skyrocket.store.offline.offline_store import OfflineStore, message_id, properties_of
 from skyrocket.store.offline.verify import VerifyCounts
 from skyrocket.store.offline.verify import verify as findings_of
+from skyrocket.store.queues.consume_queues import QueueKey
 
 app = typer.Typer()
 
@@ -101,7 +102,7 @@ def dump(
 
 def _check_topic(store: OfflineStore, directory: Path, topic: str, queue: int | None) -> None:
     """Exit with an error when the store has no such topic or queue. One that has no messages from a start on is no error."""
-    known = store.queue_keys()
+    known = [QueueKey(each.topic, each.queue_id) for each in store.queues()]
     if any(key.topic == topic and queue in (None, key.queue_id) for key in known):
         return
     topics = sorted({key.topic for key in known})

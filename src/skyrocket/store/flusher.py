@@ -152,7 +152,16 @@ class Flusher:
         self._release()
 
     async def _checkpoint(self) -> None:
-        job = self._store.begin_checkpoint()
+        """Write what waits in memory, a part in each turn of the event loop, and then the checkpoint that claims it."""
+        try:
+            while True:
+                if self._store.write_late():
+                    break
+                await asyncio.sleep(0)  # others have their turn
+            job = self._store.begin_checkpoint()
+        except (DiskFullError, StoreIOError) as reason:  # it stays in memory, and appends wait for it
+            log.error("Queues, index and checksums could not be written and are tried again: %s", reason)
+            return
         error = await self._in_thread(job.run)
         with suppress(DiskFullError, StoreIOError):  # the next interval writes the page; a failed sync is raised
             self._store.finish_checkpoint(job, error)

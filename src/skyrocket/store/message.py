@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from skyrocket.protocol.message.properties import DELAY_LEVEL, KEY_SEPARATOR, KEYS, TAGS, UNIQUE_KEY, decode_properties
@@ -82,6 +83,28 @@ def append_request_of(record: Record) -> AppendRequest:
         record.sys_flag,
         delay_level(record.topic, properties),
     )
+
+
+def dispatch_fields_of(
+    messages: Sequence[AppendRequest], placed: Sequence[AppendResult], timestamp: int, delays_ms: tuple[int, ...]
+) -> list[DispatchFields]:
+    """Return what queues and index need of messages that were just appended."""
+    return [
+        (
+            topic,
+            queue_id,
+            queue_offset,
+            physical_offset,
+            size,
+            queue_entry_code(code, level, timestamp, delays_ms) if level else code,
+            timestamp,
+            keys,
+            sys_flag,
+        )
+        for (topic, queue_id, _, code, keys, sys_flag, level), (queue_offset, physical_offset, size) in zip(
+            messages, placed, strict=True
+        )
+    ]
 
 
 def dispatch_request_of(record: Record, size: int, delays_ms: tuple[int, ...]) -> DispatchRequest:

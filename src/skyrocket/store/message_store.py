@@ -2,6 +2,8 @@
 
     append → [flush, replicas] → confirmed → queues, index → readable
 
+An append writes the log only. Queues, index and checksums get their entries in memory, and their files late (`late_writes`).
+
 A store belongs to one thread. Work that waits for the disk comes as a job (`begin_flush`, `begin_checkpoint`). Any thread may
 call the job's `run`; the store's thread then reports the result with `finish_flush` or `finish_checkpoint`.
 """
@@ -33,11 +35,12 @@ from skyrocket.store.expired_files import ExpiredFile, ExpiredFiles
 from skyrocket.store.files import Disk, Files, NotOpenedError, OpenFiles
 from skyrocket.store.horizon import Horizon
 from skyrocket.store.index.index import Index
+from skyrocket.store.late_writes import LateWrites
 from skyrocket.store.log.checksums import Checksums
-from skyrocket.store.log.commit_log import CommitLog, WrittenRun
+from skyrocket.store.log.commit_log import CommitLog
 from skyrocket.store.log.segment_ages import SegmentAges
 from skyrocket.store.log.segment_scrub import ScrubTarget
-from skyrocket.store.message import UNQUEUED, AppendPosition, AppendRequest, AppendResult, DispatchFields, queue_entry_code
+from skyrocket.store.message import UNQUEUED, AppendPosition, AppendRequest, AppendResult, DispatchFields, dispatch_fields_of
 from skyrocket.store.paths import StorePaths
 from skyrocket.store.queues.consume_queue import ConsumeQueue
 from skyrocket.store.queues.consume_queues import ConsumeQueues, QueueKey, is_directory_name
@@ -94,6 +97,7 @@ class MessageStore:
         self._dispatcher = CommitLogDispatcher(
             self.log, self.queues, self._deleted, self.index, self._delays_ms, config.undispatched_max
         )
+        self._late = LateWrites(self._dispatcher, self.queues, self.index, self._checksums)
         self.last_timestamp = 0  # of the last message; no later one gets an earlier time
         self._flushed_timestamp = 0
         self._is_flushing = False  # a flush job is under way
@@ -150,6 +154,7 @@ class MessageStore:
         offset = done.last_offset if done.messages else checkpoint.queue_physical_offset
         timestamp = done.last_timestamp if done.messages else checkpoint.queue_timestamp
         self._dispatcher.start_at(self.log.end, offset, timestamp)
+        self._late.start_at_mark()
         self.last_timestamp = self._flushed_timestamp = timestamp
         self.reading.set_opened_at(self.log.end)
         is_distrusted = self._files.exists(self.paths.sync_failed)
@@ -206,18 +211,23 @@ class MessageStore:
             self._stop(str(error))
             raise
         sizes = [len(message.record) for message in messages]
-        self._add_checksums(written)
+        for run in written:
+            if run.offsets:
+                self._checksums.append(run.start, run.data, run.bounds())
         offsets = chain.from_iterable([run.offsets for run in written])
         placed = list(map(AppendResult._make, zip(queue_offsets, offsets, sizes, strict=True)))
-        self._finish_append(self._dispatches(messages, placed, timestamp), taken, timestamp, log_end_before)
+        dispatches = dispatch_fields_of(messages, placed, timestamp, self._delays_ms)
+        self._finish_append(dispatches, taken, timestamp, log_end_before)
         return placed
 
     def append_position(self, now_ms: int) -> AppendPosition:
         """Return where the next record goes. Raise an error when the store cannot append now."""
         self._check_writable()
         self._check_room()
+        if self._late.is_behind:
+            self._late.write_all()  # if a queue cannot grow, fail before anything is stored
         if self._dispatcher.end < self.horizon.confirmed:
-            self.dispatch()  # if a queue cannot grow, fail before anything is stored
+            self.dispatch()
         timestamp = max(now_ms, self.last_timestamp)  # store times never go back: searches by time rely on it
         return AppendPosition(self.log.end, self.log.room_bytes, timestamp)
 
@@ -235,19 +245,8 @@ class MessageStore:
         except WritesStoppedError as error:
             self._stop(str(error))
             raise
-        self._add_checksums([written])
+        self._checksums.append(written.start, data, written.bounds())
         self._finish_append(dispatches, taken, opening.timestamp, opening.position)
-
-    def _add_checksums(self, written: list[WrittenRun]) -> None:
-        """Write checksums for what was just written. If that fails, take the append back."""
-        try:
-            for run in written:
-                if run.offsets:
-                    self._checksums.append(run.start, run.data, run.bounds())
-        except StoreError:
-            self.log.take_back(written[0].start, written)
-            self._checksums.take_back(written[0].start)
-            raise
 
     def _finish_append(
         self, dispatches: Sequence[DispatchFields], taken: dict[tuple[str, int], int], timestamp: int, log_end_before: int
@@ -256,6 +255,7 @@ class MessageStore:
         self.queues.reserve_offsets(taken)
         self.last_timestamp = timestamp
         self._dispatcher.add(dispatches, log_end_before, self.horizon.append(self.log.end))
+        self._late.relieve()
 
     def _take_offsets(self, messages: Sequence[AppendRequest]) -> tuple[list[int], dict[tuple[str, int], int]]:
         """Assign a queue offset to each message. Also return the next free offset of each queue."""
@@ -272,24 +272,6 @@ class MessageStore:
             taken[key] = offset + 1
             offsets.append(offset)
         return offsets, taken
-
-    def _dispatches(self, messages: Sequence[AppendRequest], placed: list[AppendResult], timestamp: int) -> list[DispatchFields]:
-        return [
-            (
-                topic,
-                queue_id,
-                queue_offset,
-                physical_offset,
-                size,
-                queue_entry_code(code, level, timestamp, self._delays_ms) if level else code,
-                timestamp,
-                keys,
-                sys_flag,
-            )
-            for (topic, queue_id, _, code, keys, sys_flag, level), (queue_offset, physical_offset, size) in zip(
-                messages, placed, strict=True
-            )
-        ]
 
     def _check_writable(self) -> None:
         if self._release is None:
@@ -333,6 +315,7 @@ class MessageStore:
             raise WritesStoppedError(f"A flush failed ({error.strerror or error}); the store takes no more messages.") from error
         self._flushed_timestamp = max(job.timestamp, self._flushed_timestamp)
         self._dispatcher.dispatch_or_postpone(self.horizon.flush(job.position))
+        self._late.relieve()
 
     def stop_writes(self, why: str) -> WritesStoppedError:
         """Refuse messages from now on, until the store is opened again. Return the error that says so."""
@@ -367,11 +350,13 @@ class MessageStore:
         """
         if not is_directory_name((topic, 0)):
             raise QueueNameError(f"Topic {topic!r} cannot be the name of a directory.")
+        with suppress(StoreError):  # it is the move of its queues that deletes a topic, so they should have files
+            self.queues.write_topic(topic)
         try:
             sync = self._deleted.delete(topic, self.log.end)
         except OSError as error:
             raise store_error(f"removing the queues of {topic}", error) from error
-        self.queues.forget_topic(topic)
+        self._late.forget_queues(*self.queues.forget_topic(topic))
 
         def run() -> None:
             try:
@@ -383,20 +368,22 @@ class MessageStore:
 
     # --- the checkpoint
 
-    def begin_checkpoint(self) -> CheckpointJob:
-        """Return a job that syncs queues, index and checksums and then writes the checkpoint."""
+    def write_late(self) -> bool:
+        """Write some of the entries that wait in memory. Return whether everything is written that waited at the first call.
+
+        `begin_checkpoint` may follow then. An error leaves the entries for the next call.
+        """
         self._check_writable()
-        checkpoint = Checkpoint(
-            log_timestamp=self._flushed_timestamp,
-            queue_timestamp=min(self._dispatcher.last_timestamp, self._flushed_timestamp),
-            index_timestamp=self.index.last_timestamp if self.index is not None else 0,
-            confirmed_offset=0,
-            queue_physical_offset=min(self._dispatcher.last_offset, self.horizon.flushed),
-            safe_end=self.horizon.flushed,
-            dispatch_end=min(self._dispatcher.end, self.horizon.flushed),
-            queue_count=len(self.queues),
-            entry_count=self.queues.entry_count,
-        )
+        return self._late.write_some()
+
+    def begin_checkpoint(self) -> CheckpointJob:
+        """Return a job that syncs queues, index and checksums and then writes the checkpoint.
+
+        The checkpoint claims what the last round of late writes has written. Without one since the last checkpoint, everything
+        is written now.
+        """
+        self._check_writable()
+        checkpoint = self._late.claim(self.horizon.flushed, self._flushed_timestamp)
         return CheckpointJob(
             checkpoint,
             self._files,
@@ -428,7 +415,8 @@ class MessageStore:
         raise WritesStoppedError(f"A checkpoint of {job.checkpoint.safe_end} failed ({error.strerror or error}).") from error
 
     def checkpoint(self) -> None:
-        """Write a checkpoint, in this thread."""
+        """Write a checkpoint of everything, in this thread."""
+        self._late.write_all()
         job = self.begin_checkpoint()
         try:
             job.run()
@@ -495,6 +483,7 @@ class MessageStore:
         if not plan.remove or self.log.segments.starts[: plan.remove] != job.starts[: plan.remove]:
             return plan._replace(remove=0)
         queue_files = [file for queue, minimum in job.minimums for file in queue.raise_minimum(minimum)]
+        queue_files += self.queues.expire_late(job.starts[plan.remove])
         self._expire_log(plan.remove)
         self._expired_files.add(queue_files)
         return plan
@@ -546,5 +535,5 @@ class MessageStore:
 
     def finish_queue_cleanup(self, minimums: list[tuple[ConsumeQueue, int]]) -> None:
         """Give up the entries that the job has found. `remove_expired_files` then deletes their files."""
-        for queue, minimum in minimums:
-            self._expired_files.add(queue.raise_minimum(minimum))
+        files = [file for queue, minimum in minimums for file in queue.raise_minimum(minimum)]
+        self._expired_files.add(files + self.queues.expire_late(self.log.start))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import struct
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -82,6 +83,7 @@ def store(tmp_path):
     for number in range(40):
         store.append([message(number)], now_ms=number * HOUR_MS)
     store.flush()
+    store.checkpoint()
     yield store
     store.close()
 
@@ -98,6 +100,28 @@ def test_log_queues_and_index_lose_the_same_messages(store: MessageStore, tmp_pa
     assert len(store.reading.query("orders", f"k{queue.min_offset}", 0, 2**62, 10)) == 1
     assert min(int(path.name) for path in (tmp_path / "store/commitlog").iterdir()) == store.log.start
     assert min(int(path.name) for path in (tmp_path / "store/consumequeue/orders/0").iterdir()) > 0
+
+
+def test_messages_expire_before_their_queue_entries_are_written(tmp_path):
+    store = MessageStore(tmp_path / "store", CONFIG, files=FillableDisk())
+    store.open()
+    for number in range(40):
+        store.append([message(number)], now_ms=number * HOUR_MS)
+    store.flush()
+    assert store.retain(EXPIRED_MS, hour=4).remove > 0
+    queue = store.queues.get("orders", 0)
+    assert queue is not None
+    first, second = queue.min_offset, store.reading.messages("orders", 0, 0, 1)
+    assert 0 < first <= 24
+    assert (len(second.records), second.next_offset) == (1, first + 1)
+    assert not Path(store.paths.consume_queues).exists()
+    store.close()
+    again = MessageStore(tmp_path / "store", CONFIG, files=FillableDisk())
+    assert not again.open().after_crash
+    reopened = again.queues.get("orders", 0)
+    assert reopened is not None
+    assert (reopened.min_offset, reopened.max_offset) == (first, 40)
+    again.close()
 
 
 EXPIRED_MS = 39 * HOUR_MS + 72 * HOUR_MS - 15 * HOUR_MS  # the first 24 messages are 72 hours old, or nearly

@@ -2,6 +2,8 @@
 
 A message is indexed under `topic#key` for each of its keys and its unique key. Entries hold hashes only. A query compares the
 keys of the records it finds, so a hash collision costs a read and never gives a wrong answer.
+
+New keys are gathered in memory and written late, many at once: `write_late`. Searches find them in memory.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from skyrocket.store.message import DispatchFields
 
 _NAME_DIGITS = 17  # yyyyMMddHHmmssSSS
 _OPEN_FILES_MAX = 8
+WRITTEN_BYTES_MAX = 1024 * 1024  # of keys, written at once
 
 
 class Index:
@@ -33,11 +36,13 @@ class Index:
         self._entries = entries
         self._open: list[IndexFile] = []
         self._opened = OpenFiles(files, _OPEN_FILES_MAX)  # of files at rest: only the newest file is held open
-        self._left = b""  # keys that could not be written because the disk was full; they are written first
+        self._late = bytearray()  # packed keys that are not in a file yet
 
     @property
     def last_offset(self) -> int:
         """The physical offset of the newest indexed message; -1 when the index is empty."""
+        if self._late:
+            return int(KEY.unpack_from(self._late, len(self._late) - KEY.size)[1])
         for file in reversed(self._open):
             if not file.is_empty:
                 return file.last_offset
@@ -45,6 +50,14 @@ class Index:
 
     @property
     def last_timestamp(self) -> int:
+        """The store time of the newest indexed message; 0 when the index is empty."""
+        if self._late:
+            return int(KEY.unpack_from(self._late, len(self._late) - KEY.size)[2])
+        return self.written_timestamp
+
+    @property
+    def written_timestamp(self) -> int:
+        """The store time of the newest message in the files."""
         return max((file.last_timestamp for file in self._open), default=0)
 
     def load(self) -> None:
@@ -61,15 +74,23 @@ class Index:
     # --- writing
 
     def put(self, dispatches: Sequence[DispatchFields]) -> None:
-        """Add messages to the index. Messages that it already has are skipped."""
-        last = KEY.unpack_from(self._left, len(self._left) - KEY.size)[1] if self._left else self.last_offset
-        self._left += pack_keys(dispatches, last)
+        """Add messages to the index, in memory. Messages that it already has are skipped."""
+        packed = pack_keys(dispatches, self.last_offset)
+        self._late += packed
+
+    @property
+    def late_bytes(self) -> int:
+        return len(self._late)
+
+    def write_late(self) -> None:
+        """Write the keys that are only in memory. After an error, those that are left stay there for the next call."""
+        late = self._late
         try:
-            while self._left:
-                file = self._file_for(KEY.unpack_from(self._left)[2])
-                room_bytes = file.room * KEY.size
-                file.put(self._left[:room_bytes])
-                self._left = self._left[room_bytes:]
+            while late:
+                file = self._file_for(KEY.unpack_from(late)[2])
+                size_bytes = min(file.room * KEY.size, WRITTEN_BYTES_MAX)
+                file.put(bytes(late[:size_bytes]))
+                del late[:size_bytes]
         except OSError as error:
             raise store_error("writing the index", error) from error
 
@@ -129,10 +150,13 @@ class Index:
     def visit(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
         """Like `find`, but yield NO_MATCH for each entry that does not match, so that the caller can bound and pause the walk.
 
-        Files may be added and expire meanwhile.
+        Files may be added and expire meanwhile, and keys in memory may be written.
         """
         hashed = hash_key(topic, key)
-        for file in reversed(self._open.copy()):
+        late, files = bytes(self._late), self._open.copy()
+        for key_hash, physical_offset, timestamp in reversed(list(KEY.iter_unpack(late))):
+            yield physical_offset if key_hash == hashed and begin_ms <= timestamp <= end_ms else NO_MATCH
+        for file in reversed(files):
             if not file.is_closed and file.overlaps(begin_ms, end_ms):
                 yield from file.visit(hashed, begin_ms, end_ms)
 

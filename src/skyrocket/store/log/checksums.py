@@ -9,18 +9,22 @@
 A record's own CRC covers the body only, so a flipped bit in a tag, a key or a timestamp would go unnoticed. Apache's broker does
 not have these files and ignores them. A record without an entry (Apache wrote it, or a crash came before the entry) is checked by
 the CRC of its body alone.
+
+Entries of new records are gathered in memory and written late, many at once: `write_late`. A reader that needs one of them has
+them written first.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import pairwise
 
 from skyrocket.compiled import twin
 from skyrocket.protocol.crc import crc32
 from skyrocket.store.cold_reads import ColdReads
-from skyrocket.store.errors import store_error
+from skyrocket.store.errors import StoreError, store_error
 from skyrocket.store.expired_files import ExpiredFile
 from skyrocket.store.files import File, Files, OpenFiles
 from skyrocket.store.log.checksum_blocks import AHEAD_ENTRIES, ENTRY, ChecksumBlocks
@@ -65,11 +69,12 @@ class Checksums:
         self._segment_bytes = log_segment_bytes
         self._file_bytes = (log_segment_bytes // _SMALLEST_RECORD + 1) * ENTRY.size
         self._counts: dict[int, int] = {}  # entries in each segment's file
+        self._late: dict[int, bytearray] = {}  # segment → packed entries behind those in its file
+        self.late_bytes = 0  # of all of them
         self._hint = (0, 0)  # segment and entry of the record that was found last: readers move forward
         self._run_hint = (0, 0)  # likewise of the last run: single records are found the same way whatever runs were read
         self._reads = reads or ColdReads()
         self._blocks = ChecksumBlocks(find_first_entry)
-        self._stale: set[int] = set()  # segments whose file may have old entries behind the last valid one
         self._beyond: dict[int, int] = {}  # end of a record in the log → CRC: untrusted entries that recovery still compares with
 
     def load(self, trusted_end: int, *, crashed: bool = True, remember_beyond: bool = False) -> None:
@@ -125,40 +130,43 @@ class Checksums:
                 self._counts[start] = self._written_up_to(start, end)
 
     def append(self, offset: int, data: bytes | bytearray, bounds: list[int]) -> None:
-        """Append entries for records of one segment.
+        """Append entries for records of one segment, in memory.
 
         `data` lies at `offset` in the log. The `bounds` are log offsets: the start of each record, and the end of the last one.
         """
         start = offset - offset % self._segment_bytes
-        self._write(start, pack_checksums(data, offset, bounds, start))
+        packed = pack_checksums(data, offset, bounds, start)
+        late = self._late.get(start)
+        if late is None:
+            self._late[start] = bytearray(packed)
+        else:
+            late += packed
+        self.late_bytes += len(packed)
+
+    def write_late(self) -> None:
+        """Write the entries that are only in memory. After an error they stay there for the next call."""
+        while self._late:
+            start = next(iter(self._late))
+            self._write(start, bytes(self._late[start]))
+            self.late_bytes -= len(self._late.pop(start))
+
+    def _write_for_reader(self, start: int, end: int) -> None:
+        """Write late entries of a segment if a reader needs records up to `end`. If that fails, the reader does without them."""
+        late = self._late.get(start)
+        if late and ENTRY.unpack_from(late)[0] <= end:
+            with suppress(StoreError):
+                self.write_late()
 
     def _write(self, start: int, packed: bytes) -> None:
+        """Write entries behind those of the file. What a failed write left there is overwritten by the next one."""
         if not packed:
             return
         count = self._counts.get(start, 0)
         try:
-            if start in self._stale:
-                self._scrub(start, count)
             self._file_to_write(start).write(count * ENTRY.size, packed)
         except OSError as error:
-            self._stale.add(start)
             raise store_error("writing checksums", error) from error
         self._counts[start] = count + len(packed) // ENTRY.size
-
-    def take_back(self, log_end: int) -> None:
-        """Forget the entries of records from `log_end` on, because the append was undone."""
-        self._blocks.drop()
-        for start in self._counts:
-            if log_end < start + self._segment_bytes:
-                self._counts[start] = self._count_up_to(start, max(0, log_end - start))
-                self._stale.add(start)
-
-    def _scrub(self, start: int, count: int) -> None:
-        """Overwrite with zeros what failed appends left, and sync: recovery compares with every entry that it finds."""
-        file = self._file_to_write(start)
-        file.write(count * ENTRY.size, bytes(self._file_bytes - count * ENTRY.size))
-        file.sync()
-        self._stale.discard(start)
 
     def complete(self, start: int, segment: memoryview, records: list[tuple[int, int]]) -> None:
         """Add missing entries of records that recovery has scanned. A record is given as (position in the segment, size)."""
@@ -187,6 +195,7 @@ class Checksums:
         Return no bytes when there are more than `most` entries, the disk does not return them, or while recovery runs. `matches`
         checks a single record.
         """
+        self._write_for_reader(start, last_end)
         count = self._counts.get(start)
         if not count or self._beyond:
             return b""
@@ -208,13 +217,15 @@ class Checksums:
 
     def entries(self, start: int) -> bytes:
         """Return a copy of a segment's packed entries."""
+        self._write_for_reader(start, self._segment_bytes)
         count = self._counts.get(start, 0)
         return self._file(start).read(0, count * ENTRY.size) if count else b""
 
     def _find(self, offset: int, size: int) -> int | None:
         start = offset - offset % self._segment_bytes
-        count = self._counts.get(start)
         end = offset - start + size
+        self._write_for_reader(start, end)
+        count = self._counts.get(start)
         if self._beyond and start + end in self._beyond:
             return self._beyond[start + end]
         if not count:
@@ -297,12 +308,15 @@ class Checksums:
 
     def place_of(self, start: int) -> tuple[str, int]:
         """Return the path of a segment's file, and how many entries it has."""
+        self._write_for_reader(start, self._segment_bytes)
         return segment_path(self._directory, start), self._counts.get(start, 0)
 
     def expire(self, log_start: int) -> list[ExpiredFile]:
         """Give up the files of segments before `log_start`. The caller deletes them."""
         expired = []
         self._blocks.drop()
+        for start in [start for start in self._late if start < log_start]:
+            self.late_bytes -= len(self._late.pop(start))
         for start in [start for start in self._counts if start < log_start]:
             del self._counts[start]
             path = segment_path(self._directory, start)

@@ -184,12 +184,6 @@ class CommitLog:
         file.prefetch(0, min(PREFETCH_BYTES, segment_bytes))
         return file
 
-    def take_back(self, end: int, written: list[WrittenRun]) -> None:
-        """Undo the last append, because its checksums could not be stored."""
-        self._scrub = [(run.start, len(run.data)) for run in written]
-        self.end = end
-        self._drop_windows()
-
     def scrub(self) -> None:
         """Overwrite with zeros what a failed append wrote, and sync.
 

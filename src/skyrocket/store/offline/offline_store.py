@@ -7,12 +7,14 @@
     queues()                            all queues with their offsets
 
 Reads return exactly what was written. A range that cannot be read is skipped and reported to `on_damage`, once. A message that is
-being written at the time of the read does not count yet.
+being written at the time of the read does not count yet. A broker writes queues and index late: while it runs, and after it was
+killed, their newest messages come from the log (`log_tail`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +25,7 @@ from skyrocket.store.errors import StoreFormatError, store_error
 from skyrocket.store.files import Disk, OpenFiles
 from skyrocket.store.log.scan import DamagedRange, FoundRecord, LogEnd
 from skyrocket.store.message import index_keys
+from skyrocket.store.offline.log_tail import LogTail
 from skyrocket.store.offline.offline_index import IndexSizes, OfflineIndex
 from skyrocket.store.offline.offline_log import OfflineLog
 from skyrocket.store.offline.offline_queue import OfflineQueue
@@ -67,6 +70,7 @@ class OfflineStore:
         except OSError as error:
             raise store_error(f"opening the store in {self.paths.root}", error) from error
         self.index = OfflineIndex(self._files, self.paths.index, index_sizes)
+        self._tail = LogTail(self.log, self.deleted, self.checkpoint.dispatch_end if self.is_open else None)
         self._queue_files = OpenFiles(self._files, OPEN_QUEUE_FILES_MAX, writable=False)
 
     def __enter__(self) -> OfflineStore:
@@ -104,11 +108,17 @@ class OfflineStore:
     # --- by queue
 
     def queues(self) -> list[OfflineQueueRange]:
-        return [
-            OfflineQueueRange(key.topic, key.queue_id, queue.min_offset(self.log.start), queue.max_offset)
+        """Return the ranges of all queues, also of those that have no file yet."""
+        ranges = {
+            key: OfflineQueueRange(*key, queue.min_offset(self.log.start), queue.max_offset)
             for key in self.queue_keys()
             if (queue := self.queue(*key)) is not None
-        ]
+        }
+        for key, (first, stop) in self._tail.ranges().items():
+            known = ranges.get(key)
+            least, most = (first, stop) if known is None else (known.min_offset, max(known.max_offset, stop))
+            ranges[key] = OfflineQueueRange(*key, least, most)
+        return [ranges[key] for key in sorted(ranges)]
 
     def queue_keys(self) -> list[QueueKey]:
         directory = self.paths.consume_queues
@@ -132,25 +142,31 @@ class OfflineStore:
     ) -> Iterator[FoundRecord]:
         """Yield messages of one queue from a queue offset on. A queue entry that does not match the log counts as damage."""
         queue = self.queue(topic, queue_id)
-        if queue is None:
-            return
-        for queue_offset, entry in queue.entries(max(offset, queue.min_offset(self.log.start))):
-            found = self.log.record_at(entry.physical_offset, check=check)
-            if found is not None and matches_entry(found, topic, queue_id, queue_offset, entry.size):
-                yield found
-            elif on_damage is not None:
-                on_damage(DamagedRange(entry.physical_offset, entry.size))
+        if queue is not None:
+            for queue_offset, entry in queue.entries(max(offset, queue.min_offset(self.log.start))):
+                found = self.log.record_at(entry.physical_offset, check=check)
+                if found is not None and matches_entry(found, topic, queue_id, queue_offset, entry.size):
+                    yield found
+                elif on_damage is not None:
+                    on_damage(DamagedRange(entry.physical_offset, entry.size))
+            offset = max(offset, queue.max_offset)
+        yield from self._tail.queued(topic, queue_id, offset, check=check)
 
     def queue_offset_since(self, topic: str, queue_id: int, timestamp: int) -> int:
         """Return the offset of the first message stored at or after `timestamp`; the maximum offset when there is none."""
         queue = self.queue(topic, queue_id)
-        if queue is None:
-            return 0
-        low, high = queue.min_offset(self.log.start), queue.max_offset
-        while low < high:
+        low, high = (0, 0) if queue is None else (queue.min_offset(self.log.start), queue.max_offset)
+        stop = high
+        while queue is not None and low < high:
             middle = (low + high) // 2
             is_before = self._store_timestamp_at(queue, middle) < timestamp
             low, high = (middle + 1, high) if is_before else (low, middle)
+        if low < stop:
+            return low
+        for found in self._tail.queued(topic, queue_id, low, check=False):
+            if found.record.store_timestamp >= timestamp:
+                return found.record.queue_offset
+            low = found.record.queue_offset + 1
         return low
 
     def _store_timestamp_at(self, queue: OfflineQueue, queue_offset: int) -> int:
@@ -166,7 +182,7 @@ class OfflineStore:
     def query(self, topic: str, key: str, begin_ms: int = 0, end_ms: int = EVER_MS) -> Iterator[FoundRecord]:
         """Yield messages of a topic that have a key or unique key and were stored in this time range, newest first."""
         seen: set[int] = set()
-        for offset in self.index.find(topic, key, begin_ms, end_ms):
+        for offset in chain(self._tail.with_key(topic, key), self.index.find(topic, key, begin_ms, end_ms)):
             if offset in seen or self.deleted.covers(topic, offset):
                 continue
             seen.add(offset)

@@ -10,6 +10,11 @@
 The third field of a delayed message in SCHEDULE_TOPIC_XXXX is its delivery time. Each file holds `queue_entries_per_file`
 entries. Files are not memory-mapped, because there may be thousands of queues. Behind the last entry everything is zero: an entry
 with size 0 was never written.
+
+    | entries in the files         | entries in memory, written late |
+    ^ min_offset                   ^ written_offset                  ^ max_offset
+
+New entries are gathered in memory, and `write_late` writes many of them at once. Readers see both parts as one.
 """
 
 from __future__ import annotations
@@ -45,6 +50,8 @@ class ConsumeQueue:
         self._reads = reads or ColdReads()
         self.min_offset = 0
         self.max_offset = 0  # the queue offset of the next entry
+        self.written_offset = 0  # entries from here on are only in memory
+        self._late = bytearray()  # these entries, packed
 
     @property
     def directory(self) -> str:
@@ -61,6 +68,7 @@ class ConsumeQueue:
                 break
             self._segments.drop_last()
         self.min_offset = self._segments.start // ENTRY_BYTES
+        self.written_offset = self.max_offset
 
     def _count(self, start: int) -> int:
         """Count the entries of a file. They are a prefix of the file; a single bad entry does not end it."""
@@ -106,30 +114,36 @@ class ConsumeQueue:
     def read(self, queue_offset: int, count: int) -> bytes:
         """Return up to `count` packed entries from `queue_offset` on; fewer at the end of the queue or of a file."""
         count = min(count, self.max_offset - queue_offset)
+        if count <= 0:
+            return b""
+        late_at = (queue_offset - self.written_offset) * ENTRY_BYTES
+        if late_at >= 0:
+            return bytes(self._late[late_at : late_at + count * ENTRY_BYTES])
         at = queue_offset * ENTRY_BYTES
         start = self._segments.start_of(at)
-        if count <= 0 or start is None:
+        if start is None:
             return b""
         size = min(count * ENTRY_BYTES, start + self._segments.segment_bytes - at)
         try:
-            return self._reads.read(self._segments.file(start), at - start, size)
+            packed = self._reads.read(self._segments.file(start), at - start, min(size, -late_at))
         except OSError as error:
             raise store_error(f"reading {self.directory}", error) from error
+        return packed + self._late[: size + late_at] if size > -late_at else packed
 
     def entry(self, queue_offset: int) -> QueueEntry | None:
         packed = self.read(queue_offset, 1)
         return QueueEntry(*ENTRY.unpack(packed)) if packed else None
 
     def place_of(self, queue_offset: int) -> tuple[str, int] | None:
-        """Return the file that holds an entry, and where it lies there; None when the queue does not have the entry."""
+        """Return the file that holds an entry, and where it lies there; None when no file of the queue has the entry."""
         at = queue_offset * ENTRY_BYTES
-        start = self._segments.start_of(at) if queue_offset < self.max_offset else None
+        start = self._segments.start_of(at) if queue_offset < self.written_offset else None
         return None if start is None else (self._segments.path(start), at - start)
 
     # --- writing
 
     def append(self, queue_offset: int, entries: bytes) -> None:
-        """Append packed entries from `queue_offset` on.
+        """Append packed entries from `queue_offset` on, in memory.
 
         Skip those that the queue already has; fill a gap with the first new entry.
 
@@ -142,15 +156,31 @@ class ConsumeQueue:
         if known >= count:
             return
         packed = entries[known * ENTRY_BYTES :] if known >= 0 else entries[:ENTRY_BYTES] * -known + entries
+        self._late += packed
+        self.max_offset = queue_offset + count
+
+    @property
+    def late_bytes(self) -> int:
+        return len(self._late)
+
+    def write_late(self) -> None:
+        """Write the entries that are only in memory. After an error they stay there for the next call."""
+        if not self._late:
+            return
         try:
-            self._write(self.max_offset * ENTRY_BYTES, packed)
+            self._write(self.written_offset * ENTRY_BYTES, bytes(self._late))
         except OSError as error:
             raise store_error(f"writing {self.directory}", error) from error
-        self.max_offset = queue_offset + count
+        self.written_offset = self.max_offset
+        self._late.clear()
 
     def replace(self, queue_offset: int, packed: bytes) -> None:
         """Overwrite one entry that was wrong."""
         assert self.min_offset <= queue_offset < self.max_offset
+        if queue_offset >= self.written_offset:
+            at = (queue_offset - self.written_offset) * ENTRY_BYTES
+            self._late[at : at + ENTRY_BYTES] = packed
+            return
         try:
             self._write(queue_offset * ENTRY_BYTES, packed)
         except OSError as error:
@@ -167,7 +197,7 @@ class ConsumeQueue:
             self._write(start, PRE_BLANK * ((at - start) // ENTRY_BYTES))
         except OSError as error:
             raise store_error(f"starting {self.directory}", error) from error
-        self.min_offset = self.max_offset = queue_offset
+        self.min_offset = self.max_offset = self.written_offset = queue_offset
 
     def _write(self, at: int, packed: bytes) -> None:
         segment_bytes = self._segments.segment_bytes
@@ -183,6 +213,7 @@ class ConsumeQueue:
 
     def truncate(self, queue_offset: int) -> None:
         """Delete the entries from `queue_offset` on, and write zeros in their place."""
+        assert not self._late, "recovery writes entries before it truncates a queue"
         at = queue_offset * ENTRY_BYTES
         if at < self._segments.start:
             self.remove()  # its first files are missing: it begins again, at the message that comes next
@@ -195,8 +226,12 @@ class ConsumeQueue:
             tail = file.read(at - start, start + self._segments.segment_bytes - at).rstrip(b"\0")
             if tail:
                 self._segments.file_to_write(start).write(at - start, bytes(len(tail)))
-        self.max_offset = min(self.max_offset, queue_offset)
+        self.max_offset = self.written_offset = min(self.max_offset, queue_offset)
         self.min_offset = min(self.min_offset, self.max_offset)
+
+    def has_late_before(self, log_start: int) -> bool:
+        """Whether an entry that is only in memory belongs to a message before `log_start`."""
+        return bool(self._late) and ENTRY.unpack_from(self._late)[0] < log_start
 
     def expire(self, log_start: int) -> list[ExpiredFile]:
         """Raise the minimum offset to the first message at or behind `log_start`. Return the files that lie before it."""
@@ -231,8 +266,12 @@ class ConsumeQueue:
     def forget(self) -> None:
         """Forget all entries. The files were moved away."""
         self._segments.forget_all()
-        self.min_offset = self.max_offset = 0
+        self._reset()
 
     def remove(self) -> None:
         self._segments.drop_all()
-        self.min_offset = self.max_offset = 0
+        self._reset()
+
+    def _reset(self) -> None:
+        self._late.clear()
+        self.min_offset = self.max_offset = self.written_offset = 0

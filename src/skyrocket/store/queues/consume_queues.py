@@ -1,8 +1,13 @@
-"""All consume queues of a store, by topic and queue id. A queue is a small object; its files are opened only when needed."""
+"""All consume queues of a store, by topic and queue id. A queue is a small object; its files are opened only when needed.
+
+New entries are gathered in memory, for all queues together within a bound, and written late: a message costs no write of its own,
+however many queues the messages of an append have.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from skyrocket.compiled import twin
@@ -15,6 +20,7 @@ from skyrocket.store.message import UNQUEUED, DispatchFields
 from skyrocket.store.queues.consume_queue import ENTRY, ConsumeQueue, QueueEntry
 
 _NAME_BYTES_MAX = 255  # of a directory name
+QUEUE_LATE_BYTES_MAX = 64 * 1024  # of one queue, in memory only: then a write costs little for each entry
 
 
 class QueueKey(NamedTuple):
@@ -58,6 +64,9 @@ class ConsumeQueues:
         # Keys are QueueKey or plain tuples: both compare equal, and a tuple is cheaper to create.
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         self._next: dict[tuple[str, int], int] = {}  # the queue offset of the next appended message; ahead of the entries
+        self._late: dict[ConsumeQueue, None] = {}  # queues with entries that are only in memory, oldest first
+        self.late_bytes = 0  # of these entries
+        self.crowded: dict[ConsumeQueue, None] = {}  # queues with so many of them that they are written at once
 
     def load(self, is_sound: Callable[[QueueKey, int, QueueEntry], bool] | None = None) -> bool:
         """Load all queues from disk. After a crash, `is_sound` says which entries can be trusted.
@@ -138,9 +147,57 @@ class ConsumeQueues:
         if queue is None and not is_directory_name(key):
             return  # from a damaged record that no check detected: its topic cannot be a directory
         queue = queue or self._make(key)
+        before = queue.late_bytes
         queue.append(queue_offset, packed)
+        late_bytes = queue.late_bytes
+        if late_bytes > before:
+            self.late_bytes += late_bytes - before
+            if not before:
+                self._late[queue] = None
+            if late_bytes >= QUEUE_LATE_BYTES_MAX:
+                self.crowded[queue] = None
         if self._next.get(key, 0) < queue.max_offset:
             self._next[key] = queue.max_offset
+
+    # --- late writes
+
+    @property
+    def late_count(self) -> int:
+        """How many queues have entries that are only in memory."""
+        return len(self._late)
+
+    def write_late(self, most: int) -> int:
+        """Write the entries of up to `most` queues, those that wait longest first. Return the number of queues.
+
+        After an error the entries stay in memory for the next call.
+        """
+        first = list(islice(self._late, most))
+        for queue in first:
+            self._write_late(queue)
+        return len(first)
+
+    def write_crowded(self) -> None:
+        """Write the entries of queues with many of them."""
+        for queue in list(self.crowded):
+            self._write_late(queue)
+
+    def write_topic(self, topic: str) -> None:
+        """Write the entries of all queues of a topic."""
+        for queue in [queue for key, queue in self._queues.items() if key[0] == topic]:
+            self._write_late(queue)
+
+    def _write_late(self, queue: ConsumeQueue) -> None:
+        late_bytes = queue.late_bytes
+        queue.write_late()
+        self.late_bytes -= late_bytes
+        self._forget_late(queue)
+
+    def _forget_late(self, queue: ConsumeQueue) -> None:
+        self.late_bytes -= queue.late_bytes
+        self._late.pop(queue, None)
+        self.crowded.pop(queue, None)
+
+    # --- shrinking
 
     def truncate(self, key: tuple[str, int], queue_offset: int) -> None:
         """Delete the entries from `queue_offset` on: recovery writes them again."""
@@ -153,15 +210,24 @@ class ConsumeQueues:
         """Raise the minimum of each queue to its first message at or behind `log_start`. Return the files that lie before it."""
         return [file for queue in self._queues.values() for file in queue.expire(log_start)]
 
+    def expire_late(self, log_start: int) -> list[ExpiredFile]:
+        """Like `expire`, for queues whose messages expire before their entries are written: no file has these entries."""
+        return [file for queue in self._late if queue.has_late_before(log_start) for file in queue.expire(log_start)]
+
     def all_queues(self) -> list[ConsumeQueue]:
         return list(self._queues.values())
 
-    def forget_topic(self, topic: str) -> None:
-        """Forget all queues of a topic, whose files were moved away."""
+    def forget_topic(self, topic: str) -> tuple[int, int]:
+        """Forget all queues of a topic, whose files were moved away. Return how many had entries, and how many entries ever."""
+        queue_count = entry_count = 0
         for key in [key for key in self._queues if key[0] == topic]:
-            self._queues.pop(key).forget()
+            queue = self._queues.pop(key)
+            queue_count, entry_count = queue_count + (queue.max_offset > 0), entry_count + queue.max_offset
+            self._forget_late(queue)
+            queue.forget()
         for key in [key for key in self._next if key[0] == topic]:
             del self._next[key]
+        return queue_count, entry_count
 
     def expire_deleted(self, positions: Mapping[str, int]) -> list[ExpiredFile]:
         """Drop entries of messages before the positions of their topics, with which they were deleted.

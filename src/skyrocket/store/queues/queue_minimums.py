@@ -17,7 +17,8 @@ from skyrocket.store.queues.consume_queue import ENTRY, ENTRY_BYTES, ConsumeQueu
 def find_minimums(files: Files, queues: Iterable[ConsumeQueue], log_start: int) -> list[tuple[ConsumeQueue, int]]:
     """Return the queues whose first messages lie before `log_start`, each with its new minimum offset.
 
-    A queue that cannot be read, or was deleted meanwhile, keeps its minimum until the next time.
+    A queue that cannot be read, or was deleted meanwhile, keeps its minimum until the next time. Entries that are only in memory
+    do not count here: see `ConsumeQueues.expire_late`.
     """
     found = []
     for queue in queues:

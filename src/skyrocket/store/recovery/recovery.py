@@ -339,8 +339,10 @@ class Recovery:
                         self._seen.add(key)
                         self._queues.truncate(key, dispatch.queue_offset)
             self._queues.put(dispatches)
+            self._queues.write_late(self._queues.late_count)
             if self._index is not None:
                 self._index.put(dispatches)
+                self._index.write_late()
 
     def _complete_checksums(self, turn: list[FoundRecord]) -> None:
         for segment_start, some in groupby(turn, lambda item: item.offset - item.offset % self._log.segments.segment_bytes):

@@ -32,6 +32,7 @@ def checksums_on(disk: SimulatedDisk) -> Checksums:
 def filled(disk: SimulatedDisk, segment: int = 0) -> Checksums:
     checksums = checksums_on(disk)
     put(checksums, segment, DATA, SIZES)
+    checksums.write_late()
     return checksums
 
 
@@ -124,33 +125,51 @@ def test_file_of_another_size_is_deleted():
     assert disk.names("checksums") == []
 
 
-def test_entries_of_an_undone_append_leave_no_bytes():
+def test_entries_wait_in_memory_until_many_are_written_or_a_reader_needs_one():
     disk = SimulatedDisk()
     checksums = filled(disk)
-    checksums.take_back(ENDS[1])
-    assert fit(checksums) == [True, True, None, None, None]
-    put(checksums, ENDS[1], b"z" * 95, [95])
-    again = checksums_on(disk.kill())
-    again.load(0, remember_beyond=True)
-    assert again.matches(ENDS[1], memoryview(b"z" * 95))
-    assert fit(again)[2:] == [None, None, None]
+    put(checksums, ENDS[4], b"x" * 95, [95])
+    put(checksums, ENDS[4] + 95, b"y" * 97, [97])
+    writes = disk.counts["write"]
+    assert fit(checksums) == [True] * 5
+    assert (checksums.late_bytes, disk.counts["write"]) == (2 * ENTRY.size, writes), "readers of older records write nothing"
+    assert checksums.matches(ENDS[4] + 95, memoryview(b"y" * 97))
+    assert (checksums.late_bytes, disk.counts["write"]) == (0, writes + 1)
+    assert checksums.entries(0) == checksums.entries_between(0, 1, ENDS[4] + 192, 100)
 
 
-def test_full_disk_raises_disk_full_error_and_leaves_no_entry():
+def test_a_full_disk_leaves_entries_in_memory_and_readers_do_without_them():
     disk = SimulatedDisk()
     checksums = checksums_on(disk)
+    put(checksums, 0, DATA, SIZES)
     for kind in ("create", "write"):
         disk.fail(kind, 1, errno.ENOSPC, short=True)
         with pytest.raises(DiskFullError):
-            put(checksums, 0, DATA, SIZES)
-    put(checksums, 0, DATA[:100], [100])
-    assert fit(checksums) == [True, None, None, None, None]
+            checksums.write_late()
+        disk.fail("write", 1, errno.ENOSPC, short=True)
+        assert checksums.matches(0, record(0)) is None
+    assert checksums.late_bytes == 5 * ENTRY.size
+    checksums.write_late()
+    assert fit(checksums) == [True] * 5
+
+
+def test_what_a_failed_late_write_left_rejects_no_record_after_a_kill():
+    for written in range(5 * ENTRY.size):
+        disk = SimulatedDisk()
+        filled(disk)
+        disk.nodes["checksums/00000000000000000000"].content[written:] = bytes(
+            disk.size("checksums/00000000000000000000") - written
+        )
+        again = checksums_on(disk.kill())
+        again.load(0, remember_beyond=True)
+        assert False not in fit(again), f"{written} bytes were written"
 
 
 def test_complete_adds_missing_entries():
     disk = SimulatedDisk()
     checksums = checksums_on(disk)
     put(checksums, 0, DATA[: ENDS[1]], SIZES[:2])
+    checksums.write_late()
     checksums.complete(0, memoryview(DATA), [(end - size, size) for end, size in zip(ENDS, SIZES, strict=True)])
     assert fit(checksums) == [True] * 5
 
@@ -158,8 +177,12 @@ def test_complete_adds_missing_entries():
 def test_files_expire_with_their_segments():
     disk = SimulatedDisk()
     checksums = filled(disk)
+    put(checksums, 0, DATA, SIZES)
     put(checksums, SEGMENT, DATA, SIZES)
     assert [file.path for file in checksums.expire(SEGMENT)] == ["checksums/00000000000000000000"]
+    assert checksums.late_bytes == 5 * ENTRY.size
+    checksums.write_late()
+    assert disk.counts["create"] == 2
 
 
 @pytest.mark.parametrize("written", [4, 5, 6, 7])

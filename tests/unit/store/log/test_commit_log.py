@@ -124,18 +124,6 @@ def test_failed_sync_while_scrubbing_stops_writes():
         put(log, records(1))
 
 
-def test_undone_append_leaves_no_bytes():
-    log = a_log(SimulatedDisk())
-    put(log, records(2))
-    end = log.end
-    written = log.append(records(6), [0] * 6, 1000)
-    log.take_back(end, written)
-    assert log.end == end
-    put(log, records(1, 10))
-    assert not any(log.segments.file(0).view()[log.end :])
-    assert not any(log.segments.file(SEGMENT).view())
-
-
 def test_next_segment_is_created_ahead_and_used():
     with ThreadPoolExecutor(1) as background:
         disk = SimulatedDisk()

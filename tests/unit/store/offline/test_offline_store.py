@@ -212,6 +212,41 @@ def test_a_store_is_read_while_it_is_open_and_grows(tmp_path: Path):
     store.close()
 
 
+@pytest.mark.parametrize("written", [0, 20, 70])
+def test_what_is_not_yet_in_queues_and_index_comes_from_the_log(tmp_path: Path, written: int):
+    """A broker runs, or was killed, before it wrote the queue entries and index keys of its last messages."""
+    store = write_store(tmp_path, map(sample_record, range(0)), close=False)
+    requests = [append_request_of(sample_record(number)) for number in range(120)]
+    for number, request in enumerate(requests):
+        if number == written:
+            store.flush()
+            store.checkpoint()
+        store.append([request], NOW_MS + number * 1000)
+    store.flush()
+    with OfflineStore(tmp_path) as late:
+        assert not written or late.checkpoint.dispatch_end
+        early = _answers(late)
+    store.close()
+    with OfflineStore(tmp_path) as closed:
+        assert not closed.is_open
+        assert early == _answers(closed)
+        assert len(closed.queues()) > 3
+
+
+def _answers(store: OfflineStore) -> list[object]:
+    """What a store answers to each way of reading it."""
+    ranges = store.queues()
+    by_queue = [[each.offset for each in store.queue_records(topic, queue_id, 3)] for topic, queue_id, _, _ in ranges]
+    since = [
+        store.queue_offset_since(topic, queue_id, NOW_MS + at * 1000)
+        for topic, queue_id, _, _ in ranges
+        for at in (0, 15, 69, 71, 100, 119, 500)
+    ]
+    by_key = [[each.offset for each in store.query("topic-2", f"key-{number}")] for number in range(120)]
+    by_tag = [each.offset for each in store.query("topic-1", "T#tag-1")]
+    return [ranges, by_queue, since, by_key, by_tag]
+
+
 @pytest.mark.parametrize("kept", [0, 1, 4, 8, 30, 87, 100])
 def test_record_being_written_is_neither_returned_nor_damage(copy: Path, kept: int):
     with OfflineStore(copy) as store:

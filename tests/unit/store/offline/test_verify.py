@@ -136,6 +136,8 @@ def test_undispatched_messages_are_no_finding_but_older_ones_are(tmp_path: Path)
     store.flush()
     store.checkpoint()
     store.append([append_request_of(sample_record(number)) for number in range(20, 40)], NOW_MS + 100_000)
+    assert list(verify(tmp_path)) == [], "queues, index and checksums are written late"
+    assert store.write_late()
     with OfflineStore(tmp_path) as offline:
         found = list(offline.queue_records("topic-0", 0))
         old = sum(each.offset < store.begin_checkpoint().checkpoint.queue_physical_offset for each in found)

@@ -8,8 +8,9 @@ import pytest
 
 from skyrocket.store.errors import DiskFullError, QueueNameError, StoreIOError
 from skyrocket.store.files import OpenFiles
+from skyrocket.store.message import DispatchRequest
 from skyrocket.store.queues.consume_queue import ENTRY, PRE_BLANK, ConsumeQueue, QueueEntry
-from skyrocket.store.queues.consume_queues import ConsumeQueues, QueueKey, is_directory_name
+from skyrocket.store.queues.consume_queues import QUEUE_LATE_BYTES_MAX, ConsumeQueues, QueueKey, is_directory_name
 from tests.support.simulated_disk import SimulatedDisk
 
 PER_FILE = 5
@@ -26,6 +27,7 @@ def entry(number: int) -> bytes:
 def filled(disk: SimulatedDisk, count: int, first: int = 0) -> ConsumeQueue:
     queue = a_queue(disk)
     queue.append(first, b"".join(entry(number) for number in range(first, first + count)))
+    queue.write_late()
     return queue
 
 
@@ -119,15 +121,66 @@ def test_queue_that_could_not_start_starts_when_there_is_space():
     assert offsets(queue) == [2200]
 
 
-def test_a_failed_append_changes_nothing_and_can_be_repeated():
+def test_a_failed_late_write_loses_nothing_and_can_be_repeated():
     disk = SimulatedDisk()
     queue = filled(disk, 3)
+    queue.append(3, b"".join(entry(number) for number in range(3, 12)))
     disk.fail("write", 2, short=True)
     with pytest.raises(StoreIOError):
-        queue.append(3, b"".join(entry(number) for number in range(3, 12)))
-    assert queue.max_offset == 3
-    queue.append(3, b"".join(entry(number) for number in range(3, 12)))
+        queue.write_late()
     assert offsets(queue) == [1000 + 100 * number for number in range(12)]
+    queue.append(12, entry(12))
+    queue.write_late()
+    again = a_queue(disk)
+    again.load()
+    assert offsets(queue) == offsets(again) == [1000 + 100 * number for number in range(13)]
+
+
+@pytest.mark.parametrize("written", range(12))
+def test_a_reader_sees_entries_in_files_and_in_memory_as_one(written: int):
+    queue, whole = filled(SimulatedDisk(), written), filled(SimulatedDisk(), 12)
+    queue.append(written, b"".join(entry(number) for number in range(written, 12)))
+    assert (queue.written_offset, queue.max_offset, queue.late_bytes) == (written, 12, (12 - written) * 20)
+    for at in range(13):
+        assert queue.entry(at) == whole.entry(at)
+        for count in range(1, 6):
+            packed = queue.read(at, count)
+            assert packed.startswith(whole.read(at, count))
+            assert len(packed) <= 20 * count
+    assert queue.find_minimum(1750, queue.entry) == 8
+    assert [queue.place_of(at) is not None for at in range(12)] == [at < written for at in range(12)]
+
+
+def test_an_entry_in_memory_is_replaced_there():
+    queue = filled(disk := SimulatedDisk(), 2)
+    queue.append(2, entry(2) + entry(9))
+    queue.replace(3, entry(3))
+    queue.write_late()
+    again = a_queue(disk)
+    again.load()
+    assert offsets(again) == [1000, 1100, 1200, 1300]
+
+
+def test_late_entries_are_counted_written_in_order_and_forgotten_with_their_topic():
+    queues = ConsumeQueues(disk := SimulatedDisk(), OpenFiles(disk, 10), "cq", PER_FILE)
+    for number in range(4):
+        queues.put([DispatchRequest(f"t{number % 2}", number, 0, 1000 + number * 100, 100, 0, 0, (), 0)])
+    assert (queues.late_bytes, queues.late_count, disk.names("cq")) == (80, 4, [])
+    assert queues.write_late(3) == 3
+    assert (queues.late_bytes, queues.late_count, disk.names("cq/t0")) == (20, 1, ["0", "2"])
+    assert queues.forget_topic("t1") == (2, 2)
+    assert (queues.late_bytes, queues.late_count, queues.write_late(9)) == (0, 0, 0)
+
+
+def test_a_queue_with_many_entries_in_memory_is_crowded_until_they_are_written():
+    queues = ConsumeQueues(disk := SimulatedDisk(), OpenFiles(disk, 10), "cq", 10_000)
+    most = QUEUE_LATE_BYTES_MAX // 20
+    queues.put([DispatchRequest("t", 0, number, number * 100, 100, 0, 0, (), 0) for number in range(most)])
+    assert not queues.crowded
+    queues.put([DispatchRequest("t", 0, most, most * 100, 100, 0, 0, (), 0)])
+    assert len(queues.crowded) == 1
+    queues.write_crowded()
+    assert (queues.late_bytes, queues.late_count, len(queues.crowded)) == (0, 0, 0)
 
 
 def test_truncating_leaves_zeros():
@@ -165,9 +218,12 @@ def test_every_written_file_is_unsynced_once():
     opened = OpenFiles(disk := SimulatedDisk(), 10)
     queue = ConsumeQueue(disk, opened, "cq/t/0", PER_FILE)
     queue.append(0, b"".join(entry(number) for number in range(7)))
+    assert not opened.take_unsynced().held
+    queue.write_late()
     assert len(opened.take_unsynced().held) == 2
     assert not opened.take_unsynced().held
     queue.append(7, entry(7))
+    queue.write_late()
     assert list(opened.take_unsynced().held) == ["cq/t/0/00000000000000000100"]
     queue.replace(0, entry(0))
     queue.truncate(7)

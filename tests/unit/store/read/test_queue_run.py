@@ -33,7 +33,7 @@ def a_filled_disk(rng: Random) -> SimulatedDisk:
 
 def damage(disk: SimulatedDisk, rng: Random) -> None:
     """One flipped bit in a log, queue or checksum file."""
-    paths = [path for path in disk.nodes if any(part in path for part in ("commitlog/", "consumequeue/", "checksums/"))]
+    paths = [path for path in sorted(disk.nodes) if any(part in path for part in ("commitlog/", "consumequeue/", "checksums/"))]
     content = disk.nodes[rng.choice(paths)].content
     written = len(bytes(content).rstrip(b"\0"))
     if written:

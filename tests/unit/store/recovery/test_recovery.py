@@ -42,13 +42,16 @@ def a_closed_store(messages: int = 60) -> SimulatedDisk:
     return disk
 
 
-def a_killed_store(checkpointed: int = 10, more: int = 10) -> SimulatedDisk:
+def a_killed_store(checkpointed: int = 10, more: int = 10, *, is_written: bool = False) -> SimulatedDisk:
+    """Return the disk of a store that was killed. With `is_written` everything had been written that is written late."""
     disk = SimulatedDisk()
     store = an_open_store(disk)
     store.append(numbered(checkpointed, body_bytes=200), START_MS)
     store.flush()
     store.checkpoint()
     store.append(numbered(more, first=checkpointed, body_bytes=200), START_MS)
+    if is_written:
+        assert store.write_late()
     return disk.kill()
 
 
@@ -287,7 +290,7 @@ def test_damage_is_set_aside_and_later_messages_are_kept():
 
 def test_every_field_of_a_record_is_protected_behind_the_checkpoint_and_before_it():
     for checkpointed in (0, 12):
-        disk = a_killed_store(checkpointed, 12 - checkpointed)
+        disk = a_killed_store(checkpointed, 12 - checkpointed, is_written=True)
         offset, size = place_of(an_open_store(disk.copy()), 5)
         for at in range(size):
             flipped = disk.copy()
