@@ -22,12 +22,15 @@ from bench.suite.quick import run_quick
 from bench.suite.record import SERVERS, read_record, write_record
 from bench.suite.tables import sections
 
+LIFECYCLE, GROWTH = "lifecycle", "growth"  # beside the loads: start, rest and recovery; more queues, connections and messages
+CHOICES = [*BY_NAME, LIFECYCLE, GROWTH]
+
 
 def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.suite", description="Measure brokers under the loads of real clients.")
     commands = parser.add_subparsers(dest="command", required=True)
     full = commands.add_parser("full", help="measure everything and write docs/benchmarks.md")
-    full.add_argument("--only", nargs="+", choices=list(BY_NAME), metavar="LOAD", help=f"one or more of: {', '.join(BY_NAME)}")
+    full.add_argument("--only", nargs="+", choices=CHOICES, metavar="LOAD", help=f"one or more of: {', '.join(CHOICES)}")
     full.add_argument("--servers", nargs="+", choices=SERVERS, help="which servers to measure")
     full.add_argument("--rounds", type=int, help=f"rounds of each load ({ROUNDS})")
     full.add_argument("--seconds", type=float, help=f"seconds of each round ({SECONDS:g})")
@@ -61,7 +64,7 @@ def _full(given: argparse.Namespace) -> int:
     is_trial = any((given.only, given.servers, given.rounds, given.seconds))
     loads = [load for load in LOADS if not given.only or load.name in given.only]
     plan = Plan(loads, given.servers or SERVERS, given.rounds or ROUNDS, given.seconds or SECONDS)
-    record = run_all(plan, with_lifecycle=not given.only)
+    record = run_all(plan, *(not given.only or part in given.only for part in (LIFECYCLE, GROWTH)))
     if given.out:
         write_record(given.out, record)
     if not is_trial:

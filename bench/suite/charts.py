@@ -112,6 +112,11 @@ def _latency_chart(theme: str, record: RunRecord) -> str:
         return LEFT + LABELS + (math.log10(us) - first) * step
 
     y += 14
+    bottom = y + sum(len(found) * (BAR + GAP) + GROUP_GAP for _, found in results)
+    for power in range(first, last + 1):
+        x, label = x_of(10.0**power), figures.latency(10.0**power).replace(".00", "").replace(".0", "")
+        drawing.line(x, top + 4, x, bottom - 4, palette.line, 0.6)
+        drawing.text(x, bottom + 6, label, palette.quiet, 11, "middle")
     for load, found in results:
         height = len(found) * (BAR + GAP) - GAP
         drawing.text(LEFT, y + height / 2, load.title, palette.text, 12)
@@ -124,9 +129,6 @@ def _latency_chart(theme: str, record: RunRecord) -> str:
             drawing.dot(p50, middle, 5, colour)
             y += BAR + GAP
         y += GROUP_GAP
-    for power in range(first, last + 1):
-        drawing.line(x_of(10.0**power), top + 4, x_of(10.0**power), y - 4, palette.line, 0.6)
-        drawing.text(x_of(10.0**power), y + 6, figures.latency(10.0**power), palette.quiet, 11, "middle")
     return drawing.render(title)
 
 

@@ -3,6 +3,7 @@
 lifecycle    start, rest, recovery: one server after the other
 usual        every load, with the brokers' usual settings; Kafka takes part
 sync flush   the loads for servers that answer when a message is on the disk
+growth       the rows of `python -m bench growth`: our broker with more queues, connections and messages
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 from bench.suite.generator import ROOT, LoadError, generator
 from bench.suite.lifecycle import PLANNED_S, measure_lifecycle
 from bench.suite.loads import BY_NAME, JAVA, Load
+from bench.suite.parts import GROWTH, GROWTH_S_MAX, has_part, measure_part
 from bench.suite.processes import paused, resident_mb
 from bench.suite.progress import Progress
 from bench.suite.record import APACHE, KAFKA, Lifecycle, Machine, RunRecord
@@ -31,7 +33,7 @@ from skyrocket.compiled import kind
 ROUNDS, SECONDS = 3, 2.0
 JAVA_ROUNDS, JAVA_SECONDS = 1, 8.0
 FREE_GB_MIN = 16.0
-START_S = 10.0
+START_S, GROWTH_S = 10.0, 150.0  # as planned
 STEADY_ROUND_S, STEADY_ROUNDS, STEADY_GROWTH = 2.0, 2, 1.05
 LAST_ALIKE = "delivery"  # after this load, not all servers have had the same work: memory is noted
 # How a server is warmed up, and for how many seconds at most: until a JVM has compiled its hot methods.
@@ -66,7 +68,7 @@ class Plan:
         return total
 
 
-def run_all(plan: Plan, with_lifecycle: bool = True) -> RunRecord:
+def run_all(plan: Plan, with_lifecycle: bool = True, with_growth: bool = True) -> RunRecord:
     generator()  # without a compiler, nothing can be measured: say so first
     began_s = time.monotonic()
     started = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M")
@@ -77,6 +79,7 @@ def run_all(plan: Plan, with_lifecycle: bool = True) -> RunRecord:
         plan.planned_s(plan.usual(), WARM_UP)
         + plan.planned_s(plan.flushed(), WARM_UP_FLUSH)
         + sum(PLANNED_S[name] for name in lives)
+        + (GROWTH_S if with_growth and has_part(GROWTH) else 0.0)
     )
     progress = Progress(planned)
     with folder() as home:
@@ -85,6 +88,10 @@ def run_all(plan: Plan, with_lifecycle: bool = True) -> RunRecord:
             shutil.rmtree(home / "life", ignore_errors=True)
         _run_phase(plan, plan.usual(), {}, WARM_UP, home / "usual", record, progress)
         _run_phase(plan, plan.flushed(), SYNC_FLUSH, WARM_UP_FLUSH, home / "flushed", record, progress)
+    if with_growth and has_part(GROWTH):
+        record.growth, failure = measure_part(GROWTH, GROWTH_S_MAX)
+        record.left_out += [failure] if failure else []
+        progress(f"growth: {failure or f'{len(record.growth)} rows'}", GROWTH_S)
     record.took_s = time.monotonic() - began_s
     return record
 

@@ -87,6 +87,14 @@ class Lifecycle(msgspec.Struct, omit_defaults=True):
     failure: str = ""
 
 
+class Row(msgspec.Struct, omit_defaults=True):
+    """A figure of `python -m bench`, as it prints it."""
+
+    name: str
+    value: str
+    remark: str = ""
+
+
 class Machine(msgspec.Struct, omit_defaults=True):
     processor: str = ""
     cores: int = 0
@@ -104,6 +112,7 @@ class RunRecord(msgspec.Struct, omit_defaults=True):
     machine: Machine = msgspec.field(default_factory=Machine)
     results: list[Result] = []
     lifecycles: list[Lifecycle] = []
+    growth: list[Row] = []
     left_out: list[str] = []  # what was not measured, and why
 
     def find(self, load: str, server: str) -> Result | None:

@@ -136,6 +136,10 @@ def _lifecycle_row(life: Lifecycle) -> list[str]:
     return [life.server, f"{life.start_s:.2f} s", f"{life.rest_mb:.0f} MB", f"{life.rest_cpu_share:.1%}", loaded, recovery]
 
 
+def growth_table(record: RunRecord) -> str:
+    return table(["what grows", "CPU a message", ""], [[row.name, row.value, row.remark] for row in record.growth])
+
+
 def machine_text(record: RunRecord) -> str:
     """One paragraph: when, where and how long."""
     machine = record.machine
@@ -160,4 +164,5 @@ def sections(record: RunRecord) -> dict[str, str]:
         "pulls": loads_table(record, [PULLS]),
         "programs": programs_table(record),
         "lifecycles": lifecycle_table(record),
+        "growth": growth_table(record),
     }

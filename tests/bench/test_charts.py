@@ -69,7 +69,7 @@ def test_latencies_have_a_dot_for_each_server_and_a_scale():
     dots = [float(dot.attrib["cx"]) for dot in ET.fromstring(drawing).iter(f"{SVG}circle")]
     assert len(dots) == 2
     assert dots[0] < dots[1]
-    assert {"10.0 µs", "1.00 ms", "100 ms"} <= set(texts(drawing))
+    assert {"10 µs", "1 ms", "100 ms"} <= set(texts(drawing))
 
 
 def test_an_empty_record_draws_empty_charts():

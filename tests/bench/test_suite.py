@@ -19,6 +19,7 @@ from bench.suite.full import Plan, run_all
 from bench.suite.generator import LoadError, generate
 from bench.suite.java_programs import failures, read_report
 from bench.suite.loads import BY_NAME, LOADS
+from bench.suite.parts import measure_part
 from bench.suite.processes import cpu_s, paused, resident_mb
 from bench.suite.progress import Progress
 from bench.suite.record import OURS
@@ -115,7 +116,7 @@ def test_a_tiny_run_measures_our_broker_and_leaves_nothing_behind(tmp_path: Path
     monkeypatch.setenv("SKYROCKET_BENCH_DIR", str(tmp_path))
     monkeypatch.setattr(full, "WARM_UP", {"send-4x64": 0.2})
     monkeypatch.setattr(full, "FREE_GB_MIN", 0.5)
-    record = run_all(Plan([BY_NAME["sync-16"]], [OURS], rounds=2, seconds=0.2), with_lifecycle=False)
+    record = run_all(Plan([BY_NAME["sync-16"]], [OURS], rounds=2, seconds=0.2), with_lifecycle=False, with_growth=False)
     result = record.find("sync-16", OURS)
     assert result is not None
     assert len(result.rounds) == 2
@@ -187,6 +188,23 @@ def test_pausing_a_process_that_has_ended_is_no_error():
         pass
     with paused([ended.pid]):
         pass
+
+
+@pytest.mark.parametrize(
+    ("how", "seconds_max", "failure"),
+    [
+        ("ends", 120.0, ""),
+        ("fails", 120.0, "failed: AssertionError: the broker closed a connection"),
+        ("hangs", 3.0, "was ended after 3 s"),
+    ],
+)
+def test_a_part_gives_its_rows_and_a_reason(how: str, seconds_max: float, failure: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SAMPLE_PART", how)
+    rows, reason = measure_part("tests.bench.sample_part", seconds_max)
+    assert reason.endswith(failure)
+    assert bool(reason) is bool(failure)
+    if how != "hangs":  # a busy machine may not come that far in three seconds
+        assert [(row.name, row.value) for row in rows] == [("one queue", "5.00 µs"), ("10,000 queues", "5.50 µs")]
 
 
 def test_progress_tells_the_time_that_is_left():

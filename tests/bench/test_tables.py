@@ -9,8 +9,8 @@ from bench.suite import figures
 from bench.suite.bars import BARS, Bar, judge
 from bench.suite.document import DOCUMENT, render, write_document
 from bench.suite.loads import BY_NAME, LOADS
-from bench.suite.record import APACHE, KAFKA, OURS, Result, RunRecord, read_record, write_record
-from bench.suite.tables import bars_table, lifecycle_table, loads_table, machine_text, programs_table
+from bench.suite.record import APACHE, KAFKA, OURS, Result, Row, RunRecord, read_record, write_record
+from bench.suite.tables import bars_table, growth_table, lifecycle_table, loads_table, machine_text, programs_table
 
 from tests.bench.sample_record import sample_record, sample_round
 
@@ -103,6 +103,11 @@ def test_lifecycles_show_starts_memory_and_recovery():
     table = lifecycle_table(sample_record())
     assert row_of(table, OURS)[1:] == ["0.50 s", "45 MB", "0.3%", "120 MB", "0.80 s, 300,000 messages"]
     assert row_of(table, KAFKA)[1:] == ["–", "–", "–", "800 MB", "–"]
+
+
+def test_growth_has_the_rows_that_its_benchmark_printed():
+    record = RunRecord(growth=[Row("sends, 10,000 queues", "5.50 µs", "1.10 of the first")])
+    assert row_of(growth_table(record), "sends, 10,000 queues")[1:] == ["5.50 µs", "1.10 of the first"]
 
 
 def test_the_machine_and_what_was_left_out_are_named():
