@@ -2,7 +2,8 @@
 
     check(now_ms) -> when to call next, by the same clock; None: only when woken
 
-A check that fails is called again after a second, and does not affect the others.
+A check that fails is called again after a second, and does not affect the others. One that needs bytes that are not in memory
+(NotInMemoryError) is called again when a thread has read them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
+from skyrocket.store.cold_reads import NotInMemoryError
 from skyrocket.store.errors import StoreError
 from skyrocket.supervised_task import SupervisedTask, failure_of
 
@@ -28,6 +30,7 @@ class Scheduler:
         self._wall_ms = wall_ms
         self._next_ms: dict[Check, int | None] = {}
         self._last_ms = 0
+        self._fetching: dict[Check, asyncio.Future[None]] = {}  # checks that wait for the disk
         self._woken = asyncio.Event()
         self._task: SupervisedTask | None = None
 
@@ -50,18 +53,31 @@ class Scheduler:
             self._next_ms = dict.fromkeys(self._next_ms, 0)
         self._last_ms = now_ms
         for check, next_ms in list(self._next_ms.items()):
-            if next_ms is not None and next_ms <= now_ms:
+            if next_ms is not None and next_ms <= now_ms and check not in self._fetching:
                 self._call(check, now_ms)
-        waits = [next_ms - now_ms for next_ms in self._next_ms.values() if next_ms is not None]
+        waiting = [next_ms for check, next_ms in self._next_ms.items() if next_ms is not None and check not in self._fetching]
+        waits = [next_ms - now_ms for next_ms in waiting]
         return max(1, min([SLEEP_MS_MAX, *waits]))
 
     def _call(self, check: Check, now_ms: int) -> None:
         self._next_ms[check] = now_ms + AFTER_FAILURE_MS  # unless the check returns another time
         error = failure_of(self._ask, check, now_ms)
-        if error is not None:
+        if isinstance(error, NotInMemoryError):
+            self._fetch(check, error)
+        elif error is not None:
             details = None if isinstance(error, StoreError) else error
             log.error("A scheduled task failed and runs again in a second: %s", error, exc_info=details)
             self._next_ms[check] = now_ms + AFTER_FAILURE_MS
+
+    def _fetch(self, check: Check, missing: NotInMemoryError) -> None:
+        """Read what a check needs in a thread, and call the check again then."""
+        reading = asyncio.get_running_loop().run_in_executor(None, missing.fetch)
+        self._fetching[check] = reading
+        reading.add_done_callback(lambda _: self._finish_fetching(check))
+
+    def _finish_fetching(self, check: Check) -> None:
+        del self._fetching[check]
+        self.wake(check)
 
     def _ask(self, check: Check, now_ms: int) -> None:
         next_ms = check(now_ms)

@@ -4,29 +4,38 @@
     …                                   read queue entries, checksums, records
     reads.attempt = None                reads wait for the disk again
 
-    await in_a_thread(attempt.fetch, error)      what was missing; then everything is tried again, and finds it in the attempt
+    await in_a_thread(error.fetch)      what was missing; then everything is tried again, and finds it in the attempt
 
 A store's own thread changes the attempt, and only around calls that do not wait. The files themselves may be read by any thread.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Hashable
+from typing import Final, TypeVar
 
 from skyrocket.store.errors import StoreError
 from skyrocket.store.files import File
 
+Found = TypeVar("Found")
+
+ATTEMPTS_MAX: Final = 64  # then a read waits, and clients with it: a bad sector costs two for each record
 _SMALL_BYTES: Final = 64 * 1024  # kept for all attempts; larger ranges are windows of the log, which remember them
 
 
 class NotInMemoryError(StoreError):
     """Bytes of a file must be read from the disk, and the reader does not wait for that."""
 
-    def __init__(self, file: File, at: int, size: int) -> None:
+    def __init__(self, file: File, at: int, size: int, attempt: ReadAttempt) -> None:
         super().__init__(f"{size} bytes at {at} are not in memory.")
         self.file = file
         self.at = at
         self.size = size
+        self._attempt = attempt
+
+    def fetch(self) -> None:
+        """Read what was missing, for the next time it is tried. This waits for the disk, so a thread calls it."""
+        self._attempt.fetch(self)
 
 
 class ReadAttempt:
@@ -59,6 +68,14 @@ class ColdReads:
     def __init__(self) -> None:
         self.attempt: ReadAttempt | None = None
 
+    def read_now(self, read: Callable[[], Found], attempt: ReadAttempt) -> Found:
+        """Call `read`, which raises NotInMemoryError when it would wait for the disk."""
+        self.attempt = attempt
+        try:
+            return read()
+        finally:
+            self.attempt = None
+
     def read(self, file: File, at: int, size: int) -> bytes:
         if self.attempt is None:
             return file.read(at, size)
@@ -77,4 +94,26 @@ class ColdReads:
             return len(found)
         if file.read_into_now(at, buffer):
             return size
-        raise NotInMemoryError(file, at, size)
+        raise NotInMemoryError(file, at, size, attempt)
+
+
+class RepeatedReads:
+    """Reads that are tried again when a thread has read what was missing."""
+
+    def __init__(self, reads: ColdReads) -> None:
+        self._reads = reads
+        self._attempts: dict[Hashable, tuple[ReadAttempt, int]] = {}  # reads that wait for the disk, and how often each was tried
+
+    def read(self, name: Hashable, read: Callable[[], Found]) -> Found:
+        """Return what `read` returns. Raise NotInMemoryError when it would wait for the disk, and try again under this name.
+
+        A read that was tried ATTEMPTS_MAX times waits: its bytes lie far apart, or leave memory as fast as they are read.
+        """
+        attempt, tried = self._attempts.pop(name, (ReadAttempt(), 0))
+        if tried >= ATTEMPTS_MAX:
+            return read()
+        try:
+            return self._reads.read_now(read, attempt)
+        except NotInMemoryError:
+            self._attempts[name] = (attempt, tried + 1)
+            raise

@@ -9,6 +9,8 @@ The index stores hashes. Each record is compared with the requested key, so a ha
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Final
 
 from skyrocket.broker.context import BrokerContext
@@ -19,6 +21,7 @@ from skyrocket.protocol.headers import QueryMessageRequestHeader, QueryMessageRe
 from skyrocket.protocol.limits import FRAME_BYTES_MAX
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
+from skyrocket.store.cold_reads import Found, NotInMemoryError, RepeatedReads
 from skyrocket.store.message import TAG_MARK
 from skyrocket.store.read.message_query import MessageQuery
 
@@ -32,6 +35,7 @@ class MessageQueryHandlers:
         self._store = context.store
         self._settings = context.settings
         self._turns = asyncio.Lock()
+        self._reads = RepeatedReads(context.store.reads)
 
     def register(self, router: Router) -> None:
         router.add(RequestCode.QUERY_MESSAGE, self.query)
@@ -60,14 +64,22 @@ class MessageQueryHandlers:
     async def _take_turn(self, query: MessageQuery) -> bool:
         """Carry out one step of a query; return whether it is done. In one turn of the loop, one query takes one step."""
         async with self._turns:
-            is_done = query.step()
+            is_done = await self._read(query, query.step)
             if not is_done:
                 await asyncio.sleep(0)
         return is_done
 
-    def view(self, command: Command, _connection: Connection) -> Command:
+    async def _read(self, name: Hashable, read: Callable[[], Found]) -> Found:
+        """Return what `read` returns. A thread waits for the disk."""
+        while True:
+            try:
+                return self._reads.read(name, read)
+            except NotInMemoryError as missing:
+                await asyncio.get_running_loop().run_in_executor(None, missing.fetch)
+
+    async def view(self, command: Command, _connection: Connection) -> Command:
         offset = command.header(ViewMessageRequestHeader).offset
-        message = self._store.reading.view_at(offset)
+        message = await self._read(("view", offset), partial(self._store.reading.view_at, offset))
         if message is None:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, f"There is no message at {offset} in the log.")
         return command.response(ResponseCode.SUCCESS, body=bytes(message))

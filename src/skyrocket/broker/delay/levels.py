@@ -17,6 +17,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple
 
 from skyrocket.broker.delay.level_progress import DelayLevelProgress
@@ -46,6 +47,7 @@ from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import TRANSACTION_MASK
 from skyrocket.protocol.system_names import HALF_TOPIC, SCHEDULE_TOPIC
+from skyrocket.store.cold_reads import RepeatedReads
 from skyrocket.store.errors import StoreError
 from skyrocket.store.log.readdress import Address, ReaddressRequest
 from skyrocket.store.message import UNQUEUED, index_keys
@@ -121,6 +123,7 @@ class DelayLevels(Contributor):
     ) -> None:
         """`wake` makes the scheduler call `check` soon."""
         self._store = store
+        self._reads = RepeatedReads(store.reads)
         self._internal_writer = internal_writer
         self._progress = progress
         self._wake = wake
@@ -215,7 +218,8 @@ class DelayLevels(Contributor):
             level.next_ms = None
             return
         offset = self._progress.next_offset(level.level, queue.min_offset, queue.max_offset)
-        times_ms = [time_ms for _, _, time_ms in ENTRY.iter_unpack(queue.read(offset, turn.messages))]
+        entries = self._reads.read((level.level, "entries"), partial(queue.read, offset, turn.messages))
+        times_ms = [time_ms for _, _, time_ms in ENTRY.iter_unpack(entries)]
         due = level.count_due(times_ms, offset, queue.max_offset, now_ms)
         if not due:
             return
@@ -229,7 +233,8 @@ class DelayLevels(Contributor):
 
     def _readdress(self, level: DelayLevel, offset: int, due: int, turn: _Turn) -> int:
         """Move this many messages to their topics, or as many as fit into the turn. Return the offset to read next."""
-        found = self._store.reading.messages(SCHEDULE_TOPIC, level.queue_id, offset, due, turn.size_bytes)
+        read = partial(self._store.reading.messages, SCHEDULE_TOPIC, level.queue_id, offset, due, turn.size_bytes)
+        found = self._reads.read((level.level, "messages"), read)
         next_offset, records = found.next_offset, found.records
         if next_offset > offset + due:  # damaged messages were skipped, and later ones, which are not due, were read instead
             next_offset = offset + due

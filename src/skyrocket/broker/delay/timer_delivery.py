@@ -33,6 +33,7 @@ from skyrocket.net.outside_log import OutsideLog
 from skyrocket.protocol.message.record import store_timestamp_of
 from skyrocket.protocol.message.waiting_record import parse_waiting_records
 from skyrocket.protocol.system_names import TIMER_TOPIC
+from skyrocket.store.cold_reads import RepeatedReads
 from skyrocket.store.errors import StoreError, UnreadableError
 from skyrocket.store.log.readdress import ReaddressRequest
 from skyrocket.store.message_store import MessageStore
@@ -67,6 +68,7 @@ class TimerDelivery:
         counters: Counters,
     ) -> None:
         self._store = store
+        self._reads = RepeatedReads(store.reads)
         self._internal_writer = internal_writer
         self._index = index
         self._metrics = metrics
@@ -143,7 +145,8 @@ class TimerDelivery:
     def _index_new(self, now_ms: int, ahead_ms: int) -> bool:
         """Index the next messages of the topic. Return whether there are more."""
         index = self._index
-        read = self._store.reading.messages(TIMER_TOPIC, 0, index.queue_offset, MESSAGES_PER_TURN, BYTES_PER_TURN)
+        messages = self._store.reading.messages
+        read = self._reads.read("new", partial(messages, TIMER_TOPIC, 0, index.queue_offset, MESSAGES_PER_TURN, BYTES_PER_TURN))
         has_more = read.next_offset < read.max_offset
         if read.records:
             self._index_records(read.records, now_ms)
@@ -303,7 +306,8 @@ class TimerDelivery:
         Add to `topics` how the number of waiting messages changes.
         """
         known, recalled = self._shapes.known, slot.recalled
-        records = self._store.reading.views_at([unit[5] for unit in units])
+        views_at = self._store.reading.views_at
+        records = self._reads.read("due", partial(views_at, [unit[5] for unit in units]))
         more_of: dict[int, bytes] = {}  # by the time when a message was indexed
         requests: list[ReaddressRequest] = []
         for (_, _, magic, indexed_ms, _, physical_offset, size, _, _), record, waiting in zip(

@@ -9,14 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar
+from typing import Final
 
-from skyrocket.store.cold_reads import ColdReads, NotInMemoryError, ReadAttempt
+from skyrocket.store.cold_reads import ATTEMPTS_MAX, ColdReads, Found, NotInMemoryError, ReadAttempt
 
 THREADS_MAX: Final = 4  # that read from the disk; further pulls wait for one of them
-ATTEMPTS_MAX: Final = 64  # then the pull is read in one go, and clients wait for the disk: a bad sector costs two for each record
-
-Found = TypeVar("Found")
 
 
 class ColdPulls:
@@ -29,11 +26,7 @@ class ColdPulls:
 
     def read_now(self, read: Callable[[], Found], attempt: ReadAttempt | None = None) -> Found:
         """Call `read`, which raises NotInMemoryError when it would wait for the disk."""
-        self._reads.attempt = attempt or self._nothing_read
-        try:
-            return read()
-        finally:
-            self._reads.attempt = None
+        return self._reads.read_now(read, attempt or self._nothing_read)
 
     async def read(self, read: Callable[[], Found]) -> Found:
         """Return what `read` returns. While the disk works, the loop goes on."""
@@ -45,7 +38,7 @@ class ColdPulls:
                     try:
                         return self.read_now(read, attempt)
                     except NotInMemoryError as missing:
-                        await asyncio.get_running_loop().run_in_executor(self._threads, attempt.fetch, missing)
+                        await asyncio.get_running_loop().run_in_executor(self._threads, missing.fetch)
                 return read()
         finally:
             self.waiting -= 1

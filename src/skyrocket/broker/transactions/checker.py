@@ -9,6 +9,7 @@ all that it relies on is on disk: copies, op messages and committed messages. A 
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import NamedTuple
 
 from skyrocket.broker.context import BrokerContext
@@ -30,6 +31,7 @@ from skyrocket.protocol.command import Command
 from skyrocket.protocol.limits import PROPERTIES_BYTES_MAX
 from skyrocket.protocol.message.record import Record, decode_record
 from skyrocket.protocol.system_names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_TOPIC, TRANSACTION_GROUP
+from skyrocket.store.cold_reads import RepeatedReads
 from skyrocket.store.errors import StoreError
 from skyrocket.store.read.reading import QueueMessages
 
@@ -60,6 +62,7 @@ class _Unpublished(NamedTuple):
 class TransactionChecker:
     def __init__(self, context: BrokerContext) -> None:
         self._store = context.store
+        self._reads = RepeatedReads(context.store.reads)
         self._writer = context.internal_writer
         self._offsets = context.offsets
         self._topics = context.topics
@@ -176,7 +179,7 @@ class TransactionChecker:
         if not count:
             walk.is_over = True
             return
-        read = self._store.reading.messages(HALF_TOPIC, QUEUE, offset, count, HALF_BYTES_PER_TURN)
+        read = self._read(HALF_TOPIC, offset, count, HALF_BYTES_PER_TURN)
         next_half = max(offset + 1, min(read.next_offset, offset + count))
         decided: list[tuple[HalfMessage, CheckDecision]] = []
         for view in read.records:
@@ -196,9 +199,13 @@ class TransactionChecker:
         self._carry_out(decided, settings)
         walk.skip_halves(next_half)
 
+    def _read(self, topic: str, offset: int, count: int, bytes_max: int) -> QueueMessages:
+        """Read messages of a queue. Raise NotInMemoryError when that would wait for the disk."""
+        return self._reads.read(topic, partial(self._store.reading.messages, topic, QUEUE, offset, count, bytes_max))
+
     def _read_ops(self, walk: CheckRound) -> bool:
         """Read the next op messages. Return False when there are none."""
-        read = self._store.reading.messages(OP_TOPIC, QUEUE, walk.next_op, OPS_PER_TURN, OP_BYTES_PER_TURN)
+        read = self._read(OP_TOPIC, walk.next_op, OPS_PER_TURN, OP_BYTES_PER_TURN)
         if read.next_offset <= walk.next_op:
             return False
         for view in read.records:

@@ -48,12 +48,14 @@ class MessageQuery:
         self._count = count
         self._first_offset = first_offset
         self._seen: set[int] = set()
+        self._candidate: int | None = None  # to be examined; again, when its bytes were not in memory
         self._cost = 0
         self.found: list[memoryview] = []
 
     def step(self) -> bool:
-        """Look at some entries. Return whether the query is done."""
+        """Look at some entries. Return whether the query is done. After NotInMemoryError, the next step goes on there."""
         stop = min(self._cost + COST_OF_STEP, COST_MAX)
+        self._examine_candidate()
         while self._cost < stop:
             offset = next(self._visited, None) if len(self.found) < self._count else None
             if offset is None:
@@ -61,11 +63,15 @@ class MessageQuery:
             self._cost += 1
             if offset != NO_MATCH and offset >= self._first_offset and offset not in self._seen:
                 self._seen.add(offset)
-                self._examine(offset)
+                self._candidate = offset
+                self._examine_candidate()
         return self._cost >= COST_MAX
 
-    def _examine(self, offset: int) -> None:
-        view = self._view_at(offset)
+    def _examine_candidate(self) -> None:
+        if self._candidate is None:
+            return
+        view = self._view_at(self._candidate)
+        self._candidate = None
         self._cost += _COST_OF_RECORD
         if view is None:
             return

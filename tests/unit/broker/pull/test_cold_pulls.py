@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from skyrocket.broker.broker import Broker
-from skyrocket.broker.pull.cold_pulls import ATTEMPTS_MAX, ColdPulls
+from skyrocket.broker.pull.cold_pulls import ColdPulls
 from skyrocket.protocol.command import decode_command
 from skyrocket.protocol.frame import FrameSplitter
 from skyrocket.protocol.message.record import iterate_records
 from skyrocket.protocol.responses import ResponseCode
-from skyrocket.store.cold_reads import ColdReads, NotInMemoryError
+from skyrocket.store.cold_reads import ATTEMPTS_MAX, ColdReads, NotInMemoryError
 from skyrocket.store.files import Disk, DiskFile
 from tests.support.pull_parts import PullParts, a_filled_disk, a_pull
 from tests.support.running_broker import SMALL, RunningBroker, records
@@ -96,7 +96,7 @@ async def test_reader_that_never_finds_its_bytes_waits_in_the_end():
         nonlocal calls
         calls += 1
         if reads.attempt is not None:
-            raise NotInMemoryError(file, calls % 1000, 1)
+            raise NotInMemoryError(file, calls % 1000, 1, reads.attempt)
         return "read"
 
     pulls = ColdPulls(reads)
