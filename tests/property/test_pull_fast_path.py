@@ -29,6 +29,7 @@ def frames(draw: st.DrawFn) -> bytes:
         "max_msg_nums": draw(mostly([1, 3, 32], [0, -1, 5000, 2**31])),
         "commit_offset": draw(mostly([0, 7], [-1])),
         "max_msg_bytes": draw(st.sampled_from([None, None, 1500])),
+        "response_bytes_max": draw(st.sampled_from([None, None, -1, 0, 3000, 2**22, 2**31 - 1])),
         "tags": draw(mostly(["*"], ["red", "red || blue", "green", ""])),
         "expression_type": draw(mostly(["TAG"], [None, "SQL92", "?"])),
         "hold_ms": draw(mostly([0], [30_000])),

@@ -31,6 +31,10 @@ SUBSCRIPTION_BYTES_PER_GROUP_MAX: Final = 4 * 1024 * 1024
 SUBSCRIPTION_BYTES_MAX: Final = 256 * 1024 * 1024
 """The text of the subscriptions of one group, and of all groups."""
 
+LARGE_RESPONSE_MESSAGES_MAX: Final = 1_024
+LARGE_RESPONSE_BYTES_MAX: Final = 4 * 1024 * 1024
+"""The response to a pull whose client says that it can take large responses."""
+
 SAVE_WAITERS_MAX: Final = 10_000
 """Requests that wait until the topics and groups are on disk. Further ones are refused."""
 

@@ -18,7 +18,7 @@ from skyrocket.broker.errors import TableError
 from skyrocket.broker.pull.checks import PullChecks, PullTerms
 from skyrocket.broker.pull.cold_pulls import ColdPulls
 from skyrocket.broker.pull.frames import FramedRuns, read_frames
-from skyrocket.broker.pull.handler import PullHandler, response_bytes_max
+from skyrocket.broker.pull.handler import PullHandler, response_limits
 from skyrocket.broker.pull.responses import found_header
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
@@ -106,8 +106,7 @@ class PullFastPath:
         first = pulls[0][1]
         if queue is None or not queue.min_offset <= first < queue.max_offset:
             return None
-        settings = self._settings()
-        bytes_max = response_bytes_max(header, settings)
-        wanted = RunQuery(header.topic, header.queue_id, first, settings.pull_messages_max, bytes_max, terms.message_filter.codes)
+        messages_max, bytes_max = response_limits(header, self._settings())
+        wanted = RunQuery(header.topic, header.queue_id, first, messages_max, bytes_max, terms.message_filter.codes)
         words = found_header(queue.min_offset, queue.max_offset, terms.topic_sys_flag)
         return read_frames(self._store.reading, queue, wanted, pulls, words, BYTES_MAX)

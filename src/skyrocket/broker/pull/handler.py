@@ -21,6 +21,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from skyrocket.broker.context import BrokerContext
+from skyrocket.broker.limits import LARGE_RESPONSE_BYTES_MAX, LARGE_RESPONSE_MESSAGES_MAX
 from skyrocket.broker.pull.checks import PullChecks, PullTerms
 from skyrocket.broker.pull.cold_pulls import ColdPulls
 from skyrocket.broker.pull.filters import MessageFilter
@@ -69,9 +70,16 @@ class _Pull:
     terms: PullTerms
 
 
-def response_bytes_max(header: PullMessageRequestHeader, settings: BrokerSettings) -> int:
-    """Return how many bytes of messages the response to a pull may contain."""
-    return min(header.max_msg_bytes or settings.pull_bytes_max, settings.pull_bytes_max)
+def response_limits(header: PullMessageRequestHeader, settings: BrokerSettings) -> tuple[int, int]:
+    """Return how many messages, and how many bytes of them, the response to a pull may contain.
+
+    A client that names the size it can take (`responseBytesMax`) gets large responses. Apache's clients get Apache's limits.
+    """
+    messages_max, bytes_max = settings.pull_messages_max, settings.pull_bytes_max
+    if header.response_bytes_max is not None:
+        messages_max = max(messages_max, LARGE_RESPONSE_MESSAGES_MAX)
+        bytes_max = max(bytes_max, min(header.response_bytes_max, LARGE_RESPONSE_BYTES_MAX))
+    return messages_max, min(header.max_msg_bytes or bytes_max, bytes_max)
 
 
 class PullHandler:
@@ -253,8 +261,8 @@ class PullHandler:
         if offset > most:
             return _Outcome(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_OVERFLOW_BADLY", most, least, most, [])
         settings = self._settings()
-        count = max(1, min(header.max_msg_nums, settings.pull_messages_max))
-        bytes_max = response_bytes_max(header, settings)
+        messages_max, bytes_max = response_limits(header, settings)
+        count = max(1, min(header.max_msg_nums, messages_max))
         began_ms = self._now_ms()
         run = RunQuery(header.topic, header.queue_id, offset, count, bytes_max, pull.terms.message_filter.codes)
         found = self._read(queue, run, pull.terms.message_filter)

@@ -26,6 +26,7 @@ class PullMessageRequestHeader(TopicHeader, kw_only=True):
     max_msg_bytes: Int32 | None = None
     request_source: Int32 | None = None
     proxy_forward_client_id: str | None = field(name="proxyFrowardClientId", default=None)
+    response_bytes_max: Int32 | None = None  # not Apache's: the client can take a response of this size; docs/protocol.md
 
 
 class PullMessageResponseHeader(Header, kw_only=True):

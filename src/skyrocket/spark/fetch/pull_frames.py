@@ -52,6 +52,7 @@ class PullFrames:
             expression_type=subscription.kind,
             max_msg_bytes=max_bytes,
             rpc_broker_name=queue.broker_name,
+            response_bytes_max=max_bytes,
         )
         self._fields = {name: value for name, value in header.to_fields().items() if name not in _VARYING}
         self._credentials = credentials

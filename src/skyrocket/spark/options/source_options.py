@@ -88,9 +88,9 @@ SOURCE: Final = OptionTable(
         Option("columns", names, None, "the columns to decode. Default: all but properties"),
         Option("tags", word, None, "tags to read, filtered by the broker: a || b"),
         Option("sql", word, None, "an SQL92 expression over properties, evaluated by a broker that allows it"),
-        Option("fetchMessages", whole(1, 65_536), FETCH_MESSAGES, "messages to request per pull; brokers return 32 by default"),
+        Option("fetchMessages", whole(1, 65_536), FETCH_MESSAGES, "messages to request per pull; Apache's brokers return 32"),
         Option(
-            "fetchBytes", whole(1, 64 * 1024 * 1024), FETCH_BYTES, "bytes to request per pull; brokers return 256 KiB by default"
+            "fetchBytes", whole(1, 64 * 1024 * 1024), FETCH_BYTES, "bytes to request per pull; Apache's brokers return 256 KiB"
         ),
         Option("fetchTimeout", duration_ms, 10_000, "timeout of one pull; a task retries it until retryTimeout"),
         Option("fetchAhead", whole(1, 64), 8, "pulls in flight at once, for a query without a filter"),

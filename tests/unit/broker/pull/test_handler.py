@@ -55,6 +55,29 @@ async def test_count_and_bytes_limit_a_response(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
+    ("settings", "given", "found"),
+    [
+        ({}, {"max_msg_nums": 1024}, 32),
+        ({}, {"max_msg_nums": 1024, "max_msg_bytes": 4 << 20}, 32),
+        ({}, {"max_msg_nums": 1024, "response_bytes_max": 4 << 20}, 50),
+        ({}, {"max_msg_nums": 40, "response_bytes_max": 4 << 20}, 40),
+        ({}, {"max_msg_nums": 1024, "response_bytes_max": 4 << 20, "max_msg_bytes": 25_000}, 21),
+        ({"pull_bytes_max": 2_000}, {"max_msg_nums": 1024, "response_bytes_max": 25_000}, 21),
+        ({"pull_bytes_max": 25_000}, {"max_msg_nums": 1024, "response_bytes_max": 1}, 21),
+        ({"pull_bytes_max": 25_000}, {"max_msg_nums": 1024, "response_bytes_max": -1}, 21),
+    ],
+)
+@pytest.mark.parametrize("serialization", list(Serialization))
+async def test_client_that_can_take_a_large_response_gets_it(
+    tmp_path: Path, serialization: Serialization, settings: dict[str, int], given: dict[str, int], found: int
+):
+    async with running(tmp_path, **settings) as served:
+        for _ in range(50):
+            await served.send("orders", bytes(1000))
+        assert len(records(await served.pull("orders", 0, serialization=serialization, **given))) == found
+
+
+@pytest.mark.parametrize(
     ("topic", "offset", "code", "following"),
     [
         ("orders", 5, ResponseCode.PULL_NOT_FOUND, 5),

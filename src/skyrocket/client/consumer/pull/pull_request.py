@@ -19,6 +19,7 @@ from skyrocket.protocol.language import Language
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.sysflag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 
+_LIMITS: Final = ConsumerLimits()  # brokers give so much to any client
 _CODE: Final = int(RequestCode.PULL_MESSAGE)
 _VARYING_FIELDS: Final = ("commitOffset", "queueOffset", "sysFlag")
 _FRAME_END: Final = (
@@ -39,6 +40,7 @@ class PullRequest:
         expression: the broker compiles that once for each heartbeat instead of for each pull.
         """
         carries_expression = subscription.kind == TAG
+        wants_large = limits.pull_messages > _LIMITS.pull_messages or limits.pull_bytes > _LIMITS.pull_bytes
         self._flags = PULL_SUSPEND | (PULL_SUBSCRIPTION if carries_expression else 0)
         self._header = PullMessageRequestHeader(
             consumer_group=group,
@@ -54,6 +56,7 @@ class PullRequest:
             expression_type=subscription.kind,
             max_msg_bytes=limits.pull_bytes,
             rpc_broker_name=queue.broker_name,
+            response_bytes_max=limits.pull_bytes if wants_large else None,
         )
         fields = self._header.to_fields()
         for name in _VARYING_FIELDS:
