@@ -5,19 +5,24 @@ from __future__ import annotations
 import asyncio
 import errno
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import count
+from pathlib import Path
 
 import pytest
 
 from skyrocket.protocol.message.record import Record
 from skyrocket.store.config import StoreConfig
-from skyrocket.store.errors import StoreClosedError, StoreIOError, WritesStoppedError
+from skyrocket.store.errors import DiskFullError, StoreClosedError, StoreIOError, WritesStoppedError
 from skyrocket.store.files import Disk, DiskFile, File
-from skyrocket.store.flusher import Flusher, flush_is_due
+from skyrocket.store.flusher import Flusher, checkpoint_pause_ms, flush_is_due
 from skyrocket.store.message import append_request_of
 from skyrocket.store.message_store import FlushJob, MessageStore
+from skyrocket.store.queues.consume_queue import ConsumeQueue
+from skyrocket.store.sync_jobs import CheckpointJob
+from tests.support.waiting import WAIT_S_MAX
 
 MESSAGE = append_request_of(Record("orders", b"hello"))
 
@@ -79,6 +84,12 @@ async def running_flusher(store: MessageStore) -> AsyncIterator[Flusher]:
         await flusher.close()
 
 
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(WAIT_S_MAX):
+        while not is_so():  # noqa: ASYNC110 — a thread makes it so
+            await asyncio.sleep(0.001)
+
+
 async def test_waiters_share_one_flush(store: MessageStore, disk: GatedDisk):
     async with running_flusher(store) as flusher:
         disk.kind.gate.clear()
@@ -95,6 +106,108 @@ async def test_waiters_share_one_flush(store: MessageStore, disk: GatedDisk):
         await asyncio.gather(first, *others)
         assert disk.kind.syncs == 2
         assert store.horizon.confirmed == store.horizon.appended
+
+
+async def test_the_next_flush_begins_before_anybody_hears_of_the_one_before(store: MessageStore, disk: GatedDisk):
+    """So the disk works while answers are written."""
+    begun: list[bool] = []
+    begin, jobs = store.begin_flush, []
+
+    def begin_flush() -> FlushJob | None:
+        jobs.append(begin())
+        return jobs[-1]
+
+    store.begin_flush = begin_flush  # type: ignore[method-assign]
+    flusher = Flusher(store, lambda: 0, on_confirmed=lambda: begun.append(len(jobs) > len(begun) + 1))
+    disk.kind.gate.clear()
+    store.append([MESSAGE], 0)
+    flusher.on_append()
+    await until(lambda: len(jobs) == 1)
+    for _ in range(3):
+        store.append([MESSAGE], 0)
+        flusher.on_append()
+    disk.kind.gate.set()
+    await flusher.wait_flushed(store.horizon.appended)
+    assert begun[0] is True
+    assert disk.kind.syncs == 2
+    await flusher.close()
+
+
+async def test_a_flush_does_not_wait_for_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A checkpoint syncs the files of all queues, which may take seconds."""
+    store = MessageStore(tmp_path, StoreConfig(segment_bytes=65536, sync_flush=True, checkpoint_interval_ms=1))
+    store.open()
+    gate, stands = threading.Event(), threading.Event()
+    run = CheckpointJob.run
+
+    def run_later(job: CheckpointJob) -> None:
+        stands.set()
+        gate.wait(60)
+        run(job)
+
+    monkeypatch.setattr(CheckpointJob, "run", run_later)
+    clock = count(step=1000)
+    flusher = Flusher(store, lambda: next(clock))
+    await until(stands.is_set)
+    for _ in range(5):
+        store.append([MESSAGE], 0)
+        async with asyncio.timeout(60):
+            await flusher.wait_flushed(store.horizon.appended)
+    assert not gate.is_set()
+    gate.set()
+    await flusher.close()
+    store.close()
+
+
+async def test_a_failed_checkpoint_ends_the_flusher(store: MessageStore, monkeypatch: pytest.MonkeyPatch):
+    def fail(_job: CheckpointJob) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(CheckpointJob, "run", fail)
+    monkeypatch.setattr(store, "config", replace(store.config, checkpoint_interval_ms=1))
+    clock = count(step=1000)
+    flusher = Flusher(store, lambda: next(clock))
+
+    def is_stopped() -> bool:
+        try:
+            store.append_position(0)
+        except WritesStoppedError:
+            return True
+        return False
+
+    await until(is_stopped)
+    with pytest.raises(WritesStoppedError):
+        await flusher.wait_flushed(store.horizon.appended + 1)
+    await flusher.close()
+
+
+async def test_late_writes_that_fail_are_tried_again_with_the_next_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    store = MessageStore(tmp_path, StoreConfig(segment_bytes=65536, checkpoint_interval_ms=1, flush_interval_ms=1))
+    store.open()
+    write, failures = ConsumeQueue.write_late, [DiskFullError("The disk is full.")] * 2
+
+    def write_late(queue: ConsumeQueue) -> None:
+        if failures:
+            raise failures.pop()
+        write(queue)
+
+    monkeypatch.setattr(ConsumeQueue, "write_late", write_late)
+    store.append([MESSAGE], 0)
+    clock = count(step=1000)
+    flusher = Flusher(store, lambda: next(clock))
+    await until(lambda: not failures and store.queues.late_bytes == 0)
+    assert caplog.text.count("could not be written and are tried again: The disk is full.") == 2
+    await flusher.close()
+    store.append([MESSAGE], 0)
+    store.close()
+
+
+@pytest.mark.parametrize(("written_ms", "pause_ms"), [(0, 1_000), (50, 1_000), (100, 2_000), (400, 8_000), (9_999, 10_000)])
+def test_late_writes_take_a_small_part_of_the_time(written_ms: int, pause_ms: int):
+    assert checkpoint_pause_ms(StoreConfig(), written_ms) == pause_ms
+    assert checkpoint_pause_ms(StoreConfig(checkpoint_interval_ms=60_000), written_ms) == 60_000
 
 
 async def test_message_is_not_readable_before_it_is_flushed(store: MessageStore, disk: GatedDisk):
