@@ -152,9 +152,9 @@ _SCALARS: Final[dict[type[inspect.Type], Fit]] = {
 
 # Integer keys without quotes -------------------------------------------------------------------------------------------
 
-# Possessive quantifiers: text is read once, without backtracking.
+# Possessive quantifiers, and a string that does not end reaches to the end of the data: text is read once.
 _KEY: Final = re.compile(rb"([{,][ \t\r\n]*+)(-?[0-9]++)(?=[ \t\r\n]*+:)")
-_STRING_OR_KEY: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"|([{,][ \t\r\n]*+)(-?[0-9]++)(?=[ \t\r\n]*+:)', re.DOTALL)
+_STRING_OR_KEY: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?+|([{,][ \t\r\n]*+)(-?[0-9]++)(?=[ \t\r\n]*+:)', re.DOTALL)
 _PLAIN_STRINGS: Final = re.compile(rb'(?:[^"]++|"(?:[^"\\{,]++|\\.)*+")*+', re.DOTALL)  # no string holds what begins a key
 
 

@@ -41,6 +41,7 @@ from skyrocket.protocol.bodies import (
 )
 from skyrocket.protocol.errors import BodyError
 from skyrocket.protocol.fastjson.codec import Dialect, decode, decode_request, encode, encode_pretty, route_dialect
+from skyrocket.protocol.fastjson.leniency import quote_integer_keys
 
 QUEUE = MessageQueue("t", "b", 1)
 
@@ -408,6 +409,17 @@ def test_integer_keys_are_read_where_they_are_keys(data: bytes, table: dict[str,
 def test_a_body_that_ends_in_the_middle_is_refused(tail: bytes):
     with pytest.raises(BodyError):
         decode_request(b'{"table":{0:' + tail, KVTable)
+
+
+def test_a_string_that_does_not_end_is_read_once():
+    def cpu_s(quotes: int) -> float:
+        data = b'{"table":{0:"{' + b'\\"' * quotes
+        before = time.process_time()
+        assert quote_integer_keys(data) == b'{"table":{"0":"{' + b'\\"' * quotes
+        return time.process_time() - before
+
+    few, many = (min(cpu_s(quotes) for _ in range(3)) for quotes in (2_000, 32_000))
+    assert many < 64 * few, f"16 times the text took {many / few:.0f} times as long"
 
 
 def test_a_request_in_the_dialect_has_a_bound_and_a_response_a_larger_one():
