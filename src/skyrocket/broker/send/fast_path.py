@@ -116,7 +116,8 @@ class SendFastPath:
             position, room_bytes, timestamp = append_position
             batch = SendBatch(position, position + room_bytes, timestamp, self._store.queues.next_offset)
             counts, answers_end = self._place(arrivals, batch, settings)
-            contribution = batch.contribution
+            # The contribution refers to the batch. If the batch kept it, both would wait for the garbage collector.
+            contribution, batch.contribution = batch.contribution, None
             if contribution is not None:
                 contribution.complete()
             if batch.dispatches:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from skyrocket.broker.send.batch import SendBatch
 from skyrocket.net.connection import Connection
 from skyrocket.protocol.command import ONEWAY_FLAG, Command, decode_command, encode_command
 from skyrocket.protocol.frame import FrameSplitter, Serialization
@@ -321,6 +322,24 @@ async def test_a_full_disk_ends_no_transaction(caplog: pytest.LogCaptureFixture)
     assert bodies(parts.store) == [b"first"]
     await parts.read(an_end(one))
     assert bodies(parts.store) == [b"first", b"half 1"]
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+async def test_an_append_with_ends_leaves_no_garbage_for_the_collector(is_stored: bool):
+    disk = SimulatedDisk()
+    parts = SendParts(fast=True, disk=disk)
+    (one,) = await halves(parts, 1)
+    gc.collect()
+    gc.disable()
+    try:
+        if not is_stored:
+            disk.fail("write", lasting=True)
+        parts.connection.data_received(an_end(one) + a_frame(9))
+        await asyncio.sleep(0)
+        assert not [found for found in gc.get_objects() if isinstance(found, SendBatch)]
+    finally:
+        gc.enable()
+        disk.heal()
 
 
 async def test_an_end_that_is_not_oneway_takes_the_general_path():
