@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,6 +66,23 @@ def bodies(rows: DataFrame) -> list[str]:
 
 def expected(*ranges: tuple[int, int, int]) -> list[str]:
     return [f"{queue}-{number}" for queue, start, stop in ranges for number in range(start, stop)]
+
+
+# --- files that tasks write
+
+
+def test_tasks_write_parquet_files_with_what_a_read_returns(
+    spark: SparkSession, load: Load, producer: Producer, cluster: Cluster, empty_topic: str, tmp_path: Path
+):
+    fill(producer, cluster, empty_topic, (150, 40), tag="web", keys=["k1", "k2"])
+    options = {"subscribe": empty_topic, "maxRecordsPerPartition": 100, "includeProperties": "true"}
+    files = load(**options, parquetPath=str(tmp_path / "files"), parquetCompression="lz4").collect()
+    ranges = sorted((row.queueId, row.startOffset, row.stopOffset, row.rows) for row in files)
+    assert ranges == [(0, 0, 75, 75), (0, 75, 150, 75), (1, 0, 40, 40)]
+    assert {row.file for row in files} == {str(path) for path in (tmp_path / "files").iterdir()}
+    written, read = spark.read.parquet(str(tmp_path / "files")), load(**options)
+    assert [(field.name, field.dataType) for field in written.schema] == [(field.name, field.dataType) for field in read.schema]
+    assert sorted(map(str, written.collect())) == sorted(map(str, read.collect()))
 
 
 # --- what is read

@@ -29,7 +29,12 @@ class RocketMQ(DataSource):
     def schema(self) -> StructType:
         from skyrocket.spark.options.source_options import source_options  # noqa: PLC0415
 
-        return spark_schema(source_options(self.options).columns)
+        options = source_options(self.options)
+        if options.parquet_path is None:
+            return spark_schema(options.columns)
+        from skyrocket.spark.source.parquet_files import FILE_SCHEMA  # noqa: PLC0415
+
+        return FILE_SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from skyrocket.spark.source.batch_reader import BatchReader  # noqa: PLC0415

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final, Literal
+from urllib.parse import unquote, urlsplit
 
 from skyrocket.client.consumer.subscription import Sql, Subscription, make_subscription
 from skyrocket.client.errors import ConfigurationError
@@ -36,6 +37,7 @@ Mode = Literal["batch", "stream"]
 Assigned = tuple[tuple[str, tuple[str, ...]], ...]
 
 GROUP_PREFIX: Final = "spark-rocketmq-source"
+PARQUET_COMPRESSIONS: Final = ("snappy", "lz4", "zstd", "none")
 FETCH_MESSAGES: Final = 1_024
 FETCH_BYTES: Final = 4 * 1024 * 1024
 
@@ -46,6 +48,15 @@ def _pattern(text: str) -> str:
     except re.error as error:
         raise ValueError(f"a regular expression ({error})") from None
     return text
+
+
+def _folder(text: str) -> str:
+    """Parse an absolute path, or a URI of the scheme file."""
+    parts = urlsplit(text.strip())
+    path = unquote(parts.path) if parts.scheme == "file" else text.strip()
+    if parts.scheme not in ("", "file") or parts.netloc or not path.startswith("/"):
+        raise ValueError("an absolute path that every task can write to, such as /mnt/shared/orders")
+    return path
 
 
 SOURCE: Final = OptionTable(
@@ -92,6 +103,14 @@ SOURCE: Final = OptionTable(
         Option(
             "fetchBytes", whole(1, 64 * 1024 * 1024), FETCH_BYTES, "bytes to request per pull; Apache's brokers return 256 KiB"
         ),
+        Option(
+            "parquetPath",
+            _folder,
+            None,
+            "a folder: each task writes its messages to a Parquet file there, and returns its name",
+            "batch",
+        ),
+        Option("parquetCompression", choice(*PARQUET_COMPRESSIONS), "snappy", "of these files", "batch"),
         Option("fetchTimeout", duration_ms, 10_000, "timeout of one pull; a task retries it until retryTimeout"),
         Option("fetchAhead", whole(1, 64), 8, "pulls in flight at once, for a query without a filter"),
         *CLUSTER_OPTIONS,
@@ -125,6 +144,8 @@ class SourceOptions:
     fetch_bytes: int = FETCH_BYTES
     fetch_ms: int = 10_000
     fetch_ahead: int = 8
+    parquet_path: str | None = None
+    parquet_compression: str = "snappy"
 
     @property
     def is_filtered(self) -> bool:
@@ -175,6 +196,8 @@ def source_options(options: Mapping[str, str], mode: Mode | None = None) -> Sour
         fetch_bytes=values["fetchBytes"],
         fetch_ms=values["fetchTimeout"],
         fetch_ahead=values["fetchAhead"],
+        parquet_path=values["parquetPath"],
+        parquet_compression=values["parquetCompression"],
     )
     try:
         found.subscription("")

@@ -19,13 +19,18 @@ from skyrocket.spark.cluster.resolution import (
 from skyrocket.spark.columns import columns_of
 from skyrocket.spark.fetch.range_reader import RangeReader
 from skyrocket.spark.options.source_options import source_options
+from skyrocket.spark.source.parquet_files import ParquetFile, check_file_schema
 from skyrocket.spark.source.partitions import QueuePartition, plan_partitions, ranges_between
 
 
 class BatchReader(DataSourceReader):
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._options = source_options(options, "batch")
-        self._columns = columns_of(schema)
+        if self._options.parquet_path is None:
+            self._columns = columns_of(schema)
+        else:
+            check_file_schema(schema)
+            self._columns = self._options.columns
 
     def partitions(self) -> Sequence[InputPartition]:
         """Plan the read. Spark calls this once for each `load`, so a data frame read twice gives the same messages."""
@@ -43,4 +48,7 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         if not isinstance(partition, QueuePartition):
             return iter(())  # without partitions, Spark reads one that is None
-        return RangeReader(self._options, partition, self._columns).batches()
+        batches = RangeReader(self._options, partition, self._columns).batches()
+        if self._options.parquet_path is None:
+            return batches
+        return ParquetFile(self._options.parquet_path, self._options.parquet_compression, partition).write(batches)
