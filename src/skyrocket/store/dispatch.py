@@ -20,7 +20,7 @@ from skyrocket.store.log.commit_log import CommitLog
 from skyrocket.store.log.damage import is_filler
 from skyrocket.store.log.scan import FoundRecord, walk_segment
 from skyrocket.store.message import DispatchFields, DispatchRequest, dispatch_request_of
-from skyrocket.store.queues.consume_queues import ConsumeQueues, QueueKey
+from skyrocket.store.queues.consume_queues import ConsumeQueues
 from skyrocket.store.queues.deleted_topics import DeletedTopics
 
 
@@ -43,7 +43,7 @@ class CommitLogDispatcher:
         self._pending_max = pending_max
         self._pending: deque[DispatchRequest] = deque()
         self._remembered_end = 0  # `_pending` has every message between `end` and this log offset
-        self._grown: dict[QueueKey, None] = {}  # an ordered set
+        self._grown: dict[tuple[str, int], None] = {}  # an ordered set
         self.end = 0  # every message before this log offset is in queues and index
         self.last_offset = 0  # physical offset of the last dispatched message
         self.last_timestamp = 0  # its store time
@@ -103,12 +103,12 @@ class CommitLogDispatcher:
         if turn[0][3] < self._deleted.latest:  # a topic was deleted between append and confirmation
             counted = [one for one in turn if not self._deleted.covers(one[0], one[3])]
         if counted:
-            self._grown.update(dict.fromkeys(self._queues.put(counted)))
+            self._grown.update(self._queues.put(counted))
             if self._index is not None:
                 self._index.put(counted)
         _, _, _, self.last_offset, _, _, self.last_timestamp, _, _ = turn[-1]
 
-    def take_grown(self) -> list[QueueKey]:
+    def take_grown(self) -> list[tuple[str, int]]:
         """Return the queues that got messages since the last call: pulls that wait for them can be answered."""
         grown = list(self._grown)
         self._grown.clear()

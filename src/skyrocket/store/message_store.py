@@ -43,7 +43,7 @@ from skyrocket.store.log.segment_scrub import ScrubTarget
 from skyrocket.store.message import UNQUEUED, AppendPosition, AppendRequest, AppendResult, DispatchFields, dispatch_fields_of
 from skyrocket.store.paths import StorePaths
 from skyrocket.store.queues.consume_queue import ConsumeQueue
-from skyrocket.store.queues.consume_queues import ConsumeQueues, QueueKey, is_directory_name
+from skyrocket.store.queues.consume_queues import ConsumeQueues, is_directory_name
 from skyrocket.store.queues.deleted_topics import DeletedTopics
 from skyrocket.store.queues.queue_minimums import find_minimums
 from skyrocket.store.read.reading import Reading
@@ -339,7 +339,7 @@ class MessageStore:
         """Put confirmed messages into queues and index. An error leaves the rest for the next call."""
         self._dispatcher.dispatch(self.horizon.confirmed)
 
-    def take_grown(self) -> list[QueueKey]:
+    def take_grown(self) -> list[tuple[str, int]]:
         """Return the queues that got messages since the last call: pulls that wait for them can be answered."""
         return self._dispatcher.take_grown()
 

@@ -142,22 +142,27 @@ class ConsumeQueue:
 
     # --- writing
 
-    def append(self, queue_offset: int, entries: bytes) -> None:
-        """Append packed entries from `queue_offset` on, in memory.
+    def append(self, queue_offset: int, entries: bytes) -> int:
+        """Append packed entries from `queue_offset` on, in memory. Return how many bytes were added.
 
         Skip those that the queue already has; fill a gap with the first new entry.
 
         A gap is a message that was lost to damage in the log. Its entry then points at the next message. Our reader compares the
         record's own queue offset and skips the entry; Apache's delivers the next message twice.
         """
+        if queue_offset == self.max_offset:  # nearly always
+            self._late += entries
+            self.max_offset = queue_offset + len(entries) // ENTRY_BYTES
+            return len(entries)
         if self.max_offset == 0 and queue_offset > 0 and (not self._segments.starts or self._segments.start > 0):
             self._begin_at(queue_offset)
         known, count = self.max_offset - queue_offset, len(entries) // ENTRY_BYTES
         if known >= count:
-            return
+            return 0
         packed = entries[known * ENTRY_BYTES :] if known >= 0 else entries[:ENTRY_BYTES] * -known + entries
         self._late += packed
         self.max_offset = queue_offset + count
+        return len(packed)
 
     @property
     def late_bytes(self) -> int:

@@ -135,24 +135,24 @@ class ConsumeQueues:
         """Set the next free offset of each queue."""
         self._next.update(offsets)
 
-    def put(self, dispatches: Sequence[DispatchFields]) -> list[QueueKey]:
+    def put(self, dispatches: Sequence[DispatchFields]) -> dict[tuple[str, int], None]:
         """Append the entries of confirmed messages. Return the queues that grew."""
-        runs = pack_queue_entries(dispatches)
-        for key, queue_offset, packed in runs:
+        grown: dict[tuple[str, int], None] = {}  # an ordered set
+        for key, queue_offset, packed in pack_queue_entries(dispatches):
             self._append(key, queue_offset, packed)
-        return [QueueKey(*key) for key in dict.fromkeys([key for key, _, _ in runs])]
+            grown[key] = None
+        return grown
 
     def _append(self, key: tuple[str, int], queue_offset: int, packed: bytes) -> None:
         queue = self._queues.get(key)
         if queue is None and not is_directory_name(key):
             return  # from a damaged record that no check detected: its topic cannot be a directory
         queue = queue or self._make(key)
-        before = queue.late_bytes
-        queue.append(queue_offset, packed)
-        late_bytes = queue.late_bytes
-        if late_bytes > before:
-            self.late_bytes += late_bytes - before
-            if not before:
+        added = queue.append(queue_offset, packed)
+        if added:
+            self.late_bytes += added
+            late_bytes = queue.late_bytes
+            if late_bytes == added:
                 self._late[queue] = None
             if late_bytes >= QUEUE_LATE_BYTES_MAX:
                 self.crowded[queue] = None
