@@ -21,6 +21,7 @@ POM = ROOT / "bench" / "kafka" / "pom.xml"
 REQUIREMENTS = ROOT / "requirements" / "bench.txt"
 CACHE = ROOT / ".cache" / "kafka"
 START_S_MAX = 60
+PAUSE_MS_MAX = 600_000  # while others are measured, Kafka is stopped; its controller must not give the broker up for that
 CLUSTER = "c2t5cm9ja2V0LWJlbmNoIQ"  # any 16 bytes in base64
 
 SETTINGS = """\
@@ -36,6 +37,7 @@ offsets.topic.replication.factor=1
 offsets.topic.num.partitions=1
 transaction.state.log.replication.factor=1
 group.initial.rebalance.delay.ms=0
+broker.session.timeout.ms={pause_ms}
 """
 
 
@@ -83,7 +85,7 @@ def kafka_server(home: Path, java: list[str]) -> Iterator[KafkaServer]:
     port, controller = free_port(), free_port()
     home.mkdir(parents=True, exist_ok=True)
     settings = home / "server.properties"
-    settings.write_text(SETTINGS.format(port=port, controller=controller, home=home))
+    settings.write_text(SETTINGS.format(port=port, controller=controller, home=home, pause_ms=PAUSE_MS_MAX))
     path = f"{jars()}/*"
     format_log = ["java", "-cp", path, "kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", str(settings)]
     subprocess.run(format_log, check=True, capture_output=True)

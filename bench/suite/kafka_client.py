@@ -64,6 +64,8 @@ class Cluster:
         self.address, self.topic = address, topic
         admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": address})
         config = {"flush.messages": "1"} if topic.endswith(FLUSHED) else {}
+        if topic in admin.list_topics(timeout=READY_S_MAX).topics:
+            return
         for future in admin.create_topics([confluent_kafka.admin.NewTopic(topic, QUEUES, 1, config=config)]).values():
             if error := future.exception(READY_S_MAX):
                 assert "already exists" in str(error), error

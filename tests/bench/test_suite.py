@@ -38,6 +38,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield running
 
 
+def test_the_generator_compiles_without_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    need(generator.COMPILER)
+    monkeypatch.setattr(generator, "CACHE", tmp_path)
+    monkeypatch.setattr(generator, "FLAGS", [*generator.FLAGS, "-Wall", "-Wextra", "-Werror"])
+    built = generator.generator()
+    assert built.exists()
+    changed = built.stat().st_mtime_ns
+    assert generator.generator().stat().st_mtime_ns == changed  # it is compiled once
+
+
 @pytest.mark.parametrize(
     "options", [{}, {"binary": 1}, {"code": 10}, {"code": 10, "binary": 1}, {"connections": 16, "window": 1}], ids=str
 )
