@@ -9,7 +9,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from skyrocket.protocol.frame import join_frame
+from skyrocket.protocol.frame import Serialization, join_frame
 from tests.property.test_send_fast_path import mostly
 from tests.support.pull_parts import PullParts, a_filled_disk, a_request
 from tests.support.running_broker import pull_header
@@ -38,12 +38,15 @@ def frames(draw: st.DrawFn) -> bytes:
     fields = pull_header(draw(mostly(["orders"], ["closed", "nowhere"])), offset, **values).to_fields()
     if draw(mostly([False], [True])):
         del fields[draw(st.sampled_from(sorted(fields)))]
-    frame = a_request(draw(mostly([1, 2, 3], [-1, 2**31])), fields, draw(mostly([0], [1, 2])), draw(mostly([11], [361, 12345])))
+    serialization = draw(st.sampled_from([Serialization.JSON, Serialization.JSON, Serialization.ROCKETMQ]))
+    opaque = draw(mostly([1, 2, 3], [-1, 2**31 - 1 if serialization else 2**31]))
+    code = draw(st.sampled_from([11, 11, 361, 12345]))
+    frame = a_request(opaque, fields, draw(mostly([0], [1, 2])), code, serialization)
     header = frame[8:]
     if draw(mostly([False], [True])):
         at = draw(st.integers(0, len(header) - 1))
         header = header[:at] + draw(st.sampled_from(ODD)) + header[at + draw(st.integers(0, 2)) :]
-    return join_frame(draw(mostly([0], [1])), header, draw(mostly([b""], [b"body"])))
+    return join_frame(draw(mostly([serialization], [0, 1])), header, draw(mostly([b""], [b"body"])))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -65,7 +68,7 @@ def test_both_paths_give_the_same_responses(kind: str, events: list[list[bytes]]
     async def main() -> None:
         short, general = await played(True), await played(False)
         assert short.state() == general.state()
-        event("some took the fast path" if short.fast_path._headers else "all took the general path")
+        event("some took the fast path" if short.fast_path._learned else "all took the general path")
 
     with using(kind):
         asyncio.run(main())

@@ -10,7 +10,7 @@ from skyrocket.broker.pull import frames
 from skyrocket.broker.pull.frames import HeaderTemplate
 from skyrocket.compiled import TWINS
 from skyrocket.protocol.fast_path import pull_requests
-from skyrocket.protocol.frame import Frame
+from skyrocket.protocol.frame import Frame, Serialization
 from skyrocket.store.log.checksums import ENTRY as CHECKSUM
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.queues.consume_queue import ConsumeQueue
@@ -28,11 +28,12 @@ pytestmark = needs_twins
 WORDS = HeaderTemplate(b'{"next":', b',"opaque":', b"}")
 
 
-def a_header(random: Random) -> bytes:
+def a_header(random: Random, serialization: Serialization = Serialization.JSON) -> bytes:
     count = random.choice([1, *[32] * 9, 2**31, 2**31 - 1])
     offset = random.choice([*range(20), 10**17, 10**18 - 1, 10**18, -5])
     opaque, commit_offset = random.choice([*range(20), 2**31 - 1, 2**31]), random.randrange(100)
-    header = a_pull(opaque, offset, max_msg_nums=count, commit_offset=commit_offset)[8:]
+    opaque = min(opaque, 2**31 - 1) if serialization else opaque
+    header = a_pull(opaque, offset, max_msg_nums=count, commit_offset=commit_offset, serialization=serialization)[8:]
     while random.random() < 0.15:
         at = random.randrange(len(header) + 1)
         header = header[:at] + random.choice(ODD) + header[at + random.choice([0, 0, 1, 2]) :]
@@ -48,6 +49,23 @@ def test_alike_pulls_are_equal(seed: int):
         frames += [Frame(0, a_header(random), b"") for _ in range(random.randrange(4))]
         at, most = random.choice([0, 0, 1, 9]), random.choice([64, 64, 2, 0])
         reference, compiled = (each(frames, at, most) for each in twins)
+        assert compiled == reference
+        alike += len(reference[1])
+    assert alike > 40
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_alike_pulls_with_binary_headers_are_equal(seed: int):
+    random, twins = Random(seed), TWINS["pull_requests.find_similar_pulls"]
+    alike = 0
+    for _ in range(200):
+        frames = [Frame(1, a_header(random, Serialization.ROCKETMQ), b"") for _ in range(random.randrange(1, 5))]
+        if random.random() < 0.2:
+            number, at = random.randrange(len(frames)), random.randrange(21)
+            damaged = bytearray(frames[number].header)
+            damaged[at] ^= 1 << random.randrange(8)
+            frames[number] = Frame(1, bytes(damaged), b"")
+        reference, compiled = (each(frames, 0, 64) for each in twins)
         assert compiled == reference
         alike += len(reference[1])
     assert alike > 40

@@ -20,7 +20,8 @@ from skyrocket.broker.tables.subscription_groups import SubscriptionGroupTable
 from skyrocket.broker.tables.topics import TopicTable
 from skyrocket.net.server import Server
 from skyrocket.protocol.bodies import SubscriptionGroupConfig, TopicConfig
-from skyrocket.protocol.frame import FrameSplitter, join_frame
+from skyrocket.protocol.command import Command, encode_command
+from skyrocket.protocol.frame import FrameSplitter, Serialization, join_frame
 from skyrocket.store.message_store import MessageStore
 from tests.support.broker_context import a_context
 from tests.support.running_broker import pull_header
@@ -108,11 +109,16 @@ def a_filled_disk(seed: int = 1, messages: int = MESSAGES) -> SimulatedDisk:
 
 def a_pull(opaque: int, offset: int, topic: str = "orders", flag: int = 0, code: int = 11, **given: Any) -> bytes:
     """A frame, as Java writes it."""
+    serialization = given.pop("serialization", Serialization.JSON)
     fields = pull_header(topic, offset, **given).to_fields()
-    return a_request(opaque, fields, flag, code)
+    return a_request(opaque, fields, flag, code, serialization)
 
 
-def a_request(opaque: int, fields: dict[str, Any], flag: int = 0, code: int = 11) -> bytes:
+def a_request(
+    opaque: int, fields: dict[str, Any], flag: int = 0, code: int = 11, serialization: Serialization = Serialization.JSON
+) -> bytes:
+    if serialization is Serialization.ROCKETMQ:
+        return encode_command(Command(code, opaque=opaque, flag=flag, fields=fields, serialization=serialization, version=495))
     named = ",".join(f'"{name}":"{value}"' for name, value in fields.items())
     start, end = f'{{"code":{code},"extFields":{{{named}}},"flag":{flag},', '"serializeTypeCurrentRPC":"JSON","version":495}'
     return join_frame(0, f'{start}"language":"JAVA","opaque":{opaque},{end}'.encode(), b"")

@@ -11,6 +11,7 @@ An invalid expression is refused at its first use, with the position and the rea
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from skyrocket.broker.pull.sql.errors import ExpressionError
@@ -26,6 +27,8 @@ from skyrocket.protocol.responses import ResponseCode
 
 TAG: Final = "TAG"
 SQL92: Final = "SQL92"
+KEPT_SUBSCRIPTIONS_MAX: Final = 1024  # by tags
+KEPT_SUBSCRIPTION_LENGTH_MAX: Final = 1024  # characters
 
 
 class MessageFilter(NamedTuple):
@@ -51,7 +54,7 @@ class Filters:
         """Return the filter that a pull brings with it."""
         if _is_by_tags(header.expression_type):
             try:
-                return MessageFilter(subscription_codes(header.subscription))
+                return _filter_by_tags(header.subscription)
             except SubscriptionError as error:
                 raise RefusedError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
         if header.subscription:
@@ -105,6 +108,17 @@ class Filters:
             oldest = next(iter(self._cache))
             del self._cache[oldest]
             self._cache_length -= len(oldest)
+
+
+def _filter_by_tags(subscription: str | None) -> MessageFilter:
+    if subscription is not None and len(subscription) > KEPT_SUBSCRIPTION_LENGTH_MAX:
+        return MessageFilter(subscription_codes(subscription))
+    return _kept_filter_by_tags(subscription)
+
+
+@lru_cache(maxsize=KEPT_SUBSCRIPTIONS_MAX)  # a consumer's pulls have the same subscription again and again
+def _kept_filter_by_tags(subscription: str | None) -> MessageFilter:
+    return MessageFilter(subscription_codes(subscription))
 
 
 def _is_by_tags(kind: str | None) -> bool:

@@ -26,13 +26,13 @@ from skyrocket.broker.pull.checks import PullChecks, PullTerms
 from skyrocket.broker.pull.cold_pulls import ColdPulls
 from skyrocket.broker.pull.filters import MessageFilter
 from skyrocket.broker.pull.long_polling import LongPollingTable, WaitingPull
-from skyrocket.broker.pull.responses import pull_response
+from skyrocket.broker.pull.responses import binary_pull_response, pull_response
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.net.connection import Connection, Sendable
 from skyrocket.net.router import Router
-from skyrocket.protocol.command import Command, encode_command
+from skyrocket.protocol.command import Command
 from skyrocket.protocol.frame import Serialization
-from skyrocket.protocol.headers import PullMessageRequestHeader, PullMessageResponseHeader
+from skyrocket.protocol.headers import PullMessageRequestHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PULL_COMMIT_OFFSET, PULL_SUSPEND
@@ -97,6 +97,7 @@ class PullHandler:
         self._cold_pulls = cold_pulls
         self._waiting: LongPollingTable[_Pull] = LongPollingTable()
         self._taken: deque[WaitingPull[_Pull]] = deque()  # to be answered in the next slices
+        self._shared: dict[RunQuery, PullRun] | None = None  # what was read for pulls that are answered together
         self._to_recheck: list[WaitingPull[_Pull]] = []
         self._last_recheck_ms = context.now_ms()
 
@@ -113,16 +114,32 @@ class PullHandler:
     def handle(self, command: Command, connection: Connection) -> Sendable | Coroutine[Any, Any, Sendable | None] | None:
         """Answer or park a pull. Where its messages are not in memory, return a coroutine that does so."""
         header = command.header(PullMessageRequestHeader)
-        pull = _Pull(command, header, connection, self._checks.check(header))
-        if header.sys_flag & PULL_COMMIT_OFFSET:
-            self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
-        self._offsets.set_pull_offset(header.consumer_group, header.topic, header.queue_id, header.queue_offset)
+        pull = self._begin(command, header, connection)
         read = partial(self._read_queue, pull, header.queue_offset)
         try:
             outcome = self._reset(header) or self._cold_pulls.read_now(read)
         except NotInMemoryError:
             return self._handle_cold(pull, read)
         return self._hold_or_answer(pull, outcome)
+
+    def handle_decoded(self, command: Command, header: PullMessageRequestHeader, connection: Connection) -> None:
+        """Answer or park a pull of the fast path, which has found no reset of its offset.
+
+        Raise an error when it is refused. Raise NotInMemoryError when `handle` must handle it, from its beginning.
+        """
+        pull = self._begin(command, header, connection)
+        outcome = self._cold_pulls.read_now(partial(self._read_queue, pull, header.queue_offset))
+        answer = self._hold_or_answer(pull, outcome)
+        if answer is not None:
+            connection.send(answer)
+
+    def _begin(self, command: Command, header: PullMessageRequestHeader, connection: Connection) -> _Pull:
+        """Check a pull, and take note of its offsets."""
+        pull = _Pull(command, header, connection, self._checks.check(header))
+        if header.sys_flag & PULL_COMMIT_OFFSET:
+            self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        self._offsets.set_pull_offset(header.consumer_group, header.topic, header.queue_id, header.queue_offset)
+        return pull
 
     async def _handle_cold(self, pull: _Pull, read: Callable[[], _Outcome]) -> Sendable | None:
         return self._hold_or_answer(pull, await self._cold_pulls.read(read))
@@ -189,8 +206,7 @@ class PullHandler:
 
     def _finish_ready(self, pulls: list[WaitingPull[_Pull]]) -> None:
         """Answer pulls whose queue has grown: the first ones now, the others in slices, with other work in between."""
-        for waiting in pulls[:PULLS_PER_SLICE]:
-            self._finish(waiting, may_park=True)
+        self._finish_together(pulls[:PULLS_PER_SLICE])
         if len(pulls) > PULLS_PER_SLICE:
             is_under_way = bool(self._taken)
             self._taken.extend(pulls[PULLS_PER_SLICE:])
@@ -198,10 +214,16 @@ class PullHandler:
                 asyncio.get_running_loop().call_soon(self._finish_slice)
 
     def _finish_slice(self) -> None:
-        for _ in range(min(PULLS_PER_SLICE, len(self._taken))):
-            self._finish(self._taken.popleft(), may_park=True)
+        self._finish_together([self._taken.popleft() for _ in range(min(PULLS_PER_SLICE, len(self._taken)))])
         if self._taken:
             asyncio.get_running_loop().call_soon(self._finish_slice)
+
+    def _finish_together(self, pulls: list[WaitingPull[_Pull]]) -> None:
+        """Answer pulls, or park them again. Those that wait for the same messages, as if broadcast, share what is read."""
+        self._shared = {} if len(pulls) > 1 else None
+        for waiting in pulls:
+            self._finish(waiting, may_park=True)
+        self._shared = None
 
     def _finish(self, waiting: WaitingPull[_Pull], *, may_park: bool) -> None:
         """Answer a pull that was taken from the table, or park it again. If it cannot be read, answer with the reason.
@@ -274,7 +296,13 @@ class PullHandler:
     def _read(self, queue: ConsumeQueue, run: RunQuery, message_filter: MessageFilter) -> PullRun:
         reading = self._store.reading
         if message_filter.sql is None:
-            return reading.read_pull(queue, run)
+            shared = None if self._shared is None else self._shared.get(run)
+            if shared is not None:
+                return shared
+            found = reading.read_pull(queue, run)
+            if self._shared is not None:
+                self._shared[run] = found
+            return found
         topic, queue_id, offset, count, bytes_max, _ = run
         passes, looked_at_max = message_filter.sql.passes, message_filter.sql.messages_per_read_max
         return to_pull_run(reading.messages(topic, queue_id, offset, count, bytes_max, None, passes, looked_at_max))
@@ -290,16 +318,9 @@ class PullHandler:
     def _answer(self, pull: _Pull, outcome: _Outcome) -> Sendable:
         command, offsets = pull.command, (outcome.next_offset, outcome.least, outcome.most)
         suggested = 0  # broker id 0, the master: there are no slaves to read from
-        if command.serialization is Serialization.JSON:
-            remark, size = outcome.remark.encode(), outcome.size_bytes
-            start = pull_response(command.opaque, outcome.code, offsets, suggested, pull.terms.topic_sys_flag, remark, size)
-            return [start, *outcome.pieces]
-        header = PullMessageResponseHeader(
-            suggest_which_broker_id=suggested,
-            next_begin_offset=outcome.next_offset,
-            min_offset=outcome.least,
-            max_offset=outcome.most,
-            topic_sys_flag=pull.terms.topic_sys_flag,
-            group_sys_flag=0,
-        )
-        return encode_command(command.response(outcome.code, header, body=b"".join(outcome.pieces), remark=outcome.remark))
+        encode = pull_response if command.serialization is Serialization.JSON else binary_pull_response
+        remark, sys_flag = outcome.remark.encode(), pull.terms.topic_sys_flag
+        return [
+            encode(command.opaque, outcome.code, offsets, suggested, sys_flag, remark, outcome.size_bytes),
+            *outcome.pieces,
+        ]

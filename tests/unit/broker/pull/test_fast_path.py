@@ -10,13 +10,14 @@ import pytest
 from skyrocket.broker.pull.fast_path import SHAPES_MAX
 from skyrocket.net.limits import NetLimits
 from skyrocket.protocol.command import ONEWAY_FLAG, Command, decode_command
-from skyrocket.protocol.frame import FrameSplitter
+from skyrocket.protocol.frame import FrameSplitter, Serialization
 from skyrocket.protocol.headers import PullMessageResponseHeader
 from skyrocket.protocol.message.record import iterate_records
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from tests.support.pull_parts import PullParts, a_filled_disk, a_pull
+from tests.support.store_messages import a_message
 from tests.support.twins import KINDS, using
 
 
@@ -81,18 +82,7 @@ def test_pull_and_commit_offsets_are_stored(monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.parametrize(
     "given",
     [
-        {"offset": 100_000},
-        {"topic": "closed"},
-        {"topic": "nowhere"},
-        {"queue_id": 99},
-        {"queue_id": 2},
-        {"consumer_group": "idle"},
-        {"consumer_group": "unknown"},
-        {"tags": "green"},
-        {"tags": "colour = 'red'", "expression_type": "SQL92"},
-        {"sys_flag": 0},
         {"flag": ONEWAY_FLAG},
-        {"code": 361},
         {"max_msg_nums": -1},
         {"commit_offset": -1},
     ],
@@ -107,6 +97,62 @@ def test_first_other_pull_and_all_behind_it_take_the_general_path(given: dict[st
     other.connection.data_received(event)
     assert general == [2, 3]
     assert parts.state() == other.state()
+
+
+@pytest.mark.parametrize("serialization", Serialization)
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"offset": 3},
+        {"offset": 100_000},
+        {"topic": "closed"},
+        {"topic": "nowhere"},
+        {"queue_id": 99},
+        {"queue_id": 2},
+        {"queue_id": 2, "hold_ms": 15_000},
+        {"consumer_group": "idle"},
+        {"consumer_group": "unknown"},
+        {"tags": "green"},
+        {"tags": "red || blue"},
+        {"tags": "colour = 'red'", "expression_type": "SQL92"},
+        {"sys_flag": 0},
+        {"sys_flag": PULL_SUBSCRIPTION | PULL_COMMIT_OFFSET, "commit_offset": 4},
+        {"code": 361},
+        {"code": 361, "queue_id": 2, "hold_ms": 15_000},
+    ],
+    ids=str,
+)
+def test_ordinary_pulls_are_handled_without_being_decoded(
+    given: dict[str, Any], serialization: Serialization, monkeypatch: pytest.MonkeyPatch
+):
+    """One pull, as a consumer sends it: the second one of a shape is not decoded, and gets what the general path answers."""
+    parts, other = parts_with_messages(), PullParts(fast_path=False, disk=a_filled_disk())
+    general = general_pulls(parts, monkeypatch)
+    for opaque in (1, 2):
+        frame = a_pull(opaque, **{"offset": 0, "serialization": serialization, **given})
+        parts.connection.data_received(frame)
+        other.connection.data_received(frame)
+        monkeypatch.setattr("skyrocket.broker.pull.fast_path.decode_command", None)
+    assert general == []
+    assert parts.state() == other.state()
+
+
+def test_answer_that_waited_is_that_of_the_general_path():
+    """A consumer that waits at the end of its queue gets the message that comes, in its own serialization."""
+    states = []
+    for fast_path in (True, False):
+        parts = PullParts(fast_path=fast_path, disk=a_filled_disk())
+        for number, serialization in enumerate(Serialization):
+            end = parts.store.queues.get("orders", 1).max_offset  # type: ignore[union-attr]
+            given = {"queue_id": 1, "hold_ms": 15_000, "serialization": serialization}
+            parts.connection.data_received(a_pull(number, end, **given) + a_pull(number + 10, end, code=361, **given))
+            assert parts.general.waiting == 2
+            parts.store.append([a_message("orders", 1, b"hello %d" % number)], parts.now_ms)
+            parts.general.on_queue_growth("orders", 1)
+            assert parts.general.waiting == 0
+        states.append(sorted(parts.state()["answers"]))
+    assert states[0] == states[1]
+    assert len(states[0]) == 4
 
 
 async def test_flow_control_counts_the_frames_as_pulls():
@@ -211,7 +257,7 @@ def test_cache_of_header_shapes_is_bounded():
     parts = parts_with_messages()
     for number in range(SHAPES_MAX + 10):
         parts.connection.data_received(a_pull(number, 0, max_msg_nums=1, proxy_forward_client_id=f"client-{number}"))
-    assert 0 < len(parts.fast_path._headers) <= SHAPES_MAX
+    assert 0 < len(parts.fast_path._learned) <= SHAPES_MAX
 
 
 def test_changed_settings_topics_and_groups_apply_at_once():

@@ -8,14 +8,17 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from skyrocket.broker.pull.handler import RECHECK_MS
-from skyrocket.protocol.frame import Serialization
+from skyrocket.broker.pull.handler import PULLS_PER_SLICE, RECHECK_MS
+from skyrocket.protocol.command import Command, decode_command, encode_command
+from skyrocket.protocol.frame import FrameSplitter, Serialization
 from skyrocket.protocol.headers import PullMessageResponseHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from skyrocket.store.read.queue_run import RECORDS_PER_READ_MAX
-from tests.support.running_broker import RunningBroker, pull_header, records, running
+from tests.support.pull_parts import a_pull
+from tests.support.running_broker import RunningBroker, pull_header, records, running, send_header
+from tests.support.send_parts import connected
 
 
 async def five(served: RunningBroker) -> None:
@@ -286,3 +289,43 @@ async def test_pull_of_a_forbidden_topic_is_refused(tmp_path: Path):
         await served.pull("orders", 0)
         served.broker.groups.forbid("consumers", "orders", forbidden=True)
         assert (await served.pull("orders", 0)).code == ResponseCode.NO_PERMISSION
+
+
+async def test_message_reaches_a_waiting_consumer_in_the_turn_of_its_send(tmp_path: Path):
+    """No timer, thread or second turn of the loop lies between the send and the consumer's socket."""
+    async with running(tmp_path) as served:
+        await served.send("orders", b"first")
+        consumer, to_consumer = connected(served.broker.server)
+        producer, _ = connected(served.broker.server)
+        consumer.data_received(a_pull(7, 1, hold_ms=15_000))
+        await asyncio.sleep(0)
+        assert served.broker.pull.waiting == 1
+        command = Command(RequestCode.SEND_MESSAGE_V2, fields=send_header("orders").to_fields(), body=b"second", opaque=8)
+        producer.data_received(encode_command(command))
+        assert not to_consumer.written
+        await asyncio.sleep(0)  # the end of the turn
+        [answer] = [decode_command(frame) for frame in FrameSplitter().feed(to_consumer.written)]
+        assert answer.opaque == 7
+        assert [record.body for record in records(answer)] == [b"second"]
+
+
+async def test_consumers_that_wait_for_the_same_messages_share_what_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    async with running(tmp_path) as served:
+        await served.send("orders", b"first")
+        await served.send("orders", b"other queue", queue_id=1)
+        consumers = [connected(served.broker.server) for _ in range(PULLS_PER_SLICE + 20)]
+        for consumer, _ in consumers:
+            consumer.data_received(a_pull(7, 1, hold_ms=15_000) + a_pull(8, 1, queue_id=1, hold_ms=15_000))
+        await asyncio.sleep(0)
+        assert served.broker.pull.waiting == 2 * len(consumers)
+        reading, read = served.broker.store.reading, []
+        read_pull = reading.read_pull
+        monkeypatch.setattr(reading, "read_pull", lambda queue, run: read.append(run) or read_pull(queue, run))
+        await served.send("orders", b"second")
+        await asyncio.sleep(0)
+        for _, to_consumer in consumers:
+            [answer] = [decode_command(frame) for frame in FrameSplitter().feed(to_consumer.written)]
+            assert answer.opaque == 7
+            assert [record.body for record in records(answer)] == [b"second"]
+        assert len(read) == 2, "one read for each slice"
+        assert served.broker.pull.waiting == len(consumers)
