@@ -152,7 +152,7 @@ def machine_text(record: RunRecord) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split()).replace("|", "/")[:160]
+    return " ".join(text.split()).replace("|", "/")[:200]
 
 
 def sections(record: RunRecord) -> dict[str, str]:
