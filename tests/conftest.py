@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Generator
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -12,6 +15,17 @@ from tests.support.schedule import pytest_configure, pytest_xdist_make_scheduler
 # Machines are small and noisy: no test fails because it took long. In CI the examples are the same every time.
 settings.register_profile("skyrocket", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("skyrocket")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Some 13,000 tests stay until the end: the collector of garbage does not look at them, neither now nor later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -136,7 +136,8 @@ class SimulatedFile:
         return self.read_into(at, buffer) == len(buffer)
 
     def _check_readable(self, at: int, size: int) -> None:
-        if any(at < sector + SECTOR_BYTES and sector < at + size for sector in self._node.bad):
+        bad = self._node.bad
+        if bad and any(at < sector + SECTOR_BYTES and sector < at + size for sector in bad):
             raise OSError(errno.EIO, os.strerror(errno.EIO), self._path)
 
     def view(self) -> memoryview:
@@ -224,8 +225,10 @@ class SimulatedDisk:
                     partly(self._rng)
                 self._off = True
                 raise PowerCut
+        if not self._faults:
+            return
+        turn = self.counts[kind]
         for fault in self._faults:
-            turn = self.counts[kind]
             if fault.kind == kind and (turn == fault.nth or (fault.lasting and turn > fault.nth)):
                 fault.hits += 1
                 if fault.short and partly is not None:
