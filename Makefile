@@ -45,10 +45,10 @@ run: $(BUILT)    ## start a nameserver and a broker on loopback, until Ctrl-C
 	@exec $(BIN)/skyrocket run $(ARGS)
 
 test: $(READY)   ## run every test; tests that start Apache RocketMQ need Java
-	$(BIN)/python -m pytest -n 4 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n 5 --dist loadfile $(ARGS)
 
 durations: $(READY)  ## run every test and write tests/durations.txt, which orders the tests of make test
-	SKYROCKET_WRITE_DURATIONS=1 $(BIN)/python -m pytest -n 4 --dist loadfile
+	SKYROCKET_WRITE_DURATIONS=1 $(BIN)/python -m pytest -n 5 --dist loadfile
 
 again: $(READY)  ## run the tests that failed in the last run, one after another
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none

@@ -1,4 +1,4 @@
-"""The order in which tests go to several workers: `pytest -n 4 --dist loadfile`.
+"""The order in which tests go to several workers: `pytest -n 5 --dist loadfile`.
 
 pytest-xdist gives a worker one whole file after another, the file with the most tests first. This scheduler counts time instead:
 
