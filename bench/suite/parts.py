@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from contextlib import suppress
@@ -32,7 +33,18 @@ def has_part(module: str) -> bool:
 def measure_part(module: str, seconds_max: float) -> tuple[list[Row], str]:
     """Return the rows of a benchmark, and why it did not end well; nothing when it did."""
     command = [sys.executable, "-m", "bench.suite.parts", module]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, start_new_session=True) as process:
+    where = os.environ.get("SKYROCKET_BENCH_DIR")
+    with (
+        tempfile.TemporaryDirectory(prefix="skyrocket-bench-", dir=where, ignore_cleanup_errors=True) as home,
+        subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=ROOT,
+            env={**os.environ, "TMPDIR": home},  # what it leaves behind when it is ended goes with this folder
+            start_new_session=True,
+        ) as process,
+    ):
         assert process.stdout is not None
         assert process.stderr is not None
         timer = threading.Timer(seconds_max, _end, [process.pid])

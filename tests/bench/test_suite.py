@@ -208,11 +208,15 @@ def test_pausing_a_process_that_has_ended_is_no_error():
         ("hangs", 3.0, "was ended after 3 s"),
     ],
 )
-def test_a_part_gives_its_rows_and_a_reason(how: str, seconds_max: float, failure: str, monkeypatch: pytest.MonkeyPatch):
+def test_a_part_gives_its_rows_and_a_reason(
+    how: str, seconds_max: float, failure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("SAMPLE_PART", how)
+    monkeypatch.setenv("SKYROCKET_BENCH_DIR", str(tmp_path))
     rows, reason = measure_part("tests.bench.sample_part", seconds_max)
     assert reason.endswith(failure)
     assert bool(reason) is bool(failure)
+    assert list(tmp_path.iterdir()) == []
     if how != "hangs":  # a busy machine may not come that far in three seconds
         assert [(row.name, row.value) for row in rows] == [("one queue", "5.00 µs"), ("10,000 queues", "5.50 µs")]
 
