@@ -24,5 +24,5 @@ def test_program_in_the_readme_sends_and_receives():
 
 
 def test_readme_shows_what_run_prints():
-    greeting = _ready("127.0.0.1:9876", "127.0.0.1:10911", Path("skyrocket-data"), 0.16)
+    greeting = _ready("127.0.0.1:9876", "broker 127.0.0.1:10911", Path("skyrocket-data"), 0.16)
     assert f"$ make run\n{greeting}\n" in README.read_text()

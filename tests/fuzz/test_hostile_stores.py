@@ -168,8 +168,8 @@ def grow(disk: SimulatedDisk, rng: Random) -> Any:
             [a_message("orders", number % 2, bytes(100), tags="red", unique=f"U{number:016d}")], START_MS + 1000 + number
         )
     found = read_everything(store, rng)
+    store.close()  # what is written late is in the files then
     files = {path: bytes(node.content) for path, node in disk.nodes.items() if any(f"/{kind}" in path for kind in FILES)}
-    store.close()
     return found, files
 
 

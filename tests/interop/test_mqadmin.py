@@ -381,6 +381,8 @@ def test_our_settings_are_apaches(two: Two):
         "fileReservedTime",
         "flushIntervalCommitLog",
         "mappedFileSizeTimerLog",
+        "transactionOpBatchInterval",  # Apache's thread that writes op messages spins otherwise
+        "transactionOpMsgMaxSize",
     }
     # Apache's wheel has the size that this has by default; where its changes go is known to it by -c alone. It reads no paths of
     # queues and index: both lie in storePathRootDir. It does not scrub. Its address server is a system property.

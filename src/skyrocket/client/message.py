@@ -79,7 +79,7 @@ class Message(_Addressed, kw_only=True, gc=False):
     def __post_init__(self) -> None:
         check_message(self)
 
-    def check_texts(self) -> None:
+    def _check_texts(self) -> None:
         """Check keys, properties and sharding key."""
         if self.keys:
             self.keys = (self.keys,) if isinstance(self.keys, str) else tuple(self.keys)
@@ -94,7 +94,7 @@ class Message(_Addressed, kw_only=True, gc=False):
         if self.sharding_key:
             _check_text("sharding key", self.sharding_key)
 
-    def check_delivery(self) -> None:
+    def _check_delivery(self) -> None:
         """Check when the message is to be delivered."""
         if (self.delay_level != 0) + (self.deliver_in is not None) + (self.deliver_at is not None) > 1:
             raise InvalidMessageError("A message can have only one of delay_level, deliver_in and deliver_at.")
@@ -137,9 +137,9 @@ def _check_message(message: Message) -> None:
             _check_type("tag", message.tag, str)
         check_tag(message.tag)
     if message.keys or message.properties or message.sharding_key:
-        message.check_texts()
+        message._check_texts()
     if message.delay_level or message.deliver_in is not None or message.deliver_at is not None:
-        message.check_delivery()
+        message._check_delivery()
 
 
 check_message = twin("outgoing", _check_message)

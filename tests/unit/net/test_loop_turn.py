@@ -29,7 +29,7 @@ class Scene:
         self.handled: list[int] = []  # opaques of SLOW requests
         self.ends: list[Callable[[], None]] = []
         router = Router()
-        router.add_turn_path(b'{"code":4711', self.take, FAST)
+        router.add_turn_path(b'{"code":4711,', self.take, FAST)
         router.add(FAST, lambda command, _: command.response(0))
         router.add(SLOW, self.handle)
         router.add(BROKEN, self.fail)

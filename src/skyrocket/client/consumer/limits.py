@@ -19,9 +19,8 @@ class ConsumerLimits:
     all_bytes_max: int | None = None
     span_max: int = 2_000  # offsets from the first unfinished message to the last; not for orderly consumers
 
-    # Most messages and bytes in one pull. Of more than these, our brokers give up to 1,024 messages and 4 MiB.
-    pull_messages: int = 32
-    pull_bytes: int = 256 * 1024
+    pull_messages: int = 32  # most messages in one pull; with larger bounds than these two, our brokers give up to 1,024
+    pull_bytes: int = 256 * 1024  # most bytes in one pull; with larger bounds, our brokers give up to 4 MiB
     pull_hold_ms: int = 15_000  # how long a broker may hold a pull that finds nothing (long polling); `PullConsumer`: 20,000
     pull_answer_ms: int = 30_000  # how long to wait for the response
     pull_expires_ms: int = 120_000  # a queue without a pull for this long is restarted

@@ -112,6 +112,14 @@ class Segments:
         self.starts.append(start)
         return self._opened.get_to_write(self.path(start))
 
+    def add_anew(self, start: int) -> File:
+        """Like `add`, in place of a file of that name: another program that was started on this store may have left one."""
+        try:
+            return self.add(start)
+        except FileExistsError:
+            self._files.remove(self.path(start))
+            return self.add(start)
+
     def take_first(self, count: int) -> list[ExpiredFile]:
         """Give up the first segments. The caller deletes their files, oldest first: a gap would keep the store from opening."""
         taken = [ExpiredFile(path, self._opened.take(path)) for path in map(self.path, self.starts[:count])]

@@ -209,7 +209,7 @@ class ConsumeQueue:
         while packed:
             start = at - at % segment_bytes
             has_file = self._segments.start_of(at) is not None
-            file = self._segments.file_to_write(start) if has_file else self._segments.add(start)
+            file = self._segments.file_to_write(start) if has_file else self._segments.add_anew(start)
             room = start + segment_bytes - at
             file.write(at - start, packed[:room])
             at, packed = at + room, packed[room:]

@@ -151,6 +151,19 @@ def test_a_reader_sees_entries_in_files_and_in_memory_as_one(written: int):
     assert [queue.place_of(at) is not None for at in range(12)] == [at < written for at in range(12)]
 
 
+def test_a_late_write_replaces_a_file_that_another_program_has_left():
+    """Apache's broker writes queue files before it finds out that somebody else has the store open."""
+    disk = SimulatedDisk()
+    queue, whole = a_queue(disk), filled(SimulatedDisk(), 4)
+    queue.append(0, b"".join(entry(number) for number in range(4)))
+    path = f"{queue.directory}/{0:020d}"
+    disk.create(path, PER_FILE * ENTRY.size, 0).write(0, b"\xff" * PER_FILE * ENTRY.size)
+    queue.write_late()
+    again = a_queue(disk)
+    again.load()
+    assert offsets(again) == offsets(whole)
+
+
 def test_an_entry_in_memory_is_replaced_there():
     queue = filled(disk := SimulatedDisk(), 2)
     queue.append(2, entry(2) + entry(9))
