@@ -20,7 +20,8 @@ from skyrocket.store.files import File
 Found = TypeVar("Found")
 
 ATTEMPTS_MAX: Final = 64  # then a read waits, and clients with it: a bad sector costs two for each record
-_SMALL_BYTES: Final = 64 * 1024  # kept for all attempts; larger ranges are windows of the log, which remember them
+REPEATS_MAX: Final = 8  # of a scheduled check, which begins again each time
+_SMALL_BYTES: Final = 64 * 1024  # kept for all attempts; larger ranges are in memory by then, in the system's page cache
 
 
 class NotInMemoryError(StoreError):
@@ -50,15 +51,14 @@ class ReadAttempt:
             found: bytes | OSError = missing.file.read(missing.at, missing.size)
         except OSError as error:
             found = error.with_traceback(None)
-        self._found[missing.file, missing.at, missing.size] = found
+        if isinstance(found, OSError) or missing.size <= _SMALL_BYTES:
+            self._found[missing.file, missing.at, missing.size] = found
 
     def take(self, file: File, at: int, size: int) -> bytes | None:
         """Return what was read for this range; None when nothing was. Raise OSError when the disk did not return it."""
         found = self._found.get((file, at, size)) if self._found else None
         if isinstance(found, OSError):
             raise found
-        if found is not None and size > _SMALL_BYTES:
-            del self._found[file, at, size]
         return found
 
 
@@ -107,10 +107,10 @@ class RepeatedReads:
     def read(self, name: Hashable, read: Callable[[], Found]) -> Found:
         """Return what `read` returns. Raise NotInMemoryError when it would wait for the disk, and try again under this name.
 
-        A read that was tried ATTEMPTS_MAX times waits: its bytes lie far apart, or leave memory as fast as they are read.
+        A read that was tried REPEATS_MAX times waits: its bytes lie far apart, or leave memory as fast as they are read.
         """
         attempt, tried = self._attempts.pop(name, (ReadAttempt(), 0))
-        if tried >= ATTEMPTS_MAX:
+        if tried >= REPEATS_MAX:
             return read()
         try:
             return self._reads.read_now(read, attempt)
