@@ -15,7 +15,7 @@ from skyrocket.compiled import TWINS
 from skyrocket.protocol.errors import RecordError
 from skyrocket.protocol.frame import join_frame
 from skyrocket.protocol.message.batch import BatchEntry
-from skyrocket.protocol.message.record import encode_record, topic_field
+from skyrocket.protocol.message.record import Record, encode_record, topic_field
 from skyrocket.store.index.index_file import HEADER, KEY, SLOT
 from skyrocket.store.log.checksum_blocks import ENTRY as CHECKSUM
 from skyrocket.store.message import AppendPosition
@@ -61,15 +61,21 @@ def test_stream_is_split_equally(data: bytes, cut: int, frame_max: int):
 # --- records of a pull's answer
 
 
-@given(data=st.data())
-@settings(max_examples=400)
-def test_records_are_split_into_equal_parts(data: st.DataObject):
+def draw_spoiled_records(data: st.DataObject) -> tuple[Record, bytes]:
+    """Draw encoded records, with some bytes changed and perhaps a piece cut off. Also return the first record."""
     first = data.draw(records)
     several = [first, *data.draw(st.lists(st.builds(replace, st.just(first), body=st.binary(max_size=80)) | records, max_size=4))]
     encoded = bytearray(b"".join(map(encode_record, several)))
     for place, value in data.draw(st.lists(st.tuples(st.integers(0, len(encoded) - 1), st.integers(0, 255)), max_size=2)):
         encoded[place] = value
     content = bytes(encoded)[: len(encoded) - data.draw(st.sampled_from([0, 0, 1, 5, 90]))]
+    return first, content
+
+
+@given(data=st.data())
+@settings(max_examples=400)
+def test_records_are_split_into_equal_parts(data: st.DataObject):
+    first, content = draw_spoiled_records(data)
     found: dict[str, list[Any]] = {"reference": [], "compiled": []}
     twins, topic = TWINS["record.split_same_topic"], topic_field(first.topic, first.magic)
     stops = [getattr(twins, kind)(content, 0, first.magic, topic, found[kind]) for kind in found]
@@ -89,12 +95,7 @@ def shown(message: PulledMessage) -> tuple[object, ...]:
 @given(data=st.data())
 @settings(max_examples=400)
 def test_messages_of_a_pull_are_equal(data: st.DataObject):
-    first = data.draw(records)
-    several = [first, *data.draw(st.lists(st.builds(replace, st.just(first), body=st.binary(max_size=80)) | records, max_size=4))]
-    encoded = bytearray(b"".join(map(encode_record, several)))
-    for place, value in data.draw(st.lists(st.tuples(st.integers(0, len(encoded) - 1), st.integers(0, 255)), max_size=2)):
-        encoded[place] = value
-    content = bytes(encoded)[: len(encoded) - data.draw(st.sampled_from([0, 0, 1, 5, 90]))]
+    first, content = draw_spoiled_records(data)
     found: dict[str, list[PulledMessage]] = {"reference": [], "compiled": []}
     twins, topic, shared = TWINS["record.split_pulled"], topic_field(first.topic, first.magic), ("broker-a", "orders", 5)
     stops = [getattr(twins, kind)(content, 0, first.magic, topic, shared, found[kind]) for kind in found]
