@@ -40,7 +40,7 @@ _FILES = (
     transientStorePoolEnable transientStorePoolSize fastFailIfNoBufferInStorePool sharedByteBufferNum warmMapedFileEnable
     mappedFileSwapEnable commitLogForceSwapMapInterval commitLogSwapMapInterval commitLogSwapMapReserveFileNum
     logicQueueForceSwapMapInterval logicQueueSwapMapInterval logicQueueSwapMapReserveFileNum cleanSwapedMapInterval
-    writeWithoutMmap putConsumeQueueDataByFileChannel accessMessageInMemoryMaxRatio accessMessageInMemoryHotRatio
+    writeWithoutMmap putConsumeQueueDataByFileChannel accessMessageInMemoryHotRatio
     maxTransferBytesOnMessageInDisk maxTransferCountOnMessageInDisk transferMsgByHeap dataReadAheadEnable
     coldDataFlowControlEnable coldDataScanEnable coldCtrStrategyEnable usePIDColdCtrStrategy cgColdReadThreshold
     globalColdReadThreshold timerColdDataCheckIntervalMs deleteCommitLogFilesInterval deleteConsumeQueueFilesInterval
@@ -92,9 +92,9 @@ _ROCKSDB = without_effect(
 _REPLICATION = without_effect(
     "there is no replication yet",
     """
-    brokerIP2 haListenPort haMasterAddress haFlowControlEnable haHousekeepingInterval haMaxGapNotInSync haMaxTimeSlaveNotCatchup
-    haSendHeartbeatInterval haTransferBatchSize haSlaveFallbehindMax maxHaTransferByteInSecond maxSlaveResendLength slaveTimeout
-    offsetCheckInSlave syncFromLastFile syncMasterFlushOffsetWhenStartup slaveReadEnable asyncLearner enableAutoInSyncReplicas
+    haFlowControlEnable haMaxGapNotInSync haMaxTimeSlaveNotCatchup
+    haSlaveFallbehindMax maxHaTransferByteInSecond maxSlaveResendLength
+    offsetCheckInSlave syncFromLastFile syncMasterFlushOffsetWhenStartup asyncLearner enableAutoInSyncReplicas
     checkSyncStateSetPeriod syncBrokerMetadataPeriod syncBrokerMemberGroupPeriod syncControllerMetadataPeriod controllerAddr
     controllerHeartBeatTimeoutMills fetchControllerAddrByDnsLookup brokerElectionPriority enableRemoteEscape skipPreOnline
     cleanOfflineBrokerInterval brokerHeartbeatInterval sendHeartbeatTimeoutMillis brokerNotActiveTimeoutMillis
@@ -104,13 +104,11 @@ _REPLICATION = without_effect(
 ) | only_with(
     "there is no replication yet",
     {
-        "brokerRole": "ASYNC_MASTER",
         "enableDLegerCommitLog": "false",
         "enableControllerMode": "false",
         "enableSlaveActingMaster": "false",
         "duplicationEnable": "false",
         "totalReplicas": "1",
-        "inSyncReplicas": "1",
         "minInSyncReplicas": "1",
         "allAckInSyncStateSet": "false",
     },

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from skyrocket.broker.apache_keys import APACHE_KEYS
+from skyrocket.broker.replication.roles import BrokerRole
 from skyrocket.net.address_server import address_server_url
 from skyrocket.net.local_address import is_wildcard
 from skyrocket.net.tls import client_context
@@ -24,6 +25,7 @@ _SIZE: Final = whole(4096, 2**31 - 1)
 _MS: Final = whole(1, 2**31 - 1)
 _PERCENT: Final = whole(10, 95)
 _FLUSH: Final = one_of({"SYNC_FLUSH": True, "ASYNC_FLUSH": False})
+_ROLE: Final = one_of({role.value: role for role in BrokerRole})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +59,27 @@ class BrokerSettings(ServerSettings):
         "The file for changes made at run time: the one given with -c; empty: config/skyrocket.properties in the store.")
     permission: int = setting(PERM_READ | PERM_WRITE, "brokerPermission", whole(0, 7),
         "4 read, 2 write, 6 both.", changeable=True)
+
+    role: BrokerRole = setting(BrokerRole.ASYNC_MASTER, "brokerRole", _ROLE,
+        "ASYNC_MASTER, SYNC_MASTER (a send waits for slaves) or SLAVE (copies its master, and takes no messages).")
+    ha_host: str = setting("", "brokerIP2", TEXT, "The address that slaves connect to; empty: brokerIP1.")
+    ha_port: int = setting(0, "haListenPort", PORT, "The port that slaves connect to; 0: listenPort + 1.")
+    ha_master_address: str = setting("", "haMasterAddress", ADDRESSES,
+        "The address that a slave copies from; empty: what the nameserver says of its master.")
+    in_sync_replicas: int = setting(0, "inSyncReplicas", whole(0, 255),
+        "Copies that a send waits for, the master's own included; 0: 2 for SYNC_MASTER, 1 for others.", changeable=True)
+    slave_timeout_ms: int = setting(3_000, "slaveTimeout", _MS,
+        "Milliseconds that a send waits for slaves; then the answer is FLUSH_SLAVE_TIMEOUT.", changeable=True)
+    slave_read: bool = setting(False, "slaveReadEnable", BOOLEAN,
+        "A consumer that is far behind reads from a slave.", changeable=True)
+    memory_read_percent: int = setting(40, "accessMessageInMemoryMaxRatio", whole(1, 100),
+        "Percent of the machine's memory; a consumer that is further behind is sent to a slave.", changeable=True)
+    ha_transfer_bytes: int = setting(32 * 1024, "haTransferBatchSize", whole(1, 4 * 1024 * 1024),
+        "Bytes of the log that one transfer to a slave has at most.", changeable=True)
+    ha_heartbeat_ms: int = setting(5_000, "haSendHeartbeatInterval", _MS,
+        "Milliseconds of silence after which a master or slave sends a heartbeat.", changeable=True)
+    ha_silence_ms: int = setting(20_000, "haHousekeepingInterval", _MS,
+        "Milliseconds of silence after which a connection between master and slave is closed.", changeable=True)
 
     auto_create_topic: bool = setting(True, "autoCreateTopicEnable", BOOLEAN,
         "The first message to an unknown topic creates it.", changeable=True)

@@ -1,0 +1,1 @@
+"""Replication: a second copy of the messages on other brokers."""
