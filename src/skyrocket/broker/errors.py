@@ -49,6 +49,10 @@ class TableFullError(TableError):
     """A bound of `broker/limits.py` is reached."""
 
 
+class ReplicationError(Exception):
+    """A master or a slave said something that it must not say, or nothing at all. Their connection is closed."""
+
+
 class BrokerBrokenError(Exception):
     """The broker cannot go on: a part that it needs has failed in an unexpected way. Restart it."""
 

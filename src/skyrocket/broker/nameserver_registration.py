@@ -45,13 +45,18 @@ class NameserverRegistration:
         settings: Callable[[], BrokerSettings],
         topics: TopicsNow,
         set_ordered: Callable[[Iterable[str]], object],
+        ha_address: Callable[[], str] = lambda: "",
     ) -> None:
-        """`set_ordered` is called with the topics that a nameserver's order configuration names."""
+        """`set_ordered` is called with the topics that a nameserver's order configuration names.
+
+        `ha_address` returns where slaves connect to; an empty text while nothing listens for them.
+        """
         self._nameservers = NameserverAddresses(settings, self.on_topics_changed)
         self._dialer = dialer
         self._settings = settings
         self._topics = topics
         self._set_ordered = set_ordered
+        self._ha_address = ha_address
         self._encoder = RegistrationEncoder()
         self._encoded_in_s = 0.0
         self._changed = asyncio.Event()
@@ -135,12 +140,11 @@ class NameserverRegistration:
         began_s = time.monotonic()
         body = await asyncio.to_thread(self._encoder.encode, *self._topics(), DataVersion(0, 0, 0))
         self._encoded_in_s = time.monotonic() - began_s
-        host, _, port = settings.address.rpartition(":")
         header = RegisterBrokerRequestHeader(
             broker_name=settings.broker_name,
             broker_addr=settings.address,
             cluster_name=settings.cluster_name,
-            ha_server_addr=f"{host}:{int(port) + 1}",
+            ha_server_addr=self._ha_address(),
             broker_id=settings.broker_id,
             compressed=False,
             enable_acting_master=False,
