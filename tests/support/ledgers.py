@@ -32,10 +32,9 @@ def golden_ledger(directory: Path, node: str = "n2") -> Path:
 def a_ledger(
     root: Path | str, config: StoreConfig = LEDGER_CONFIG, *, files: Files | None = None, node: str = NODE
 ) -> LedgerStore:
-    """Open the store of a node, which leads in term 1 at least."""
+    """Open the store of a node."""
     store = LedgerStore(root, config, node_id=node, files=files, index_file_bytes=INDEX_FILE_BYTES)
     store.open()
-    store.log.term = max(store.log.term, 1)
     return store
 
 

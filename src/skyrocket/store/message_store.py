@@ -162,9 +162,9 @@ class MessageStore:
             begin,
         ).run(checkpoint, crashed=crashed, is_ours=is_ours, visible_end=self._visible_end(checkpoint))
         self.horizon = self._start_horizon(done.visible_end)
-        offset = done.last_offset if done.messages else checkpoint.queue_physical_offset
+        offset = done.last_offset or min(checkpoint.queue_physical_offset, done.visible_end)
         timestamp = done.last_timestamp if done.messages else checkpoint.queue_timestamp
-        self._dispatcher.start_at(done.visible_end, offset, timestamp)
+        self._dispatcher.start_at(done.visible_end, offset, done.visible_timestamp or min(checkpoint.queue_timestamp, timestamp))
         self._late.start_at_mark()
         self.last_timestamp = self._flushed_timestamp = timestamp
         self.reading.set_opened_at(self.log.end)
@@ -388,7 +388,9 @@ class MessageStore:
         is written now.
         """
         self._check_writable()
-        checkpoint = self._late.claim(self.horizon.flushed, self._flushed_timestamp)
+        # Not more than what is confirmed: a node of a group may cut the rest, and write other messages there.
+        safe_end = min(self.horizon.flushed, self.horizon.confirmed)
+        checkpoint = self._late.claim(safe_end, self._flushed_timestamp)
         return CheckpointJob(
             checkpoint,
             self._files,

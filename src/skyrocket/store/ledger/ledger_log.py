@@ -56,6 +56,7 @@ class LedgerLog(CommitLog):
         self.protected_end = 0  # entries before it are confirmed: recovery keeps what lies behind damage among them
         self.rewritten = 0  # index entries that recovery has written again
         self._walked: EntryHeader | None = None  # the last entry that recovery has accepted
+        self._before: EntryHeader | None = None  # the one before it
         self._first: tuple[int, int] | None = None  # the log's start, and the index of the entry there
 
     def load(self) -> None:
@@ -162,7 +163,8 @@ class LedgerLog(CommitLog):
             room = segment_bytes - at % segment_bytes
             if header.size + PADDING.size > segment_bytes:
                 raise EntryError(f"Entry {header.index} of {header.size} bytes does not fit in a file of {segment_bytes} bytes.")
-            if header.size + PADDING.size > room:
+            is_behind_padding = header.pos == at + room > at and room >= PADDING.size and at % segment_bytes > 0
+            if header.size + PADDING.size > room or is_behind_padding:
                 run.data.extend(self.framing.pack_blank(room))  # type: ignore[union-attr]  # a bytearray
                 at += room
                 run = WrittenRun(at, bytearray(), [], at)
@@ -211,8 +213,14 @@ class LedgerLog(CommitLog):
         self.last = numbered[-1] if numbered else self.last
 
     def truncate(self, index: int, pos: int) -> None:
-        """Cut the log from the entry `index` on, which begins at `pos`."""
+        """Cut the log from the entry `index` on, which begins at `pos`. Padding in front of it goes too.
+
+        So the files do not depend on what was cut: all nodes with the same entries have the same bytes.
+        """
         segments = self.segments
+        before = self.entries.get(index - 1) if pos > self.start else None
+        if before is not None:
+            pos = before.end
         self.close()
         self.scrub()
         self._drop_windows()
@@ -225,7 +233,8 @@ class LedgerLog(CommitLog):
         file = segments.file_to_write(start)
         for at in range(pos - start, stop, _ZEROS_AT_ONCE):
             file.write(at, bytes(min(_ZEROS_AT_ONCE, stop - at)))
-        self.last = self.entries.get(index - 1) if pos > self.start else None
+        file.sync()  # otherwise a power failure could bring an old sector back under a new record
+        self.last = before
         self.entries.cut(index)
 
     def overwrite(self, pos: int, entry: bytes | memoryview) -> None:
@@ -258,8 +267,17 @@ class LedgerLog(CommitLog):
             is_next = header.index == last.index + 1 or (header.pos > last.end and self._skips(last, header))
             if not is_next or header.term < last.term:
                 return False
-        self._walked = header
+        if self._has_wrong_term(header, -1 if last is None else last.term):
+            return False
+        self._before, self._walked = last, header
         return True
+
+    def _has_wrong_term(self, header: EntryHeader, term_before: int) -> bool:
+        """Whether a bit has flipped in the term of a header: the index says another one, which fits between its neighbours."""
+        known, following = self.entries.get(header.index), self.entries.get(header.index + 1)
+        if known is None or following is None or known[:2] != header[:2] or known.pos != header.pos:
+            return False
+        return term_before <= known.term <= following.term < header.term
 
     def _skips(self, last: EntryHeader, header: EntryHeader) -> bool:
         """Whether entries may be missing between two, by their positions."""
@@ -307,9 +325,14 @@ class LedgerLog(CommitLog):
         fits = spare == 0 or (ends_segment and spare >= PADDING.size)
         return tiles if fits and all(tile.size >= _ENTRY_BYTES_MIN for tile in tiles) else None
 
+    def _accepted_before(self, offset: int) -> EntryHeader | None:
+        """Return the entry before damage at `offset`. The one behind it may have been accepted already."""
+        walked = self._walked
+        return walked if walked is None or walked.pos < offset else self._before
+
     def _indexed_tiles(self, offset: int, stop: int) -> list[EntryHeader]:
         """Return what the index has of the entries from `offset` up to `stop`, as far as they follow each other."""
-        last = self._walked
+        last = self._accepted_before(offset)
         index = self.entries.find_at(offset, self.entries.first, self.entries.room_end - 1) if last is None else last.index + 1
         tiles: list[EntryHeader] = []
         at = offset
@@ -320,7 +343,7 @@ class LedgerLog(CommitLog):
 
     def _guessed_tiles(self, offset: int, stop: int, ends_segment: bool) -> list[EntryHeader] | None:
         """Return as many entries as are missing between the neighbours. Their sizes are lost, but their range is known."""
-        last, following = self._walked, self.header_at(stop)
+        last, following = self._accepted_before(offset), self.header_at(stop)
         if last is None or following is None:
             return None
         missing = following.index - last.index - 1
@@ -340,7 +363,7 @@ class LedgerLog(CommitLog):
 
     def _reconcile(self) -> None:
         """Find the last entry, and bring the index into line with the headers."""
-        self._walked = None
+        self._before = self._walked = None
         if self.end == self.start:
             self.last = None
             self.entries.cut(self.entries.first)

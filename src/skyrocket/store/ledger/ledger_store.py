@@ -224,8 +224,8 @@ class LedgerStore(MessageStore):
         before, _, _ = self.append_position(0)
         if not entries:
             return
-        dispatches = [self._dispatch_of(entry) for entry in entries]
         runs = self.log.plan_entries(entries)
+        dispatches = [self._dispatch_of(entry) for entry in entries]
         try:
             self.log.write_runs(runs, len(entries))
         except WritesStoppedError as error:
@@ -269,15 +269,16 @@ class LedgerStore(MessageStore):
         try:
             self._checksums.write_late()
             self.log.truncate(index, header.pos)
-            self._checksums.cut(header.pos)
-            self._deleted.shorten(header.pos)
+            end = self.log.end
+            self._checksums.cut(end)
+            self._deleted.shorten(end)
         except OSError as error:
             self._stop(f"cutting the log failed ({error.strerror or error}).")
             raise store_error(f"cutting the log from entry {index} on", error) from error
         self.queues.free_offsets(freed)
-        self._dispatcher.forget_from(header.pos)
-        self.horizon.truncate(header.pos)
-        self._flushing = (min(self._flushing[0], header.pos), min(self._flushing[1], index - 1))
+        self._dispatcher.forget_from(end)
+        self.horizon.truncate(end)
+        self._flushing = (min(self._flushing[0], end), min(self._flushing[1], index - 1))
         self.durable_index = min(self.durable_index, index - 1)
 
     def _queue_offsets_from(self, index: int) -> dict[tuple[str, int], int]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from skyrocket.store.errors import StoreError, StoreFormatError
 from skyrocket.store.files import Disk, OpenFiles
 from skyrocket.store.ledger.entry import HEADER_BYTES, EntryHeader, unpack_header
-from skyrocket.store.ledger.entry_index import EntryIndex
+from skyrocket.store.ledger.entry_index import INDEX_ENTRY_BYTES, INDEX_FILE_BYTES, EntryIndex
 from skyrocket.store.ledger.node_files import LedgerCheckpointFile, TermFile, TermVote
 from skyrocket.store.log.scan import FoundRecord
 from skyrocket.store.offline.offline_store import EVER_MS, OfflineStore
@@ -21,8 +21,11 @@ def verify_ledger(store: OfflineStore, log_end: int, is_damaged: Callable[[int],
     if store.paths.ledger_id is None:
         return
     files = Disk()
+    directory = store.paths.ledger_index
+    sizes = (files.size(f"{directory}/{name}") for name in files.names(directory))
+    file_bytes = next((size for size in sizes if size and size % INDEX_ENTRY_BYTES == 0), INDEX_FILE_BYTES)
     opened = OpenFiles(files, _INDEX_FILES_MAX, writable=False)
-    check = _LedgerCheck(store, files, EntryIndex(files, opened, store.paths.ledger_index), log_end, is_damaged)
+    check = _LedgerCheck(store, files, EntryIndex(files, opened, directory, file_bytes=file_bytes), log_end, is_damaged)
     try:
         yield from check.findings()
     finally:

@@ -66,7 +66,8 @@ class RecoveryResult:
     cut_bytes: int = 0  # of a torn tail behind the end
     set_aside: list[SetAsideRange] = field(default_factory=list)
     last_timestamp: int = 0  # store time of the last message, 0 in an empty log
-    last_offset: int = 0
+    last_offset: int = 0  # physical offset of the last visible message
+    visible_timestamp: int = 0  # its store time
     safe_end: int = 0  # the log was on disk up to here, by the checkpoint; 0 when it does not say
     rewritten_bytes: int = 0  # of the log, written again and read back from the disk after a failed sync
     is_foreign: bool = False  # closed, but by another program, whose queues are not trusted
@@ -343,7 +344,7 @@ class Recovery:
         if isinstance(item, FoundRecord):
             done.messages += 1
             if item.offset < self._visible_end:
-                done.last_offset = item.offset
+                done.last_offset, done.visible_timestamp = item.offset, item.record.store_timestamp
             done.last_timestamp = item.record.store_timestamp
 
     def _set_aside(self, pending: list[DamagedRange], done: RecoveryResult) -> None:
