@@ -77,6 +77,13 @@ class CommitLogDispatcher:
             self._remember(dispatches, log_end_before)
             self.dispatch_or_postpone(confirmed)
 
+    def forget_from(self, position: int) -> None:
+        """Forget the messages from `position` on: they were not confirmed, and are gone from the log."""
+        assert self.end <= position
+        while self._pending and self._pending[-1].physical_offset >= position:
+            self._pending.pop()
+        self._remembered_end = min(self._remembered_end, position)
+
     def _remember(self, dispatches: Sequence[DispatchFields], log_end_before: int) -> None:
         """Keep what queues and index need, so that the log is not read again for it; within the bound, and without gaps."""
         if self._remembered_end != log_end_before or len(self._pending) + len(dispatches) > self._pending_max:
@@ -136,7 +143,8 @@ class CommitLogDispatcher:
         if segment_start is None or start >= stop:
             return []
         view = self._log.segments.file(segment_start).view()[: stop - segment_start]
-        found = [item for item in walk_segment(view, segment_start, start - segment_start) if isinstance(item, FoundRecord)]
+        items = walk_segment(view, segment_start, start - segment_start, framing=self._log.framing)
+        found = [item for item in items if isinstance(item, FoundRecord)]
         return [dispatch_request_of(item.record, item.size, self._delays_ms) for item in found if not is_filler(item.record)]
 
     def _skip_blank(self, offset: int) -> int:

@@ -31,6 +31,13 @@ class Horizon:
         self.appended = position
         return self._advance()
 
+    def truncate(self, position: int) -> None:
+        """Record that the log ends at `position`: what lay behind it was not confirmed, and is gone."""
+        assert position >= self.confirmed
+        self.appended = position
+        self.flushed = min(self.flushed, position)
+        self._reached = {need: min(reached, position) for need, reached in self._reached.items()}
+
     def flush(self, position: int) -> int:
         """Record that everything before `position` is on disk. Return the confirmed position."""
         if position > self.flushed:
