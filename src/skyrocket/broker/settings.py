@@ -60,7 +60,7 @@ class BrokerSettings(ServerSettings):
     permission: int = setting(PERM_READ | PERM_WRITE, "brokerPermission", whole(0, 7),
         "4 read, 2 write, 6 both.", changeable=True)
 
-    role: BrokerRole = setting(BrokerRole.ASYNC_MASTER, "brokerRole", _ROLE,
+    role: BrokerRole = setting(BrokerRole.ASYNC_MASTER, "brokerRole", _ROLE,  # noqa: RUF009 a row like the others
         "ASYNC_MASTER, SYNC_MASTER (a send waits for slaves) or SLAVE (copies its master, and takes no messages).")
     ha_host: str = setting("", "brokerIP2", TEXT, "The address that slaves connect to; empty: brokerIP1.")
     ha_port: int = setting(0, "haListenPort", PORT, "The port that slaves connect to; 0: listenPort + 1.")
@@ -72,7 +72,7 @@ class BrokerSettings(ServerSettings):
         "Milliseconds that a send waits for slaves; then the answer is FLUSH_SLAVE_TIMEOUT.", changeable=True)
     slave_read: bool = setting(False, "slaveReadEnable", BOOLEAN,
         "A consumer that is far behind reads from a slave.", changeable=True)
-    memory_read_percent: int = setting(40, "accessMessageInMemoryMaxRatio", whole(1, 100),
+    memory_read_percent: int = setting(40, "accessMessageInMemoryMaxRatio", whole(0, 100),
         "Percent of the machine's memory; a consumer that is further behind is sent to a slave.", changeable=True)
     ha_transfer_bytes: int = setting(32 * 1024, "haTransferBatchSize", whole(1, 4 * 1024 * 1024),
         "Bytes of the log that one transfer to a slave has at most.", changeable=True)
