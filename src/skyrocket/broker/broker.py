@@ -170,7 +170,7 @@ class Broker:
         await self._listen(self._flusher)
         self.persistence.start(lambda: self.settings().offsets_interval_ms)
         self._registration = NameserverRegistration(
-            self._dialer, self.settings, self._topics_now, self.topics.set_ordered, self.known_master.learn
+            self._dialer, self.settings, self._topics_now, self.topics.set_ordered, on_master=self.known_master.learn
         )
         self.topics.on_change.append(self._registration.on_topics_changed)
         self.roles.on_change.append(self._registration.on_topics_changed)
