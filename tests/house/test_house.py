@@ -76,7 +76,6 @@ SHORT_FOR_A_REASON = {
         "protocol/crc.py",
         "protocol/versions.py",
     },
-    "the settings import it, and the rest of its package imports the settings": {"broker/replication/roles.py"},
     "an entry point or a public name": {"__main__.py", "testing/sync.py", "testing/pytest_plugin.py", "testing/clock.py"},
     "one install(context) a sub-package": {
         f"broker/{name}/install.py" for name in ("admin", "clients", "pull", "send", "transactions")

@@ -25,7 +25,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.interop
 
-PAIRS = [("apache", "apache")]
+PAIRS = [("apache", "apache"), ("apache", "ours"), ("ours", "ours"), ("ours", "apache")]
 
 
 @pytest.fixture(scope="module")

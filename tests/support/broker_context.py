@@ -72,7 +72,7 @@ def a_context(
         "scheduler": Scheduler(wall_ms),
         "filters": Filters(settings),
         "known_master": KnownMaster(),
-        "ha_status": HaStatus(lambda: store.horizon.appended),
+        "ha_status": HaStatus(None, lambda: store.log.end, wall_ms, now_ms or wall_ms),
         "flow_control": FlowControl(settings),
         "slow_consumers": SlowConsumers(),
         "on_queue_growth": {},

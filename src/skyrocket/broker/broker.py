@@ -38,6 +38,7 @@ from skyrocket.broker.replication.ha_status import HaStatus
 from skyrocket.broker.replication.known_master import KnownMaster
 from skyrocket.broker.replication.master_work import MasterWork
 from skyrocket.broker.replication.metadata_sync import MetadataSync
+from skyrocket.broker.replication.replication import Replication
 from skyrocket.broker.replication.role_switch import RoleSwitch
 from skyrocket.broker.request_reply import install as install_request_reply
 from skyrocket.broker.retry import install as install_retry
@@ -142,6 +143,7 @@ class Broker:
         self._transaction_checks: TransactionChecker | None = None
         self._timers: TimerParts | None = None
         self._registration: NameserverRegistration | None = None
+        self.replication = Replication(self.store, self._files, self.settings, monotonic_ms)
         self._housekeeping = Housekeeping(monotonic_ms)
         self._closing = AsyncExitStack()  # closes what was started, in reverse order
         self._broken: Exception | None = None  # why the broker cannot go on
@@ -166,11 +168,19 @@ class Broker:
         closing.push_async_callback(self.persistence.close)
         self._flusher = Flusher(self.store, monotonic_ms, self._on_confirmed, self._break)
         closing.push_async_callback(self._close_flusher, self._flusher)
+        closing.push_async_callback(self.replication.close)
         closing.push_async_callback(self.server.close)
         await self._listen(self._flusher)
+        await self.replication.start(self._flusher, self._dialer, self._on_appended, self._on_confirmed)
+        self.known_master.add_follower(self.replication)
         self.persistence.start(lambda: self.settings().offsets_interval_ms)
         self._registration = NameserverRegistration(
-            self._dialer, self.settings, self._topics_now, self.topics.set_ordered, on_master=self.known_master.learn
+            self._dialer,
+            self.settings,
+            self._topics_now,
+            self.topics.set_ordered,
+            self.replication.announced_address,
+            self.known_master.learn,
         )
         self.topics.on_change.append(self._registration.on_topics_changed)
         self.roles.on_change.append(self._registration.on_topics_changed)
@@ -258,7 +268,7 @@ class Broker:
             contributors=contributors,
             send_validator=SendValidator(self.topics, self.settings, store_host, contributors),
             deferred_sends=DeferredSends(self.persistence.saver, self.router),
-            answers=ConfirmedAnswers(self.store.horizon, monotonic_ms),
+            answers=ConfirmedAnswers(self.store.horizon, monotonic_ms, slave_timeout_ms=lambda: self.settings().slave_timeout_ms),
             topics=self.topics,
             groups=self.groups,
             offsets=self.offsets,
@@ -268,7 +278,7 @@ class Broker:
             delay_progress=self._delay_progress,
             timer_metrics=self._timer_metrics,
             known_master=self.known_master,
-            ha_status=HaStatus(lambda: self.store.horizon.appended),
+            ha_status=HaStatus(self.replication, lambda: self.store.log.end, self._wall_ms, monotonic_ms),
             router=self.router,
             scheduler=self.scheduler,
             filters=Filters(self.settings),
@@ -276,7 +286,7 @@ class Broker:
             flow_control=FlowControl(self.settings),
             slow_consumers=SlowConsumers(),
             on_queue_growth={},
-            runtime_figures=[self._scrubbing.figures],
+            runtime_figures=[self._scrubbing.figures, self.replication.figures],
         )
 
     def _install(self, context: BrokerContext) -> None:
@@ -314,10 +324,12 @@ class Broker:
     def _on_appended(self) -> None:
         assert self._flusher is not None
         self._flusher.on_append()
+        self.replication.on_appended()
         self._wake_pulls()
 
     def _on_confirmed(self) -> None:
         self.context.answers.release()
+        self.replication.on_confirmed()
         self._wake_pulls()
 
     def _wake_pulls(self) -> None:
@@ -330,6 +342,7 @@ class Broker:
         add, counters = self._housekeeping.add, self.context.counters
         add("time-outs of parked answers", CHECK_MS, self.context.answers.check_time)
         add("time-outs of waiting pulls", CHECK_MS, self.pull.check_time)
+        add("connections of master and slaves", CHECK_MS, self.replication.check_time)
         add("samples of counters", CHECK_MS, lambda _now_ms: counters.check_time(self._wall_ms()))
         add("silent clients", SLOW_CHECK_MS, lambda _now_ms: self._heartbeats.check_time())
         add("expired queue locks", SLOW_CHECK_MS, self.locks.expire)

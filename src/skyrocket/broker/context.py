@@ -73,7 +73,7 @@ class BrokerContext:
 
     # Replication
     known_master: KnownMaster  # of a slave
-    ha_status: HaStatus  # parts that copy the log fill in their figures
+    ha_status: HaStatus
 
     # Requests, timed work and load
     router: Router

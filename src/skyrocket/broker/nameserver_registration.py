@@ -49,12 +49,14 @@ class NameserverRegistration:
         settings: Callable[[], BrokerSettings],
         topics: TopicsNow,
         set_ordered: Callable[[Iterable[str]], object],
+        ha_address: Callable[[], str] = lambda: "",
         on_master: Callable[[str | None, str | None], object] = lambda _address, _ha_address: None,
     ) -> None:
         """`set_ordered` is called with the topics that a nameserver's order configuration names.
 
-        `on_master` is called when this broker is a slave: with the addresses of its master for requests and for its log, or with
-        None while the nameservers that answer know no master.
+        `ha_address` returns where slaves connect to; an empty text while nothing listens for them. `on_master` is called when
+        this broker is a slave: with the addresses of its master for requests and for its log, or with None while the nameservers
+        that answer know no master.
         """
         self._nameservers = NameserverAddresses(settings, self.on_topics_changed)
         self._dialer = dialer
@@ -62,6 +64,7 @@ class NameserverRegistration:
         self._topics = topics
         self._set_ordered = set_ordered
         self._on_master = on_master
+        self._ha_address = ha_address
         self._encoder = RegistrationEncoder()
         self._encoded_in_s = 0.0
         self._changed = asyncio.Event()
@@ -158,12 +161,11 @@ class NameserverRegistration:
         began_s = time.monotonic()
         body = await asyncio.to_thread(self._encoder.encode, *self._topics(), DataVersion(0, 0, 0))
         self._encoded_in_s = time.monotonic() - began_s
-        host, _, port = settings.address.rpartition(":")
         header = RegisterBrokerRequestHeader(
             broker_name=settings.broker_name,
             broker_addr=settings.address,
             cluster_name=settings.cluster_name,
-            ha_server_addr=f"{host}:{int(port) + 1}",
+            ha_server_addr=self._ha_address(),
             broker_id=settings.broker_id,
             compressed=False,
             enable_acting_master=False,

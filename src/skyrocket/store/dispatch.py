@@ -53,13 +53,20 @@ class CommitLogDispatcher:
         self.end = self._remembered_end = log_end
         self.last_offset, self.last_timestamp = last_offset, last_timestamp
 
+    def cut(self, log_end: int) -> None:
+        """Queues and index end with the log at `log_end` now: a slave has given up what its master does not have."""
+        self._pending.clear()
+        self._grown.clear()
+        self.end = self._remembered_end = log_end
+        self.last_offset = min(self.last_offset, log_end)
+
     def add(self, dispatches: Sequence[DispatchFields], log_end_before: int, confirmed: int) -> None:
         """Take over messages that were just appended behind `log_end_before`, and dispatch what is confirmed.
 
         A queue that cannot grow does not undo an append: the messages wait for the next dispatch, and appends wait for that.
         """
         log_end = self._log.end
-        if confirmed == log_end and self._remembered_end == log_end_before and not self._pending:
+        if dispatches and confirmed == log_end and self._remembered_end == log_end_before and not self._pending:
             try:
                 self._put(dispatches)
             except (DiskFullError, StoreIOError):

@@ -50,6 +50,7 @@ from skyrocket.store.read.reading import Reading
 from skyrocket.store.recovery.checkpoint import Checkpoint, CheckpointFile
 from skyrocket.store.recovery.recovery import Recovery, RecoveryResult
 from skyrocket.store.recovery.repair import QueueRepair
+from skyrocket.store.replica.replica_log import ReplicaLog
 from skyrocket.store.retention import SEGMENTS_AT_ONCE, RetentionPlan
 from skyrocket.store.retention_job import RetentionJob
 from skyrocket.store.sync_jobs import CheckpointJob, FlushJob
@@ -98,6 +99,9 @@ class MessageStore:
             self.log, self.queues, self._deleted, self.index, self._delays_ms, config.undispatched_max
         )
         self._late = LateWrites(self._dispatcher, self.queues, self.index, self._checksums)
+        self.replica = ReplicaLog(
+            self, self._files, self._checksums, self._deleted, self._dispatcher, self._late, self._checkpoint_file
+        )
         self.last_timestamp = 0  # of the last message; no later one gets an earlier time
         self._flushed_timestamp = 0
         self._is_flushing = False  # a flush job is under way
@@ -338,6 +342,11 @@ class MessageStore:
     def dispatch(self) -> None:
         """Put confirmed messages into queues and index. An error leaves the rest for the next call."""
         self._dispatcher.dispatch(self.horizon.confirmed)
+
+    def reach(self, need: str, position: int) -> None:
+        """Record that a requirement of the horizon has everything before `position`, and dispatch what is confirmed."""
+        self._dispatcher.dispatch_or_postpone(self.horizon.reach(need, position))
+        self._late.relieve()
 
     def take_grown(self) -> list[tuple[str, int]]:
         """Return the queues that got messages since the last call: pulls that wait for them can be answered."""

@@ -1,5 +1,5 @@
-"""The paths in a store directory. The names are Apache's, except `checksums`, `damaged`, `sync_failed` and
-`consumequeue.deleted`, which Apache does not have."""
+"""The paths in a store directory. The names are Apache's, except `checksums`, `damaged`, `diverged`,
+`sync_failed` and `consumequeue.deleted`, which Apache does not have."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ class StorePaths:
         self.sync_failed = f"{self.root}/sync_failed"  # exists after a failed sync, until the log was read back from the disk
         self.checksums = f"{self.root}/checksums"
         self.damaged = f"{self.root}/damaged"
+        self.diverged = f"{self.root}/diverged"  # what a slave had and its master had not
         self.timer_wheel = f"{self.root}/timerwheel"
         self.timer_log = f"{self.root}/timerlog"
         self.timer_checkpoint = f"{self.config}/timercheck"

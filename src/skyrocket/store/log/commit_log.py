@@ -124,6 +124,21 @@ class CommitLog:
         self._write([written], len(offsets))
         return written
 
+    def append_replica(self, data: bytes, offsets: list[int], records_end: int) -> WrittenRun:
+        """Write what a master has written at the same place: records of one segment, and perhaps its blank, all or none."""
+        assert self.end % self.segments.segment_bytes + len(data) <= self.segments.segment_bytes
+        written = WrittenRun(self.end, data, offsets, records_end)
+        self._write([written], len(offsets))
+        return written
+
+    def begin_at(self, offset: int) -> None:
+        """Let an empty log start at the segment that a master sends first."""
+        assert self.end == self.start, "the log has messages"
+        assert offset % self.segments.segment_bytes == 0, f"{offset} is no start of a segment"
+        self.close()
+        self.segments.drop_all()
+        self.end = offset
+
     def _write(self, written: Sequence[WrittenRun], count: int) -> None:
         try:
             self.scrub()
@@ -344,6 +359,27 @@ class CommitLog:
             self.segments.drop_last()
         if self.segments.starts and self.segments.starts[-1] == offset and len(self.segments.starts) > 1:
             self.segments.drop_last()  # created ahead of time, never written
+
+    def cut(self, offset: int, keep_in: str) -> None:
+        """Give up everything from `offset` on, where a record starts. Whole segments are moved to the directory `keep_in`.
+
+        The caller has copied the rest, which becomes zeros.
+        """
+        self.close()
+        self.scrub()
+        old_end = self.end
+        while self.segments.starts and self.segments.starts[-1] >= offset:
+            self.segments.move_last(keep_in)
+        self.end = offset if self.segments.starts else 0
+        self.opened_at = min(self.opened_at, self.end)
+        if not self.segments.starts or offset == self.segments.stop:
+            return
+        start = self.segments.starts[-1]
+        file = self.segments.file_to_write(start)
+        stop = min(old_end - start, self.segments.segment_bytes)
+        for at in range(offset - start, stop, _REWRITTEN_BYTES):
+            file.write(at, bytes(min(_REWRITTEN_BYTES, stop - at)))
+        file.sync()
 
     def take_first(self, count: int) -> list[ExpiredFile]:
         """Give up the first segments. The caller deletes their files, oldest first."""

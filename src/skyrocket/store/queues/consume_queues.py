@@ -206,6 +206,17 @@ class ConsumeQueues:
             queue.truncate(queue_offset)
         self._next.pop(key, None)
 
+    def cut(self, log_end: int) -> None:
+        """Delete the entries of messages at or behind `log_end`. A queue that had no others is removed."""
+        for key, queue in list(self._queues.items()):
+            self._write_late(queue)
+            kept = queue.find_minimum(log_end, queue.entry)
+            if kept <= queue.min_offset:
+                self._queues.pop(key).remove()
+            elif kept < queue.max_offset:
+                queue.truncate(kept)
+        self._next.clear()
+
     def expire(self, log_start: int) -> list[ExpiredFile]:
         """Raise the minimum of each queue to its first message at or behind `log_start`. Return the files that lie before it."""
         return [file for queue in self._queues.values() for file in queue.expire(log_start)]

@@ -153,7 +153,7 @@ async def test_large_tables_come_in_pages(tmp_path: Path):
 
 
 async def test_progress_waits_for_the_log_that_it_speaks_of(tmp_path: Path):
-    async with a_pair(tmp_path) as pair:
+    async with a_pair(tmp_path, ha_master_address="127.0.0.1:1") as pair:  # where no log is
         await pair.master.send("orders", b"not at the slave yet")
         pair.master.broker.offsets.commit("billing", "orders", 0, 1)
         await pair.sync()
