@@ -73,7 +73,7 @@ class BrokerSettings(ServerSettings):
         "Milliseconds that a send waits for slaves; then the answer is FLUSH_SLAVE_TIMEOUT.", changeable=True)
     slave_read: bool = setting(False, "slaveReadEnable", BOOLEAN,
         "A consumer that is far behind reads from a slave.", changeable=True)
-    memory_read_percent: int = setting(40, "accessMessageInMemoryMaxRatio", whole(1, 100),
+    memory_read_percent: int = setting(40, "accessMessageInMemoryMaxRatio", whole(0, 100),
         "Percent of the machine's memory; a consumer that is further behind is sent to a slave.", changeable=True)
     ha_transfer_bytes: int = setting(32 * 1024, "haTransferBatchSize", whole(1, 4 * 1024 * 1024),
         "Bytes of the log that one transfer to a slave has at most.", changeable=True)
