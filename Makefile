@@ -17,7 +17,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit
   --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test durations again check interop fuzz sanitize crash chaos soak spark-crash bench bench-quick bench-parts reference lock clean
+.PHONY: help setup run test durations again check interop fuzz sanitize crash chaos soak sim spark-crash bench bench-quick bench-parts reference lock clean
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -82,6 +82,9 @@ chaos: $(READY)  ## kill servers under load for a minute (make test: some second
 
 soak: $(READY)   ## run every workload and every fault at once for twenty minutes, and report (make test: 45 seconds)
 	$(BIN)/python -m tests.soak --seconds 1200 $(ARGS)
+
+sim: $(READY)    ## simulate SEEDS=10000 DLedger groups under faults (make test: 300); SKYROCKET_SIM_SEED=n replays one seed
+	$(BIN)/python -m tests.sim --seeds $(or $(SEEDS),10000) $(ARGS)
 
 spark-crash: $(READY)  ## kill Spark's driver, its workers and the broker twenty times each (make test: twice)
 	SKYROCKET_SPARK_CRASHES=20 $(BIN)/python -m pytest -rP tests/spark/test_source_crash.py tests/spark/test_sink_crash.py

@@ -23,7 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "protocol": {"compiled"},
     "store": {"supervised_task", "compiled", "protocol"},
     "columnar": {"compiled", "protocol", "store"},
-    "raft": set(),
+    "raft": {"protocol"},
     "net": {"supervised_task", "protocol"},
     "settings": {"durable_file", "protocol", "net"},
     "nameserver": {"durable_file", "supervised_task", "protocol", "net", "settings"},
@@ -64,6 +64,7 @@ SHORT_FOR_A_REASON = {
     "typed errors, kept together in one place": {
         "nameserver/errors.py",
         "net/errors.py",
+        "raft/errors.py",
         "settings/errors.py",
         "broker/pull/sql/errors.py",
     },

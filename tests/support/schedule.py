@@ -42,6 +42,7 @@ CUTS = {
     "tests/interop/test_take_over.py": EACH_TEST,
     "tests/interop/test_timers.py": EACH_TEST,
     "tests/interop/test_transactions.py": EACH_CLIENT,
+    "tests/sim/test_simulation.py": EACH_TEST,
     "tests/spark/test_sink_crash.py": EACH_TEST,
     "tests/spark/test_source_crash.py": EACH_TEST,
 }

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from skyrocket.protocol import bodies as b
 from skyrocket.protocol import headers as h
+from skyrocket.protocol.bodies import dledger as d
 from skyrocket.protocol.header import Header
 from skyrocket.protocol.permissions import Action, Permission, Resource
 
@@ -342,6 +343,15 @@ class RequestCode(IntEnum):
         h.RegisterFilterServerRequestHeader, h.RegisterFilterServerResponseHeader)
     REGISTER_MESSAGE_FILTER_CLASS = (302, CLIENT_FILTER_SERVER, CLUSTER_UPDATE,
         h.RegisterMessageFilterClassRequestHeader, None, Raw.TEXT)
+    # DLedger 0.3.2, on a port of its own; a PUSH between our nodes can be binary, see `ledger_push`
+    DLEDGER_METADATA = 50000, ADMIN_BROKER, CLUSTER_GET, None, None, d.MetadataRequest, d.MetadataResponse
+    DLEDGER_APPEND = 50001, ADMIN_BROKER, CLUSTER_UPDATE, None, None, d.AppendEntryRequest, d.AppendEntryResponse
+    DLEDGER_GET = 50002, ADMIN_BROKER, CLUSTER_GET, None, None, d.GetEntriesRequest, d.GetEntriesResponse
+    DLEDGER_VOTE = 51001, BROKER_BROKER, CLUSTER_UPDATE, None, None, d.VoteRequest, d.VoteResponse
+    DLEDGER_HEART_BEAT = 51002, BROKER_BROKER, CLUSTER_UPDATE, None, None, d.HeartBeatRequest, d.HeartBeatResponse
+    DLEDGER_PUSH = 51004, BROKER_BROKER, CLUSTER_UPDATE, None, None, d.PushEntryRequest, d.PushEntryResponse
+    DLEDGER_LEADERSHIP_TRANSFER = (51005, BROKER_BROKER | ADMIN_BROKER, CLUSTER_UPDATE,
+        None, None, d.LeadershipTransferRequest, d.LeadershipTransferResponse)
     # fmt: on
 
 

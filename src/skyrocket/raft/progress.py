@@ -1,0 +1,82 @@
+"""What the leader knows of one follower.
+
+COMPARE ──equal, follower longer──▶ TRUNCATE ──done──▶ APPEND
+   ▲  └──equal, same end──────────────────────────────▶  │
+   └──────── 406, lost entries, connection closed ───────┘
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from msgspec import Struct, field
+
+
+class PeerState(Enum):
+    COMPARE = "COMPARE"
+    TRUNCATE = "TRUNCATE"
+    APPEND = "APPEND"
+
+
+class InflightPush(Struct):
+    """An APPEND that is not answered yet."""
+
+    count: int
+    sent_at: float
+
+
+class Progress(Struct):
+    """One follower, as the leader of the current term sees it."""
+
+    state: PeerState = PeerState.COMPARE
+    compare_index: int = -1
+    """The index to compare or truncate at; -1: the end of the leader's log."""
+    waiting: int = 0
+    """The id of the COMPARE or TRUNCATE without an answer, or 0."""
+    waiting_since: float = 0
+    reading: int = 0
+    """The id of the push whose entries the shell reads, or 0."""
+    retry_at: float = 0
+    next: int = 0
+    match: int = -1
+    """The watermark: entries up to here are durable at the follower."""
+    inflight: dict[int, InflightPush] = field(default_factory=dict)
+    """By first index, in order."""
+    pushed_at: float = 0
+    commit_told: int = -1
+    heartbeat_acked_at: float = 0
+    """When the last heartbeat was sent that the follower has answered with success."""
+    alive: bool = False
+    binary: bool = False
+
+    def compare_again(self, now: float, pause_ms: float = 0, index: int = -1) -> None:
+        """Stop appending, and find the last common entry."""
+        self.state = PeerState.COMPARE
+        self.compare_index = index
+        self.waiting = 0
+        self.reading = 0
+        self.inflight.clear()
+        self.retry_at = now + pause_ms
+
+    def truncate_at(self, index: int) -> None:
+        self.state = PeerState.TRUNCATE
+        self.compare_index = index
+        self.waiting = 0
+
+    def append_after(self, index: int) -> None:
+        """The follower's log ends with `index`, and equals the leader's up to there."""
+        self.state = PeerState.APPEND
+        self.compare_index = -1
+        self.waiting = 0
+        self.match = index
+        self.next = index + 1
+        self.inflight.clear()
+
+    def acknowledge(self, last: int) -> None:
+        """The follower has everything up to `last`."""
+        self.match = max(self.match, last)
+        self.next = max(self.next, self.match + 1)
+        for first in list(self.inflight):
+            if first + self.inflight[first].count - 1 > self.match:
+                break
+            del self.inflight[first]
