@@ -67,9 +67,8 @@ def test_the_table_of_requests_reads_the_body(frame: dict[str, Any]):
 
 
 def pushes() -> list[PushEntryRequest]:
-    return [
-        decode(frame["body"].encode(), PushEntryRequest) for frame in frames() if frame["kind"].startswith("PUSH") and frame["request"]
-    ]
+    found = [frame for frame in frames() if frame["kind"].startswith("PUSH") and frame["request"]]
+    return [decode(frame["body"].encode(), PushEntryRequest) for frame in found]
 
 
 def test_a_push_is_the_same_in_the_binary_form():

@@ -1,4 +1,4 @@
-"""One directory of a DLedger node, Apache's broker and our store by turns: each reads what the other has written, also after kill -9.
+"""One directory of a DLedger node, Apache's broker and our store by turns: each reads what the other wrote, also after kill -9.
 
 Apache's broker runs as a group of one, so that it leads and confirms by itself.
 """

@@ -50,7 +50,7 @@ _FILES = (
     enableLogConsumeQueueRepeatedlyBuildWhenRecover recheckReputOffsetFromCq maxChecksumRange correctLogicMinOffsetSleepInterval
     correctLogicMinOffsetForceInterval messageIndexSafe enabledAppendPropCRC forceVerifyPropCRC enableRunningFlagsInFlush
     travelCqFileNumWhenGetMessage maxConsumeQueueScan sampleSteps sampleCountThreshold searchBcqByCacheEnable
-    mapperFileSizeBatchConsumeQueue putMsgIndexHightWater enableBatchPush pullBatchMaxMessageCount maxFilterMessageSize
+    mapperFileSizeBatchConsumeQueue putMsgIndexHightWater pullBatchMaxMessageCount maxFilterMessageSize
     maxTopicLength autoMessageVersionOnTopicLen enableCleanExpiredOffset disappearTimeAfterStart timerWheelSnapshotFlush
     timerWheelSnapshotIntervalMs timerProgressLogIntervalMs timerEnableCheckMetrics timerEnableRetryUntilSuccess
     timerSkipUnknownError timerMetricSmallThreshold timerRecallToTimeWheelEnable enableScheduleMessageStats
@@ -98,13 +98,11 @@ _REPLICATION = without_effect(
     checkSyncStateSetPeriod syncBrokerMetadataPeriod syncBrokerMemberGroupPeriod syncControllerMetadataPeriod controllerAddr
     controllerHeartBeatTimeoutMills fetchControllerAddrByDnsLookup brokerElectionPriority enableRemoteEscape skipPreOnline
     cleanOfflineBrokerInterval brokerHeartbeatInterval sendHeartbeatTimeoutMillis brokerNotActiveTimeoutMillis
-    compatibleWithOldNameSrv preferredLeaderId dLegerGroup dLegerPeers dLegerSelfId storePathDLedgerCommitLog storePathEpochFile
-    storePathBrokerIdentity inBrokerContainer
+    compatibleWithOldNameSrv storePathEpochFile storePathBrokerIdentity inBrokerContainer
     """,
 ) | only_with(
     "there is no replication yet",
     {
-        "enableDLegerCommitLog": "false",
         "enableControllerMode": "false",
         "enableSlaveActingMaster": "false",
         "duplicationEnable": "false",

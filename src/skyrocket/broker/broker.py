@@ -23,6 +23,8 @@ from skyrocket.broker.delay.install import DelayParts, TimerParts
 from skyrocket.broker.delay.install import install as install_delay
 from skyrocket.broker.delay.level_progress import DelayLevelProgress
 from skyrocket.broker.delay.timer_metrics import TimerMetrics
+from skyrocket.broker.dledger.group import DLedgerNode
+from skyrocket.broker.dledger.group_settings import LedgerGroup, read_group
 from skyrocket.broker.errors import ERROR_CODES, BrokerBrokenError
 from skyrocket.broker.housekeeping import Housekeeping
 from skyrocket.broker.load.counters import Counters
@@ -37,9 +39,10 @@ from skyrocket.broker.pull.install import install as install_pull
 from skyrocket.broker.replication.ha_status import HaStatus
 from skyrocket.broker.replication.known_master import KnownMaster
 from skyrocket.broker.replication.master_work import MasterWork
-from skyrocket.broker.replication.metadata_sync import MetadataSync
+from skyrocket.broker.replication.metadata_sync import SYNC_MS, MetadataSync
 from skyrocket.broker.replication.replication import Replication
 from skyrocket.broker.replication.role_switch import RoleSwitch
+from skyrocket.broker.replication.roles import BrokerRole
 from skyrocket.broker.request_reply import install as install_request_reply
 from skyrocket.broker.retry import install as install_retry
 from skyrocket.broker.scheduler import Scheduler
@@ -69,11 +72,12 @@ from skyrocket.net.server import Server, monotonic_ms
 from skyrocket.protocol.bodies import DataVersion, TopicConfig
 from skyrocket.protocol.hosts import pack_host
 from skyrocket.settings.live import LiveSettings
-from skyrocket.store.config import FIXED_DESCRIPTORS, QUEUE_FILES_MAX
+from skyrocket.store.config import FIXED_DESCRIPTORS, QUEUE_FILES_MAX, StoreConfig
 from skyrocket.store.config_files import DELAY_OFFSETS, TIMER_METRICS, ConfigFiles
 from skyrocket.store.descriptor_reserve import RESERVED_DESCRIPTORS
 from skyrocket.store.files import Disk, Files
 from skyrocket.store.flusher import Flusher
+from skyrocket.store.ledger.ledger_store import LedgerStore
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.recovery.recovery import RecoveryResult
 
@@ -81,6 +85,7 @@ log = logging.getLogger(__name__)
 
 CHECK_MS = 100  # between two checks of waiting pulls and parked answers
 SLOW_CHECK_MS = 10_000  # between two checks of clients, locks and the disk
+GROUP_SYNC_MS = 2_000  # between two copies of the leader's tables: any follower may lead soon
 VIP_PORT_BELOW = 2  # the broker also listens on port - 2, which Apache's clients use as the VIP channel
 
 
@@ -104,6 +109,9 @@ class Broker:
             clocks = BrokerClocks.real() if wall_ms is None else BrokerClocks.simulated(wall_ms)
         self._clocks = clocks
         self._wall_ms = wall_ms = clocks.wall_ms
+        self._group = read_group(settings) if settings.dledger else None
+        if self._group is not None:  # until it leads
+            settings = replace(settings, role=BrokerRole.SLAVE, broker_id=self._group.slave_id)
         self.settings = LiveSettings(settings)
         self._background = ThreadPoolExecutor(1, thread_name_prefix="skyrocket-store")
         self._files = files or Disk(reserved=RESERVED_DESCRIPTORS)
@@ -112,13 +120,7 @@ class Broker:
             descriptors or descriptor_limit(), limits.connections_max, FIXED_DESCRIPTORS + QUEUE_FILES_MAX
         )
         queue_files = max(1, self._descriptors.files_max - FIXED_DESCRIPTORS)
-        self.store = MessageStore(
-            settings.store_path,
-            replace(settings.store_config(), open_files_max=queue_files),
-            files=self._files,
-            background=self._background,
-            commit_log=settings.commit_log_path or None,
-        )
+        self.store = self._new_store(settings, replace(settings.store_config(), open_files_max=queue_files))
         self._retention = LogRetention(self.store, self.settings, clocks.retention_ms)
         self._scrubbing = Scrubbing(self.store, self._files, self.settings, wall_ms)
         self.topics = TopicTable(self.settings, wall_ms)
@@ -144,10 +146,19 @@ class Broker:
         self._timers: TimerParts | None = None
         self._registration: NameserverRegistration | None = None
         self.replication = Replication(self.store, self._files, self.settings, monotonic_ms)
+        self.node: DLedgerNode | None = None  # of a DLedger group
         self._housekeeping = Housekeeping(monotonic_ms)
         self._closing = AsyncExitStack()  # closes what was started, in reverse order
         self._broken: Exception | None = None  # why the broker cannot go on
         self._is_broken = asyncio.Event()
+
+    def _new_store(self, settings: BrokerSettings, config: StoreConfig) -> MessageStore:
+        files, background = self._files, self._background
+        if self._group is None:
+            commit_log = settings.commit_log_path or None
+            return MessageStore(settings.store_path, config, files=files, background=background, commit_log=commit_log)
+        node_id, data = self._group.config.self_id, settings.dledger_path or None
+        return LedgerStore(settings.store_path, config, node_id=node_id, files=files, background=background, data=data)
 
     # --- starting and stopping
 
@@ -171,8 +182,9 @@ class Broker:
         closing.push_async_callback(self.replication.close)
         closing.push_async_callback(self.server.close)
         await self._listen(self._flusher)
-        await self.replication.start(self._flusher, self._dialer, self._on_appended, self._on_confirmed)
-        self.known_master.add_follower(self.replication)
+        if self._group is None:
+            await self.replication.start(self._flusher, self._dialer, self._on_appended, self._on_confirmed)
+            self.known_master.add_follower(self.replication)
         self.persistence.start(lambda: self.settings().offsets_interval_ms)
         self._registration = NameserverRegistration(
             self._dialer,
@@ -191,9 +203,30 @@ class Broker:
         closing.push_async_callback(self._scrubbing.close)
         self.roles.start()
         closing.push_async_callback(self.roles.stop)
+        if self._group is not None:
+            await self._start_node(self._group, self._flusher)
         closing.push_async_callback(self._registration.close)
         await self._registration.start()
         return recovered
+
+    async def _start_node(self, group: LedgerGroup, flusher: Flusher) -> None:
+        assert isinstance(self.store, LedgerStore)
+        assert self._registration is not None
+        self.node = DLedgerNode(
+            group,
+            self.store,
+            flusher,
+            self.roles,
+            self.context.answers,
+            wall_ms=self._wall_ms,
+            store_host=self.context.store_host,
+            on_committed=self._on_visible,
+            on_broken=self._break,
+            register=self._registration.on_topics_changed,
+        )
+        self._closing.push_async_callback(self.node.close)
+        self.context.runtime_figures.append(self.node.figures)
+        await self.node.start(self.settings().host)
 
     async def run_until(self, stopped: asyncio.Event) -> None:
         """Serve until `stopped` is set. Raise BrokerBrokenError when the broker cannot go on. Call `close` in either case."""
@@ -310,7 +343,8 @@ class Broker:
         self.roles.add_master_work(
             MasterWork(self.scheduler, delay, checker, context.wall_ms, context.machine_ms, begins_as_slave=self.roles.is_slave)
         )
-        self.roles.add_slave_work(MetadataSync(context, self._dialer, delay))
+        sync_ms = SYNC_MS if self._group is None else GROUP_SYNC_MS
+        self.roles.add_slave_work(MetadataSync(context, self._dialer, delay, sync_ms))
 
     def _safe_position(self) -> int:
         """Return the log position before which everything survives both a loss of power and what the settings promise."""
@@ -325,11 +359,19 @@ class Broker:
         assert self._flusher is not None
         self._flusher.on_append()
         self.replication.on_appended()
+        if self.node is not None:
+            self.node.on_appended()
         self._wake_pulls()
 
     def _on_confirmed(self) -> None:
-        self.context.answers.release()
+        if self.node is not None:
+            self.node.on_flushed()
         self.replication.on_confirmed()
+        self._on_visible()
+
+    def _on_visible(self) -> None:
+        """More is confirmed: answers may leave, and messages are visible."""
+        self.context.answers.release()
         self._wake_pulls()
 
     def _wake_pulls(self) -> None:
@@ -338,11 +380,16 @@ class Broker:
             if topic in self._on_queue_growth:
                 self._on_queue_growth[topic](queue_id)
 
+    def _check_node(self, now_ms: int) -> None:
+        if self.node is not None:
+            self.node.check_time(now_ms)
+
     def _start_housekeeping(self) -> None:
         add, counters = self._housekeeping.add, self.context.counters
         add("time-outs of parked answers", CHECK_MS, self.context.answers.check_time)
         add("time-outs of waiting pulls", CHECK_MS, self.pull.check_time)
         add("connections of master and slaves", CHECK_MS, self.replication.check_time)
+        add("checkpoint of the DLedger node", CHECK_MS, self._check_node)
         add("samples of counters", CHECK_MS, lambda _now_ms: counters.check_time(self._wall_ms()))
         add("silent clients", SLOW_CHECK_MS, lambda _now_ms: self._heartbeats.check_time())
         add("expired queue locks", SLOW_CHECK_MS, self.locks.expire)

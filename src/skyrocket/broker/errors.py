@@ -11,6 +11,7 @@ from typing import Final
 
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.errors import DiskFullError, StoreError, TooLargeError, WritesStoppedError
+from skyrocket.store.ledger.ledger_store import NotLeaderError
 
 
 class TableError(Exception):
@@ -71,4 +72,5 @@ ERROR_CODES: Final[dict[type[Exception], ResponseCode]] = {  # the last matching
     DiskFullError: ResponseCode.SERVICE_NOT_AVAILABLE,
     WritesStoppedError: ResponseCode.SERVICE_NOT_AVAILABLE,
     TooLargeError: ResponseCode.MESSAGE_ILLEGAL,
+    NotLeaderError: ResponseCode.SYSTEM_BUSY,
 }

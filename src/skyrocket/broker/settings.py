@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from skyrocket.broker.apache_keys import APACHE_KEYS
+from skyrocket.broker.dledger.group_settings import read_group
 from skyrocket.broker.replication.roles import BrokerRole
 from skyrocket.net.address_server import address_server_url
 from skyrocket.net.errors import NetError
 from skyrocket.net.local_address import is_wildcard
 from skyrocket.net.tls import client_context
 from skyrocket.protocol.sysflag import PERM_READ, PERM_WRITE
+from skyrocket.raft.config import DLEDGER_TIMINGS, FAST_TIMINGS, Timings
 from skyrocket.settings.foreign_keys import ForeignKey
 from skyrocket.settings.kinds import ADDRESSES, BOOLEAN, HOST, PORT, TEXT, WORD, one_of, whole
 from skyrocket.settings.server import ServerSettings
@@ -85,6 +87,20 @@ class BrokerSettings(ServerSettings):
         "The file with a secret that a master and its slaves share; empty: none. Apache's slaves and masters have none.")
     ha_tls: bool = setting(False, "haTls", BOOLEAN,
         "Master and slaves speak TLS with each other, with the certificates of tls.server and tls.client.")
+
+    dledger: bool = setting(False, "enableDLegerCommitLog", BOOLEAN,
+        "The broker is a node of a DLedger group: a majority has every message, and elects the master.")
+    dledger_group: str = setting("", "dLegerGroup", TEXT, "The name of the group, equal on all nodes; empty: brokerName.")
+    dledger_peers: str = setting("", "dLegerPeers", TEXT, "The nodes of the group, as n0-host:port;n1-host:port;n2-host:port.")
+    dledger_self_id: str = setting("", "dLegerSelfId", TEXT, "This node among them, such as n0.")
+    dledger_preferred: str = setting("", "preferredLeaderId", TEXT, "Nodes that shall lead when they can, as n0;n1.")
+    dledger_batch_push: bool = setting(False, "enableBatchPush", BOOLEAN,
+        "Push several entries at once to Apache's nodes; equal on all nodes. Between nodes of ours that is always so.")
+    dledger_path: str = setting("", "storePathDLedgerCommitLog", TEXT,
+        "The directory of the group's log; empty: dledger-ID/data in storePathRootDir.")
+    dledger_timings: Timings = setting(DLEDGER_TIMINGS, "dLedgerTimings",  # noqa: RUF009 a row like the others
+        one_of({"DLEDGER": DLEDGER_TIMINGS, "FAST": FAST_TIMINGS}),
+        "DLEDGER: a new leader after about 8 seconds, as Apache's nodes need it. FAST: below 1 second, for nodes of ours only.")
 
     auto_create_topic: bool = setting(True, "autoCreateTopicEnable", BOOLEAN,
         "The first message to an unknown topic creates it.", changeable=True)
@@ -213,7 +229,7 @@ class BrokerSettings(ServerSettings):
             index_slots=self.index_slots,
             index_entries=self.index_entries,
             index_enabled=self.index_enabled,
-            sync_flush=self.sync_flush,
+            sync_flush=self.sync_flush or self.dledger,  # a node counts for a majority with what it has on disk
             flush_interval_ms=self.flush_interval_ms,
             flush_least_pages=self.flush_least_pages,
             flush_thorough_interval_ms=self.flush_thorough_interval_ms,
@@ -257,7 +273,10 @@ class BrokerSettings(ServerSettings):
         ServerSettings.check(self)
         self.store_config()
         self._check_paths()
-        self._check_role()
+        if self.dledger:
+            read_group(self)
+        else:
+            self._check_role()
         if self.advertised_host and is_wildcard(self.advertised_host):
             raise ValueError(
                 f"brokerIP1 is {self.advertised_host}, to which no client can connect. Set it to an address of this machine."

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import Final
 
 REPLICAS: Final = "replicas"  # the requirement that enough slaves have a message
+MAJORITY: Final = "majority"  # the requirement that a majority of a DLedger group has a message on disk
 
 
 class Horizon:
@@ -75,6 +76,14 @@ class Horizon:
         self.flushed = min(self.flushed, position)
         self.confirmed = min(self.confirmed, position)
         self._reached = {need: min(reached, position) for need, reached in self._reached.items()}
+
+    def restart(self, position: int) -> None:
+        """Record that the log is empty and goes on at `position`: its node takes everything from its group again."""
+        self.appended = self.flushed = self.confirmed = position
+        self._reached = dict.fromkeys(self._reached, position)
+
+    def requires(self, need: str) -> bool:
+        return need in self._reached
 
     def _advance(self) -> int:
         if self._reached:

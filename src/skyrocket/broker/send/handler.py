@@ -21,6 +21,7 @@ from skyrocket.protocol.headers import SendMessageResponseHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.errors import StoreError
+from skyrocket.store.horizon import MAJORITY
 from skyrocket.store.message import AppendRequest, AppendResult
 
 
@@ -36,6 +37,7 @@ class SendHandler:
         self._answers = context.answers
         self._router = context.router
         self._deferred_sends = context.deferred_sends
+        self._is_group = context.store.horizon.requires(MAJORITY)  # then a send always waits for the majority
 
     def register(self, router: Router) -> None:
         codes = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
@@ -85,7 +87,7 @@ class SendHandler:
             if send.command.is_oneway:
                 continue
             answer = self._success(send, places, settings)
-            if send.waits_for_flush:
+            if send.waits_for_flush or self._is_group:
                 last = places[-1]
                 self._answers.send(last.physical_offset + last.size, connection, answer)
             else:

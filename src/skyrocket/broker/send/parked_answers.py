@@ -15,6 +15,7 @@ and nobody knows yet whether it is on disk, or at enough slaves.
 |------------------------|---------------------------|-------------------------------------------------------|
 | copies at slaves       | slaveTimeout              | FLUSH_SLAVE_TIMEOUT, also if it is not on disk either |
 | a flush                | SYNC_FLUSH_TIMEOUT_MS     | FLUSH_DISK_TIMEOUT                                    |
+| a majority of a group  | MAJORITY_TIMEOUT_MS       | SYSTEM_ERROR; also at once if the node does not lead  |
 
 The table keeps encoded answers and nothing of the requests, so its memory is what `limits` says, however large the messages are.
 """
@@ -31,13 +32,15 @@ from skyrocket.net.router import RefusedError
 from skyrocket.protocol.command import decode_command, encode_command
 from skyrocket.protocol.frame import FrameSplitter
 from skyrocket.protocol.responses import ResponseCode
-from skyrocket.store.horizon import REPLICAS, Horizon
+from skyrocket.store.horizon import MAJORITY, REPLICAS, Horizon
 from skyrocket.store.log.segments import OFFSET_MAX
 
 SYNC_FLUSH_TIMEOUT_MS = 5_000  # Apache's syncFlushTimeout: after it the answer is FLUSH_DISK_TIMEOUT, stored but not flushed
+MAJORITY_TIMEOUT_MS = 2_500  # DLedger's maxWaitAckTimeMs
 
 _LATE = "The message is stored; the flush to disk takes too long."
 _ALONE = "The message is stored; too few slaves have copied it in time."
+_NO_MAJORITY = "in-sync replicas not enough: the message is stored here, and no majority of the group has it yet."
 _CROWDED = "The message is stored and not flushed to disk; too many answers wait for a flush already."
 _CROWDED_ALONE = "The message is stored and not copied by enough slaves; too many answers wait for that already."
 
@@ -104,6 +107,10 @@ class ParkedAnswers:
     def _is_alone(parked: ParkedAnswer, now_ms: int, replicated: int, slave_timeout_ms: int) -> bool:
         return parked.position > replicated and now_ms - parked.since_ms > slave_timeout_ms
 
+    def take_all(self) -> list[ParkedAnswer]:
+        taken, self._parked, self.size_bytes = list(self._parked), deque(), 0
+        return taken
+
     def _take_first(self) -> ParkedAnswer:
         first = self._parked.popleft()
         self.size_bytes -= len(first.answer)
@@ -119,7 +126,11 @@ class ConfirmedAnswers:
         slave_timeout_ms: Callable[[], int] = lambda: SYNC_FLUSH_TIMEOUT_MS,
     ) -> None:
         """`now_ms` is a clock that never jumps: answers wait for a duration."""
-        self._slave_timeout_ms = slave_timeout_ms
+        self._is_group = horizon.requires(MAJORITY)
+        self._copies = MAJORITY if self._is_group else REPLICAS
+        self._copy_timeout_ms: Callable[[], int] = slave_timeout_ms
+        if self._is_group:
+            self._copy_timeout_ms = lambda: MAJORITY_TIMEOUT_MS
         self._horizon = horizon
         self._now_ms = now_ms
         self._parked = ParkedAnswers() if parked is None else parked
@@ -140,10 +151,10 @@ class ConfirmedAnswers:
             )
 
     def _what_is_slow(self) -> str:
-        return "slaves are" if self._horizon.reached(REPLICAS) < self._horizon.flushed else "disk is"
+        return "slaves are" if self._horizon.reached(self._copies) < self._horizon.flushed else "disk is"
 
     def _what_is_missing(self) -> str:
-        return "slaves" if self._horizon.reached(REPLICAS) < self._horizon.flushed else "a flush"
+        return "slaves" if self._horizon.reached(self._copies) < self._horizon.flushed else "a flush"
 
     def send(self, position: int, connection: Connection, answer: bytes) -> None:
         """Send encoded answers once everything before `position` is confirmed.
@@ -160,13 +171,20 @@ class ConfirmedAnswers:
         for parked in self._parked.release(self._horizon.confirmed):
             parked.connection.send(parked.answer)
 
+    def fail_all(self, why: str) -> None:
+        """Answer all that wait with an error: this node of a group leads no more, and cannot say what becomes of them."""
+        for parked in self._parked.take_all():
+            parked.connection.send(_turn_into(ResponseCode.SYSTEM_ERROR, parked.answer, why))
+
     def check_time(self, now_ms: int) -> None:
         """Answer the requests that have waited too long: the messages are stored, maybe not on disk or at slaves."""
-        replicated = self._horizon.reached(REPLICAS)
-        for parked in self._parked.expire(now_ms, SYNC_FLUSH_TIMEOUT_MS, replicated, self._slave_timeout_ms()):
+        replicated = self._horizon.reached(self._copies)
+        for parked in self._parked.expire(now_ms, SYNC_FLUSH_TIMEOUT_MS, replicated, self._copy_timeout_ms()):
             parked.connection.send(self._unconfirmed(parked.position, parked.answer, _LATE, _ALONE))
 
     def _unconfirmed(self, position: int, answer: bytes, unflushed: str, alone: str) -> bytes:
+        if self._is_group:
+            return _turn_into(ResponseCode.SYSTEM_ERROR, answer, _NO_MAJORITY)
         if position > self._horizon.reached(REPLICAS):
             return _turn_into(ResponseCode.FLUSH_SLAVE_TIMEOUT, answer, alone)
         return _turn_into(ResponseCode.FLUSH_DISK_TIMEOUT, answer, unflushed)

@@ -191,7 +191,7 @@ class LedgerLog(CommitLog):
                 f"All nodes need the same mappedFileSizeCommitLog."
             )
 
-    def begin_at(self, header: EntryHeader) -> None:
+    def begin_with(self, header: EntryHeader) -> None:
         """Let an empty log begin with this entry: the leader has no older ones."""
         assert self.last is None
         if header.pos % self.segments.segment_bytes:

@@ -8,6 +8,7 @@ confirmed its entry, not when it is appended: the horizon has the requirement "m
     durable_index                         the last entry that is on disk here: acknowledge no later one
     entry(index), entries(first, …)       the bytes of entries, to push them to a follower
     set_term(term)                        the term of what `append` writes from now on, as the leader
+    refuse_appends(why)                   the node does not lead: `append` raises NotLeaderError
     append(messages, now_ms)              as the leader: number and store messages
     append_entries(entries)               as a follower: store entries that the leader has sent, byte for byte
     truncate(index)                       cut the log from an entry on; never one that is confirmed
@@ -35,26 +36,29 @@ from skyrocket.protocol.message.record import Record, decode_record
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.errors import StoreError, WritesStoppedError, store_error
 from skyrocket.store.files import Files
-from skyrocket.store.horizon import Horizon
+from skyrocket.store.horizon import MAJORITY, Horizon
 from skyrocket.store.ledger.entry import HEADER_BYTES, EntryError, EntryHeader, unpack_header
 from skyrocket.store.ledger.entry_index import INDEX_FILE_BYTES
 from skyrocket.store.ledger.layout import check_ledger
 from skyrocket.store.ledger.ledger_log import LedgerLog
 from skyrocket.store.ledger.node_files import LedgerCheckpoint, LedgerCheckpointFile, TermFile, TermVote
 from skyrocket.store.log.damage import is_filler
-from skyrocket.store.message import DispatchRequest, dispatch_request_of
+from skyrocket.store.message import AppendRequest, AppendResult, DispatchRequest, dispatch_request_of
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.queues.consume_queue import ENTRY
 from skyrocket.store.recovery.checkpoint import Checkpoint
 from skyrocket.store.recovery.recovery import RecoveryResult
 from skyrocket.store.sync_jobs import FlushJob
 
-MAJORITY: Final = "majority"  # the horizon's requirement
 ENTRIES_AT_ONCE: Final = 1024
 
 
 class DamagedEntryError(StoreError):
     """An entry of the log is damaged here. Another node of the group may have it."""
+
+
+class NotLeaderError(StoreError):
+    """The node does not lead its group now, so it appends no messages of its own."""
 
 
 class LedgerStore(MessageStore):
@@ -80,6 +84,7 @@ class LedgerStore(MessageStore):
         self.committed_index = -1
         self.durable_index = -1
         self.damaged_indexes: list[int] = []
+        self._refusal: str | None = None  # why `append` takes nothing
         self._flushing: tuple[int, int] = (0, -1)  # position and index that the flush under way will reach
 
     def _make_log(self, background: Executor | None) -> LedgerLog:
@@ -116,7 +121,7 @@ class LedgerStore(MessageStore):
         self.term_vote = self._term_file.read()
         was_closed = not self._files.exists(self.paths.abort)
         done = super()._recover()
-        done.is_foreign = was_closed
+        done.is_foreign = was_closed and self.log.end_index >= 0
         log = self.log
         self.committed_index = self._index_before(self.horizon.confirmed)
         self.durable_index = log.end_index
@@ -156,6 +161,11 @@ class LedgerStore(MessageStore):
     @property
     def begin_index(self) -> int:
         return self.log.begin_index
+
+    @property
+    def stopped(self) -> str | None:
+        """Why the store takes no more writes until it is opened again; None while it takes them."""
+        return self._stopped
 
     # --- reading entries
 
@@ -218,6 +228,16 @@ class LedgerStore(MessageStore):
         """Set the term of the entries that `append` writes: the node leads in it."""
         assert term >= self.log.end_term
         self.log.term = term
+        self._refusal = None
+
+    def refuse_appends(self, why: str) -> None:
+        """Let `append` raise NotLeaderError from now on, until the node leads again."""
+        self._refusal = why
+
+    def append(self, messages: Sequence[AppendRequest], now_ms: int) -> list[AppendResult]:
+        if self._refusal is not None:
+            raise NotLeaderError(self._refusal)
+        return super().append(messages, now_ms)
 
     def append_entries(self, entries: Sequence[bytes | memoryview]) -> None:
         """Append entries that the leader has sent, all or none. Raise EntryError when one does not belong here."""
@@ -252,8 +272,8 @@ class LedgerStore(MessageStore):
         if self.log.last is not None:
             self.truncate(self.log.begin_index)
         if header.pos != self.log.end:
-            self.log.begin_at(header)
-            self.horizon = self._start_horizon(self.log.end)
+            self.log.begin_with(header)
+            self.horizon.restart(self.log.end)
             self._dispatcher.start_at(self.log.end, 0, self.last_timestamp)
         self.append_entries([entry])
 

@@ -2,11 +2,13 @@
 
     currterm      voteLeader=n2        for whom the node has voted in this term; empty: for nobody
                   currTerm=4
+                  learner=true         ours, and only while it holds: the node has lost its former votes, see `skyrocket.raft`
     checkpoint    committedIndex=208   the last entry that the group has confirmed, as far as this node had heard
                   endIndex=208         the last entry of its log
 
 Apache's node replaces each file without a sync, so a power failure can take a vote back. Here both are on disk before anybody is
-told. A missing file means term 0 and no vote, or nothing confirmed.
+told. A missing `currterm` means term 0, no vote, and that earlier ones may be lost. A missing `checkpoint` means that nothing is
+confirmed.
 """
 
 from __future__ import annotations
@@ -23,10 +25,14 @@ _SMALL_BYTES_MAX: Final = 4096  # of a file that a node wrote; more is none
 
 
 class TermVote(NamedTuple):
-    """The term of a node, and for whom it voted in it; None: for nobody."""
+    """The term of a node, and for whom it voted in it; None: for nobody.
+
+    A learner has lost its former votes, and maybe entries that it had acknowledged.
+    """
 
     term: int = 0
     voted_for: str | None = None
+    learner: bool = False
 
 
 class LedgerCheckpoint(NamedTuple):
@@ -37,7 +43,8 @@ class LedgerCheckpoint(NamedTuple):
 
 
 def encode_term(state: TermVote) -> bytes:
-    return f"voteLeader={state.voted_for or ''}\ncurrTerm={state.term}\n".encode()
+    learner = "learner=true\n" if state.learner else ""
+    return f"voteLeader={state.voted_for or ''}\ncurrTerm={state.term}\n{learner}".encode()
 
 
 def decode_term(data: bytes, path: str = "currterm") -> TermVote:
@@ -46,7 +53,7 @@ def decode_term(data: bytes, path: str = "currterm") -> TermVote:
     term = found.get("currTerm", "")
     if not _NUMBER.fullmatch(term) or int(term) < 0:
         raise StoreFormatError(f"{path} does not say the node's term. Put the term of the group there as 'currTerm=N'.")
-    return TermVote(int(term), found.get("voteLeader") or None)
+    return TermVote(int(term), found.get("voteLeader") or None, found.get("learner") == "true")
 
 
 def encode_ledger_checkpoint(checkpoint: LedgerCheckpoint) -> bytes:
@@ -73,8 +80,9 @@ class TermFile:
         self._path = path
 
     def read(self) -> TermVote:
+        """Return what the node has promised. Without the file nobody knows: the node begins as a learner."""
         if not self._files.exists(self._path):
-            return TermVote()
+            return TermVote(learner=True)
         return decode_term(self._files.read(self._path), self._path)
 
     def write(self, state: TermVote) -> None:

@@ -1,0 +1,140 @@
+"""A DLedger group on loopback, each node a process of ours or of Apache's, under one nameserver.
+
+with DLedgerGroup(home, nameserver) as group:                        three nodes of ours
+with DLedgerGroup(home, nameserver, kinds, cluster) as group:        kinds: "ours" or "apache" for each node
+    leader = group.wait_for_leader()
+    group.kill(leader)
+    group.start(leader)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
+
+from skyrocket.protocol.bodies.dledger import DLedgerEntry, MetadataRequest, MetadataResponse
+from skyrocket.protocol.command import Command
+from skyrocket.protocol.fastjson.codec import decode, encode
+from skyrocket.protocol.ledger_push import decode_entry
+from skyrocket.protocol.requests import RequestCode
+from skyrocket.store.ledger.entry import PADDING_MAGIC
+from tests.support.apache_cluster import ApacheCluster, JavaProcess, send_request
+from tests.support.ports import free_port
+from tests.support.skyrocket_process import SMALL_STORE, SkyrocketBroker, cluster_info
+from tests.support.waiting import wait_until
+
+Kind = Literal["apache", "ours"]
+BROKER = "group-a"
+
+
+class DLedgerGroup:
+    def __init__(
+        self,
+        home: Path,
+        nameserver: str,
+        kinds: Sequence[Kind] = ("ours", "ours", "ours"),
+        cluster: ApacheCluster | None = None,
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
+        self.home = home
+        self.nameserver = nameserver
+        self._cluster = cluster
+        self.kinds = {f"n{number}": kind for number, kind in enumerate(kinds)}
+        self.ports = {node: free_port(-2, 1) for node in self.kinds}
+        self.node_ports = {node: free_port() for node in self.kinds}
+        peers = ";".join(f"{node}-127.0.0.1:{port}" for node, port in self.node_ports.items())
+        mixed = set(kinds) != {"ours"}
+        self.settings: dict[str, object] = {
+            **SMALL_STORE,
+            "brokerClusterName": "Test",
+            "brokerName": BROKER,
+            "brokerIP2": "127.0.0.1",
+            "enableDLegerCommitLog": "true",
+            "dLegerGroup": BROKER,
+            "dLegerPeers": peers,
+            "slaveReadEnable": "true",
+            "registerNameServerPeriod": 10_000,
+            **(settings or {}),
+        }
+        self._ours = {} if mixed else {"dLedgerTimings": "FAST"}
+        self.running: dict[str, JavaProcess | SkyrocketBroker] = {}
+        for node in self.kinds:
+            self.start(node)
+
+    def __enter__(self) -> DLedgerGroup:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for process in self.running.values():
+            process.kill()
+
+    # --- processes
+
+    def start(self, node: str) -> None:
+        """Start a node, over its store. It serves when this returns."""
+        settings = {**self.settings, "dLegerSelfId": node, "listenPort": self.ports[node], "haListenPort": self.ports[node] + 1}
+        if self.kinds[node] == "apache":
+            assert self._cluster is not None
+            self.running[node] = self._cluster.broker(self.home / node, settings)
+        elif node in self.running:
+            process = self.running[node]
+            assert isinstance(process, SkyrocketBroker)
+            process.start()
+        else:
+            self.running[node] = SkyrocketBroker(self.home / node, self.nameserver, {**settings, **self._ours})
+
+    def kill(self, node: str) -> None:
+        self.running[node].kill()
+
+    def address(self, node: str) -> str:
+        return f"127.0.0.1:{self.ports[node]}"
+
+    # --- questions
+
+    def leader_according_to(self, node: str) -> str | None:
+        request = MetadataRequest(group=BROKER, remote_id=node, local_id=node)
+        command = Command(RequestCode.DLEDGER_METADATA, opaque=1, body=encode(request))
+        answer = send_request(("127.0.0.1", self.node_ports[node]), command)
+        return None if answer is None else decode(answer.body, MetadataResponse).leader_id
+
+    def master(self) -> str | None:
+        """The node that the nameserver names as broker id 0."""
+        info = cluster_info(self.nameserver)
+        broker = ((info.broker_addr_table if info is not None else None) or {}).get(BROKER)
+        address = None if broker is None else (broker.broker_addrs or {}).get(0)
+        return next((node for node in self.ports if self.address(node) == address), None)
+
+    def wait_for_leader(self, limit_s: float = 60, *, other_than: str | None = None) -> str:
+        """Wait until a node leads and is registered as the master. Return it."""
+
+        def is_led() -> bool:
+            node = self.master()
+            return node is not None and node != other_than and self.leader_according_to(node) == node
+
+        wait_until(is_led, self.tails, limit_s)
+        found = self.master()
+        assert found is not None
+        return found
+
+    def tails(self) -> str:
+        """The ends of all logs, for a failure."""
+        return "\n".join(
+            f"--- {node}\n{process.log_tail(25)}" for node, process in self.running.items() if hasattr(process, "log_tail")
+        )
+
+    # --- ledgers
+
+    def entries(self, node: str) -> list[DLedgerEntry]:
+        """Read the ledger of a node from its files."""
+        found: list[DLedgerEntry] = []
+        for path in sorted((self.home / node / "store" / f"dledger-{node}" / "data").glob("[0-9]" * 20)):
+            data, at = path.read_bytes(), 0
+            while at + 8 <= len(data):
+                magic, size = int.from_bytes(data[at : at + 4], signed=True), int.from_bytes(data[at + 4 : at + 8])
+                if magic == PADDING_MAGIC or not size:
+                    break
+                entry, at = decode_entry(data[at : at + size], 0)[0], at + size
+                found.append(entry)
+        return found
