@@ -114,6 +114,7 @@ class Replication:
         if progress.next <= core.ledger.end:
             if len(progress.inflight) < INFLIGHT_PUSHES_MAX:
                 entries_max = core.config.push_entries_max
+                progress.commit_told = core.commit
                 progress.reading = core.send_entries(peer, PushType.APPEND, progress.next, entries_max, binary=progress.binary)
             return
         idle = now - progress.pushed_at
@@ -162,7 +163,6 @@ class Replication:
         core.pending[request_id] = replace(request, count=count)
         progress.pushed_at = core.now
         if request.kind == PushType.APPEND and progress.state is PeerState.APPEND:
-            progress.commit_told = core.commit
             again = progress.inflight.get(request.first)
             if again is None:
                 progress.inflight[request.first] = InflightPush(count, core.now)
