@@ -61,7 +61,11 @@ class Replication:
         timings = self._core.timings
         wake = self._heartbeat_at
         for progress in self.peers.values():
+            if progress.reading:
+                continue  # `Pushed` comes next
             if progress.state is not PeerState.APPEND:
+                if self._core.ledger.end < 0:
+                    continue
                 due = progress.waiting_since + timings.compare_timeout_ms if progress.waiting else progress.retry_at
             elif progress.inflight:
                 due = next(iter(progress.inflight.values())).sent_at + timings.retransmit_ms
