@@ -65,7 +65,7 @@ FAST_TIMINGS: Final = Timings(
     commit_interval_ms=200,
     append_wait_ms=250,
 )
-"""Timings for groups whose nodes are all ours: half of the fail-overs take less than half a second."""
+"""Timings for groups whose nodes are all ours: half of the fail-overs take less than a second."""
 
 
 class GroupConfig(Struct, frozen=True, kw_only=True):

@@ -51,14 +51,18 @@ class VoteRound(Struct):
     term_seen: int
 
 
-def is_decided(results: dict[str, VoteResult | None], members: int) -> bool:
+def is_decided(results: dict[str, VoteResult | None], members: int, learners: int = 0) -> bool:
     """Whether no further answer is waited for."""
     found = list(results.values())
     accepted = found.count(R.ACCEPT)
     quorum = members // 2 + 1
-    if R.REJECT_ALREADY_HAS_LEADER in found or accepted >= quorum:
+    if R.REJECT_ALREADY_HAS_LEADER in found or accepted >= quorum or len(results) == members:
         return True
-    return accepted + found.count(R.REJECT_TERM_NOT_READY) >= quorum or len(results) == members
+    willing = accepted + found.count(R.REJECT_TERM_NOT_READY)
+    if willing >= quorum:
+        return True
+    # A quorum has answered, and the rest cannot make a leader. DLedger waits for nodes that are dead here.
+    return not learners and len(results) - found.count(None) >= quorum and willing + members - len(results) < quorum
 
 
 def conclude_round(
@@ -209,6 +213,8 @@ class Election:
 
     @property
     def wake_at(self) -> float:
+        if self._core.storage_failure is not None:
+            return NEVER
         return self._next_round_at if self.round is None else self.round.deadline
 
     def tick(self) -> None:
@@ -267,14 +273,14 @@ class Election:
         round_.results[request.peer] = result
         if response.learner and result is R.REJECT_ALREADY_VOTED and response.term == core.term:
             round_.learners.add(request.peer)
-        if is_decided(round_.results, len(core.config.peer_ids)):
+        if is_decided(round_.results, len(core.config.peer_ids), len(round_.learners)):
             self._conclude(round_)
 
     def note_unreachable(self, peer: str) -> None:
         round_ = self.round
         if round_ is not None and peer not in round_.results:
             round_.results[peer] = None
-            if is_decided(round_.results, len(self._core.config.peer_ids)):
+            if is_decided(round_.results, len(self._core.config.peer_ids), len(round_.learners)):
                 self._conclude(round_)
 
     def _conclude(self, round_: VoteRound) -> None:

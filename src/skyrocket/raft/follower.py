@@ -22,7 +22,6 @@ from skyrocket.raft.ledger import find_fault
 from skyrocket.raft.ports import Append, CompareStored, LogPoint, ResetLog, Truncate
 
 UNMATCHED = -2
-NEVER = float("inf")
 
 
 class WaitingPush(NamedTuple):

@@ -29,6 +29,8 @@ from skyrocket.raft.ports import (
     Event,
     HardState,
     LogDurable,
+    PeerRequest,
+    PeerResponse,
     Proposed,
     Pushed,
     Request,
@@ -224,7 +226,7 @@ class RaftNode:
 
     # Requests of peers ------------------------------------------------------------------------------------------------
 
-    def _take_request(self, handle: int, message: LedgerMessage) -> None:
+    def _take_request(self, handle: int, message: PeerRequest) -> None:
         core, config = self._core, self._core.config
         if message.remote_id != config.self_id or message.group != config.group:
             self._refuse_stray(handle, message)
@@ -237,10 +239,9 @@ class RaftNode:
         elif isinstance(message, LeadershipTransferRequest):
             self._transfer.take_request(handle, message)
         else:
-            assert isinstance(message, MetadataRequest)
             core.reply(handle, MetadataResponse(group=config.group, leader_id=core.leader))
 
-    def _refuse_stray(self, handle: int, message: LedgerMessage) -> None:
+    def _refuse_stray(self, handle: int, message: PeerRequest) -> None:
         core, config = self._core, self._core.config
         response = _RESPONSES[type(message)]()
         sender = message.local_id
@@ -322,7 +323,7 @@ class RaftNode:
 
     # Responses of peers -----------------------------------------------------------------------------------------------
 
-    def _take_response(self, peer: str, request_id: int, message: LedgerMessage) -> None:
+    def _take_response(self, peer: str, request_id: int, message: PeerResponse) -> None:
         core = self._core
         request = core.pending.get(request_id)
         if request is None or request.peer != peer:

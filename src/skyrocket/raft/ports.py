@@ -19,8 +19,25 @@ from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-from skyrocket.protocol.bodies.dledger import DLedgerEntry, LedgerMessage, PushType
+from skyrocket.protocol.bodies.dledger import (
+    DLedgerEntry,
+    HeartBeatRequest,
+    HeartBeatResponse,
+    LeadershipTransferRequest,
+    LeadershipTransferResponse,
+    LedgerMessage,
+    MetadataRequest,
+    PushEntryRequest,
+    PushEntryResponse,
+    PushType,
+    VoteRequest,
+    VoteResponse,
+)
 from skyrocket.raft.errors import Refusal
+
+PeerRequest: TypeAlias = VoteRequest | HeartBeatRequest | PushEntryRequest | LeadershipTransferRequest | MetadataRequest
+"""The requests that a node answers. Others (50001, 50002) are answered by the shell."""
+PeerResponse: TypeAlias = VoteResponse | HeartBeatResponse | PushEntryResponse | LeadershipTransferResponse
 
 
 class Role(Enum):
@@ -63,10 +80,10 @@ class Tick(Struct, frozen=True):
 
 
 class Request(Struct, frozen=True):
-    """A request has arrived. `handle` comes back in the `Reply`."""
+    """A request has arrived. `handle` comes back in the `Reply`. The shell adds the addresses to the reply to METADATA."""
 
     handle: int
-    message: LedgerMessage
+    message: PeerRequest
 
 
 class Response(Struct, frozen=True):
@@ -74,7 +91,7 @@ class Response(Struct, frozen=True):
 
     peer: str
     request_id: int
-    message: LedgerMessage
+    message: PeerResponse
 
 
 class Unreachable(Struct, frozen=True):
@@ -174,7 +191,7 @@ class SendEntries(Struct, frozen=True):
 
     to: str
     request_id: int
-    push: LedgerMessage
+    push: PushEntryRequest
     kind: PushType
     first_index: int
     entries_max: int

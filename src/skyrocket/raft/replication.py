@@ -61,7 +61,11 @@ class Replication:
         timings = self._core.timings
         wake = self._heartbeat_at
         for progress in self.peers.values():
+            if progress.reading:
+                continue  # `Pushed` comes next
             if progress.state is not PeerState.APPEND:
+                if self._core.ledger.end < 0:
+                    continue
                 due = progress.waiting_since + timings.compare_timeout_ms if progress.waiting else progress.retry_at
             elif progress.inflight:
                 due = next(iter(progress.inflight.values())).sent_at + timings.retransmit_ms
@@ -114,6 +118,7 @@ class Replication:
         if progress.next <= core.ledger.end:
             if len(progress.inflight) < INFLIGHT_PUSHES_MAX:
                 entries_max = core.config.push_entries_max
+                progress.commit_told = core.commit
                 progress.reading = core.send_entries(peer, PushType.APPEND, progress.next, entries_max, binary=progress.binary)
             return
         idle = now - progress.pushed_at
@@ -162,7 +167,6 @@ class Replication:
         core.pending[request_id] = replace(request, count=count)
         progress.pushed_at = core.now
         if request.kind == PushType.APPEND and progress.state is PeerState.APPEND:
-            progress.commit_told = core.commit
             again = progress.inflight.get(request.first)
             if again is None:
                 progress.inflight[request.first] = InflightPush(count, core.now)

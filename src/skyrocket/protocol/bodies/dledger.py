@@ -129,6 +129,7 @@ class AppendEntryResponse(LedgerMessage):
 
 class GetEntriesRequest(LedgerMessage):
     begin_index: Int64 | None = None
+    max_size: Int32 | None = None
 
 
 class GetEntriesResponse(LedgerMessage):
