@@ -1,6 +1,6 @@
-"""One directory of a DLedger node, Apache's broker and our store by turns: each reads what the other wrote, also after kill -9.
+"""One directory of a DLedger node, Apache's broker and our store by turns: each reads what the other has written.
 
-Apache's broker runs as a group of one, so that it leads and confirms by itself.
+The same after kill -9 of either. Apache's broker runs as a group of one, so that it leads and confirms by itself.
 """
 
 from __future__ import annotations
@@ -59,29 +59,34 @@ class LedgerHouse:
 
     def apache(self) -> JavaProcess:
         broker = self._cluster.broker(self.root, self.settings)
-        wait_until(lambda: self._ask(send_header(TOPIC, queue_id=3), RequestCode.SEND_MESSAGE, b"probe") == ResponseCode.SUCCESS)
+        wait_until(lambda: self._send(3, b"probe") == ResponseCode.SUCCESS, broker.log_tail)
         return broker
 
-    def _ask(self, header: object, code: RequestCode, body: bytes) -> int:
-        answer = send_request(("127.0.0.1", self._port), Command(code, header, opaque=1, body=body))  # type: ignore[arg-type]
+    def _ask(self, code: RequestCode, fields: dict[str, str], body: bytes = b"") -> Command | None:
+        return send_request(("127.0.0.1", self._port), Command(code, opaque=1, fields=fields, body=body))
+
+    def _send(self, queue_id: int, body: bytes) -> int:
+        answer = self._ask(RequestCode.SEND_MESSAGE_V2, send_header(TOPIC, queue_id).to_fields(), body)
         return -1 if answer is None else answer.code
 
     def send(self, queue_id: int, body: bytes) -> None:
-        assert self._ask(send_header(TOPIC, queue_id=queue_id), RequestCode.SEND_MESSAGE, body) == ResponseCode.SUCCESS
+        assert self._send(queue_id, body) == ResponseCode.SUCCESS
 
     def pull(self, queue_id: int) -> list[Record]:
         found: list[Record] = []
         while True:
-            header = pull_header(TOPIC, queue_id=queue_id, queue_offset=len(found), max_msg_nums=32)
-            answer = send_request(("127.0.0.1", self._port), Command(RequestCode.PULL_MESSAGE, header, opaque=1))
+            header = pull_header(TOPIC, len(found), queue_id=queue_id)
+            answer = self._ask(RequestCode.PULL_MESSAGE, header.to_fields())
             assert answer is not None
-            if answer.code != ResponseCode.SUCCESS:
+            page = records(answer)
+            if not page:
                 return found
-            found += records(answer)
+            found += page
 
     def ours(self) -> LedgerStore:
         store = LedgerStore(self.root, CONFIG, node_id="n0")
         store.open()
+        store.commit(store.end_index)  # the group is this node alone
         return store
 
 

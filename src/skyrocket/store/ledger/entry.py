@@ -72,6 +72,6 @@ def unpack_header(data: bytes | bytearray | memoryview, at: int = 0) -> EntryHea
     if at < 0 or len(data) - at < HEADER_BYTES:
         return None
     magic, size, index, term, pos, channel, chain_crc, body_crc, body_bytes = HEADER.unpack_from(data, at)
-    if magic != ENTRY_MAGIC or size != HEADER_BYTES + body_bytes or body_bytes < 0 or index < 0 or term < 0 or pos < 0:
+    if magic != ENTRY_MAGIC or size != HEADER_BYTES + body_bytes or channel or min(body_bytes, index, term, pos) < 0:
         return None
     return EntryHeader(size, index, term, pos, channel, chain_crc, body_crc)

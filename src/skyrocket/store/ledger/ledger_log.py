@@ -53,7 +53,7 @@ class LedgerLog(CommitLog):
         self.entries = EntryIndex(files, opened, index_directory, reads, index_file_bytes)
         self.term = 0  # of the entries that this node appends as the leader
         self.last: EntryHeader | None = None  # the last entry; None in an empty log
-        self.protected_end = 0  # entries before it are confirmed: recovery keeps what lies behind damage among them
+        self.term_bound = 0  # no entry has a higher term
         self.rewritten = 0  # index entries that recovery has written again
         self._walked: EntryHeader | None = None  # the last entry that recovery has accepted
         self._before: EntryHeader | None = None  # the one before it
@@ -85,7 +85,13 @@ class LedgerLog(CommitLog):
             return -1
         if self._first is None or self._first[0] != self.start:
             header = self.header_at(self.start)
-            self._first = (self.start, self.last.index if header is None else header.index)
+            known = None if header is None else self.entries.get(header.index)
+            if self.start == 0:
+                self._first = (0, 0)
+            elif header is None or (known is not None and known.pos != self.start):  # damaged: the index tells
+                self._first = (self.start, self.entries.find_at(self.start, self.entries.first, self.last.index))
+            else:
+                self._first = (self.start, header.index)
         return self._first[1]
 
     def header_at(self, pos: int) -> EntryHeader | None:
@@ -97,25 +103,57 @@ class LedgerLog(CommitLog):
         return header if header is not None and header.pos == pos else None
 
     def header_of(self, index: int) -> EntryHeader | None:
-        """Return the header of an entry, from the index; None when the log does not have the entry."""
-        if self.last is None or not self.begin_index <= index <= self.last.index:
+        """Return the header of an entry, which index and log agree on; None when the log does not have the entry."""
+        if self.last is None or not self.has_index(index):
             return None
         if index == self.last.index:
             return self.last
         found = self.entries.get(index)
-        return self._find_header(index) if found is None else found
+        return found if self.agrees(found) else self.find_header(index)
 
-    def _find_header(self, index: int) -> EntryHeader | None:
+    def has_index(self, index: int) -> bool:
+        return self.last is not None and self.begin_index <= index <= self.last.index
+
+    def agrees(self, known: EntryHeader | None) -> bool:
+        """Whether what the index has of an entry is in the log."""
+        found = None if known is None else self.header_at(known.pos)
+        return known is not None and found is not None and found[:4] == known[:4]
+
+    def find_header(self, index: int) -> EntryHeader | None:
         """Find an entry whose index entry is damaged by the headers before it, and write the index entry again."""
         earlier = (self.entries.get(index - step) for step in range(1, _STEPS_BACK_MAX))
-        before = next((found for found in earlier if found is not None), None)
+        before = next((found for found in earlier if found is not None and self.agrees(found)), None)
         headers = self.walk_headers(self.start if before is None else before.pos, self.end)
         header = next((each for each in headers if each.index >= index), None)
         if header is None or header.index != index:
             return None
-        with suppress(OSError):  # the next reader finds it in the same way
-            self.entries.write([header])
-        return header
+        last = self.entries.get(index - 1)
+        right = self._decide(header, -1 if last is None else last.term)
+        if right is not None:
+            with suppress(OSError):  # the next reader finds it in the same way
+                self._correct(header, right)
+        return right
+
+    def _decide(self, header: EntryHeader, term_before: int) -> EntryHeader | None:
+        """Return what an entry's header should be, if index and log do not agree; None when that cannot be told.
+
+        Everything but the term follows from the place. The right term lies between those of the neighbours.
+        """
+        known = self.entries.get(header.index)
+        following = self.header_at(header.end) or self.entries.get(header.index + 1)
+        most = self.term_bound if following is None else following.term
+        said = [header]
+        if known is not None and known.pos == header.pos and known.size == header.size and known.term != header.term:
+            said.append(known)
+        fits = [each for each in said if term_before <= each.term <= most]
+        return fits[0] if len(fits) == 1 else None
+
+    def _correct(self, header: EntryHeader, right: EntryHeader) -> None:
+        """Write the index entry or the header again, whichever is wrong."""
+        if right.term != header.term:
+            self.overwrite(header.pos, pack_header(right))
+        else:
+            self.entries.write([right])
 
     def walk_headers(self, pos: int, stop: int) -> Iterator[EntryHeader]:
         """Yield the headers of entries that begin from `pos` on, before `stop`, up to the first place without one."""
@@ -357,6 +395,13 @@ class LedgerLog(CommitLog):
             at += size
         return tiles
 
+    def _is_next(self, before: EntryHeader | None, known: EntryHeader) -> bool:
+        """Whether an entry lies where one behind `before` must lie, by the index."""
+        segment_bytes = self.segments.segment_bytes
+        if before is None or known.end > self.segments.stop or known.size + PADDING.size > segment_bytes:
+            return False
+        return known.pos in (before.end, before.end - before.end % segment_bytes + segment_bytes)
+
     def set_end(self, offset: int) -> None:
         super().set_end(offset)
         self._reconcile()
@@ -406,11 +451,16 @@ class LedgerLog(CommitLog):
     def _index_headers(self, pos: int) -> None:
         """Write the index of all entries from `pos` on, where it differs."""
         changed: list[EntryHeader] = []
+        self.last = None
         for header in self.walk_headers(pos, self.end):
             known = self.entries.get(header.index)
+            right = header
             if known is None or known[:4] != header[:4]:
-                changed.append(header)
-            self.last = header
+                right = self._decide(header, self.end_term) or header
+                changed.append(right)
+                if right.term != header.term:
+                    self.overwrite(header.pos, pack_header(right))
+            self.last = right
         for first in range(0, len(changed), INDEX_ENTRIES_AT_ONCE):
             self._write_changed(changed[first : first + INDEX_ENTRIES_AT_ONCE])
 
@@ -426,9 +476,9 @@ class LedgerLog(CommitLog):
 
     def find_end_of(self, index: int) -> int:
         """Return where an entry ends, before recovery has looked at the index; the end of the last one if the log ends before."""
-        known = self.entries.get(index)
-        if known is not None and (found := self.header_at(known.pos)) is not None and found[:4] == known[:4]:
-            return found.end
+        known, before = self.entries.get(index), self.entries.get(index - 1)
+        if known is not None and (self.agrees(known) or (self.agrees(before) and self._is_next(before, known))):
+            return known.end
         end = self.start
         for header in self.walk_headers(self.start, self.segments.stop):
             if header.index > index:

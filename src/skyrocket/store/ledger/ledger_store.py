@@ -119,9 +119,11 @@ class LedgerStore(MessageStore):
 
     def _recover(self) -> RecoveryResult:
         self.term_vote = self._term_file.read()
+        self.log.term_bound = self.term_vote.term
         was_closed = not self._files.exists(self.paths.abort)
         done = super()._recover()
-        done.is_foreign = was_closed and self.log.end_index >= 0
+        done.is_foreign = was_closed
+        done.after_crash = done.after_crash and not (was_closed and done.messages == 0)  # a new store
         log = self.log
         self.committed_index = self._index_before(self.horizon.confirmed)
         self.durable_index = log.end_index
@@ -179,9 +181,20 @@ class LedgerStore(MessageStore):
 
         Raise DamagedEntryError when the first one is damaged. The views are valid until the log is truncated.
         """
-        headers = self._headers(first, min(count, ENTRIES_AT_ONCE))
-        if not headers:
+        found = self._read_entries(first, count, bytes_max)
+        if found is None and self.log.find_header(first) is not None:  # the index may be damaged, and not the entry
+            found = self._read_entries(first, count, bytes_max)
+        if found is None:
+            raise DamagedEntryError(f"Entry {first} is damaged here. Another node of the group may have it.")
+        return found
+
+    def _read_entries(self, first: int, count: int, bytes_max: int) -> list[memoryview] | None:
+        """Return entries as the index says; None when the first one is not intact there."""
+        if not self.log.has_index(first):
             return []
+        headers = self.log.entries.read(first, min(count, ENTRIES_AT_ONCE, self.log.end_index - first + 1))
+        if not headers:
+            return None
         start = headers[0].pos
         border = start - start % self.log.segments.segment_bytes + self.log.segments.segment_bytes
         run = [headers[0]]
@@ -194,18 +207,9 @@ class LedgerStore(MessageStore):
         for header in run:
             entry = None if view is None else view[header.pos - start : header.end - start]
             if entry is None or not self._is_intact(header, entry):
-                if found:
-                    break
-                raise DamagedEntryError(f"Entry {header.index} is damaged here: {header.size} bytes of the log at {header.pos}.")
+                return found or None
             found.append(entry)
         return found
-
-    def _headers(self, first: int, count: int) -> list[EntryHeader]:
-        log = self.log
-        if log.header_of(first) is None:
-            return []
-        count = min(count, log.end_index - first + 1)
-        return log.entries.read(first, count)
 
     def _is_intact(self, header: EntryHeader, entry: memoryview) -> bool:
         """Whether an entry is what was written. What this process wrote recently is still in memory."""
@@ -278,7 +282,10 @@ class LedgerStore(MessageStore):
         self.append_entries([entry])
 
     def truncate(self, index: int) -> None:
-        """Cut the log from an entry on. Raise EntryError when it is confirmed: what the group has confirmed is never cut."""
+        """Cut the log from an entry on. Raise EntryError when it is confirmed: what the group has confirmed is never cut.
+
+        This is rare, and waits for the disk: no old sector may come back under the entries that follow.
+        """
         self._check_writable()
         header = self.log.header_of(index)
         if header is None:
@@ -291,6 +298,7 @@ class LedgerStore(MessageStore):
             self.log.truncate(index, header.pos)
             end = self.log.end
             self._checksums.cut(end)
+            self._checksum_files.take_unsynced().sync()  # no checksum of what was cut may come back
             self._deleted.shorten(end)
         except OSError as error:
             self._stop(f"cutting the log failed ({error.strerror or error}).")
@@ -304,16 +312,15 @@ class LedgerStore(MessageStore):
     def _queue_offsets_from(self, index: int) -> dict[tuple[str, int], int]:
         """Return the lowest queue offset of each queue among the entries from `index` on."""
         freed: dict[tuple[str, int], int] = {}
-        while index <= self.log.end_index:
-            headers = self._headers(index, ENTRIES_AT_ONCE)
-            for header in headers:
-                view = self.log.view(header.record_offset, header.size - HEADER_BYTES)
-                record = None if view is None else _decode_or_none(view)
-                if record is not None and (key := (record.topic, record.queue_id)) not in freed:
-                    dispatch = dispatch_request_of(record, header.size - HEADER_BYTES, self._delays_ms)
-                    if dispatch.is_queued:
-                        freed[key] = record.queue_offset
-            index += max(1, len(headers))
+        first = self.log.header_of(index)
+        assert first is not None
+        for header in self.log.walk_headers(first.pos, self.log.end):
+            view = self.log.view(header.record_offset, header.size - HEADER_BYTES)
+            record = None if view is None else _decode_or_none(view)
+            if record is not None and (key := (record.topic, record.queue_id)) not in freed:
+                dispatch = dispatch_request_of(record, header.size - HEADER_BYTES, self._delays_ms)
+                if dispatch.is_queued:
+                    freed[key] = record.queue_offset
         return freed
 
     # --- damage

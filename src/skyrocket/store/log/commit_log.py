@@ -93,6 +93,7 @@ class CommitLog:
         self._ahead: tuple[int, Future[File]] | None = None  # the next segment, created ahead of time, and its start
         self._scrub: list[tuple[int, int]] = []  # (offset, size) of bytes that a failed append may have left behind the end
         self.end = 0  # where the next record goes
+        self.protected_end = 0  # messages before it are confirmed: recovery keeps what lies behind damage among them
         self.opened_at = 0  # the end when the store was opened: this process wrote what lies behind it
         self._windows: ReadWindows | None = None  # None while recovery may change any byte of the log
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, islice
 from typing import NamedTuple
 
+from skyrocket.protocol.message.record import FIXED_BYTES_MIN
 from skyrocket.store.expired_files import ExpiredFile
 from skyrocket.store.files import File, Files
 from skyrocket.store.index.index import Index
@@ -128,7 +129,7 @@ class Recovery:
         self._delays_ms = delays_ms
         self._begin = begin
         self._framing = log.framing
-        self._seen: dict[tuple[str, int], int] = {}  # queues that were written again, and the last offset of each
+        self._seen: dict[tuple[str, int], DispatchRequest] = {}  # queues that are written again, and the last message of each
         self._repeated = 0
         self._safe_end = 0  # the log was on disk up to here
         self._trusted_end = 0  # queue entries of messages before this offset are certainly on disk
@@ -301,9 +302,10 @@ class Recovery:
     def _keep_what_was_safe(self, done: RecoveryResult) -> None:
         """Treat an unreadable end of the log before the safe end as damage: it was on disk, so it is no torn tail."""
         segments = self._log.segments
-        while done.end < min(self._safe_end, segments.stop):
+        safe_end = max(self._safe_end, self._log.protected_end)
+        while done.end < min(safe_end, segments.stop):
             border = done.end - done.end % segments.segment_bytes + segments.segment_bytes
-            lost = DamagedRange(done.end, min(self._safe_end, border) - done.end)
+            lost = DamagedRange(done.end, min(safe_end, border) - done.end)
             if not self._log.can_fill(lost.offset, lost.size):
                 done.unfilled.append(lost)
                 return
@@ -386,20 +388,31 @@ class Recovery:
             dispatches = self._keep_visible(dispatches)
             if not dispatches:
                 continue
-            for dispatch in dispatches if crashed else ():
-                key = (dispatch.topic, dispatch.queue_id)
-                if not dispatch.is_queued:
-                    continue
-                if key not in self._seen:
-                    self._queues.truncate(key, dispatch.queue_offset)
-                elif dispatch.queue_offset <= self._seen[key]:
-                    self._repeated += 1
-                self._seen[key] = max(dispatch.queue_offset, self._seen.get(key, 0))
+            if crashed:
+                dispatches = [each for each in dispatches if not each.is_queued or self._goes_on(each)]
             self._queues.put(dispatches)
             self._queues.write_late(self._queues.late_count)
             if self._index is not None:
                 self._index.put(dispatches)
                 self._index.write_late()
+
+    def _goes_on(self, dispatch: DispatchRequest) -> bool:
+        """Whether a message may have its queue offset. One that is damaged in a way that no CRC shows may have any.
+
+        Between two messages of a queue, at most so many are lost as fit between them in the log.
+        """
+        key = (dispatch.topic, dispatch.queue_id)
+        last = self._seen.get(key)
+        if last is None:
+            self._queues.truncate(key, dispatch.queue_offset)
+        else:
+            lost = dispatch.queue_offset - last.queue_offset - 1
+            self._repeated += lost < 0
+            if lost > (dispatch.physical_offset - last.physical_offset) // FIXED_BYTES_MIN:
+                return False
+        if last is None or dispatch.queue_offset > last.queue_offset:
+            self._seen[key] = dispatch
+        return True
 
     def _keep_visible(self, dispatches: list[DispatchRequest]) -> list[DispatchRequest]:
         """Return the messages before the visible end. Those behind it only take their queue offsets."""
