@@ -223,6 +223,10 @@ def test_statistics_have_the_same_rows(two: Two):
     two.same("clusterList -m", (r" \d+ \d+$", " IN OUT"))
 
 
+def test_the_state_of_replication_has_the_same_form(two: Two):
+    two.same("haStatus -b BROKER", (r"\b\d{3,}\b", "OFFSET"))
+
+
 def test_the_progress_of_all_groups_is_the_same(two: Two):
     def of_our_group(lines: list[str]) -> list[str]:
         return [re.sub(r" \d+ (\d+)$", r" TPS \1", line) for line in lines if line.startswith(("#", CONSUMERS))]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from skyrocket.protocol.responses import ResponseCode
 from tests.support.apache_cluster import ApacheCluster
 from tests.support.ports import free_port
 from tests.support.replication import MasterLoad, are_equal, explain, numbers_in
@@ -130,3 +131,30 @@ def test_apache_s_slave_copies_everything_from_our_master(tmp_path, cluster):
     load(f"127.0.0.1:{port}", 50, seed=5)
     assert len(numbers_in(store)) >= len(before) + 50
     promoted.stop()
+
+
+def test_apache_s_slave_has_everything_that_our_sync_master_has_acknowledged(tmp_path, cluster):
+    master_port, port = free_port(-2, 1), free_port(-2, 1)
+    settings = settings_of(master_port, brokerRole="SYNC_MASTER", slaveTimeout=30_000)
+    with SkyrocketBroker(tmp_path / "ours", cluster.nameserver, settings, tmp_path / "master") as master:
+        slave = cluster.broker(tmp_path / "slave", settings_of(port, brokerId=1, brokerRole="SLAVE"))
+        load = MasterLoad(master.address, timeout_ms=60_000)
+        with load.running():
+            wait_until(lambda: len(load.acknowledged) > 300, "Apache's slave does not acknowledge")
+            master.kill()
+        slave.kill()
+    assert load.codes == {ResponseCode.SUCCESS}
+    assert load.acknowledged <= numbers_in(tmp_path / "slave")
+
+
+def test_our_slave_has_everything_that_apache_s_sync_master_has_acknowledged(tmp_path, cluster):
+    master_port, port = free_port(-2, 1), free_port(-2, 1)
+    settings = settings_of(master_port, brokerRole="SYNC_MASTER", inSyncReplicas=2)
+    master = cluster.broker(tmp_path / "master", settings)
+    with SkyrocketBroker(tmp_path / "ours", cluster.nameserver, slave_settings(port, master_port), tmp_path / "slave") as slave:
+        load = MasterLoad(f"127.0.0.1:{master_port}")
+        with load.running():
+            wait_until(lambda: len(load.acknowledged) > 300, "Apache's master does not take the acknowledgements of our slave")
+            master.kill()
+        slave.kill()
+    assert load.acknowledged <= numbers_in(tmp_path / "slave")

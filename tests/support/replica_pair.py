@@ -49,6 +49,7 @@ class ReplicaPair:
     ) -> None:
         self._home = home
         self._cluster = cluster
+        self.name = f"{master}-{slave}"
         self._kinds = {"master": master, "slave": slave}
         self._ports = {role: free_port(-2, 1) for role in self._kinds}
         self._settings = {**SMALL_STORE, **BOTH, **(settings or {})}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from contextlib import suppress
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from tests.support.running_broker import send_header
 
 TOPIC = "Replicated"
 _MAGICS = (bytes.fromhex("daa320a7"), bytes.fromhex("daa320ab"))
-SIZES = (10, 100, 300, 1_000, 5_000, 60_000)
+SIZES = (10, 10, 100, 100, 300, 1_000, 5_000, 60_000)
 
 
 @dataclass
@@ -27,11 +29,24 @@ class MasterLoad:
 
     address: str
     seed: int = 0
-    senders: int = 8
+    senders: int = 4
     timeout_ms: int = 10_000
+    pause_s: float = 0.005  # of each sender, between two messages
     acknowledged: set[bytes] = field(default_factory=set)
     codes: set[int] = field(default_factory=set)
     _number: int = 0
+    _is_over: bool = False
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Send in a thread meanwhile. The thread that starts processes has to live as long as they do, so it is not this one."""
+        thread = threading.Thread(target=lambda: asyncio.run(self.run_for()))
+        thread.start()
+        try:
+            yield
+        finally:
+            self._is_over = True
+            thread.join()
 
     async def run_for(self, seconds: float = 1e9, messages: int = 1 << 40) -> None:
         """Send for a while, or until so many are acknowledged. A broker that is gone is tried again."""
@@ -40,7 +55,7 @@ class MasterLoad:
         dialer = Dialer()
 
         async def send() -> None:
-            while loop.time() < until and len(self.acknowledged) < enough:
+            while not self._is_over and loop.time() < until and len(self.acknowledged) < enough:
                 self._number += 1
                 rng = random.Random(f"{self.seed}/{self._number}")
                 body = f"{self.seed}/{self._number}/".encode()
@@ -51,6 +66,7 @@ class MasterLoad:
                 except NetError:
                     await asyncio.sleep(0.05)
                     continue
+                await asyncio.sleep(self.pause_s)
                 self.codes.add(answer.code)
                 if answer.code == ResponseCode.SUCCESS:
                     self.acknowledged.add(body)

@@ -294,6 +294,24 @@ async def test_waiting_for_a_flushed_position_returns_at_once(store: MessageStor
         assert disk.kind.syncs == 0
 
 
+async def test_a_change_of_the_store_waits_until_no_flush_is_under_way(store: MessageStore, disk: GatedDisk):
+    flusher = Flusher(store, lambda: 0)
+    store.append([MESSAGE], 1)
+    disk.kind.gate.clear()
+    flushed = asyncio.ensure_future(flusher.wait_flushed(store.log.end))
+    await asyncio.sleep(0.05)
+    syncs: list[int] = []
+    changed = asyncio.ensure_future(flusher.run_alone(lambda: syncs.append(disk.kind.syncs)))
+    await asyncio.sleep(0.05)
+    assert not changed.done()
+    before = disk.kind.syncs
+    disk.kind.gate.set()
+    await changed
+    await flushed
+    assert syncs == [before + 1]
+    await flusher.close()
+
+
 async def test_cancelled_waiter_does_not_affect_the_others(store: MessageStore, disk: GatedDisk):
     async with running_flusher(store) as flusher:
         disk.kind.gate.clear()

@@ -69,3 +69,21 @@ def test_released_requirement_no_longer_holds_messages_back():
 def test_the_log_never_shrinks():
     with pytest.raises(AssertionError):
         Horizon(100).append(99)
+
+
+def test_a_requirement_that_nobody_has_is_reached_with_the_append():
+    horizon = Horizon(100)
+    horizon.append(200)
+    assert horizon.reached("replicas") == 200
+    horizon.require("replicas", 150)
+    assert horizon.reached("replicas") == 150
+
+
+def test_only_a_cut_lets_the_horizon_go_back():
+    horizon = Horizon(0, ["flushed"])
+    horizon.append(500)
+    horizon.flush(500)
+    horizon.cut(300)
+    assert (horizon.appended, horizon.flushed, horizon.confirmed, horizon.reached("flushed")) == (300, 300, 300, 300)
+    assert horizon.append(400) == 300
+    assert horizon.flush(400) == 400

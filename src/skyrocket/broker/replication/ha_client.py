@@ -37,6 +37,7 @@ RETRY_S: Final = 1.0  # between two attempts; Apache's slave waits 5 s
 CONNECT_S: Final = 5.0
 READ_BYTES: Final = 1024 * 1024  # at once
 TICK_S: Final = 0.5  # between two looks at the time
+SENTENCES_MAX: Final = 100  # logged between two times that it works
 
 
 class HaClient:
@@ -69,7 +70,7 @@ class HaClient:
         self._link: SlaveLink | None = None  # while it streams
         self._writer: asyncio.StreamWriter | None = None
         self._task: SupervisedTask | None = None
-        self._said = ""  # what was logged last: a master that stays away fills no log
+        self._said: set[str] = set()  # what was logged since it last worked: a master that stays away fills no log
         self.received_ms = 0  # when the master was last heard of
 
     def start(self) -> None:
@@ -134,9 +135,9 @@ class HaClient:
             await asyncio.sleep(RETRY_S)
 
     def _say(self, sentence: str) -> None:
-        if sentence != self._said:
+        if sentence not in self._said and len(self._said) < SENTENCES_MAX:
             log.warning(sentence)
-            self._said = sentence
+            self._said.add(sentence)
 
     async def _follow(self) -> None:
         probe = MasterProbe(self._dialer, self._broker_address)
@@ -152,7 +153,7 @@ class HaClient:
         self._link = link
         position = link.position
         log.info("This slave copies the log of %s from %d on.", self._ha_address, position)
-        self._said = ""
+        self._said.clear()
         while True:
             data = await self._read(reader)
             now_ms = self._now_ms()

@@ -13,7 +13,7 @@ from skyrocket.net.router import RefusedError
 from skyrocket.protocol.command import CommandDecoder
 from skyrocket.protocol.headers import SendMessageResponseHeader
 from skyrocket.protocol.responses import ResponseCode
-from skyrocket.store.horizon import Horizon
+from skyrocket.store.horizon import REPLICAS, Horizon
 
 
 class Writes:
@@ -119,3 +119,57 @@ def test_new_messages_are_refused_while_the_table_is_full():
     horizon.flush(100)
     answers.release()
     answers.check_room()
+
+
+# --- slaves
+
+
+def codes(peer: Writes) -> list[tuple[int, int]]:
+    return [(one.opaque, one.code) for one in CommandDecoder().feed(b"".join(peer.sent))]
+
+
+def test_an_answer_that_lacks_copies_at_slaves_says_so_after_their_time_out():
+    horizon, peer = Horizon(0, ["flushed", REPLICAS]), Writes()
+    answers = ConfirmedAnswers(horizon, lambda: 0, slave_timeout_ms=lambda: 3_000)
+    horizon.append(300)
+    for position in (100, 200, 300):
+        answers.send(position, peer.connection, a_success(position))
+    horizon.flush(200)
+    horizon.reach(REPLICAS, 100)
+    answers.release()
+    assert codes(peer) == [(100, ResponseCode.SUCCESS)]
+    answers.check_time(3_000)
+    assert len(peer.sent) == 1
+    answers.check_time(3_001)
+    assert codes(peer)[1:] == [(200, ResponseCode.FLUSH_SLAVE_TIMEOUT), (300, ResponseCode.FLUSH_SLAVE_TIMEOUT)], (
+        "the second one is on disk, the third one is not"
+    )
+
+
+def test_an_answer_that_only_lacks_the_flush_waits_longer_than_those_behind_it_that_lack_copies():
+    horizon, peer = Horizon(0, ["flushed", REPLICAS]), Writes()
+    parked = ParkedAnswers()
+    answers = ConfirmedAnswers(horizon, lambda: 0, parked, slave_timeout_ms=lambda: 3_000)
+    horizon.append(300)
+    for position in (100, 200, 300):
+        answers.send(position, peer.connection, a_success(position))
+    horizon.reach(REPLICAS, 200)
+    answers.check_time(3_001)
+    assert codes(peer) == [(300, ResponseCode.FLUSH_SLAVE_TIMEOUT)]
+    assert (len(parked), parked.size_bytes) == (2, len(a_success(100) + a_success(200)))
+    horizon.flush(100)
+    answers.release()
+    answers.check_time(5_001)
+    assert codes(peer)[1:] == [(100, ResponseCode.SUCCESS), (200, ResponseCode.FLUSH_DISK_TIMEOUT)]
+
+
+def test_too_many_answers_that_wait_for_slaves_refuse_new_messages():
+    horizon, peer = Horizon(0, [REPLICAS]), Writes()
+    answers = ConfirmedAnswers(horizon, lambda: 0, ParkedAnswers(answers_max=1))
+    horizon.append(200)
+    horizon.flush(200)
+    for position in (100, 200):
+        answers.send(position, peer.connection, a_success(position))
+    assert codes(peer) == [(200, ResponseCode.FLUSH_SLAVE_TIMEOUT)]
+    with pytest.raises(RefusedError, match=r"The slaves are busy: 1 answers .* wait for slaves"):
+        answers.check_room()
