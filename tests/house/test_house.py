@@ -87,7 +87,6 @@ SHORT_FOR_A_REASON = {
         "compiled/source_digest.py",
         "nameserver/config_requests.py",
         "spark/fetch/worker_memory.py",
-        "store/paths.py",
     },
 }
 SOURCE_LINES_MAX = 550

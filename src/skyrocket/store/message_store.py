@@ -154,17 +154,10 @@ class MessageStore:
                 self._checkpoint_file.write(until_done)
             self._files.replace(self.paths.abort, _OUR_ABORT)
 
-        done = Recovery(
-            self._files,
-            self.log,
-            self.queues,
-            self._deleted,
-            self.index,
-            self._checksums,
-            self.paths.damaged,
-            self._delays_ms,
-            begin,
-        ).run(checkpoint, crashed=crashed, is_ours=is_ours, visible_end=self._visible_end(checkpoint))
+        parts = (self._files, self.log, self.queues, self._deleted, self.index, self._checksums)
+        done = Recovery(*parts, self.paths.damaged, self._delays_ms, begin).run(
+            checkpoint, crashed=crashed, is_ours=is_ours, visible_end=self._visible_end(checkpoint)
+        )
         self.horizon = self._start_horizon(done.visible_end)
         offset = done.last_offset or min(checkpoint.queue_physical_offset, done.visible_end)
         timestamp = done.last_timestamp if done.messages else checkpoint.queue_timestamp

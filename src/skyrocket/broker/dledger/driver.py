@@ -20,7 +20,7 @@ from typing import Final, Protocol
 
 from skyrocket.broker.dledger.entry_reader import Entries, EntryReader
 from skyrocket.net.outside_log import OutsideLog
-from skyrocket.protocol.bodies.dledger import LedgerMessage, PushEntryRequest, PushType
+from skyrocket.protocol.bodies.dledger import LedgerMessage, PushType
 from skyrocket.protocol.ledger_push import decode_entry, encode_entry, encode_push_of
 from skyrocket.raft.config import GroupConfig
 from skyrocket.raft.ledger import LedgerBounds
@@ -333,7 +333,6 @@ class GroupDriver:
 
     def _send_entries(self, effect: SendEntries, entries: Entries) -> None:
         push = effect.push
-        assert isinstance(push, PushEntryRequest)
         if self.node.role is not Role.LEADER or self.node.term != push.term:
             return
         if entries:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 
 from skyrocket.broker.dledger.driver import GroupDriver, outside
 from skyrocket.broker.dledger.group_settings import LedgerGroup
@@ -43,7 +43,7 @@ from skyrocket.protocol.errors import ProtocolError
 from skyrocket.protocol.fastjson.codec import decode, encode
 from skyrocket.protocol.ledger_push import decode_entry, decode_push_response
 from skyrocket.protocol.requests import RequestCode
-from skyrocket.raft.ports import Persist, Request, Response, StorageFailed, Unreachable
+from skyrocket.raft.ports import PeerRequest, PeerResponse, Persist, Request, Response, StorageFailed, Unreachable
 from skyrocket.store.errors import StoreError
 from skyrocket.store.flusher import Flusher
 from skyrocket.store.ledger.ledger_store import LedgerStore
@@ -184,14 +184,12 @@ class DLedgerNode:
 
     # --- called by the network
 
-    def _take_request(self, handle: int, message: LedgerMessage) -> None:
+    def _take_request(self, handle: int, message: PeerRequest) -> None:
         self.driver.feed(Request(handle, message))
 
     def _take_answer(self, peer: str, request_id: int, code: int, answer: Command) -> None:
         try:
-            message = (
-                decode_push_response(answer.body) if code == RequestCode.DLEDGER_PUSH else decode(answer.body, _ANSWERS[code])
-            )
+            message = cast("PeerResponse", _decode_answer(code, answer.body))
         except ProtocolError as error:
             outside.warning("Node %s answers request %s with what cannot be read: %s", peer, code, error)
             return
@@ -209,6 +207,10 @@ class DLedgerNode:
             answer(response)
         else:
             self.driver.read_entry(index, lambda entry: answer(_with_entry(response, entry)))
+
+
+def _decode_answer(code: int, body: bytes) -> LedgerMessage:
+    return decode_push_response(body) if code == RequestCode.DLEDGER_PUSH else decode(body, _ANSWERS[code])
 
 
 def _with_entry(response: GetEntriesResponse, entry: bytes | None) -> GetEntriesResponse:

@@ -7,7 +7,7 @@ Frames are those of all of RocketMQ, bodies are DLedger's JSON, or the binary fo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import Router
@@ -28,6 +28,7 @@ from skyrocket.protocol.command import Command
 from skyrocket.protocol.fastjson.codec import decode, encode
 from skyrocket.protocol.ledger_push import decode_push, encode_push_response, is_binary
 from skyrocket.protocol.requests import RequestCode
+from skyrocket.raft.ports import PeerRequest
 
 UNANSWERED_MAX: Final = 20_000  # requests; the oldest is forgotten when another comes, and gets no answer
 _BODIES: Final[dict[int, type[LedgerMessage]]] = {
@@ -48,7 +49,7 @@ class NodePort:
     def __init__(
         self,
         addresses: dict[str, str],
-        on_request: Callable[[int, LedgerMessage], None],
+        on_request: Callable[[int, PeerRequest], None],
         get_entries: Callable[[GetEntriesRequest, Callable[[GetEntriesResponse], None]], None],
     ) -> None:
         """`on_request` is called with a request's number, for `reply`. `get_entries` answers a tool that reads the ledger."""
@@ -71,7 +72,7 @@ class NodePort:
         await self.server.close()
 
     def _handle(self, command: Command, connection: Connection) -> None:
-        self._take(command, connection, decode(command.body, _BODIES[command.code]), binary=False)
+        self._take(command, connection, cast("PeerRequest", decode(command.body, _BODIES[command.code])), binary=False)
 
     def _handle_push(self, command: Command, connection: Connection) -> None:
         self._take(command, connection, decode_push(command.body), binary=is_binary(command.body))
@@ -82,7 +83,7 @@ class NodePort:
 
         self._get_entries(decode(command.body, GetEntriesRequest), answer)
 
-    def _take(self, command: Command, connection: Connection, message: LedgerMessage, *, binary: bool) -> None:
+    def _take(self, command: Command, connection: Connection, message: PeerRequest, *, binary: bool) -> None:
         self._number += 1
         command.body = b""  # not held while the request waits
         self._unanswered[self._number] = UnansweredRequest(command, connection, binary)
