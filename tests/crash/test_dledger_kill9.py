@@ -12,7 +12,6 @@ import random
 import statistics
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,10 +20,7 @@ import pytest
 from skyrocket.client import Message, SendStatus
 from skyrocket.client.errors import ClientError
 from skyrocket.client.sync import Producer
-from skyrocket.protocol.command import Command
-from skyrocket.protocol.responses import ResponseCode
 from tests.support.dledger_group import DLedgerGroup
-from tests.support.load import Wire, pull_request, records
 from tests.support.skyrocket_process import SkyrocketNameserver
 from tests.support.waiting import wait_until
 
@@ -85,19 +81,6 @@ class NumberedLoad:
             thread.join()
 
 
-def read_all(address: str) -> dict[int, list[bytes]]:
-    """The bodies of each queue, as a broker gives them to a consumer."""
-    found: dict[int, list[bytes]] = defaultdict(list)
-    with Wire(address) as wire:
-        for queue_id in range(QUEUES):
-            while True:
-                answer: Command = wire.ask(pull_request(TOPIC, len(found[queue_id]), queue_id=queue_id))
-                if answer.code != ResponseCode.SUCCESS:
-                    break
-                found[queue_id] += [record.body for record in records(answer)]
-    return found
-
-
 def test_everything_acknowledged_is_consumed_although_leaders_are_killed(tmp_path: Path, nameserver: str):
     rng = random.Random(18)
     with DLedgerGroup(tmp_path / "group", nameserver, settings={"defaultTopicQueueNums": QUEUES}) as group:
@@ -123,18 +106,13 @@ def test_everything_acknowledged_is_consumed_although_leaders_are_killed(tmp_pat
         if LONG:
             assert statistics.median(gaps) < 1, found
         leader = group.wait_for_leader()
-        stored = read_all(group.address(leader))
+        stored = group.read_all(leader, TOPIC, QUEUES)
         for body, (queue_id, offset) in load.acknowledged.items():
             assert stored[queue_id][offset] == body, f"{body!r} was acknowledged at {offset} of queue {queue_id}"
         for queue_id, bodies in stored.items():
             for sender in range(SENDERS):
                 numbers = [int(body.split(b"/")[1]) for body in bodies if body.startswith(b"%d/" % sender)]
                 assert numbers == sorted(numbers), f"queue {queue_id} has messages of sender {sender} out of order"
-        wait_until(lambda: len({_ends(group, node) for node in group.kinds}) == 1, "all ledgers have the same end", 60)
+        wait_until(group.is_level, group.describe_ledgers, 60)
         ledgers = [group.entries(node) for node in group.kinds]
         assert ledgers[0] == ledgers[1] == ledgers[2]
-
-
-def _ends(group: DLedgerGroup, node: str) -> tuple[int, int]:
-    last = group.entries(node)[-1]
-    return last.index, last.pos

@@ -19,8 +19,10 @@ from skyrocket.protocol.command import Command
 from skyrocket.protocol.fastjson.codec import decode, encode
 from skyrocket.protocol.ledger_push import decode_entry
 from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.ledger.entry import PADDING_MAGIC
 from tests.support.apache_cluster import ApacheCluster, JavaProcess, send_request
+from tests.support.load import Wire, pull_request, records
 from tests.support.ports import free_port
 from tests.support.skyrocket_process import SMALL_STORE, SkyrocketBroker, cluster_info
 from tests.support.waiting import wait_until
@@ -77,7 +79,7 @@ class DLedgerGroup:
         settings = {**self.settings, "dLegerSelfId": node, "listenPort": self.ports[node], "haListenPort": self.ports[node] + 1}
         if self.kinds[node] == "apache":
             assert self._cluster is not None
-            self.running[node] = self._cluster.broker(self.home / node, settings)
+            self.running[node] = self._cluster.broker(self.home / node / "store", settings)
         elif node in self.running:
             process = self.running[node]
             assert isinstance(process, SkyrocketBroker)
@@ -106,7 +108,7 @@ class DLedgerGroup:
         address = None if broker is None else (broker.broker_addrs or {}).get(0)
         return next((node for node in self.ports if self.address(node) == address), None)
 
-    def wait_for_leader(self, limit_s: float = 60, *, other_than: str | None = None) -> str:
+    def wait_for_leader(self, limit_s: float = 120, *, other_than: str | None = None) -> str:
         """Wait until a node leads and is registered as the master. Return it."""
 
         def is_led() -> bool:
@@ -120,9 +122,7 @@ class DLedgerGroup:
 
     def tails(self) -> str:
         """The ends of all logs, for a failure."""
-        return "\n".join(
-            f"--- {node}\n{process.log_tail(25)}" for node, process in self.running.items() if hasattr(process, "log_tail")
-        )
+        return "\n".join(f"--- {node}\n{process.log_tail()}" for node, process in self.running.items())
 
     # --- ledgers
 
@@ -137,4 +137,30 @@ class DLedgerGroup:
                     break
                 entry, at = decode_entry(data[at : at + size], 0)[0], at + size
                 found.append(entry)
+        return found
+
+    def is_level(self) -> bool:
+        """Whether all ledgers end with the same entry."""
+        ends = {self._end(node) for node in self.kinds}
+        return len(ends) == 1 and None not in ends
+
+    def _end(self, node: str) -> tuple[int, int, int] | None:
+        entries = self.entries(node)
+        return (entries[-1].index, entries[-1].term, entries[-1].pos) if entries else None
+
+    def describe_ledgers(self) -> str:
+        return f"{ {node: self._end(node) for node in self.kinds} }\n{self.tails()}"
+
+    def term_of(self, node: str) -> int:
+        """The term that a node has on disk."""
+        text = (self.home / node / "store" / f"dledger-{node}" / "currterm").read_text()
+        return next(int(line.partition("=")[2]) for line in text.splitlines() if line.startswith("currTerm"))
+
+    def read_all(self, node: str, topic: str, queues: int) -> dict[int, list[bytes]]:
+        """The bodies of each queue, as a broker gives them to a consumer."""
+        found: dict[int, list[bytes]] = {queue_id: [] for queue_id in range(queues)}
+        with Wire(self.address(node)) as wire:
+            for queue_id, bodies in found.items():
+                while (answer := wire.ask(pull_request(topic, len(bodies), queue_id=queue_id))).code == ResponseCode.SUCCESS:
+                    bodies += [record.body for record in records(answer)]
         return found

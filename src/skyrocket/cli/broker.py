@@ -5,15 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
 from skyrocket.broker.broker import VIP_PORT_BELOW, Broker
 from skyrocket.broker.settings import BrokerSettings
-from skyrocket.cli.local_cluster.plan import check_count, check_shared_settings, check_stores, plan_brokers
+from skyrocket.cli.local_cluster.plan import PlannedBroker, check_count, check_shared_settings, check_stores, plan_brokers
+from skyrocket.cli.local_cluster.replicas import (
+    PlannedNode,
+    check_no_group,
+    check_replica_settings,
+    plan_replicas,
+)
 from skyrocket.cli.local_cluster.supervisor import BrokerCommand, BrokerSupervisor
 from skyrocket.cli.nameserver_options import NAMESERVERS_VARIABLE, AddressServer, read_environment
 from skyrocket.cli.server_command import serve
@@ -80,20 +87,29 @@ def run(
             "on, with its own store below --data, and is started again when it dies.",
         ),
     ] = 1,
+    replicas: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            help="How many copies of every message. Above 1, a DLedger group of N nodes is the broker, each in a process of its "
+            "own: a majority has each message before it is acknowledged, and elects the node that serves.",
+        ),
+    ] = 1,
     sets: Sets = None,
 ) -> None:
     """Run a nameserver and a broker, or --brokers N: a whole RocketMQ on one machine.
 
-    With --brokers N, the N brokers of one cluster run in processes of their own.
+    With --brokers N, the N brokers of one cluster run in processes of their own. With --replicas N, N nodes keep one broker.
     """
     started = time.monotonic()
-    if brokers != 1:
-        _run_cluster(brokers, data, host, namesrv_port, port, sets or [])
+    if brokers != 1 or replicas != 1:
+        _run_cluster(_Wanted(brokers, replicas), data, host, namesrv_port, port, sets or [])
         return
     flags = {"bindAddress": host, "listenPort": str(port), "storePathRootDir": str(data / "store")}
 
     async def main(stopped: asyncio.Event) -> None:
         check_stores(1, data)
+        check_no_group(data)
         settings = _read_settings(BrokerSettings(), None, flags, sets)
         _check_ports(namesrv_port, settings.port)
         descriptors = descriptor_limit()
@@ -124,21 +140,49 @@ def run(
     serve(main)
 
 
-def _run_cluster(count: int, data: Path, host: str, namesrv_port: int, port: int, sets: list[str]) -> None:
+class _Wanted(NamedTuple):
+    brokers: int
+    replicas: int
+
+    def plan(self, data: Path, host: str, namesrv_port: int, port: int, sets: list[str]) -> Sequence[PlannedBroker | PlannedNode]:
+        """Return what runs. Raise SettingsError when it cannot."""
+        if self.replicas == 1:
+            check_count(self.brokers)
+            check_shared_settings(self.brokers, sets)
+            check_no_group(data)
+            return plan_brokers(self.brokers, data, port, namesrv_port)
+        if self.brokers != 1:
+            raise SettingsError("--brokers and --replicas do not go together on one machine. Give one of them.")
+        check_replica_settings(self.replicas, sets)
+        local = ("::1" if ":" in host else "127.0.0.1") if is_wildcard(host) else host
+        return plan_replicas(self.replicas, data, local, port)
+
+    @property
+    def defaults(self) -> list[str]:
+        return [] if self.replicas == 1 else ["dLedgerTimings=FAST"]
+
+
+def _run_cluster(wanted: _Wanted, data: Path, host: str, namesrv_port: int, port: int, sets: list[str]) -> None:
     """Run a nameserver in this process, and each broker in its own."""
     started = time.monotonic()
 
     async def main(stopped: asyncio.Event) -> None:
-        check_count(count)
-        check_shared_settings(count, sets)
-        planned = plan_brokers(count, data, port, namesrv_port)
+        planned = wanted.plan(data, host, namesrv_port, port, sets)
         # This process reads the settings too: a mistake is then one sentence, before anything starts.
         settings = _read_settings(BrokerSettings(), None, {"bindAddress": host, **planned[0].settings}, sets)
         names = Nameserver(_nameserver_settings(settings, data, host, namesrv_port))
         await names.start()
         # Nothing to verify: the nameserver is this process.
-        shared = [f"bindAddress={host}", *sets, "tls.client.authServer=false", f"namesrvAddr={_local_address(names, host)}"]
-        commands = [BrokerCommand(one.name, ["broker", *_set_flags([*shared, *one.texts])]) for one in planned]
+        shared = [
+            f"bindAddress={host}",
+            *wanted.defaults,
+            *sets,
+            "tls.client.authServer=false",
+            f"namesrvAddr={_local_address(names, host)}",
+        ]
+        commands = [
+            BrokerCommand(one.name, ["broker", *_set_flags([*shared, *one.texts])], one.settings["brokerName"]) for one in planned
+        ]
         supervisor = BrokerSupervisor(commands, typer.echo)
         try:
             starting = asyncio.ensure_future(supervisor.start())

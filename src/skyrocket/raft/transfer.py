@@ -157,7 +157,7 @@ class Transfer:
     def note_role(self) -> None:
         """The role or term has changed: a transfer that waits for it has its result."""
         core = self._core
-        if core.role is not Role.LEADER and self.transferee is not None:
+        if core.leader is not None and core.role is not Role.LEADER and self.transferee is not None:  # else it may yet win
             self._end(LedgerCode.SUCCESS if core.leader == self.transferee else LedgerCode.TERM_CHANGED, core.term)
         taking = self._taking
         if taking is None:

@@ -35,6 +35,7 @@ _PR_SET_PDEATHSIG: Final = 1
 class BrokerCommand(NamedTuple):
     name: str
     arguments: list[str]  # of `skyrocket`
+    broker: str = ""  # the broker's name, if it is another
 
 
 class RestartPause:
@@ -59,7 +60,7 @@ class BrokerProcess:
         self._echo = echo
         self._running: asyncio.subprocess.Process | None = None
         self._is_stopping = False
-        self._ready_mark = f"Broker {command.name} is ready on "
+        self._ready_mark = f"Broker {command.broker or command.name} is ready on "
         self.address = ""  # once it was ready
         self.last_line = ""
         self.on_ready: Callable[[], None] = lambda: None
