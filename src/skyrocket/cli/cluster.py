@@ -9,6 +9,7 @@ import typer
 from skyrocket.cli.cluster_command import CommandOptions, cluster_command, parse_pairs
 from skyrocket.cli.output import CommandResult, format_table, format_time
 from skyrocket.client import NotFoundError
+from skyrocket.client.admin import BrokerState
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -25,7 +26,7 @@ async def show(options: CommandOptions) -> CommandResult:
         (
             one.cluster,
             one.broker_name,
-            "master" if one.is_master else f"slave {one.broker_id}",
+            _format_role(one, states),
             one.address,
             one.version or "-",
             f"{one.put_rate:.1f}",
@@ -38,6 +39,29 @@ async def show(options: CommandOptions) -> CommandResult:
     ]
     head = ("CLUSTER", "BROKER", "ROLE", "ADDRESS", "VERSION", "IN/S", "OUT/S", "TODAY", "DISK", "UP SINCE")
     return CommandResult(states, format_table(head, rows, "No broker is registered with the nameservers."))
+
+
+def _format_role(one: BrokerState, states: list[BrokerState]) -> str:
+    """Say a broker's role; of a node of a DLedger group also its term, and how many entries of the leader it lacks."""
+    role = "master" if one.is_master else f"slave {one.broker_id}"
+    if not one.node:
+        return role
+    leaders = (other for other in states if other.broker_name == one.broker_name and other.node_role == "LEADER")
+    end = max((other.end_index for other in leaders), default=one.end_index)
+    behind = "" if one.node_role == "LEADER" else f", {max(0, end - one.end_index)} behind"
+    return f"{role}: {one.node} {one.node_role.lower()}, term {one.term}{behind}"
+
+
+@cluster_command(app, name="transfer-leader")
+async def transfer_leader(
+    options: CommandOptions,
+    broker: Broker,
+    node: Annotated[str, typer.Argument(metavar="NODE", help="The node's id, such as n1.")],
+) -> CommandResult:
+    """Make a node the leader of its DLedger group."""
+    async with options.admin() as admin:
+        await admin.cluster.transfer_leader(broker, node)
+    return CommandResult({"leader": node}, f"Node {node} leads the group of {broker}.")
 
 
 @cluster_command(app)

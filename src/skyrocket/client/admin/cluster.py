@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from skyrocket.client.admin.brokers import Brokers
+from skyrocket.client.admin.ledger_groups import transfer_leadership
 from skyrocket.client.admin.results import BrokerInfo, BrokerState
 from skyrocket.client.errors import BrokerError, ClientError, NotFoundError
 from skyrocket.protocol.bodies import KVTable
@@ -51,12 +52,24 @@ class ClusterAdmin:
             messages_today=max(0, today),
             disk_used_percent=round(100 * max(0.0, _parse_first_number(info.get("commitLogDiskRatio", ""))), 1),
             started_ms=_parse_int(info, "bootTimestamp"),
+            node=info.get("dledgerNode", ""),
+            node_role=info.get("dledgerRole", ""),
+            term=_parse_int(info, "dledgerTerm"),
+            end_index=_parse_int(info, "dledgerEndIndex"),
         )
 
     async def runtime(self, broker: str) -> dict[str, str]:
         """Fetch the runtime values of a broker, by Apache's names. `broker` is an address, or a name for its master."""
         answer = await self._request_broker(await self._brokers.address(broker), RequestCode.GET_BROKER_RUNTIME_INFO)
         return dict(sorted(self._brokers.decode_body(answer, KVTable).table.items()))
+
+    async def transfer_leader(self, broker: str, node: str) -> None:
+        """Make a node, such as n1, the leader of its DLedger group. `broker` is the group's broker name.
+
+        Raises ConfigurationError if the broker is in no group with such a node, and BrokerError if the node does not get to lead.
+        """
+        address = await self._brokers.address(broker)
+        await transfer_leadership(self._brokers, await self.config(address), broker, node)
 
     # --- settings
 

@@ -182,6 +182,10 @@ class BrokerState(BrokerInfo, frozen=True):
     disk_used_percent: float = 0.0
     started_ms: int = 0
     error: str = ""
+    node: str = ""  # in a DLedger group: its id,
+    node_role: str = ""  # LEADER, FOLLOWER or CANDIDATE,
+    term: int = 0  # and
+    end_index: int = 0  # the last entry of its log
 
 
 # ---
