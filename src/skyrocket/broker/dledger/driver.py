@@ -33,6 +33,7 @@ from skyrocket.raft.ports import (
     CompareStored,
     Effect,
     Event,
+    Expired,
     HardState,
     LogDurable,
     LogPoint,
@@ -114,6 +115,7 @@ class GroupDriver:
         state = HardState(store.term_vote.term, store.term_vote.voted_for, store.term_vote.learner)
         bounds = LedgerBounds(store.begin_index, store.end_index, store.end_term, store.log.end, store.committed_index)
         self.node = RaftNode(config, state, bounds, random.randrange, now_ms())
+        self._begin_index = store.begin_index
         self._outbox = Outbox()
         self._events: deque[Event] = deque()
         self._is_running = False
@@ -256,6 +258,9 @@ class GroupDriver:
 
     def _tick(self) -> None:
         self._timer = None
+        if self._store.begin_index > self._begin_index:  # retention
+            self._begin_index = self._store.begin_index
+            self._events.append(Expired(self._begin_index))
         held, self._held = self._held, {}
         for effect in held.values():
             self._push(effect)
@@ -294,6 +299,11 @@ class GroupDriver:
     def _append(self, entries: list[bytes]) -> None:
         if self._is_reset:
             self._is_reset = False
+            if self._store.committed_index >= 0:
+                raise StoreError(
+                    f"this node has entries up to {self._store.end_index}, and its leader has deleted those that follow. "
+                    f"Move {self._store.paths.root} away: an empty node gets all that the leader has"
+                )
             self._store.begin_with(entries.pop(0))
         self._store.append_entries(entries)
 

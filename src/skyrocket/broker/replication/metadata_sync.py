@@ -51,6 +51,7 @@ from skyrocket.protocol.headers import (
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.errors import StoreError
+from skyrocket.store.horizon import MAJORITY
 from skyrocket.store.timers.timer_checkpoint import APACHE, TimerCheckpoint
 from skyrocket.supervised_task import SupervisedTask
 
@@ -85,6 +86,7 @@ class MetadataSync:
 
     def __init__(self, context: BrokerContext, dialer: Dialer, delay: DelayParts, sync_ms: int = SYNC_MS) -> None:
         self._context = context
+        self._is_group = context.store.horizon.requires(MAJORITY)
         self._dialer = dialer
         self._delay = delay
         self._sync_ms = sync_ms
@@ -181,7 +183,10 @@ class MetadataSync:
         # The last request: the log has the records of all progress before its answer. An older master does not know it.
         status = await ask(address, "state of replication", RequestCode.GET_BROKER_HA_STATUS, HARuntimeInfo)
         log_end = 0 if status is None else status.master_commit_log_max_offset
-        return Progress(log_end, offsets, delays, timers, counts, tuple(self._gone_topics))
+        # The leader of a DLedger group that does not say how far it is (Apache's) may not have the last leader's table: nothing
+        # that it lacks counts as deleted.
+        gone = () if status is None and self._is_group else tuple(self._gone_topics)
+        return Progress(log_end, offsets, delays, timers, counts, gone)
 
     async def _fetch(self, address: str, step: str, code: int, body_type: type[B]) -> B | None:
         async def work() -> B:
