@@ -89,29 +89,40 @@ _ROCKSDB = without_effect(
     },
 )
 
-_REPLICATION = without_effect(
-    "there is no replication yet",
-    """
-    haFlowControlEnable haMaxGapNotInSync haMaxTimeSlaveNotCatchup
-    haSlaveFallbehindMax maxHaTransferByteInSecond maxSlaveResendLength
-    offsetCheckInSlave syncFromLastFile syncMasterFlushOffsetWhenStartup asyncLearner enableAutoInSyncReplicas
-    checkSyncStateSetPeriod syncBrokerMetadataPeriod syncBrokerMemberGroupPeriod syncControllerMetadataPeriod controllerAddr
-    controllerHeartBeatTimeoutMills fetchControllerAddrByDnsLookup brokerElectionPriority enableRemoteEscape skipPreOnline
-    cleanOfflineBrokerInterval brokerHeartbeatInterval sendHeartbeatTimeoutMillis brokerNotActiveTimeoutMillis
-    compatibleWithOldNameSrv preferredLeaderId dLegerGroup dLegerPeers dLegerSelfId storePathDLedgerCommitLog storePathEpochFile
-    storePathBrokerIdentity inBrokerContainer
+_REPLICATION = (
+    without_effect(
+        "masters feed their slaves, and slaves copy tables, in this broker's own way",
+        """
+    haFlowControlEnable haMaxGapNotInSync haMaxTimeSlaveNotCatchup haSlaveFallbehindMax maxHaTransferByteInSecond
+    maxSlaveResendLength syncFromLastFile syncMasterFlushOffsetWhenStartup
     """,
-) | only_with(
-    "there is no replication yet",
-    {
-        "enableDLegerCommitLog": "false",
-        "enableControllerMode": "false",
-        "enableSlaveActingMaster": "false",
-        "duplicationEnable": "false",
-        "totalReplicas": "1",
-        "minInSyncReplicas": "1",
-        "allAckInSyncStateSet": "false",
-    },
+    )
+    | without_effect("a slave never moves a consumer to another offset", "offsetCheckInSlave")
+    | without_effect(
+        "there is no controller, and no slave stands in for its master",
+        """
+    asyncLearner enableAutoInSyncReplicas checkSyncStateSetPeriod syncBrokerMetadataPeriod syncBrokerMemberGroupPeriod
+    syncControllerMetadataPeriod controllerAddr controllerHeartBeatTimeoutMills fetchControllerAddrByDnsLookup
+    brokerElectionPriority enableRemoteEscape skipPreOnline cleanOfflineBrokerInterval brokerHeartbeatInterval
+    sendHeartbeatTimeoutMillis brokerNotActiveTimeoutMillis compatibleWithOldNameSrv storePathEpochFile storePathBrokerIdentity
+    inBrokerContainer
+    """,
+    )
+    | without_effect(
+        "there are no DLedger groups yet", "preferredLeaderId dLegerGroup dLegerPeers dLegerSelfId storePathDLedgerCommitLog"
+    )
+    | only_with("there are no DLedger groups yet", {"enableDLegerCommitLog": "false"})
+    | only_with(
+        "there is no controller, and no slave stands in for its master",
+        {
+            "enableControllerMode": "false",
+            "enableSlaveActingMaster": "false",
+            "duplicationEnable": "false",
+            "totalReplicas": "1",
+            "minInSyncReplicas": "1",
+            "allAckInSyncStateSet": "false",
+        },
+    )
 )
 
 _ACCESS_CONTROL = without_effect(

@@ -89,7 +89,7 @@ def test_the_classic_file_starts_a_broker_with_one_warning(tmp_path: Path):
         ("brokerRole=SLAVE", "brokerRole is SLAVE, but brokerId is 0, the master's. Give a slave a brokerId of 1 or more."),
         ("brokerId=1", "brokerId is 1, a slave's, but brokerRole is ASYNC_MASTER. Set brokerRole=SLAVE, or brokerId=0."),
         ("inSyncReplicas=2", "inSyncReplicas is 2, but only a SYNC_MASTER waits for slaves, and brokerRole is ASYNC_MASTER."),
-        ("enableDLegerCommitLog=true", "enableDLegerCommitLog=true is not possible: there is no replication yet."),
+        ("enableDLegerCommitLog=true", "enableDLegerCommitLog=true is not possible: there are no DLedger groups yet."),
         ("aclEnable=true", "aclEnable=true is not possible: there is no access control yet."),
         ("storeType=defaultRocksDB", "storeType=defaultRocksDB is not possible: nothing is stored in RocksDB."),
         ("storePathIndex=/elsewhere", "storePathIndex is /elsewhere, but this broker uses "),

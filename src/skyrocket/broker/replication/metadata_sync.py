@@ -1,7 +1,7 @@
 """A slave copies the tables of its master: topics and groups, and the progress of consumers, delays and timers.
 
     every SYNC_MS, and as soon as a nameserver names the master:
-        topics (21), groups (201)                    replace the slave's tables when the version has moved
+        topics (21), groups (201)                    replace the slave's tables, unless it is known to have this version
         offsets (43), delay levels (45), timers (60, 61), then the end of the master's log (907)
                                                      count once the slave's log has reached that end
 
@@ -24,7 +24,7 @@ from typing import Final, NamedTuple, TypeVar
 from skyrocket.broker.context import BrokerContext
 from skyrocket.broker.delay.install import DelayParts
 from skyrocket.broker.errors import TableError
-from skyrocket.broker.replication.table_pages import TablePages
+from skyrocket.broker.replication.table_pages import TablePages, TrustedVersion
 from skyrocket.net.dialer import Dialer
 from skyrocket.net.errors import NetError
 from skyrocket.net.outside_log import OutsideLog
@@ -90,6 +90,8 @@ class MetadataSync:
         self._sync_ms = sync_ms
         self._master_changed = asyncio.Event()
         self._failing: set[str] = set()  # steps that failed the last time: logged once
+        self._topics_version = TrustedVersion()
+        self._groups_version = TrustedVersion()
         self._gone_topics: dict[str, None] = {}  # deleted by the master; their queues are deleted when the log is there
         self._task: SupervisedTask | None = None
         self.rounds = 0  # that have ended
@@ -137,7 +139,8 @@ class MetadataSync:
 
     async def _copy_topics(self, address: str) -> None:
         topics = self._context.topics
-        pages: TablePages[TopicConfig] = TablePages(topics.version)
+        own_version = topics.version
+        pages: TablePages[TopicConfig] = TablePages(self._topics_version.of(own_version))
         body, is_more = TopicConfigAndMappingSerializeWrapper(), True
         while is_more:
             first, most, version = pages.request_fields()
@@ -149,10 +152,12 @@ class MetadataSync:
         if pages.table is not None:
             body.topic_config_table = pages.table
             self._gone_topics.update(dict.fromkeys(topics.follow(body)))
+            self._topics_version.record_fetch(own_version, pages.version)
 
     async def _copy_groups(self, address: str) -> None:
         groups = self._context.groups
-        pages: TablePages[SubscriptionGroupConfig] = TablePages(groups.version)
+        own_version = groups.version
+        pages: TablePages[SubscriptionGroupConfig] = TablePages(self._groups_version.of(own_version))
         forbidden: dict[str, dict[str, int]] = {}
         body, is_more = SubscriptionGroupWrapper(), True
         while is_more:
@@ -166,6 +171,7 @@ class MetadataSync:
         if pages.table is not None:
             body.subscription_group_table, body.forbidden_table = pages.table, forbidden
             groups.follow(body)
+            self._groups_version.record_fetch(own_version, pages.version)
 
     # --- progress
 

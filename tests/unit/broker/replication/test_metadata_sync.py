@@ -23,6 +23,7 @@ from skyrocket.protocol.bodies import (
     SubscriptionGroupConfig,
     TimerMetricsSerializeWrapper,
     TopicConfig,
+    TopicConfigSerializeWrapper,
 )
 from skyrocket.protocol.fastjson.codec import decode
 from skyrocket.protocol.requests import RequestCode
@@ -137,6 +138,18 @@ async def test_table_that_has_not_changed_is_not_replaced(tmp_path: Path):
         await pair.sync()
         assert notices == []
         assert pair.slave.broker.topics.configs == before
+
+
+async def test_table_that_came_with_the_version_of_the_next_one_is_repaired(tmp_path: Path):
+    """Apache's master may send a table that a change has made old, with the version of that change."""
+    async with a_pair(tmp_path) as pair:
+        await pair.sync()
+        master, slave = pair.master.broker, pair.slave.broker
+        before = dict(master.topics.configs)
+        master.topics.put(TopicConfig(topic_name="orders", read_queue_nums=3, write_queue_nums=3, perm=6))
+        slave.topics.follow(TopicConfigSerializeWrapper(topic_config_table=before, data_version=master.topics.version))
+        await pair.sync()
+        assert "orders" in slave.topics
 
 
 async def test_large_tables_come_in_pages(tmp_path: Path):
