@@ -99,7 +99,7 @@ class HaClient:
 
         `broker_address` is the master's ordinary address. Without it, the port before its HA port is asked: the default.
         """
-        ha_address = self._settings().ha_master_address or ha_address
+        ha_address = self._settings().ha_master_address.partition(";")[0] or ha_address
         if not ha_address:
             return
         broker_address = broker_address or _port_before(ha_address)

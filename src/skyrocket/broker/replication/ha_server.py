@@ -193,11 +193,15 @@ class SlaveConnection(asyncio.Protocol):
 
     def _compare(self, question: ComparedRecords) -> None:
         """Compare records of the slave with those of this log, in a thread."""
+        if self._is_reading:
+            raise ReplicationError("it asked again before it was answered")
+        self._is_reading = True
         job = self._server.reader.checksum_job(question.spans)
         done = asyncio.get_running_loop().run_in_executor(self._server.threads, job)
         done.add_done_callback(lambda future: self._finish_compare(question, future))
 
     def _finish_compare(self, question: ComparedRecords, done: asyncio.Future[list[int | None]]) -> None:
+        self._is_reading = False
         if self._transport is None or done.cancelled():
             return
         error = done.exception()

@@ -74,5 +74,5 @@ class SlaveOpening:
             raise ReplicationError("The master has closed the connection; its log says why.") from error
         except TimeoutError as error:
             raise ReplicationError(f"The master has not answered in {ANSWER_S:g} s.") from error
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ReplicationError(f"The master sent a message that cannot be read: {error}") from error

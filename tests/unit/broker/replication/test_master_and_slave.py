@@ -6,13 +6,14 @@ import asyncio
 import struct
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from skyrocket.broker.replication.roles import BrokerRole
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.certificates import Authority
-from tests.support.replicas import log_bytes
+from tests.support.replicas import copy_log, log_bytes
 from tests.support.running_broker import RunningBroker, records, running
 from tests.support.store_messages import bodies
 from tests.support.waiting import WAIT_S_MAX
@@ -123,6 +124,18 @@ async def test_a_slave_that_has_what_its_master_has_not_cuts_it_off_and_keeps_it
     kept = sorted((tmp_path / "slave" / "store" / "diverged").rglob("*"))
     assert b"".join(path.read_bytes() for path in kept if path.is_file()).rstrip(b"\0") == cut.rstrip(b"\0")
     assert f"differs from that of its master {master.address} from {common} on" in caplog.text
+
+
+async def test_a_slave_whose_log_ends_with_a_blank_goes_on_without_a_cut(tmp_path):
+    async with running(tmp_path / "master") as master:
+        await send_many(master, 80, 60_000)  # into the second file
+        border = master.broker.store.log.segments.segment_bytes
+        async with running(tmp_path / "slave", **SLAVE) as slave:
+            copy_log(master.broker.store, slave.broker.store, Random(1), until=border)
+            assert slave.broker.store.log.end == border
+            follow(slave, master)
+            await until(lambda: is_equal(master, slave))
+    assert not (tmp_path / "slave" / "store" / "diverged").exists()
 
 
 async def test_an_empty_master_does_not_empty_its_slave(tmp_path, caplog):
