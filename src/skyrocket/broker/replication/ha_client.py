@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 RETRY_S: Final = 1.0  # between two attempts; Apache's slave waits 5 s
 CONNECT_S: Final = 5.0
-READ_BYTES: Final = 1024 * 1024  # at once
+READ_BYTES: Final = 128 * 1024  # appended in one turn of the event loop
 TICK_S: Final = 0.5  # between two looks at the time
 SENTENCES_MAX: Final = 100  # logged between two times that it works
 
@@ -160,6 +160,7 @@ class HaClient:
             if data:
                 self.received_ms = now_ms
                 self._append(link, data, now_ms)
+                await asyncio.sleep(0)  # consumers have their turn, however much the master has sent
             settings = self._settings()
             writer.write(link.check_time(now_ms, settings.ha_heartbeat_ms, settings.ha_silence_ms))
 

@@ -13,9 +13,10 @@ import pytest
 from skyrocket.broker.replication.roles import BrokerRole
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.certificates import Authority
+from tests.support.loop_pauses import measured_pauses
 from tests.support.replicas import copy_log, log_bytes
 from tests.support.running_broker import RunningBroker, records, running
-from tests.support.store_messages import bodies
+from tests.support.store_messages import START_MS, a_message, bodies
 from tests.support.waiting import WAIT_S_MAX
 
 SLAVE = {"role": BrokerRole.SLAVE, "broker_id": 1}
@@ -156,6 +157,20 @@ async def test_several_slaves_copy_at_once(tmp_path):
         await send_many(master, 30, 20_000)
         for slave in (a, b, c):
             await until(lambda slave=slave: is_equal(master, slave))
+
+
+async def test_a_slave_that_catches_up_holds_up_neither_event_loop(tmp_path):
+    """Both run in this loop: the master reads 8 MB from its files, the slave appends 30,000 messages."""
+    usual = {"queue_file_bytes": 6_000_000, "index_slots": 5_000, "index_entries": 100_000}
+    async with running(tmp_path / "master", **usual) as master:
+        messages = [a_message("orders", number % 4, bytes(100), unique=f"U{number}", tags="red") for number in range(500)]
+        for _ in range(60):
+            master.broker.store.append(messages, START_MS)
+    async with running(tmp_path / "master", **usual) as master, running(tmp_path / "slave", **SLAVE | usual) as slave:
+        async with measured_pauses() as pauses:
+            follow(slave, master)
+            await until(lambda: slave.broker.store.log.end == master.broker.store.log.end)
+        pauses.check()
 
 
 # --- SYNC_MASTER
