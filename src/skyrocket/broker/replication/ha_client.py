@@ -22,7 +22,7 @@ from skyrocket.broker.replication.ha_opening import MasterIdentity
 from skyrocket.broker.replication.log_comparison import LogComparison, RecordProbe
 from skyrocket.broker.replication.master_probe import MasterInfo, MasterProbe
 from skyrocket.broker.replication.slave_link import SlaveLink, StartAt
-from skyrocket.broker.replication.slave_opening import SlaveOpening
+from skyrocket.broker.replication.slave_opening import SlaveOpening, write_to_master
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.net.dialer import Dialer
 from skyrocket.store.errors import StoreError
@@ -111,7 +111,7 @@ class HaClient:
 
     def on_confirmed(self) -> None:
         """The horizon has moved: tell the master."""
-        if self._link is not None and self._writer is not None:
+        if self._link is not None and self._writer is not None and not self._writer.is_closing():
             report = self._link.report(self._store.horizon.confirmed, self._now_ms())
             if report:
                 self._writer.write(report)
@@ -149,7 +149,7 @@ class HaClient:
             position, start = await self._find_start(probe, info)
             reader, writer = await self._connect()
             link = SlaveLink(position, self._store.config.segment_bytes, self._now_ms(), start)
-            writer.write(link.first_report())
+            write_to_master(writer, link.first_report())
         self._link = link
         position = link.position
         log.info("This slave copies the log of %s from %d on.", self._ha_address, position)
@@ -162,7 +162,7 @@ class HaClient:
                 self._append(link, data, now_ms)
                 await asyncio.sleep(0)  # consumers have their turn, however much the master has sent
             settings = self._settings()
-            writer.write(link.check_time(now_ms, settings.ha_heartbeat_ms, settings.ha_silence_ms))
+            write_to_master(writer, link.check_time(now_ms, settings.ha_heartbeat_ms, settings.ha_silence_ms))
 
     async def _read(self, reader: asyncio.StreamReader) -> bytes:
         """Return what the master has sent; nothing when it is time to look at the clock."""
