@@ -22,7 +22,7 @@ from skyrocket.broker.replication.ha_opening import MasterIdentity
 from skyrocket.broker.replication.log_comparison import LogComparison, RecordProbe
 from skyrocket.broker.replication.master_probe import MasterInfo, MasterProbe
 from skyrocket.broker.replication.slave_link import SlaveLink, StartAt
-from skyrocket.broker.replication.slave_opening import SlaveOpening
+from skyrocket.broker.replication.slave_opening import SlaveOpening, write_to_master
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.net.dialer import Dialer
 from skyrocket.store.errors import StoreError
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 RETRY_S: Final = 1.0  # between two attempts; Apache's slave waits 5 s
 CONNECT_S: Final = 5.0
-READ_BYTES: Final = 1024 * 1024  # at once
+READ_BYTES: Final = 128 * 1024  # appended in one turn of the event loop
 TICK_S: Final = 0.5  # between two looks at the time
 SENTENCES_MAX: Final = 100  # logged between two times that it works
 
@@ -99,7 +99,7 @@ class HaClient:
 
         `broker_address` is the master's ordinary address. Without it, the port before its HA port is asked: the default.
         """
-        ha_address = self._settings().ha_master_address or ha_address
+        ha_address = self._settings().ha_master_address.partition(";")[0] or ha_address
         if not ha_address:
             return
         broker_address = broker_address or _port_before(ha_address)
@@ -111,7 +111,7 @@ class HaClient:
 
     def on_confirmed(self) -> None:
         """The horizon has moved: tell the master."""
-        if self._link is not None and self._writer is not None:
+        if self._link is not None and self._writer is not None and not self._writer.is_closing():
             report = self._link.report(self._store.horizon.confirmed, self._now_ms())
             if report:
                 self._writer.write(report)
@@ -149,7 +149,7 @@ class HaClient:
             position, start = await self._find_start(probe, info)
             reader, writer = await self._connect()
             link = SlaveLink(position, self._store.config.segment_bytes, self._now_ms(), start)
-            writer.write(link.first_report())
+            write_to_master(writer, link.first_report())
         self._link = link
         position = link.position
         log.info("This slave copies the log of %s from %d on.", self._ha_address, position)
@@ -160,8 +160,9 @@ class HaClient:
             if data:
                 self.received_ms = now_ms
                 self._append(link, data, now_ms)
+                await asyncio.sleep(0)  # consumers have their turn, however much the master has sent
             settings = self._settings()
-            writer.write(link.check_time(now_ms, settings.ha_heartbeat_ms, settings.ha_silence_ms))
+            write_to_master(writer, link.check_time(now_ms, settings.ha_heartbeat_ms, settings.ha_silence_ms))
 
     async def _read(self, reader: asyncio.StreamReader) -> bytes:
         """Return what the master has sent; nothing when it is time to look at the clock."""
