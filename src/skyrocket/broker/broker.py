@@ -310,7 +310,7 @@ class Broker:
         self.roles.add_master_work(
             MasterWork(self.scheduler, delay, checker, context.wall_ms, context.machine_ms, begins_as_slave=self.roles.is_slave)
         )
-        self.roles.add_slave_work(MetadataSync(context, self._dialer, delay))
+        self.roles.add_slave_work(MetadataSync(context, self._dialer, delay, lambda: self.replication.is_copying))
 
     def _safe_position(self) -> int:
         """Return the log position before which everything survives both a loss of power and what the settings promise."""

@@ -9,6 +9,9 @@ Progress says what the master has done: it has delivered a delayed message, say,
 are in its log. A slave that took the progress, but not yet the log, and then became master, would skip those messages. So
 progress waits until the log is there. (Apache's slave takes it at once.)
 
+Tables are copied only while the log is: then this log is known to be a part of the master's. A master that has lost its disk has
+empty tables, and a slave that took them would delete the queues of every topic.
+
 Each step that fails is logged once, and the others go on. While no master is known, nothing is copied.
 """
 
@@ -16,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from itertools import islice
 from typing import Final, NamedTuple, TypeVar
@@ -59,6 +62,7 @@ outside = OutsideLog(log)
 
 SYNC_MS: Final = 10_000
 REQUEST_MS: Final = 30_000
+COPYING_POLL_MS: Final = 50  # between two looks whether the log is copied
 LOG_POLL_MS: Final = 20  # between two looks whether the log has arrived
 OFFSETS_AT_ONCE: Final = 5_000  # keys that one turn of the event loop takes
 
@@ -83,7 +87,16 @@ class Progress(NamedTuple):
 class MetadataSync:
     """Slave work: `start` when the broker is a slave, `stop` when it is not any more."""
 
-    def __init__(self, context: BrokerContext, dialer: Dialer, delay: DelayParts, sync_ms: int = SYNC_MS) -> None:
+    def __init__(
+        self,
+        context: BrokerContext,
+        dialer: Dialer,
+        delay: DelayParts,
+        is_copying: Callable[[], bool],
+        sync_ms: int = SYNC_MS,
+    ) -> None:
+        """`is_copying` says whether this slave copies the master's log now."""
+        self._is_copying = is_copying
         self._context = context
         self._dialer = dialer
         self._delay = delay
@@ -110,7 +123,9 @@ class MetadataSync:
             self._master_changed.clear()
             address = self._context.known_master.address
             if address is not None:
-                await self._copy_all(address)
+                while not self._is_copying():  # noqa: ASYNC110 — a connection comes and goes without a notice
+                    await asyncio.sleep(COPYING_POLL_MS / 1000)
+                await self._copy_all(self._context.known_master.address or address)
                 self.rounds += 1
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._sync_ms / 1000):
@@ -218,6 +233,7 @@ class MetadataSync:
             while some := list(islice(keys, OFFSETS_AT_ONCE)):
                 context.offsets.follow(some)
                 await asyncio.sleep(0)
+            context.offsets.retain(progress.offsets.offset_table)
             context.offsets.version = progress.offsets.data_version or context.offsets.version
         if progress.delays is not None:
             context.delay_progress.follow(progress.delays)
