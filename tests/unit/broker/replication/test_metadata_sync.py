@@ -251,6 +251,26 @@ async def test_slave_takes_no_tables_of_a_master_that_lost_its_disk(tmp_path: Pa
         assert slave.offsets.query("billing", "orders", 0) == 1
 
 
+async def test_queues_of_a_deleted_topic_go_unless_the_topic_exists_again(tmp_path: Path):
+    async with a_pair(tmp_path) as pair:
+        master, slave = pair.master.broker, pair.slave.broker
+        for topic in ("gone", "again"):
+            await pair.master.send(topic, b"old")
+        await eventually(lambda: slave.store.log.end == master.store.log.end)
+        await pair.sync()
+        await slave_sync(slave).stop()
+        end = master.store.log.end
+        await pair.master.send("again", b"new")  # after the master was asked for its topics, which did not have this one
+        await eventually(lambda: slave.store.log.end == master.store.log.end)
+        for topic in ("gone", "again"):
+            slave.topics.delete(topic)
+        sync = slave_sync(slave)
+        sync._gone_topics = {"gone": end, "again": end}
+        await sync._delete_queues()
+        assert slave.store.queues.get("gone", 0) is None
+        assert slave.store.queues.get("again", 0) is not None
+
+
 async def test_topic_that_is_deleted_and_created_again_between_two_copies_begins_anew(tmp_path: Path):
     async with a_pair(tmp_path) as pair:
         master, slave = pair.master.broker, pair.slave.broker
