@@ -157,7 +157,7 @@ class SlaveConnection(asyncio.Protocol):
                 data = self._open(data)
             if data:
                 self.link.receive(data, self._server.bounds(), self._server.now_ms())
-        except ReplicationError as error:
+        except (ReplicationError, StoreError) as error:
             self._close(error)
             return
         if not was_streaming and self.link.is_streaming:

@@ -10,10 +10,12 @@ from random import Random
 
 import pytest
 
+from skyrocket.broker.replication import ha_client
 from skyrocket.broker.replication.roles import BrokerRole
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.certificates import Authority
 from tests.support.loop_pauses import measured_pauses
+from tests.support.ports import free_port
 from tests.support.replicas import copy_log, log_bytes
 from tests.support.running_broker import RunningBroker, records, running
 from tests.support.store_messages import START_MS, a_message, bodies
@@ -171,6 +173,20 @@ async def test_a_slave_that_catches_up_holds_up_neither_event_loop(tmp_path):
             follow(slave, master)
             await until(lambda: slave.broker.store.log.end == master.broker.store.log.end)
         pauses.check()
+
+
+async def test_a_slave_that_cannot_ask_its_master_copies_all_the_same_and_says_so(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(ha_client, "RETRY_S", 0.01)
+    async with running(tmp_path / "master") as master:
+        await send_many(master, 5)
+        async with running(tmp_path / "slave", **SLAVE) as slave:
+            nobody = f"127.0.0.1:{free_port()}"
+            slave.broker.replication.set_master("nonsense")
+            slave.broker.replication.set_master(master.broker.replication.announced_address(), nobody)
+            await until(lambda: is_equal(master, slave))
+    assert f"Master {nobody} does not answer" in caplog.text
+    assert "does not know where the master's log starts" in caplog.text
+    assert "HA address nonsense has no port" in caplog.text
 
 
 # --- SYNC_MASTER
