@@ -343,8 +343,10 @@ class Broker:
         self.roles.add_master_work(
             MasterWork(self.scheduler, delay, checker, context.wall_ms, context.machine_ms, begins_as_slave=self.roles.is_slave)
         )
+        # A follower's log is a part of its leader's by itself: a group sees to that.
+        is_copying = (lambda: self.replication.is_copying) if self._group is None else (lambda: True)
         sync_ms = SYNC_MS if self._group is None else GROUP_SYNC_MS
-        self.roles.add_slave_work(MetadataSync(context, self._dialer, delay, sync_ms))
+        self.roles.add_slave_work(MetadataSync(context, self._dialer, delay, is_copying, sync_ms))
 
     def _safe_position(self) -> int:
         """Return the log position before which everything survives both a loss of power and what the settings promise."""

@@ -350,8 +350,10 @@ class MessageStore:
         """Return the queues that got messages since the last call: pulls that wait for them can be answered."""
         return self._dispatcher.take_grown()
 
-    def delete_topic(self, topic: str) -> Callable[[], None]:
+    def delete_topic(self, topic: str, before: int | None = None) -> Callable[[], None]:
         """Delete the queues of a topic. Its messages stay in the log until they expire, and never come back into a queue.
+
+        With `before`, only messages before that position of the log: the queues must have no others.
 
         Return a job that makes the deletion survive a power failure. Any thread may run it.
         """
@@ -360,7 +362,7 @@ class MessageStore:
         with suppress(StoreError):  # it is the move of its queues that deletes a topic, so they should have files
             self.queues.write_topic(topic)
         try:
-            sync = self._deleted.delete(topic, self.log.end)
+            sync = self._deleted.delete(topic, self.log.end if before is None else before)
         except OSError as error:
             raise store_error(f"removing the queues of {topic}", error) from error
         self._late.forget_queues(*self.queues.forget_topic(topic))

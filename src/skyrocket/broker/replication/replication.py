@@ -86,6 +86,11 @@ class Replication:
         if self.server is not None:
             await self.server.close()
 
+    @property
+    def is_copying(self) -> bool:
+        """Whether this broker is a slave that copies its master's log now."""
+        return self.client is not None and self.client.is_connected
+
     def set_master(self, ha_address: str, broker_address: str = "") -> None:
         """Tell a slave the HA address of its master and its ordinary address, as a nameserver gives them."""
         if self.client is not None:

@@ -6,15 +6,19 @@ import asyncio
 import struct
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from skyrocket.broker.replication import ha_client
 from skyrocket.broker.replication.roles import BrokerRole
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.certificates import Authority
-from tests.support.replicas import log_bytes
+from tests.support.loop_pauses import measured_pauses
+from tests.support.ports import free_port
+from tests.support.replicas import copy_log, log_bytes
 from tests.support.running_broker import RunningBroker, records, running
-from tests.support.store_messages import bodies
+from tests.support.store_messages import START_MS, a_message, bodies
 from tests.support.waiting import WAIT_S_MAX
 
 SLAVE = {"role": BrokerRole.SLAVE, "broker_id": 1}
@@ -125,6 +129,18 @@ async def test_a_slave_that_has_what_its_master_has_not_cuts_it_off_and_keeps_it
     assert f"differs from that of its master {master.address} from {common} on" in caplog.text
 
 
+async def test_a_slave_whose_log_ends_with_a_blank_goes_on_without_a_cut(tmp_path):
+    async with running(tmp_path / "master") as master:
+        await send_many(master, 80, 60_000)  # into the second file
+        border = master.broker.store.log.segments.segment_bytes
+        async with running(tmp_path / "slave", **SLAVE) as slave:
+            copy_log(master.broker.store, slave.broker.store, Random(1), until=border)
+            assert slave.broker.store.log.end == border
+            follow(slave, master)
+            await until(lambda: is_equal(master, slave))
+    assert not (tmp_path / "slave" / "store" / "diverged").exists()
+
+
 async def test_an_empty_master_does_not_empty_its_slave(tmp_path, caplog):
     async with running(tmp_path / "one") as one:
         await send_many(one, 10)
@@ -143,6 +159,34 @@ async def test_several_slaves_copy_at_once(tmp_path):
         await send_many(master, 30, 20_000)
         for slave in (a, b, c):
             await until(lambda slave=slave: is_equal(master, slave))
+
+
+async def test_a_slave_that_catches_up_holds_up_neither_event_loop(tmp_path):
+    """Both run in this loop: the master reads 8 MB from its files, the slave appends 30,000 messages."""
+    usual = {"queue_file_bytes": 6_000_000, "index_slots": 5_000, "index_entries": 100_000}
+    async with running(tmp_path / "master", **usual) as master:
+        messages = [a_message("orders", number % 4, bytes(100), unique=f"U{number}", tags="red") for number in range(500)]
+        for _ in range(60):
+            master.broker.store.append(messages, START_MS)
+    async with running(tmp_path / "master", **usual) as master, running(tmp_path / "slave", **SLAVE | usual) as slave:
+        async with measured_pauses() as pauses:
+            follow(slave, master)
+            await until(lambda: slave.broker.store.log.end == master.broker.store.log.end)
+        pauses.check()
+
+
+async def test_a_slave_that_cannot_ask_its_master_copies_all_the_same_and_says_so(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(ha_client, "RETRY_S", 0.01)
+    async with running(tmp_path / "master") as master:
+        await send_many(master, 5)
+        async with running(tmp_path / "slave", **SLAVE) as slave:
+            nobody = f"127.0.0.1:{free_port()}"
+            slave.broker.replication.set_master("nonsense")
+            slave.broker.replication.set_master(master.broker.replication.announced_address(), nobody)
+            await until(lambda: is_equal(master, slave))
+    assert f"Master {nobody} does not answer" in caplog.text
+    assert "does not know where the master's log starts" in caplog.text
+    assert "HA address nonsense has no port" in caplog.text
 
 
 # --- SYNC_MASTER
