@@ -63,7 +63,6 @@ class Replication:
             self.client.start()
             return
         self._on_horizon = on_confirmed
-        self._require_copies()
         self.server = HaServer(self._store, self._reader, self._settings, self._now_ms, self._on_acknowledged, secret)
         try:
             default_port = 0 if self._chooses_port else settings.port + 1
@@ -106,10 +105,13 @@ class Replication:
     def check_time(self, now_ms: int) -> None:
         if self.server is not None:
             self.server.check_time(now_ms)
-            self._require_copies()
+            self.require_copies()
 
-    def _require_copies(self) -> None:
-        """Let the horizon wait for as many slaves as the settings say, which may have changed."""
+    def require_copies(self) -> None:
+        """Let the horizon wait for as many slaves as the settings say, which may have changed.
+
+        The broker calls this before it takes the first message.
+        """
         settings = self._settings()
         copies = copies_needed(settings.role, settings.in_sync_replicas)
         if copies == self._copies:
