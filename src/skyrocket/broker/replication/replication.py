@@ -56,7 +56,7 @@ class Replication:
         settings = self._settings()
         secret = settings.ha_secret()
         if settings.role.is_slave:
-            tls = settings.client_tls(settings.ha_tls)
+            tls = settings.client_tls(settings.uses_ha_tls)
             self.client = HaClient(
                 self._store, flusher, self._reader, self._settings, dialer, self._now_ms, on_appended, secret, tls
             )
@@ -66,7 +66,7 @@ class Replication:
         self.server = HaServer(self._store, self._reader, self._settings, self._now_ms, self._on_acknowledged, secret)
         try:
             default_port = 0 if self._chooses_port else settings.port + 1
-            tls = settings.server_tls() if settings.ha_tls else None
+            tls = settings.server_tls() if settings.uses_ha_tls else None
             self.ha_port = await self.server.listen(settings.host, settings.ha_port or default_port, tls)
         except NetError as error:
             if settings.ha_port or self._copies > 1:

@@ -15,6 +15,7 @@ from skyrocket.broker.broker import Broker
 from skyrocket.broker.replication import ha_client
 from skyrocket.broker.replication.ha_server import HaServer
 from skyrocket.broker.replication.roles import BrokerRole
+from skyrocket.broker.settings import BrokerSettings
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.certificates import Authority
 from tests.support.ports import free_port
@@ -357,6 +358,7 @@ async def test_master_and_slave_speak_tls(tmp_path):
     authority = Authority.made(tmp_path)
     own = authority.certificate("broker")
     master_tls = {"ha_tls": True, "tls_certificate": str(own.path), "tls_key": str(own.key), "tls_mode": "permissive"}
+    assert BrokerSettings(tls_certificate=str(own.path), tls_key=str(own.key)).uses_ha_tls, "the default of a broker with TLS"
     async with running(tmp_path / "master", **master_tls) as master:
         await send_many(master, 5)
         async with slave_of(master, tmp_path / "slave", ha_tls=True, tls_client_trusted=str(authority.path)) as slave:
