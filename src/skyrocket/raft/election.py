@@ -167,6 +167,8 @@ class Election:
         if self._is_taking() and request.ledger_end_term == ledger.end_term and ledger.end >= request.ledger_end_index:
             return R.REJECT_TAKING_LEADERSHIP, core.term
         core.set_vote(candidate)
+        if core.learner and request.ledger_end_index < 0:
+            core.end_learning()  # logs are empty: the group is new
         if core.role is Role.CANDIDATE:
             self._delay_round()
         return R.ACCEPT, core.term
@@ -187,6 +189,8 @@ class Election:
         core = self._core
         if term > core.term:
             core.set_term(term)
+        if core.vote is None:
+            core.set_vote(leader)  # a node that lost its disk does not know whether it has voted in this term
         self._raise_next = False
         self.round = None
         core.change_role(Role.FOLLOWER, leader)

@@ -47,6 +47,8 @@ class Follower:
         self._comparisons: dict[int, Comparison] = {}
         self._compare_id = 0
         self._learner_target = UNMATCHED
+        self.leader_admits = False
+        """Whether the leader decides when a learner is a member again. Apache's do not know learners."""
 
     def start(self) -> None:
         """A leader has spoken up, of a new term or after a silence."""
@@ -231,10 +233,10 @@ class Follower:
         self._answer(handle, push, LedgerCode.SUCCESS, ledger.end_point)
 
     def note_durable(self) -> None:
-        """More of the log is durable. A learner that has everything of its leader votes again."""
+        """More of the log is durable. Under an Apache leader, a learner that has its whole log is a member again."""
         core = self._core
         target = self._learner_target
-        if core.learner and target != UNMATCHED and min(core.ledger.durable, self.matched) >= target:
+        if core.learner and not self.leader_admits and target != UNMATCHED and min(core.ledger.durable, self.matched) >= target:
             core.end_learning()
 
     def _answer(self, handle: int, push: PushEntryRequest, code: LedgerCode, log: LogPoint | None = None) -> None:
@@ -245,6 +247,7 @@ class Follower:
             code=code.value,
             begin_index=ledger.begin,
             end_index=ledger.end,
+            learner=True if self._core.learner else None,
         )
         if push.type is not PushType.COMMIT:
             response.index = entries[0].index if entries else -1

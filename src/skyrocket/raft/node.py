@@ -302,6 +302,10 @@ class RaftNode:
         core = self._core
         code = self._check_leader(request.leader_id, request.term)
         response = HeartBeatResponse(code=(code or LedgerCode.SUCCESS).value)
+        if code is None:
+            self._follower.leader_admits = request.admit is not None
+            if core.learner and request.admit:
+                core.end_learning()
         if code in (LedgerCode.UNKNOWN_MEMBER, LedgerCode.UNEXPECTED_MEMBER, LedgerCode.EXPIRED_TERM):
             response.term = core.term
         if code is None and core.config.binary_push and (request.binary_push or 0) >= BINARY_PUSH_VERSION:

@@ -3,7 +3,8 @@
 Stricter than DLedger:
 - The leader counts its own copy only up to what is durable.
 - An entry of a former term is committed only together with one of the leader's own term (`ProposeMarker`).
-- A follower that answers an idle leader's COMMIT with a lower end has lost entries: it is compared and filled again.
+- A follower that answers an idle leader's COMMIT with a lower end has lost entries: it is compared and filled again. It may have
+  promised its vote to another leader before, so its copies count only when the leader has admitted it.
 - The leader steps down when no quorum has answered a heartbeat for as long as a follower waits for one.
 """
 
@@ -93,7 +94,24 @@ class Replication:
     def _send_heartbeat(self, peer: str) -> None:
         core = self._core
         version = BINARY_PUSH_VERSION if core.config.binary_push else None
-        core.send(peer, HeartBeatRequest(leader_id=core.config.self_id, term=core.term, binary_push=version), HEARTBEAT)
+        progress = self.peers[peer]
+        admit = self._may_admit(progress)
+        core.send(
+            peer, HeartBeatRequest(leader_id=core.config.self_id, term=core.term, binary_push=version, admit=admit), HEARTBEAT
+        )
+
+    def _may_admit(self, learner: Progress) -> bool:
+        """Whether a follower that had lost its disk is a full member again.
+
+        It has what the leader had when it came back. And it cannot have promised its vote to a leader of a higher term: since it
+        is back, a quorum without it, or all nodes, have answered heartbeats of this term.
+        """
+        since = learner.learner_since
+        if since is None or learner.state is not PeerState.APPEND or learner.match < learner.learner_target:
+            return False
+        answered = [progress for progress in self.peers.values() if progress.heartbeat_acked_at > since]
+        members = [progress for progress in answered if progress.learner_since is None]
+        return len(members) + 1 >= self._core.config.quorum or len(answered) == len(self.peers)
 
     # Sending ----------------------------------------------------------------------------------------------------------
 
@@ -205,6 +223,11 @@ class Replication:
 
     def take_push_answer(self, request_id: int, request: PendingRequest, response: PushEntryResponse) -> None:
         progress = self.peers[request.peer]
+        if not response.learner:
+            progress.learner_since = None
+        elif progress.learner_since is None:
+            progress.learner_since = self._core.now
+            progress.learner_target = self._core.ledger.end
         if request.kind == PushType.COMMIT:
             self._take_commit_answer(request, response, progress)
         elif request.kind == PushType.APPEND:
@@ -298,8 +321,9 @@ class Replication:
     # Commit -----------------------------------------------------------------------------------------------------------
 
     def quorum_index(self) -> int:
-        """Return the last index that a majority has on disk."""
-        marks = sorted([progress.match for progress in self.peers.values()] + [self._core.ledger.durable], reverse=True)
+        """Return the last index that a majority has on disk. Copies of a node that lost its disk do not count."""
+        copies = [progress.match if progress.learner_since is None else -1 for progress in self.peers.values()]
+        marks = sorted([*copies, self._core.ledger.durable], reverse=True)
         return marks[len(marks) // 2]
 
     def may_commit(self, index: int) -> bool:
