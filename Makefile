@@ -17,7 +17,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit
   --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test durations again check interop fuzz sanitize chaos soak sim spark-crash bench bench-quick bench-parts reference lock clean
+.PHONY: help setup run test durations again check interop fuzz sanitize crash chaos soak sim spark-crash bench bench-quick bench-parts reference lock clean
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -72,6 +72,10 @@ sanitize: $(READY)  ## run the compiled twins on mutated frames and hostile stor
 	    tests/property/test_pull_twins.py tests/property/test_pull_response_twins.py tests/property/test_row_twins.py \
 	    tests/unit/store/read/test_queue_run.py; \
 	  status=$$?; rm src/skyrocket/compiled/*.so; $(BIN)/python hatch_build.py && exit $$status
+
+crash: $(READY)  ## lose sectors 2,000 times, flip 5,000 bits and end a broker 200 times (make test: a quarter of it)
+	SKYROCKET_CRASH_DRAWS=2000 SKYROCKET_FLIPS=5000 SKYROCKET_HAND_OVER_RUNS=200 $(BIN)/python -m pytest -n 3 --dist loadfile \
+	  tests/crash/test_lost_sectors.py tests/crash/test_flipped_bits.py tests/crash/test_hand_over.py
 
 chaos: $(READY)  ## kill servers under load for a minute (make test: some seconds)
 	SKYROCKET_CHAOS_S=60 $(BIN)/python -m pytest -rP tests/client/test_chaos.py

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any
 
 from skyrocket.net.router import Router
 from skyrocket.net.server import Server
@@ -46,10 +47,10 @@ class ScriptedBroker:
         for code in (RequestCode.UNREGISTER_CLIENT, RequestCode.UPDATE_CONSUMER_OFFSET):
             self.respond(code, lambda command: command.response(0))
 
-    def respond(self, code: int, how: Callable[[Command], Command]) -> None:
-        """Answer requests of this code with the result of `how`."""
+    def respond(self, code: int, how: Callable[[Command], Command | Coroutine[Any, Any, Command]]) -> None:
+        """Answer requests of this code with the result of `how`, which may be a coroutine."""
 
-        def handle(command: Command, _connection: object) -> Command:
+        def handle(command: Command, _connection: object) -> Any:
             self.requests.setdefault(command.code, []).append(command)
             return how(command)
 

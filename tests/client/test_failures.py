@@ -157,7 +157,9 @@ async def test_another_broker_takes_over_from_a_dead_one(tmp_path: Path):
 async def test_broker_at_a_new_address_is_found(tmp_path: Path):
     """The broker restarts at another address. A failed send fetches the new route."""
     with SkyrocketNameserver(tmp_path / "names") as names:
-        before = SkyrocketBroker(tmp_path / "before", names.nameserver, {"listenPort": free_port(-2)}, store=tmp_path / "store")
+        before = SkyrocketBroker(
+            tmp_path / "before", names.nameserver, {"listenPort": free_port(-2, 1)}, store=tmp_path / "store"
+        )
         with before:
             async with Producer(names.nameserver) as producer:
                 await producer.send(Message("moving", b"m"))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from skyrocket.client import Consumer, PullConsumer, Queue, Received
+from skyrocket.client import ClientLimits, Consumer, PullConsumer, Queue, Received
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.headers import (
     PullMessageRequestHeader,
@@ -42,6 +44,26 @@ async def test_slave_is_read_when_the_master_suggests_it_and_gets_no_offset_comm
             for command in master.requests[RequestCode.UPDATE_CONSUMER_OFFSET]
         ]
         assert committed[-1] == 3
+
+
+async def test_slow_broker_gets_the_last_commit_of_a_consumer_that_closes(caplog: pytest.LogCaptureFixture):
+    """`close_timeout_ms` is for the last commit too. Otherwise messages that are handled would be delivered again."""
+    async with scripted_brokers() as (broker,):
+        broker.records = [record(number) for number in range(3)]
+        limits = ClientLimits(request_ms=500)
+
+        async def answer_late(command: Command) -> Command:
+            await asyncio.sleep(2 * limits.request_ms / 1000)
+            return command.response(0)
+
+        broker.forget(RequestCode.UPDATE_CONSUMER_OFFSET)
+        broker.respond(RequestCode.UPDATE_CONSUMER_OFFSET, answer_late)
+        consumer = Consumer(broker.address, group="g", topics="t", start="first", limits=limits, consumer_limits=QUICK)
+        async with consumer:
+            assert numbers(await take(consumer, 3)) == [0, 1, 2]
+        commits = broker.requests[RequestCode.UPDATE_CONSUMER_OFFSET]
+        assert commits[-1].header(UpdateConsumerOffsetRequestHeader).commit_offset == 3
+    assert "could not be committed" not in caplog.text
 
 
 async def test_message_that_cannot_be_sent_back_is_sent_to_the_retry_topic():

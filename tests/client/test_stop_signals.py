@@ -126,14 +126,14 @@ def test_signal_ends_run_in_order(servers: Servers, tmp_path: Path, script: str,
         assert running.lines()[-1] == "returned"
         assert "Traceback" not in running.complaints()
         assert running.bodies("begin") == running.bodies("end")
-        done = running.bodies("end")
+        done, complaints = running.bodies("end"), running.complaints()
     assert len(done) < MESSAGES, "the signal came before all messages were consumed"
 
     async def consume_rest() -> None:
         assert await members(servers, topic) == []
         async with Consumer(servers.nameserver, group=topic, topics=topic, start="first", consumer_limits=QUICK) as consumer:
             rest = set(numbers(await take(consumer, MESSAGES - len(done))))
-        assert rest == set(range(MESSAGES)) - done
+        assert rest == set(range(MESSAGES)) - done, complaints
 
     asyncio.run(consume_rest())
 

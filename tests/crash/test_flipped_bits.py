@@ -30,7 +30,7 @@ from tests.support.store_messages import (
     unique_key,
 )
 
-FLIPS = int(os.environ.get("SKYROCKET_FLIPS", "5000"))
+FLIPS = int(os.environ.get("SKYROCKET_FLIPS", "1000"))
 PARTS = 10
 WHERE = ("commitlog", "consumequeue", "index", "checksums", "checkpoint")
 

@@ -1,7 +1,7 @@
 """Messages that wait in the broker survive its death between any two steps: delayed, half, and retried messages.
 
 They are delivered at least once, never early and never lost, and a rolled-back message is never seen. `SKYROCKET_HAND_OVER_RUNS`
-sets the number of seeds; the default is the 200 that docs/promises.md names.
+sets the number of seeds; `make crash` plays the 200 that docs/promises.md names.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from skyrocket.protocol.message.properties import UNIQUE_KEY, decode_properties
 from skyrocket.protocol.message.record import Record
 from tests.support.hand_over import DEAD, RETRY, TOPIC, World
 
-RUNS = int(os.environ.get("SKYROCKET_HAND_OVER_RUNS", "200"))
+RUNS = int(os.environ.get("SKYROCKET_HAND_OVER_RUNS", "60"))
 SEEDS_A_TEST = 10
 WHERE = {"delay": TOPIC, "timer": TOPIC, "commit": TOPIC, "retry": RETRY, "dead": DEAD}
 

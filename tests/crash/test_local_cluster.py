@@ -57,7 +57,7 @@ def _words(pid: str) -> list[str]:
 
 
 def _free_ports(brokers: int) -> int:
-    return free_port(-2, *(10 * number + more for number in range(1, brokers) for more in (0, -2)))
+    return free_port(-2, *(10 * number + more for number in range(1, brokers) for more in (0, -2, 1)), 1)
 
 
 @pytest.fixture

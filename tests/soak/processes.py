@@ -46,7 +46,7 @@ class SoakBroker(SkyrocketProcess):
     def __init__(self, home: Path, name: str, nameserver: str) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self.broker_name = name
-        self.address = f"127.0.0.1:{free_port(-2)}"
+        self.address = f"127.0.0.1:{free_port(-2, 1)}"
         self.store = home / "store"
         self.disk = DiskControl(home / "disk")
         self._pauses = home / "pauses.jsonl"

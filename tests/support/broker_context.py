@@ -15,6 +15,8 @@ from skyrocket.broker.load.counters import Counters
 from skyrocket.broker.load.flow_control import FlowControl
 from skyrocket.broker.load.slow_consumers import SlowConsumers
 from skyrocket.broker.pull.filters import Filters
+from skyrocket.broker.replication.ha_status import HaStatus
+from skyrocket.broker.replication.known_master import KnownMaster
 from skyrocket.broker.scheduler import Scheduler
 from skyrocket.broker.send.contributors import Contributors
 from skyrocket.broker.send.deferred_sends import DeferredSends
@@ -69,6 +71,8 @@ def a_context(
         "timer_metrics": TimerMetrics(wall_ms),
         "scheduler": Scheduler(wall_ms),
         "filters": Filters(settings),
+        "known_master": KnownMaster(),
+        "ha_status": HaStatus(None, lambda: store.log.end, wall_ms, now_ms or wall_ms),
         "flow_control": FlowControl(settings),
         "slow_consumers": SlowConsumers(),
         "on_queue_growth": {},

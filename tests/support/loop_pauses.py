@@ -5,27 +5,28 @@
     pauses.check(limit_ms=50)
 
 A pause counts the time that the callback took, both computing and waiting for a disk or a lock. It does not count the time in
-which another process had the processor (Linux reports it for each thread), so that the figure holds on a busy machine too. A
-watching thread notes where the loop stands when a callback takes long: `check` fails with that stack.
+which another process had the processor, so that the figure holds on a busy machine too. Linux reports that time for each thread.
+It counts for all threads of the process, because the loop also stands still while a thread that has Python's lock is not running.
+A timer notes where the loop stands when a callback takes long: `check` fails with that stack.
 
-It measures asyncio's own loop, in this process. uvloop does not call `Handle._run`.
+It measures asyncio's own loop, in the main thread of this process. uvloop does not call `Handle._run`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
-import sys
-import threading
+import signal
 import time
 import traceback
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 LIMIT_MS = 50.0  # what a broker's loop may take for one callback
-WATCH_S = 0.005  # between two looks of the watching thread
+LOOK_S = 0.01  # between two looks at where the loop stands
 SEEN_MS = 20.0  # a callback that takes longer is worth a look
 
 
@@ -33,7 +34,7 @@ SEEN_MS = 20.0  # a callback that takes longer is worth a look
 class Pause:
     took_ms: float
     callback: str
-    where: str = ""  # the stack of the loop's thread in the middle of the pause, if the watching thread saw it
+    where: str = ""  # the stack of the loop's thread in the middle of the pause
 
 
 @dataclass(slots=True)
@@ -79,38 +80,65 @@ async def measured_pauses() -> AsyncIterator[LoopPauses]:
 
 @contextmanager
 def _measuring(loop: asyncio.AbstractEventLoop) -> Any:
-    pauses, watch = LoopPauses(), _Watch(threading.get_ident())
+    pauses, look, queueing = LoopPauses(), _Look(), _QueueingTimes()
     run = asyncio.Handle._run
-    schedstat = os.open(f"/proc/self/task/{threading.get_native_id()}/schedstat", os.O_RDONLY)
 
     def timed_run(handle: asyncio.Handle) -> None:
         if handle._loop is not loop:
             run(handle)
             return
         callback = getattr(handle, "_callback", None)
-        queued_ns = _queued_ns(schedstat)
-        began_ns = time.perf_counter_ns()
-        watch.begin(began_ns)
+        queueing.begin()
+        began_ns, began_cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
+        look.begin(began_ns)
         run(handle)  # it reports exceptions to the loop and raises none
-        if not watch.is_closed:  # otherwise this callback ended the measurement
-            took_ns = time.perf_counter_ns() - began_ns
-            where = watch.end()
-            took_ms = max(0, took_ns - (_queued_ns(schedstat) - queued_ns)) / 1e6
-            pauses.add(Pause(took_ms, _name(callback), where))
+        if not look.is_closed:  # otherwise this callback ended the measurement
+            took_ns, computed_ns = time.perf_counter_ns() - began_ns, time.thread_time_ns() - began_cpu_ns
+            waited_ns = max(0, took_ns - computed_ns - queueing.passed_ns())
+            pauses.add(Pause((computed_ns + waited_ns) / 1e6, _name(callback), look.end()))
 
+    gc.collect()
+    gc.freeze()  # the collector does not look at what pytest and earlier tests have left, which no broker has
     asyncio.Handle._run = timed_run  # type: ignore[method-assign]
-    watch.start()
+    look.start()
     try:
         yield pauses
     finally:
         asyncio.Handle._run = run  # type: ignore[method-assign]
-        watch.close()
-        os.close(schedstat)
+        look.close()
+        queueing.close()
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()  # as conftest.py has left it
 
 
-def _queued_ns(schedstat: int) -> int:
-    """Return how long the thread has been ready to run without a processor, since it began."""
-    return int(os.pread(schedstat, 100, 0).split()[1])
+class _QueueingTimes:
+    """How long the threads of this process have been ready to run, without a processor."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, int] = {}  # thread id -> descriptor of its schedstat: "time running, time queueing, turns"
+        self._began_ns: dict[str, int] = {}
+
+    def begin(self) -> None:
+        self._began_ns = self._read()
+
+    def passed_ns(self) -> int:
+        """Return how long the threads that were there at `begin` have queued since then."""
+        began_ns = self._began_ns
+        return sum(queued_ns - began_ns[thread] for thread, queued_ns in self._read().items() if thread in began_ns)
+
+    def _read(self) -> dict[str, int]:
+        queued_ns = {}
+        for thread in os.listdir("/proc/self/task"):  # noqa: PTH208 — names, and quickly
+            with suppress(OSError):  # the thread has just ended
+                if thread not in self._files:
+                    self._files[thread] = os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY)
+                queued_ns[thread] = int(os.pread(self._files[thread], 100, 0).split()[1])
+        return queued_ns
+
+    def close(self) -> None:
+        for file in self._files.values():
+            os.close(file)
 
 
 def _name(callback: Any) -> str:
@@ -120,15 +148,17 @@ def _name(callback: Any) -> str:
     return str(getattr(callback, "__qualname__", callback))
 
 
-class _Watch(threading.Thread):
-    """Notes where the loop's thread stands while one callback takes long."""
+class _Look:
+    """Notes where the loop stands while one callback takes long.
 
-    def __init__(self, watched: int) -> None:
-        super().__init__(name="loop-pauses", daemon=True)
-        self._watched = watched
+    A signal looks, not a thread: a thread would compete for Python's lock, and the loop would stand still for it.
+    """
+
+    def __init__(self) -> None:
         self._began_ns = 0  # of the callback that runs; 0 between callbacks
         self._seen: tuple[int, str] = (0, "")
-        self._closed = threading.Event()
+        self._previous: Any = None
+        self.is_closed = False
 
     def begin(self, now_ns: int) -> None:
         self._began_ns = now_ns
@@ -138,17 +168,16 @@ class _Watch(threading.Thread):
         seen_ns, where = self._seen
         return where if seen_ns == began_ns else ""
 
-    @property
-    def is_closed(self) -> bool:
-        return self._closed.is_set()
+    def start(self) -> None:
+        self._previous = signal.signal(signal.SIGALRM, self._see)
+        signal.setitimer(signal.ITIMER_REAL, LOOK_S, LOOK_S)
 
     def close(self) -> None:
-        self._closed.set()
-        self.join()
+        self.is_closed = True
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, self._previous)
 
-    def run(self) -> None:
-        while not self._closed.wait(WATCH_S):
-            began_ns = self._began_ns
-            if began_ns and self._seen[0] != began_ns and (time.perf_counter_ns() - began_ns) / 1e6 > SEEN_MS:
-                frame = sys._current_frames().get(self._watched)
-                self._seen = (began_ns, "".join(traceback.format_stack(frame)[-12:]))
+    def _see(self, _number: int, frame: Any) -> None:
+        began_ns = self._began_ns
+        if began_ns and self._seen[0] != began_ns and (time.perf_counter_ns() - began_ns) / 1e6 > SEEN_MS:
+            self._seen = (began_ns, "".join(traceback.format_stack(frame)[-12:]))

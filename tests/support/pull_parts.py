@@ -15,6 +15,7 @@ from skyrocket.broker.pull.checks import PullChecks
 from skyrocket.broker.pull.cold_pulls import ColdPulls
 from skyrocket.broker.pull.fast_path import PullFastPath
 from skyrocket.broker.pull.handler import PullHandler
+from skyrocket.broker.pull.read_split import ReadSplit
 from skyrocket.broker.tables.consumer_offsets import ConsumerOffsets
 from skyrocket.broker.tables.subscription_groups import SubscriptionGroupTable
 from skyrocket.broker.tables.topics import TopicTable
@@ -35,7 +36,9 @@ MESSAGES = 150  # over all queues, in more than one segment and, for the first q
 
 
 class PullParts:
-    def __init__(self, *, fast_path: bool, disk: SimulatedDisk | None = None, **changes: Any) -> None:
+    def __init__(
+        self, *, fast_path: bool, disk: SimulatedDisk | None = None, memory_bytes: int | None = None, **changes: Any
+    ) -> None:
         self.now_ms = BEGIN_MS
         self.settings = replace(SETTINGS, **changes)
         self.store = MessageStore("store", self.settings.store_config(), files=disk or SimulatedDisk())
@@ -66,9 +69,10 @@ class PullParts:
         )
         checks = PullChecks(context)
         cold_pulls = ColdPulls(self.store.reads)
-        self.general = PullHandler(context, checks, cold_pulls)
+        read_split = ReadSplit(self._settings, memory_bytes)
+        self.general = PullHandler(context, checks, cold_pulls, read_split)
         self.general.register(context.router)
-        self.fast_path = PullFastPath(context, checks, cold_pulls, self.general)
+        self.fast_path = PullFastPath(context, checks, cold_pulls, self.general, read_split)
         if fast_path:
             self.fast_path.register(context.router)
         self.server = Server(context.router, now_ms=self._wall_ms, call_soon=call_now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from skyrocket.protocol.message.record import Record, iterate_records
 from skyrocket.protocol.message.tags import tags_code
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.sysflag import PULL_SUBSCRIPTION, PULL_SUSPEND
+from tests.support.waiting import WAIT_S_MAX
 
 SMALL = BrokerSettings(
     port=0,
@@ -71,6 +73,13 @@ class RunningBroker:
         )
         body = encode(HeartbeatData(client_id="client-1", consumer_data_set=[data]))
         return await self.ask(RequestCode.HEART_BEAT, body=body)
+
+    async def wait_for_bodies(self, topic: str, count: int) -> list[bytes]:
+        """Pull the first messages of queue 0 until there are this many. Return their bodies."""
+        async with asyncio.timeout(WAIT_S_MAX):
+            while len(bodies := [record.body for record in records(await self.pull(topic, 0))]) < count:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        return bodies
 
     async def oneway(self, topic: str, body: bytes, **given: Any) -> None:
         connection = await self.dialer.connection(self.address)

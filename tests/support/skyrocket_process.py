@@ -157,7 +157,7 @@ class Skyrocket(SkyrocketProcess):
         names_port: int = 0,
         descriptors: DescriptorLimits | None = None,
     ) -> None:
-        names_port, port = names_port or free_port(), free_port(-2)
+        names_port, port = names_port or free_port(), free_port(-2, 1)
         self.nameserver = f"127.0.0.1:{names_port}"
         self.address = f"127.0.0.1:{port}"
         self.data = home / "data"
@@ -185,7 +185,7 @@ class SkyrocketBroker(SkyrocketProcess):
         self, home: Path, nameservers: str, settings: Mapping[str, object] | None = None, store: Path | None = None
     ) -> None:
         """`nameservers` as clients write them: host:port;host:port. It is ready when the first of them knows it."""
-        port = int(str((settings or {}).get("listenPort") or free_port(-2)))
+        port = int(str((settings or {}).get("listenPort") or free_port(-2, 1)))
         self.address = f"127.0.0.1:{port}"
         self.store = store or home / "store"
         every = {"listenPort": port, "storePathRootDir": self.store, **SMALL_STORE, **(settings or {})}

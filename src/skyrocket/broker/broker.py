@@ -19,7 +19,7 @@ from skyrocket.broker.advertised_address import choose_advertised_host, resolve_
 from skyrocket.broker.clients.heartbeats import HeartbeatHandlers
 from skyrocket.broker.clients.install import install as install_clients
 from skyrocket.broker.context import BrokerContext
-from skyrocket.broker.delay.install import TimerParts
+from skyrocket.broker.delay.install import DelayParts, TimerParts
 from skyrocket.broker.delay.install import install as install_delay
 from skyrocket.broker.delay.level_progress import DelayLevelProgress
 from skyrocket.broker.delay.timer_metrics import TimerMetrics
@@ -34,6 +34,12 @@ from skyrocket.broker.persistence import Persistence
 from skyrocket.broker.pull.filters import Filters
 from skyrocket.broker.pull.handler import PullHandler
 from skyrocket.broker.pull.install import install as install_pull
+from skyrocket.broker.replication.ha_status import HaStatus
+from skyrocket.broker.replication.known_master import KnownMaster
+from skyrocket.broker.replication.master_work import MasterWork
+from skyrocket.broker.replication.metadata_sync import MetadataSync
+from skyrocket.broker.replication.replication import Replication
+from skyrocket.broker.replication.role_switch import RoleSwitch
 from skyrocket.broker.request_reply import install as install_request_reply
 from skyrocket.broker.retry import install as install_retry
 from skyrocket.broker.scheduler import Scheduler
@@ -128,6 +134,8 @@ class Broker:
         self.persistence.add_table(TIMER_METRICS, self._timer_metrics)
         self.scheduler = Scheduler(wall_ms)
         self.router = Router(ERROR_CODES)
+        self.known_master = KnownMaster(settings.ha_master_address)
+        self.roles = RoleSwitch(self.settings, self.router)
         limits = replace(limits, connections_max=self._descriptors.connections_max)
         self.server = Server(self.router, limits, settings.server_tls(), tls_only=settings.tls_only)
         self._dialer = Dialer(tls=settings.client_tls())
@@ -135,6 +143,7 @@ class Broker:
         self._transaction_checks: TransactionChecker | None = None
         self._timers: TimerParts | None = None
         self._registration: NameserverRegistration | None = None
+        self.replication = Replication(self.store, self._files, self.settings, monotonic_ms)
         self._housekeeping = Housekeeping(monotonic_ms)
         self._closing = AsyncExitStack()  # closes what was started, in reverse order
         self._broken: Exception | None = None  # why the broker cannot go on
@@ -159,21 +168,29 @@ class Broker:
         closing.push_async_callback(self.persistence.close)
         self._flusher = Flusher(self.store, monotonic_ms, self._on_confirmed, self._break)
         closing.push_async_callback(self._close_flusher, self._flusher)
+        closing.push_async_callback(self.replication.close)
         closing.push_async_callback(self.server.close)
         await self._listen(self._flusher)
+        await self.replication.start(self._flusher, self._dialer, self._on_appended, self._on_confirmed)
+        self.known_master.add_follower(self.replication)
         self.persistence.start(lambda: self.settings().offsets_interval_ms)
-        self._registration = NameserverRegistration(self._dialer, self.settings, self._topics_now, self.topics.set_ordered)
+        self._registration = NameserverRegistration(
+            self._dialer,
+            self.settings,
+            self._topics_now,
+            self.topics.set_ordered,
+            self.replication.announced_address,
+            self.known_master.learn,
+        )
         self.topics.on_change.append(self._registration.on_topics_changed)
+        self.roles.on_change.append(self._registration.on_topics_changed)
         closing.push_async_callback(self._retention.close)
         self._start_housekeeping()
         closing.push_async_callback(self._housekeeping.close)
         self._scrubbing.start()
         closing.push_async_callback(self._scrubbing.close)
-        self.scheduler.start()
-        closing.push_async_callback(self.scheduler.close)
-        if self._timers is not None:
-            self._timers.keeper.start()
-            closing.push_async_callback(self._timers.keeper.close)
+        self.roles.start()
+        closing.push_async_callback(self.roles.stop)
         closing.push_async_callback(self._registration.close)
         await self._registration.start()
         return recovered
@@ -245,11 +262,13 @@ class Broker:
             flusher=flusher,
             on_appended=self._on_appended,
             remove_expired_files=self._retention.run_round,
-            internal_writer=InternalWriter(self.store, self._wall_ms, self._on_appended, counters),
+            internal_writer=InternalWriter(
+                self.store, self._wall_ms, self._on_appended, counters, is_slave=lambda: self.roles.is_slave
+            ),
             contributors=contributors,
             send_validator=SendValidator(self.topics, self.settings, store_host, contributors),
             deferred_sends=DeferredSends(self.persistence.saver, self.router),
-            answers=ConfirmedAnswers(self.store.horizon, monotonic_ms),
+            answers=ConfirmedAnswers(self.store.horizon, monotonic_ms, slave_timeout_ms=lambda: self.settings().slave_timeout_ms),
             topics=self.topics,
             groups=self.groups,
             offsets=self.offsets,
@@ -258,6 +277,8 @@ class Broker:
             locks=self.locks,
             delay_progress=self._delay_progress,
             timer_metrics=self._timer_metrics,
+            known_master=self.known_master,
+            ha_status=HaStatus(self.replication, lambda: self.store.log.end, self._wall_ms, monotonic_ms),
             router=self.router,
             scheduler=self.scheduler,
             filters=Filters(self.settings),
@@ -265,7 +286,7 @@ class Broker:
             flow_control=FlowControl(self.settings),
             slow_consumers=SlowConsumers(),
             on_queue_growth={},
-            runtime_figures=[self._scrubbing.figures],
+            runtime_figures=[self._scrubbing.figures, self.replication.figures],
         )
 
     def _install(self, context: BrokerContext) -> None:
@@ -280,9 +301,16 @@ class Broker:
         install_request_reply(context)
         self._heartbeats: HeartbeatHandlers = install_clients(context)
         install_admin(context)
+        self._add_role_work(context, delay, self._transaction_checks)
         self._on_queue_growth = context.on_queue_growth
         self.server.flow_control = context.flow_control
         self.server.on_closed += [self.pull.drop_connection, self._heartbeats.drop_connection]
+
+    def _add_role_work(self, context: BrokerContext, delay: DelayParts, checker: TransactionChecker) -> None:
+        self.roles.add_master_work(
+            MasterWork(self.scheduler, delay, checker, context.wall_ms, context.machine_ms, begins_as_slave=self.roles.is_slave)
+        )
+        self.roles.add_slave_work(MetadataSync(context, self._dialer, delay))
 
     def _safe_position(self) -> int:
         """Return the log position before which everything survives both a loss of power and what the settings promise."""
@@ -296,10 +324,12 @@ class Broker:
     def _on_appended(self) -> None:
         assert self._flusher is not None
         self._flusher.on_append()
+        self.replication.on_appended()
         self._wake_pulls()
 
     def _on_confirmed(self) -> None:
         self.context.answers.release()
+        self.replication.on_confirmed()
         self._wake_pulls()
 
     def _wake_pulls(self) -> None:
@@ -312,6 +342,7 @@ class Broker:
         add, counters = self._housekeeping.add, self.context.counters
         add("time-outs of parked answers", CHECK_MS, self.context.answers.check_time)
         add("time-outs of waiting pulls", CHECK_MS, self.pull.check_time)
+        add("connections of master and slaves", CHECK_MS, self.replication.check_time)
         add("samples of counters", CHECK_MS, lambda _now_ms: counters.check_time(self._wall_ms()))
         add("silent clients", SLOW_CHECK_MS, lambda _now_ms: self._heartbeats.check_time())
         add("expired queue locks", SLOW_CHECK_MS, self.locks.expire)

@@ -18,6 +18,8 @@ from skyrocket.broker.load.counters import Counters
 from skyrocket.broker.load.flow_control import FlowControl
 from skyrocket.broker.load.slow_consumers import SlowConsumers
 from skyrocket.broker.pull.filters import Filters
+from skyrocket.broker.replication.ha_status import HaStatus
+from skyrocket.broker.replication.known_master import KnownMaster
 from skyrocket.broker.scheduler import Scheduler
 from skyrocket.broker.send.contributors import Contributors
 from skyrocket.broker.send.deferred_sends import DeferredSends
@@ -68,6 +70,10 @@ class BrokerContext:
     locks: QueueLockTable
     delay_progress: DelayLevelProgress
     timer_metrics: TimerMetrics
+
+    # Replication
+    known_master: KnownMaster  # of a slave
+    ha_status: HaStatus
 
     # Requests, timed work and load
     router: Router

@@ -49,6 +49,14 @@ class TableFullError(TableError):
     """A bound of `broker/limits.py` is reached."""
 
 
+class SlaveWriteError(StoreError):
+    """An attempt of the broker itself to store a message while it is a slave."""
+
+
+class ReplicationError(Exception):
+    """A master or a slave said something that it must not say, or nothing at all. Their connection is closed."""
+
+
 class BrokerBrokenError(Exception):
     """The broker cannot go on: a part that it needs has failed in an unexpected way. Restart it."""
 

@@ -25,9 +25,13 @@ from skyrocket.protocol.bodies import (
 )
 from skyrocket.protocol.broker_registration import RegistrationEncoder
 from skyrocket.protocol.command import Command
-from skyrocket.protocol.errors import BodyError
+from skyrocket.protocol.errors import BodyError, ProtocolError
 from skyrocket.protocol.fastjson.codec import decode
-from skyrocket.protocol.headers import RegisterBrokerRequestHeader, UnRegisterBrokerRequestHeader
+from skyrocket.protocol.headers import (
+    RegisterBrokerRequestHeader,
+    RegisterBrokerResponseHeader,
+    UnRegisterBrokerRequestHeader,
+)
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.supervised_task import SupervisedTask
@@ -45,13 +49,22 @@ class NameserverRegistration:
         settings: Callable[[], BrokerSettings],
         topics: TopicsNow,
         set_ordered: Callable[[Iterable[str]], object],
+        ha_address: Callable[[], str] = lambda: "",
+        on_master: Callable[[str | None, str | None], object] = lambda _address, _ha_address: None,
     ) -> None:
-        """`set_ordered` is called with the topics that a nameserver's order configuration names."""
+        """`set_ordered` is called with the topics that a nameserver's order configuration names.
+
+        `ha_address` returns where slaves connect to; an empty text while nothing listens for them. `on_master` is called when
+        this broker is a slave: with the addresses of its master for requests and for its log, or with None while the nameservers
+        that answer know no master.
+        """
         self._nameservers = NameserverAddresses(settings, self.on_topics_changed)
         self._dialer = dialer
         self._settings = settings
         self._topics = topics
         self._set_ordered = set_ordered
+        self._on_master = on_master
+        self._ha_address = ha_address
         self._encoder = RegistrationEncoder()
         self._encoded_in_s = 0.0
         self._changed = asyncio.Event()
@@ -85,9 +98,21 @@ class NameserverRegistration:
         """Register with all nameservers; return how many accepted."""
         command = await self._registration_request()
         settings = self._settings()
-        return await self._send_to_all(
+        answers = await self._send_to_all(
             lambda: Command(command.code, fields=command.fields, body=command.body), timeout_ms=settings.register_timeout_ms
         )
+        if answers and self._settings().role.is_slave:
+            masters = [found for answer in answers if (found := self._read_master(answer)) != (None, None)]
+            self._on_master(*(masters[0] if masters else (None, None)))
+        return len(answers)
+
+    def _read_master(self, answer: Command) -> tuple[str | None, str | None]:
+        try:
+            header = answer.header(RegisterBrokerResponseHeader)
+        except ProtocolError as error:
+            outside.warning("A nameserver's answer to a registration cannot be read: %s", error)
+            return None, None
+        return header.master_addr or None, header.ha_server_addr or None
 
     async def _keep_registering(self) -> None:
         while True:
@@ -100,28 +125,29 @@ class NameserverRegistration:
             await self.register()
             await asyncio.sleep(self._encoded_in_s)  # a thread encodes for at most half of the time
 
-    async def _send_to_all(self, make: Callable[[], Command], timeout_ms: int) -> int:
+    async def _send_to_all(self, make: Callable[[], Command], timeout_ms: int) -> list[Command]:
+        """Send a request to all nameservers. Return the answers of those that accept it."""
         answers = await asyncio.gather(*(self._send(address, make(), timeout_ms) for address in self._nameservers()))
-        return sum(answers)
+        return [answer for answer in answers if answer is not None]
 
-    async def _send(self, address: str, command: Command, timeout_ms: int) -> bool:
+    async def _send(self, address: str, command: Command, timeout_ms: int) -> Command | None:
         try:
             response = await self._dialer.request(address, command, timeout_ms)
         except NetError as error:
             if address not in self._unreachable:
                 log.warning("Nameserver %s cannot be reached: %s", address, error)
                 self._unreachable.add(address)
-            return False
+            return None
         self._unreachable.discard(address)
         if response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             log.warning("%s is not a nameserver: it does not know registrations. Is it a broker? Check namesrvAddr.", address)
-            return False
+            return None
         if response.code != ResponseCode.SUCCESS:
             outside.warning("Nameserver %s refused the registration: %s", address, response.remark)
-            return False
+            return None
         if command.code == RequestCode.REGISTER_BROKER and response.body:
             self._apply_order_config(address, response.body)
-        return True
+        return response
 
     def _apply_order_config(self, address: str, body: bytes) -> None:
         try:
@@ -135,12 +161,11 @@ class NameserverRegistration:
         began_s = time.monotonic()
         body = await asyncio.to_thread(self._encoder.encode, *self._topics(), DataVersion(0, 0, 0))
         self._encoded_in_s = time.monotonic() - began_s
-        host, _, port = settings.address.rpartition(":")
         header = RegisterBrokerRequestHeader(
             broker_name=settings.broker_name,
             broker_addr=settings.address,
             cluster_name=settings.cluster_name,
-            ha_server_addr=f"{host}:{int(port) + 1}",
+            ha_server_addr=self._ha_address(),
             broker_id=settings.broker_id,
             compressed=False,
             enable_acting_master=False,

@@ -11,6 +11,7 @@ from typing import ClassVar, Final
 from skyrocket.broker.apache_keys import APACHE_KEYS
 from skyrocket.broker.replication.roles import BrokerRole
 from skyrocket.net.address_server import address_server_url
+from skyrocket.net.errors import NetError
 from skyrocket.net.local_address import is_wildcard
 from skyrocket.net.tls import client_context
 from skyrocket.protocol.sysflag import PERM_READ, PERM_WRITE
@@ -60,7 +61,7 @@ class BrokerSettings(ServerSettings):
     permission: int = setting(PERM_READ | PERM_WRITE, "brokerPermission", whole(0, 7),
         "4 read, 2 write, 6 both.", changeable=True)
 
-    role: BrokerRole = setting(BrokerRole.ASYNC_MASTER, "brokerRole", _ROLE,
+    role: BrokerRole = setting(BrokerRole.ASYNC_MASTER, "brokerRole", _ROLE,  # noqa: RUF009 a row like the others
         "ASYNC_MASTER, SYNC_MASTER (a send waits for slaves) or SLAVE (copies its master, and takes no messages).")
     ha_host: str = setting("", "brokerIP2", TEXT, "The address that slaves connect to; empty: brokerIP1.")
     ha_port: int = setting(0, "haListenPort", PORT, "The port that slaves connect to; 0: listenPort + 1.")
@@ -72,7 +73,7 @@ class BrokerSettings(ServerSettings):
         "Milliseconds that a send waits for slaves; then the answer is FLUSH_SLAVE_TIMEOUT.", changeable=True)
     slave_read: bool = setting(False, "slaveReadEnable", BOOLEAN,
         "A consumer that is far behind reads from a slave.", changeable=True)
-    memory_read_percent: int = setting(40, "accessMessageInMemoryMaxRatio", whole(1, 100),
+    memory_read_percent: int = setting(40, "accessMessageInMemoryMaxRatio", whole(0, 100),
         "Percent of the machine's memory; a consumer that is further behind is sent to a slave.", changeable=True)
     ha_transfer_bytes: int = setting(32 * 1024, "haTransferBatchSize", whole(1, 4 * 1024 * 1024),
         "Bytes of the log that one transfer to a slave has at most.", changeable=True)
@@ -80,6 +81,10 @@ class BrokerSettings(ServerSettings):
         "Milliseconds of silence after which a master or slave sends a heartbeat.", changeable=True)
     ha_silence_ms: int = setting(20_000, "haHousekeepingInterval", _MS,
         "Milliseconds of silence after which a connection between master and slave is closed.", changeable=True)
+    ha_secret_path: str = setting("", "haSecretPath", TEXT,
+        "The file with a secret that a master and its slaves share; empty: none. Apache's slaves and masters have none.")
+    ha_tls: bool = setting(False, "haTls", BOOLEAN,
+        "Master and slaves speak TLS with each other, with the certificates of tls.server and tls.client.")
 
     auto_create_topic: bool = setting(True, "autoCreateTopicEnable", BOOLEAN,
         "The first message to an unknown topic creates it.", changeable=True)
@@ -221,9 +226,25 @@ class BrokerSettings(ServerSettings):
             delay_levels=self.delay_levels,
         )
 
-    def client_tls(self) -> ssl.SSLContext | None:
-        """Load what connections to nameservers need; None when they are plain. Raise NetError when it cannot be used."""
-        is_on = self.tls_only if self.tls_to_nameservers is None else self.tls_to_nameservers
+    def ha_secret(self) -> bytes:
+        """Read the secret that master and slaves share; nothing when there is none."""
+        if not self.ha_secret_path:
+            return b""
+        try:
+            secret = Path(self.ha_secret_path).read_bytes().strip()
+        except OSError as error:
+            raise NetError(f"The secret in haSecretPath {self.ha_secret_path} cannot be read: {error.strerror}.") from error
+        if not secret:
+            raise NetError(f"The file of haSecretPath {self.ha_secret_path} is empty. Write a secret into it.")
+        return secret
+
+    def client_tls(self, is_on: bool | None = None) -> ssl.SSLContext | None:
+        """Load what connections to nameservers need; None when they are plain. Raise NetError when it cannot be used.
+
+        `is_on` says whether TLS is wanted; by default, the settings say it.
+        """
+        if is_on is None:
+            is_on = self.tls_only if self.tls_to_nameservers is None else self.tls_to_nameservers
         if not is_on:
             return None
         own = (self.tls_client_certificate, self.tls_client_key, self.tls_client_key_password)
@@ -236,12 +257,29 @@ class BrokerSettings(ServerSettings):
         ServerSettings.check(self)
         self.store_config()
         self._check_paths()
+        self._check_role()
         if self.advertised_host and is_wildcard(self.advertised_host):
             raise ValueError(
                 f"brokerIP1 is {self.advertised_host}, to which no client can connect. Set it to an address of this machine."
             )
         if self.find_nameservers and not self.namesrv_addr and not self.address_server:
             raise ValueError("fetchNamesrvAddrByAddressServer needs rmqAddressServerDomain, the host of the address server.")
+
+    def _check_role(self) -> None:
+        """Refuse a role that contradicts the broker's id: clients send to id 0, and a nameserver tells slaves where id 0 is."""
+        if self.role.is_slave and self.broker_id == 0:
+            raise ValueError("brokerRole is SLAVE, but brokerId is 0, the master's. Give a slave a brokerId of 1 or more.")
+        if not self.role.is_slave and self.broker_id != 0:
+            raise ValueError(
+                f"brokerId is {self.broker_id}, a slave's, but brokerRole is {self.role}. Set brokerRole=SLAVE, or brokerId=0."
+            )
+        if self.ha_tls and not self.role.is_slave and not self.tls_certificate:
+            raise ValueError("haTls needs the certificate and the key of tls.server.certPath and tls.server.keyPath.")
+        if self.in_sync_replicas > 1 and self.role is not BrokerRole.SYNC_MASTER:
+            raise ValueError(
+                f"inSyncReplicas is {self.in_sync_replicas}, but only a SYNC_MASTER waits for slaves, and brokerRole is "
+                f"{self.role}. Set brokerRole=SYNC_MASTER, or inSyncReplicas=1."
+            )
 
     def _check_paths(self) -> None:
         """Refuse directories that the store does not use.

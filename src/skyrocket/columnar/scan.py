@@ -19,6 +19,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from skyrocket.columnar.checks import RowChecks
 from skyrocket.columnar.columns import ALL_COLUMNS, COLUMNS, FAST_COLUMNS, ColumnBuilder
+from skyrocket.columnar.entries import find_entry_starts
 from skyrocket.columnar.ranges import Bools
 from skyrocket.columnar.rows import ChecksumScope, RecordRows, count_leading, find_record_starts
 from skyrocket.protocol.message.record import decode_record
@@ -102,7 +103,7 @@ def scan_rows(
     parts = _LogRows(store.log, split or LogSplit(0, EVER_MS), batch_rows, check, on_damage)
     first = store.log.first_since(begin_ms) if begin_ms > 0 else 0
     for rows in parts.rows(first):
-        if len(rows) and rows.start[0] == 0 and rows.store_timestamp[0] >= end_ms:
+        if len(rows) and rows.start[0] == store.log.framing.header_bytes and rows.store_timestamp[0] >= end_ms:
             return  # store times never go back: neither this segment nor a later one has a message in the range
         if keep is not None:
             rows.keep(keep(rows))
@@ -147,14 +148,15 @@ class _LogRows:
         self._check = check
         self._on_damage = on_damage
         self._checks = RowChecks(log)
+        self._header_bytes = log.framing.header_bytes
 
     def rows(self, first: int) -> Iterator[RecordRows]:
         at: int | None = self._log.boundary(max(self._split.start, first))
         stuck_at = -1
-        while at is not None and at < self._split.stop:
+        while at is not None and at + self._header_bytes < self._split.stop:
             rows = self._rows_at(at)
             if rows is not None and len(rows):
-                following = at + int(rows.end[-1] - rows.start[0])
+                following = at + self._header_bytes + int(rows.end[-1] - rows.start[0])
                 yield rows
                 at = following
                 continue
@@ -168,7 +170,7 @@ class _LogRows:
             if isinstance(item, LogEnd):
                 break
             if not isinstance(item, DamagedRange):
-                return item.offset
+                return item.offset - self._header_bytes
             if self._on_damage is not None and item.offset < self._split.stop:
                 self._on_damage(item)
         return None
@@ -179,7 +181,8 @@ class _LogRows:
         if segment_start is None or view is None:
             return None
         stop = min(self._split.stop, at + BATCH_BYTES)
-        starts, _ = find_record_starts(view, at - segment_start, stop - segment_start, self._batch_rows)
+        find = find_entry_starts if self._header_bytes else find_record_starts
+        starts, _ = find(view, at - segment_start, stop - segment_start, self._batch_rows)
         if not starts:
             return None
         summed = self._checks.checksum_scope(segment_start) if self._check else ChecksumScope.NOTHING

@@ -48,6 +48,13 @@ class FastPathRow(NamedTuple):
     code: int  # the request code that statistics count its requests as
 
 
+class Refusal(NamedTuple):
+    """The response code and remark of a request that no handler may see."""
+
+    code: ResponseCode
+    remark: str
+
+
 class RefusedError(Exception):
     """Raised by a handler to refuse a request with this response code and remark."""
 
@@ -69,6 +76,8 @@ class Router:
         }
         self._caught: tuple[type[Exception], ...] = (RefusedError, *self._errors)
         self._tasks: set[asyncio.Task[None]] = set()
+        self.refusal_of: Callable[[int], Refusal | None] | None = None
+        """Says why requests of a code are refused, whatever they contain. None: no request is refused in this way."""
 
     def add(self, code: int, handler: Handler) -> None:
         assert code not in self.codes, f"request {code} has a handler"
@@ -111,10 +120,14 @@ class Router:
     def fast_path(self, first: Frame) -> FastPathRow | None:
         """Return the fast path of a read event that begins with this frame."""
         path = self._fast_paths.get(_header_key(first.header, is_binary=bool(first.serialization)))
-        return path if path is not None and first.header.startswith(path.start) else None
+        if path is None or not first.header.startswith(path.start):
+            return None
+        return path if self.refusal_of is None or self.refusal_of(path.code) is None else None
 
     def handle(self, connection: Connection, commands: list[Command]) -> list[Command]:
         """Handle the requests of a read event, in order. Return those that are left because the connection `must_stop`."""
+        if self.refusal_of is not None:
+            commands = self._refuse_codes(connection, commands, self.refusal_of)
         at = 0
         while at < len(commands) and not (connection.must_stop if at else connection.is_full):  # one at least, in each turn
             group = self._groups.get(commands[at].code)
@@ -129,6 +142,19 @@ class Router:
             group(commands[at:stop], connection)
             at = stop
         return commands[at:]
+
+    def _refuse_codes(
+        self, connection: Connection, commands: list[Command], refusal_of: Callable[[int], Refusal | None]
+    ) -> list[Command]:
+        """Refuse the requests whose codes are refused now. Return the others."""
+        served: list[Command] = []
+        for command in commands:
+            refusal = refusal_of(command.code)
+            if refusal is None:
+                served.append(command)
+            else:
+                self.refuse_all(connection, [command], refusal.code, refusal.remark)
+        return served
 
     def refuse_all(self, connection: Connection, commands: list[Command], code: ResponseCode, remark: str) -> None:
         """Answer all of these requests with the same code and remark, without calling a handler."""

@@ -53,13 +53,20 @@ class CommitLogDispatcher:
         self.end = self._remembered_end = log_end
         self.last_offset, self.last_timestamp = last_offset, last_timestamp
 
+    def cut(self, log_end: int) -> None:
+        """Queues and index end with the log at `log_end` now: a slave has given up what its master does not have."""
+        self._pending.clear()
+        self._grown.clear()
+        self.end = self._remembered_end = log_end
+        self.last_offset = min(self.last_offset, log_end)
+
     def add(self, dispatches: Sequence[DispatchFields], log_end_before: int, confirmed: int) -> None:
         """Take over messages that were just appended behind `log_end_before`, and dispatch what is confirmed.
 
         A queue that cannot grow does not undo an append: the messages wait for the next dispatch, and appends wait for that.
         """
         log_end = self._log.end
-        if confirmed == log_end and self._remembered_end == log_end_before and not self._pending:
+        if dispatches and confirmed == log_end and self._remembered_end == log_end_before and not self._pending:
             try:
                 self._put(dispatches)
             except (DiskFullError, StoreIOError):
@@ -69,6 +76,13 @@ class CommitLogDispatcher:
         else:
             self._remember(dispatches, log_end_before)
             self.dispatch_or_postpone(confirmed)
+
+    def forget_from(self, position: int) -> None:
+        """Forget the messages from `position` on: they were not confirmed, and are gone from the log."""
+        assert self.end <= position
+        while self._pending and self._pending[-1].physical_offset >= position:
+            self._pending.pop()
+        self._remembered_end = min(self._remembered_end, position)
 
     def _remember(self, dispatches: Sequence[DispatchFields], log_end_before: int) -> None:
         """Keep what queues and index need, so that the log is not read again for it; within the bound, and without gaps."""
@@ -129,7 +143,8 @@ class CommitLogDispatcher:
         if segment_start is None or start >= stop:
             return []
         view = self._log.segments.file(segment_start).view()[: stop - segment_start]
-        found = [item for item in walk_segment(view, segment_start, start - segment_start) if isinstance(item, FoundRecord)]
+        items = walk_segment(view, segment_start, start - segment_start, framing=self._log.framing)
+        found = [item for item in items if isinstance(item, FoundRecord)]
         return [dispatch_request_of(item.record, item.size, self._delays_ms) for item in found if not is_filler(item.record)]
 
     def _skip_blank(self, offset: int) -> int:

@@ -45,6 +45,14 @@ class StoreFormatError(StoreError):
     """The directory is not a store, or its files do not have the sizes that the configuration says."""
 
 
+class ReplicaDataError(StoreError):
+    """A master sent bytes that do not belong into its slave's log. Nothing of them was stored."""
+
+
+class ReplicaStoreError(StoreError):
+    """This store copies the log of a master, and takes no messages from anybody else."""
+
+
 class ConfigFileError(StoreError):
     """A file in `config/` cannot be read, or its content cannot be encoded."""
 

@@ -96,6 +96,7 @@ class Flusher:
         self._failure: StoreError | None = None
         self._last_flush_ms = self._last_checkpoint_ms = now_ms()
         self._checkpoint_ms = store.config.checkpoint_interval_ms  # until the next one
+        self._flushing, self._checkpointing = asyncio.Lock(), asyncio.Lock()  # held while a job runs in its thread
         self._task = SupervisedTask("flusher", self._run, self._break)
         self._checkpoint_task = SupervisedTask("checkpoints", self._run_checkpoints, self._break)
 
@@ -120,6 +121,11 @@ class Flusher:
         heapq.heappush(self._waiting, (position, self._ticket, future))
         self._wake.set()
         await future
+
+    async def run_alone(self, change: Callable[[], None]) -> None:
+        """Call a function that changes the store while no flush and no checkpoint is under way."""
+        async with self._checkpointing, self._flushing:
+            change()
 
     async def close(self) -> None:
         """Flush once more for those that wait, and end the threads. The owner of the store closes the store itself."""
@@ -178,6 +184,10 @@ class Flusher:
             self._last_flush_ms = now_ms
 
     async def _flush(self) -> None:
+        async with self._flushing:
+            await self._flush_while_asked()
+
+    async def _flush_while_asked(self) -> None:
         """Flush, and go on while somebody has asked again: the next flush begins before anybody hears of the one before."""
         running = self._begin_flush()
         while running is not None:
@@ -216,6 +226,10 @@ class Flusher:
         return None if job is None else (job, asyncio.get_running_loop().run_in_executor(self._thread, job.run))
 
     async def _checkpoint(self) -> None:
+        async with self._checkpointing:
+            await self._write_checkpoint()
+
+    async def _write_checkpoint(self) -> None:
         """Write what waits in memory, a part in each turn of the event loop, and then the checkpoint that claims it.
 
         With thousands of queues that takes a while. Then the next one comes later, so that it takes a small part of the time.

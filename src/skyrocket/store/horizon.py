@@ -12,6 +12,9 @@ store.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
+
+REPLICAS: Final = "replicas"  # the requirement that enough slaves have a message
 
 
 class Horizon:
@@ -27,6 +30,13 @@ class Horizon:
         assert position >= self.appended
         self.appended = position
         return self._advance()
+
+    def truncate(self, position: int) -> None:
+        """Record that the log ends at `position`: what lay behind it was not confirmed, and is gone."""
+        assert position >= self.confirmed
+        self.appended = position
+        self.flushed = min(self.flushed, position)
+        self._reached = {need: min(reached, position) for need, reached in self._reached.items()}
 
     def flush(self, position: int) -> int:
         """Record that everything before `position` is on disk. Return the confirmed position."""
@@ -54,6 +64,17 @@ class Horizon:
         self._reached.pop(need, None)
         self._counts_flush = "flushed" in self._reached
         return self._advance()
+
+    def reached(self, need: str) -> int:
+        """Return how far a requirement is; as far as the log, if there is no such requirement."""
+        return self._reached.get(need, self.appended)
+
+    def cut(self, position: int) -> None:
+        """Record that a slave gives up what its master does not have. It is the only way in which the horizon goes back."""
+        self.appended = position
+        self.flushed = min(self.flushed, position)
+        self.confirmed = min(self.confirmed, position)
+        self._reached = {need: min(reached, position) for need, reached in self._reached.items()}
 
     def _advance(self) -> int:
         if self._reached:

@@ -18,7 +18,6 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from skyrocket.protocol.sysflag import TRANSACTION_MASK
 from skyrocket.store.cold_reads import ColdReads
 from skyrocket.store.config import CHECKSUM_FILES_MAX, LOG_FILES_MAX, StoreConfig, delay_levels_ms
 from skyrocket.store.dispatch import CommitLogDispatcher
@@ -36,11 +35,12 @@ from skyrocket.store.files import Disk, Files, NotOpenedError, OpenFiles
 from skyrocket.store.horizon import Horizon
 from skyrocket.store.index.index import Index
 from skyrocket.store.late_writes import LateWrites
+from skyrocket.store.ledger.layout import check_plain
 from skyrocket.store.log.checksums import Checksums
 from skyrocket.store.log.commit_log import CommitLog
 from skyrocket.store.log.segment_ages import SegmentAges
 from skyrocket.store.log.segment_scrub import ScrubTarget
-from skyrocket.store.message import UNQUEUED, AppendPosition, AppendRequest, AppendResult, DispatchFields, dispatch_fields_of
+from skyrocket.store.message import AppendPosition, AppendRequest, AppendResult, DispatchFields, dispatch_fields_of
 from skyrocket.store.paths import StorePaths
 from skyrocket.store.queues.consume_queue import ConsumeQueue
 from skyrocket.store.queues.consume_queues import ConsumeQueues, is_directory_name
@@ -50,6 +50,7 @@ from skyrocket.store.read.reading import Reading
 from skyrocket.store.recovery.checkpoint import Checkpoint, CheckpointFile
 from skyrocket.store.recovery.recovery import Recovery, RecoveryResult
 from skyrocket.store.recovery.repair import QueueRepair
+from skyrocket.store.replica.replica_log import ReplicaLog
 from skyrocket.store.retention import SEGMENTS_AT_ONCE, RetentionPlan
 from skyrocket.store.retention_job import RetentionJob
 from skyrocket.store.sync_jobs import CheckpointJob, FlushJob
@@ -66,12 +67,13 @@ class MessageStore:
         files: Files | None = None,
         background: Executor | None = None,
         commit_log: Path | str | None = None,
+        ledger_id: str | None = None,
     ) -> None:
-        """`commit_log` is the directory of the log if it is not in `root`.
+        """`commit_log` is the directory of the log if it is not in `root`. `LedgerStore` gives its node's id.
 
         `background` creates log segments ahead of time; without it a segment is created when the log needs it."""
         self.config = config or StoreConfig()
-        self.paths = StorePaths(root, commit_log)
+        self.paths = StorePaths(root, commit_log, ledger_id=ledger_id)
         self._files = files or Disk()
         self._delays_ms = delay_levels_ms(self.config.delay_levels)
         self._log_files = OpenFiles(self._files, LOG_FILES_MAX)
@@ -79,14 +81,17 @@ class MessageStore:
         self._queue_files = OpenFiles(self._files, self.config.open_files_max)
         config = self.config
         self.reads = ColdReads()
-        self.log = CommitLog(self._files, self._log_files, self.paths.commit_log, config.segment_bytes, background, self.reads)
+        self.log = self._make_log(background)
         self.queues = ConsumeQueues(
             self._files, self._queue_files, self.paths.consume_queues, config.queue_entries_per_file, self.reads
         )
         self.index = (
             Index(self._files, self.paths.index, config.index_slots, config.index_entries) if config.index_enabled else None
         )
-        self._checksums = Checksums(self._files, self._checksum_files, self.paths.checksums, config.segment_bytes, self.reads)
+        header_bytes = self.log.framing.header_bytes
+        self._checksums = Checksums(
+            self._files, self._checksum_files, self.paths.checksums, config.segment_bytes, self.reads, header_bytes
+        )
         self._checkpoint_file = CheckpointFile(self._files, self.paths.checkpoint)
         self._deleted = DeletedTopics(self._files, self.paths.deleted_topics, self.paths.consume_queues)
         repair = QueueRepair(self.log, self._deleted, self._delays_ms)
@@ -98,15 +103,22 @@ class MessageStore:
             self.log, self.queues, self._deleted, self.index, self._delays_ms, config.undispatched_max
         )
         self._late = LateWrites(self._dispatcher, self.queues, self.index, self._checksums)
+        self.replica = ReplicaLog(
+            self, self._files, self._checksums, self._deleted, self._dispatcher, self._late, self._checkpoint_file
+        )
         self.last_timestamp = 0  # of the last message; no later one gets an earlier time
         self._flushed_timestamp = 0
         self._is_flushing = False  # a flush job is under way
         self._stopped: str | None = None  # why the store refuses writes until it is opened again
         self._too_full: str | None = None  # why the store refuses writes until the disk has space again
         self._release: Callable[[], None] | None = None  # releases the lock; None while the store is closed
-        self._segment_ages = SegmentAges(self._files, self.log.segments.path)
+        self._segment_ages = SegmentAges(self._files, self.log.segments.path, self.log.framing)
         self._earliest: tuple[int, int] | None = None  # the log's start, and the store time of the message there
         self._expired_files = ExpiredFiles(self._files)
+
+    def _make_log(self, background: Executor | None) -> CommitLog:
+        directory, segment_bytes = self.paths.commit_log, self.config.segment_bytes
+        return CommitLog(self._files, self._log_files, directory, segment_bytes, background, self.reads)
 
     # --- opening and closing
 
@@ -125,9 +137,12 @@ class MessageStore:
             raise
 
     def _recover(self) -> RecoveryResult:
+        self._check_layout()
+        checkpoint = self._checkpoint_file.read()
         crashed = self._files.exists(self.paths.abort)
         is_ours = crashed and self._files.read(self.paths.abort) == _OUR_ABORT
-        checkpoint = self._checkpoint_file.read()
+        if self.paths.ledger_id is not None and not checkpoint.is_ours:
+            checkpoint, crashed = Checkpoint(), True  # Apache's recovery of such a store may cut queues: everything is read
         self.log.load()
         self._deleted.load()
 
@@ -149,11 +164,11 @@ class MessageStore:
             self.paths.damaged,
             self._delays_ms,
             begin,
-        ).run(checkpoint, crashed=crashed, is_ours=is_ours)
-        self.horizon = Horizon(self.log.end, ("flushed",) if self.config.sync_flush else ())
-        offset = done.last_offset if done.messages else checkpoint.queue_physical_offset
+        ).run(checkpoint, crashed=crashed, is_ours=is_ours, visible_end=self._visible_end(checkpoint))
+        self.horizon = self._start_horizon(done.visible_end)
+        offset = done.last_offset or min(checkpoint.queue_physical_offset, done.visible_end)
         timestamp = done.last_timestamp if done.messages else checkpoint.queue_timestamp
-        self._dispatcher.start_at(self.log.end, offset, timestamp)
+        self._dispatcher.start_at(done.visible_end, offset, done.visible_timestamp or min(checkpoint.queue_timestamp, timestamp))
         self._late.start_at_mark()
         self.last_timestamp = self._flushed_timestamp = timestamp
         self.reading.set_opened_at(self.log.end)
@@ -168,6 +183,16 @@ class MessageStore:
             self.remove_expired_files()  # queues of deleted topics
             self._deleted.sweep(self.log.start)
         return done
+
+    def _check_layout(self) -> None:
+        check_plain(self._files, self.paths)
+
+    def _visible_end(self, _checkpoint: Checkpoint) -> int | None:
+        """Return the log offset from which on messages are not confirmed; None when all of them are."""
+        return None
+
+    def _start_horizon(self, visible_end: int) -> Horizon:
+        return Horizon(visible_end, ("flushed",) if self.config.sync_flush else ())
 
     def close(self) -> None:
         """Flush, write the checkpoint and remove the abort file. After a failed flush, leave the directory as after a crash."""
@@ -204,7 +229,7 @@ class MessageStore:
         log_end_before, _, timestamp = self.append_position(now_ms)
         if not messages:
             return []
-        queue_offsets, taken = self._take_offsets(messages)
+        queue_offsets, taken = self.queues.take_offsets(messages)
         try:
             written = self.log.append([message.record for message in messages], queue_offsets, timestamp)
         except WritesStoppedError as error:
@@ -256,22 +281,6 @@ class MessageStore:
         self.last_timestamp = timestamp
         self._dispatcher.add(dispatches, log_end_before, self.horizon.append(self.log.end))
         self._late.relieve()
-
-    def _take_offsets(self, messages: Sequence[AppendRequest]) -> tuple[list[int], dict[tuple[str, int], int]]:
-        """Assign a queue offset to each message. Also return the next free offset of each queue."""
-        taken: dict[tuple[str, int], int] = {}
-        offsets: list[int] = []
-        for topic, queue_id, _, _, _, sys_flag, _ in messages:
-            if sys_flag and sys_flag & TRANSACTION_MASK in UNQUEUED:
-                offsets.append(0)
-                continue
-            key = (topic, queue_id)
-            offset = taken.get(key)
-            if offset is None:
-                offset = self.queues.next_offset(key)
-            taken[key] = offset + 1
-            offsets.append(offset)
-        return offsets, taken
 
     def _check_writable(self) -> None:
         if self._release is None:
@@ -339,6 +348,11 @@ class MessageStore:
         """Put confirmed messages into queues and index. An error leaves the rest for the next call."""
         self._dispatcher.dispatch(self.horizon.confirmed)
 
+    def reach(self, need: str, position: int) -> None:
+        """Record that a requirement of the horizon has everything before `position`, and dispatch what is confirmed."""
+        self._dispatcher.dispatch_or_postpone(self.horizon.reach(need, position))
+        self._late.relieve()
+
     def take_grown(self) -> list[tuple[str, int]]:
         """Return the queues that got messages since the last call: pulls that wait for them can be answered."""
         return self._dispatcher.take_grown()
@@ -383,7 +397,9 @@ class MessageStore:
         is written now.
         """
         self._check_writable()
-        checkpoint = self._late.claim(self.horizon.flushed, self._flushed_timestamp)
+        # Not more than what is confirmed: a node of a group may cut the rest, and write other messages there.
+        safe_end = min(self.horizon.flushed, self.horizon.confirmed)
+        checkpoint = self._late.claim(safe_end, self._flushed_timestamp)
         return CheckpointJob(
             checkpoint,
             self._files,
@@ -433,7 +449,7 @@ class MessageStore:
         """
         start = self.log.start
         if self._earliest is None or self._earliest[0] != start:
-            first = self.reading.record_at(start)
+            first = self.reading.record_at(start + self.log.framing.header_bytes)
             if first is None:
                 return -1
             self._earliest = (start, first.store_timestamp)
@@ -451,7 +467,8 @@ class MessageStore:
         segments = self.log.segments
         for start in segments.starts[bisect_right(segments.starts, after) : -1]:
             if start + segments.segment_bytes <= self.horizon.flushed:
-                return ScrubTarget(start, segments.segment_bytes, segments.path(start), *self._checksums.place_of(start))
+                place = self._checksums.place_of(start)
+                return ScrubTarget(start, segments.segment_bytes, segments.path(start), *place, self.log.framing)
         return None
 
     # --- retention

@@ -42,7 +42,7 @@ def reachable() -> str:
 
 
 def test_run_on_all_addresses_registers_one_that_clients_can_reach_and_prints_it(tmp_path: Path):
-    names, port, address = free_port(), free_port(-2), reachable()
+    names, port, address = free_port(), free_port(-2, 1), reachable()
     ports = ["--namesrv-port", str(names), "--port", str(port)]
     arguments = ["run", "--data", str(tmp_path / "data"), "--host", "0.0.0.0", *ports, *SMALL]
     with SkyrocketProcess(
@@ -61,7 +61,7 @@ def test_run_on_all_addresses_registers_one_that_clients_can_reach_and_prints_it
 
 
 def test_a_broker_that_listens_on_all_addresses_by_its_file_registers_one_that_clients_can_reach(tmp_path: Path):
-    port, address = free_port(-2), reachable()
+    port, address = free_port(-2, 1), reachable()
     with SkyrocketNameserver(tmp_path / "names") as names:
         config = tmp_path / "broker.conf"
         lines = [f"{key}={value}" for key, value in SMALL_STORE.items()]
@@ -72,7 +72,7 @@ def test_a_broker_that_listens_on_all_addresses_by_its_file_registers_one_that_c
 
 
 def test_broker_ip1_wins_over_the_chosen_address(tmp_path: Path):
-    names, port = free_port(), free_port(-2)
+    names, port = free_port(), free_port(-2, 1)
     arguments = ["run", "--host", "0.0.0.0", "--namesrv-port", str(names), "--port", str(port)]
     arguments += ["--set", "brokerIP1=127.0.0.2", *SMALL]
     with SkyrocketProcess("run", tmp_path, arguments, lambda: bool(registered(f"127.0.0.1:{names}"))):
@@ -102,7 +102,7 @@ def test_no_client_is_told_to_connect_to_all_addresses(tmp_path: Path):
 
 
 def test_a_host_name_is_an_address(tmp_path: Path):
-    names, port = free_port(), free_port(-2)
+    names, port = free_port(), free_port(-2, 1)
     arguments = ["run", "--host", "localhost", "--namesrv-port", str(names), "--port", str(port), *SMALL]
     with SkyrocketProcess("run", tmp_path, arguments, lambda: bool(registered(f"127.0.0.1:{names}"))) as process:
         assert registered(f"127.0.0.1:{names}") == [f"localhost:{port}"]
@@ -125,7 +125,7 @@ def test_run_says_that_the_nameservers_port_is_the_brokers_vip_port(tmp_path: Pa
 
 
 def test_a_broker_says_that_the_taken_port_is_its_vip_port(tmp_path: Path):
-    port = free_port(-2)
+    port = free_port(-2, 1)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", port - 2))
         taken.listen()
@@ -144,7 +144,7 @@ def broker_arguments(path: Path, port: int, *more: str) -> list[str]:
 
 
 def test_a_broker_reads_the_nameservers_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    port = free_port(-2)
+    port = free_port(-2, 1)
     with SkyrocketNameserver(tmp_path / "names") as names:
         monkeypatch.setenv("NAMESRV_ADDR", names.nameserver)
         is_registered = lambda: registered(names.nameserver) == [f"127.0.0.1:{port}"]  # noqa: E731
@@ -154,7 +154,7 @@ def test_a_broker_reads_the_nameservers_from_the_environment(tmp_path: Path, mon
 
 def test_a_flag_and_a_file_win_over_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("NAMESRV_ADDR", "127.0.0.1:1")
-    port = free_port(-2)
+    port = free_port(-2, 1)
     with SkyrocketNameserver(tmp_path / "names") as names:
         is_registered = lambda: registered(names.nameserver) == [f"127.0.0.1:{port}"]  # noqa: E731
         arguments = broker_arguments(tmp_path, port)
@@ -166,7 +166,7 @@ def test_a_flag_and_a_file_win_over_the_environment(tmp_path: Path, monkeypatch:
 
 
 def test_a_brokers_address_given_as_a_nameservers_is_named(tmp_path: Path):
-    port = free_port(-2)
+    port = free_port(-2, 1)
     arguments = broker_arguments(tmp_path, port, "-n", f"127.0.0.1:{port}")
     with SkyrocketProcess("broker", tmp_path, arguments, lambda: answers(port)) as process:
         sentence = f"127.0.0.1:{port} is not a nameserver: it does not know registrations. Is it a broker? Check namesrvAddr."
@@ -181,7 +181,7 @@ def test_a_wrong_variable_is_named(tmp_path: Path):
 
 def test_brokers_and_commands_find_nameservers_over_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
-    port = free_port(-2)
+    port = free_port(-2, 1)
     with AddressServer() as server, SkyrocketNameserver(tmp_path / "names") as names:
         server.text = f"{names.nameserver}\n"
         config = tmp_path / "broker.conf"
@@ -201,7 +201,7 @@ def test_brokers_and_commands_find_nameservers_over_http(tmp_path: Path, monkeyp
 
 
 def test_a_broker_registers_with_a_nameserver_that_is_listed_later(tmp_path: Path):
-    port = free_port(-2)
+    port = free_port(-2, 1)
     with AddressServer() as server, SkyrocketNameserver(tmp_path / "names") as names:
         server.text = "127.0.0.1:1"
         arguments = broker_arguments(tmp_path, port, "--address-server", server.domain, "--set", "fetchNamesrvAddrInterval=100")
@@ -212,7 +212,7 @@ def test_a_broker_registers_with_a_nameserver_that_is_listed_later(tmp_path: Pat
 
 
 def test_an_address_server_that_is_down_does_not_stop_a_broker(tmp_path: Path):
-    port, closed = free_port(-2), free_port()
+    port, closed = free_port(-2, 1), free_port()
     arguments = broker_arguments(tmp_path, port, "--address-server", f"127.0.0.1:{closed}")
     with SkyrocketProcess("broker", tmp_path, arguments, lambda: answers(port)) as process:
         wait_until(lambda: "does not answer" in process.log_tail(), "the warning")

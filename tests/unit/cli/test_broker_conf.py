@@ -60,7 +60,7 @@ def start_refused(path: Path) -> str:
 
 
 def test_the_classic_file_starts_a_broker_with_one_warning(tmp_path: Path):
-    port = free_port(-2)
+    port = free_port(-2, 1)
     disk = "".join(f"{key}={value}\n" for key, value in FULL_DISK.items())
     config = write(tmp_path / "broker.conf", CLASSIC.format(port=port, root=tmp_path / "store") + disk)
     with SkyrocketProcess("broker", tmp_path, ["broker", "-c", str(config)], lambda: answers(port)) as process:
@@ -86,11 +86,9 @@ def test_the_classic_file_starts_a_broker_with_one_warning(tmp_path: Path):
             "sendMessageThreadPoolNumz=8",
             "'sendMessageThreadPoolNumz' is not a setting of the broker (did you mean sendMessageThre",
         ),
-        (
-            "brokerRole=SYNC_MASTER",
-            "brokerRole=SYNC_MASTER is not possible: there is no replication yet. Use brokerRole=ASYNC_MASTER",
-        ),
-        ("brokerRole=SLAVE", "brokerRole=SLAVE is not possible: there is no replication yet."),
+        ("brokerRole=SLAVE", "brokerRole is SLAVE, but brokerId is 0, the master's. Give a slave a brokerId of 1 or more."),
+        ("brokerId=1", "brokerId is 1, a slave's, but brokerRole is ASYNC_MASTER. Set brokerRole=SLAVE, or brokerId=0."),
+        ("inSyncReplicas=2", "inSyncReplicas is 2, but only a SYNC_MASTER waits for slaves, and brokerRole is ASYNC_MASTER."),
         ("enableDLegerCommitLog=true", "enableDLegerCommitLog=true is not possible: there is no replication yet."),
         ("aclEnable=true", "aclEnable=true is not possible: there is no access control yet."),
         ("storeType=defaultRocksDB", "storeType=defaultRocksDB is not possible: nothing is stored in RocksDB."),

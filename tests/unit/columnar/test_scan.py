@@ -20,6 +20,7 @@ from skyrocket.protocol.message.record import Record
 from skyrocket.store.log.scan import DamagedRange, FoundRecord
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.offline.offline_store import OfflineStore, message_id, properties_of
+from tests.support.ledgers import golden_ledger
 from tests.support.sample_stores import (
     NOW_MS,
     SMALL,
@@ -103,6 +104,27 @@ def test_every_column_of_every_message_equals_the_plain_reader(untouched: Path, 
 
 def test_scan_of_apaches_store_equals_the_plain_reader(tmp_path: Path):
     assert compare_readers(golden_store(tmp_path)) == []
+
+
+def test_scan_of_a_dledger_nodes_store_equals_the_plain_reader(tmp_path: Path):
+    root = golden_ledger(tmp_path)
+    for batch_rows in (7, 4096):
+        assert compare_readers(root, batch_rows=batch_rows) == []
+    flip(root / "dledger-n2/data/00000000000000000000", 5000)
+    flip(root / "dledger-n2/data/00000000000000065536", 31)
+    damage = compare_readers(root, batch_rows=50)
+    assert len(damage) == 2
+
+
+def test_splits_of_a_dledger_log_together_cover_it(tmp_path: Path):
+    with OfflineStore(golden_ledger(tmp_path)) as store:
+        every = rows(store)
+        assert len(every) == 209
+        places = [each["physicalOffset"] for each in every]
+        for cut in (places[1], places[60], places[60] - 48, places[60] + 1, 65536, places[-1]):
+            first = rows(store, split=LogSplit(0, cut))
+            rest = rows(store, split=LogSplit(cut, 2**62))
+            assert first + rest == every
 
 
 def test_scan_returns_only_the_requested_columns(untouched: Path):

@@ -6,6 +6,7 @@ from skyrocket.broker.admin.broker import BrokerHandlers
 from skyrocket.broker.admin.broker_stats import BrokerStatsHandlers
 from skyrocket.broker.admin.consume_stats import ConsumeStatsHandlers
 from skyrocket.broker.admin.messages import MessageQueryHandlers
+from skyrocket.broker.admin.replication import ReplicationHandlers
 from skyrocket.broker.admin.reset_offsets import ResetOffsetHandlers
 from skyrocket.broker.admin.subscription_groups import SubscriptionGroupHandlers
 from skyrocket.broker.admin.topics import TopicHandlers
@@ -19,6 +20,7 @@ def install(context: BrokerContext) -> None:
         BrokerStatsHandlers(context),
         ConsumeStatsHandlers(context),
         MessageQueryHandlers(context),
+        ReplicationHandlers(context),
         ResetOffsetHandlers(context),
         SubscriptionGroupHandlers(context),
         TopicHandlers(context),

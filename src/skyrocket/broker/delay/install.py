@@ -74,7 +74,8 @@ def _install_timers(context: BrokerContext) -> TimerParts | None:
     )
     keeper.register(context.router)
     RecallHandler(context, timers).register(context.router)
-    delivery.prepare(context.machine_ms())
+    if not settings.role.is_slave:
+        delivery.prepare(context.machine_ms())
 
     def check(now_ms: int) -> int | None:
         """Call the timers by the machine's clock, and return the scheduler's time."""

@@ -65,6 +65,14 @@ class DelayLevelProgress:
         self._safe = dict(saved.offset_table)
         self.version = saved.data_version or self.version
 
+    def follow(self, master: DelayOffsetSerializeWrapper) -> None:
+        """Take the master's progress, which a slave copies."""
+        self._unsafe.clear()
+        if dict(master.offset_table) != self._safe:
+            self._changes += 1
+        self.load(master)
+        self._shown_changes = self._changes  # the version stays the master's
+
     def snapshot(self) -> DelayOffsetSerializeWrapper:
         self._collect_safe()
         if self._changes != self._shown_changes:

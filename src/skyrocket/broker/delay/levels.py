@@ -131,10 +131,15 @@ class DelayLevels(Contributor):
         self._first = 0  # the level that delivers first in this turn
         self._last_ms = 0
         self._shapes = PropertyShapes(_address)
+        self._levels: list[DelayLevel] = []
+        self.start_over()
+
+    def start_over(self) -> None:
+        """Look at all levels again, when the broker starts or becomes master: their progress may be another master's by now."""
         self._levels = [DelayLevel(level, self._delay_ms(level)) for level in self._known_levels()]
         for level in self._levels:
-            queue = store.queues.get(SCHEDULE_TOPIC, level.queue_id)
-            progress.next_offset(level.level, *((0, 0) if queue is None else (queue.min_offset, queue.max_offset)))
+            queue = self._store.queues.get(SCHEDULE_TOPIC, level.queue_id)
+            self._progress.next_offset(level.level, *((0, 0) if queue is None else (queue.min_offset, queue.max_offset)))
 
     def _known_levels(self) -> Iterable[int]:
         """Return the levels of the settings and those of earlier settings, in which messages may still wait."""

@@ -37,6 +37,7 @@ from skyrocket.store.cold_reads import RepeatedReads
 from skyrocket.store.errors import StoreError, UnreadableError
 from skyrocket.store.log.readdress import ReaddressRequest
 from skyrocket.store.message_store import MessageStore
+from skyrocket.store.timers.timer_checkpoint import TimerCheckpoint
 from skyrocket.store.timers.timer_index import TimerCheckpointJob, TimerIndex, TimerTopic
 from skyrocket.store.timers.timer_log import DELETES, ROLLS, WAITS, UnitFields
 
@@ -96,6 +97,24 @@ class TimerDelivery:
         except StoreError as error:
             log.error("The timer files cannot be opened; the broker tries again every second: %s", error)
 
+    def start_over(self, now_ms: int) -> None:
+        """Open the timer files again, when the broker becomes master: they may be another master's by now."""
+        self._leave_files()
+        self.prepare(now_ms)
+
+    def follow(self, master: TimerCheckpoint, now_ms: int) -> TimerCheckpointJob:
+        """Take the progress of the master, which a slave copies. Return the job that saves it, for any thread."""
+        self._leave_files()
+        return self._index.follow(master, now_ms)
+
+    def _leave_files(self) -> None:
+        self._job = self._slot = None
+        self._saved = ()
+        self._read_again = False
+        if self._is_open:
+            self._index.close()
+            self._is_open = False
+
     # --- a turn
 
     def check(self, now_ms: int, ahead_ms: int = 0) -> int | None:
@@ -126,6 +145,8 @@ class TimerDelivery:
             log.warning(sentence)
         self._is_open = True
         self._needed_offset = queue.max_offset
+        if self._index.queue_offset == queue.min_offset:  # all messages are counted again
+            self._metrics.clear()
         return True
 
     def _queue_offset_of(self, physical_offset: int) -> int | None:

@@ -36,6 +36,13 @@ class TimerMetrics:
         self._changed_ms = {topic: metric.time_stamp for topic, metric in saved.timing_count.items()}
         self.version = saved.data_version
 
+    def follow(self, master: TimerMetricsSerializeWrapper) -> None:
+        """Take the master's counts, which a slave copies."""
+        if master.data_version != self.version:
+            self.load(master)
+            self.changes += 1
+            self._shown = self.changes  # the version stays the master's
+
     def snapshot(self) -> TimerMetricsSerializeWrapper:
         if self.changes != self._shown:
             self._shown = self.changes

@@ -19,6 +19,7 @@ class PullTerms(NamedTuple):
 
     message_filter: MessageFilter
     topic_sys_flag: int
+    group: SubscriptionGroupConfig
     subscription: SubscriptionData | None = None  # of the pull's group, unless the pull brings its own
 
 
@@ -53,9 +54,9 @@ class PullChecks:
                 f"Topic '{header.topic}' has {topic.read_queue_nums} queues; there is no queue {header.queue_id}.",
             )
         if header.sys_flag & PULL_SUBSCRIPTION:
-            return PullTerms(self._filters.for_pull(header), topic.topic_sys_flag)
+            return PullTerms(self._filters.for_pull(header), topic.topic_sys_flag, group)
         subscription = self._subscription(header, group)
-        return PullTerms(self._filters.for_subscription(subscription), topic.topic_sys_flag, subscription)
+        return PullTerms(self._filters.for_subscription(subscription), topic.topic_sys_flag, group, subscription)
 
     def _subscription(self, header: PullMessageRequestHeader, group: SubscriptionGroupConfig) -> SubscriptionData:
         """Return the subscription from the heartbeats of the pull's group."""

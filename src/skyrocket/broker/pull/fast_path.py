@@ -22,6 +22,7 @@ from skyrocket.broker.pull.checks import PullChecks, PullTerms
 from skyrocket.broker.pull.cold_pulls import ColdPulls
 from skyrocket.broker.pull.frames import FramedRuns, read_frames
 from skyrocket.broker.pull.handler import PullHandler, response_limits
+from skyrocket.broker.pull.read_split import ReadSplit
 from skyrocket.broker.pull.responses import found_header
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
@@ -33,7 +34,8 @@ from skyrocket.protocol.headers import PullMessageRequestHeader
 from skyrocket.protocol.sysflag import PULL_COMMIT_OFFSET
 from skyrocket.store.cold_reads import NotInMemoryError
 from skyrocket.store.errors import StoreError
-from skyrocket.store.read.queue_run import RunQuery
+from skyrocket.store.queues.consume_queue import ConsumeQueue
+from skyrocket.store.read.queue_run import RECORDS_PER_READ_MAX, RunQuery
 
 SHAPES_MAX: Final = 4096  # in the cache; a consumer has one for each of its queues
 PULLS_MAX: Final = 64  # answered with one write
@@ -49,8 +51,11 @@ class _Learned(NamedTuple):
 
 
 class PullFastPath:
-    def __init__(self, context: BrokerContext, checks: PullChecks, cold_pulls: ColdPulls, general: PullHandler) -> None:
+    def __init__(
+        self, context: BrokerContext, checks: PullChecks, cold_pulls: ColdPulls, general: PullHandler, read_split: ReadSplit
+    ) -> None:
         """`general` counts the messages that are read."""
+        self._read_split = read_split
         self._store = context.store
         self._checks = checks
         self._offsets = context.offsets
@@ -147,5 +152,23 @@ class PullFastPath:
         first = pulls[0][1]
         messages_max, bytes_max = response_limits(header, self._settings())
         wanted = RunQuery(header.topic, header.queue_id, first, messages_max, bytes_max, terms.message_filter.codes)
-        words = found_header(queue.min_offset, queue.max_offset, terms.topic_sys_flag)
+        suggested = self._suggest(queue, pulls, messages_max, terms)
+        if suggested is None:
+            return None
+        words = found_header(queue.min_offset, queue.max_offset, terms.topic_sys_flag, suggested)
         return read_frames(self._store.reading, queue, wanted, pulls, words, BYTES_MAX)
+
+    def _suggest(self, queue: ConsumeQueue, pulls: Sequence[PullNumbers], messages_max: int, terms: PullTerms) -> int | None:
+        """Return the broker id that all of these responses suggest; None when it may differ, and the general path decides.
+
+        Messages lie in the log in the order of their queue. So it is the same for all when it is for the first and the last
+        message that may be read.
+        """
+        if not self._read_split.is_on:
+            return self._read_split.suggest(terms.group, None)
+        first, last = pulls[0][1], max(offset + max(1, min(count, messages_max)) for _, offset, count, _ in pulls)
+        if terms.message_filter.codes is not None:
+            last += RECORDS_PER_READ_MAX  # messages that the filter rejects lie in between
+        ends = [self._general.behind_bytes(queue, offset) for offset in (first, min(last, queue.max_offset) - 1)]
+        suggested = {self._read_split.suggest(terms.group, behind) for behind in ends}
+        return suggested.pop() if len(suggested) == 1 else None

@@ -8,6 +8,10 @@ What a pull finds, and its response:
     only messages that its filter rejects   PULL_RETRY_IMMEDIATELY, and the next offset
     an offset outside the queue             PULL_OFFSET_MOVED, and the next offset
     a queue without messages                PULL_NOT_FOUND at offset 0, PULL_OFFSET_MOVED elsewhere
+
+A slave may have fewer messages than its master. So it never moves a consumer to another offset, as Apache's does not by default:
+it answers PULL_RETRY_IMMEDIATELY, and the consumer asks the master. While the master is away, such a pull waits like one at the
+end of its queue. (Apache's slave answers it at once, and its consumers ask again at once.)
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from skyrocket.broker.pull.checks import PullChecks, PullTerms
 from skyrocket.broker.pull.cold_pulls import ColdPulls
 from skyrocket.broker.pull.filters import MessageFilter
 from skyrocket.broker.pull.long_polling import LongPollingTable, WaitingPull
+from skyrocket.broker.pull.read_split import ReadSplit
 from skyrocket.broker.pull.responses import binary_pull_response, pull_response
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.net.connection import Connection, Sendable
@@ -58,6 +63,7 @@ class _Outcome(NamedTuple):
     most: int
     pieces: list[bytes] | list[memoryview]  # the records
     size_bytes: int = 0
+    behind_bytes: int | None = None  # in the log behind the last message that was read
 
 
 @dataclass(slots=True)
@@ -83,8 +89,10 @@ def response_limits(header: PullMessageRequestHeader, settings: BrokerSettings) 
 
 
 class PullHandler:
-    def __init__(self, context: BrokerContext, checks: PullChecks, cold_pulls: ColdPulls) -> None:
+    def __init__(self, context: BrokerContext, checks: PullChecks, cold_pulls: ColdPulls, read_split: ReadSplit) -> None:
         self._store = context.store
+        self._read_split = read_split
+        self._known_master = context.known_master
         self._checks = checks
         self._groups = context.groups
         self._clients = context.clients
@@ -272,16 +280,17 @@ class PullHandler:
         header = pull.header
         queue = self._store.queues.get(header.topic, header.queue_id)
         if queue is None or queue.max_offset == 0:
-            code = ResponseCode.PULL_NOT_FOUND if offset == 0 else ResponseCode.PULL_OFFSET_MOVED
-            return _Outcome(code, "NO_MESSAGE_IN_QUEUE", 0, 0, 0, [])
+            if offset:
+                return self._correct(offset, 0, "NO_MESSAGE_IN_QUEUE", 0, 0)
+            return _Outcome(ResponseCode.PULL_NOT_FOUND, "NO_MESSAGE_IN_QUEUE", 0, 0, 0, [])
         least, most = queue.min_offset, queue.max_offset
         if offset < least:
-            return _Outcome(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_TOO_SMALL", least, least, most, [])
+            return self._correct(offset, least, "OFFSET_TOO_SMALL", least, most)
         if offset == most:
             self._slow_consumers.clear_lag(header.consumer_group, header.topic, header.queue_id)
             return _Outcome(ResponseCode.PULL_NOT_FOUND, "OFFSET_OVERFLOW_ONE", offset, least, most, [])
         if offset > most:
-            return _Outcome(ResponseCode.PULL_OFFSET_MOVED, "OFFSET_OVERFLOW_BADLY", most, least, most, [])
+            return self._correct(offset, most, "OFFSET_OVERFLOW_BADLY", least, most)
         settings = self._settings()
         messages_max, bytes_max = response_limits(header, settings)
         count = max(1, min(header.max_msg_nums, messages_max))
@@ -290,8 +299,23 @@ class PullHandler:
         found = self._read(queue, run, pull.terms.message_filter)
         if found.messages:
             self.count_read(header, found.messages, found.size_bytes, found.last_place, self._now_ms() - began_ms)
-            return _Outcome(ResponseCode.SUCCESS, "FOUND", found.next_offset, least, most, found.pieces, found.size_bytes)
-        return _Outcome(ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE", found.next_offset, least, most, [])
+            behind = self._store.horizon.appended - found.last_place
+            return _Outcome(ResponseCode.SUCCESS, "FOUND", found.next_offset, least, most, found.pieces, found.size_bytes, behind)
+        code, behind_last = ResponseCode.PULL_RETRY_IMMEDIATELY, self.behind_bytes(queue, found.next_offset - 1)
+        return _Outcome(code, "NO_MATCHED_MESSAGE", found.next_offset, least, most, [], 0, behind_last)
+
+    def behind_bytes(self, queue: ConsumeQueue, offset: int) -> int | None:
+        """Return how far the message at an offset lies behind the end of the log; None when nobody needs to know."""
+        entry = queue.entry(offset) if self._read_split.is_on else None
+        return None if entry is None else self._store.horizon.appended - entry.physical_offset
+
+    def _correct(self, offset: int, correct: int, remark: str, least: int, most: int) -> _Outcome:
+        """Answer a pull of an offset that the queue does not have. `correct` is the offset to continue at."""
+        if not self._settings().role.is_slave:
+            return _Outcome(ResponseCode.PULL_OFFSET_MOVED, remark, correct, least, most, [])
+        is_master_there = self._known_master.address is not None
+        code = ResponseCode.PULL_RETRY_IMMEDIATELY if is_master_there else ResponseCode.PULL_NOT_FOUND
+        return _Outcome(code, remark, offset, least, most, [])
 
     def _read(self, queue: ConsumeQueue, run: RunQuery, message_filter: MessageFilter) -> PullRun:
         reading = self._store.reading
@@ -317,7 +341,7 @@ class PullHandler:
 
     def _answer(self, pull: _Pull, outcome: _Outcome) -> Sendable:
         command, offsets = pull.command, (outcome.next_offset, outcome.least, outcome.most)
-        suggested = 0  # broker id 0, the master: there are no slaves to read from
+        suggested = self._read_split.suggest(pull.terms.group, outcome.behind_bytes)
         encode = pull_response if command.serialization is Serialization.JSON else binary_pull_response
         remark, sys_flag = outcome.remark.encode(), pull.terms.topic_sys_flag
         return [

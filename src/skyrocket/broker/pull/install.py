@@ -10,6 +10,7 @@ from skyrocket.broker.pull.checks import PullChecks
 from skyrocket.broker.pull.cold_pulls import ColdPulls
 from skyrocket.broker.pull.fast_path import PullFastPath
 from skyrocket.broker.pull.handler import PullHandler
+from skyrocket.broker.pull.read_split import ReadSplit
 
 
 def install(context: BrokerContext) -> PullHandler:
@@ -19,9 +20,10 @@ def install(context: BrokerContext) -> PullHandler:
     """
     checks = PullChecks(context)
     cold_pulls = ColdPulls(context.store.reads)
-    handler = PullHandler(context, checks, cold_pulls)
+    read_split = ReadSplit(context.settings)
+    handler = PullHandler(context, checks, cold_pulls, read_split)
     handler.register(context.router)
-    PullFastPath(context, checks, cold_pulls, handler).register(context.router)
+    PullFastPath(context, checks, cold_pulls, handler, read_split).register(context.router)
     watch = SlowConsumerWatch(context.slow_consumers, context.settings, partial(stop_group, context.groups))
     context.scheduler.add(watch.check)
     return handler

@@ -65,10 +65,11 @@ def _binary_field(name: bytes, value: int) -> bytes:
 
 
 @lru_cache(maxsize=256)  # consumers that read older messages see the same minimum and maximum again and again
-def found_header(least: int, most: int, topic_sys_flag: int) -> HeaderTemplate:
+def found_header(least: int, most: int, topic_sys_flag: int, suggested: int = 0) -> HeaderTemplate:
     """Build the header text that all responses for one queue share when they found messages.
 
-    Only the next offset and the opaque number differ; they go between the three pieces.
+    Only the next offset and the opaque number differ; they go between the three pieces. `suggested` is the id of the broker to
+    pull from next.
     """
-    before = _BEFORE % (ResponseCode.SUCCESS, 0)
+    before = _BEFORE % (ResponseCode.SUCCESS, suggested)
     return HeaderTemplate(before, _BETWEEN % (most, least, topic_sys_flag), _BEHIND % _FOUND)

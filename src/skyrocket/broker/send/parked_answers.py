@@ -1,4 +1,4 @@
-"""Answers that wait until their messages are confirmed: flushed to disk, with sync flush.
+"""Answers that wait until their messages are confirmed: flushed to disk, with sync flush; copied by slaves, with SYNC_MASTER.
 
     park(answer)             the answer's messages are appended and not confirmed yet: keep it
     release(confirmed)       the horizon moved: which answers may leave?
@@ -8,8 +8,13 @@
 answer, the broker calls it when the horizon moves and when time passes, and it writes to the connections.
 
 A success leaves only behind the horizon. While the table is full, handlers refuse new messages before they store them
-(`check_room`). An answer that still finds no place leaves at once as FLUSH_DISK_TIMEOUT, and so does one that waited too long:
-its message is stored, and nobody knows yet whether it is on disk.
+(`check_room`). An answer that still finds no place leaves at once, and so does one that waited too long: its message is stored,
+and nobody knows yet whether it is on disk, or at enough slaves.
+
+| what the message lacks | how long its answer waits | the answer then                                       |
+|------------------------|---------------------------|-------------------------------------------------------|
+| copies at slaves       | slaveTimeout              | FLUSH_SLAVE_TIMEOUT, also if it is not on disk either |
+| a flush                | SYNC_FLUSH_TIMEOUT_MS     | FLUSH_DISK_TIMEOUT                                    |
 
 The table keeps encoded answers and nothing of the requests, so its memory is what `limits` says, however large the messages are.
 """
@@ -26,12 +31,15 @@ from skyrocket.net.router import RefusedError
 from skyrocket.protocol.command import decode_command, encode_command
 from skyrocket.protocol.frame import FrameSplitter
 from skyrocket.protocol.responses import ResponseCode
-from skyrocket.store.horizon import Horizon
+from skyrocket.store.horizon import REPLICAS, Horizon
+from skyrocket.store.log.segments import OFFSET_MAX
 
 SYNC_FLUSH_TIMEOUT_MS = 5_000  # Apache's syncFlushTimeout: after it the answer is FLUSH_DISK_TIMEOUT, stored but not flushed
 
 _LATE = "The message is stored; the flush to disk takes too long."
+_ALONE = "The message is stored; too few slaves have copied it in time."
 _CROWDED = "The message is stored and not flushed to disk; too many answers wait for a flush already."
+_CROWDED_ALONE = "The message is stored and not copied by enough slaves; too many answers wait for that already."
 
 
 class ParkedAnswer(NamedTuple):
@@ -73,12 +81,28 @@ class ParkedAnswers:
             released.append(self._take_first())
         return released
 
-    def expire(self, now_ms: int, timeout_ms: int) -> list[ParkedAnswer]:
-        """Take out the answers that have waited longer than `timeout_ms`."""
+    def expire(self, now_ms: int, timeout_ms: int, replicated: int = OFFSET_MAX, slave_timeout_ms: int = 0) -> list[ParkedAnswer]:
+        """Take out the answers that have waited longer than `timeout_ms`.
+
+        Those whose messages do not all lie before `replicated` wait no longer than `slave_timeout_ms`.
+        """
         expired = []
         while self._parked and now_ms - self._parked[0].since_ms > timeout_ms:
             expired.append(self._take_first())
+        while self._parked and self._is_alone(self._parked[0], now_ms, replicated, slave_timeout_ms):
+            expired.append(self._take_first())
+        if self._parked and self._parked[0].position <= replicated < self._parked[-1].position:
+            alone = [one for one in self._parked if self._is_alone(one, now_ms, replicated, slave_timeout_ms)]
+            if alone:  # behind others that only wait for the disk
+                gone = set(map(id, alone))
+                self._parked = deque(one for one in self._parked if id(one) not in gone)
+                self.size_bytes -= sum(len(one.answer) for one in alone)
+                expired += alone
         return expired
+
+    @staticmethod
+    def _is_alone(parked: ParkedAnswer, now_ms: int, replicated: int, slave_timeout_ms: int) -> bool:
+        return parked.position > replicated and now_ms - parked.since_ms > slave_timeout_ms
 
     def _take_first(self) -> ParkedAnswer:
         first = self._parked.popleft()
@@ -87,8 +111,15 @@ class ParkedAnswers:
 
 
 class ConfirmedAnswers:
-    def __init__(self, horizon: Horizon, now_ms: Callable[[], int], parked: ParkedAnswers | None = None) -> None:
+    def __init__(
+        self,
+        horizon: Horizon,
+        now_ms: Callable[[], int],
+        parked: ParkedAnswers | None = None,
+        slave_timeout_ms: Callable[[], int] = lambda: SYNC_FLUSH_TIMEOUT_MS,
+    ) -> None:
         """`now_ms` is a clock that never jumps: answers wait for a duration."""
+        self._slave_timeout_ms = slave_timeout_ms
         self._horizon = horizon
         self._now_ms = now_ms
         self._parked = ParkedAnswers() if parked is None else parked
@@ -104,18 +135,25 @@ class ConfirmedAnswers:
             waiting, size_bytes = len(self._parked), self._parked.size_bytes
             raise RefusedError(
                 ResponseCode.SYSTEM_BUSY,
-                f"The disk is busy: {waiting} answers ({size_bytes} bytes) wait for a flush. Nothing was stored: try again.",
+                f"The {self._what_is_slow()} busy: {waiting} answers ({size_bytes} bytes) wait for {self._what_is_missing()}. "
+                f"Nothing was stored: try again.",
             )
+
+    def _what_is_slow(self) -> str:
+        return "slaves are" if self._horizon.reached(REPLICAS) < self._horizon.flushed else "disk is"
+
+    def _what_is_missing(self) -> str:
+        return "slaves" if self._horizon.reached(REPLICAS) < self._horizon.flushed else "a flush"
 
     def send(self, position: int, connection: Connection, answer: bytes) -> None:
         """Send encoded answers once everything before `position` is confirmed.
 
-        `answer` has one frame for each request. Answers that find no place to wait leave at once, as FLUSH_DISK_TIMEOUT.
+        `answer` has one frame for each request. Answers that find no place to wait leave at once, as if they had waited too long.
         """
         if position <= self._horizon.confirmed:
             connection.send(answer)
         elif not self._parked.park(ParkedAnswer(position, self._now_ms(), connection, answer)):
-            connection.send(_without_flush(answer, _CROWDED))
+            connection.send(self._unconfirmed(position, answer, _CROWDED, _CROWDED_ALONE))
 
     def release(self) -> None:
         """Send the answers whose messages the horizon has passed. The broker calls this when the horizon has moved."""
@@ -123,14 +161,20 @@ class ConfirmedAnswers:
             parked.connection.send(parked.answer)
 
     def check_time(self, now_ms: int) -> None:
-        """Answer FLUSH_DISK_TIMEOUT to the requests that have waited too long: the messages are stored, maybe not on disk."""
-        for parked in self._parked.expire(now_ms, SYNC_FLUSH_TIMEOUT_MS):
-            parked.connection.send(_without_flush(parked.answer, _LATE))
+        """Answer the requests that have waited too long: the messages are stored, maybe not on disk or at slaves."""
+        replicated = self._horizon.reached(REPLICAS)
+        for parked in self._parked.expire(now_ms, SYNC_FLUSH_TIMEOUT_MS, replicated, self._slave_timeout_ms()):
+            parked.connection.send(self._unconfirmed(parked.position, parked.answer, _LATE, _ALONE))
+
+    def _unconfirmed(self, position: int, answer: bytes, unflushed: str, alone: str) -> bytes:
+        if position > self._horizon.reached(REPLICAS):
+            return _turn_into(ResponseCode.FLUSH_SLAVE_TIMEOUT, answer, alone)
+        return _turn_into(ResponseCode.FLUSH_DISK_TIMEOUT, answer, unflushed)
 
 
-def _without_flush(answer: bytes, remark: str) -> bytes:
-    """Turn encoded successes into FLUSH_DISK_TIMEOUT. The other fields stay: Apache's clients read the message's id from them."""
+def _turn_into(code: ResponseCode, answer: bytes, remark: str) -> bytes:
+    """Turn encoded successes into another code. The other fields stay: Apache's clients read the message's id from them."""
     commands = [decode_command(frame) for frame in FrameSplitter(len(answer)).feed(answer)]
     for command in commands:
-        command.code, command.remark = ResponseCode.FLUSH_DISK_TIMEOUT, remark
+        command.code, command.remark = code, remark
     return b"".join(map(encode_command, commands))

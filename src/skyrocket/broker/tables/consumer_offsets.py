@@ -237,6 +237,16 @@ class ConsumerOffsets:
         """Return the table for a slave (43), without the fields that Apache's slaves fail to read."""
         return ConsumerOffsetSerializeWrapper(offset_table=self._committed, data_version=self.version)
 
+    def follow(self, offsets: Iterable[tuple[str, dict[int, int]]]) -> None:
+        """Take offsets of the master (`topic@group`, offsets by queue), which a slave copies. Like Apache's slave, delete none.
+
+        When there is no room, keep those that are there.
+        """
+        for key, queues in offsets:
+            for queue_id, offset in queues.items():
+                if self._count < OFFSETS_MAX or queue_id in self._committed.get(key, ()):
+                    self._put(key, queue_id, offset)
+
     def load(self, saved: ConsumerOffsetManager) -> None:
         """Load committed offsets. Like Apache's broker, drop pull offsets: pulls continue from the committed offset."""
         self._committed = saved.offset_table

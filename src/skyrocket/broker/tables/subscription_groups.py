@@ -156,6 +156,17 @@ class SubscriptionGroupTable(VersionedTable[SubscriptionGroupConfig]):
         self._unsaved = dict.fromkeys(self._configs)
         self._unsaved_forbidden = dict.fromkeys(self._forbidden)
 
+    def follow(self, master: SubscriptionGroupWrapper) -> None:
+        """Replace the table by that of the master, which a slave copies. Raise TableFullError when it has too many groups."""
+        table = master.subscription_group_table
+        if len(table) > GROUPS_MAX:
+            raise TableFullError(f"The master has {len(table)} groups; {GROUPS_MAX} are allowed.")
+        forbidden = {name: dict(topics) for name, topics in master.forbidden_table.items()}
+        changed = [name for name in forbidden.keys() | self._forbidden.keys() if forbidden.get(name) != self._forbidden.get(name)]
+        self._forbidden = forbidden
+        self._unsaved_forbidden.update(dict.fromkeys(changed))
+        self._follow({name: replace(config, group_name=name) for name, config in table.items()}, master.data_version)
+
     def rest_of_file(self) -> SubscriptionGroupWrapper:
         """Return the file's content without its tables."""
         return SubscriptionGroupWrapper(data_version=self.version)

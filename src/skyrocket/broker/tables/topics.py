@@ -259,13 +259,24 @@ class TopicTable(VersionedTable[TopicConfig]):
         Apache allows longer names than `put` does: they are loaded too. A name that would lead out of its directory is skipped.
         """
         for name, config in saved.topic_config_table.items():
-            if "/" not in name and name not in ("", ".", ".."):
+            if _is_safe(name):
                 self._configs[name] = replace(config, topic_name=name)
         default = self._configs.get(DEFAULT_TOPIC)
         if default is not None and not self._settings().auto_create_topic:
             self._configs[DEFAULT_TOPIC] = replace(default, perm=default.perm & ~PERM_INHERIT)
         self.version = saved.data_version
         self._unsaved = dict.fromkeys(self._configs)
+
+    def follow(self, master: TopicConfigSerializeWrapper) -> list[str]:
+        """Replace the table by that of the master, which a slave copies. Return the topics that are gone.
+
+        A name that would lead out of its directory is skipped. Raise TableFullError when the master has too many topics.
+        """
+        table = master.topic_config_table
+        if len(table) > TOPICS_MAX:
+            raise TableFullError(f"The master has {len(table)} topics; {TOPICS_MAX} are allowed.")
+        wanted = {name: replace(config, topic_name=name) for name, config in table.items() if _is_safe(name)}
+        return self._follow(wanted, master.data_version)
 
     @property
     def _room(self) -> int:
@@ -341,6 +352,11 @@ class TopicTable(VersionedTable[TopicConfig]):
         dropped = self._saving | self._staged
         self._saving, self._staged = {}, {}
         self._unsaved.update(dict.fromkeys(dropped))
+
+
+def _is_safe(name: str) -> bool:
+    """Whether a topic's name stays within its directory."""
+    return "/" not in name and name not in ("", ".", "..")
 
 
 def _config(name: str, queues: int, perm: int) -> TopicConfig:

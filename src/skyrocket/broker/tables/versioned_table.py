@@ -67,6 +67,16 @@ class VersionedTable(Generic[Config]):
         self.version = self.version.next(0, self._wall_ms())
         self._notify()
 
+    def _follow(self, wanted: dict[str, Config], version: DataVersion) -> list[str]:
+        """Replace the whole table by the master's, its version included. Return the names that are gone."""
+        gone = [name for name in self._configs if name not in wanted]
+        changed = [name for name, config in wanted.items() if self._configs.get(name) != config]
+        self._configs = wanted
+        self._unsaved.update(dict.fromkeys((*gone, *changed)))
+        self.version = version
+        self._notify()
+        return gone
+
     def _notify(self) -> None:
         for notify in self.on_change:
             notify()

@@ -119,6 +119,10 @@ class HalfCopies:
         self._next: dict[int, int] = {}  # from an offset to that of the copy made of it
         self._is_over: dict[int, bool] = {}  # by the offset of a copy
 
+    def clear(self) -> None:
+        self._next.clear()
+        self._is_over.clear()
+
     def add(self, offset: int, copy_offset: int) -> None:
         self._next[offset] = copy_offset
         self._is_over[copy_offset] = False

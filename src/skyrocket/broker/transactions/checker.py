@@ -71,14 +71,20 @@ class TransactionChecker:
         self._store_host = context.store_host
         self.ops = PendingOps()
         self.copies = HalfCopies()
-        self._round: CheckRound | None = None
         self._needs_confirmed = 0  # the round goes on when everything before this position is confirmed
+        self._next_producer = 0  # gives each producer of a group its turn
+        self.start_over(context.wall_ms())
+
+    def start_over(self, now_ms: int) -> None:
+        """Begin with the published progress, when the broker starts or becomes master: another master may have checked since."""
+        self.ops.clear()
+        self.copies.clear()
+        self._round: CheckRound | None = None
         self._checks_to_send: list[_Check] = []
         self._given_up = 0  # in this round
         self._unpublished: _Unpublished | None = None
         self._limit_progress()
-        self._next_round_ms = context.wall_ms() + context.settings().transaction_check_interval_ms
-        self._next_producer = 0  # gives each producer of a group its turn
+        self._next_round_ms = now_ms + self._settings().transaction_check_interval_ms
 
     # --- work that is due
 

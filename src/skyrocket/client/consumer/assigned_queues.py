@@ -185,15 +185,19 @@ class AssignedQueues:
 
     # --- commit
 
-    async def commit(self, queues: Iterable[Queue] | None = None) -> None:
-        """Commit the offsets that have moved since the last commit: of these queues, or of all."""
+    async def commit(self, queues: Iterable[Queue] | None = None, *, timeout_ms: int | None = None) -> None:
+        """Commit the offsets that have moved since the last commit: of these queues, or of all.
+
+        A broker has `timeout_ms` to answer; None: as long as for any request.
+        """
         async with self._commit_lock:
             by_queue = self.by_queue
             chosen = by_queue.values() if queues is None else [by_queue[queue] for queue in queues if queue in by_queue]
             offsets = [(each, each.offset_to_commit) for each in chosen]
             moved = {each: offset for each, offset in offsets if offset is not None and offset != each.committed_offset}
             if moved:
-                written = set(await self._offset_store.write({each.queue: offset for each, offset in moved.items()}))
+                offsets_by_queue = {each.queue: offset for each, offset in moved.items()}
+                written = set(await self._offset_store.write(offsets_by_queue, timeout_ms=timeout_ms))
                 for each, offset in moved.items():
                     if each.queue in written:
                         each.committed_offset = offset

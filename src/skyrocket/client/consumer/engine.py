@@ -42,7 +42,7 @@ from skyrocket.protocol.system_names import RETRY_PREFIX, retry_topic
 
 log = logging.getLogger(__name__)
 
-_LAST_COMMIT_MS = 3_000  # for the last commit and the unlocking of a shutdown
+_LAST_COMMIT_MS = 3_000  # at least, for the last commit and the unlocking of a shutdown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -355,7 +355,12 @@ class ConsumerEngine:
     # --- end
 
     async def close(self, most_ms: int) -> None:
-        """Stop pulling, wait for handlers for at most `most_ms`, commit, and leave the group."""
+        """Stop pulling, wait for handlers for at most `most_ms`, commit, and leave the group.
+
+        A broker that is slow gets what the handlers have left of `most_ms` for the last commit: without it, messages that are
+        handled would be delivered again.
+        """
+        until_ms = self.session.now_ms() + most_ms
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -367,15 +372,14 @@ class ConsumerEngine:
             self._finish_done()
             left = await self.dispatcher.abandon()
             log.error("%d handlers did not end within %d ms. Their messages are delivered again.", left, most_ms)
+        commit_ms = max(_LAST_COMMIT_MS, until_ms - self.session.now_ms())
         try:
-            async with asyncio.timeout(_LAST_COMMIT_MS / 1000):
-                await self.assigned.commit()
+            async with asyncio.timeout(commit_ms / 1000):
+                await self.assigned.commit(timeout_ms=commit_ms)
                 if self.locks is not None:
                     await self.locks.unlock(list(self.assigned.by_queue))
         except TimeoutError:
-            log.warning(
-                "The last offsets could not be committed within %d ms. Some messages are delivered again.", _LAST_COMMIT_MS
-            )
+            log.warning("The last offsets could not be committed within %d ms. Some messages are delivered again.", commit_ms)
         for assigned in self.assigned.by_queue.values():
             assigned.process_queue.drop()
         if self._is_joined:

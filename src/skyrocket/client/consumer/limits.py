@@ -28,6 +28,7 @@ class ConsumerLimits:
     after_failure_ms: int = 3_000  # most delay before the next pull after a failed one; the least is a half of it
     when_full_ms: int = 50  # delay before the next pull while the cache is full
     when_broker_busy_ms: int = 20  # delay before the next pull after the broker refused one for flow control
+    when_slave_behind_ms: int = 500  # delay before the next pull after a slave did not have the offset; not a figure of Apache's
     when_paused_ms: int = 1_000  # delay before the next pull while the consumer is paused
     when_not_locked_ms: int = 3_000  # delay before the next pull while an orderly queue is not locked
     between_pulls_ms: int = 0  # delay before the next pull after a successful one

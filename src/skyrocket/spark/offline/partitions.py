@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from pyspark.sql.datasource import InputPartition
 
+from skyrocket.columnar.entries import find_entry_starts
 from skyrocket.columnar.rows import START_BYTES, find_record_starts
 from skyrocket.protocol.bodies import TopicConfigSerializeWrapper
 from skyrocket.protocol.errors import BodyError
@@ -198,19 +199,20 @@ def log_end(store: OfflineStore, queues: Sequence[OfflineQueue]) -> int:
     log = store.log
     at = max((each for queue in queues if (each := _end_of_last(store, queue)) is not None), default=log.start)
     if at == log.start:
-        at = next((start for start in reversed(log.starts) if log.record_at(start, check=False) is not None), log.start)
+        at = next((start for start in reversed(log.starts) if log.first_of(start) is not None), log.start)
     while True:
         segment_start = log.start_of(at)
         view = None if segment_start is None else log.segment(segment_start)
         if segment_start is not None and view is not None:
-            starts, end_at = find_record_starts(view, at - segment_start, len(view), _RECORDS_MAX)
+            find = find_entry_starts if log.framing.header_bytes else find_record_starts
+            starts, end_at = find(view, at - segment_start, len(view), _RECORDS_MAX)
             at = segment_start + end_at
             if len(starts) == _RECORDS_MAX * START_BYTES:
                 continue
         item = next(iter(log.walk(at, check=False)))
         if isinstance(item, LogEnd):
             return item.offset
-        if not isinstance(item, DamagedRange) and item.offset == at:
+        if not isinstance(item, DamagedRange) and item.offset == at + log.framing.header_bytes:
             return at  # the broker appended this record during the scan
         at = item.offset + item.size
 
@@ -257,5 +259,6 @@ def _record_near(store: OfflineStore, queues: Sequence[OfflineQueue], target: in
 
 
 def _stored_at(store: OfflineStore, offset: int) -> int | None:
-    found = store.log.record_at(offset, check=False)
+    log = store.log
+    found = log.first_of(offset) if offset in log.starts else log.record_at(offset, check=False)
     return None if found is None else found.record.store_timestamp

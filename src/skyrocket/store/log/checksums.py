@@ -55,19 +55,38 @@ def _find_first_entry(view: bytes | memoryview, count: int, end: int, hint: int)
     return low
 
 
+def _pack_framed_checksums(
+    data: bytes | bytearray, start: int, bounds: list[int], segment_start: int, header_bytes: int
+) -> bytes:
+    """Like `_pack_checksums`, for records with a header in front of each: the `bounds` are the starts of the records."""
+    view = memoryview(data)
+    ends = [at - header_bytes for at in bounds[1:-1]] + bounds[-1:]
+    return b"".join(
+        [ENTRY.pack(end - segment_start, crc32(view[at - start : end - start])) for at, end in zip(bounds, ends, strict=False)]
+    )
+
+
 pack_checksums = twin("dispatch_entries", _pack_checksums)
 find_first_entry = twin("dispatch_entries", _find_first_entry)
 
 
 class Checksums:
     def __init__(
-        self, files: Files, opened: OpenFiles, directory: str, log_segment_bytes: int, reads: ColdReads | None = None
+        self,
+        files: Files,
+        opened: OpenFiles,
+        directory: str,
+        log_segment_bytes: int,
+        reads: ColdReads | None = None,
+        header_bytes: int = 0,
     ) -> None:
+        """`header_bytes` lie in front of each record of the log. No checksum covers them."""
         self._files = files
         self._opened = opened
         self._directory = directory
         self._segment_bytes = log_segment_bytes
-        self._file_bytes = (log_segment_bytes // _SMALLEST_RECORD + 1) * ENTRY.size
+        self._header_bytes = header_bytes
+        self._file_bytes = (log_segment_bytes // (_SMALLEST_RECORD + header_bytes) + 1) * ENTRY.size
         self._counts: dict[int, int] = {}  # entries in each segment's file
         self._late: dict[int, bytearray] = {}  # segment → packed entries behind those in its file
         self.late_bytes = 0  # of all of them
@@ -135,7 +154,10 @@ class Checksums:
         `data` lies at `offset` in the log. The `bounds` are log offsets: the start of each record, and the end of the last one.
         """
         start = offset - offset % self._segment_bytes
-        packed = pack_checksums(data, offset, bounds, start)
+        if self._header_bytes:
+            packed = _pack_framed_checksums(data, offset, bounds, start, self._header_bytes)
+        else:
+            packed = pack_checksums(data, offset, bounds, start)
         late = self._late.get(start)
         if late is None:
             self._late[start] = bytearray(packed)
@@ -156,6 +178,16 @@ class Checksums:
         if late and ENTRY.unpack_from(late)[0] <= end:
             with suppress(StoreError):
                 self.write_late()
+
+    def renew(self, offset: int, data: memoryview) -> None:
+        """Write the checksum of a record again that was damaged, if it has one."""
+        self.write_late()
+        start = offset - offset % self._segment_bytes
+        end, count = offset - start + len(data), self._counts.get(start, 0)
+        index = self._search(self._file(start), count, end, 0) if count else 0
+        if index < count and self._end_at(self._file(start), index) == end:
+            self._blocks.drop()
+            self._file_to_write(start).write(index * ENTRY.size, ENTRY.pack(end, crc32(data)))
 
     def _write(self, start: int, packed: bytes) -> None:
         """Write entries behind those of the file. What a failed write left there is overwritten by the next one."""

@@ -24,16 +24,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from skyrocket.protocol.message.record import BLANK_MAGIC, PHYSICAL_OFFSET_AT, QUEUE_OFFSET_AT, SYS_FLAG_AT
+from skyrocket.protocol.message.record import PHYSICAL_OFFSET_AT, QUEUE_OFFSET_AT, SYS_FLAG_AT
 from skyrocket.protocol.sysflag import BORN_HOST_V6
 from skyrocket.store.cold_reads import ColdReads
 from skyrocket.store.errors import StoreIOError, TooLargeError, UnreadableError, WritesStoppedError, store_error
 from skyrocket.store.expired_files import ExpiredFile
 from skyrocket.store.files import File, Files, OpenFiles
+from skyrocket.store.log.damage import make_fillers
 from skyrocket.store.log.read_windows import AHEAD_BYTES, RUN_BYTES_MAX, ReadWindows
+from skyrocket.store.log.scan import BLANK, PLAIN, FoundRecord, RecordFraming
 from skyrocket.store.log.segments import Segments
 
-BLANK = struct.Struct(">ii")  # size, magic
 _PLACE = struct.Struct(">qq")  # queue offset and physical offset, which lie side by side in a record
 _STORE_TIME = struct.Struct(">q")
 _STORE_TIME_AT = 56  # offset in a record with an IPv4 born host
@@ -81,8 +82,11 @@ class CommitLog:
         segment_bytes: int,
         background: Executor | None = None,
         reads: ColdReads | None = None,
+        framing: RecordFraming = PLAIN,
     ) -> None:
+        """`framing` says what lies in front of each record. Positions of the log are those of frames."""
         self._files = files
+        self.framing = framing
         self.segments = Segments(files, opened, directory, segment_bytes, allocate=True)
         self._background = background
         self._reads = reads or ColdReads()
@@ -108,13 +112,24 @@ class CommitLog:
         After an error the log ends where it did before, and nothing of this call is ever read.
         """
         runs = self._plan(records)
-        written = [_place_records(run, records, queue_offsets, store_timestamp) for run in runs]
+        header_bytes = self.framing.header_bytes
+        written = [_place_records(run, records, queue_offsets, store_timestamp, header_bytes) for run in runs]
+        self._number(written)
         self._write(written, len(records))
         return written
 
+    def _number(self, written: Sequence[WrittenRun]) -> None:
+        """Fill in the headers in front of new records."""
+
     @property
     def room_bytes(self) -> int:
-        """How many bytes fit into the current segment, with the blank that must follow its last record."""
+        """How many bytes fit into the current segment, with the blank that must follow its last record.
+
+        These are bytes for `append_encoded`, which writes records without a header in front. A log with headers has no room for
+        them, so that such records take the general path.
+        """
+        if self.framing.header_bytes:
+            return 0
         return self.segments.segment_bytes - self.end % self.segments.segment_bytes - BLANK.size
 
     def append_encoded(self, data: bytes, offsets: list[int]) -> WrittenRun:
@@ -123,6 +138,21 @@ class CommitLog:
         written = WrittenRun(self.end, data, offsets, self.end + len(data))
         self._write([written], len(offsets))
         return written
+
+    def append_replica(self, data: bytes, offsets: list[int], records_end: int) -> WrittenRun:
+        """Write what a master has written at the same place: records of one segment, and perhaps its blank, all or none."""
+        assert self.end % self.segments.segment_bytes + len(data) <= self.segments.segment_bytes
+        written = WrittenRun(self.end, data, offsets, records_end)
+        self._write([written], len(offsets))
+        return written
+
+    def begin_at(self, offset: int) -> None:
+        """Let an empty log start at the segment that a master sends first."""
+        assert self.end == self.start, "the log has messages"
+        assert offset % self.segments.segment_bytes == 0, f"{offset} is no start of a segment"
+        self.close()
+        self.segments.drop_all()
+        self.end = offset
 
     def _write(self, written: Sequence[WrittenRun], count: int) -> None:
         try:
@@ -140,20 +170,21 @@ class CommitLog:
     def _plan(self, records: Sequence[bytes]) -> list[_SegmentRun]:
         """Distribute records over the current segment and the next ones."""
         segment_bytes = self.segments.segment_bytes
+        header_bytes, header = self.framing.header_bytes, bytes(self.framing.header_bytes)
         at = self.end
         room = segment_bytes - at % segment_bytes
         run = _SegmentRun(at, 0, 0, [])
         runs = [run]
         for index, record in enumerate(records):
-            size = len(record)
+            size = header_bytes + len(record)
             if size + BLANK.size > room:
                 if size + BLANK.size > segment_bytes:
                     raise TooLargeError(f"A record of {size} bytes does not fit in a segment of {segment_bytes} bytes.")
-                run.parts.append(BLANK.pack(room, BLANK_MAGIC))
+                run.parts.append(self.framing.pack_blank(room))
                 at, room = at + room, segment_bytes
                 run = _SegmentRun(at, index, index, [])
                 runs.append(run)
-            run.parts.append(record)
+            run.parts += (header, record) if header_bytes else (record,)
             run.last = index + 1
             at, room = at + size, room - size
         return runs
@@ -302,7 +333,29 @@ class CommitLog:
     def is_blank(self, offset: int) -> bool:
         """Whether the blank of a segment starts at `offset`."""
         head = self.view(offset, BLANK.size)
-        return head is not None and BLANK.unpack(head)[1] == BLANK_MAGIC
+        return head is not None and bytes(head) == self.framing.pack_blank(
+            self.segments.segment_bytes - offset % self.segments.segment_bytes
+        )
+
+    # --- damage
+
+    def follows(self, found: FoundRecord, view: memoryview, segment_start: int) -> bool:  # noqa: ARG002
+        """Whether a sound record that recovery finds is the one that follows those before it. `view` is its segment."""
+        return True
+
+    def keeps_behind(self, offset: int, safe_end: int) -> bool:  # noqa: ARG002
+        """Whether records behind damage at `offset` are kept. The log was on disk up to `safe_end`."""
+        return True
+
+    def can_fill(self, offset: int, size: int) -> bool:  # noqa: ARG002
+        """Whether fillers can take the place of a damaged range."""
+        return True
+
+    def make_fillers(self, offset: int, size: int, store_timestamp: int) -> bytes:
+        """Return what is written over a damaged range: filler records, or a blank at the end of a segment."""
+        if (offset + size) % self.segments.segment_bytes == 0:
+            return self.framing.pack_blank(size)
+        return make_fillers(offset, size, store_timestamp)
 
     # --- flushing, shrinking, closing
 
@@ -345,6 +398,27 @@ class CommitLog:
         if self.segments.starts and self.segments.starts[-1] == offset and len(self.segments.starts) > 1:
             self.segments.drop_last()  # created ahead of time, never written
 
+    def cut(self, offset: int, keep_in: str) -> None:
+        """Give up everything from `offset` on, where a record starts. Whole segments are moved to the directory `keep_in`.
+
+        The caller has copied the rest, which becomes zeros.
+        """
+        self.close()
+        self.scrub()
+        old_end = self.end
+        while self.segments.starts and self.segments.starts[-1] >= offset:
+            self.segments.move_last(keep_in)
+        self.end = offset if self.segments.starts else 0
+        self.opened_at = min(self.opened_at, self.end)
+        if not self.segments.starts or offset == self.segments.stop:
+            return
+        start = self.segments.starts[-1]
+        file = self.segments.file_to_write(start)
+        stop = min(old_end - start, self.segments.segment_bytes)
+        for at in range(offset - start, stop, _REWRITTEN_BYTES):
+            file.write(at, bytes(min(_REWRITTEN_BYTES, stop - at)))
+        file.sync()
+
     def take_first(self, count: int) -> list[ExpiredFile]:
         """Give up the first segments. The caller deletes their files, oldest first."""
         self._drop_windows()
@@ -360,16 +434,18 @@ class CommitLog:
             self._files.remove(self.segments.path(start))
 
 
-def _place_records(run: _SegmentRun, records: Sequence[bytes], queue_offsets: Sequence[int], store_timestamp: int) -> WrittenRun:
+def _place_records(
+    run: _SegmentRun, records: Sequence[bytes], queue_offsets: Sequence[int], store_timestamp: int, header_bytes: int
+) -> WrittenRun:
     """Join the records of a run, with queue offset, physical offset and store time filled in."""
     data = bytearray(b"".join(run.parts))
     offsets: list[int] = []
-    at, offset = 0, run.start
+    at, offset = header_bytes, run.start + header_bytes
     place, stamp = _PLACE.pack_into, _STORE_TIME.pack_into
     for record, queue_offset in zip(records[run.first : run.last], queue_offsets[run.first : run.last], strict=True):
         place(data, at + QUEUE_OFFSET_AT, queue_offset, offset)
         stamp(data, at + (_STORE_TIME_AT_V6 if record[_SYS_FLAG_LOW_AT] & BORN_HOST_V6 else _STORE_TIME_AT), store_timestamp)
         offsets.append(offset)
-        size = len(record)
+        size = len(record) + header_bytes
         at, offset = at + size, offset + size
-    return WrittenRun(run.start, data, offsets, offset)
+    return WrittenRun(run.start, data, offsets, offset - header_bytes)

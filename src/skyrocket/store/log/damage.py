@@ -9,16 +9,15 @@ or the index.
 from __future__ import annotations
 
 from skyrocket.protocol.errors import RecordError
-from skyrocket.protocol.message.record import BLANK_MAGIC, FIXED_BYTES_MIN, Record, decode_record, encode_record
+from skyrocket.protocol.message.record import FIXED_BYTES_MIN, Record, decode_record, encode_record
 from skyrocket.protocol.sysflag import TRANSACTION_ROLLBACK
 from skyrocket.protocol.system_names import FILLER_TOPIC
 from skyrocket.store.files import File, Files
-from skyrocket.store.log.commit_log import BLANK
 from skyrocket.store.log.readable import read_readable
 from skyrocket.store.log.scan import DamagedRange
 
 FILLER_BYTES_MAX = 1024 * 1024
-_FILLER_BYTES_MIN = FIXED_BYTES_MIN + 1
+FILLER_BYTES_MIN = FIXED_BYTES_MIN + 1
 
 
 def is_filler(record: Record) -> bool:
@@ -42,16 +41,17 @@ def is_filler(record: Record) -> bool:
 
 def make_fillers(offset: int, size: int, store_timestamp: int) -> bytes:
     """Return filler records that together take exactly `size` bytes at `offset`."""
-    assert size >= _FILLER_BYTES_MIN, f"{size} bytes are too few for a filler, and for any record"
+    assert size >= FILLER_BYTES_MIN, f"{size} bytes are too few for a filler, and for any record"
     parts = []
     while size:
-        piece = size if size <= FILLER_BYTES_MAX else min(FILLER_BYTES_MAX, size - _FILLER_BYTES_MIN)
-        parts.append(_make_filler(offset, piece, store_timestamp))
+        piece = size if size <= FILLER_BYTES_MAX else min(FILLER_BYTES_MAX, size - FILLER_BYTES_MIN)
+        parts.append(make_filler(offset, piece, store_timestamp))
         offset, size = offset + piece, size - piece
     return b"".join(parts)
 
 
-def _make_filler(offset: int, size: int, store_timestamp: int) -> bytes:
+def make_filler(offset: int, size: int, store_timestamp: int) -> bytes:
+    """Return one filler record of `size` bytes for physical offset `offset`."""
     topic = FILLER_TOPIC[: size - FIXED_BYTES_MIN]
     return encode_record(
         Record(
@@ -65,29 +65,29 @@ def _make_filler(offset: int, size: int, store_timestamp: int) -> bytes:
     )
 
 
-def explain_damage(segment: memoryview | bytes, at: int, damaged: DamagedRange) -> str:
-    """Say in a sentence what is wrong with bytes of the log that are no message. They lie at `at` in the segment."""
+def explain_damage(segment: memoryview | bytes, at: int, damaged: DamagedRange, header_bytes: int = 0) -> str:
+    """Say in a sentence what is wrong with bytes of the log that are no message. They lie at `at` in the segment.
+
+    `header_bytes` lie in front of each record of the log.
+    """
     where = f"{damaged.size} bytes of the log at {damaged.offset} cannot be read"
     try:
-        record = decode_record(segment, at)
+        record = decode_record(segment, at + header_bytes)
     except RecordError as error:
         return f"{where}: {error}"
     if is_filler(record):
         return f"{where}: they were damaged, were set aside in 'damaged', and a filler stands in their place."
-    if record.physical_offset != damaged.offset:
+    if record.physical_offset != damaged.offset + header_bytes:
         return f"{where}: the record there says that it lies at {record.physical_offset}."
     return f"{where}: the checksum over the whole record does not fit, so it is not what was written."
 
 
-def set_aside(files: Files, directory: str, file: File, offset: int, size: int, store_timestamp: int) -> str:
-    """Copy a damaged range to a file of its own, then write fillers over it. It is safe to repeat this after a crash."""
+def set_aside(files: Files, directory: str, file: File, offset: int, size: int, filler: bytes) -> str:
+    """Copy a damaged range to a file of its own, then write a filler over it. It is safe to repeat this after a crash."""
     at = offset % file.size
     kept = f"{directory}/{offset:020d}-{size}"
     if not files.exists(kept):
         files.replace(kept, read_readable(file, at, size))
-    if at + size == file.size:
-        file.write(at, BLANK.pack(size, BLANK_MAGIC))
-    else:
-        file.write(at, make_fillers(offset, size, store_timestamp))
+    file.write(at, filler)
     file.sync()
     return kept

@@ -6,9 +6,8 @@ would the next start, which scans the same page. So a scan first reads the range
 
 from __future__ import annotations
 
-from skyrocket.protocol.message.record import MAGIC, MAGIC_V2
 from skyrocket.store.files import File
-from skyrocket.store.log.commit_log import BLANK
+from skyrocket.store.log.scan import BLANK, PLAIN, RecordFraming
 
 PAGE_BYTES = 4096
 _PIECE_BYTES = 1024 * 1024
@@ -31,13 +30,14 @@ def readable_view(file: File, at: int, size: int | None = None) -> memoryview:
     return file.view()
 
 
-def readable_record(file: File, at: int) -> memoryview:
-    """Return a file's bytes, of which those of the record at `at` can be read, as with `readable_view`.
+def readable_record(file: File, at: int, framing: RecordFraming = PLAIN) -> memoryview:
+    """Return a file's bytes, of which those of the frame at `at` can be read, as with `readable_view`.
 
     Of a blank, which fills the rest of its file, only the size and the magic are read.
     """
-    size, magic = BLANK.unpack(read_readable(file, at, BLANK.size))
-    return readable_view(file, at, size if magic in (MAGIC, MAGIC_V2) and size > BLANK.size else BLANK.size)
+    head_bytes = max(BLANK.size, framing.header_bytes)
+    size = framing.frame_bytes(read_readable(file, at, head_bytes))
+    return readable_view(file, at, max(size, head_bytes))
 
 
 def read_readable(file: File, at: int, size: int) -> bytes:

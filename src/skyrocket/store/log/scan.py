@@ -2,6 +2,10 @@
 
 Bytes count as a record only if they decode, the CRC of the body matches, and the record's physical offset is the offset where it
 lies. So bytes that only look like a record, inside a body or left over from before, are not taken for one.
+
+How records lie in a segment is their framing. In a commit log they follow each other. In the log of a DLedger group each has a
+header in front (`store.ledger.entry_framing`). A `FoundRecord` is the record alone; its frame begins `header_bytes` before it,
+and both end together.
 """
 
 from __future__ import annotations
@@ -9,14 +13,15 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from skyrocket.protocol.errors import RecordError
 from skyrocket.protocol.message.record import BLANK_MAGIC, MAGIC, MAGIC_V2, Record, decode_record
 
 _MAGICS = re.compile(b"|".join(re.escape(struct.pack(">i", magic)) for magic in (MAGIC, MAGIC_V2)))
 _BLANK_MAGIC = re.compile(re.escape(struct.pack(">i", BLANK_MAGIC)))
-_SIZE_AND_MAGIC = struct.Struct(">ii")
+BLANK = struct.Struct(">ii")  # size, magic; `commit_log` draws it
+_SIZE_AND_MAGIC = BLANK
 _ZEROS = bytes(1024 * 1024)
 SECTOR_BYTES = 512  # the least that a disk writes atomically
 
@@ -52,19 +57,51 @@ class LogEnd(NamedTuple):
 LogItem = FoundRecord | Blank | DamagedRange | LogEnd
 
 
-def walk_segment(view: memoryview, segment_start: int, at: int = 0, *, check_crc: bool = True) -> Iterator[LogItem]:
+class RecordFraming:
+    """How records lie in a segment of the log. This is the commit log's: one after another, and a blank at the end."""
+
+    header_bytes: int = 0  # in front of each record
+
+    def record_at(self, view: memoryview, segment_start: int, at: int, *, check_crc: bool = True) -> FoundRecord | None:
+        """Return the record whose frame begins at `at`; None when no sound frame begins there."""
+        return record_at(view, segment_start, at, check_crc=check_crc)
+
+    def is_blank(self, view: memoryview, at: int) -> bool:
+        """Whether the blank that ends a segment starts at `at`."""
+        return is_blank(view, at)
+
+    def next_sound(self, view: memoryview, segment_start: int, at: int) -> int | None:
+        """Return the first position from `at` on where a sound frame or the blank starts; None when there is none."""
+        return next_sound(view, segment_start, at)
+
+    def pack_blank(self, size: int) -> bytes:
+        """Return how the blank begins that fills the last `size` bytes of a segment."""
+        return _SIZE_AND_MAGIC.pack(size, BLANK_MAGIC)
+
+    def frame_bytes(self, head: bytes) -> int:
+        """Return how many bytes the frame has that begins with `head`; 0 when no frame begins so."""
+        size, magic = _SIZE_AND_MAGIC.unpack_from(head)
+        return size if magic in (MAGIC, MAGIC_V2) and size > _SIZE_AND_MAGIC.size else 0
+
+
+PLAIN: Final = RecordFraming()
+
+
+def walk_segment(
+    view: memoryview, segment_start: int, at: int = 0, *, check_crc: bool = True, framing: RecordFraming = PLAIN
+) -> Iterator[LogItem]:
     """Yield what lies in a segment from `at` on. The last item is a Blank or a LogEnd, unless the segment ends with a record."""
     stop = len(view)
     while at < stop:
-        found = record_at(view, segment_start, at, check_crc=check_crc)
+        found = framing.record_at(view, segment_start, at, check_crc=check_crc)
         if found is not None:
             yield found
-            at += found.size
+            at += framing.header_bytes + found.size
             continue
-        if is_blank(view, at):
+        if framing.is_blank(view, at):
             yield Blank(segment_start + at, stop - at)
             return
-        following = next_sound(view, segment_start, at + 1)
+        following = framing.next_sound(view, segment_start, at + 1)
         if following is None:
             yield LogEnd(segment_start + at)
             return

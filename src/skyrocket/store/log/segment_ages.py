@@ -18,7 +18,7 @@ from itertools import islice, pairwise
 
 from skyrocket.store.files import Files
 from skyrocket.store.log.damage import is_filler
-from skyrocket.store.log.scan import FoundRecord, walk_segment
+from skyrocket.store.log.scan import PLAIN, FoundRecord, RecordFraming, walk_segment
 
 PROBES_BYTES = (64 * 1024, 8 * 1024 * 1024)  # of the next segment; the second is larger than any message
 WITNESSES_MAX = 8  # messages whose store times are compared
@@ -27,8 +27,9 @@ WITNESSES_MAX = 8  # messages whose store times are compared
 class SegmentAges:
     """Reads files with handles of its own, so it may run in another thread than the store; in one at a time."""
 
-    def __init__(self, files: Files, path_of: Callable[[int], str]) -> None:
+    def __init__(self, files: Files, path_of: Callable[[int], str], framing: RecordFraming = PLAIN) -> None:
         """`path_of` returns the path of the segment that starts at an offset."""
+        self._framing = framing
         self._files = files
         self._path_of = path_of
         self._known: dict[int, int] = {}
@@ -56,7 +57,7 @@ class SegmentAges:
             return None
         try:
             for size in PROBES_BYTES:
-                found = _store_times(memoryview(file.read(0, min(size, file.size))), start)
+                found = _store_times(memoryview(file.read(0, min(size, file.size))), start, self._framing)
                 believed = [stored_ms for stored_ms in found if stored_ms <= now_ms]
                 if believed:
                     return max(believed)
@@ -67,11 +68,11 @@ class SegmentAges:
         return None
 
 
-def _store_times(view: memoryview, start: int) -> list[int]:
+def _store_times(view: memoryview, start: int, framing: RecordFraming) -> list[int]:
     """Return the store times of the first sound messages in the first bytes of a segment."""
     times = (
         item.record.store_timestamp
-        for item in walk_segment(view, start)
+        for item in walk_segment(view, start, framing=framing)
         if isinstance(item, FoundRecord) and not is_filler(item.record)
     )
     return list(islice(times, WITNESSES_MAX))

@@ -22,14 +22,15 @@ from skyrocket.protocol.message.record import BLANK_MAGIC, FIXED_BYTES_MIN, MAGI
 from skyrocket.store.files import File, Files
 from skyrocket.store.log.checksum_blocks import ENTRY
 from skyrocket.store.log.damage import explain_damage, is_filler
-from skyrocket.store.log.scan import DamagedRange, record_at
-from skyrocket.store.log.segments import segment_name
+from skyrocket.store.log.scan import PLAIN, DamagedRange, RecordFraming
 
 WINDOW_BYTES = 1024 * 1024
 _PAGE_BYTES = 4096
 _CHECKSUMS_AT_ONCE = 8192
 _SIZE_AND_MAGIC = struct.Struct(">ii")
 _ANY_MAGIC = re.compile(b"|".join(re.escape(struct.pack(">i", magic)) for magic in (MAGIC, MAGIC_V2, BLANK_MAGIC)))
+_PADDING = struct.pack(">i", -1)  # begins the padding of a log whose records have headers
+_ENTRY_MAGICS = re.compile(b"|".join(map(re.escape, (struct.pack(">i", MAGIC), struct.pack(">i", MAGIC_V2), _PADDING))))
 
 
 class ScrubTarget(NamedTuple):
@@ -40,6 +41,7 @@ class ScrubTarget(NamedTuple):
     path: str
     checksums_path: str
     checksums: int  # how many there are
+    framing: RecordFraming = PLAIN  # of the log
 
 
 class ScrubFinding(NamedTuple):
@@ -105,23 +107,22 @@ class SegmentScrub:
         return None if is_sound else DamagedRange(self._target.start + at, size)
 
     def _examine(self, at: int) -> tuple[int, bool] | None:
-        """Return the size of the record at `at`, and whether it is sound; None when no record starts there."""
-        size, magic = _SIZE_AND_MAGIC.unpack(self._read(at, _SIZE_AND_MAGIC.size))
-        if magic not in (MAGIC, MAGIC_V2) or not FIXED_BYTES_MIN <= size <= self._target.segment_bytes - at:
+        """Return the size of the frame at `at`, and whether it is sound; None when none starts there."""
+        framing, start = self._target.framing, self._target.start
+        header_bytes = framing.header_bytes
+        size = framing.frame_bytes(self._read(at, max(header_bytes, _SIZE_AND_MAGIC.size)))
+        if not header_bytes + FIXED_BYTES_MIN <= size <= self._target.segment_bytes - at:
             return None
-        data = self._read(at, size)
-        fits = self._checksums.matches(at + size, data)
-        if fits and not _may_be_filler(data):
+        frame = self._read(at, size)
+        fits = self._checksums.matches(at + size, frame[header_bytes:])
+        if fits and not header_bytes and not _may_be_filler(frame):
             return size, True  # exactly what was written, so it need not be decoded
-        found = record_at(memoryview(data), self._target.start + at, 0)
+        found = framing.record_at(memoryview(frame), start + at, 0)
         return None if found is None else (size, fits is not False and not is_filler(found.record))
 
     def _is_blank(self, at: int) -> bool:
         head = self._read(at, _SIZE_AND_MAGIC.size)
-        return len(head) == _SIZE_AND_MAGIC.size and _SIZE_AND_MAGIC.unpack(head) == (
-            self._target.segment_bytes - at,
-            BLANK_MAGIC,
-        )
+        return head == self._target.framing.pack_blank(self._target.segment_bytes - at)
 
     def _next_sound(self, at: int) -> int | None:
         """Return the first position from `at` on where a sound record or the blank starts; None when there is none."""
@@ -133,10 +134,14 @@ class SegmentScrub:
 
     def _magics(self, window_at: int) -> Iterator[int]:
         """Yield where records may start whose size field lies in the window."""
-        window = self._read(window_at, WINDOW_BYTES + _SIZE_AND_MAGIC.size)
-        for match in _ANY_MAGIC.finditer(window, 4):
-            if self._target.segment_bytes - (window_at + match.start() - 4) >= _SIZE_AND_MAGIC.size:
-                yield window_at + match.start() - 4
+        header_bytes = self._target.framing.header_bytes
+        window = self._read(window_at, WINDOW_BYTES + header_bytes + _SIZE_AND_MAGIC.size)
+        magics = _ENTRY_MAGICS if header_bytes else _ANY_MAGIC
+        for match in magics.finditer(window, 0 if header_bytes else 4):
+            is_padding = header_bytes and match[0] == _PADDING
+            place = window_at + match.start() - (0 if is_padding else header_bytes + 4)
+            if place >= 0 and self._target.segment_bytes - place >= _SIZE_AND_MAGIC.size:
+                yield place
 
     # --- bytes
 
@@ -173,8 +178,9 @@ class SegmentScrub:
                 problem = f"{damaged.size} bytes of the log at {damaged.offset} cannot be read: {reason}."
                 break
         else:
-            problem = explain_damage(self._sparse_copy(at, damaged.size), at, damaged)
-        return ScrubFinding(f"commitlog/{segment_name(start)}", at, problem)
+            problem = explain_damage(self._sparse_copy(at, damaged.size), at, damaged, self._target.framing.header_bytes)
+        kept = 3 if self._target.framing.header_bytes else 2  # of the path: dledger-n0/data/…, or commitlog/…
+        return ScrubFinding("/".join(self._target.path.split("/")[-kept:]), at, problem)
 
     def _sparse_copy(self, at: int, size: int) -> memoryview:
         """Return a segment that has only these bytes, so that a sentence can name the position in the file."""

@@ -130,6 +130,14 @@ class Segments:
         self._drop(self.starts[-1])
         del self.starts[-1]
 
+    def move_last(self, directory: str) -> None:
+        """Give up the last segment, and keep its file in another directory."""
+        start = self.starts.pop()
+        self._opened.forget(self.path(start))
+        self._files.move(self.path(start), segment_path(directory, start))
+        self._files.sync_directory(directory)
+        self._files.sync_directory(self.directory)
+
     def forget_all(self) -> None:
         """Close all segments, whose files were moved away."""
         for start in self.starts:

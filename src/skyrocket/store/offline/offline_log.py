@@ -20,7 +20,7 @@ from skyrocket.store.errors import store_error
 from skyrocket.store.files import Files, OpenFiles
 from skyrocket.store.log.checksums import Checksums
 from skyrocket.store.log.damage import is_filler
-from skyrocket.store.log.scan import Blank, DamagedRange, FoundRecord, LogEnd, is_blank, next_sound, record_at
+from skyrocket.store.log.scan import PLAIN, Blank, DamagedRange, FoundRecord, LogEnd, RecordFraming
 from skyrocket.store.log.segments import segment_name
 
 OPEN_SEGMENTS_MAX = 64  # mapped at the same time; a view that a caller holds keeps its own mapping
@@ -28,8 +28,10 @@ _PAGE_BYTES = 4096
 
 
 class OfflineLog:
-    def __init__(self, files: Files, directory: str) -> None:
+    def __init__(self, files: Files, directory: str, framing: RecordFraming = PLAIN) -> None:
+        """`framing` says how records lie in this log: one after another, or each with the header of a DLedger entry."""
         self._files = files
+        self.framing = framing
         self._opened = OpenFiles(files, OPEN_SEGMENTS_MAX, writable=False)
         self._checksums: Checksums | None = None
         self.directory = directory
@@ -45,7 +47,8 @@ class OfflineLog:
 
     def trust(self, checksums_directory: str, safe_end: int) -> None:
         """Use the checksum files for records before `safe_end`: skyrocket has written both."""
-        self._checksums = Checksums(self._files, self._opened, checksums_directory, self.segment_bytes)
+        header_bytes = self.framing.header_bytes
+        self._checksums = Checksums(self._files, self._opened, checksums_directory, self.segment_bytes, header_bytes=header_bytes)
         self._checksums.load_read_only(safe_end)
 
     @property
@@ -101,16 +104,16 @@ class OfflineLog:
     # --- records
 
     def record_at(self, offset: int, *, check: bool = True) -> FoundRecord | None:
-        """Return the record at `offset`; None when there is none, or it is damaged."""
+        """Return the record with this physical offset; None when there is none, or it is damaged."""
         start = self.start_of(offset)
         segment = None if start is None else self.segment(start)
         if start is None or segment is None:
             return None
-        item = self._record(segment, start, offset - start, check)
+        item = self._record(segment, start, offset - start - self.framing.header_bytes, check)
         return item if isinstance(item, FoundRecord) else None
 
     def walk(self, offset: int = 0, *, check: bool = True) -> Iterator[FoundRecord | DamagedRange | LogEnd]:
-        """Yield everything from `offset` on, where a record must start. The last item, and only the last, is a LogEnd."""
+        """Yield everything from `offset` on, where a frame must start. The last item, and only the last, is a LogEnd."""
         unread: list[DamagedRange] = []  # unreadable ends of segments: damage only if something sound follows
         end = offset
         start = self.start_of(offset)
@@ -153,30 +156,33 @@ class OfflineLog:
             yield item
             if isinstance(item, Blank | LogEnd):
                 return
-            at += item.size
+            at = item.offset - start + item.size
         if at < self.segment_bytes:
             yield LogEnd(start + at)  # the file is shorter than it should be
 
     def _record(self, segment: memoryview, start: int, at: int, check: bool) -> FoundRecord | DamagedRange | None:
         """Return the record at `at`; a damaged range for a damaged record or a filler; None when no record starts there."""
-        found = record_at(segment, start, at, check_crc=check)
+        found = self.framing.record_at(segment, start, at, check_crc=check) if at >= 0 else None
         if found is None:
             return None
-        is_whole = not check or self._checksums is None or self._checksums.matches(found.offset, segment[at : at + found.size])
+        place = found.offset - start
+        is_whole = (
+            not check or self._checksums is None or self._checksums.matches(found.offset, segment[place : place + found.size])
+        )
         if is_whole is False or is_filler(found.record):
-            return DamagedRange(found.offset, found.size)
+            return DamagedRange(start + at, place - at + found.size)
         return found
 
     def _other(self, segment: memoryview, start: int, at: int, check: bool) -> Blank | DamagedRange | LogEnd | None:
         """Return what lies where there is no record; None when a record has been written there in the meantime."""
-        if is_blank(segment, at):
+        if self.framing.is_blank(segment, at):
             return Blank(start + at, len(segment) - at)
         if self._is_unwritten(segment, start, at):
             return LogEnd(start + at)
-        following = next_sound(segment, start, at + 1)
+        following = self.framing.next_sound(segment, start, at + 1)
         if following is None:
             return LogEnd(start + at)
-        if record_at(segment, start, at, check_crc=check) is not None:
+        if self.framing.record_at(segment, start, at, check_crc=check) is not None:
             return None
         return DamagedRange(start + at, following - at)
 
@@ -186,7 +192,8 @@ class OfflineLog:
         segment = None if start is None else self.segment(start)
         if start is None or segment is None:
             return False
-        return record_at(segment, start, offset - start, check_crc=False) is not None or is_blank(segment, offset - start)
+        at = offset - start
+        return self.framing.record_at(segment, start, at, check_crc=False) is not None or self.framing.is_blank(segment, at)
 
     def _is_unwritten(self, segment: memoryview, start: int, at: int) -> bool:
         """Whether nothing was ever written from `at` on, by the file system. Saves reading a gigabyte of zeros."""
@@ -194,17 +201,21 @@ class OfflineLog:
         return not any(segment[at:page_end]) and _is_hole(self.path(start), page_end)
 
     def boundary(self, offset: int) -> int:
-        """Return `offset` when a record starts there; otherwise the start of the first record behind it."""
+        """Return where the frame of the record at `offset` starts; otherwise the start of the first frame behind it."""
         start = self.start_of(offset)
         segment = None if start is None else self.segment(start)
         if start is None or segment is None or offset == start:
             return offset
-        at = offset - start
-        if record_at(segment, start, at, check_crc=False) is not None or is_blank(segment, at):
+        at, header_bytes = offset - start, self.framing.header_bytes
+        for frame_at in (at, at - header_bytes):
+            if frame_at >= 0 and self.framing.record_at(segment, start, frame_at, check_crc=False) is not None:
+                return start + frame_at
+        if self.framing.is_blank(segment, at):
             return offset
         for item in self._walk_segment(start, 0, check=False):
+            frame = item.offset - header_bytes if isinstance(item, FoundRecord) else item.offset
             if item.offset >= offset:
-                return item.offset
+                return frame
             if not isinstance(item, LogEnd) and item.offset + item.size >= offset:
                 return item.offset + item.size
         return offset
@@ -214,10 +225,14 @@ class OfflineLog:
         low, high = 0, len(self.starts)
         while low < high:
             middle = (low + high) // 2
-            first = self.record_at(self.starts[middle], check=False)
+            first = self.first_of(self.starts[middle])
             is_before = first is not None and first.record.store_timestamp < timestamp
             low, high = (middle + 1, high) if is_before else (low, middle)
         return self.starts[low - 1] if low else self.start
+
+    def first_of(self, start: int) -> FoundRecord | None:
+        """Return the first record of a segment; None when it cannot be read."""
+        return self.record_at(start + self.framing.header_bytes, check=False)
 
     def close(self) -> None:
         self._opened.close()

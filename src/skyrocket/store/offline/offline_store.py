@@ -6,6 +6,9 @@
     query(topic, key)                   messages by key, newest first
     queues()                            all queues with their offsets
 
+The log of a node of a DLedger group (`dledger-n0/data`) is read up to its last entry. The last ones may be entries that the
+group has not confirmed yet.
+
 Reads return exactly what was written. A range that cannot be read is skipped and reported to `on_damage`, once. A message that is
 being written at the time of the read does not count yet. A broker writes queues and index late: while it runs, and after it was
 killed, their newest messages come from the log (`log_tail`).
@@ -23,13 +26,14 @@ from skyrocket.protocol.message.properties import UNIQUE_KEY, decode_properties
 from skyrocket.protocol.message.record import Record
 from skyrocket.store.errors import StoreFormatError, store_error
 from skyrocket.store.files import Disk, OpenFiles
-from skyrocket.store.log.scan import DamagedRange, FoundRecord, LogEnd
+from skyrocket.store.ledger.entry_framing import FRAMED
+from skyrocket.store.ledger.layout import find_paths
+from skyrocket.store.log.scan import PLAIN, DamagedRange, FoundRecord, LogEnd
 from skyrocket.store.message import index_keys
 from skyrocket.store.offline.log_tail import LogTail
 from skyrocket.store.offline.offline_index import IndexSizes, OfflineIndex
 from skyrocket.store.offline.offline_log import OfflineLog
 from skyrocket.store.offline.offline_queue import OfflineQueue
-from skyrocket.store.paths import StorePaths
 from skyrocket.store.queues.consume_queues import QueueKey
 from skyrocket.store.queues.deleted_topics import DeletedTopics
 from skyrocket.store.recovery.checkpoint import Checkpoint, CheckpointFile
@@ -55,20 +59,21 @@ class OfflineStore:
 
         `index_sizes` are needed only when they cannot be inferred from the files.
         """
-        self.paths = StorePaths(path, commit_log)
         self._files = Disk()
         try:
+            self.paths = find_paths(self._files, path, commit_log)
             if not (self._files.exists(self.paths.commit_log) or self._files.exists(self.paths.checkpoint)):
                 raise StoreFormatError(f"{self.paths.root} is not a store: it has neither 'commitlog' nor 'checkpoint'.")
             self.is_open = self._files.exists(self.paths.abort)  # or was open when its broker was killed
             self.checkpoint: Checkpoint = CheckpointFile(self._files, self.paths.checkpoint).read()
-            self.log = OfflineLog(self._files, self.paths.commit_log)
+            framing = PLAIN if self.paths.ledger_id is None else FRAMED
+            self.log = OfflineLog(self._files, self.paths.commit_log, framing)
             if self.checkpoint.safe_end:
                 self.log.trust(self.paths.checksums, self.checkpoint.safe_end)
             self.deleted = DeletedTopics(self._files, self.paths.deleted_topics, self.paths.consume_queues)
             self.deleted.load()
         except OSError as error:
-            raise store_error(f"opening the store in {self.paths.root}", error) from error
+            raise store_error(f"opening the store in {path}", error) from error
         self.index = OfflineIndex(self._files, self.paths.index, index_sizes)
         self._tail = LogTail(self.log, self.deleted, self.checkpoint.dispatch_end if self.is_open else None)
         self._queue_files = OpenFiles(self._files, OPEN_QUEUE_FILES_MAX, writable=False)

@@ -25,6 +25,7 @@ from skyrocket.store.offline.offline_index import IndexSizes
 from skyrocket.store.offline.offline_queue import OfflineQueue
 from skyrocket.store.offline.offline_store import EVER_MS, OfflineStore, matches_entry, properties_of
 from skyrocket.store.offline.verify_index import Finding, verify_index
+from skyrocket.store.offline.verify_ledger import confirmed_end, verify_ledger
 from skyrocket.store.queues.consume_queue import QueueEntry
 from skyrocket.store.queues.consume_queues import QueueKey
 from skyrocket.store.recovery.checkpoint import Checkpoint
@@ -71,7 +72,7 @@ class _Verification:
         self._queues: dict[QueueKey, _QueueCheck] = {}
         self._damaged: list[DamagedRange] = []
         self._end = 0
-        self._queued_before = _queued_before(store.checkpoint) if store.is_open else EVER_MS
+        self._queued_before = _queued_before(store.checkpoint) if store.is_open else confirmed_end(store)
         self._topics = _topics(store)
 
     def findings(self) -> Iterator[Finding]:
@@ -93,6 +94,7 @@ class _Verification:
             yield from self._check_queue(key)
         yield from verify_index(self._store, self._end, self._is_damaged, self._count_index_entries)
         yield from self._check_checkpoint()
+        yield from verify_ledger(self._store, self._end, self._is_damaged)
 
     def _count_index_entries(self, count: int) -> None:
         self._verified.index_entries += count
@@ -103,7 +105,10 @@ class _Verification:
         start = self._log.start_of(offset)
         if start is None:
             start = offset - offset % segment_bytes if segment_bytes else 0
-        return Finding(f"commitlog/{segment_name(start)}", offset - start, problem)
+        return Finding(self._segment(start), offset - start, problem)
+
+    def _segment(self, start: int) -> str:
+        return self._relative(f"{self._log.directory}/{segment_name(start)}")
 
     # --- the log
 
@@ -113,10 +118,10 @@ class _Verification:
             is_last = start == self._log.starts[-1]
             if segment is None:
                 if not is_last and start in self._refresh_starts():
-                    yield Finding(f"commitlog/{segment_name(start)}", 0, "The file is empty.")
+                    yield Finding(self._segment(start), 0, "The file is empty.")
             elif len(segment) != self._log.segment_bytes:
                 yield Finding(
-                    f"commitlog/{segment_name(start)}",
+                    self._segment(start),
                     len(segment),
                     f"The file has {len(segment)} bytes; the first one has {self._log.segment_bytes}.",
                 )
@@ -131,7 +136,7 @@ class _Verification:
         segment = None if start is None else self._log.segment(start)
         if start is None or segment is None:
             return f"{damaged.size} bytes of the log at {damaged.offset} cannot be read: the file is missing."
-        return explain_damage(segment, damaged.offset - start, damaged)
+        return explain_damage(segment, damaged.offset - start, damaged, self._log.framing.header_bytes)
 
     def _is_damaged(self, offset: int) -> bool:
         index = bisect_right(self._damaged, (offset, EVER_MS)) - 1

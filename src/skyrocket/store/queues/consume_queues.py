@@ -16,7 +16,7 @@ from skyrocket.store.cold_reads import ColdReads
 from skyrocket.store.errors import QueueNameError, StoreFormatError
 from skyrocket.store.expired_files import ExpiredFile
 from skyrocket.store.files import Files, OpenFiles
-from skyrocket.store.message import UNQUEUED, DispatchFields
+from skyrocket.store.message import UNQUEUED, AppendRequest, DispatchFields
 from skyrocket.store.queues.consume_queue import ENTRY, ConsumeQueue, QueueEntry
 
 _NAME_BYTES_MAX = 255  # of a directory name
@@ -131,9 +131,31 @@ class ConsumeQueues:
             found = 0 if queue is None else queue.max_offset
         return found
 
+    def take_offsets(self, messages: Sequence[AppendRequest]) -> tuple[list[int], dict[tuple[str, int], int]]:
+        """Assign a queue offset to each message. Also return the next free offset of each queue, for `reserve_offsets`."""
+        taken: dict[tuple[str, int], int] = {}
+        offsets: list[int] = []
+        for topic, queue_id, _, _, _, sys_flag, _ in messages:
+            if sys_flag and sys_flag & TRANSACTION_MASK in UNQUEUED:
+                offsets.append(0)
+                continue
+            key = (topic, queue_id)
+            offset = taken.get(key)
+            if offset is None:
+                offset = self.next_offset(key)
+            taken[key] = offset + 1
+            offsets.append(offset)
+        return offsets, taken
+
     def reserve_offsets(self, offsets: dict[tuple[str, int], int]) -> None:
         """Set the next free offset of each queue."""
         self._next.update(offsets)
+
+    def free_offsets(self, offsets: dict[tuple[str, int], int]) -> None:
+        """Take back the offsets of messages that are gone from the log before they were confirmed."""
+        for key, offset in offsets.items():
+            if offset < self._next.get(key, 0):
+                self._next[key] = offset
 
     def put(self, dispatches: Sequence[DispatchFields]) -> dict[tuple[str, int], None]:
         """Append the entries of confirmed messages. Return the queues that grew."""
@@ -205,6 +227,17 @@ class ConsumeQueues:
         if queue is not None and queue.max_offset > queue_offset:
             queue.truncate(queue_offset)
         self._next.pop(key, None)
+
+    def cut(self, log_end: int) -> None:
+        """Delete the entries of messages at or behind `log_end`. A queue that had no others is removed."""
+        for key, queue in list(self._queues.items()):
+            self._write_late(queue)
+            kept = queue.find_minimum(log_end, queue.entry)
+            if kept <= queue.min_offset:
+                self._queues.pop(key).remove()
+            elif kept < queue.max_offset:
+                queue.truncate(kept)
+        self._next.clear()
 
     def expire(self, log_start: int) -> list[ExpiredFile]:
         """Raise the minimum of each queue to its first message at or behind `log_start`. Return the files that lie before it."""

@@ -22,21 +22,21 @@ from skyrocket.store.expired_files import ExpiredFile
 from skyrocket.store.files import File, Files
 from skyrocket.store.index.index import Index
 from skyrocket.store.log.checksums import Checksums
-from skyrocket.store.log.commit_log import BLANK, CommitLog
+from skyrocket.store.log.commit_log import CommitLog
 from skyrocket.store.log.damage import is_filler, set_aside
 from skyrocket.store.log.readable import read_readable, readable_record, readable_view
 from skyrocket.store.log.scan import (
+    BLANK,
     Blank,
     DamagedRange,
     FoundRecord,
     LogEnd,
-    is_blank,
     last_byte_set,
     looks_torn,
-    record_at,
     walk_segment,
 )
-from skyrocket.store.message import dispatch_request_of
+from skyrocket.store.log.segments import OFFSET_MAX
+from skyrocket.store.message import DispatchRequest, dispatch_request_of
 from skyrocket.store.queues.consume_queue import QueueEntry
 from skyrocket.store.queues.consume_queues import ConsumeQueues, QueueKey
 from skyrocket.store.queues.deleted_topics import DeletedTopics
@@ -61,18 +61,29 @@ class RecoveryResult:
     after_crash: bool
     walked_from: int
     end: int = 0
+    visible_end: int = 0  # messages from here on are in the log only
     messages: int = 0  # scanned
     cut_bytes: int = 0  # of a torn tail behind the end
     set_aside: list[SetAsideRange] = field(default_factory=list)
     last_timestamp: int = 0  # store time of the last message, 0 in an empty log
-    last_offset: int = 0
+    last_offset: int = 0  # physical offset of the last visible message
+    visible_timestamp: int = 0  # its store time
     safe_end: int = 0  # the log was on disk up to here, by the checkpoint; 0 when it does not say
     rewritten_bytes: int = 0  # of the log, written again and read back from the disk after a failed sync
+    is_foreign: bool = False  # closed, but by another program, whose queues are not trusted
+    repeated: int = 0  # messages with the queue offset of an earlier one
+    reindexed: int = 0  # entries of a DLedger log whose index was written again
+    unfilled: list[DamagedRange] = field(default_factory=list)  # an end of the log that is lost, and had to be cut
 
     def sentences(self) -> list[str]:
         sentences = []
         if self.after_crash:
-            sentences.append(f"The store was not closed; {self.messages} messages were read again, from {self.walked_from} on.")
+            why = "Another program has written the store" if self.is_foreign else "The store was not closed"
+            sentences.append(f"{why}; {self.messages} messages were read again, from {self.walked_from} on.")
+        if self.repeated:
+            sentences.append(
+                f"{self.repeated} messages have queue offsets that earlier ones have: they are in the log, and in no queue."
+            )
         if self.cut_bytes:
             sentences.append(f"A torn tail of {self.cut_bytes} bytes at {self.end} was cut off: it was never acknowledged.")
         if self.rewritten_bytes:
@@ -82,6 +93,13 @@ class RecoveryResult:
             what = "DAMAGE" if flushed else "Lost in the crash, never flushed"
             sentences.append(
                 f"{what}: {damage.size} bytes of the log at {damage.offset} cannot be read. They are kept in {damage.kept}."
+            )
+        if self.reindexed:
+            sentences.append(f"The index of the ledger was written again for {self.reindexed} entries.")
+        for lost in self.unfilled:
+            sentences.append(
+                f"DAMAGE: {lost.size} bytes of the log at {lost.offset} were on disk and are lost. The log ends there now; "
+                f"the group must send them again."
             )
         return sentences
 
@@ -109,13 +127,23 @@ class Recovery:
         self._damaged = damaged
         self._delays_ms = delays_ms
         self._begin = begin
-        self._seen: set[tuple[str, int]] = set()
+        self._framing = log.framing
+        self._seen: dict[tuple[str, int], int] = {}  # queues that were written again, and the last offset of each
+        self._repeated = 0
         self._safe_end = 0  # the log was on disk up to here
         self._trusted_end = 0  # queue entries of messages before this offset are certainly on disk
+        self._visible_end = OFFSET_MAX  # messages from here on stay out of the queues
+        self._hidden: dict[tuple[str, int], int] = {}  # of these messages: the next free offset of each queue
 
-    def run(self, checkpoint: Checkpoint, *, crashed: bool, is_ours: bool = False) -> RecoveryResult:
-        """Recover. `is_ours` says that no other program has written to the store since the checkpoint was written."""
+    def run(
+        self, checkpoint: Checkpoint, *, crashed: bool, is_ours: bool = False, visible_end: int | None = None
+    ) -> RecoveryResult:
+        """Recover. `is_ours` says that no other program has written to the store since the checkpoint was written.
+
+        Messages from `visible_end` on stay out of queues and index: a group has not confirmed them yet.
+        """
         self._safe_end = checkpoint.safe_end or 0
+        self._visible_end = OFFSET_MAX if visible_end is None else visible_end
         start = self._start(checkpoint, crashed, is_ours)
         if not crashed and not self._ends_cleanly(start):
             crashed = True  # the log does not end as after a clean stop
@@ -144,10 +172,13 @@ class Recovery:
         self._log.set_end(done.end)
         if crashed:
             self._checksums.cut(done.end)
-        if done.end < self._safe_end or not checkpoint.is_ours:
-            self._forget_beyond(done.end)
-        if self._index is not None and self._index.last_offset >= done.end:
-            self._index.rebuild(done.end)
+        done.visible_end = min(done.end, self._visible_end)
+        if done.end < self._safe_end or not checkpoint.is_ours or done.visible_end < done.end:
+            self._forget_beyond(done.visible_end)
+        if self._index is not None and self._index.last_offset >= done.visible_end:
+            self._index.rebuild(done.visible_end)
+        done.repeated = self._repeated if self._framing.header_bytes else 0
+        self._reserve_hidden()
         self._remove_files(self._queues.expire(self._log.start))
         self._deleted.shorten(done.end)
         return done
@@ -174,7 +205,7 @@ class Recovery:
         if crashed:
             return self._segment_before(min(checkpoint.log_timestamp, checkpoint.queue_timestamp) - _SAFETY_MS)
         if self._is_record(checkpoint.queue_physical_offset):
-            return checkpoint.queue_physical_offset
+            return checkpoint.queue_physical_offset - self._framing.header_bytes
         return self._segment_before(2**63)  # checkpoints of Apache before 5.4 have no offset
 
     def _is_boundary(self, offset: int) -> bool:
@@ -182,21 +213,23 @@ class Recovery:
         if start is None:
             return offset == self._log.segments.stop
         at = offset - start
-        view = readable_record(self._log.segments.file(start), at)
-        return record_at(view, start, at) is not None or is_blank(view, at) or not any(view[at : at + 8])
+        view = readable_record(self._log.segments.file(start), at, self._framing)
+        is_frame = self._framing.record_at(view, start, at) is not None or self._framing.is_blank(view, at)
+        return is_frame or not any(view[at : at + 8])
 
     def _is_record(self, offset: int) -> bool:
         """Whether a sound record lies here. Zeros do not count: Apache's fields have no CRC, and zeros are not always the end."""
+        offset -= self._framing.header_bytes
         start = self._log.segments.start_of(offset)
         if start is None:
             return False
-        view = readable_record(self._log.segments.file(start), offset - start)
-        return record_at(view, start, offset - start) is not None
+        view = readable_record(self._log.segments.file(start), offset - start, self._framing)
+        return self._framing.record_at(view, start, offset - start) is not None
 
     def _segment_before(self, timestamp: int) -> int:
         """Return the last segment whose first message was stored at or before that time, as Apache does with its checkpoint."""
         for start in reversed(self._log.segments.starts):
-            found = record_at(readable_record(self._log.segments.file(start), 0), start, 0)
+            found = self._framing.record_at(readable_record(self._log.segments.file(start), 0, self._framing), start, 0)
             if found is not None and found.record.store_timestamp <= timestamp:
                 return start
         return self._log.start
@@ -233,7 +266,7 @@ class Recovery:
             if done.end < segment_start:
                 return
             file = segments.file(segment_start)
-            while (item := _next_item(file, segment_start, done.end - segment_start)) is not None:
+            while (item := self._next_item(file, segment_start, done.end - segment_start)) is not None:
                 self._note(item, done)
                 if isinstance(item, Blank):
                     break
@@ -246,13 +279,17 @@ class Recovery:
         done.end = start
         for segment_start in [s for s in segments.starts if s + segments.segment_bytes > start]:
             view = readable_view(segments.file(segment_start), max(0, start - segment_start))
-            for item in walk_segment(view, segment_start, max(0, start - segment_start)):
+            for item in walk_segment(view, segment_start, max(0, start - segment_start), framing=self._framing):
                 if isinstance(item, LogEnd):
                     pending.append(DamagedRange(item.offset, segment_start + segments.segment_bytes - item.offset))
                 elif isinstance(item, DamagedRange):
                     pending.append(item)
-                elif isinstance(item, FoundRecord) and self._is_damaged(item, view, segment_start):
-                    pending.append(DamagedRange(item.offset, item.size))
+                elif isinstance(item, FoundRecord) and not self._belongs_here(item, view, segment_start):
+                    header_bytes = self._framing.header_bytes
+                    pending.append(DamagedRange(item.offset - header_bytes, item.size + header_bytes))
+                elif pending and not self._log.keeps_behind(pending[0].offset, self._safe_end):
+                    self._cut_tail(done)
+                    return
                 elif isinstance(item, FoundRecord) or not pending or self._sound_follows(segment_start):
                     self._set_aside(pending, done)
                     self._note(item, done)
@@ -267,8 +304,15 @@ class Recovery:
         while done.end < min(self._safe_end, segments.stop):
             border = done.end - done.end % segments.segment_bytes + segments.segment_bytes
             lost = DamagedRange(done.end, min(self._safe_end, border) - done.end)
+            if not self._log.can_fill(lost.offset, lost.size):
+                done.unfilled.append(lost)
+                return
             self._set_aside([lost], done)
             done.end += lost.size
+
+    def _belongs_here(self, found: FoundRecord, view: memoryview, segment_start: int) -> bool:
+        """Whether a record is what was written, and follows the one before it."""
+        return not self._is_damaged(found, view, segment_start) and self._log.follows(found, view, segment_start)
 
     def _is_damaged(self, found: FoundRecord, view: memoryview, segment_start: int) -> bool:
         if is_filler(found.record):
@@ -284,21 +328,30 @@ class Recovery:
         following = segment_start + self._log.segments.segment_bytes
         if self._log.segments.start_of(following) is None:
             return False
-        view = readable_record(self._log.segments.file(following), 0)
-        found = record_at(view, following, 0)
+        view = readable_record(self._log.segments.file(following), 0, self._framing)
+        found = self._framing.record_at(view, following, 0)
         return found is not None and not self._is_damaged(found, view, following)
+
+    def _next_item(self, file: File, segment_start: int, at: int) -> FoundRecord | Blank | None:
+        view = readable_record(file, at, self._framing)
+        found = self._framing.record_at(view, segment_start, at)
+        if found is None and self._framing.is_blank(view, at):
+            return Blank(segment_start + at, len(view) - at)
+        return found
 
     def _note(self, item: FoundRecord | Blank, done: RecoveryResult) -> None:
         done.end = item.offset + item.size
         if isinstance(item, FoundRecord):
             done.messages += 1
-            done.last_offset = item.offset
+            if item.offset < self._visible_end:
+                done.last_offset, done.visible_timestamp = item.offset, item.record.store_timestamp
             done.last_timestamp = item.record.store_timestamp
 
     def _set_aside(self, pending: list[DamagedRange], done: RecoveryResult) -> None:
         for damaged in _merge_ranges(pending, self._log.segments.segment_bytes):
             file = self._log.segments.file(damaged.offset - damaged.offset % self._log.segments.segment_bytes)
-            kept = set_aside(self._files, self._damaged, file, damaged.offset, damaged.size, done.last_timestamp)
+            filler = self._log.make_fillers(damaged.offset, damaged.size, done.last_timestamp)
+            kept = set_aside(self._files, self._damaged, file, damaged.offset, damaged.size, filler)
             done.set_aside.append(SetAsideRange(damaged.offset, damaged.size, kept))
         pending.clear()
 
@@ -330,19 +383,38 @@ class Recovery:
                 for item in turn
                 if not is_filler(item.record) and not self._deleted.covers(item.record.topic, item.offset)
             ]
+            dispatches = self._keep_visible(dispatches)
             if not dispatches:
                 continue
-            if crashed:
-                for dispatch in dispatches:
-                    key = (dispatch.topic, dispatch.queue_id)
-                    if key not in self._seen and dispatch.is_queued:
-                        self._seen.add(key)
-                        self._queues.truncate(key, dispatch.queue_offset)
+            for dispatch in dispatches if crashed else ():
+                key = (dispatch.topic, dispatch.queue_id)
+                if not dispatch.is_queued:
+                    continue
+                if key not in self._seen:
+                    self._queues.truncate(key, dispatch.queue_offset)
+                elif dispatch.queue_offset <= self._seen[key]:
+                    self._repeated += 1
+                self._seen[key] = max(dispatch.queue_offset, self._seen.get(key, 0))
             self._queues.put(dispatches)
             self._queues.write_late(self._queues.late_count)
             if self._index is not None:
                 self._index.put(dispatches)
                 self._index.write_late()
+
+    def _keep_visible(self, dispatches: list[DispatchRequest]) -> list[DispatchRequest]:
+        """Return the messages before the visible end. Those behind it only take their queue offsets."""
+        if not dispatches or dispatches[-1].physical_offset < self._visible_end:
+            return dispatches
+        for hidden in dispatches:
+            if hidden.is_queued and hidden.physical_offset >= self._visible_end:
+                key = (hidden.topic, hidden.queue_id)
+                self._hidden[key] = max(self._hidden.get(key, 0), hidden.queue_offset + 1)
+        return [each for each in dispatches if each.physical_offset < self._visible_end]
+
+    def _reserve_hidden(self) -> None:
+        """No new message gets the queue offset of one that the group may still confirm."""
+        for key, following in self._hidden.items():
+            self._queues.reserve_offsets({key: max(self._queues.next_offset(key), following)})
 
     def _complete_checksums(self, turn: list[FoundRecord]) -> None:
         for segment_start, some in groupby(turn, lambda item: item.offset - item.offset % self._log.segments.segment_bytes):
@@ -363,7 +435,8 @@ class Recovery:
         segments = self._log.segments
         for segment_start in [s for s in segments.starts if s < end and s + segments.segment_bytes > start]:
             view = readable_view(segments.file(segment_start), max(0, start - segment_start))
-            for item in walk_segment(view[: end - segment_start], segment_start, max(0, start - segment_start)):
+            at = max(0, start - segment_start)
+            for item in walk_segment(view[: end - segment_start], segment_start, at, framing=self._framing):
                 if isinstance(item, FoundRecord):
                     yield item
 
@@ -378,14 +451,6 @@ def _restart_at(checkpoint: Checkpoint, start: int) -> Checkpoint:
         queue_count=checkpoint.queue_count or 0,
         entry_count=checkpoint.entry_count or 0,
     )
-
-
-def _next_item(file: File, segment_start: int, at: int) -> FoundRecord | Blank | None:
-    view = readable_record(file, at)
-    found = record_at(view, segment_start, at)
-    if found is None and is_blank(view, at):
-        return Blank(segment_start + at, len(view) - at)
-    return found
 
 
 def _merge_ranges(ranges: list[DamagedRange], segment_bytes: int) -> list[DamagedRange]:

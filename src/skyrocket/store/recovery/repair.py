@@ -47,7 +47,8 @@ class QueueRepair:
         behind = queue.entry(queue_offset + 1)
         start = max(self._log.start, self._deleted.position_of(topic))
         start = start if before is None else max(start, before.physical_offset + before.size)
-        stop = self._log.end if behind is None else min(self._log.end, behind.physical_offset)
+        header_bytes = self._log.framing.header_bytes
+        stop = self._log.end if behind is None else min(self._log.end, behind.physical_offset - header_bytes)
         if not start < stop <= start + STRETCH_BYTES_MAX:
             return None
         segment_bytes = self._log.segments.segment_bytes
@@ -56,7 +57,7 @@ class QueueRepair:
             if first >= last:
                 continue
             view = self._try_view(first, last - first)
-            for item in walk_segment(view, first):
+            for item in walk_segment(view, first, framing=self._log.framing):
                 if isinstance(item, FoundRecord) and _is_in(item.record, topic, queue_id, queue_offset):
                     return item
         return None

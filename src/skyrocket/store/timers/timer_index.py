@@ -181,6 +181,18 @@ class TimerIndex:
             raise store_error("removing the timer log", error) from error
         self.wheel.create()
 
+    def follow(self, master: TimerCheckpoint, now_ms: int) -> TimerCheckpointJob:
+        """Take the master's progress, which a slave copies. Return the job that saves it.
+
+        A slave has no timer log. When it becomes master, it takes in the whole topic, without what its master had delivered:
+        messages that the master knew, of slots that it had read.
+        """
+        self.read_ms = self.settled_ms = self._slot_ms(master.read_ms)
+        self.known_until, self.known_settled_ms = master.master_queue_offset, master.read_ms
+        self.queue_offset = self.waiting = self.delivered_until_ms = self.delivered_before = self.log.end = 0
+        checkpoint = self._checkpoint(0, now_ms, is_clean=False)
+        return TimerCheckpointJob(checkpoint, 0, _do_nothing, self._checkpoint_file.write, _do_nothing)
+
     # --- messages in
 
     def add(self, entries: Sequence[tuple[int, int, int, int, int]], now_ms: int) -> list[int]:
@@ -276,3 +288,7 @@ class TimerIndex:
     def close(self) -> None:
         self.wheel.close()
         self.log.close()
+
+
+def _do_nothing() -> None:
+    """A slave has no timer log that a checkpoint must wait for."""

@@ -53,7 +53,7 @@ class SlowOffsetStore:
     async def read(self, _queue: Queue) -> int | None:
         return None
 
-    async def write(self, offsets: Mapping[Queue, int]) -> list[Queue]:
+    async def write(self, offsets: Mapping[Queue, int], *, timeout_ms: int | None = None) -> list[Queue]:
         await self.may_write.wait()
         self.written.append(dict(offsets))
         return list(offsets)

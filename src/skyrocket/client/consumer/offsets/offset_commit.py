@@ -26,8 +26,11 @@ class OffsetStore(Protocol):
         """Fetch the committed offset of a queue. None: the group has none yet."""
         ...
 
-    async def write(self, offsets: Mapping[Queue, int]) -> list[Queue]:
-        """Commit offsets. Returns the queues that were committed; failures are logged, and the next write tries again."""
+    async def write(self, offsets: Mapping[Queue, int], *, timeout_ms: int | None = None) -> list[Queue]:
+        """Commit offsets. Returns the queues that were committed; failures are logged, and the next write tries again.
+
+        A broker has `timeout_ms` to answer; None: as long as for any request.
+        """
         ...
 
 
@@ -41,13 +44,13 @@ class BrokerOffsetStore:
     async def read(self, queue: Queue) -> int | None:
         return await self._offsets.committed_offset(queue)
 
-    async def write(self, offsets: Mapping[Queue, int]) -> list[Queue]:
-        committed = await asyncio.gather(*(self._write(queue, offset) for queue, offset in offsets.items()))
+    async def write(self, offsets: Mapping[Queue, int], *, timeout_ms: int | None = None) -> list[Queue]:
+        committed = await asyncio.gather(*(self._write(queue, offset, timeout_ms) for queue, offset in offsets.items()))
         return [queue for queue, is_committed in zip(offsets, committed, strict=True) if is_committed]
 
-    async def _write(self, queue: Queue, offset: int) -> bool:
+    async def _write(self, queue: Queue, offset: int, timeout_ms: int | None) -> bool:
         try:
-            await self._offsets.commit(queue, offset)
+            await self._offsets.commit(queue, offset, timeout_ms=timeout_ms)
         except ClientError as error:
             if queue.broker_name not in self._failing:
                 self._failing.add(queue.broker_name)
@@ -69,7 +72,7 @@ class FileOffsetStore:
             self._offsets = await asyncio.to_thread(self._file.read)
         return self._offsets.get(queue)
 
-    async def write(self, offsets: Mapping[Queue, int]) -> list[Queue]:
+    async def write(self, offsets: Mapping[Queue, int], *, timeout_ms: int | None = None) -> list[Queue]:  # noqa: ARG002
         try:
             await asyncio.to_thread(self._file.write, dict(offsets))
         except ClientError as error:

@@ -56,8 +56,11 @@ class QueueOffsets:
                 return None
             raise
 
-    async def commit(self, queue: Queue, offset: int) -> None:
-        """Commit the group's offset, and wait for the broker's response."""
+    async def commit(self, queue: Queue, offset: int, *, timeout_ms: int | None = None) -> None:
+        """Commit the group's offset, and wait for the broker's response.
+
+        A broker that is connected has `timeout_ms` to answer, if given. One that is away gets as long as for any request.
+        """
         header = UpdateConsumerOffsetRequestHeader(
             consumer_group=self._group,
             topic=queue.topic,
@@ -65,7 +68,10 @@ class QueueOffsets:
             commit_offset=offset,
             rpc_broker_name=queue.broker_name,
         )
-        await self._session.request_ok(await self._address(queue), RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        address = await self._address(queue)
+        if self._session.dialer.open_connection(address) is None:
+            timeout_ms = None
+        await self._session.request_ok(address, RequestCode.UPDATE_CONSUMER_OFFSET, header, timeout_ms=timeout_ms)
 
     async def _fetch(self, queue: Queue, code: int, header: Header) -> int:
         address = await self._address(queue)

@@ -31,6 +31,7 @@ class PullStatus(Enum):
     FOUND = auto()
     NO_NEW_MESSAGES = auto()  # the broker held the pull until its time was over
     NO_MATCHED_MESSAGES = auto()  # there were messages, with other tags
+    SLAVE_BEHIND = auto()  # a slave does not have the offset: its master may have it
     OFFSET_ILLEGAL = auto()  # the broker does not have the offset, and names another
     BROKER_BUSY = auto()  # the broker refused for flow control
     FAILED = auto()  # any other response, or none
@@ -59,6 +60,7 @@ _AFTER_PULL: Final[dict[PullStatus, tuple[PullAction, str | None]]] = {
     PullStatus.FOUND: (PullAction.PULL, "between_pulls_ms"),
     PullStatus.NO_NEW_MESSAGES: (PullAction.PULL, None),
     PullStatus.NO_MATCHED_MESSAGES: (PullAction.PULL, None),
+    PullStatus.SLAVE_BEHIND: (PullAction.PULL, "when_slave_behind_ms"),
     PullStatus.OFFSET_ILLEGAL: (PullAction.RESTART, None),
     PullStatus.BROKER_BUSY: (PullAction.PULL, "when_broker_busy_ms"),
     PullStatus.FAILED: (PullAction.PULL, "after_failure_ms"),

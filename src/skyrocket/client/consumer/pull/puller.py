@@ -78,6 +78,7 @@ class Puller:
 
     async def _pull(self) -> tuple[PullStatus, int]:
         assigned = self._assigned
+        asked_offset = assigned.process_queue.next_offset
         try:
             result = await self._ask_broker()
             messages = self._decode_messages(result.records) if result.records else []
@@ -91,12 +92,15 @@ class Puller:
         assigned.suggested_broker_id = result.suggested_broker_id
         if result.status is PullStatus.OFFSET_ILLEGAL:
             return result.status, result.next_offset
+        if result.status is PullStatus.NO_MATCHED_MESSAGES and result.next_offset <= asked_offset:
+            return PullStatus.SLAVE_BEHIND, result.next_offset
         if assigned.process_queue.add(messages, result.next_offset):
             self._on_messages(assigned)
         return result.status, result.next_offset
 
     def _note_failure(self, error: Exception) -> PullStatus:
         assigned = self._assigned
+        assigned.suggested_broker_id = MASTER_ID  # a slave that fails is not asked again before the master suggests it again
         is_busy = isinstance(error, BrokerError) and error.code == ResponseCode.FLOW_CONTROL
         if not assigned.is_failing and not is_busy:
             assigned.is_failing = True

@@ -1,0 +1,77 @@
+"""An entry of a DLedger log: a header, and behind it one record of the commit log.
+
+     0       4       8               16              24              32      36      40      44      48
+     +-------+-------+---------------+---------------+---------------+-------+-------+-------+-------+------- - - -+
+     | magic | size  | index         | term          | pos           |channel| chain | body  | body  | record      |
+     | 1     |       |               |               |               |       | CRC   | CRC   | size  |             |
+     +-------+-------+---------------+---------------+---------------+-------+-------+-------+-------+------- - - -+
+      int32   int32   int64           int64           int64           int32   int32   int32   int32
+
+      size: header and record        pos: where the entry begins in the log; the record's physical offset is pos + 48
+      channel, chain CRC, body CRC: always 0, and nobody checks them
+
+A segment keeps at least 8 bytes free behind each entry. An entry that does not leave them goes to the next segment, and padding
+fills the rest:
+
+     0       4       8
+     +-------+-------+------- - - -+
+     | -1    | size  | zeros       |      size: up to the end of the segment
+     +-------+-------+------- - - -+
+
+A size of 0 where an entry should begin is the end of the log.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from skyrocket.store.errors import StoreError
+
+HEADER: Final = struct.Struct(">iiqqqiiii")
+HEADER_BYTES: Final = HEADER.size
+ENTRY_MAGIC: Final = 1
+PADDING_MAGIC: Final = -1
+PADDING: Final = struct.Struct(">ii")  # magic, size
+ENTRY_BYTES_MAX: Final = 4 * 1024 * 1024  # header and record; DLedger refuses larger ones
+
+assert HEADER_BYTES == 48
+
+
+class EntryError(StoreError):
+    """Bytes that should be an entry of the ledger are none, or do not follow the last one."""
+
+
+class EntryHeader(NamedTuple):
+    size: int  # of header and record
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+    term: int
+    pos: int
+    channel: int = 0
+    chain_crc: int = 0
+    body_crc: int = 0
+
+    @property
+    def end(self) -> int:
+        """Where the entry ends in the log."""
+        return self.pos + self.size
+
+    @property
+    def record_offset(self) -> int:
+        """The physical offset of the record."""
+        return self.pos + HEADER_BYTES
+
+
+def pack_header(header: EntryHeader) -> bytes:
+    size, index, term, pos, channel, chain_crc, body_crc = header
+    return HEADER.pack(ENTRY_MAGIC, size, index, term, pos, channel, chain_crc, body_crc, size - HEADER_BYTES)
+
+
+def unpack_header(data: bytes | bytearray | memoryview, at: int = 0) -> EntryHeader | None:
+    """Decode the header at `at`; None when the bytes there are no header."""
+    if at < 0 or len(data) - at < HEADER_BYTES:
+        return None
+    magic, size, index, term, pos, channel, chain_crc, body_crc, body_bytes = HEADER.unpack_from(data, at)
+    if magic != ENTRY_MAGIC or size != HEADER_BYTES + body_bytes or body_bytes < 0 or index < 0 or term < 0 or pos < 0:
+        return None
+    return EntryHeader(size, index, term, pos, channel, chain_crc, body_crc)

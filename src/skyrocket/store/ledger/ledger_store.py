@@ -1,0 +1,385 @@
+"""The store of a node of a DLedger group: a message store whose log is the group's ledger.
+
+To brokers it is a `MessageStore`: append, read, flush, checkpoint, retention. A message becomes visible when the group has
+confirmed its entry, not when it is appended: the horizon has the requirement "majority". To consensus it is a log of entries:
+
+    end_index, end_term, begin_index      the last entry, and the first one; -1 in an empty log
+    committed_index                       the last entry that is confirmed and visible here
+    durable_index                         the last entry that is on disk here: acknowledge no later one
+    entry(index), entries(first, …)       the bytes of entries, to push them to a follower
+    set_term(term)                        the term of what `append` writes from now on, as the leader
+    append(messages, now_ms)              as the leader: number and store messages
+    append_entries(entries)               as a follower: store entries that the leader has sent, byte for byte
+    truncate(index)                       cut the log from an entry on; never one that is confirmed
+    begin_with(entry)                     begin an empty log at an entry: the leader has no older ones
+    begin_flush, finish_flush             sync data and index, as a job; `durable_index` moves with it
+    commit(index)                         the group has confirmed everything up to an entry: it becomes visible
+    term_vote, begin_save_term            the node's term and vote; the job makes a change durable: answer a vote after it
+    begin_ledger_checkpoint               a job that writes `dledger-n0/checkpoint`, every few seconds
+    damaged_indexes, restore_entry        entries that are damaged here; take one that another node still has
+
+All calls are for the store's thread. A job's `run` may be called by any thread. Reads of entries that are not in memory follow
+the rules of `cold_reads`: with an attempt set, they raise NotInMemoryError instead of waiting for the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from skyrocket.protocol.errors import RecordError
+from skyrocket.protocol.message.record import Record, decode_record
+from skyrocket.store.config import StoreConfig
+from skyrocket.store.errors import StoreError, WritesStoppedError, store_error
+from skyrocket.store.files import Files
+from skyrocket.store.horizon import Horizon
+from skyrocket.store.ledger.entry import HEADER_BYTES, EntryError, EntryHeader, unpack_header
+from skyrocket.store.ledger.entry_index import INDEX_FILE_BYTES
+from skyrocket.store.ledger.layout import check_ledger
+from skyrocket.store.ledger.ledger_log import LedgerLog
+from skyrocket.store.ledger.node_files import LedgerCheckpoint, LedgerCheckpointFile, TermFile, TermVote
+from skyrocket.store.log.damage import is_filler
+from skyrocket.store.message import DispatchRequest, dispatch_request_of
+from skyrocket.store.message_store import MessageStore
+from skyrocket.store.queues.consume_queue import ENTRY
+from skyrocket.store.recovery.checkpoint import Checkpoint
+from skyrocket.store.recovery.recovery import RecoveryResult
+from skyrocket.store.sync_jobs import FlushJob
+
+MAJORITY: Final = "majority"  # the horizon's requirement
+ENTRIES_AT_ONCE: Final = 1024
+
+
+class DamagedEntryError(StoreError):
+    """An entry of the log is damaged here. Another node of the group may have it."""
+
+
+class LedgerStore(MessageStore):
+    log: LedgerLog
+
+    def __init__(
+        self,
+        root: Path | str,
+        config: StoreConfig | None = None,
+        *,
+        node_id: str,
+        files: Files | None = None,
+        background: Executor | None = None,
+        data: Path | str | None = None,
+        index_file_bytes: int = INDEX_FILE_BYTES,
+    ) -> None:
+        """`node_id` is the node's id in its group (dLegerSelfId). `data` is the directory of the log if it is not in `root`."""
+        self._index_file_bytes = index_file_bytes
+        super().__init__(root, config, files=files, background=background, commit_log=data, ledger_id=node_id)
+        self._term_file = TermFile(self._files, self.paths.term_file)
+        self._ledger_checkpoint = LedgerCheckpointFile(self._files, self.paths.ledger_checkpoint)
+        self.term_vote = TermVote()
+        self.committed_index = -1
+        self.durable_index = -1
+        self.damaged_indexes: list[int] = []
+        self._flushing: tuple[int, int] = (0, -1)  # position and index that the flush under way will reach
+
+    def _make_log(self, background: Executor | None) -> LedgerLog:
+        return LedgerLog(
+            self._files,
+            self._log_files,
+            self.paths.commit_log,
+            self.paths.ledger_index,
+            self.config.segment_bytes,
+            background,
+            self.reads,
+            self._index_file_bytes,
+        )
+
+    # --- opening and closing
+
+    def _check_layout(self) -> None:
+        check_ledger(self._files, self.paths)
+
+    def _visible_end(self, checkpoint: Checkpoint) -> int:
+        """Return the end of the last entry that is known to be confirmed: by the node's checkpoint, or as it was dispatched."""
+        committed = self._ledger_checkpoint.read().committed_index
+        end = self.log.find_end_of(committed) if committed >= 0 else self.log.start
+        self.log.protected_end = max(end, min(checkpoint.dispatch_end or 0, self.log.segments.stop))
+        return self.log.protected_end
+
+    def _start_horizon(self, visible_end: int) -> Horizon:
+        horizon = Horizon(visible_end, (MAJORITY,))
+        horizon.append(self.log.end)
+        horizon.flush(self.log.end)
+        return horizon
+
+    def _recover(self) -> RecoveryResult:
+        self.term_vote = self._term_file.read()
+        was_closed = not self._files.exists(self.paths.abort)
+        done = super()._recover()
+        done.is_foreign = was_closed
+        log = self.log
+        self.committed_index = self._index_before(self.horizon.confirmed)
+        self.durable_index = log.end_index
+        log.term = max(self.term_vote.term, log.end_term)
+        done.reindexed = log.rewritten
+        self.damaged_indexes = self._find_damaged()
+        return done
+
+    def _index_before(self, position: int) -> int:
+        """Return the index of the last entry that ends at or before a position; -1 when there is none."""
+        log = self.log
+        if log.last is None or position <= log.start:
+            return log.begin_index - 1 if log.last is not None else -1
+        if position >= log.last.end:
+            return log.last.index
+        return log.entries.find_at(position, log.begin_index, log.last.index) - 1
+
+    def close(self) -> None:
+        if self._release is not None and self._stopped is None:
+            try:
+                self.begin_ledger_checkpoint()()
+            except OSError as error:
+                super().close()
+                raise store_error(f"writing {self.paths.ledger_checkpoint}", error) from error
+        super().close()
+
+    # --- state
+
+    @property
+    def end_index(self) -> int:
+        return self.log.end_index
+
+    @property
+    def end_term(self) -> int:
+        return self.log.end_term
+
+    @property
+    def begin_index(self) -> int:
+        return self.log.begin_index
+
+    # --- reading entries
+
+    def entry(self, index: int) -> bytes | None:
+        """Return an entry, header and record; None when the log does not have it. Raise DamagedEntryError when it is damaged."""
+        found = self.entries(index, 1)
+        return bytes(found[0]) if found else None
+
+    def entries(self, first: int, count: int = ENTRIES_AT_ONCE, bytes_max: int = 2**31) -> list[memoryview]:
+        """Return up to `count` entries from `first` on, at least one if the log has it, within `bytes_max` and one segment.
+
+        Raise DamagedEntryError when the first one is damaged. The views are valid until the log is truncated.
+        """
+        headers = self._headers(first, min(count, ENTRIES_AT_ONCE))
+        if not headers:
+            return []
+        start = headers[0].pos
+        border = start - start % self.log.segments.segment_bytes + self.log.segments.segment_bytes
+        run = [headers[0]]
+        for header in headers[1:]:
+            if header.pos != run[-1].end or header.end - start > bytes_max or header.end > border:
+                break
+            run.append(header)
+        view = self.log.view(start, run[-1].end - start)
+        found: list[memoryview] = []
+        for header in run:
+            entry = None if view is None else view[header.pos - start : header.end - start]
+            if entry is None or not self._is_intact(header, entry):
+                if found:
+                    break
+                raise DamagedEntryError(f"Entry {header.index} is damaged here: {header.size} bytes of the log at {header.pos}.")
+            found.append(entry)
+        return found
+
+    def _headers(self, first: int, count: int) -> list[EntryHeader]:
+        log = self.log
+        if log.header_of(first) is None:
+            return []
+        count = min(count, log.end_index - first + 1)
+        return log.entries.read(first, count)
+
+    def _is_intact(self, header: EntryHeader, entry: memoryview) -> bool:
+        """Whether an entry is what was written. What this process wrote recently is still in memory."""
+        found = unpack_header(entry)
+        if found is None or found[:4] != header[:4]:
+            return False
+        if header.pos >= self.log.hot_from:
+            return True
+        record = entry[HEADER_BYTES:]
+        if self._checksums.matches(header.record_offset, record) is False:
+            return False
+        try:
+            return not is_filler(decode_record(record))
+        except RecordError:
+            return False
+
+    # --- writing entries
+
+    def set_term(self, term: int) -> None:
+        """Set the term of the entries that `append` writes: the node leads in it."""
+        assert term >= self.log.end_term
+        self.log.term = term
+
+    def append_entries(self, entries: Sequence[bytes | memoryview]) -> None:
+        """Append entries that the leader has sent, all or none. Raise EntryError when one does not belong here."""
+        before, _, _ = self.append_position(0)
+        if not entries:
+            return
+        runs = self.log.plan_entries(entries)
+        dispatches = [self._dispatch_of(entry) for entry in entries]
+        try:
+            self.log.write_runs(runs, len(entries))
+        except WritesStoppedError as error:
+            self._stop(str(error))
+            raise
+        for run in runs:
+            if run.offsets:
+                self._checksums.append(run.start, run.data, run.bounds())
+        taken = {(each.topic, each.queue_id): each.queue_offset + 1 for each in dispatches if each.is_queued}
+        timestamp = max(self.last_timestamp, dispatches[-1].store_timestamp)
+        self._finish_append(dispatches, taken, timestamp, before)
+
+    def _dispatch_of(self, entry: bytes | memoryview) -> DispatchRequest:
+        header, record = _decode_entry(entry)
+        if record.physical_offset != header.record_offset:
+            raise EntryError(
+                f"Entry {header.index} holds a message that says it lies at {record.physical_offset}, not {header.record_offset}."
+            )
+        return dispatch_request_of(record, header.size - HEADER_BYTES, self._delays_ms)
+
+    def begin_with(self, entry: bytes | memoryview) -> None:
+        """Give up everything, which must not be confirmed, and begin the log with an entry of the leader."""
+        header, _ = _decode_entry(entry)
+        if self.log.last is not None:
+            self.truncate(self.log.begin_index)
+        if header.pos != self.log.end:
+            self.log.begin_at(header)
+            self.horizon = self._start_horizon(self.log.end)
+            self._dispatcher.start_at(self.log.end, 0, self.last_timestamp)
+        self.append_entries([entry])
+
+    def truncate(self, index: int) -> None:
+        """Cut the log from an entry on. Raise EntryError when it is confirmed: what the group has confirmed is never cut."""
+        self._check_writable()
+        header = self.log.header_of(index)
+        if header is None:
+            return
+        if header.pos < self.horizon.confirmed:
+            raise EntryError(f"Entry {index} is confirmed, up to entry {self.committed_index}. It is never cut.")
+        freed = self._queue_offsets_from(index)
+        try:
+            self._checksums.write_late()
+            self.log.truncate(index, header.pos)
+            end = self.log.end
+            self._checksums.cut(end)
+            self._deleted.shorten(end)
+        except OSError as error:
+            self._stop(f"cutting the log failed ({error.strerror or error}).")
+            raise store_error(f"cutting the log from entry {index} on", error) from error
+        self.queues.free_offsets(freed)
+        self._dispatcher.forget_from(end)
+        self.horizon.truncate(end)
+        self._flushing = (min(self._flushing[0], end), min(self._flushing[1], index - 1))
+        self.durable_index = min(self.durable_index, index - 1)
+
+    def _queue_offsets_from(self, index: int) -> dict[tuple[str, int], int]:
+        """Return the lowest queue offset of each queue among the entries from `index` on."""
+        freed: dict[tuple[str, int], int] = {}
+        while index <= self.log.end_index:
+            headers = self._headers(index, ENTRIES_AT_ONCE)
+            for header in headers:
+                view = self.log.view(header.record_offset, header.size - HEADER_BYTES)
+                record = None if view is None else _decode_or_none(view)
+                if record is not None and (key := (record.topic, record.queue_id)) not in freed:
+                    dispatch = dispatch_request_of(record, header.size - HEADER_BYTES, self._delays_ms)
+                    if dispatch.is_queued:
+                        freed[key] = record.queue_offset
+            index += max(1, len(headers))
+        return freed
+
+    # --- damage
+
+    def _find_damaged(self) -> list[int]:
+        """Return the indexes of entries whose record is a filler. Recovery keeps what it set aside under its position."""
+        found: list[int] = []
+        for name in self._files.names(self.paths.damaged):
+            offset, _, size = name.partition("-")
+            if not (offset.isdigit() and size.isdigit()):
+                continue
+            for header in self.log.walk_headers(int(offset), min(int(offset) + int(size), self.log.end)):
+                view = self.log.view(header.record_offset, header.size - HEADER_BYTES)
+                record = None if view is None else _decode_or_none(view)
+                if record is not None and is_filler(record):
+                    found.append(header.index)
+        return found
+
+    def restore_entry(self, entry: bytes | memoryview) -> None:
+        """Write an entry that is damaged here as another node has it. Raise EntryError when it is not the one."""
+        self._check_writable()
+        header, record = _decode_entry(entry)
+        known = self.log.header_of(header.index)
+        if header.index not in self.damaged_indexes or known is None or known[:4] != header[:4]:
+            raise EntryError(f"Entry {header.index} of another node is not the one that is damaged here.")
+        try:
+            self.log.overwrite(header.pos, entry)
+        except OSError as error:
+            raise store_error(f"restoring entry {header.index}", error) from error
+        self._checksums.renew(header.record_offset, memoryview(entry)[HEADER_BYTES:])
+        self.damaged_indexes.remove(header.index)
+        dispatch = dispatch_request_of(record, header.size - HEADER_BYTES, self._delays_ms)
+        queue = self.queues.get(record.topic, record.queue_id) if dispatch.is_queued else None
+        if queue is not None and queue.min_offset <= record.queue_offset < queue.max_offset:
+            queue.replace(record.queue_offset, ENTRY.pack(dispatch.physical_offset, dispatch.size, dispatch.tags_code))
+
+    # --- durability
+
+    def begin_flush(self) -> FlushJob | None:
+        job = super().begin_flush()
+        if job is not None:
+            self._flushing = (job.position, self.log.end_index)
+        return job
+
+    def finish_flush(self, job: FlushJob, error: OSError | None = None) -> None:
+        """Report that the job has run. What was cut and written again meanwhile does not count as flushed."""
+        position, index = self._flushing
+        super().finish_flush(job._replace(position=min(position, job.position)), error)
+        self.durable_index = max(self.durable_index, index)
+
+    def begin_save_term(self, state: TermVote) -> Callable[[], None]:
+        """Take a new term or vote, and return a job that makes it durable. Nobody may be told of it before the job has run."""
+        assert state.term >= self.term_vote.term
+        self.term_vote = state
+        return partial(self._term_file.write, state)
+
+    def begin_ledger_checkpoint(self) -> Callable[[], None]:
+        """Return a job that writes the node's checkpoint. It is a hint: the group confirms everything again if it is old."""
+        return partial(self._ledger_checkpoint.write, LedgerCheckpoint(self.end_index, self.committed_index))
+
+    # --- confirmation
+
+    def commit(self, index: int) -> None:
+        """Make everything up to an entry visible, as far as the log has it. It never goes back."""
+        index = min(index, self.end_index)
+        if index <= self.committed_index:
+            return
+        header = self.log.header_of(index)
+        assert header is not None
+        self.committed_index = index
+        self._dispatcher.dispatch_or_postpone(self.horizon.reach(MAJORITY, header.end))
+        self._late.relieve()
+
+
+def _decode_entry(entry: bytes | memoryview) -> tuple[EntryHeader, Record]:
+    header = unpack_header(entry)
+    if header is None or header.size != len(entry):
+        raise EntryError(f"{len(entry)} bytes are no entry of a ledger.")
+    try:
+        return header, decode_record(memoryview(entry)[HEADER_BYTES:])
+    except RecordError as error:
+        raise EntryError(f"Entry {header.index} holds no message: {error}") from error
+
+
+def _decode_or_none(view: memoryview) -> Record | None:
+    try:
+        return decode_record(view)
+    except RecordError:
+        return None

@@ -1,0 +1,462 @@
+"""The store of a node of a DLedger group: entries are appended, cut, flushed, confirmed and read; bad input is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import count, pairwise
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from skyrocket.protocol.message.record import Record, decode_record
+from skyrocket.store.cold_reads import NotInMemoryError, ReadAttempt
+from skyrocket.store.errors import DiskFullError, StoreFormatError
+from skyrocket.store.ledger.entry import HEADER_BYTES, EntryError, pack_header
+from skyrocket.store.ledger.ledger_store import DamagedEntryError, LedgerStore
+from skyrocket.store.ledger.node_files import TermVote
+from skyrocket.store.log.segment_scrub import SegmentScrub
+from skyrocket.store.message_store import MessageStore
+from skyrocket.store.offline.offline_store import OfflineStore
+from skyrocket.store.offline.verify import verify
+from tests.support.ledgers import (
+    LEDGER_CONFIG,
+    LedgerFiles,
+    a_ledger,
+    all_entries,
+    append_committed,
+    header_of,
+)
+from tests.support.sample_stores import flip, overwrite
+from tests.support.simulated_disk import SimulatedDisk
+from tests.support.store_messages import ROOT, START_MS, a_message, bodies, random_messages
+
+
+def some_messages(number: int, seed: int = 1) -> list:
+    return random_messages(Random(seed), count(), number)
+
+
+@pytest.fixture
+def store(tmp_path: Path):
+    opened = a_ledger(tmp_path / "store")
+    yield opened
+    opened.close()
+
+
+def reopened(store: LedgerStore) -> LedgerStore:
+    store.close()
+    return a_ledger(store.paths.root)
+
+
+# --- the leader's appends
+
+
+def test_entries_get_consecutive_indexes_the_term_and_the_place_behind_the_header(store: LedgerStore):
+    store.set_term(3)
+    placed = store.append(some_messages(40), START_MS)
+    store.set_term(5)
+    placed += store.append(some_messages(40, seed=2), START_MS + 1)
+    entries = all_entries(store)
+    headers = [header_of(entry) for entry in entries]
+    assert [header.index for header in headers] == list(range(80))
+    assert [header.term for header in headers] == [3] * 40 + [5] * 40
+    assert [header.pos + 48 for header in headers] == [each.physical_offset for each in placed]
+    assert [header.size - 48 for header in headers] == [each.size for each in placed]
+    assert all(entry[:HEADER_BYTES] == pack_header(header) for header, entry in zip(headers, entries, strict=True))
+    for header, entry in zip(headers, entries, strict=True):
+        assert decode_record(memoryview(entry)[HEADER_BYTES:]).physical_offset == header.pos + 48
+    for before, after in pairwise(headers):
+        assert after.pos in (before.end, before.pos - before.pos % 8192 + 8192), "an entry begins where the one before it ends"
+    assert (store.begin_index, store.end_index, store.end_term) == (0, 79, 5)
+
+
+def test_an_entry_leaves_eight_bytes_of_its_file_free(store: LedgerStore):
+    append_committed(store, some_messages(200))
+    for path in LedgerFiles(Path(store.paths.root)).data[:-1]:
+        data = path.read_bytes()
+        last = max(header_of(entry).end for entry in all_entries(store) if header_of(entry).pos < int(path.name) + 8192)
+        at = last - int(path.name)
+        assert data[at : at + 8] == b"\xff\xff\xff\xff" + (8192 - at).to_bytes(4)
+        assert not any(data[at + 8 :])
+
+
+def test_a_message_is_visible_when_the_group_has_confirmed_it(store: LedgerStore):
+    store.append([a_message(body=b"one"), a_message(body=b"two"), a_message(body=b"three")], START_MS)
+    store.flush()
+    assert (bodies(store), store.durable_index, store.committed_index) == ([], 2, -1)
+    store.commit(1)
+    assert bodies(store) == [b"one", b"two"]
+    store.commit(0)  # it never goes back
+    store.commit(99)  # as far as the log goes
+    assert (bodies(store), store.committed_index) == ([b"one", b"two", b"three"], 2)
+
+
+def test_queue_offsets_go_on_behind_messages_that_are_not_confirmed(store: LedgerStore):
+    store.append([a_message(body=b"one")], START_MS)
+    again = reopened(store)
+    assert bodies(again) == []
+    (placed,) = again.append([a_message(body=b"two")], START_MS)
+    assert placed.queue_offset == 1
+    again.commit(1)
+    assert bodies(again) == [b"one", b"two"]
+    again.close()
+
+
+def test_a_failed_append_leaves_nothing(tmp_path: Path):
+    disk = SimulatedDisk()
+    store = a_ledger(ROOT, files=disk)
+    append_committed(store, some_messages(5))
+    for nth in (1, 2):  # the index, the data
+        disk.fail("write", nth, 28, short=True)
+        with pytest.raises(DiskFullError):
+            store.append(some_messages(3), START_MS)
+        disk.heal()
+        assert store.end_index == 4
+    append_committed(store, some_messages(2))
+    assert [header_of(entry).index for entry in all_entries(store)] == list(range(7))
+    store.close()
+    again = a_ledger(ROOT, files=disk)
+    assert again.end_index == 6
+    again.close()
+
+
+# --- a follower
+
+
+def test_a_follower_that_gets_the_entries_has_the_same_files(store: LedgerStore, tmp_path: Path):
+    append_committed(store, some_messages(150))
+    follower = a_ledger(tmp_path / "follower")
+    entries = all_entries(store)
+    for first in range(0, 150, 7):
+        follower.append_entries(entries[first : first + 7])
+    follower.flush()
+    follower.commit(149)
+    for kind in ("data", "index"):
+        pairs = zip(
+            getattr(LedgerFiles(Path(store.paths.root)), kind), getattr(LedgerFiles(tmp_path / "follower"), kind), strict=True
+        )
+        assert all(mine.read_bytes() == theirs.read_bytes() for mine, theirs in pairs)
+    assert [(key, queue.max_offset) for key, queue in sorted(follower.queues)] == [
+        (key, queue.max_offset) for key, queue in sorted(store.queues)
+    ]
+    follower.close()
+    assert list(verify(tmp_path / "follower")) == []
+
+
+def test_entries_that_do_not_belong_here_are_refused_and_nothing_is_stored(store: LedgerStore, tmp_path: Path):
+    store.set_term(4)
+    append_committed(store, [a_message(body=bytes([number]) * 60) for number in range(6)])
+    entries = all_entries(store)
+    follower = a_ledger(tmp_path / "follower")
+    follower.append_entries(entries[:3])
+    third = header_of(entries[3])
+
+    def altered(**changes: int) -> bytes:
+        return pack_header(third._replace(**changes)) + entries[3][HEADER_BYTES:]
+
+    torn = bytearray(entries[3])
+    torn[HEADER_BYTES + 90] ^= 1
+    refused = {
+        "does not follow entry 2": [entries[4]],
+        "less than the 4": [altered(term=3)],
+        "mappedFileSizeCommitLog": [altered(pos=third.pos + 8)],
+        "are no entry": [entries[3][:-1]],
+        "no entry": [b""],
+        "holds no message": [bytes(torn)],
+    }
+    for sentence, sent in refused.items():
+        with pytest.raises(EntryError, match=sentence):
+            follower.append_entries(sent)
+        assert follower.end_index == 2
+    follower.append_entries(entries[3:])
+    assert all_entries(follower) == entries
+    follower.close()
+
+
+def test_an_empty_follower_begins_where_the_leaders_log_begins(store: LedgerStore, tmp_path: Path):
+    append_committed(store, some_messages(120))
+    store.expire_oldest()
+    store.expire_oldest()
+    first = store.begin_index
+    assert first > 0
+    follower = a_ledger(tmp_path / "follower")
+    follower.append([a_message(body=b"never confirmed")], START_MS)
+    entries = [store.entry(index) for index in range(first, store.end_index + 1)]
+    assert all(entries)
+    follower.begin_with(entries[0])
+    follower.append_entries(entries[1:])
+    follower.flush()
+    follower.commit(store.end_index)
+    assert (follower.begin_index, follower.end_index) == (first, store.end_index)
+    again = reopened(follower)
+    assert (again.begin_index, again.end_index, again.committed_index) == (first, store.end_index, store.end_index)
+    again.close()
+    assert list(verify(tmp_path / "follower")) == []
+
+
+# --- truncation
+
+
+def test_truncation_gives_back_queue_offsets_and_leaves_no_bytes(store: LedgerStore):
+    append_committed(store, some_messages(30))
+    kept = all_entries(store)
+    store.append(some_messages(90, seed=3), START_MS)
+    lost = all_entries(store)
+    store.truncate(30)
+    assert (store.end_index, store.log.end) == (29, header_of(kept[-1]).end)
+    last = LedgerFiles(Path(store.paths.root)).data[-1]
+    assert not any(last.read_bytes()[store.log.end - int(last.name) :])
+    store.append(some_messages(90, seed=3), START_MS)
+    assert all_entries(store) == lost, "the same messages get the same queue offsets again"
+    store.commit(store.end_index)
+    again = reopened(store)
+    assert all_entries(again) == lost
+    again.close()
+    assert list(verify(store.paths.root)) == []
+
+
+def test_what_is_confirmed_is_never_cut(store: LedgerStore):
+    append_committed(store, some_messages(10))
+    with pytest.raises(EntryError, match="Entry 9 is confirmed"):
+        store.truncate(9)
+    store.truncate(10)  # there is none
+    assert store.end_index == 9
+
+
+def test_a_flush_does_not_count_for_what_was_written_anew_meanwhile(store: LedgerStore):
+    append_committed(store, some_messages(5))
+    store.append(some_messages(10), START_MS)
+    job = store.begin_flush()
+    assert job is not None
+    store.truncate(8)
+    store.append(some_messages(10, seed=4), START_MS)
+    job.run()
+    store.finish_flush(job)
+    assert store.durable_index == 7
+    assert store.horizon.flushed == header_of(all_entries(store)[7]).end
+    store.flush()
+    assert store.durable_index == 17
+
+
+# --- retention, term, checkpoint
+
+
+def test_retention_keeps_the_index_in_line_with_the_data(store: LedgerStore):
+    append_committed(store, some_messages(300))
+    files = LedgerFiles(Path(store.paths.root))
+    before = len(files.index)
+    for _ in range(6):
+        store.expire_oldest()
+    first = header_of(bytes(files.data[0].read_bytes()[:HEADER_BYTES]))
+    assert store.begin_index == first.index
+    assert len(files.index) < before
+    assert int(files.index[0].name) <= 32 * first.index < int(files.index[0].name) + 2048
+    assert store.entry(first.index - 1) is None
+    assert store.entry(first.index) is not None
+    again = reopened(store)
+    assert (again.begin_index, again.end_index) == (first.index, 299)
+    again.close()
+    assert list(verify(store.paths.root)) == []
+
+
+def test_term_and_vote_are_durable_when_the_job_has_run():
+    disk = SimulatedDisk()
+    store = a_ledger(ROOT, files=disk)
+    job = store.begin_save_term(TermVote(7, "n2"))
+    assert store.term_vote == TermVote(7, "n2")
+    job()
+    again = a_ledger(ROOT, files=disk.crash(Random(1)))
+    assert again.term_vote == TermVote(7, "n2")
+
+
+def test_a_term_file_that_says_no_term_stops_the_node(store: LedgerStore):
+    store.close()
+    Path(store.paths.term_file).write_bytes(b"voteLeader=n1\ncurrTerm=\n")
+    with pytest.raises(StoreFormatError, match="currTerm=N"):
+        a_ledger(store.paths.root)
+
+
+# --- damage
+
+
+def closed_with(tmp_path: Path, messages: int) -> tuple[Path, list[bytes]]:
+    store = a_ledger(tmp_path / "store")
+    append_committed(store, [a_message(queue_id=number % 3, body=bytes([number]) * 60) for number in range(messages)])
+    entries = all_entries(store)
+    store.close()
+    return tmp_path / "store", entries
+
+
+def crash(root: Path) -> None:
+    (root / "abort").write_bytes(b"skyrocket\n")
+    (root / "checkpoint").unlink()
+
+
+def test_a_damaged_record_is_set_aside_and_its_entry_keeps_its_place(tmp_path: Path):
+    root, entries = closed_with(tmp_path, 60)
+    damaged = header_of(entries[20])
+    flip(LedgerFiles(root).data[damaged.pos // 8192], damaged.record_offset % 8192 + 90)
+    crash(root)
+    store = LedgerStore(root, LEDGER_CONFIG, node_id="n0", index_file_bytes=2048)
+    done = store.open()
+    assert any("DAMAGE" in sentence for sentence in done.sentences())
+    assert store.damaged_indexes == [20]
+    assert (store.end_index, store.committed_index) == (59, 59)
+    with pytest.raises(DamagedEntryError, match="Entry 20 is damaged"):
+        store.entry(20)
+    assert len(store.entries(10)) <= 10, "a push stops before it"
+    for index in (*range(20), *range(21, 60)):
+        assert store.entry(index) == entries[index]
+    with pytest.raises(EntryError, match="not the one"):
+        store.restore_entry(entries[21])
+    store.restore_entry(entries[20])
+    assert store.damaged_indexes == []
+    assert store.entry(20) == entries[20]
+    record = decode_record(memoryview(entries[20])[HEADER_BYTES:])
+    assert record in [decode_record(view) for view in store.reading.messages(record.topic, record.queue_id, 0, 32).records]
+    store.close()
+    again = a_ledger(root)
+    assert again.damaged_indexes == []
+    assert all_entries(again) == entries
+    again.close()
+
+
+@pytest.mark.parametrize("field_at", [0, 5, 10, 20, 30, 46])
+def test_a_damaged_header_is_written_again_from_the_index(tmp_path: Path, field_at: int):
+    root, entries = closed_with(tmp_path, 60)
+    flip(LedgerFiles(root).data[0], header_of(entries[2]).pos + field_at, bit=3)
+    crash(root)
+    store = a_ledger(root)
+    assert all_entries(store) == entries
+    assert store.damaged_indexes == []
+    store.close()
+    assert list(verify(root)) == []
+
+
+def test_an_index_that_is_lost_or_damaged_is_built_again(tmp_path: Path):
+    root, entries = closed_with(tmp_path, 150)
+    files = LedgerFiles(root)
+    overwrite(files.index[0], 32 * 17, bytes(64))
+    store = a_ledger(root)
+    assert all_entries(store) == entries, "an entry without index entry is found by the headers"
+    store.close()
+    for path in files.index[1:]:
+        path.unlink()
+    store = a_ledger(root)
+    assert all_entries(store) == entries
+    store.close()
+    for path in files.index:
+        path.write_bytes(b"x" * 99)
+    store = a_ledger(root)
+    assert all_entries(store) == entries
+    store.close()
+    assert list(verify(root)) == []
+
+
+def test_stale_entries_behind_the_end_do_not_come_back(tmp_path: Path):
+    """Apache's node cuts its log without zeros: what lay behind the cut is whole, and has the right positions."""
+    store = a_ledger(tmp_path / "store")
+    same = [a_message(body=bytes([number]) * 50) for number in range(20)]
+    append_committed(store, same[:5])
+    store.append(same[5:], START_MS)
+    stale = all_entries(store)
+    store.set_term(9)
+    store.truncate(5)
+    store.append([a_message(body=b"z" * 50)], START_MS)  # as long as the entry that it replaces
+    new = all_entries(store)
+    store.flush()
+    store.close()
+    root = tmp_path / "store"
+    overwrite(LedgerFiles(root).data[0], header_of(stale[6]).pos, b"".join(stale[6:]))
+    crash(root)
+    again = a_ledger(root)
+    assert all_entries(again) == new
+    again.close()
+
+
+def test_scrubbing_finds_damage_in_a_closed_file(tmp_path: Path):
+    store = a_ledger(tmp_path / "store")
+    append_committed(store, some_messages(60))
+    target = store.next_scrub_target(-1)
+    assert target is not None
+    scrub = SegmentScrub(store._files, target)
+    assert scrub.step(10**6) == []
+    assert scrub.is_done
+    third = header_of(all_entries(store)[2])
+    flip(LedgerFiles(tmp_path / "store").data[0], third.record_offset + 95)
+    (finding,) = SegmentScrub(store._files, target).step(10**6)
+    assert (finding.path, finding.offset) == ("dledger-n0/data/00000000000000000000", third.pos)
+    store.close()
+
+
+# --- reads
+
+
+def test_cold_entries_are_read_without_waiting(tmp_path: Path):
+    root, entries = closed_with(tmp_path, 60)
+    disk = SimulatedDisk()
+    for path in root.rglob("*"):
+        if path.is_file():
+            disk.write_file(f"{ROOT}/{path.relative_to(root)}", path.read_bytes())
+    store = a_ledger(ROOT, files=disk)
+    disk.forget_pages()
+    attempt, tries = ReadAttempt(), 0
+    while True:
+        try:
+            found = store.reads.read_now(lambda: store.entries(3, 5), attempt)
+            break
+        except NotInMemoryError as missing:
+            missing.fetch()
+            tries += 1
+    assert tries
+    assert [bytes(each) for each in found] == entries[3:8]
+    store.close()
+
+
+def test_a_read_of_many_entries_is_bounded(store: LedgerStore):
+    append_committed(store, some_messages(100))
+    entries = all_entries(store)
+    assert len(store.entries(0, 3)) == 3
+    assert [bytes(each) for each in store.entries(0, bytes_max=1)] == entries[:1], "at least one"
+    size = sum(map(len, entries[:4]))
+    assert [bytes(each) for each in store.entries(0, bytes_max=size)] == entries[:4]
+    assert store.entries(100) == []
+    assert store.entries(-1) == []
+
+
+# --- layouts
+
+
+def test_a_directory_of_the_other_layout_gives_one_clear_sentence(tmp_path: Path):
+    root, _ = closed_with(tmp_path, 3)
+    with pytest.raises(StoreFormatError, match=r"node n0 of a DLedger group\. Start it with enableDLegerCommitLog=true"):
+        MessageStore(root, LEDGER_CONFIG).open()
+    with pytest.raises(StoreFormatError, match="store of node n0, not of node n1"):
+        LedgerStore(root, LEDGER_CONFIG, node_id="n1").open()
+    plain = MessageStore(tmp_path / "plain", LEDGER_CONFIG)
+    plain.open()
+    plain.append([a_message()], START_MS)
+    plain.close()
+    with pytest.raises(StoreFormatError, match="messages from before the DLedger group"):
+        LedgerStore(tmp_path / "plain", LEDGER_CONFIG, node_id="n0").open()
+    with pytest.raises(StoreFormatError, match="cannot have the id"):
+        LedgerStore(tmp_path / "new", LEDGER_CONFIG, node_id="../n0").open()
+    (root / "dledger-n1" / "data").mkdir(parents=True)
+    with pytest.raises(StoreFormatError, match=r"several nodes \(n0, n1\)"):
+        OfflineStore(root)
+    with OfflineStore(root, commit_log=root / "dledger-n0" / "data") as store:
+        assert len(list(store.records())) == 3
+
+
+def test_files_of_another_size_are_refused(tmp_path: Path):
+    root, _ = closed_with(tmp_path, 3)
+    with pytest.raises(StoreFormatError, match="8192 bytes; the configuration says 16384"):
+        LedgerStore(root, replace(LEDGER_CONFIG, segment_bytes=16384), node_id="n0").open()
+
+
+def test_rolled_back_and_half_messages_take_entries_and_no_queue_offsets(store: LedgerStore):
+    append_committed(store, [a_message(body=b"half", sys_flag=4), a_message(body=b"plain")])
+    assert store.end_index == 1
+    assert bodies(store) == [b"plain"]
+    records: list[Record] = [decode_record(memoryview(entry)[HEADER_BYTES:]) for entry in all_entries(store)]
+    assert [record.queue_offset for record in records] == [0, 0]
