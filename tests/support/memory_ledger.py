@@ -19,9 +19,9 @@ from skyrocket.raft.node import RaftNode
 from skyrocket.raft.ports import (
     Append,
     Committed,
-    Compared,
     CompareStored,
     Effect,
+    EntriesCompared,
     Event,
     HardState,
     LogDurable,
@@ -122,7 +122,7 @@ class MemoryNode:
                 self.entries.clear()
             case CompareStored(compare_id, entries):
                 stored = self.entries
-                return Compared(compare_id, all(e.index < len(stored) and stored[e.index] == e for e in entries))
+                return EntriesCompared(compare_id, all(e.index < len(stored) and stored[e.index] == e for e in entries))
             case Committed(index):
                 self.committed = index
             case ProposeMarker(term):

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from skyrocket.protocol.bodies.dledger import LedgerCode, PushEntryRequest, PushEntryResponse, PushType
 from skyrocket.raft.config import COMPARISONS_MAX, WAITING_APPENDS_MAX
 from skyrocket.raft.core import Core
-from skyrocket.raft.errors import Refusal
+from skyrocket.raft.errors import RefusalReason
 from skyrocket.raft.ledger import find_fault
 from skyrocket.raft.ports import Append, CompareStored, LogPoint, ResetLog, Truncate
 
@@ -94,7 +94,7 @@ class Follower:
         if fault is not None:
             core.refuse(
                 push.leader_id,
-                Refusal.IMPOSSIBLE_ENTRY,
+                RefusalReason.IMPOSSIBLE_ENTRY,
                 f"Leader '{push.leader_id}' pushes what no ledger contains: {fault}. The push is refused; check that node.",
             )
             self._answer(handle, push, LedgerCode.UNEXPECTED_ARGUMENT)
@@ -153,7 +153,7 @@ class Follower:
             entry = entries[taken]
             core.refuse(
                 push.leader_id,
-                Refusal.IMPOSSIBLE_ENTRY,
+                RefusalReason.IMPOSSIBLE_ENTRY,
                 f"Entry {entry.index} of term {entry.term} at position {entry.pos} does not follow the end of this log (term"
                 f" {ledger.end_term}, position {ledger.end_position}). Check that mappedFileSizeCommitLog is equal on all nodes.",
             )
@@ -213,7 +213,7 @@ class Follower:
         if ledger.end >= 0 and (entry.index < core.commit or (entry.index == core.commit and not equal)):
             core.refuse(
                 push.leader_id,
-                Refusal.BELOW_COMMITTED,
+                RefusalReason.BELOW_COMMITTED,
                 f"Leader '{push.leader_id}' of term {push.term} wants to truncate this log at {entry.index}, but entries up to"
                 f" {core.commit} are committed; nothing is cut. Stop that node and compare its ledger with the others'.",
             )

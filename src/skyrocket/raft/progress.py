@@ -25,7 +25,7 @@ class InflightPush(Struct):
     sent_at: float
 
 
-class Progress(Struct):
+class FollowerProgress(Struct):
     """One follower, as the leader of the current term sees it."""
 
     state: PeerState = PeerState.COMPARE

@@ -22,20 +22,20 @@ from skyrocket.protocol.bodies.dledger import (
 )
 from skyrocket.raft.config import INFLIGHT_PUSHES_MAX
 from skyrocket.raft.core import Core, PendingRequest
-from skyrocket.raft.errors import Refusal
+from skyrocket.raft.errors import RefusalReason
 from skyrocket.raft.ports import ProposeMarker
-from skyrocket.raft.progress import InflightPush, PeerState, Progress
+from skyrocket.raft.progress import FollowerProgress, InflightPush, PeerState
 
 BINARY_PUSH_VERSION = 1
 HEARTBEAT = "HEART_BEAT"
 
 
-class Replication:
+class LogReplication:
     """The leader of one term and its followers."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self.peers: dict[str, Progress] = {peer: Progress() for peer in core.config.others}
+        self.peers: dict[str, FollowerProgress] = {peer: FollowerProgress() for peer in core.config.others}
         self._heartbeat_at = 0.0
         self._led_term = -1
         self._term_start = 0
@@ -47,7 +47,8 @@ class Replication:
         core = self._core
         binary = {peer: progress.binary for peer, progress in self.peers.items()}
         self.peers = {
-            peer: Progress(heartbeat_acked_at=core.now, pushed_at=core.now, binary=binary[peer]) for peer in core.config.others
+            peer: FollowerProgress(heartbeat_acked_at=core.now, pushed_at=core.now, binary=binary[peer])
+            for peer in core.config.others
         }
         if self._led_term != core.term:  # otherwise it stepped down and leads the same term again: its entries are its own
             self._led_term = core.term
@@ -100,7 +101,7 @@ class Replication:
             peer, HeartBeatRequest(leader_id=core.config.self_id, term=core.term, binary_push=version, admit=admit), HEARTBEAT
         )
 
-    def _may_admit(self, learner: Progress) -> bool:
+    def _may_admit(self, learner: FollowerProgress) -> bool:
         """Whether a follower that had lost its disk is a full member again.
 
         It has what the leader had when it came back. And it cannot have promised its vote to a leader of a higher term: since it
@@ -120,7 +121,7 @@ class Replication:
         for peer, progress in self.peers.items():
             self._pump(peer, progress)
 
-    def _pump(self, peer: str, progress: Progress) -> None:
+    def _pump(self, peer: str, progress: FollowerProgress) -> None:
         core, now = self._core, self._core.now
         if progress.state is not PeerState.APPEND:
             self._pump_comparison(peer, progress)
@@ -144,14 +145,14 @@ class Replication:
         if news or idle >= core.timings.commit_interval_ms:
             self._send_commit(peer, progress)
 
-    def _send_commit(self, peer: str, progress: Progress) -> None:
+    def _send_commit(self, peer: str, progress: FollowerProgress) -> None:
         core = self._core
         progress.pushed_at = core.now
         progress.commit_told = core.commit
         push = PushEntryRequest(leader_id=core.config.self_id, term=core.term, type=PushType.COMMIT, commit_index=core.commit)
         core.send(peer, push, PushType.COMMIT, match=progress.match)
 
-    def _pump_comparison(self, peer: str, progress: Progress) -> None:
+    def _pump_comparison(self, peer: str, progress: FollowerProgress) -> None:
         core, ledger = self._core, self._core.ledger
         if progress.waiting:
             if core.now - progress.waiting_since < core.timings.compare_timeout_ms:
@@ -209,13 +210,13 @@ class Replication:
         elif response.code == LedgerCode.INCONSISTENT_LEADER:
             core.refuse(
                 request.peer,
-                Refusal.SECOND_LEADER,
+                RefusalReason.SECOND_LEADER,
                 f"Node '{request.peer}' follows another leader in term {core.term}. Check that no two nodes have one id.",
             )
         elif response.code in (LedgerCode.UNKNOWN_GROUP, LedgerCode.UNKNOWN_MEMBER, LedgerCode.UNEXPECTED_MEMBER):
             core.refuse(
                 request.peer,
-                Refusal.NOT_FOR_THIS_NODE,
+                RefusalReason.NOT_FOR_THIS_NODE,
                 f"Node '{request.peer}' refuses this node with code {response.code}."
                 " Compare dLegerGroup, dLegerPeers and dLegerSelfId of both.",
             )
@@ -242,7 +243,7 @@ class Replication:
         self._pump(request.peer, progress)
         self.update_commit()
 
-    def _take_commit_answer(self, request: PendingRequest, response: PushEntryResponse, progress: Progress) -> None:
+    def _take_commit_answer(self, request: PendingRequest, response: PushEntryResponse, progress: FollowerProgress) -> None:
         core = self._core
         if progress.state is not PeerState.APPEND:
             return
@@ -251,14 +252,14 @@ class Replication:
         elif response.code == LedgerCode.SUCCESS and response.end_index < min(request.match, progress.match):
             core.refuse(
                 request.peer,
-                Refusal.LOST_ENTRIES,
+                RefusalReason.LOST_ENTRIES,
                 f"Node '{request.peer}' had entries up to {request.match} and has them up to {response.end_index} now."
                 " It is filled again; check its disk.",
             )
             progress.match = response.end_index
             progress.compare_again(core.now)
 
-    def _take_append_answer(self, request: PendingRequest, response: PushEntryResponse, progress: Progress) -> None:
+    def _take_append_answer(self, request: PendingRequest, response: PushEntryResponse, progress: FollowerProgress) -> None:
         core = self._core
         if progress.state is not PeerState.APPEND:
             return
@@ -272,7 +273,7 @@ class Replication:
                 return
             progress.acknowledge(last)
 
-    def _take_compare_answer(self, request: PendingRequest, response: PushEntryResponse, progress: Progress) -> None:
+    def _take_compare_answer(self, request: PendingRequest, response: PushEntryResponse, progress: FollowerProgress) -> None:
         core, ledger, index = self._core, self._core.ledger, request.first
         if response.code not in (LedgerCode.SUCCESS, LedgerCode.INCONSISTENT_STATE):
             progress.compare_again(core.now, core.timings.compare_pause_ms, progress.compare_index)
@@ -297,7 +298,7 @@ class Replication:
         else:
             progress.compare_index = index - 1
 
-    def _take_truncate_answer(self, request: PendingRequest, response: PushEntryResponse, progress: Progress) -> None:
+    def _take_truncate_answer(self, request: PendingRequest, response: PushEntryResponse, progress: FollowerProgress) -> None:
         core = self._core
         if response.code == LedgerCode.SUCCESS and response.end_index == request.first:
             progress.append_after(request.first)
@@ -307,7 +308,7 @@ class Replication:
     def _refuse_answer(self, request: PendingRequest, response: PushEntryResponse) -> None:
         self._core.refuse(
             request.peer,
-            Refusal.IMPOSSIBLE_ANSWER,
+            RefusalReason.IMPOSSIBLE_ANSWER,
             f"Node '{request.peer}' answers a push of {request.count} entries from {request.first} with index {response.index},"
             f" count {response.count} and end {response.end_index}; it does not count, and the node is compared again.",
         )

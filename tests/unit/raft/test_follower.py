@@ -6,7 +6,7 @@ import pytest
 
 from skyrocket.protocol.bodies.dledger import HeartBeatRequest, PushType
 from skyrocket.raft.ledger import landing_position
-from skyrocket.raft.ports import Compared, HardState, LogDurable, LogPoint, Reply, Unreachable
+from skyrocket.raft.ports import EntriesCompared, HardState, LogDurable, LogPoint, Reply, Unreachable
 from tests.unit.raft.transcript import Steps, entry, log_of, push
 
 APPEND, COMMIT, COMPARE, TRUNCATE = PushType.APPEND, PushType.COMMIT, PushType.COMPARE, PushType.TRUNCATE
@@ -23,7 +23,7 @@ def follower(count: int = 5, commit: int = -1, *, matched: bool = True, durable:
 
 def compare(steps: Steps, *, equal: bool) -> list[str]:
     """Answer the last comparison that the node asked for."""
-    return steps.feed(Compared(steps.node._follower._compare_id, equal))
+    return steps.feed(EntriesCompared(steps.node._follower._compare_id, equal))
 
 
 def test_next_entry_is_appended_and_acknowledged_when_it_is_durable():
