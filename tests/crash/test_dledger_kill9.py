@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import statistics
 import threading
 import time
@@ -105,14 +106,41 @@ def test_everything_acknowledged_is_consumed_although_leaders_are_killed(tmp_pat
         (tmp_path / "fail_overs.txt").write_text(found)
         if LONG:
             assert statistics.median(gaps) < 1, found
+        check(load, group)
+
+
+def test_a_leader_that_was_frozen_acknowledges_nothing_and_follows(tmp_path: Path, nameserver: str):
+    with DLedgerGroup(tmp_path / "group", nameserver, settings={"defaultTopicQueueNums": QUEUES}) as group:
         leader = group.wait_for_leader()
-        stored = group.read_all(leader, TOPIC, QUEUES)
-        for body, (queue_id, offset) in load.acknowledged.items():
-            assert stored[queue_id][offset] == body, f"{body!r} was acknowledged at {offset} of queue {queue_id}"
-        for queue_id, bodies in stored.items():
-            for sender in range(SENDERS):
-                numbers = [int(body.split(b"/")[1]) for body in bodies if body.startswith(b"%d/" % sender)]
-                assert numbers == sorted(numbers), f"queue {queue_id} has messages of sender {sender} out of order"
-        wait_until(group.is_level, group.describe_ledgers, 60)
-        ledgers = [group.entries(node) for node in group.kinds]
-        assert ledgers[0] == ledgers[1] == ledgers[2]
+        load = NumberedLoad(nameserver)
+        try:
+            load.wait_for(50, group)
+            frozen = group.running[leader].process
+            assert frozen is not None
+            frozen.send_signal(signal.SIGSTOP)
+            try:
+                other = group.wait_for_new_leader(leader)
+                count = len(load.acknowledged)
+                load.wait_for(count + 50, group)
+            finally:
+                frozen.send_signal(signal.SIGCONT)
+            wait_until(lambda: group.leader_according_to(leader) == other, group.tails, 60)
+            load.wait_for(len(load.acknowledged) + 50, group)
+        finally:
+            load.stop()
+        check(load, group)
+
+
+def check(load: NumberedLoad, group: DLedgerGroup) -> None:
+    """Everything acknowledged is where its answer said, in order, and all ledgers are equal."""
+    leader = group.wait_for_leader()
+    stored = group.read_all(leader, TOPIC, QUEUES)
+    for body, (queue_id, offset) in load.acknowledged.items():
+        assert stored[queue_id][offset] == body, f"{body!r} was acknowledged at {offset} of queue {queue_id}"
+    for queue_id, bodies in stored.items():
+        for sender in range(SENDERS):
+            numbers = [int(body.split(b"/")[1]) for body in bodies if body.startswith(b"%d/" % sender)]
+            assert numbers == sorted(numbers), f"queue {queue_id} has messages of sender {sender} out of order"
+    wait_until(group.is_level, group.describe_ledgers, 60)
+    ledgers = [group.entries(node) for node in group.kinds]
+    assert ledgers[0] == ledgers[1] == ledgers[2]

@@ -120,6 +120,17 @@ class DLedgerGroup:
         assert found is not None
         return found
 
+    def wait_for_new_leader(self, old: str) -> str:
+        """Wait until another node says that it leads, whatever the nameserver knows of it. Return that node."""
+        found: list[str] = []
+
+        def is_led() -> bool:
+            found[:] = [node for node in self.kinds if node != old and self.leader_according_to(node) == node]
+            return bool(found)
+
+        wait_until(is_led, self.tails, 120)
+        return found[0]
+
     def tails(self) -> str:
         """The ends of all logs, for a failure."""
         return "\n".join(f"--- {node}\n{process.log_tail()}" for node, process in self.running.items())

@@ -219,6 +219,7 @@ class Broker:
             flusher,
             self.roles,
             self.context.answers,
+            self.topics,
             wall_ms=self._wall_ms,
             store_host=self.context.store_host,
             on_committed=self._on_visible,

@@ -27,6 +27,7 @@ from skyrocket.raft.ports import (
     Effect,
     EntriesCompared,
     Event,
+    Expired,
     HardState,
     LogDurable,
     PeerRequest,
@@ -156,6 +157,8 @@ class RaftNode:
                     self._replication.note_pushed(request_id, count)
             case EntriesCompared(compare_id, equal):
                 self._follower.take_comparison(compare_id, equal=equal)
+            case Expired(begin_index):
+                core.ledger.begin = max(core.ledger.begin, min(begin_index, core.ledger.end))
             case Unreachable(peer):
                 self._note_unreachable(peer)
             case StorageFailed(reason):

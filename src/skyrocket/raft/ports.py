@@ -127,6 +127,12 @@ class EntriesCompared(Struct, frozen=True):
     equal: bool
 
 
+class Expired(Struct, frozen=True):
+    """The shell has deleted the oldest entries: the log begins with `begin_index` now. They were committed."""
+
+    begin_index: int
+
+
 class StorageFailed(Struct, frozen=True):
     """A write or flush failed. The node takes no part in the group until it is started again."""
 
@@ -134,7 +140,17 @@ class StorageFailed(Struct, frozen=True):
 
 
 Event: TypeAlias = (
-    Tick | Request | Response | Unreachable | StateDurable | LogDurable | Proposed | Pushed | EntriesCompared | StorageFailed
+    Tick
+    | Request
+    | Response
+    | Unreachable
+    | StateDurable
+    | LogDurable
+    | Proposed
+    | Pushed
+    | EntriesCompared
+    | Expired
+    | StorageFailed
 )
 
 # Effects ------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 
 from skyrocket.protocol.bodies.dledger import HeartBeatRequest, HeartBeatResponse, LedgerCode
 from skyrocket.raft.config import INFLIGHT_PUSHES_MAX, GroupConfig
-from skyrocket.raft.ports import HardState, LogDurable, LogPoint, Proposed, Role, Send, StorageFailed, Unreachable
+from skyrocket.raft.ports import Expired, HardState, LogDurable, LogPoint, Proposed, Role, Send, StorageFailed, Unreachable
 from tests.unit.raft.transcript import Steps, log_of
 
 
@@ -47,6 +47,13 @@ def test_equal_follower_gets_entries_without_truncation():
 def test_unequal_follower_is_compared_elsewhere(begin: int, end: int, next_: str):
     steps = leader()
     assert steps.push_answer("n1", "COMPARE", 406, index=4, begin_index=begin, end_index=end) == [next_]
+
+
+def test_follower_behind_the_leaders_first_entry_begins_with_that():
+    steps = leader()
+    steps.feed(Expired(3))
+    answer = {"index": 4, "begin_index": 0, "end_index": 1}
+    assert steps.push_answer("n1", "COMPARE", 406, **answer) == ["TRUNCATE from 3, at most 1, to n1"]
 
 
 def test_longer_follower_is_truncated_and_then_appended_to():

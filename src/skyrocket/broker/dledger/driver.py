@@ -29,10 +29,11 @@ from skyrocket.raft.outbox import Outbox, Outgoing
 from skyrocket.raft.ports import (
     Append,
     Committed,
-    Compared,
+    EntriesCompared,
     CompareStored,
     Effect,
     Event,
+    Expired,
     HardState,
     LogDurable,
     LogPoint,
@@ -114,6 +115,7 @@ class GroupDriver:
         state = HardState(store.term_vote.term, store.term_vote.voted_for, store.term_vote.learner)
         bounds = LedgerBounds(store.begin_index, store.end_index, store.end_term, store.log.end, store.committed_index)
         self.node = RaftNode(config, state, bounds, random.randrange, now_ms())
+        self._begin_index = store.begin_index
         self._outbox = Outbox()
         self._events: deque[Event] = deque()
         self._is_running = False
@@ -256,6 +258,9 @@ class GroupDriver:
 
     def _tick(self) -> None:
         self._timer = None
+        if self._store.begin_index > self._begin_index:  # retention
+            self._begin_index = self._store.begin_index
+            self._events.append(Expired(self._begin_index))
         held, self._held = self._held, {}
         for effect in held.values():
             self._push(effect)
@@ -283,7 +288,7 @@ class GroupDriver:
             case Persist():
                 self._shell.save_term(effect)
             case CompareStored(compare_id, entries):
-                self._reader.compare(entries, lambda is_equal: self.feed(Compared(compare_id, is_equal)))
+                self._reader.compare(entries, lambda is_equal: self.feed(EntriesCompared(compare_id, is_equal)))
             case RoleChanged(role, term, leader):
                 self._change_role(role, term, leader)
             case ProposeMarker(term):
@@ -294,6 +299,11 @@ class GroupDriver:
     def _append(self, entries: list[bytes]) -> None:
         if self._is_reset:
             self._is_reset = False
+            if self._store.committed_index >= 0:
+                raise StoreError(
+                    f"this node has entries up to {self._store.end_index}, and its leader has deleted those that follow. "
+                    f"Move {self._store.paths.root} away: an empty node gets all that the leader has"
+                )
             self._store.begin_with(entries.pop(0))
         self._store.append_entries(entries)
 

@@ -24,6 +24,7 @@ from skyrocket.broker.dledger.role_follower import RoleFollower
 from skyrocket.broker.dledger.term_saver import TermSaver
 from skyrocket.broker.replication.role_switch import RoleSwitch
 from skyrocket.broker.send.parked_answers import ConfirmedAnswers
+from skyrocket.broker.tables.topics import TopicTable
 from skyrocket.net.dialer import Dialer
 from skyrocket.protocol.bodies.dledger import (
     GetEntriesRequest,
@@ -74,6 +75,7 @@ class DLedgerNode:
         flusher: Flusher,
         roles: RoleSwitch,
         answers: ConfirmedAnswers,
+        topics: TopicTable,
         *,
         wall_ms: Callable[[], int],
         store_host: bytes,
@@ -86,6 +88,7 @@ class DLedgerNode:
         self._store = store
         self._flusher = flusher
         self._answers = answers
+        self._topics = topics
         self._wall_ms = wall_ms
         self._store_host = store_host
         self.on_committed = on_committed
@@ -95,7 +98,7 @@ class DLedgerNode:
         self._dialer = Dialer()
         others = {peer: group.addresses[peer] for peer in group.config.others}
         self._links = PeerLinks(others, self._dialer, self._take_answer, lambda peer: self.driver.feed(Unreachable(peer)))
-        self._roles = RoleFollower(roles, group.slave_id, register)
+        self._roles = RoleFollower(roles, group.slave_id, register, self._adopt_topics)
         self._checkpoint: asyncio.Future[None] | None = None
         self._checkpoint_ms = 0
 
@@ -181,6 +184,15 @@ class DLedgerNode:
 
     def on_role(self) -> None:
         self._roles.follow(self.driver.node.leader, leads=self.driver.is_ready)
+
+    def _adopt_topics(self) -> None:
+        """Before the node leads: followers delete the queues of topics that the leader's table does not have."""
+        queues: dict[str, int] = {}
+        for (topic, queue_id), _ in self._store.queues:
+            queues[topic] = max(queues.get(topic, 0), queue_id + 1)
+        adopted = self._topics.adopt(queues)
+        if adopted:
+            log.warning("Topics whose messages are here, and whose settings had not arrived: %s.", ", ".join(adopted[:20]))
 
     # --- called by the network
 

@@ -14,12 +14,16 @@ from skyrocket.broker.replication.role_switch import RoleSwitch
 from skyrocket.broker.replication.roles import BrokerRole
 from skyrocket.supervised_task import SupervisedTask
 
+LEADER_REGISTERS_S: Final = 5.0  # a former leader that was frozen may register as the master once more, and take the place
 REGISTER_AGAIN_S: Final = (0.3, 1.0, 3.0, 10.0)  # after a new leader: a slave learns the master's address from a nameserver
 
 
 class RoleFollower:
-    def __init__(self, roles: RoleSwitch, slave_id: int, register: Callable[[], None]) -> None:
-        """`register` makes the broker register with the nameservers soon."""
+    def __init__(
+        self, roles: RoleSwitch, slave_id: int, register: Callable[[], None], prepare_to_lead: Callable[[], None]
+    ) -> None:
+        """`register` makes the broker register with the nameservers soon. `prepare_to_lead` is called before it is the master."""
+        self._prepare_to_lead = prepare_to_lead
         self._roles = roles
         self._slave_id = slave_id
         self._register = register
@@ -57,9 +61,16 @@ class RoleFollower:
 
     async def _run(self) -> None:
         while True:
-            await self._changed.wait()
+            try:
+                async with asyncio.timeout(LEADER_REGISTERS_S):
+                    await self._changed.wait()
+            except TimeoutError:
+                if self._leads:
+                    self._register()
             self._changed.clear()
             leads = self._leads
             if leads == self._roles.is_slave:
+                if leads:
+                    self._prepare_to_lead()
                 role, broker_id = (BrokerRole.SYNC_MASTER, 0) if leads else (BrokerRole.SLAVE, self._slave_id)
                 await self._roles.change(role, broker_id)

@@ -278,6 +278,16 @@ class TopicTable(VersionedTable[TopicConfig]):
         wanted = {name: replace(config, topic_name=name) for name, config in table.items() if _is_safe(name)}
         return self._follow(wanted, master.data_version)
 
+    def adopt(self, queues: Mapping[str, int]) -> list[str]:
+        """Add topics that have messages here and are not in the table, with so many queues each. Return their names.
+
+        A node of a DLedger group calls it when it begins to lead: it has every message, but the table of the last leader may not
+        have reached it.
+        """
+        missing = [name for name in queues if name not in self and _is_safe(name)][: max(0, self._room)]
+        self._change({name: _config(name, queues[name], _READ_WRITE) for name in missing})
+        return missing
+
     @property
     def _room(self) -> int:
         return TOPICS_MAX - len(self._configs) - len(self._staged) - len(self._saving)
