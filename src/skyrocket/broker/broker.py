@@ -170,6 +170,7 @@ class Broker:
         closing.push_async_callback(self._close_flusher, self._flusher)
         closing.push_async_callback(self.replication.close)
         closing.push_async_callback(self.server.close)
+        self.replication.require_copies()
         await self._listen(self._flusher)
         await self.replication.start(self._flusher, self._dialer, self._on_appended, self._on_confirmed)
         self.known_master.add_follower(self.replication)
