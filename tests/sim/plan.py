@@ -7,6 +7,8 @@ import random
 from skyrocket.raft.node import RaftNode
 from skyrocket.raft.ports import Reply, Send, SendEntries
 
+SEEDS_IN_CI = 300
+
 FAULTS = {
     "kill": 3,
     "power cut": 3,

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from skyrocket.protocol.bodies.dledger import LedgerCode, PushEntryRequest, PushEntryResponse, PushType
-from skyrocket.raft.config import COMPARISONS_MAX, WAITING_APPENDS_MAX
+from skyrocket.raft.config import COMPARISONS_MAX, WAITING_APPENDS_MAX, WAITING_BYTES_MAX
 from skyrocket.raft.core import Core
 from skyrocket.raft.errors import RefusalReason
 from skyrocket.raft.ledger import find_fault
@@ -28,6 +28,7 @@ class WaitingPush(NamedTuple):
     handle: int
     push: PushEntryRequest
     since: float
+    size_bytes: int
 
 
 class Comparison(NamedTuple):
@@ -128,10 +129,13 @@ class Follower:
         elif first > ledger.end + 1:
             if first in self._waiting:
                 self._answer(handle, push, LedgerCode.REPEATED_PUSH)
-            elif len(self._waiting) >= WAITING_APPENDS_MAX:
-                self._answer(handle, push, LedgerCode.INCONSISTENT_STATE)
             else:
-                self._waiting[first] = WaitingPush(handle, push, self._core.now)
+                size_bytes = sum(entry.size for entry in entries)
+                held_bytes = sum(waiting.size_bytes for waiting in self._waiting.values())
+                if len(self._waiting) >= WAITING_APPENDS_MAX or held_bytes + size_bytes > WAITING_BYTES_MAX:
+                    self._answer(handle, push, LedgerCode.INCONSISTENT_STATE)
+                else:
+                    self._waiting[first] = WaitingPush(handle, push, self._core.now, size_bytes)
         else:
             self._append(handle, push)
             while (waiting := self._waiting.pop(ledger.end + 1, None)) is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skyrocket.protocol.bodies.dledger import HeartBeatRequest, PushType
+from skyrocket.raft import follower as follower_module
 from skyrocket.raft.ledger import landing_position
 from skyrocket.raft.ports import EntriesCompared, HardState, LogDurable, LogPoint, Reply, Unreachable
 from tests.unit.raft.transcript import Steps, entry, log_of, push
@@ -48,6 +49,16 @@ def test_later_entries_wait_for_the_one_before():
     assert steps.ask(push(APPEND, [entry(6)])) == []
     assert steps.ask(push(APPEND, [entry(6)])) == ["reply REPEATED_PUSH index 6 count 1 end 4"]
     assert [line for line in steps.ask(push(APPEND, [entry(5)])) if "append" in line] == ["append 5-5", "append 6-6"]
+
+
+def test_waiting_entries_are_bounded_in_number_and_bytes(monkeypatch: pytest.MonkeyPatch):
+    for bound, value in (("WAITING_APPENDS_MAX", 2), ("WAITING_BYTES_MAX", 120)):
+        with monkeypatch.context() as patch:
+            patch.setattr(follower_module, bound, value)
+            steps = follower()
+            assert steps.ask(push(APPEND, [entry(6)])) == []
+            assert steps.ask(push(APPEND, [entry(7)])) == []
+            assert steps.ask(push(APPEND, [entry(8)])) == ["reply INCONSISTENT_STATE index 8 count 1 end 4"]
 
 
 def test_entry_whose_predecessor_does_not_come_is_inconsistent_after_a_second():
