@@ -33,7 +33,9 @@ _FROM_HELP = (
     "time:1794725517342 (milliseconds since 1970), or 2026-11-15T06:51:57 (a time, local unless it has a zone)."
 )
 
-Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The store: the directory that contains 'commitlog' or 'dledger-n0'.")]
+Directory = Annotated[
+    Path, typer.Argument(metavar="DIR", help="The store: the directory that contains 'commitlog' or 'dledger-n0'.")
+]
 CommitLogDirectory = Annotated[
     Path | None, typer.Option(metavar="DIR", help="The directory of the log, if the broker has one in storePathCommitLog.")
 ]

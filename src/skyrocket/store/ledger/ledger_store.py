@@ -36,13 +36,13 @@ from skyrocket.store.config import StoreConfig
 from skyrocket.store.errors import StoreError, WritesStoppedError, store_error
 from skyrocket.store.files import Files
 from skyrocket.store.horizon import Horizon
-from skyrocket.store.ledger.entry import HEADER_BYTES, EntryError, EntryHeader, unpack_header
+from skyrocket.store.ledger.entry import HEADER_BYTES, EntryError, EntryHeader, check_entry_bytes, unpack_header
 from skyrocket.store.ledger.entry_index import INDEX_FILE_BYTES
 from skyrocket.store.ledger.layout import check_ledger
 from skyrocket.store.ledger.ledger_log import LedgerLog
 from skyrocket.store.ledger.node_files import LedgerCheckpoint, LedgerCheckpointFile, TermFile, TermVote
 from skyrocket.store.log.damage import is_filler
-from skyrocket.store.message import DispatchRequest, dispatch_request_of
+from skyrocket.store.message import AppendRequest, AppendResult, DispatchRequest, dispatch_request_of
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.queues.consume_queue import ENTRY
 from skyrocket.store.recovery.checkpoint import Checkpoint
@@ -218,6 +218,11 @@ class LedgerStore(MessageStore):
 
     # --- writing entries
 
+    def append(self, messages: Sequence[AppendRequest], now_ms: int) -> list[AppendResult]:
+        for message in messages:
+            check_entry_bytes(len(message.record) + HEADER_BYTES)
+        return super().append(messages, now_ms)
+
     def set_term(self, term: int) -> None:
         """Set the term of the entries that `append` writes: the node leads in it."""
         assert term >= self.log.end_term
@@ -244,6 +249,7 @@ class LedgerStore(MessageStore):
 
     def _dispatch_of(self, entry: bytes | memoryview) -> DispatchRequest:
         header, record = _decode_entry(entry)
+        check_entry_bytes(header.size)
         if record.physical_offset != header.record_offset:
             raise EntryError(
                 f"Entry {header.index} holds a message that says it lies at {record.physical_offset}, not {header.record_offset}."

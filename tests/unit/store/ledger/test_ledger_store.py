@@ -11,7 +11,7 @@ import pytest
 
 from skyrocket.protocol.message.record import Record, decode_record
 from skyrocket.store.cold_reads import NotInMemoryError, ReadAttempt
-from skyrocket.store.errors import DiskFullError, StoreFormatError
+from skyrocket.store.errors import DiskFullError, StoreFormatError, TooLargeError
 from skyrocket.store.ledger.entry import HEADER_BYTES, EntryError, pack_header
 from skyrocket.store.ledger.ledger_store import DamagedEntryError, LedgerStore
 from skyrocket.store.ledger.node_files import TermVote
@@ -118,6 +118,22 @@ def test_a_failed_append_leaves_nothing(tmp_path: Path):
     again = a_ledger(ROOT, files=disk)
     assert again.end_index == 6
     again.close()
+
+
+def test_a_message_that_apaches_nodes_would_refuse_is_refused(tmp_path: Path):
+    store = LedgerStore(tmp_path / "store", replace(LEDGER_CONFIG, segment_bytes=16 * 1024 * 1024), node_id="n0")
+    store.open()
+    with pytest.raises(TooLargeError, match="is over 4194304"):
+        store.append([a_message(body=bytes(4 * 1024 * 1024))], START_MS)
+    store.close()
+
+
+def test_segments_that_are_not_confirmed_do_not_expire(store: LedgerStore):
+    store.append(some_messages(60), START_MS)
+    store.flush()
+    assert store.expire_oldest() == 0
+    store.commit(store.end_index)
+    assert store.expire_oldest() == 8192
 
 
 # --- a follower
