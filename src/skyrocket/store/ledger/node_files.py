@@ -23,10 +23,14 @@ _SMALL_BYTES_MAX: Final = 4096  # of a file that a node wrote; more is none
 
 
 class TermVote(NamedTuple):
-    """The term of a node, and for whom it voted in it; None: for nobody."""
+    """The term of a node, and for whom it voted in it; None: for nobody.
+
+    Apache's node does not know `is_learner`, ignores it, and forgets it with its next vote.
+    """
 
     term: int = 0
     voted_for: str | None = None
+    is_learner: bool = False  # votes for nobody until it has the entries that it may have lost with its disk
 
 
 class LedgerCheckpoint(NamedTuple):
@@ -37,7 +41,8 @@ class LedgerCheckpoint(NamedTuple):
 
 
 def encode_term(state: TermVote) -> bytes:
-    return f"voteLeader={state.voted_for or ''}\ncurrTerm={state.term}\n".encode()
+    learner = "learner=true\n" if state.is_learner else ""
+    return f"voteLeader={state.voted_for or ''}\ncurrTerm={state.term}\n{learner}".encode()
 
 
 def decode_term(data: bytes, path: str = "currterm") -> TermVote:
@@ -46,7 +51,7 @@ def decode_term(data: bytes, path: str = "currterm") -> TermVote:
     term = found.get("currTerm", "")
     if not _NUMBER.fullmatch(term) or int(term) < 0:
         raise StoreFormatError(f"{path} does not say the node's term. Put the term of the group there as 'currTerm=N'.")
-    return TermVote(int(term), found.get("voteLeader") or None)
+    return TermVote(int(term), found.get("voteLeader") or None, found.get("learner") == "true")
 
 
 def encode_ledger_checkpoint(checkpoint: LedgerCheckpoint) -> bytes:
