@@ -243,7 +243,7 @@ def test_what_is_cut_is_kept_aside(store: LedgerStore):
     store.truncate(3)
     kept = sorted((Path(store.paths.root) / "diverged").iterdir())
     assert b"".join(path.read_bytes() for path in kept) == data[first:end]
-    assert [path.name for path in kept][0] == f"{first:020d}-{8192 - first}"
+    assert kept[0].name == f"{first:020d}-{8192 - first}"
 
 
 def test_an_entry_matches_if_all_but_its_checksums_is_equal(store: LedgerStore):
