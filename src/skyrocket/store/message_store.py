@@ -471,9 +471,10 @@ class MessageStore:
     def begin_retention(self, now_ms: int, hour: int) -> RetentionJob:
         """Return a job that measures the disk and the age of the oldest segments, and decides which of them go.
 
-        A segment that is not on disk yet stays: its file may be being flushed.
+        A segment that is not on disk yet stays: its file may be being flushed. So does one that is not confirmed yet.
         """
-        starts = [start for start in self.log.segments.starts[: SEGMENTS_AT_ONCE + 1] if start <= self.horizon.flushed]
+        safe_end = min(self.horizon.flushed, self.horizon.confirmed)
+        starts = [start for start in self.log.segments.starts[: SEGMENTS_AT_ONCE + 1] if start <= safe_end]
         return RetentionJob(
             self._files,
             self.config,
@@ -534,7 +535,7 @@ class MessageStore:
             if self._is_flushing:
                 return self.log.start  # its file is being flushed: the next round deletes it
             self.flush()
-        if len(starts) > 1:
+        if len(starts) > 1 and starts[1] <= self.horizon.confirmed:
             queue_files = self.queues.expire(starts[1])
             self._expire_log(1)
             self._expired_files.add(queue_files)

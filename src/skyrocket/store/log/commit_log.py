@@ -185,7 +185,9 @@ class CommitLog:
                 at, room = at + room, segment_bytes
                 run = _SegmentRun(at, index, index, [])
                 runs.append(run)
-            run.parts += (header, record) if header_bytes else (record,)
+            if header_bytes:
+                run.parts.append(header)
+            run.parts.append(record)
             run.last = index + 1
             at, room = at + size, room - size
         return runs

@@ -287,6 +287,14 @@ class ConsumeQueues:
             del self._next[key]
         return queue_count, entry_count
 
+    def remove_all(self) -> None:
+        """Delete all queues: the log begins anew. Raise OSError when that fails."""
+        for queue in self._queues.values():
+            queue.remove()
+        for each in (self._queues, self._next, self._late, self.crowded):
+            each.clear()
+        self.late_bytes = 0
+
     def expire_deleted(self, positions: Mapping[str, int]) -> list[ExpiredFile]:
         """Drop entries of messages before the positions of their topics, with which they were deleted.
 
