@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -64,6 +65,46 @@ async def test_slow_broker_gets_the_last_commit_of_a_consumer_that_closes(caplog
         commits = broker.requests[RequestCode.UPDATE_CONSUMER_OFFSET]
         assert commits[-1].header(UpdateConsumerOffsetRequestHeader).commit_offset == 3
     assert "could not be committed" not in caplog.text
+
+
+async def test_slave_that_fails_is_left_for_the_master():
+    async with scripted_brokers(2) as (master, slave):
+
+        def first_suggest_slave(command: Command) -> Command:
+            master.suggests = int(not slave.requests.get(RequestCode.PULL_MESSAGE))
+            return usual(command)
+
+        usual = master._pull
+        master.records = [record(0), record(1)]
+        for broker in (master, slave):
+            broker.forget(RequestCode.PULL_MESSAGE)
+        master.respond(RequestCode.PULL_MESSAGE, first_suggest_slave)
+        slave.respond(RequestCode.PULL_MESSAGE, lambda command: command.response(ResponseCode.TOPIC_NOT_EXIST))
+        async with Consumer(master.address, group="g", topics="t", start="first", consumer_limits=QUICK) as consumer:
+            assert numbers(await take(consumer, 2)) == [0, 1]
+            await until(lambda: RequestCode.PULL_MESSAGE in slave.requests, "the consumer tries the slave")
+            master.records += [record(2)]
+            assert numbers(await take(consumer, 1)) == [2]
+
+
+async def test_slave_that_does_not_have_the_offset_is_not_asked_without_a_pause():
+    async with scripted_brokers(2) as (master, slave):
+
+        def behind(command: Command) -> Command:
+            """As Apache's slave answers for an offset that it does not have: at once, and with the same offset."""
+            offset = command.header(PullMessageRequestHeader).queue_offset
+            response = PullMessageResponseHeader(suggest_which_broker_id=1, next_begin_offset=offset, min_offset=0, max_offset=0)
+            return command.response(ResponseCode.PULL_RETRY_IMMEDIATELY, response)
+
+        master.suggests = 1
+        slave.forget(RequestCode.PULL_MESSAGE)
+        slave.respond(RequestCode.PULL_MESSAGE, behind)
+        async with PullConsumer(master.address, group="g", start="first", consumer_limits=QUICK) as consumer:
+            await consumer.assign([Queue("t", "scripted", 0)])
+            await until(lambda: RequestCode.PULL_MESSAGE in slave.requests, "the consumer asks the slave")
+            began = time.monotonic()
+            await until(lambda: len(slave.requests[RequestCode.PULL_MESSAGE]) >= 3, "it asks again")
+            assert time.monotonic() - began > 0.4
 
 
 async def test_message_that_cannot_be_sent_back_is_sent_to_the_retry_topic():

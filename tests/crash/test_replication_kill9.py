@@ -1,7 +1,7 @@
 """A master and a slave are killed with SIGKILL under load: the logs become equal again, and nothing that a SYNC_MASTER has
 acknowledged is missing at its slave, which takes over.
 
-SKYROCKET_REPLICATION_KILLS sets how often one of a pair is killed (6), SKYROCKET_TAKE_OVERS how often a slave takes over (3).
+SKYROCKET_REPLICATION_KILLS sets how often one of a pair is killed (4), SKYROCKET_TAKE_OVERS how often a slave takes over (2).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tests.support.replication import MasterLoad, are_equal, explain, numbers_in
 from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
 from tests.support.waiting import wait_until
 
-KILLS = int(os.environ.get("SKYROCKET_REPLICATION_KILLS", "6"))
-TAKE_OVERS = int(os.environ.get("SKYROCKET_TAKE_OVERS", "3"))
+KILLS = int(os.environ.get("SKYROCKET_REPLICATION_KILLS", "4"))
+TAKE_OVERS = int(os.environ.get("SKYROCKET_TAKE_OVERS", "2"))
 SEGMENT = 4 * 1024 * 1024
 
 

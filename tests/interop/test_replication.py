@@ -50,6 +50,11 @@ def load(address: str, messages: int, seed: int = 0) -> None:
     asyncio.run(MasterLoad(address, seed).run_for(messages=messages))
 
 
+def pause() -> None:
+    """Let any moment come: what happens next happens under load."""
+    time.sleep(random.uniform(0.1, 1.0))
+
+
 def wait_equal(master: Path, slave: Path) -> None:
     wait_until(lambda: are_equal(master, slave), lambda: f"the logs are not equal: {explain(master, slave)}", every_s=0.2)
 
@@ -64,15 +69,19 @@ def test_our_slave_copies_everything_from_apache_s_master(tmp_path, cluster):
     with slave:
         wait_equal(master_store, store)
         assert len(numbers_in(store)) >= 300, "also the files before the last one, which Apache's slave does not get"
-        slave.kill()
-        load(f"127.0.0.1:{master_port}", 200, seed=1)
-        slave.start()
-        load(f"127.0.0.1:{master_port}", 200, seed=2)
+        under_load = MasterLoad(f"127.0.0.1:{master_port}", seed=1)
+        with under_load.running():
+            for _ in range(2):
+                pause()
+                slave.kill()
+                pause()
+                slave.start()
+            pause()
+            master.kill()
+            master = cluster.broker(master_store, settings_of(master_port))
+            pause()
         wait_equal(master_store, store)
-        master.kill()
-        master = cluster.broker(master_store, settings_of(master_port))
-        load(f"127.0.0.1:{master_port}", 100, seed=3)
-        wait_equal(master_store, store)
+        assert under_load.acknowledged <= numbers_in(store)
         assert slave.complaints() == []
         master.kill()
         slave.stop()
@@ -111,18 +120,20 @@ def test_apache_s_slave_copies_everything_from_our_master(tmp_path, cluster):
         load(master.address, 300)
         slave = cluster.broker(store, settings)
         wait_equal(master_store, store)
-        load(master.address, 200, seed=1)
+        under_load = MasterLoad(master.address, seed=1)
+        with under_load.running():
+            pause()
+            slave.kill()
+            pause()
+            slave = cluster.broker(store, settings)
+            for _ in range(2):
+                pause()
+                master.kill()
+                pause()
+                master.start()
+            pause()
         wait_equal(master_store, store)
-        slave.kill()
-        load(master.address, 100, seed=2)
-        slave = cluster.broker(store, settings)
-        load(master.address, 100, seed=3)
-        wait_equal(master_store, store)
-        master.kill()
-        time.sleep(random.random())
-        master.start()
-        load(master.address, 100, seed=4)
-        wait_equal(master_store, store)
+        assert under_load.acknowledged <= numbers_in(store)
         assert master.complaints() == []
         master.kill()
         slave.stop()

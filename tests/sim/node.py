@@ -17,9 +17,9 @@ from skyrocket.raft.outbox import Outbox
 from skyrocket.raft.ports import (
     Append,
     Committed,
-    Compared,
     CompareStored,
     Effect,
+    EntriesCompared,
     Event,
     LogDurable,
     LogPoint,
@@ -189,7 +189,7 @@ class SimNode:
             case CompareStored(compare_id, entries):
                 stored = self.disk.entries
                 equal = all(entry.index < len(stored) and is_same(stored[entry.index], entry) for entry in entries)
-                return Compared(compare_id, equal)
+                return EntriesCompared(compare_id, equal)
             case Committed(index):
                 self._committed(index)
             case RoleChanged(role, term, _):

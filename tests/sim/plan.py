@@ -7,6 +7,8 @@ import random
 from skyrocket.raft.node import RaftNode
 from skyrocket.raft.ports import Reply, Send, SendEntries
 
+SEEDS_IN_CI = 300
+
 FAULTS = {
     "kill": 3,
     "power cut": 3,
@@ -21,7 +23,7 @@ FAULTS = {
     "heal": 4,
     "slow disk": 1,
     "fast disk": 2,
-    "wipe": 1,
+    "wipe": 2,
     "transfer": 1,
     "kill leader": 2,
     "power cut of all": 1,
@@ -32,6 +34,7 @@ STYLES = {
     "any": set(FAULTS),
     "leaders": {"start", "isolate leader", "heal", "kill leader", "split", "power cut"},
     "rotation": {"start", "isolate only the leader", "kill leader", "heal"},
+    "disks": {"wipe", "start", "kill", "power cut", "isolate leader", "isolate only the leader", "heal", "kill leader"},
     "power": {"power cut", "start", "slow disk", "power cut of all", "heal", "isolate leader"},
 }
 

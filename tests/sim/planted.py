@@ -6,7 +6,7 @@ from skyrocket.protocol.bodies.dledger import VoteRequest, VoteResult
 from skyrocket.raft.election import Election
 from skyrocket.raft.node import RaftNode
 from skyrocket.raft.ports import Reply, Send, SendEntries
-from skyrocket.raft.replication import Replication
+from skyrocket.raft.replication import LogReplication
 from tests.sim.plan import Plan
 
 
@@ -30,7 +30,7 @@ class AcknowledgeBeforeSync(StrictPlan):
         return effect.after.log is not None
 
 
-class CountingReplication(Replication):
+class CountingReplication(LogReplication):
     """Commits entries of former terms by counting their copies."""
 
     def may_commit(self, index: int) -> bool:

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 
 from skyrocket.protocol.bodies.dledger import LeadershipTransferRequest
-from skyrocket.raft.errors import Refusal
+from skyrocket.raft.errors import RefusalReason
 from skyrocket.raft.ports import Request, Role
 from tests.sim.invariants import Checker, Message, ViolationError
 from tests.sim.network import Network
@@ -62,7 +62,7 @@ class World:
         self.rng = random.Random(seed ^ 0x5EED)
         self.now = 0.0
         self.trace: list[str] | None = [] if trace else None
-        self.refusals: dict[Refusal, int] = {}
+        self.refusals: dict[RefusalReason, int] = {}
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._sequence = 0
         self.steps = 0

@@ -89,27 +89,36 @@ _ROCKSDB = without_effect(
     },
 )
 
-_REPLICATION = without_effect(
-    "there is no replication yet",
-    """
-    haFlowControlEnable haMaxGapNotInSync haMaxTimeSlaveNotCatchup
-    haSlaveFallbehindMax maxHaTransferByteInSecond maxSlaveResendLength
-    offsetCheckInSlave syncFromLastFile syncMasterFlushOffsetWhenStartup asyncLearner enableAutoInSyncReplicas
-    checkSyncStateSetPeriod syncBrokerMetadataPeriod syncBrokerMemberGroupPeriod syncControllerMetadataPeriod controllerAddr
-    controllerHeartBeatTimeoutMills fetchControllerAddrByDnsLookup brokerElectionPriority enableRemoteEscape skipPreOnline
-    cleanOfflineBrokerInterval brokerHeartbeatInterval sendHeartbeatTimeoutMillis brokerNotActiveTimeoutMillis
-    compatibleWithOldNameSrv storePathEpochFile storePathBrokerIdentity inBrokerContainer
+_REPLICATION = (
+    without_effect(
+        "masters feed their slaves, and slaves copy tables, in this broker's own way",
+        """
+    haFlowControlEnable haMaxGapNotInSync haMaxTimeSlaveNotCatchup haSlaveFallbehindMax maxHaTransferByteInSecond
+    maxSlaveResendLength syncFromLastFile syncMasterFlushOffsetWhenStartup
     """,
-) | only_with(
-    "there is no replication yet",
-    {
-        "enableControllerMode": "false",
-        "enableSlaveActingMaster": "false",
-        "duplicationEnable": "false",
-        "totalReplicas": "1",
-        "minInSyncReplicas": "1",
-        "allAckInSyncStateSet": "false",
-    },
+    )
+    | without_effect("a slave never moves a consumer to another offset", "offsetCheckInSlave")
+    | without_effect(
+        "there is no controller, and no slave stands in for its master",
+        """
+    asyncLearner enableAutoInSyncReplicas checkSyncStateSetPeriod syncBrokerMetadataPeriod syncBrokerMemberGroupPeriod
+    syncControllerMetadataPeriod controllerAddr controllerHeartBeatTimeoutMills fetchControllerAddrByDnsLookup
+    brokerElectionPriority enableRemoteEscape skipPreOnline cleanOfflineBrokerInterval brokerHeartbeatInterval
+    sendHeartbeatTimeoutMillis brokerNotActiveTimeoutMillis compatibleWithOldNameSrv storePathEpochFile storePathBrokerIdentity
+    inBrokerContainer
+    """,
+    )
+    | only_with(
+        "there is no controller, and no slave stands in for its master",
+        {
+            "enableControllerMode": "false",
+            "enableSlaveActingMaster": "false",
+            "duplicationEnable": "false",
+            "totalReplicas": "1",
+            "minInSyncReplicas": "1",
+            "allAckInSyncStateSet": "false",
+        },
+    )
 )
 
 _ACCESS_CONTROL = without_effect(

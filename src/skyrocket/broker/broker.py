@@ -181,6 +181,7 @@ class Broker:
         closing.push_async_callback(self._close_flusher, self._flusher)
         closing.push_async_callback(self.replication.close)
         closing.push_async_callback(self.server.close)
+        self.replication.require_copies()
         await self._listen(self._flusher)
         if self._group is None:
             await self.replication.start(self._flusher, self._dialer, self._on_appended, self._on_confirmed)
@@ -344,8 +345,10 @@ class Broker:
         self.roles.add_master_work(
             MasterWork(self.scheduler, delay, checker, context.wall_ms, context.machine_ms, begins_as_slave=self.roles.is_slave)
         )
+        # A follower's log is a part of its leader's by itself: a group sees to that.
+        is_copying = (lambda: self.replication.is_copying) if self._group is None else (lambda: True)
         sync_ms = SYNC_MS if self._group is None else GROUP_SYNC_MS
-        self.roles.add_slave_work(MetadataSync(context, self._dialer, delay, sync_ms))
+        self.roles.add_slave_work(MetadataSync(context, self._dialer, delay, is_copying, sync_ms))
 
     def _safe_position(self) -> int:
         """Return the log position before which everything survives both a loss of power and what the settings promise."""

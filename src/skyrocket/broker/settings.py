@@ -85,8 +85,8 @@ class BrokerSettings(ServerSettings):
         "Milliseconds of silence after which a connection between master and slave is closed.", changeable=True)
     ha_secret_path: str = setting("", "haSecretPath", TEXT,
         "The file with a secret that a master and its slaves share; empty: none. Apache's slaves and masters have none.")
-    ha_tls: bool = setting(False, "haTls", BOOLEAN,
-        "Master and slaves speak TLS with each other, with the certificates of tls.server and tls.client.")
+    ha_tls: bool | None = setting(None, "tls.ha.enable", BOOLEAN,
+        "Master and slaves speak TLS with each other. Without it: if the broker itself accepts nothing but TLS.")
 
     dledger: bool = setting(False, "enableDLegerCommitLog", BOOLEAN,
         "The broker is a node of a DLedger group: a majority has every message, and elects the master.")
@@ -292,8 +292,8 @@ class BrokerSettings(ServerSettings):
             raise ValueError(
                 f"brokerId is {self.broker_id}, a slave's, but brokerRole is {self.role}. Set brokerRole=SLAVE, or brokerId=0."
             )
-        if self.ha_tls and not self.role.is_slave and not self.tls_certificate:
-            raise ValueError("haTls needs the certificate and the key of tls.server.certPath and tls.server.keyPath.")
+        if self.uses_ha_tls and not self.role.is_slave and not self.tls_certificate:
+            raise ValueError("tls.ha.enable needs the certificate and the key of tls.server.certPath and tls.server.keyPath.")
         if self.in_sync_replicas > 1 and self.role is not BrokerRole.SYNC_MASTER:
             raise ValueError(
                 f"inSyncReplicas is {self.in_sync_replicas}, but only a SYNC_MASTER waits for slaves, and brokerRole is "
@@ -315,6 +315,11 @@ class BrokerSettings(ServerSettings):
             used = Path(self.store_path) / folder
             if path and Path(path).absolute() != used.absolute():
                 raise ValueError(f"{key} is {path}, but this broker uses {used}. Remove {key}, or change storePathRootDir.")
+
+    @property
+    def uses_ha_tls(self) -> bool:
+        """Whether master and slaves speak TLS with each other."""
+        return self.tls_only if self.ha_tls is None else self.ha_tls
 
     @property
     def changes_path(self) -> Path:

@@ -20,11 +20,11 @@ An entry, as in DLedger's data files:
 
 Response:
 
-     0      2     3   4      8      16      24      28      36    44
-     +------+-----+---+------+------+-------+-------+-------+-----+
-     | "SA" | ver | 0 | code | term | index | count | begin | end |
-     +------+-----+---+------+------+-------+-------+-------+-----+
-      2 B    u8    u8  i32    i64    i64     i32     i64     i64
+     0      2     3         4      8      16      24      28      36    44
+     +------+-----+---------+------+------+-------+-------+-------+-----+
+     | "SA" | ver | learner | code | term | index | count | begin | end |
+     +------+-----+---------+------+------+-------+-------+-------+-----+
+      2 B    u8    u8: 0, 1  i32    i64    i64     i32     i64     i64
 
 **Negotiation.** A leader of ours puts `binaryPush: 1` into its heartbeats. Apache's nodes ignore a field that they do not know,
 and answer code and term. A follower of ours answers `binaryPush: 1`. From then on, until the connection closes, the leader may
@@ -169,7 +169,7 @@ def encode_push_response(response: PushEntryResponse, *, binary: bool) -> bytes:
         return encode(response)
     index = -1 if response.index is None else response.index
     counts = (response.code, response.term, index, response.count, response.begin_index, response.end_index)
-    return _RESPONSE.pack(_RESPONSE_MARK, VERSION, 0, *counts)
+    return _RESPONSE.pack(_RESPONSE_MARK, VERSION, 1 if response.learner else 0, *counts)
 
 
 def decode_push_response(data: bytes) -> PushEntryResponse:
@@ -178,9 +178,15 @@ def decode_push_response(data: bytes) -> PushEntryResponse:
         return decode(data, PushEntryResponse)
     if len(data) != _RESPONSE.size:
         raise BodyError(f"The binary response to a push has {_RESPONSE.size} bytes; this one has {len(data)}.")
-    mark, version, _, code, term, index, count, begin, end = _RESPONSE.unpack(data)
+    mark, version, learner, code, term, index, count, begin, end = _RESPONSE.unpack(data)
     if mark != _RESPONSE_MARK or version != VERSION:
         raise BodyError(f"Mark {mark!r}, version {version} is no response to a push that this node knows.")
     return PushEntryResponse(
-        code=code, term=term, index=None if index == -1 else index, count=count, begin_index=begin, end_index=end
+        code=code,
+        term=term,
+        index=None if index == -1 else index,
+        count=count,
+        begin_index=begin,
+        end_index=end,
+        learner=True if learner else None,
     )

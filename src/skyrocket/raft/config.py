@@ -12,6 +12,8 @@ INFLIGHT_PUSHES_MAX: Final = 1_000
 """Pushes that one follower has not answered yet, as in DLedger."""
 WAITING_APPENDS_MAX: Final = 1_000
 """APPENDs that a follower keeps because an earlier one has not arrived."""
+WAITING_BYTES_MAX: Final = 64 << 20
+"""The entries in these APPENDs. What exceeds either bound is answered as inconsistent, and the leader compares."""
 COMPARISONS_MAX: Final = 100
 """Pushes that wait for a comparison with the stored entries, as in DLedger."""
 TRANSFER_LAG_MAX: Final = 1_000

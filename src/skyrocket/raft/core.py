@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from skyrocket.protocol.bodies.dledger import LedgerCode, LedgerMessage, PushEntryRequest, PushType
 from skyrocket.raft.config import TERM_MAX, GroupConfig
-from skyrocket.raft.errors import Refusal
+from skyrocket.raft.errors import RefusalReason
 from skyrocket.raft.ledger import Ledger, LedgerBounds
 from skyrocket.raft.ports import (
     After,
@@ -85,7 +85,7 @@ class Core:
     def emit(self, effect: Effect) -> None:
         self._effects.append(effect)
 
-    def refuse(self, peer: str | None, why: Refusal, sentence: str) -> None:
+    def refuse(self, peer: str | None, why: RefusalReason, sentence: str) -> None:
         self._effects.append(Refused(peer, why, sentence))
 
     # Term, vote, role -------------------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ class Core:
             return True
         self.refuse(
             peer,
-            Refusal.IMPOSSIBLE_TERM,
+            RefusalReason.IMPOSSIBLE_TERM,
             f"Node '{peer}' speaks of term {term}, which no election reaches; its message is ignored. Check that node.",
         )
         return False

@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from skyrocket.protocol.bodies.dledger import VoteRequest, VoteResponse, VoteResult
 from skyrocket.raft.core import Core, PendingRequest
-from skyrocket.raft.errors import Refusal
+from skyrocket.raft.errors import RefusalReason
 from skyrocket.raft.ports import Role
 
 R = VoteResult
@@ -126,7 +126,7 @@ class Election:
             return False
         core.refuse(
             request.leader_id,
-            Refusal.LEARNER,
+            RefusalReason.LEARNER,
             f"Node '{core.config.self_id}' has lost its disk: its vote for '{request.leader_id}' counts only if all vote so.",
         )
         return True
@@ -137,14 +137,14 @@ class Election:
         if candidate is None or candidate not in core.config.peer_ids:
             core.refuse(
                 candidate,
-                Refusal.UNKNOWN_MEMBER,
+                RefusalReason.UNKNOWN_MEMBER,
                 f"Candidate '{candidate}' is not a peer of group '{core.config.group}'. Add it to dLegerPeers of every node.",
             )
             return R.REJECT_UNKNOWN_LEADER, core.term
         if candidate == core.config.self_id:
             core.refuse(
                 candidate,
-                Refusal.SAME_ID,
+                RefusalReason.SAME_ID,
                 f"Another node of group '{core.config.group}' has the id '{candidate}' of this one. Change its dLegerSelfId.",
             )
             return R.REJECT_UNEXPECTED_LEADER, core.term
@@ -167,6 +167,8 @@ class Election:
         if self._is_taking() and request.ledger_end_term == ledger.end_term and ledger.end >= request.ledger_end_index:
             return R.REJECT_TAKING_LEADERSHIP, core.term
         core.set_vote(candidate)
+        if core.learner and request.ledger_end_index < 0:
+            core.end_learning()  # logs are empty: the group is new
         if core.role is Role.CANDIDATE:
             self._delay_round()
         return R.ACCEPT, core.term
@@ -187,6 +189,8 @@ class Election:
         core = self._core
         if term > core.term:
             core.set_term(term)
+        if core.vote is None:
+            core.set_vote(leader)  # a node that lost its disk does not know whether it has voted in this term
         self._raise_next = False
         self.round = None
         core.change_role(Role.FOLLOWER, leader)

@@ -12,7 +12,7 @@ class GroupError(Exception):
     """The settings of a group contradict each other."""
 
 
-class Refusal(Enum):
+class RefusalReason(Enum):
     """Why a message was refused."""
 
     OTHER_GROUP = "other group"

@@ -15,9 +15,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from skyrocket.protocol.bodies.dledger import LedgerCode, PushEntryRequest, PushEntryResponse, PushType
-from skyrocket.raft.config import COMPARISONS_MAX, WAITING_APPENDS_MAX
+from skyrocket.raft.config import COMPARISONS_MAX, WAITING_APPENDS_MAX, WAITING_BYTES_MAX
 from skyrocket.raft.core import Core
-from skyrocket.raft.errors import Refusal
+from skyrocket.raft.errors import RefusalReason
 from skyrocket.raft.ledger import find_fault
 from skyrocket.raft.ports import Append, CompareStored, LogPoint, ResetLog, Truncate
 
@@ -28,6 +28,7 @@ class WaitingPush(NamedTuple):
     handle: int
     push: PushEntryRequest
     since: float
+    size_bytes: int
 
 
 class Comparison(NamedTuple):
@@ -47,6 +48,8 @@ class Follower:
         self._comparisons: dict[int, Comparison] = {}
         self._compare_id = 0
         self._learner_target = UNMATCHED
+        self.leader_admits = False
+        """Whether the leader decides when a learner is a member again. Apache's do not know learners."""
 
     def start(self) -> None:
         """A leader has spoken up, of a new term or after a silence."""
@@ -92,7 +95,7 @@ class Follower:
         if fault is not None:
             core.refuse(
                 push.leader_id,
-                Refusal.IMPOSSIBLE_ENTRY,
+                RefusalReason.IMPOSSIBLE_ENTRY,
                 f"Leader '{push.leader_id}' pushes what no ledger contains: {fault}. The push is refused; check that node.",
             )
             self._answer(handle, push, LedgerCode.UNEXPECTED_ARGUMENT)
@@ -126,10 +129,13 @@ class Follower:
         elif first > ledger.end + 1:
             if first in self._waiting:
                 self._answer(handle, push, LedgerCode.REPEATED_PUSH)
-            elif len(self._waiting) >= WAITING_APPENDS_MAX:
-                self._answer(handle, push, LedgerCode.INCONSISTENT_STATE)
             else:
-                self._waiting[first] = WaitingPush(handle, push, self._core.now)
+                size_bytes = sum(entry.size for entry in entries)
+                held_bytes = sum(waiting.size_bytes for waiting in self._waiting.values())
+                if len(self._waiting) >= WAITING_APPENDS_MAX or held_bytes + size_bytes > WAITING_BYTES_MAX:
+                    self._answer(handle, push, LedgerCode.INCONSISTENT_STATE)
+                else:
+                    self._waiting[first] = WaitingPush(handle, push, self._core.now, size_bytes)
         else:
             self._append(handle, push)
             while (waiting := self._waiting.pop(ledger.end + 1, None)) is not None:
@@ -151,7 +157,7 @@ class Follower:
             entry = entries[taken]
             core.refuse(
                 push.leader_id,
-                Refusal.IMPOSSIBLE_ENTRY,
+                RefusalReason.IMPOSSIBLE_ENTRY,
                 f"Entry {entry.index} of term {entry.term} at position {entry.pos} does not follow the end of this log (term"
                 f" {ledger.end_term}, position {ledger.end_position}). Check that mappedFileSizeCommitLog is equal on all nodes.",
             )
@@ -211,7 +217,7 @@ class Follower:
         if ledger.end >= 0 and (entry.index < core.commit or (entry.index == core.commit and not equal)):
             core.refuse(
                 push.leader_id,
-                Refusal.BELOW_COMMITTED,
+                RefusalReason.BELOW_COMMITTED,
                 f"Leader '{push.leader_id}' of term {push.term} wants to truncate this log at {entry.index}, but entries up to"
                 f" {core.commit} are committed; nothing is cut. Stop that node and compare its ledger with the others'.",
             )
@@ -231,10 +237,10 @@ class Follower:
         self._answer(handle, push, LedgerCode.SUCCESS, ledger.end_point)
 
     def note_durable(self) -> None:
-        """More of the log is durable. A learner that has everything of its leader votes again."""
+        """More of the log is durable. Under an Apache leader, a learner that has its whole log is a member again."""
         core = self._core
         target = self._learner_target
-        if core.learner and target != UNMATCHED and min(core.ledger.durable, self.matched) >= target:
+        if core.learner and not self.leader_admits and target != UNMATCHED and min(core.ledger.durable, self.matched) >= target:
             core.end_learning()
 
     def _answer(self, handle: int, push: PushEntryRequest, code: LedgerCode, log: LogPoint | None = None) -> None:
@@ -245,6 +251,7 @@ class Follower:
             code=code.value,
             begin_index=ledger.begin,
             end_index=ledger.end,
+            learner=True if self._core.learner else None,
         )
         if push.type is not PushType.COMMIT:
             response.index = entries[0].index if entries else -1

@@ -20,12 +20,12 @@ from skyrocket.protocol.bodies.dledger import (
 from skyrocket.raft.config import GroupConfig
 from skyrocket.raft.core import Core, Draw
 from skyrocket.raft.election import Election
-from skyrocket.raft.errors import Refusal
+from skyrocket.raft.errors import RefusalReason
 from skyrocket.raft.follower import Follower
 from skyrocket.raft.ledger import LedgerBounds
 from skyrocket.raft.ports import (
-    Compared,
     Effect,
+    EntriesCompared,
     Event,
     Expired,
     HardState,
@@ -42,8 +42,8 @@ from skyrocket.raft.ports import (
     Tick,
     Unreachable,
 )
-from skyrocket.raft.replication import BINARY_PUSH_VERSION, HEARTBEAT, Replication
-from skyrocket.raft.transfer import TRANSFER, Transfer
+from skyrocket.raft.replication import BINARY_PUSH_VERSION, HEARTBEAT, LogReplication
+from skyrocket.raft.transfer import TRANSFER, LeadershipTransfer
 
 _RESPONSES: dict[type[LedgerMessage], type[LedgerMessage]] = {
     VoteRequest: VoteResponse,
@@ -71,8 +71,8 @@ class RaftNode:
         self._core = Core(config, state or HardState(learner=True), bounds, draw, now_ms)
         self._election = Election(self._core)
         self._follower = Follower(self._core)
-        self._replication = Replication(self._core)
-        self._transfer = Transfer(self._core, self._election, self._replication)
+        self._replication = LogReplication(self._core)
+        self._transfer = LeadershipTransfer(self._core, self._election, self._replication)
 
     # What the shell may look at ---------------------------------------------------------------------------------------
 
@@ -155,7 +155,7 @@ class RaftNode:
             case Pushed(request_id, count):
                 if core.role is Role.LEADER:
                     self._replication.note_pushed(request_id, count)
-            case Compared(compare_id, equal):
+            case EntriesCompared(compare_id, equal):
                 self._follower.take_comparison(compare_id, equal=equal)
             case Expired(begin_index):
                 core.ledger.begin = max(core.ledger.begin, min(begin_index, core.ledger.end))
@@ -221,7 +221,7 @@ class RaftNode:
             core.storage_failure = reason
             core.refuse(
                 None,
-                Refusal.STORAGE,
+                RefusalReason.STORAGE,
                 f"Node '{core.config.self_id}' takes no part in group '{core.config.group}' any more: {reason}. Start it again.",
             )
             if core.role is not Role.CANDIDATE:
@@ -251,7 +251,7 @@ class RaftNode:
         if message.remote_id != config.self_id:
             core.refuse(
                 sender,
-                Refusal.NOT_FOR_THIS_NODE,
+                RefusalReason.NOT_FOR_THIS_NODE,
                 f"Node '{sender}' takes this node '{config.self_id}' for '{message.remote_id}'."
                 " Correct the addresses in dLegerPeers.",
             )
@@ -259,7 +259,7 @@ class RaftNode:
         else:
             core.refuse(
                 sender,
-                Refusal.OTHER_GROUP,
+                RefusalReason.OTHER_GROUP,
                 f"Node '{sender}' belongs to group '{message.group}', this node to '{config.group}'."
                 " Correct dLegerGroup or dLegerPeers.",
             )
@@ -271,14 +271,14 @@ class RaftNode:
         if leader is None or leader not in core.config.peer_ids:
             core.refuse(
                 leader,
-                Refusal.UNKNOWN_MEMBER,
+                RefusalReason.UNKNOWN_MEMBER,
                 f"Leader '{leader}' is not a peer of group '{core.config.group}'. Add it to dLegerPeers of every node.",
             )
             return LedgerCode.UNKNOWN_MEMBER
         if leader == core.config.self_id:
             core.refuse(
                 leader,
-                Refusal.SAME_ID,
+                RefusalReason.SAME_ID,
                 f"Another node of group '{core.config.group}' has this node's id '{leader}', and leads. Change its dLegerSelfId.",
             )
             return LedgerCode.UNEXPECTED_MEMBER
@@ -294,7 +294,7 @@ class RaftNode:
         elif leader != core.leader:
             core.refuse(
                 leader,
-                Refusal.SECOND_LEADER,
+                RefusalReason.SECOND_LEADER,
                 f"Node '{leader}' claims to lead term {term}, which '{core.leader}' leads. Check that no two nodes have one id.",
             )
             return LedgerCode.INCONSISTENT_LEADER
@@ -305,6 +305,10 @@ class RaftNode:
         core = self._core
         code = self._check_leader(request.leader_id, request.term)
         response = HeartBeatResponse(code=(code or LedgerCode.SUCCESS).value)
+        if code is None:
+            self._follower.leader_admits = request.admit is not None
+            if core.learner and request.admit:
+                core.end_learning()
         if code in (LedgerCode.UNKNOWN_MEMBER, LedgerCode.UNEXPECTED_MEMBER, LedgerCode.EXPIRED_TERM):
             response.term = core.term
         if code is None and core.config.binary_push and (request.binary_push or 0) >= BINARY_PUSH_VERSION:
@@ -335,7 +339,7 @@ class RaftNode:
         if not isinstance(message, _ANSWERS[request.kind]):
             core.refuse(
                 peer,
-                Refusal.IMPOSSIBLE_ANSWER,
+                RefusalReason.IMPOSSIBLE_ANSWER,
                 f"Node '{peer}' answers a request of kind {request.kind} with a {type(message).__name__}; it is ignored.",
             )
         elif isinstance(message, LeadershipTransferResponse):
@@ -353,6 +357,6 @@ class RaftNode:
                 else:
                     core.refuse(
                         peer,
-                        Refusal.IMPOSSIBLE_ANSWER,
+                        RefusalReason.IMPOSSIBLE_ANSWER,
                         f"Node '{peer}' answers a push of term {request.term} with term {message.term}; it does not count.",
                     )

@@ -33,7 +33,7 @@ from skyrocket.protocol.bodies.dledger import (
     VoteRequest,
     VoteResponse,
 )
-from skyrocket.raft.errors import Refusal
+from skyrocket.raft.errors import RefusalReason
 
 PeerRequest: TypeAlias = VoteRequest | HeartBeatRequest | PushEntryRequest | LeadershipTransferRequest | MetadataRequest
 """The requests that a node answers. Others (50001, 50002) are answered by the shell."""
@@ -122,7 +122,7 @@ class Pushed(Struct, frozen=True):
     count: int
 
 
-class Compared(Struct, frozen=True):
+class EntriesCompared(Struct, frozen=True):
     compare_id: int
     equal: bool
 
@@ -140,7 +140,17 @@ class StorageFailed(Struct, frozen=True):
 
 
 Event: TypeAlias = (
-    Tick | Request | Response | Unreachable | StateDurable | LogDurable | Proposed | Pushed | Compared | Expired | StorageFailed
+    Tick
+    | Request
+    | Response
+    | Unreachable
+    | StateDurable
+    | LogDurable
+    | Proposed
+    | Pushed
+    | EntriesCompared
+    | Expired
+    | StorageFailed
 )
 
 # Effects ------------------------------------------------------------------------------------------------------------
@@ -176,7 +186,7 @@ class ResetLog(Struct, frozen=True):
 
 
 class CompareStored(Struct, frozen=True):
-    """Compare entries with the stored ones of the same index (size, magic, index, term, channel, pos, body): `Compared`."""
+    """Compare entries with the stored ones (size, magic, index, term, channel, pos, body), and report `EntriesCompared`."""
 
     compare_id: int
     entries: list[DLedgerEntry]
@@ -238,7 +248,7 @@ class Refused(Struct, frozen=True):
     """Something was refused or is wrong in the group. One sentence for the log."""
 
     peer: str | None
-    why: Refusal
+    why: RefusalReason
     sentence: str
 
 

@@ -25,7 +25,7 @@ class InflightPush(Struct):
     sent_at: float
 
 
-class Progress(Struct):
+class FollowerProgress(Struct):
     """One follower, as the leader of the current term sees it."""
 
     state: PeerState = PeerState.COMPARE
@@ -46,6 +46,10 @@ class Progress(Struct):
     commit_told: int = -1
     heartbeat_acked_at: float = 0
     """When the last heartbeat was sent that the follower has answered with success."""
+    learner_since: float | None = None
+    """Since when the follower says that it has lost its disk. Its copies do not count."""
+    learner_target: int = -1
+    """The leader's end when it learned that. A learner that has it lacks nothing that it may have acknowledged before."""
     alive: bool = False
     binary: bool = False
 

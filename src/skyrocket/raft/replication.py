@@ -3,7 +3,8 @@
 Stricter than DLedger:
 - The leader counts its own copy only up to what is durable.
 - An entry of a former term is committed only together with one of the leader's own term (`ProposeMarker`).
-- A follower that answers an idle leader's COMMIT with a lower end has lost entries: it is compared and filled again.
+- A follower that answers an idle leader's COMMIT with a lower end has lost entries: it is compared and filled again. It may have
+  promised its vote to another leader before, so its copies count only when the leader has admitted it.
 - The leader steps down when no quorum has answered a heartbeat for as long as a follower waits for one.
 """
 
@@ -21,20 +22,20 @@ from skyrocket.protocol.bodies.dledger import (
 )
 from skyrocket.raft.config import INFLIGHT_PUSHES_MAX
 from skyrocket.raft.core import Core, PendingRequest
-from skyrocket.raft.errors import Refusal
+from skyrocket.raft.errors import RefusalReason
 from skyrocket.raft.ports import ProposeMarker
-from skyrocket.raft.progress import InflightPush, PeerState, Progress
+from skyrocket.raft.progress import FollowerProgress, InflightPush, PeerState
 
 BINARY_PUSH_VERSION = 1
 HEARTBEAT = "HEART_BEAT"
 
 
-class Replication:
+class LogReplication:
     """The leader of one term and its followers."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self.peers: dict[str, Progress] = {peer: Progress() for peer in core.config.others}
+        self.peers: dict[str, FollowerProgress] = {peer: FollowerProgress() for peer in core.config.others}
         self._heartbeat_at = 0.0
         self._led_term = -1
         self._term_start = 0
@@ -46,7 +47,8 @@ class Replication:
         core = self._core
         binary = {peer: progress.binary for peer, progress in self.peers.items()}
         self.peers = {
-            peer: Progress(heartbeat_acked_at=core.now, pushed_at=core.now, binary=binary[peer]) for peer in core.config.others
+            peer: FollowerProgress(heartbeat_acked_at=core.now, pushed_at=core.now, binary=binary[peer])
+            for peer in core.config.others
         }
         if self._led_term != core.term:  # otherwise it stepped down and leads the same term again: its entries are its own
             self._led_term = core.term
@@ -93,7 +95,24 @@ class Replication:
     def _send_heartbeat(self, peer: str) -> None:
         core = self._core
         version = BINARY_PUSH_VERSION if core.config.binary_push else None
-        core.send(peer, HeartBeatRequest(leader_id=core.config.self_id, term=core.term, binary_push=version), HEARTBEAT)
+        progress = self.peers[peer]
+        admit = self._may_admit(progress)
+        core.send(
+            peer, HeartBeatRequest(leader_id=core.config.self_id, term=core.term, binary_push=version, admit=admit), HEARTBEAT
+        )
+
+    def _may_admit(self, learner: FollowerProgress) -> bool:
+        """Whether a follower that had lost its disk is a full member again.
+
+        It has what the leader had when it came back. And it cannot have promised its vote to a leader of a higher term: since it
+        is back, a quorum without it, or all nodes, have answered heartbeats of this term.
+        """
+        since = learner.learner_since
+        if since is None or learner.state is not PeerState.APPEND or learner.match < learner.learner_target:
+            return False
+        answered = [progress for progress in self.peers.values() if progress.heartbeat_acked_at > since]
+        members = [progress for progress in answered if progress.learner_since is None]
+        return len(members) + 1 >= self._core.config.quorum or len(answered) == len(self.peers)
 
     # Sending ----------------------------------------------------------------------------------------------------------
 
@@ -102,7 +121,7 @@ class Replication:
         for peer, progress in self.peers.items():
             self._pump(peer, progress)
 
-    def _pump(self, peer: str, progress: Progress) -> None:
+    def _pump(self, peer: str, progress: FollowerProgress) -> None:
         core, now = self._core, self._core.now
         if progress.state is not PeerState.APPEND:
             self._pump_comparison(peer, progress)
@@ -126,14 +145,14 @@ class Replication:
         if news or idle >= core.timings.commit_interval_ms:
             self._send_commit(peer, progress)
 
-    def _send_commit(self, peer: str, progress: Progress) -> None:
+    def _send_commit(self, peer: str, progress: FollowerProgress) -> None:
         core = self._core
         progress.pushed_at = core.now
         progress.commit_told = core.commit
         push = PushEntryRequest(leader_id=core.config.self_id, term=core.term, type=PushType.COMMIT, commit_index=core.commit)
         core.send(peer, push, PushType.COMMIT, match=progress.match)
 
-    def _pump_comparison(self, peer: str, progress: Progress) -> None:
+    def _pump_comparison(self, peer: str, progress: FollowerProgress) -> None:
         core, ledger = self._core, self._core.ledger
         if progress.waiting:
             if core.now - progress.waiting_since < core.timings.compare_timeout_ms:
@@ -191,13 +210,13 @@ class Replication:
         elif response.code == LedgerCode.INCONSISTENT_LEADER:
             core.refuse(
                 request.peer,
-                Refusal.SECOND_LEADER,
+                RefusalReason.SECOND_LEADER,
                 f"Node '{request.peer}' follows another leader in term {core.term}. Check that no two nodes have one id.",
             )
         elif response.code in (LedgerCode.UNKNOWN_GROUP, LedgerCode.UNKNOWN_MEMBER, LedgerCode.UNEXPECTED_MEMBER):
             core.refuse(
                 request.peer,
-                Refusal.NOT_FOR_THIS_NODE,
+                RefusalReason.NOT_FOR_THIS_NODE,
                 f"Node '{request.peer}' refuses this node with code {response.code}."
                 " Compare dLegerGroup, dLegerPeers and dLegerSelfId of both.",
             )
@@ -205,6 +224,11 @@ class Replication:
 
     def take_push_answer(self, request_id: int, request: PendingRequest, response: PushEntryResponse) -> None:
         progress = self.peers[request.peer]
+        if not response.learner:
+            progress.learner_since = None
+        elif progress.learner_since is None:
+            progress.learner_since = self._core.now
+            progress.learner_target = self._core.ledger.end
         if request.kind == PushType.COMMIT:
             self._take_commit_answer(request, response, progress)
         elif request.kind == PushType.APPEND:
@@ -219,7 +243,7 @@ class Replication:
         self._pump(request.peer, progress)
         self.update_commit()
 
-    def _take_commit_answer(self, request: PendingRequest, response: PushEntryResponse, progress: Progress) -> None:
+    def _take_commit_answer(self, request: PendingRequest, response: PushEntryResponse, progress: FollowerProgress) -> None:
         core = self._core
         if progress.state is not PeerState.APPEND:
             return
@@ -228,14 +252,14 @@ class Replication:
         elif response.code == LedgerCode.SUCCESS and response.end_index < min(request.match, progress.match):
             core.refuse(
                 request.peer,
-                Refusal.LOST_ENTRIES,
+                RefusalReason.LOST_ENTRIES,
                 f"Node '{request.peer}' had entries up to {request.match} and has them up to {response.end_index} now."
                 " It is filled again; check its disk.",
             )
             progress.match = response.end_index
             progress.compare_again(core.now)
 
-    def _take_append_answer(self, request: PendingRequest, response: PushEntryResponse, progress: Progress) -> None:
+    def _take_append_answer(self, request: PendingRequest, response: PushEntryResponse, progress: FollowerProgress) -> None:
         core = self._core
         if progress.state is not PeerState.APPEND:
             return
@@ -249,7 +273,7 @@ class Replication:
                 return
             progress.acknowledge(last)
 
-    def _take_compare_answer(self, request: PendingRequest, response: PushEntryResponse, progress: Progress) -> None:
+    def _take_compare_answer(self, request: PendingRequest, response: PushEntryResponse, progress: FollowerProgress) -> None:
         core, ledger, index = self._core, self._core.ledger, request.first
         if response.code not in (LedgerCode.SUCCESS, LedgerCode.INCONSISTENT_STATE):
             progress.compare_again(core.now, core.timings.compare_pause_ms, progress.compare_index)
@@ -274,7 +298,7 @@ class Replication:
         else:
             progress.compare_index = index - 1
 
-    def _take_truncate_answer(self, request: PendingRequest, response: PushEntryResponse, progress: Progress) -> None:
+    def _take_truncate_answer(self, request: PendingRequest, response: PushEntryResponse, progress: FollowerProgress) -> None:
         core = self._core
         if response.code == LedgerCode.SUCCESS and response.end_index == request.first:
             progress.append_after(request.first)
@@ -284,7 +308,7 @@ class Replication:
     def _refuse_answer(self, request: PendingRequest, response: PushEntryResponse) -> None:
         self._core.refuse(
             request.peer,
-            Refusal.IMPOSSIBLE_ANSWER,
+            RefusalReason.IMPOSSIBLE_ANSWER,
             f"Node '{request.peer}' answers a push of {request.count} entries from {request.first} with index {response.index},"
             f" count {response.count} and end {response.end_index}; it does not count, and the node is compared again.",
         )
@@ -298,8 +322,9 @@ class Replication:
     # Commit -----------------------------------------------------------------------------------------------------------
 
     def quorum_index(self) -> int:
-        """Return the last index that a majority has on disk."""
-        marks = sorted([progress.match for progress in self.peers.values()] + [self._core.ledger.durable], reverse=True)
+        """Return the last index that a majority has on disk. Copies of a node that lost its disk do not count."""
+        copies = [progress.match if progress.learner_since is None else -1 for progress in self.peers.values()]
+        marks = sorted([*copies, self._core.ledger.durable], reverse=True)
         return marks[len(marks) // 2]
 
     def may_commit(self, index: int) -> bool:

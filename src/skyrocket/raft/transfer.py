@@ -12,7 +12,7 @@ from skyrocket.raft.config import TRANSFER_LAG_MAX
 from skyrocket.raft.core import Core, PendingRequest
 from skyrocket.raft.election import Election
 from skyrocket.raft.ports import Role
-from skyrocket.raft.replication import Replication
+from skyrocket.raft.replication import LogReplication
 
 TRANSFER = "LEADERSHIP_TRANSFER"
 NEVER = float("inf")
@@ -26,10 +26,10 @@ class AwaitedTakeOver(NamedTuple):
     deadline: float
 
 
-class Transfer:
+class LeadershipTransfer:
     """Both sides of a transfer."""
 
-    def __init__(self, core: Core, election: Election, replication: Replication) -> None:
+    def __init__(self, core: Core, election: Election, replication: LogReplication) -> None:
         self._core = core
         self._election = election
         self._replication = replication

@@ -77,6 +77,12 @@ class CommitLogDispatcher:
             self._remember(dispatches, log_end_before)
             self.dispatch_or_postpone(confirmed)
 
+    def restart_at(self, position: int, last_timestamp: int) -> None:
+        """The log has begun anew at `position`, without messages."""
+        self._pending.clear()
+        self._grown.clear()
+        self.start_at(position, 0, last_timestamp)
+
     def forget_from(self, position: int) -> None:
         """Forget the messages from `position` on: they were not confirmed, and are gone from the log."""
         assert self.end <= position

@@ -54,6 +54,11 @@ class LateWrites:
         """Recovery has written everything that is dispatched."""
         self.written = self._measure()
 
+    def restart(self) -> None:
+        """Queues and index are empty, and so is the log: a round that was under way has nothing left to write."""
+        self._mark, self._queues_left, self.is_fresh = None, 0, False
+        self.written = self._measure()
+
     def relieve(self) -> None:
         """Write what is too much to be kept in memory. A failure is remembered in `is_behind`."""
         queues, index, checksums = self._queues, self._index, self._checksums

@@ -350,8 +350,10 @@ class MessageStore:
         """Return the queues that got messages since the last call: pulls that wait for them can be answered."""
         return self._dispatcher.take_grown()
 
-    def delete_topic(self, topic: str) -> Callable[[], None]:
+    def delete_topic(self, topic: str, before: int | None = None) -> Callable[[], None]:
         """Delete the queues of a topic. Its messages stay in the log until they expire, and never come back into a queue.
+
+        With `before`, only messages before that position of the log: the queues must have no others.
 
         Return a job that makes the deletion survive a power failure. Any thread may run it.
         """
@@ -360,7 +362,7 @@ class MessageStore:
         with suppress(StoreError):  # it is the move of its queues that deletes a topic, so they should have files
             self.queues.write_topic(topic)
         try:
-            sync = self._deleted.delete(topic, self.log.end)
+            sync = self._deleted.delete(topic, self.log.end if before is None else before)
         except OSError as error:
             raise store_error(f"removing the queues of {topic}", error) from error
         self._late.forget_queues(*self.queues.forget_topic(topic))
@@ -469,9 +471,10 @@ class MessageStore:
     def begin_retention(self, now_ms: int, hour: int) -> RetentionJob:
         """Return a job that measures the disk and the age of the oldest segments, and decides which of them go.
 
-        A segment that is not on disk yet stays: its file may be being flushed.
+        A segment that is not on disk yet stays: its file may be being flushed. So does one that is not confirmed yet.
         """
-        starts = [start for start in self.log.segments.starts[: SEGMENTS_AT_ONCE + 1] if start <= self.horizon.flushed]
+        safe_end = min(self.horizon.flushed, self.horizon.confirmed)
+        starts = [start for start in self.log.segments.starts[: SEGMENTS_AT_ONCE + 1] if start <= safe_end]
         return RetentionJob(
             self._files,
             self.config,
@@ -532,7 +535,7 @@ class MessageStore:
             if self._is_flushing:
                 return self.log.start  # its file is being flushed: the next round deletes it
             self.flush()
-        if len(starts) > 1:
+        if len(starts) > 1 and starts[1] <= self.horizon.confirmed:
             queue_files = self.queues.expire(starts[1])
             self._expire_log(1)
             self._expired_files.add(queue_files)

@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 
 from skyrocket.cli.store import app
 from skyrocket.store.offline.offline_store import OfflineStore
-from tests.support.sample_stores import NOW_MS, fingerprint, golden_store, overwrite, sample_record, sample_store
+from tests.support.ledgers import golden_ledger
+from tests.support.sample_stores import NOW_MS, fingerprint, flip, golden_store, overwrite, sample_record, sample_store
 
 COUNT = 60
 KEYS = [
@@ -51,6 +52,25 @@ def dumped(*arguments: object) -> list[dict[str, Any]]:
 
 
 # --- dump
+
+
+def test_the_store_of_a_dledger_node_is_verified_and_dumped(tmp_path: Path):
+    root = golden_ledger(tmp_path)
+    code, out, _ = run("verify", root)
+    assert code == 0
+    assert "209 messages, 4 queues" in out
+    assert [row["queueOffset"] for row in dumped(root, "--topic", "TD", "--queue", 1)] == list(range(44))
+    assert dumped(root)[0]["physicalOffset"] == 48
+    assert [row["physicalOffset"] for row in dumped(root, "--from", 48)] == [row["physicalOffset"] for row in dumped(root)]
+    flip(root / "dledger-n2" / "data" / f"{0:020d}", 5000)
+    code, out, _ = run("verify", root)
+    assert code == 1
+    assert out.startswith(f"dledger-n2/data/{0:020d} at 4945: 278 bytes of the log at 4945 cannot be read")
+    (root / "commitlog").mkdir()
+    (root / "commitlog" / f"{0:020d}").write_bytes(bytes(4096))
+    code, out, err = run("dump", root)
+    assert (code, out) == (2, "")
+    assert "moved into a DLedger group" in err
 
 
 def test_dump_of_an_unknown_topic_or_queue_says_so(store: Path):

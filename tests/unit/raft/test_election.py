@@ -79,7 +79,7 @@ def test_taking_leadership_over_keeps_the_vote_of_a_preferred_leader():
 
 
 def test_node_without_term_file_votes_in_a_new_group():
-    assert Steps(None).ask(vote("n1", 0)) == ["persist term 0 vote n1 learner", "reply ACCEPT term 0"]
+    assert Steps(None).ask(vote("n1", 0)) == ["persist term 0 vote n1", "reply ACCEPT term 0"]
 
 
 def test_vote_of_a_node_that_lost_its_disk_is_conditional_when_there_are_entries():
@@ -206,7 +206,7 @@ def test_a_group_of_one_elects_itself_when_its_vote_is_durable():
         ("n2", 1, ["refuse: two leaders in one term", "reply INCONSISTENT_LEADER term -1"]),
         ("n9", 1, ["refuse: unknown member", "reply UNKNOWN_MEMBER term 1"]),
         ("n0", 1, ["refuse: two nodes with one id", "reply UNEXPECTED_MEMBER term 1"]),
-        ("n2", 2, ["persist term 2 vote None", "FOLLOWER in term 2 under n2", "reply SUCCESS term -1"]),
+        ("n2", 2, ["persist term 2 vote n2", "FOLLOWER in term 2 under n2", "reply SUCCESS term -1"]),
     ],
 )
 def test_heartbeat_is_answered_by_the_rules(leader: str, term: int, said: list[str]):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from skyrocket.protocol.bodies.dledger import PushType
+from skyrocket.protocol.bodies.dledger import HeartBeatRequest, PushType
+from skyrocket.raft import follower as follower_module
 from skyrocket.raft.ledger import landing_position
-from skyrocket.raft.ports import Compared, HardState, LogDurable, LogPoint, Unreachable
+from skyrocket.raft.ports import EntriesCompared, HardState, LogDurable, LogPoint, Reply, Unreachable
 from tests.unit.raft.transcript import Steps, entry, log_of, push
 
 APPEND, COMMIT, COMPARE, TRUNCATE = PushType.APPEND, PushType.COMMIT, PushType.COMPARE, PushType.TRUNCATE
@@ -23,7 +24,7 @@ def follower(count: int = 5, commit: int = -1, *, matched: bool = True, durable:
 
 def compare(steps: Steps, *, equal: bool) -> list[str]:
     """Answer the last comparison that the node asked for."""
-    return steps.feed(Compared(steps.node._follower._compare_id, equal))
+    return steps.feed(EntriesCompared(steps.node._follower._compare_id, equal))
 
 
 def test_next_entry_is_appended_and_acknowledged_when_it_is_durable():
@@ -48,6 +49,16 @@ def test_later_entries_wait_for_the_one_before():
     assert steps.ask(push(APPEND, [entry(6)])) == []
     assert steps.ask(push(APPEND, [entry(6)])) == ["reply REPEATED_PUSH index 6 count 1 end 4"]
     assert [line for line in steps.ask(push(APPEND, [entry(5)])) if "append" in line] == ["append 5-5", "append 6-6"]
+
+
+def test_waiting_entries_are_bounded_in_number_and_bytes(monkeypatch: pytest.MonkeyPatch):
+    for bound, value in (("WAITING_APPENDS_MAX", 2), ("WAITING_BYTES_MAX", 120)):
+        with monkeypatch.context() as patch:
+            patch.setattr(follower_module, bound, value)
+            steps = follower()
+            assert steps.ask(push(APPEND, [entry(6)])) == []
+            assert steps.ask(push(APPEND, [entry(7)])) == []
+            assert steps.ask(push(APPEND, [entry(8)])) == ["reply INCONSISTENT_STATE index 8 count 1 end 4"]
 
 
 def test_entry_whose_predecessor_does_not_come_is_inconsistent_after_a_second():
@@ -126,7 +137,7 @@ def test_only_the_leader_of_this_term_is_obeyed(kind: PushType, leader: str, ter
 def test_push_of_a_higher_term_makes_a_follower_of_its_leader():
     steps = follower()
     said = steps.ask(push(COMPARE, [entry(4)], "n2", 3))
-    assert said[:2] == ["persist term 3 vote None", "FOLLOWER in term 3 under n2"]
+    assert said[:2] == ["persist term 3 vote n2", "FOLLOWER in term 3 under n2"]
 
 
 @pytest.mark.parametrize(
@@ -176,7 +187,19 @@ def test_closed_connection_to_the_leader_ends_what_is_known_of_its_log():
     assert steps.ask(push(APPEND, [entry(5)])) == ["reply INCONSISTENT_STATE index 5 count 1 end 4"]
 
 
-def test_node_that_lost_its_disk_votes_again_when_it_has_everything_of_its_leader():
+def test_node_that_lost_its_disk_says_so_until_its_leader_admits_it():
+    steps = Steps(None)
+    steps.ask(HeartBeatRequest(leader_id="n1", term=1, admit=False))
+    steps.ask(push(COMPARE, [entry(0)]))
+    steps.ask(push(TRUNCATE, [entry(0)]))
+    replies = [effect.message for effect in steps.effects if isinstance(effect, Reply)]
+    assert [reply.learner for reply in replies] == [True]  # type: ignore[attr-defined]
+    assert steps.node.is_learner
+    assert steps.ask(HeartBeatRequest(leader_id="n1", term=1, admit=True))[0] == "persist term 1 vote n1"
+    assert not steps.node.is_learner
+
+
+def test_node_that_lost_its_disk_is_a_member_again_when_it_has_everything_of_an_apache_leader():
     steps = Steps(None, durable=False)
     steps.follow()
     steps.ask(push(COMPARE, [entry(1)]))
@@ -184,7 +207,7 @@ def test_node_that_lost_its_disk_votes_again_when_it_has_everything_of_its_leade
     steps.feed(LogDurable(LogPoint(1, 0)))
     assert steps.node.is_learner
     steps.ask(push(APPEND, [entry(1)]))
-    assert steps.feed(LogDurable(LogPoint(1, 1))) == ["persist term 1 vote None"]
+    assert steps.feed(LogDurable(LogPoint(1, 1))) == ["persist term 1 vote n1"]
     assert not steps.node.is_learner
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from skyrocket.protocol.bodies.dledger import HeartBeatResponse, LedgerCode
+from skyrocket.protocol.bodies.dledger import HeartBeatRequest, HeartBeatResponse, LedgerCode
 from skyrocket.raft.config import INFLIGHT_PUSHES_MAX, GroupConfig
-from skyrocket.raft.ports import Expired, HardState, LogDurable, LogPoint, Proposed, Role, StorageFailed, Unreachable
+from skyrocket.raft.ports import Expired, HardState, LogDurable, LogPoint, Proposed, Role, Send, StorageFailed, Unreachable
 from tests.unit.raft.transcript import Steps, log_of
 
 
@@ -234,3 +234,24 @@ def test_code_of_a_stranger_is_reported():
     steps.tick(2_001)
     said = steps.answer("n1", "HeartBeat", HeartBeatResponse(code=LedgerCode.UNKNOWN_GROUP))
     assert said == ["refuse: not for this node"]
+
+
+def heartbeat_to(steps: Steps, peer: str) -> HeartBeatRequest:
+    sent = [effect.message for effect in steps.effects if isinstance(effect, Send) and effect.to == peer]
+    (heartbeat,) = [message for message in sent if isinstance(message, HeartBeatRequest)]
+    return heartbeat
+
+
+def test_copies_of_a_node_that_lost_its_disk_count_when_a_quorum_without_it_has_answered():
+    steps = leader()
+    steps.push_answer("n1", "COMPARE", index=4, count=1, end_index=4, learner=True)
+    propose(steps)
+    steps.pushed("n1")
+    assert steps.push_answer("n1", "APPEND", index=5, count=1, end_index=5, learner=True) == []
+    assert steps.node.commit_index == 4
+    steps.tick(2_001)
+    assert heartbeat_to(steps, "n1").admit is False
+    steps.answer("n2", "HeartBeat", HeartBeatResponse())
+    steps.tick(2_001)
+    assert heartbeat_to(steps, "n1").admit is True
+    assert "commit 5" in steps.push_answer("n1", "PushEntry", end_index=5)

@@ -29,9 +29,9 @@ from skyrocket.raft.outbox import Outbox, Outgoing
 from skyrocket.raft.ports import (
     Append,
     Committed,
-    Compared,
     CompareStored,
     Effect,
+    EntriesCompared,
     Event,
     Expired,
     HardState,
@@ -112,7 +112,7 @@ class GroupDriver:
         self._batch_push = batch_push
         self._now_ms = now_ms
         self._reader = EntryReader(store, outside)
-        state = HardState(store.term_vote.term, store.term_vote.voted_for, store.term_vote.learner)
+        state = HardState(store.term_vote.term, store.term_vote.voted_for, store.term_vote.is_learner)
         bounds = LedgerBounds(store.begin_index, store.end_index, store.end_term, store.log.end, store.committed_index)
         self.node = RaftNode(config, state, bounds, random.randrange, now_ms())
         self._begin_index = store.begin_index
@@ -288,7 +288,7 @@ class GroupDriver:
             case Persist():
                 self._shell.save_term(effect)
             case CompareStored(compare_id, entries):
-                self._reader.compare(entries, lambda is_equal: self.feed(Compared(compare_id, is_equal)))
+                self._reader.compare(entries, lambda is_equal: self.feed(EntriesCompared(compare_id, is_equal)))
             case RoleChanged(role, term, leader):
                 self._change_role(role, term, leader)
             case ProposeMarker(term):

@@ -22,9 +22,10 @@ from skyrocket.broker.replication.ha_opening import MasterIdentity
 from skyrocket.broker.replication.log_comparison import LogComparison, RecordProbe
 from skyrocket.broker.replication.master_probe import MasterInfo, MasterProbe
 from skyrocket.broker.replication.slave_link import SlaveLink, StartAt
-from skyrocket.broker.replication.slave_opening import SlaveOpening
+from skyrocket.broker.replication.slave_opening import SlaveOpening, write_to_master
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.net.dialer import Dialer
+from skyrocket.net.outside_log import OutsideLog
 from skyrocket.store.errors import StoreError
 from skyrocket.store.flusher import Flusher
 from skyrocket.store.message_store import MessageStore
@@ -32,11 +33,13 @@ from skyrocket.store.replica.log_reader import LogReader
 from skyrocket.supervised_task import SupervisedTask
 
 log = logging.getLogger(__name__)
+outside = OutsideLog(log)
 
 RETRY_S: Final = 1.0  # between two attempts; Apache's slave waits 5 s
 CONNECT_S: Final = 5.0
-READ_BYTES: Final = 1024 * 1024  # at once
+READ_BYTES: Final = 128 * 1024  # appended in one turn of the event loop
 TICK_S: Final = 0.5  # between two looks at the time
+ASKED_MAX: Final = 5  # questions to a master that does not answer, before it is copied from all the same
 SENTENCES_MAX: Final = 100  # logged between two times that it works
 
 
@@ -71,6 +74,7 @@ class HaClient:
         self._writer: asyncio.StreamWriter | None = None
         self._task: SupervisedTask | None = None
         self._said: set[str] = set()  # what was logged since it last worked: a master that stays away fills no log
+        self._unanswered = 0  # questions in a row that the master has not answered
         self.received_ms = 0  # when the master was last heard of
 
     def start(self) -> None:
@@ -99,10 +103,14 @@ class HaClient:
 
         `broker_address` is the master's ordinary address. Without it, the port before its HA port is asked: the default.
         """
-        ha_address = self._settings().ha_master_address or ha_address
+        ha_address = self._settings().ha_master_address.partition(";")[0] or ha_address
         if not ha_address:
             return
-        broker_address = broker_address or _port_before(ha_address)
+        if not ha_address.rpartition(":")[2].isdecimal():
+            outside.warning("The master's HA address %s has no port. This slave does not use it.", ha_address)
+            return
+        known = self._broker_address if ha_address == self._ha_address else ""
+        broker_address = broker_address or known or _port_before(ha_address)
         if (ha_address, broker_address) != (self._ha_address, self._broker_address):
             self._ha_address, self._broker_address = ha_address, broker_address
             self._changed.set()
@@ -111,7 +119,7 @@ class HaClient:
 
     def on_confirmed(self) -> None:
         """The horizon has moved: tell the master."""
-        if self._link is not None and self._writer is not None:
+        if self._link is not None and self._writer is not None and not self._writer.is_closing():
             report = self._link.report(self._store.horizon.confirmed, self._now_ms())
             if report:
                 self._writer.write(report)
@@ -149,7 +157,7 @@ class HaClient:
             position, start = await self._find_start(probe, info)
             reader, writer = await self._connect()
             link = SlaveLink(position, self._store.config.segment_bytes, self._now_ms(), start)
-            writer.write(link.first_report())
+            write_to_master(writer, link.first_report())
         self._link = link
         position = link.position
         log.info("This slave copies the log of %s from %d on.", self._ha_address, position)
@@ -160,8 +168,9 @@ class HaClient:
             if data:
                 self.received_ms = now_ms
                 self._append(link, data, now_ms)
+                await asyncio.sleep(0)  # consumers have their turn, however much the master has sent
             settings = self._settings()
-            writer.write(link.check_time(now_ms, settings.ha_heartbeat_ms, settings.ha_silence_ms))
+            write_to_master(writer, link.check_time(now_ms, settings.ha_heartbeat_ms, settings.ha_silence_ms))
 
     async def _read(self, reader: asyncio.StreamReader) -> bytes:
         """Return what the master has sent; nothing when it is time to look at the clock."""
@@ -189,12 +198,20 @@ class HaClient:
     # --- where to start
 
     async def _ask(self, probe: MasterProbe) -> MasterInfo | None:
-        """Ask the master about its log; None when it does not answer on its ordinary port."""
+        """Ask the master about its log; None when it does not answer on its ordinary port for a while.
+
+        A master that is just starting answers soon. Only one whose port is not known is copied from without a comparison.
+        """
         try:
-            return await probe.info()
+            info = await probe.info()
         except ReplicationError as error:
+            self._unanswered += 1
+            if self._unanswered < ASKED_MAX:
+                raise
             self._say(f"{error} So this slave does not know where the master's log starts, nor whether the logs are equal.")
             return None
+        self._unanswered = 0
+        return info
 
     def _is_ours(self, info: MasterInfo | None) -> bool:
         if not self._secret:

@@ -149,8 +149,8 @@ class MasterOpening:
             raise ReplicationError("it asked for the log before it has shown who it is")
         if isinstance(message, Compare):
             spans = [LogSpan(offset, size) for offset, size, _ in message.records]
-            if sum(span.size for span in spans) > COMPARED_BYTES_MAX:
-                raise ReplicationError("it wants to compare too much at once")
+            if any(span.size <= 0 for span in spans) or sum(span.size for span in spans) > COMPARED_BYTES_MAX:
+                raise ReplicationError("it wants to compare nothing, or too much at once")
             return [ComparedRecords(spans, [checksum for _, _, checksum in message.records])]
         assert isinstance(message, Begin)
         self.begin = message.offset
@@ -175,5 +175,5 @@ class MasterOpening:
 def _decode(encoded: bytes) -> SlaveMessage:
     try:
         return _SLAVE_MESSAGES.decode(encoded)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ReplicationError(f"it sent a message that cannot be read: {error}") from error

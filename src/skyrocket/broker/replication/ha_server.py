@@ -157,7 +157,7 @@ class SlaveConnection(asyncio.Protocol):
                 data = self._open(data)
             if data:
                 self.link.receive(data, self._server.bounds(), self._server.now_ms())
-        except ReplicationError as error:
+        except (ReplicationError, StoreError) as error:
             self._close(error)
             return
         if not was_streaming and self.link.is_streaming:
@@ -183,8 +183,8 @@ class SlaveConnection(asyncio.Protocol):
         for answer in self._opening.receive(data, self._server.bounds()):
             if isinstance(answer, ComparedRecords):
                 self._compare(answer)
-            elif self._transport is not None:
-                self._transport.write(answer)
+            else:
+                self._write(answer)
         if self._opening.begin is None:
             return b""
         self.peer = f"{self._opening.slave} at {self.peer}"
@@ -193,11 +193,15 @@ class SlaveConnection(asyncio.Protocol):
 
     def _compare(self, question: ComparedRecords) -> None:
         """Compare records of the slave with those of this log, in a thread."""
+        if self._is_reading:
+            raise ReplicationError("it asked again before it was answered")
+        self._is_reading = True
         job = self._server.reader.checksum_job(question.spans)
         done = asyncio.get_running_loop().run_in_executor(self._server.threads, job)
         done.add_done_callback(lambda future: self._finish_compare(question, future))
 
     def _finish_compare(self, question: ComparedRecords, done: asyncio.Future[list[int | None]]) -> None:
+        self._is_reading = False
         if self._transport is None or done.cancelled():
             return
         error = done.exception()
@@ -205,7 +209,7 @@ class SlaveConnection(asyncio.Protocol):
             self._close(error)
             return
         are_equal = [ours == theirs for ours, theirs in zip(done.result(), question.checksums, strict=True)]
-        self._transport.write(encode_message(Compared(are_equal)))
+        self._write(encode_message(Compared(are_equal)))
 
     def pause_writing(self) -> None:
         self._is_full = True
@@ -228,7 +232,7 @@ class SlaveConnection(asyncio.Protocol):
         """Send what the slave does not have, until its socket is full or the rest has to be read from the disk."""
         parts: list[bytes] = []
         size_bytes = 0
-        while self._transport is not None and not self._is_full and not self._is_reading:
+        while self._is_open and not self._is_full and not self._is_reading:
             try:
                 offset, size = self.link.next_range(self._server.bounds(), self._server.settings().ha_transfer_bytes)
             except ReplicationError as error:
@@ -242,12 +246,21 @@ class SlaveConnection(asyncio.Protocol):
                 parts.append(self.link.send(offset, body, self._server.now_ms()))
                 size_bytes += size
             if parts and (not body or size_bytes >= WRITE_BYTES):
-                self._transport.write(b"".join(parts))
+                self._write(b"".join(parts))
                 parts, size_bytes = [], 0
             if not body:
                 return
-        if parts and self._transport is not None:
-            self._transport.write(b"".join(parts))
+        if parts:
+            self._write(b"".join(parts))
+
+    @property
+    def _is_open(self) -> bool:
+        """False as soon as the connection is lost: uvloop's would raise an error when it is written to."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None and self._is_open:
+            self._transport.write(data)
 
     def _read(self, offset: int) -> None:
         """Read from the disk in a thread, and go on when it is done."""
@@ -272,7 +285,7 @@ class SlaveConnection(asyncio.Protocol):
         data, now_ms = done.result(), self._server.now_ms()
         batch = self._server.settings().ha_transfer_bytes
         pieces = [(at, data[at : at + batch]) for at in range(0, len(data), batch)]
-        self._transport.write(b"".join([self.link.send(offset + at, piece, now_ms) for at, piece in pieces]))
+        self._write(b"".join([self.link.send(offset + at, piece, now_ms) for at, piece in pieces]))
         self.pump()
 
     def check_time(self, now_ms: int) -> None:
@@ -282,8 +295,8 @@ class SlaveConnection(asyncio.Protocol):
         except ReplicationError as error:
             self._close(error)
             return
-        if heartbeat and self._transport is not None and not self._is_full:
-            self._transport.write(heartbeat)
+        if heartbeat and not self._is_full:
+            self._write(heartbeat)
 
     def _close(self, reason: BaseException) -> None:
         outside.warning("The connection of slave %s is closed: %s.", self.peer, str(reason).rstrip("."))

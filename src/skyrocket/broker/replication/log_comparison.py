@@ -34,17 +34,21 @@ class LogComparison:
     async def find_common_end(self, master_start: int) -> int:
         """Return the end of the last record that both logs have; the start of the log when there is none.
 
-        A blank at the end of the log is not compared, and does not count.
+        A blank at the end of the log counts if the master compares it together with the record before it. Apache's does not.
         """
         last_segment = await self._run(self._reader.spans_job(self._log.end - 1))
-        if last_segment and (await self._compare(last_segment[-1:]))[0]:
-            return last_segment[-1].end
+        if last_segment:
+            last = last_segment[-1]
+            if (await self._compare([LogSpan(last.offset, self._log.end - last.offset)]))[0]:
+                return self._log.end
+            if last.end < self._log.end and (await self._compare([last]))[0]:
+                return last.end
         firsts = [span for span in await self._run(self._reader.first_spans()) if span.offset >= master_start]
         first = await self._search(firsts)
         if first is None:
             return self._log.start
-        last = await self._search(await self._run(self._reader.spans_job(first.offset)))
-        return first.end if last is None else last.end
+        found = await self._search(await self._run(self._reader.spans_job(first.offset)))
+        return first.end if found is None else found.end
 
     async def _search(self, spans: Sequence[LogSpan]) -> LogSpan | None:
         search = BoundarySearch(spans)

@@ -44,6 +44,9 @@ class MasterWork:
             self._delay.timers.keeper.start()
 
     async def stop(self) -> None:
-        if self._delay.timers is not None:
-            await self._delay.timers.keeper.close()
-        await self._scheduler.close()
+        """Stop all of it, also if one part fails to stop."""
+        try:
+            if self._delay.timers is not None:
+                await self._delay.timers.keeper.close()
+        finally:
+            await self._scheduler.close()

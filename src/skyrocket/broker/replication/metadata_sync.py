@@ -1,13 +1,17 @@
 """A slave copies the tables of its master: topics and groups, and the progress of consumers, delays and timers.
 
     every SYNC_MS, and as soon as a nameserver names the master:
-        topics (21), groups (201)                    replace the slave's tables when the version has moved
+        the end of the master's log (907)            messages before it, of topics that are gone, are deleted
+        topics (21), groups (201)                    replace the slave's tables, unless it is known to have this version
         offsets (43), delay levels (45), timers (60, 61), then the end of the master's log (907)
                                                      count once the slave's log has reached that end
 
 Progress says what the master has done: it has delivered a delayed message, say, or renewed a half message. The records of that
 are in its log. A slave that took the progress, but not yet the log, and then became master, would skip those messages. So
 progress waits until the log is there. (Apache's slave takes it at once.)
+
+Tables are copied only while the log is: then this log is known to be a part of the master's. A master that has lost its disk has
+empty tables, and a slave that took them would delete the queues of every topic.
 
 Each step that fails is logged once, and the others go on. While no master is known, nothing is copied.
 """
@@ -16,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from itertools import islice
 from typing import Final, NamedTuple, TypeVar
@@ -24,7 +28,7 @@ from typing import Final, NamedTuple, TypeVar
 from skyrocket.broker.context import BrokerContext
 from skyrocket.broker.delay.install import DelayParts
 from skyrocket.broker.errors import TableError
-from skyrocket.broker.replication.table_pages import TablePages
+from skyrocket.broker.replication.table_pages import TablePages, TrustedVersion
 from skyrocket.net.dialer import Dialer
 from skyrocket.net.errors import NetError
 from skyrocket.net.outside_log import OutsideLog
@@ -51,7 +55,6 @@ from skyrocket.protocol.headers import (
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.errors import StoreError
-from skyrocket.store.horizon import MAJORITY
 from skyrocket.store.timers.timer_checkpoint import APACHE, TimerCheckpoint
 from skyrocket.supervised_task import SupervisedTask
 
@@ -60,6 +63,7 @@ outside = OutsideLog(log)
 
 SYNC_MS: Final = 10_000
 REQUEST_MS: Final = 30_000
+COPYING_POLL_MS: Final = 50  # between two looks whether the log is copied
 LOG_POLL_MS: Final = 20  # between two looks whether the log has arrived
 OFFSETS_AT_ONCE: Final = 5_000  # keys that one turn of the event loop takes
 
@@ -78,21 +82,30 @@ class Progress(NamedTuple):
     delays: DelayOffsetSerializeWrapper | None
     timers: TimerCheckpoint | None
     timer_counts: TimerMetricsSerializeWrapper | None
-    gone_topics: tuple[str, ...]  # topics that the master has deleted
 
 
 class MetadataSync:
     """Slave work: `start` when the broker is a slave, `stop` when it is not any more."""
 
-    def __init__(self, context: BrokerContext, dialer: Dialer, delay: DelayParts, sync_ms: int = SYNC_MS) -> None:
+    def __init__(
+        self,
+        context: BrokerContext,
+        dialer: Dialer,
+        delay: DelayParts,
+        is_copying: Callable[[], bool],
+        sync_ms: int = SYNC_MS,
+    ) -> None:
+        """`is_copying` says whether this slave copies the master's log now."""
+        self._is_copying = is_copying
         self._context = context
-        self._is_group = context.store.horizon.requires(MAJORITY)
         self._dialer = dialer
         self._delay = delay
         self._sync_ms = sync_ms
         self._master_changed = asyncio.Event()
         self._failing: set[str] = set()  # steps that failed the last time: logged once
-        self._gone_topics: dict[str, None] = {}  # deleted by the master; their queues are deleted when the log is there
+        self._topics_version = TrustedVersion()
+        self._groups_version = TrustedVersion()
+        self._gone_topics: dict[str, int] = {}  # deleted by the master, and where its log ended before it was asked for topics
         self._task: SupervisedTask | None = None
         self.rounds = 0  # that have ended
         context.known_master.on_address.append(lambda _: self._master_changed.set())
@@ -110,18 +123,22 @@ class MetadataSync:
             self._master_changed.clear()
             address = self._context.known_master.address
             if address is not None:
-                await self._copy_all(address)
+                while not self._is_copying():  # noqa: ASYNC110 — a connection comes and goes without a notice
+                    await asyncio.sleep(COPYING_POLL_MS / 1000)
+                await self._copy_all(self._context.known_master.address or address)
                 self.rounds += 1
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._sync_ms / 1000):
                     await self._master_changed.wait()
 
     async def _copy_all(self, address: str) -> None:
-        await self._try("topics", self._copy_topics(address))
+        log_end = await self._fetch_log_end(address)
+        await self._try("topics", self._copy_topics(address, log_end))
         await self._try("groups", self._copy_groups(address))
         progress = await self._fetch_progress(address)
-        if progress is not None and await self._wait_for_log(progress.log_end):
+        if await self._wait_for_log(progress.log_end):
             await self._try("progress", self._take(progress))
+            await self._try("deletions", self._delete_queues())
 
     async def _try(self, step: str, work: Awaitable[B]) -> B | None:
         """Return the result of a step; None when it failed."""
@@ -137,9 +154,10 @@ class MetadataSync:
 
     # --- topics and groups
 
-    async def _copy_topics(self, address: str) -> None:
+    async def _copy_topics(self, address: str, log_end: int) -> None:
         topics = self._context.topics
-        pages: TablePages[TopicConfig] = TablePages(topics.version)
+        own_version = topics.version
+        pages: TablePages[TopicConfig] = TablePages(self._topics_version.of(own_version))
         body, is_more = TopicConfigAndMappingSerializeWrapper(), True
         while is_more:
             first, most, version = pages.request_fields()
@@ -150,11 +168,13 @@ class MetadataSync:
             is_more = pages.add(body.topic_config_table, body.data_version, total)
         if pages.table is not None:
             body.topic_config_table = pages.table
-            self._gone_topics.update(dict.fromkeys(topics.follow(body)))
+            self._gone_topics.update(dict.fromkeys(topics.follow(body), log_end))
+            self._topics_version.record_fetch(own_version, pages.version)
 
     async def _copy_groups(self, address: str) -> None:
         groups = self._context.groups
-        pages: TablePages[SubscriptionGroupConfig] = TablePages(groups.version)
+        own_version = groups.version
+        pages: TablePages[SubscriptionGroupConfig] = TablePages(self._groups_version.of(own_version))
         forbidden: dict[str, dict[str, int]] = {}
         body, is_more = SubscriptionGroupWrapper(), True
         while is_more:
@@ -168,10 +188,11 @@ class MetadataSync:
         if pages.table is not None:
             body.subscription_group_table, body.forbidden_table = pages.table, forbidden
             groups.follow(body)
+            self._groups_version.record_fetch(own_version, pages.version)
 
     # --- progress
 
-    async def _fetch_progress(self, address: str) -> Progress | None:
+    async def _fetch_progress(self, address: str) -> Progress:
         ask = self._fetch
         offsets = await ask(address, "offsets", RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsetManager)
         delays = await ask(address, "delay progress", RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsetSerializeWrapper)
@@ -180,13 +201,13 @@ class MetadataSync:
         if self._delay.timers is not None:
             timers = await self._try("timer progress", self._fetch_timers(address))
             counts = await ask(address, "timer counts", RequestCode.GET_TIMER_METRICS, TimerMetricsSerializeWrapper)
-        # The last request: the log has the records of all progress before its answer. An older master does not know it.
-        status = await ask(address, "state of replication", RequestCode.GET_BROKER_HA_STATUS, HARuntimeInfo)
-        log_end = 0 if status is None else status.master_commit_log_max_offset
-        # The leader of a DLedger group that does not say how far it is (Apache's) may not have the last leader's table: nothing
-        # that it lacks counts as deleted.
-        gone = () if status is None and self._is_group else tuple(self._gone_topics)
-        return Progress(log_end, offsets, delays, timers, counts, gone)
+        # The last request: the log has the records of all progress before its answer.
+        return Progress(await self._fetch_log_end(address), offsets, delays, timers, counts)
+
+    async def _fetch_log_end(self, address: str) -> int:
+        """Return where the master's log ends; 0 when it is of an older version, which does not say it."""
+        status = await self._fetch(address, "state of replication", RequestCode.GET_BROKER_HA_STATUS, HARuntimeInfo)
+        return 0 if status is None else status.master_commit_log_max_offset
 
     async def _fetch(self, address: str, step: str, code: int, body_type: type[B]) -> B | None:
         async def work() -> B:
@@ -217,6 +238,7 @@ class MetadataSync:
             while some := list(islice(keys, OFFSETS_AT_ONCE)):
                 context.offsets.follow(some)
                 await asyncio.sleep(0)
+            context.offsets.retain(progress.offsets.offset_table)
             context.offsets.version = progress.offsets.data_version or context.offsets.version
         if progress.delays is not None:
             context.delay_progress.follow(progress.delays)
@@ -225,15 +247,16 @@ class MetadataSync:
         if progress.timers is not None and progress.timers.read_ms and self._delay.timers is not None:
             job = self._delay.timers.delivery.follow(progress.timers, context.machine_ms())
             await asyncio.to_thread(job.run)
-        await self._delete_queues(progress.gone_topics)
 
-    async def _delete_queues(self, topics: Iterable[str]) -> None:
-        """Delete the queues of topics that the master has deleted: it may create them again, and begin at offset 0."""
-        for topic in topics:
-            self._gone_topics.pop(topic, None)
-            if topic not in self._context.topics:
-                self._context.offsets.remove_topic(topic)
-                await asyncio.to_thread(self._context.store.delete_topic(topic))
+    async def _delete_queues(self) -> None:
+        """Delete the queues of topics that the master has deleted, unless they have messages of a topic that exists again."""
+        store = self._context.store
+        gone, self._gone_topics = self._gone_topics, {}
+        for topic, log_end in gone.items():
+            queues = [queue for key, queue in store.queues if key.topic == topic]
+            last = [entry for queue in queues if (entry := queue.entry(queue.max_offset - 1)) is not None]
+            if queues and topic not in self._context.topics and all(entry.physical_offset < log_end for entry in last):
+                await asyncio.to_thread(store.delete_topic(topic, log_end))
 
     # --- requests
 

@@ -56,18 +56,17 @@ class Replication:
         settings = self._settings()
         secret = settings.ha_secret()
         if settings.role.is_slave:
-            tls = settings.client_tls(settings.ha_tls)
+            tls = settings.client_tls(settings.uses_ha_tls)
             self.client = HaClient(
                 self._store, flusher, self._reader, self._settings, dialer, self._now_ms, on_appended, secret, tls
             )
             self.client.start()
             return
         self._on_horizon = on_confirmed
-        self._require_copies()
         self.server = HaServer(self._store, self._reader, self._settings, self._now_ms, self._on_acknowledged, secret)
         try:
             default_port = 0 if self._chooses_port else settings.port + 1
-            tls = settings.server_tls() if settings.ha_tls else None
+            tls = settings.server_tls() if settings.uses_ha_tls else None
             self.ha_port = await self.server.listen(settings.host, settings.ha_port or default_port, tls)
         except NetError as error:
             if settings.ha_port or self._copies > 1:
@@ -85,6 +84,11 @@ class Replication:
             await self.client.close()
         if self.server is not None:
             await self.server.close()
+
+    @property
+    def is_copying(self) -> bool:
+        """Whether this broker is a slave that copies its master's log now."""
+        return self.client is not None and self.client.is_connected
 
     def set_master(self, ha_address: str, broker_address: str = "") -> None:
         """Tell a slave the HA address of its master and its ordinary address, as a nameserver gives them."""
@@ -106,10 +110,13 @@ class Replication:
     def check_time(self, now_ms: int) -> None:
         if self.server is not None:
             self.server.check_time(now_ms)
-            self._require_copies()
+            self.require_copies()
 
-    def _require_copies(self) -> None:
-        """Let the horizon wait for as many slaves as the settings say, which may have changed."""
+    def require_copies(self) -> None:
+        """Let the horizon wait for as many slaves as the settings say, which may have changed.
+
+        The broker calls this before it takes the first message.
+        """
         settings = self._settings()
         copies = copies_needed(settings.role, settings.in_sync_replicas)
         if copies == self._copies:

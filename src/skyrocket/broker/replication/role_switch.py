@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Protocol
 
@@ -61,9 +62,11 @@ class RoleSwitch:
             self._started.append(work)
 
     async def stop(self) -> None:
-        """Stop the work of the role, the last part first."""
-        while self._started:
-            await self._started.pop().stop()
+        """Stop the work of the role, the last part first, and all parts, also if one of them fails to stop."""
+        started, self._started = self._started, []
+        async with AsyncExitStack() as stopping:
+            for work in started:
+                stopping.push_async_callback(work.stop)
 
     async def change(self, role: BrokerRole, broker_id: int) -> None:
         """Become master (id 0) or slave (another id). Requests that arrive meanwhile are answered by the old role's rules, or

@@ -31,6 +31,13 @@ ANSWER_S: Final = 30.0  # the master may have to read many records from its disk
 T = TypeVar("T", bound=msgspec.Struct)
 
 
+def write_to_master(writer: asyncio.StreamWriter, data: bytes) -> None:
+    """Write, or raise ReplicationError when the connection is over: uvloop would raise an error of its own."""
+    if writer.is_closing():
+        raise ReplicationError("The master has closed the connection; its log says why.")
+    writer.write(data)
+
+
 class SlaveOpening:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, identity: MasterIdentity) -> None:
         self._reader = reader
@@ -41,19 +48,19 @@ class SlaveOpening:
         """Say who this slave is, and return what the master says. Raise ReplicationError when they do not know each other."""
         ours = self._identity
         hello = Hello(ours.cluster, ours.broker, broker_id, ours.segment_bytes, nonce)
-        self._writer.write(OPENING + encode_message(hello))
+        write_to_master(self._writer, OPENING + encode_message(hello))
         welcome = await self._read(Welcome)
         try:
             check_proof(welcome.proof, ours.secret, "master", nonce, welcome.nonce)
         except ReplicationError as error:
             raise ReplicationError(f"The master is not trusted: {error}.") from error
-        self._writer.write(encode_message(Proof(make_proof(ours.secret, "slave", nonce, welcome.nonce))))
+        write_to_master(self._writer, encode_message(Proof(make_proof(ours.secret, "slave", nonce, welcome.nonce))))
         return welcome
 
     async def has_records(self, records: Sequence[tuple[int, bytes]]) -> list[bool]:
         """Return for each offset and record whether the master's log has the same bytes there."""
         compare = Compare([(offset, len(record), crc32(record)) for offset, record in records])
-        self._writer.write(encode_message(compare))
+        write_to_master(self._writer, encode_message(compare))
         compared = await self._read(Compared)
         if len(compared.are_equal) != len(records):
             raise ReplicationError(f"The master compared {len(compared.are_equal)} records instead of {len(records)}.")
@@ -61,7 +68,7 @@ class SlaveOpening:
 
     def begin(self, offset: int) -> None:
         """Let the master begin to send the log."""
-        self._writer.write(encode_message(Begin(offset)))
+        write_to_master(self._writer, encode_message(Begin(offset)))
 
     async def _read(self, kind: type[T]) -> T:
         try:
@@ -74,5 +81,5 @@ class SlaveOpening:
             raise ReplicationError("The master has closed the connection; its log says why.") from error
         except TimeoutError as error:
             raise ReplicationError(f"The master has not answered in {ANSWER_S:g} s.") from error
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ReplicationError(f"The master sent a message that cannot be read: {error}") from error

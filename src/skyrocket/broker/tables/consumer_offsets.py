@@ -13,7 +13,7 @@ were on their way, or belong to messages from before the reset.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -188,18 +188,25 @@ class ConsumerOffsets:
 
     def _remove(self, wanted: Callable[[str, str], bool]) -> None:
         for key in _matching(self._committed, wanted):
-            self._count -= len(self._committed.pop(key))
-            topic, group = key.split(_SEPARATOR)
-            self._topics[group].pop(topic, None)
-            if not self._topics[group]:
-                del self._topics[group]
-            self._unsaved_offsets[key] = self._unsaved_groups[group] = None
-            self.changes += 1
+            self._drop(key)
         for key in _matching(self._pull_offsets, wanted):
             self._pull_count -= len(self._pull_offsets.pop(key))
             self._unsaved_pulls[key] = None
         for key in _matching(self._resets, wanted):
             del self._resets[key]
+
+    def _drop(self, key: str) -> None:
+        """Drop the committed offsets of a group in a topic. Keys of three parts are Apache's, of broadcasting consumers."""
+        self._count -= len(self._committed.pop(key))
+        self._unsaved_offsets[key] = None
+        self.changes += 1
+        parts = key.split(_SEPARATOR)
+        if len(parts) == 2:
+            topic, group = parts
+            self._topics[group].pop(topic, None)
+            if not self._topics[group]:
+                del self._topics[group]
+            self._unsaved_groups[group] = None
 
     # --- the whole table
 
@@ -238,7 +245,7 @@ class ConsumerOffsets:
         return ConsumerOffsetSerializeWrapper(offset_table=self._committed, data_version=self.version)
 
     def follow(self, offsets: Iterable[tuple[str, dict[int, int]]]) -> None:
-        """Take offsets of the master (`topic@group`, offsets by queue), which a slave copies. Like Apache's slave, delete none.
+        """Take offsets of the master (`topic@group`, offsets by queue), which a slave copies.
 
         When there is no room, keep those that are there.
         """
@@ -246,6 +253,11 @@ class ConsumerOffsets:
             for queue_id, offset in queues.items():
                 if self._count < OFFSETS_MAX or queue_id in self._committed.get(key, ()):
                     self._put(key, queue_id, offset)
+
+    def retain(self, keys: Container[str]) -> None:
+        """Drop the offsets that the master does not have: `keys` are those of its table. (Apache's slave keeps them.)"""
+        for key in [key for key in self._committed if key not in keys]:
+            self._drop(key)
 
     def load(self, saved: ConsumerOffsetManager) -> None:
         """Load committed offsets. Like Apache's broker, drop pull offsets: pulls continue from the committed offset."""

@@ -165,6 +165,8 @@ class SubscriptionGroupTable(VersionedTable[SubscriptionGroupConfig]):
         changed = [name for name in forbidden.keys() | self._forbidden.keys() if forbidden.get(name) != self._forbidden.get(name)]
         self._forbidden = forbidden
         self._unsaved_forbidden.update(dict.fromkeys(changed))
+        if changed:
+            self._notify()
         self._follow({name: replace(config, group_name=name) for name, config in table.items()}, master.data_version)
 
     def rest_of_file(self) -> SubscriptionGroupWrapper:

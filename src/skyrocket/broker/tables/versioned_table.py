@@ -73,8 +73,9 @@ class VersionedTable(Generic[Config]):
         changed = [name for name, config in wanted.items() if self._configs.get(name) != config]
         self._configs = wanted
         self._unsaved.update(dict.fromkeys((*gone, *changed)))
-        self.version = version
-        self._notify()
+        is_new, self.version = bool(gone or changed) or version != self.version, version
+        if is_new:
+            self._notify()
         return gone
 
     def _notify(self) -> None:

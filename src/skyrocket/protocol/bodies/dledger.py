@@ -155,9 +155,14 @@ class VoteResponse(LedgerMessage):
 
 
 class HeartBeatRequest(LedgerMessage):
-    """`binary_push` is ours: the highest version of the binary form of PUSH that the leader writes. Apache's nodes ignore it."""
+    """`binary_push` and `admit` are ours; Apache's nodes ignore them.
+
+    `binary_push` is the highest version of the binary form of PUSH that the leader writes. `admit` is true if the leader has seen
+    that this follower, which had lost its disk, has everything again; false otherwise.
+    """
 
     binary_push: Int32 | None = None
+    admit: bool | None = None
 
 
 class HeartBeatResponse(LedgerMessage):
@@ -197,8 +202,12 @@ class PushEntryRequest(LedgerMessage):
 
 
 class PushEntryResponse(LedgerMessage):
-    """`index` and `count` are the request's, absent and 0 for COMMIT. `begin_index` and `end_index` are the follower's."""
+    """`index` and `count` are the request's, absent and 0 for COMMIT. `begin_index` and `end_index` are the follower's.
 
+    `learner` is ours: the follower has lost its disk, and a leader of ours does not count its copies yet.
+    """
+
+    learner: bool | None = None
     index: Int64 | None = None
     count: Int32 = 0
     begin_index: Int64 = -1

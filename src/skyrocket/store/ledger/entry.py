@@ -26,7 +26,7 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from skyrocket.store.errors import StoreError
+from skyrocket.store.errors import StoreError, TooLargeError
 
 HEADER: Final = struct.Struct(">iiqqqiiii")
 HEADER_BYTES: Final = HEADER.size
@@ -60,6 +60,12 @@ class EntryHeader(NamedTuple):
     def record_offset(self) -> int:
         """The physical offset of the record."""
         return self.pos + HEADER_BYTES
+
+
+def check_entry_bytes(size: int) -> None:
+    """Raise TooLargeError for an entry that no node of Apache's would take."""
+    if size > ENTRY_BYTES_MAX:
+        raise TooLargeError(f"A message of {size} bytes in a DLedger group, its header included, is over {ENTRY_BYTES_MAX}.")
 
 
 def pack_header(header: EntryHeader) -> bytes:

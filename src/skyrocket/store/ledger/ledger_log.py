@@ -229,16 +229,22 @@ class LedgerLog(CommitLog):
                 f"All nodes need the same mappedFileSizeCommitLog."
             )
 
-    def begin_with(self, header: EntryHeader) -> None:
-        """Let an empty log begin with this entry: the leader has no older ones."""
-        assert self.last is None
-        if header.pos % self.segments.segment_bytes:
-            raise EntryError(f"The log cannot begin with entry {header.index} at {header.pos}: no file starts there.")
+    def check_start(self, position: int) -> None:
+        """Raise EntryError when no file of the log can start at a position."""
+        if position < 0 or position % self.segments.segment_bytes:
+            raise EntryError(
+                f"The log cannot begin at {position}: its files have {self.segments.segment_bytes} bytes. "
+                f"All nodes need the same mappedFileSizeCommitLog."
+            )
+
+    def begin_at(self, position: int) -> None:
+        """Give up everything, and begin an empty log at a position where a file starts."""
+        self.check_start(position)
         self.close()
         self.segments.drop_all()
         self.entries.remove()
-        self.end = self.opened_at = header.pos
-        self._drop_windows()
+        self.end = self.opened_at = position
+        self.last = self._first = None
 
     def _write(self, written: Sequence[WrittenRun], count: int) -> None:
         headers = [unpack_header(run.data, offset - HEADER_BYTES - run.start) for run in written for offset in run.offsets]
@@ -417,6 +423,18 @@ class LedgerLog(CommitLog):
         if self.last is None:
             self._index_headers(self._trusted_start())
         self.entries.cut(self.end_index + 1)
+        self._drop_last_padding()
+
+    def _drop_last_padding(self) -> None:
+        """Let the log end with its last entry. The entry behind the padding was lost; another one may fit in its place."""
+        if self.last is None or self.last.end == self.end or not self._is_end(self.last.end):
+            return
+        start = self.segments.start_of(self.last.pos)
+        assert start is not None
+        file = self.segments.file_to_write(start)
+        file.write(self.last.end - start, bytes(PADDING.size))
+        file.sync()
+        self.end = self.last.end
 
     def _last_by_index(self) -> EntryHeader | None:
         """Return the last entry if the index has exactly the entries of the log; None otherwise."""

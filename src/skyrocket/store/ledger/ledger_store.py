@@ -4,18 +4,21 @@ To brokers it is a `MessageStore`: append, read, flush, checkpoint, retention. A
 confirmed its entry, not when it is appended: the horizon has the requirement "majority". To consensus it is a log of entries:
 
     end_index, end_term, begin_index      the last entry, and the first one; -1 in an empty log
+    end_position                          where the last entry ends
     committed_index                       the last entry that is confirmed and visible here
     durable_index                         the last entry that is on disk here: acknowledge no later one
     entry(index), entries(first, …)       the bytes of entries, to push them to a follower
+    matches(entry)                        whether the log has this very entry
     set_term(term)                        the term of what `append` writes from now on, as the leader
     refuse_appends(why)                   the node does not lead: `append` raises NotLeaderError
     append(messages, now_ms)              as the leader: number and store messages
     append_entries(entries)               as a follower: store entries that the leader has sent, byte for byte
     truncate(index)                       cut the log from an entry on; never one that is confirmed
-    begin_with(entry)                     begin an empty log at an entry: the leader has no older ones
+    reset(position)                       give up everything, and begin at a position: the leader has no older entries
     begin_flush, finish_flush             sync data and index, as a job; `durable_index` moves with it
     commit(index)                         the group has confirmed everything up to an entry: it becomes visible
     term_vote, begin_save_term            the node's term and vote; the job makes a change durable: answer a vote after it
+    is_new                                there was no file with term and vote: the node is new, or lost its disk
     begin_ledger_checkpoint               a job that writes `dledger-n0/checkpoint`, every few seconds
     damaged_indexes, restore_entry        entries that are damaged here; take one that another node still has
 
@@ -37,12 +40,13 @@ from skyrocket.store.config import StoreConfig
 from skyrocket.store.errors import StoreError, WritesStoppedError, store_error
 from skyrocket.store.files import Files
 from skyrocket.store.horizon import MAJORITY, Horizon
-from skyrocket.store.ledger.entry import HEADER_BYTES, EntryError, EntryHeader, unpack_header
+from skyrocket.store.ledger.entry import HEADER_BYTES, EntryError, EntryHeader, check_entry_bytes, unpack_header
 from skyrocket.store.ledger.entry_index import INDEX_FILE_BYTES
 from skyrocket.store.ledger.layout import check_ledger
 from skyrocket.store.ledger.ledger_log import LedgerLog
 from skyrocket.store.ledger.node_files import LedgerCheckpoint, LedgerCheckpointFile, TermFile, TermVote
 from skyrocket.store.log.damage import is_filler
+from skyrocket.store.log.segments import OFFSET_MAX
 from skyrocket.store.message import AppendRequest, AppendResult, DispatchRequest, dispatch_request_of
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.queues.consume_queue import ENTRY
@@ -51,6 +55,9 @@ from skyrocket.store.recovery.recovery import RecoveryResult
 from skyrocket.store.sync_jobs import FlushJob
 
 ENTRIES_AT_ONCE: Final = 1024
+DIVERGED: Final = "diverged"  # directory of entries that were cut
+_COPIED_BYTES: Final = 4 * 1024 * 1024  # at once
+_CRCS: Final = slice(36, 44)  # of a header: no node looks at them
 
 
 class DamagedEntryError(StoreError):
@@ -81,6 +88,7 @@ class LedgerStore(MessageStore):
         self._term_file = TermFile(self._files, self.paths.term_file)
         self._ledger_checkpoint = LedgerCheckpointFile(self._files, self.paths.ledger_checkpoint)
         self.term_vote = TermVote()
+        self.is_new = True
         self.committed_index = -1
         self.durable_index = -1
         self.damaged_indexes: list[int] = []
@@ -118,6 +126,7 @@ class LedgerStore(MessageStore):
         return horizon
 
     def _recover(self) -> RecoveryResult:
+        self.is_new = not self._files.exists(self.paths.term_file)
         self.term_vote = self._term_file.read()
         self.log.term_bound = self.term_vote.term
         was_closed = not self._files.exists(self.paths.abort)
@@ -169,6 +178,11 @@ class LedgerStore(MessageStore):
         """Why the store takes no more writes until it is opened again; None while it takes them."""
         return self._stopped
 
+    @property
+    def end_position(self) -> int:
+        """Where the last entry ends in the log."""
+        return self.log.end
+
     # --- reading entries
 
     def entry(self, index: int) -> bytes | None:
@@ -187,6 +201,14 @@ class LedgerStore(MessageStore):
         if found is None:
             raise DamagedEntryError(f"Entry {first} is damaged here. Another node of the group may have it.")
         return found
+
+    def matches(self, entry: bytes | memoryview) -> bool:
+        """Whether the log has this very entry, as COMPARE asks. Raise DamagedEntryError when its own one is damaged."""
+        header = unpack_header(entry)
+        own = None if header is None or header.size != len(entry) else self.entry(header.index)
+        if own is None or len(own) != len(entry):
+            return False
+        return own[: _CRCS.start] == bytes(entry[: _CRCS.start]) and own[_CRCS.stop :] == bytes(entry[_CRCS.stop :])
 
     def _read_entries(self, first: int, count: int, bytes_max: int) -> list[memoryview] | None:
         """Return entries as the index says; None when the first one is not intact there."""
@@ -228,6 +250,13 @@ class LedgerStore(MessageStore):
 
     # --- writing entries
 
+    def append(self, messages: Sequence[AppendRequest], now_ms: int) -> list[AppendResult]:
+        if self._refusal is not None:
+            raise NotLeaderError(self._refusal)
+        for message in messages:
+            check_entry_bytes(len(message.record) + HEADER_BYTES)
+        return super().append(messages, now_ms)
+
     def set_term(self, term: int) -> None:
         """Set the term of the entries that `append` writes: the node leads in it."""
         assert term >= self.log.end_term
@@ -237,11 +266,6 @@ class LedgerStore(MessageStore):
     def refuse_appends(self, why: str) -> None:
         """Let `append` raise NotLeaderError from now on, until the node leads again."""
         self._refusal = why
-
-    def append(self, messages: Sequence[AppendRequest], now_ms: int) -> list[AppendResult]:
-        if self._refusal is not None:
-            raise NotLeaderError(self._refusal)
-        return super().append(messages, now_ms)
 
     def append_entries(self, entries: Sequence[bytes | memoryview]) -> None:
         """Append entries that the leader has sent, all or none. Raise EntryError when one does not belong here."""
@@ -264,6 +288,7 @@ class LedgerStore(MessageStore):
 
     def _dispatch_of(self, entry: bytes | memoryview) -> DispatchRequest:
         header, record = _decode_entry(entry)
+        check_entry_bytes(header.size)
         if record.physical_offset != header.record_offset:
             raise EntryError(
                 f"Entry {header.index} holds a message that says it lies at {record.physical_offset}, not {header.record_offset}."
@@ -271,20 +296,44 @@ class LedgerStore(MessageStore):
         return dispatch_request_of(record, header.size - HEADER_BYTES, self._delays_ms)
 
     def begin_with(self, entry: bytes | memoryview) -> None:
-        """Give up everything, which must not be confirmed, and begin the log with an entry of the leader."""
+        """Give up the whole log, and begin it again with an entry of the leader, which has no older ones."""
         header, _ = _decode_entry(entry)
-        if self.log.last is not None:
-            self.truncate(self.log.begin_index)
-        if header.pos != self.log.end:
-            self.log.begin_with(header)
-            self.horizon.restart(self.log.end)
-            self._dispatcher.start_at(self.log.end, 0, self.last_timestamp)
+        if self.log.last is not None or header.pos != self.log.end:
+            self.reset(header.pos)
         self.append_entries([entry])
+
+    def reset(self, position: int) -> None:
+        """Give up the whole log, confirmed or not, and begin again at a position: the leader has no older entries.
+
+        Queues and index of the messages that are gone are deleted. This is rare, and waits for the disk.
+        """
+        self._check_writable()
+        self.log.check_start(position)
+        try:
+            self.queues.remove_all()  # first: a log without its queues builds them again
+            self._checksums.write_late()
+            expired = self._checksums.expire(OFFSET_MAX)
+            if self.index is not None:
+                self.index.write_late()
+                self.index.rebuild(0)
+            self.log.begin_at(position)
+            for path, open_file in expired:
+                del open_file
+                self._files.remove(path)
+        except OSError as error:
+            self._stop(f"giving up the log failed ({error.strerror or error}).")
+            raise store_error("giving up the log of the node", error) from error
+        self.horizon.restart(position)
+        self._dispatcher.restart_at(position, self.last_timestamp)
+        self._late.restart()
+        self._flushing, self._earliest = (position, -1), None
+        self.committed_index = self.durable_index = -1
+        self.damaged_indexes.clear()
 
     def truncate(self, index: int) -> None:
         """Cut the log from an entry on. Raise EntryError when it is confirmed: what the group has confirmed is never cut.
 
-        This is rare, and waits for the disk: no old sector may come back under the entries that follow.
+        What is cut is kept in `diverged`. This is rare, and waits for the disk: no old sector may come back under a new entry.
         """
         self._check_writable()
         header = self.log.header_of(index)
@@ -294,6 +343,7 @@ class LedgerStore(MessageStore):
             raise EntryError(f"Entry {index} is confirmed, up to entry {self.committed_index}. It is never cut.")
         freed = self._queue_offsets_from(index)
         try:
+            self._keep_aside(header.pos)
             self._checksums.write_late()
             self.log.truncate(index, header.pos)
             end = self.log.end
@@ -308,6 +358,18 @@ class LedgerStore(MessageStore):
         self.horizon.truncate(end)
         self._flushing = (min(self._flushing[0], end), min(self._flushing[1], index - 1))
         self.durable_index = min(self.durable_index, index - 1)
+
+    def _keep_aside(self, pos: int) -> None:
+        """Copy the log from `pos` on: a client may have been told nothing about these messages, or that they failed."""
+        segment_bytes = self.log.segments.segment_bytes
+        while pos < self.log.end:
+            stop = min(pos - pos % segment_bytes + segment_bytes, self.log.end)
+            start = self.log.segments.start_of(pos)
+            if start is not None:
+                file = self.log.segments.file(start)
+                pieces = (file.read(at - start, min(_COPIED_BYTES, stop - at)) for at in range(pos, stop, _COPIED_BYTES))
+                self._files.replace_with_backup(f"{self.paths.root}/{DIVERGED}/{pos:020d}-{stop - pos}", pieces, None)
+            pos = stop
 
     def _queue_offsets_from(self, index: int) -> dict[tuple[str, int], int]:
         """Return the lowest queue offset of each queue among the entries from `index` on."""

@@ -27,12 +27,12 @@ _SMALL_BYTES_MAX: Final = 4096  # of a file that a node wrote; more is none
 class TermVote(NamedTuple):
     """The term of a node, and for whom it voted in it; None: for nobody.
 
-    A learner has lost its former votes, and maybe entries that it had acknowledged.
+    Apache's node does not know `is_learner`, ignores it, and forgets it with its next vote.
     """
 
     term: int = 0
     voted_for: str | None = None
-    learner: bool = False
+    is_learner: bool = False  # votes for nobody until it has the entries that it may have lost with its disk
 
 
 class LedgerCheckpoint(NamedTuple):
@@ -43,7 +43,7 @@ class LedgerCheckpoint(NamedTuple):
 
 
 def encode_term(state: TermVote) -> bytes:
-    learner = "learner=true\n" if state.learner else ""
+    learner = "learner=true\n" if state.is_learner else ""
     return f"voteLeader={state.voted_for or ''}\ncurrTerm={state.term}\n{learner}".encode()
 
 
@@ -82,7 +82,7 @@ class TermFile:
     def read(self) -> TermVote:
         """Return what the node has promised. Without the file nobody knows: the node begins as a learner."""
         if not self._files.exists(self._path):
-            return TermVote(learner=True)
+            return TermVote(is_learner=True)
         return decode_term(self._files.read(self._path), self._path)
 
     def write(self, state: TermVote) -> None:

@@ -185,7 +185,9 @@ class CommitLog:
                 at, room = at + room, segment_bytes
                 run = _SegmentRun(at, index, index, [])
                 runs.append(run)
-            run.parts += (header, record) if header_bytes else (record,)
+            if header_bytes:
+                run.parts.append(header)
+            run.parts.append(record)
             run.last = index + 1
             at, room = at + size, room - size
         return runs
@@ -263,7 +265,9 @@ class CommitLog:
             raise UnreadableError(
                 f"{size} bytes of the log at {offset} cannot be read: {self.segments.path(start)} is too short."
             )
-        return data[offset - first : offset - first + size]
+        found = data[offset - first : offset - first + size]
+        # Not a view of a window: whoever keeps the record would keep the window, and its buffer could not be used again.
+        return found if isinstance(found.obj, bytes) else memoryview(bytes(found))
 
     def _read_cold(self, start: int, offset: int, stop: int, *, is_run: bool) -> tuple[int, memoryview]:
         """Return bytes of one segment that contain the range [offset, stop), and where they begin.

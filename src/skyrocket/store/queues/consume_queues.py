@@ -49,6 +49,19 @@ def _pack_queue_entries(dispatches: Sequence[DispatchFields]) -> list[tuple[tupl
     return [(key, queue_offset, b"".join(packed)) for key, queue_offset, packed in runs]
 
 
+def _begins_anew(queue: ConsumeQueue, queue_offset: int, packed: bytes) -> bool:
+    """Whether entries for offsets that a queue already has belong to other messages, which lie behind all of the queue's.
+
+    So it is where the master of this broker deleted the topic and created it again. Entries of messages that the queue has
+    already come again when recovery reads the log again.
+    """
+    physical_offset = ENTRY.unpack_from(packed)[0]
+    known, last = queue.entry(queue_offset), queue.entry(queue.max_offset - 1)
+    if known is not None and known.physical_offset == physical_offset:
+        return False
+    return last is not None and last.physical_offset < physical_offset
+
+
 pack_queue_entries = twin("dispatch_entries", _pack_queue_entries)
 
 
@@ -170,6 +183,8 @@ class ConsumeQueues:
         if queue is None and not is_directory_name(key):
             return  # from a damaged record that no check detected: its topic cannot be a directory
         queue = queue or self._make(key)
+        if queue_offset < queue.max_offset and _begins_anew(queue, queue_offset, packed):
+            queue = self._begin_anew(key, queue, queue_offset)
         added = queue.append(queue_offset, packed)
         if added:
             self.late_bytes += added
@@ -180,6 +195,16 @@ class ConsumeQueues:
                 self.crowded[queue] = None
         if self._next.get(key, 0) < queue.max_offset:
             self._next[key] = queue.max_offset
+
+    def _begin_anew(self, key: tuple[str, int], queue: ConsumeQueue, queue_offset: int) -> ConsumeQueue:
+        """Drop the entries from `queue_offset` on: the messages that come have their offsets."""
+        self._write_late(queue)
+        self._next.pop(key, None)
+        if queue_offset > queue.min_offset:
+            queue.truncate(queue_offset)
+            return queue
+        self._queues.pop(key).remove()
+        return self._make(key)
 
     # --- late writes
 
@@ -261,6 +286,14 @@ class ConsumeQueues:
         for key in [key for key in self._next if key[0] == topic]:
             del self._next[key]
         return queue_count, entry_count
+
+    def remove_all(self) -> None:
+        """Delete all queues: the log begins anew. Raise OSError when that fails."""
+        for queue in self._queues.values():
+            queue.remove()
+        for each in (self._queues, self._next, self._late, self.crowded):
+            each.clear()
+        self.late_bytes = 0
 
     def expire_deleted(self, positions: Mapping[str, int]) -> list[ExpiredFile]:
         """Drop entries of messages before the positions of their topics, with which they were deleted.

@@ -171,6 +171,7 @@ class Recovery:
         else:
             self._dispatch(self._walk_clean(start, done), crashed)
         self._log.set_end(done.end)
+        done.end = self._log.end
         if crashed:
             self._checksums.cut(done.end)
         done.visible_end = min(done.end, self._visible_end)

@@ -14,12 +14,14 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from skyrocket.protocol.message.record import BLANK_MAGIC, FIXED_BYTES_MIN, MAGIC, MAGIC_V2
+from skyrocket.protocol.errors import RecordError
+from skyrocket.protocol.message.record import BLANK_MAGIC, FIXED_BYTES_MIN, MAGIC, MAGIC_V2, decode_record
 from skyrocket.store.errors import ReplicaDataError
-from skyrocket.store.log.scan import FoundRecord, record_at
+from skyrocket.store.log.scan import FoundRecord
 
 RECORD_BYTES_MAX: Final = 32 * 1024 * 1024  # kept in memory until it is whole; twice the largest maxMessageSize
 _SIZE_AND_MAGIC: Final = struct.Struct(">ii")
+_MAGICS: Final = frozenset((MAGIC, MAGIC_V2))
 
 
 class ReplicaRun(NamedTuple):
@@ -54,10 +56,11 @@ class RecordSplitter:
         if len(self._kept) < self._needed:
             return []
         runs = []
-        view = memoryview(bytes(self._kept))
+        kept = bytes(self._kept)
         at = 0
-        while len(view) - at >= self._needed:
-            run = self._next_run(view, at)
+        while len(kept) - at >= self._needed:
+            start = self._start + at
+            run = self._next_run(kept[at : at + self._segment_bytes - start % self._segment_bytes], start)
             if not run.data:
                 break
             runs.append(run)
@@ -66,47 +69,59 @@ class RecordSplitter:
         del self._kept[:at]
         return runs
 
-    def _next_run(self, view: memoryview, first: int) -> ReplicaRun:
-        """Return what is whole from `first` on, up to the end of the segment. Remember how many bytes the next part needs."""
-        start = self._start + first
-        segment_start = start - start % self._segment_bytes
-        in_segment = view[first : first + segment_start + self._segment_bytes - start]
+    def _next_run(self, data: bytes, start: int) -> ReplicaRun:
+        """Return what is whole of bytes of one segment, which lie at `start`. Remember how many bytes the next part needs."""
         records: list[FoundRecord] = []
-        at = 0
-        records_end = start
+        at = records_end = 0
+        available = len(data)
         while True:
-            self._needed = self._size_at(in_segment, at, start)
-            if len(in_segment) - at < self._needed:
-                break
-            if _SIZE_AND_MAGIC.unpack_from(in_segment, at)[1] == BLANK_MAGIC:
-                at += self._needed
+            size, magic = _SIZE_AND_MAGIC.unpack_from(data, at) if available - at >= _SIZE_AND_MAGIC.size else (0, 0)
+            if magic not in _MAGICS or not FIXED_BYTES_MIN <= size <= available - at:
+                self._needed = self._size_at(data, at, start)
+                if available - at < self._needed:
+                    break
+                at += self._needed  # a blank
                 self._needed = _SIZE_AND_MAGIC.size
                 break
-            found = record_at(in_segment, start, at)
-            if found is None:
-                raise ReplicaDataError(
-                    f"The master sent {self._needed} bytes for the log at {start + at} that are no sound record for that place."
-                )
-            records.append(found)
-            at += self._needed
-            records_end = start + at
-        return ReplicaRun(start, bytes(in_segment[:at]), records, records_end)
+            records.append(_check_record(data, at, start + at, size))
+            at += size
+            records_end = at
+        return ReplicaRun(start, data[:at], records, start + records_end)
 
-    def _size_at(self, view: memoryview, at: int, start: int) -> int:
-        """Return the size of the record or blank at `at`, or of its first two fields when they are not there yet."""
+    def _size_at(self, data: bytes, at: int, start: int) -> int:
+        """Return the size of the record or blank at `at`, or of its first two fields when they are not there yet.
+
+        Raise ReplicaDataError for anything else.
+        """
         offset = start + at
         room = self._segment_bytes - offset % self._segment_bytes
-        if len(view) - at < _SIZE_AND_MAGIC.size <= room:
+        if len(data) - at < _SIZE_AND_MAGIC.size <= room:
             return _SIZE_AND_MAGIC.size
         size: int
         magic: int
-        size, magic = _SIZE_AND_MAGIC.unpack_from(bytes(view[at : at + _SIZE_AND_MAGIC.size]).ljust(_SIZE_AND_MAGIC.size))
+        size, magic = _SIZE_AND_MAGIC.unpack(data[at : at + _SIZE_AND_MAGIC.size].ljust(_SIZE_AND_MAGIC.size))
         if size <= RECORD_BYTES_MAX:
             if magic == BLANK_MAGIC and size == room:
                 return size
-            if magic in (MAGIC, MAGIC_V2) and FIXED_BYTES_MIN <= size <= room:
+            if magic in _MAGICS and FIXED_BYTES_MIN <= size <= room:
                 return size
         raise ReplicaDataError(
             f"The master sent something for the log at {offset} that is no record: its size is {size}, its magic "
             f"{magic & 0xFFFF_FFFF:#x}, and {room} bytes are left in the segment. Is mappedFileSizeCommitLog the same on both?"
         )
+
+
+def _check_record(data: bytes, at: int, offset: int, size: int) -> FoundRecord:
+    """Decode the record at `at`, which belongs to the log at `offset`. Raise ReplicaDataError when it is not sound."""
+    try:
+        record = decode_record(data, at)
+    except RecordError as error:
+        raise ReplicaDataError(
+            f"The master sent {size} bytes for the log at {offset} that are no sound record: {error}"
+        ) from error
+    if record.physical_offset != offset:
+        raise ReplicaDataError(
+            f"The master sent {size} bytes for the log at {offset} that are no sound record there: its offset is "
+            f"{record.physical_offset}."
+        )
+    return FoundRecord(offset, size, record)

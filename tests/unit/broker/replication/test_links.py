@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 import struct
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -28,6 +30,7 @@ from skyrocket.broker.replication.ha_opening import (
 from skyrocket.broker.replication.master_link import LogBounds, MasterLink
 from skyrocket.broker.replication.roles import BrokerRole, confirmed_by_slaves, copies_needed
 from skyrocket.broker.replication.slave_link import SlaveLink, StartAt
+from skyrocket.store.errors import ReplicaDataError
 from skyrocket.store.replica.log_reader import LogSpan
 from tests.support.replicas import log_bytes
 from tests.support.simulated_disk import SimulatedDisk
@@ -254,8 +257,51 @@ def test_the_opening_ends_with_where_to_begin():
         (struct.pack(">i", 1 << 30), "a message of 1073741824 bytes"),
         (struct.pack(">i", 2) + b"{}", "cannot be read"),
         (encode_message(HELLO) + proof() + encode_message(Compare([(0, 1 << 40, 0)])), "too much at once"),
+        (encode_message(HELLO) + proof() + encode_message(Compare([(0, -1, 0)])), "compare nothing"),
     ],
 )
 def test_an_opening_that_is_wrong_closes_the_connection(data, why):
     with pytest.raises(ReplicationError, match=why):
         MasterOpening(IDENTITY, "nonce").receive(data, LOG)
+
+
+# --- any bytes
+
+
+def mutations(data: bytes, seed: int) -> list[bytes]:
+    """The bytes with a few of them changed, removed or added, in pieces of any size."""
+    rng = random.Random(seed)
+    mutated = bytearray(data)
+    for _ in range(rng.randint(0, 4)):
+        at = rng.randrange(len(mutated))
+        match rng.randrange(3):
+            case 0:
+                mutated[at] ^= 1 << rng.randrange(8)
+            case 1:
+                del mutated[at : at + rng.randint(1, 20)]
+            case _:
+                mutated[at:at] = rng.randbytes(rng.randint(1, 20))
+        mutated = mutated or bytearray(8)
+    cuts = sorted(rng.sample(range(len(mutated) + 1), min(3, len(mutated))))
+    return [bytes(mutated[a:b]) for a, b in pairwise([0, *cuts, len(mutated)])]
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_any_bytes_lead_to_a_typed_error_or_to_sound_records(seed):
+    log = a_log()
+    half = len(log) // 2
+    slave = SlaveLink(0, SMALL.segment_bytes, 0, StartAt.ANYWHERE)
+    with suppress(ReplicationError, ReplicaDataError):
+        for piece in mutations(encode_transfer(0, log[:half]) + encode_transfer(half) + encode_transfer(half, log[half:]), seed):
+            for run in slave.receive(piece, 0):
+                assert [found.offset for found in run.records][:1] in ([], [run.start])
+    link = MasterLink(0)
+    with suppress(ReplicationError):
+        for piece in mutations(report(1000, 1000, 1000), seed):
+            link.receive(piece, LOG, 0)
+            assert link.acknowledged <= (link.next_offset or 0) <= LOG.end
+    opening = MasterOpening(IDENTITY, "nonce")
+    with suppress(ReplicationError):
+        for piece in mutations(encode_message(HELLO) + proof() + encode_message(Begin(2000)), seed):
+            opening.receive(piece, LOG)
+    assert opening.begin is None or opening.slave

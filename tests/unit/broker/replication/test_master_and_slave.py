@@ -5,16 +5,23 @@ from __future__ import annotations
 import asyncio
 import struct
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from skyrocket.broker.broker import Broker
+from skyrocket.broker.replication import ha_client
+from skyrocket.broker.replication.ha_server import HaServer
 from skyrocket.broker.replication.roles import BrokerRole
+from skyrocket.broker.settings import BrokerSettings
 from skyrocket.protocol.responses import ResponseCode
 from tests.support.certificates import Authority
-from tests.support.replicas import log_bytes
-from tests.support.running_broker import RunningBroker, records, running
-from tests.support.store_messages import bodies
+from tests.support.ports import free_port
+from tests.support.replicas import copy_log, log_bytes
+from tests.support.running_broker import SMALL, RunningBroker, records, running
+from tests.support.store_messages import START_MS, a_message, bodies
 from tests.support.waiting import WAIT_S_MAX
 
 SLAVE = {"role": BrokerRole.SLAVE, "broker_id": 1}
@@ -125,6 +132,18 @@ async def test_a_slave_that_has_what_its_master_has_not_cuts_it_off_and_keeps_it
     assert f"differs from that of its master {master.address} from {common} on" in caplog.text
 
 
+async def test_a_slave_whose_log_ends_with_a_blank_goes_on_without_a_cut(tmp_path):
+    async with running(tmp_path / "master") as master:
+        await send_many(master, 80, 60_000)  # into the second file
+        border = master.broker.store.log.segments.segment_bytes
+        async with running(tmp_path / "slave", **SLAVE) as slave:
+            copy_log(master.broker.store, slave.broker.store, Random(1), until=border)
+            assert slave.broker.store.log.end == border
+            follow(slave, master)
+            await until(lambda: is_equal(master, slave))
+    assert not (tmp_path / "slave" / "store" / "diverged").exists()
+
+
 async def test_an_empty_master_does_not_empty_its_slave(tmp_path, caplog):
     async with running(tmp_path / "one") as one:
         await send_many(one, 10)
@@ -145,6 +164,34 @@ async def test_several_slaves_copy_at_once(tmp_path):
             await until(lambda slave=slave: is_equal(master, slave))
 
 
+async def test_a_slave_that_catches_up_appends_a_little_in_each_turn_of_its_event_loop(tmp_path):
+    async with running(tmp_path / "master") as master:
+        messages = [a_message("orders", number % 4, bytes(10_000), unique=f"U{number}") for number in range(100)]
+        for _ in range(8):
+            master.broker.store.append(messages, START_MS)
+    async with running(tmp_path / "master") as master, running(tmp_path / "slave", **SLAVE) as slave:
+        log, most, before = slave.broker.store.log, 0, 0
+        follow(slave, master)
+        while log.end < master.broker.store.log.end:
+            await asyncio.sleep(0)
+            most, before = max(most, log.end - before), log.end
+        assert 0 < most < 2 * ha_client.READ_BYTES, "consumers have their turn"
+
+
+async def test_a_slave_that_cannot_ask_its_master_copies_all_the_same_and_says_so(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(ha_client, "RETRY_S", 0.01)
+    async with running(tmp_path / "master") as master:
+        await send_many(master, 5)
+        async with running(tmp_path / "slave", **SLAVE) as slave:
+            nobody = f"127.0.0.1:{free_port()}"
+            slave.broker.replication.set_master("nonsense")
+            slave.broker.replication.set_master(master.broker.replication.announced_address(), nobody)
+            await until(lambda: is_equal(master, slave))
+    assert f"Master {nobody} does not answer" in caplog.text
+    assert "does not know where the master's log starts" in caplog.text
+    assert "HA address nonsense has no port" in caplog.text
+
+
 # --- SYNC_MASTER
 
 
@@ -159,6 +206,31 @@ async def test_a_sync_master_answers_when_a_slave_has_the_message(tmp_path):
             assert set(await send_many(master, 30, 20_000)) == {ResponseCode.SUCCESS}
             assert slave.broker.store.log.end == master.broker.store.log.end
             assert len(records(await master.pull("orders", 0))) > 0
+
+
+async def test_a_sync_master_waits_for_slaves_from_the_first_message_on(tmp_path, monkeypatch):
+    """It takes messages before it listens for slaves."""
+    listening = asyncio.Event()
+
+    async def listen(server: HaServer, *given) -> int:
+        await listening.wait()
+        return await usual(server, *given)
+
+    usual = HaServer.listen
+    monkeypatch.setattr(HaServer, "listen", listen)
+    settings = replace(SMALL, store_path=str(tmp_path), role=BrokerRole.SYNC_MASTER, slave_timeout_ms=100)
+    broker = Broker(settings)
+    starting = asyncio.create_task(broker.start())
+    await until(lambda: broker.settings().port)
+    client = RunningBroker(broker)
+    sending = asyncio.create_task(client.send("orders", b"early"))
+    await until(lambda: broker.store.log.end > 0)
+    assert broker.store.horizon.confirmed == 0
+    listening.set()
+    await starting
+    assert (await sending).code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+    await client.dialer.close()
+    await broker.close()
 
 
 async def test_a_sync_master_without_slaves_answers_flush_slave_timeout_with_the_message_id(tmp_path):
@@ -286,6 +358,7 @@ async def test_master_and_slave_speak_tls(tmp_path):
     authority = Authority.made(tmp_path)
     own = authority.certificate("broker")
     master_tls = {"ha_tls": True, "tls_certificate": str(own.path), "tls_key": str(own.key), "tls_mode": "permissive"}
+    assert BrokerSettings(tls_certificate=str(own.path), tls_key=str(own.key)).uses_ha_tls, "the default of a broker with TLS"
     async with running(tmp_path / "master", **master_tls) as master:
         await send_many(master, 5)
         async with slave_of(master, tmp_path / "slave", ha_tls=True, tls_client_trusted=str(authority.path)) as slave:

@@ -23,8 +23,10 @@ from skyrocket.protocol.bodies import (
     SubscriptionGroupConfig,
     TimerMetricsSerializeWrapper,
     TopicConfig,
+    TopicConfigSerializeWrapper,
 )
 from skyrocket.protocol.fastjson.codec import decode
+from skyrocket.protocol.headers import DeleteTopicRequestHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.store.config_files import DELAY_OFFSETS, ConfigFiles
 from skyrocket.store.timers.timer_checkpoint import TimerCheckpointFile
@@ -139,6 +141,18 @@ async def test_table_that_has_not_changed_is_not_replaced(tmp_path: Path):
         assert pair.slave.broker.topics.configs == before
 
 
+async def test_table_that_came_with_the_version_of_the_next_one_is_repaired(tmp_path: Path):
+    """Apache's master may send a table that a change has made old, with the version of that change."""
+    async with a_pair(tmp_path) as pair:
+        await pair.sync()
+        master, slave = pair.master.broker, pair.slave.broker
+        before = dict(master.topics.configs)
+        master.topics.put(TopicConfig(topic_name="orders", read_queue_nums=3, write_queue_nums=3, perm=6))
+        slave.topics.follow(TopicConfigSerializeWrapper(topic_config_table=before, data_version=master.topics.version))
+        await pair.sync()
+        assert "orders" in slave.topics
+
+
 async def test_large_tables_come_in_pages(tmp_path: Path):
     async with a_pair(tmp_path) as pair:
         names = [f"t{number}" for number in range(4_500)]
@@ -154,6 +168,7 @@ async def test_large_tables_come_in_pages(tmp_path: Path):
 
 async def test_progress_waits_for_the_log_that_it_speaks_of(tmp_path: Path):
     async with a_pair(tmp_path, ha_master_address="127.0.0.1:1") as pair:  # where no log is
+        slave_sync(pair.slave.broker)._is_copying = lambda: True
         await pair.master.send("orders", b"not at the slave yet")
         pair.master.broker.offsets.commit("billing", "orders", 0, 1)
         await pair.sync()
@@ -169,8 +184,8 @@ async def test_slave_keeps_serving_while_its_master_is_away(tmp_path: Path):
     async with running(tmp_path / "before") as served:
         for number in range(3):
             await served.send("orders", b"%d" % number)
+    shutil.copytree(tmp_path / "before" / "store", tmp_path / "master" / "store")
     async with a_pair(tmp_path, slave_files=tmp_path / "before" / "store") as pair:
-        pair.master.broker.topics.put(TopicConfig(topic_name="orders", read_queue_nums=4, write_queue_nums=4, perm=6))
         await pair.sync()
         beyond = await pair.slave.pull("orders", 9, hold_ms=60_000)
         assert (beyond.code, beyond.remark, beyond.fields["nextBeginOffset"]) == (20, "OFFSET_OVERFLOW_BADLY", "9")
@@ -221,3 +236,60 @@ async def test_failure_is_logged_once_and_the_slave_tries_again(tmp_path: Path, 
         pair.slave.broker.known_master.learn(pair.master.address, None)
         pair.master.broker.offsets.commit("billing", "orders", 2, 41)
         await eventually(lambda: pair.slave.broker.offsets.query("billing", "orders", 2) == 41)
+
+
+async def test_slave_takes_no_tables_of_a_master_that_lost_its_disk(tmp_path: Path):
+    async with running(tmp_path / "before") as served:
+        await served.send("orders", b"kept")
+        served.broker.offsets.commit("billing", "orders", 0, 1)
+    async with a_pair(tmp_path, slave_files=tmp_path / "before" / "store") as pair:
+        slave = pair.slave.broker
+        assert slave.known_master.address == pair.master.address
+        await asyncio.sleep(0.5)
+        assert slave_sync(slave).rounds == 0
+        assert [record.body for record in records(await pair.slave.pull("orders", 0))] == [b"kept"]
+        assert slave.offsets.query("billing", "orders", 0) == 1
+
+
+async def test_queues_of_a_deleted_topic_go_unless_the_topic_exists_again(tmp_path: Path):
+    async with a_pair(tmp_path) as pair:
+        master, slave = pair.master.broker, pair.slave.broker
+        for topic in ("gone", "again"):
+            await pair.master.send(topic, b"old")
+        await eventually(lambda: slave.store.log.end == master.store.log.end)
+        await pair.sync()
+        await slave_sync(slave).stop()
+        end = master.store.log.end
+        await pair.master.send("again", b"new")  # after the master was asked for its topics, which did not have this one
+        await eventually(lambda: slave.store.log.end == master.store.log.end)
+        for topic in ("gone", "again"):
+            slave.topics.delete(topic)
+        sync = slave_sync(slave)
+        sync._gone_topics = {"gone": end, "again": end}
+        await sync._delete_queues()
+        assert slave.store.queues.get("gone", 0) is None
+        assert slave.store.queues.get("again", 0) is not None
+
+
+async def test_topic_that_is_deleted_and_created_again_between_two_copies_begins_anew(tmp_path: Path):
+    async with a_pair(tmp_path) as pair:
+        master, slave = pair.master.broker, pair.slave.broker
+        for number in range(3):
+            await pair.master.send("orders", b"old %d" % number)
+        master.offsets.commit("billing", "orders", 0, 3)
+        await eventually(lambda: slave.store.log.end == master.store.log.end)
+        await pair.sync()
+        assert slave.offsets.query("billing", "orders", 0) == 3
+        await slave_sync(slave).stop()
+        await pair.master.ask(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic="orders"))
+        for number in range(2):
+            await pair.master.send("orders", b"new %d" % number)
+        await eventually(lambda: slave.store.log.end == master.store.log.end)
+        slave_sync(slave).start()
+        await pair.sync()
+        assert await pair.slave.wait_for_bodies("orders", 2) == [b"new 0", b"new 1"]
+        assert slave.offsets.query("billing", "orders", 0) == -1
+        await pair.master.send("orders", b"new 2")
+        assert await pair.slave.wait_for_bodies("orders", 3) == [b"new 0", b"new 1", b"new 2"]
+    async with running(tmp_path / "slave") as restarted:
+        assert await restarted.wait_for_bodies("orders", 3) == [b"new 0", b"new 1", b"new 2"]

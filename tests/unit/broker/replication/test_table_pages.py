@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skyrocket.broker.replication.table_pages import PAGE, TablePages
+from skyrocket.broker.replication.table_pages import PAGE, TablePages, TrustedVersion
 from skyrocket.protocol.bodies import DataVersion
 
 OWN, NEW, NEWER = (DataVersion(counter=counter) for counter in range(3))
@@ -13,6 +13,16 @@ def test_unchanged_table_ends_with_the_first_page():
     assert pages.request_fields() == (0, PAGE, "")
     assert not pages.add({"a": 1}, OWN, total=5_000)
     assert pages.table is None
+
+
+def test_version_is_trusted_when_a_second_fetch_brings_it_again():
+    trusted = TrustedVersion()
+    assert trusted.of(OWN) is None
+    trusted.record_fetch(OWN, NEW)  # the table has the version NEW now, perhaps with the content of OWN
+    assert trusted.of(NEW) is None
+    trusted.record_fetch(NEW, NEW)
+    assert trusted.of(NEW) == NEW
+    assert trusted.of(NEWER) is None  # the slave has changed its table since
 
 
 def test_pages_are_put_together():

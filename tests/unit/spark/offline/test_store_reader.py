@@ -18,8 +18,10 @@ from skyrocket.spark.offline.partitions import LogPartition, StoreQueuePartition
 from skyrocket.spark.offline.store_reader import StoreReader
 from skyrocket.spark.options.store_options import store_options
 from skyrocket.store.config import StoreConfig
+from skyrocket.store.ledger.ledger_store import LedgerStore
 from skyrocket.store.message import append_request_of
 from skyrocket.store.offline.offline_store import OfflineStore
+from tests.support.ledgers import golden_ledger
 from tests.support.sample_stores import NOW_MS, flip, golden_store, sample_record, sample_store, write_store
 
 COUNT = 400
@@ -254,3 +256,22 @@ def test_invalid_option_is_refused_with_a_clear_message(options: dict[str, str],
     with pytest.raises((OptionError, ColumnError)) as caught:
         StoreReader(options, store_options(options).schema).partitions()
     assert str(caught.value).startswith(sentence)
+
+
+def test_log_of_a_dledger_group_is_divided_and_read_like_a_commit_log(tmp_path: Path):
+    store = LedgerStore(tmp_path / "store", BIG, node_id="n1")
+    store.open()
+    for first in range(0, 6000, 100):
+        records = (replace(sample_record(number), topic="topic-1", body=bytes(1500)) for number in range(first, first + 100))
+        store.append([append_request_of(record) for record in records], NOW_MS + first)
+    store.commit(store.end_index)
+    store.close()
+    made = reader(tmp_path / "store", maxPartitionBytes=str(MIB), columns="physicalOffset,queueOffset")
+    assert len(made.partitions()) > 8
+    assert offsets(rows_of(made)) == expected(tmp_path / "store")
+    begin_ms, end_ms = NOW_MS + 2000, NOW_MS + 4000
+    times = {"startingTimestamp": str(begin_ms), "endingTimestamp": str(end_ms), "maxPartitionBytes": str(MIB)}
+    assert sorted(offsets(read(tmp_path / "store", **times))) == expected(tmp_path / "store", begin_ms=begin_ms, end_ms=end_ms)
+    golden = golden_ledger(tmp_path)
+    assert offsets(read(golden)) == expected(golden)
+    assert sorted(offsets(read(golden, topic="TD"))) == expected(golden)

@@ -11,7 +11,7 @@ import pytest
 
 from skyrocket.protocol.message.record import Record, decode_record
 from skyrocket.store.cold_reads import NotInMemoryError, ReadAttempt
-from skyrocket.store.errors import DiskFullError, StoreFormatError
+from skyrocket.store.errors import DiskFullError, StoreFormatError, TooLargeError
 from skyrocket.store.ledger.entry import HEADER_BYTES, EntryError, pack_header
 from skyrocket.store.ledger.ledger_store import DamagedEntryError, LedgerStore
 from skyrocket.store.ledger.node_files import TermVote
@@ -120,6 +120,22 @@ def test_a_failed_append_leaves_nothing(tmp_path: Path):
     again.close()
 
 
+def test_a_message_that_apaches_nodes_would_refuse_is_refused(tmp_path: Path):
+    store = LedgerStore(tmp_path / "store", replace(LEDGER_CONFIG, segment_bytes=16 * 1024 * 1024), node_id="n0")
+    store.open()
+    with pytest.raises(TooLargeError, match="is over 4194304"):
+        store.append([a_message(body=bytes(4 * 1024 * 1024))], START_MS)
+    store.close()
+
+
+def test_segments_that_are_not_confirmed_do_not_expire(store: LedgerStore):
+    store.append(some_messages(60), START_MS)
+    store.flush()
+    assert store.expire_oldest() == 0
+    store.commit(store.end_index)
+    assert store.expire_oldest() == 8192
+
+
 # --- a follower
 
 
@@ -180,11 +196,15 @@ def test_an_empty_follower_begins_where_the_leaders_log_begins(store: LedgerStor
     first = store.begin_index
     assert first > 0
     follower = a_ledger(tmp_path / "follower")
+    append_committed(follower, some_messages(30, seed=7))
     follower.append([a_message(body=b"never confirmed")], START_MS)
-    entries = [store.entry(index) for index in range(first, store.end_index + 1)]
-    assert all(entries)
-    follower.begin_with(entries[0])
-    follower.append_entries(entries[1:])
+    entries = [entry for index in range(first, store.end_index + 1) if (entry := store.entry(index)) is not None]
+    with pytest.raises(EntryError, match="cannot begin at 100"):
+        follower.reset(100)
+    assert follower.end_index == 30
+    follower.reset(header_of(entries[0]).pos)
+    assert (follower.begin_index, follower.end_index, list(follower.queues)) == (-1, -1, [])
+    follower.append_entries(entries)
     follower.flush()
     follower.commit(store.end_index)
     assert (follower.begin_index, follower.end_index) == (first, store.end_index)
@@ -213,6 +233,47 @@ def test_truncation_gives_back_queue_offsets_and_leaves_no_bytes(store: LedgerSt
     assert all_entries(again) == lost
     again.close()
     assert list(verify(store.paths.root)) == []
+
+
+def test_what_is_cut_is_kept_aside(store: LedgerStore):
+    append_committed(store, some_messages(3))
+    store.append(some_messages(40, seed=3), START_MS)
+    data = b"".join(path.read_bytes() for path in LedgerFiles(Path(store.paths.root)).data)
+    first, end = header_of(store.entry(3) or b"").pos, store.end_position
+    store.truncate(3)
+    kept = sorted((Path(store.paths.root) / "diverged").iterdir())
+    assert b"".join(path.read_bytes() for path in kept) == data[first:end]
+    assert kept[0].name == f"{first:020d}-{8192 - first}"
+
+
+def test_an_entry_matches_if_all_but_its_checksums_is_equal(store: LedgerStore):
+    append_committed(store, some_messages(3))
+    entry = all_entries(store)[1]
+    assert store.matches(entry)
+    assert store.matches(entry[:36] + b"12345678" + entry[44:])
+    assert not store.matches(entry[:-1] + b"x")
+    assert not store.matches(pack_header(header_of(entry)._replace(term=9)) + entry[HEADER_BYTES:])
+    assert not store.matches(pack_header(header_of(entry)._replace(index=3)) + entry[HEADER_BYTES:])
+    assert not store.matches(b"")
+
+
+def test_padding_without_an_entry_behind_it_is_taken_back(tmp_path: Path):
+    store = a_ledger(tmp_path / "store")
+    append_committed(store, some_messages(60))
+    entries = all_entries(store)
+    store.close()
+    files = LedgerFiles(tmp_path / "store")
+    border = int(files.data[-1].name)
+    files.data[-1].unlink()
+    kept = [entry for entry in entries if header_of(entry).pos < border]
+    files.checkpoint.write_bytes(b"committedIndex=%d\nendIndex=59\n" % (len(kept) - 1))
+    crash(tmp_path / "store")
+    again = a_ledger(tmp_path / "store")
+    assert all_entries(again) == kept
+    assert again.end_position == header_of(kept[-1]).end
+    again.append_entries(entries[len(kept) :])
+    assert all_entries(again) == entries
+    again.close()
 
 
 def test_what_is_confirmed_is_never_cut(store: LedgerStore):
@@ -262,11 +323,14 @@ def test_retention_keeps_the_index_in_line_with_the_data(store: LedgerStore):
 def test_term_and_vote_are_durable_when_the_job_has_run():
     disk = SimulatedDisk()
     store = a_ledger(ROOT, files=disk)
-    job = store.begin_save_term(TermVote(7, "n2"))
-    assert store.term_vote == TermVote(7, "n2")
-    job()
-    again = a_ledger(ROOT, files=disk.crash(Random(1)))
-    assert again.term_vote == TermVote(7, "n2")
+    assert store.is_new
+    for state in (TermVote(7, "n2", is_learner=True), TermVote(7, "n2")):
+        job = store.begin_save_term(state)
+        assert store.term_vote == state
+        job()
+        again = a_ledger(ROOT, files=disk.copy().crash(Random(1)))
+        assert again.term_vote == state
+        assert not again.is_new
 
 
 def test_a_term_file_that_says_no_term_stops_the_node(store: LedgerStore):

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from skyrocket.protocol.message.record import decode_record
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.log.read_windows import AHEAD_BYTES, WINDOWS_MAX, ReadWindows
 from skyrocket.store.message_store import MessageStore
@@ -125,6 +126,21 @@ def test_bad_sector_behind_what_is_asked_for_is_no_error():
 
 
 # --- the table itself
+
+
+def test_whoever_keeps_old_messages_of_a_sparse_queue_keeps_no_windows():
+    """Messages that lie far apart are read one by one. 500 of them once kept a gigabyte of windows in memory."""
+    config = replace(CONFIG, segment_bytes=8 * 1024 * 1024)
+    disk = SimulatedDisk()
+    store = an_open_store(disk, config)
+    for number in range(60):
+        store.append([a_message("sparse", 0, b"%d" % number), a_message("orders", 0, bytes(50_000))], START_MS)
+    store.close()
+    store = an_open_store(disk, config)
+    records = store.reading.messages("sparse", 0, 0, 60).records
+    assert [bytes(decode_record(record).body) for record in records] == [b"%d" % number for number in range(60)]
+    kept_bytes = sum(len(owner) for owner in {id(record.obj): record.obj for record in records}.values())
+    assert kept_bytes < 2 * sum(map(len, records))
 
 
 def a_window(windows: ReadWindows, first: int, data: bytes) -> memoryview:
