@@ -14,6 +14,7 @@ from typing import NoReturn
 from skyrocket.client.errors import (
     Attempt,
     BrokerError,
+    NoRouteError,
     SendFailedError,
     SendTimedOutError,
     TimedOutError,
@@ -28,12 +29,13 @@ from skyrocket.client.queues import Queue
 from skyrocket.client.receipt import Receipt, build_receipt
 from skyrocket.client.session.back_pressure import Turn
 from skyrocket.client.session.send_responses import SEND_BIT, SendResponse
-from skyrocket.client.session.session import DEFAULT_TOPIC_QUEUES, Session, client_error
+from skyrocket.client.session.session import DEFAULT_TOPIC_QUEUES, REFRESH_AWAY_MS_MIN, Session, client_error
 from skyrocket.net.connection import Connection, Sendable
 from skyrocket.net.errors import NetError
 from skyrocket.protocol.command import ONEWAY_FLAG, Command, encode_command
 from skyrocket.protocol.responses import ResponseCode
 
+NO_MASTER_PAUSE_MS = 50  # between two questions for a master
 _TOPICS_MAX = 10_000  # whose rotation is kept
 
 QueueChooser = Callable[[Sequence[Queue]], Queue]
@@ -95,6 +97,16 @@ class Delivery:
         route = await self._session.route_to_write(topic, timeout_ms=self._remaining_ms(deadline_ms, topic))
         return route.to_write
 
+    async def _find_queues(self, topic: str, deadline_ms: int, failures: _SendFailures | None) -> tuple[Queue, ...]:
+        """Like `find_queues`. A send whose broker has failed waits until the deadline: its group may elect another master."""
+        while True:
+            try:
+                return await self.find_queues(topic, deadline_ms)
+            except NoRouteError:
+                if failures is None or self.now_ms() + NO_MASTER_PAUSE_MS >= deadline_ms:
+                    raise
+                await asyncio.sleep(NO_MASTER_PAUSE_MS / 1000)
+
     # --- sending
 
     async def deliver(self, request: SendRequest, deadline_ms: int, choose: QueueChooser | None = None) -> Receipt:
@@ -142,7 +154,7 @@ class Delivery:
             route = session.routes.route(request.topic)
             queues = route.to_write if route is not None else ()
             if not queues:
-                queues = await self.find_queues(request.topic, deadline_ms)
+                queues = await self._find_queues(request.topic, deadline_ms, failures)
             if choose is not None:
                 queue = choose(queues)
             elif failures is None and self._latency is None:
@@ -220,6 +232,8 @@ class Delivery:
         is_alone = all(other.broker_name == queue.broker_name for other in queues)
         pause_ms = failures.record(Attempt(queue.broker_name, address, error), now_ms, deadline_ms, is_alone)
         if not isinstance(error, BrokerError):
+            self._session.refresh_soon(failures.topic, REFRESH_AWAY_MS_MIN)
+        elif is_busy(error):  # it may have become a slave
             self._session.refresh_soon(failures.topic)
         return pause_ms
 

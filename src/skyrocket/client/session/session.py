@@ -56,7 +56,8 @@ from skyrocket.protocol.system_names import DEFAULT_TOPIC
 
 log = logging.getLogger(__name__)
 
-REFRESH_MS_MIN = 1_000  # between two route refreshes that failed sends cause
+REFRESH_MS_MIN = 1_000  # between two route refreshes that refused sends cause
+REFRESH_AWAY_MS_MIN = 200  # likewise, when a broker is away: another node of its group may be the master soon
 DEFAULT_TOPIC_QUEUES = 4  # of a topic that its first message creates
 _EVERY_NAMESERVER_SERVES = frozenset(
     {
@@ -421,10 +422,10 @@ class Session:
                 self._store_route(topic, data)
         self.routes.forget_unused_brokers()
 
-    def refresh_soon(self, topic: str) -> None:
-        """Fetch a topic's route in the background after one of its brokers failed. At most once a second."""
+    def refresh_soon(self, topic: str, least_ms: int = REFRESH_MS_MIN) -> None:
+        """Fetch a topic's route in the background after one of its brokers failed, unless that was done within `least_ms`."""
         now_ms = self.now_ms()
-        if topic in self._lookups or now_ms - self._refreshed_ms < REFRESH_MS_MIN:
+        if topic in self._lookups or now_ms - self._refreshed_ms < least_ms:
             return
         self._refreshed_ms = now_ms
         self.start_task(self._refresh(topic))
