@@ -13,7 +13,7 @@ from skyrocket.net.router import RefusedError
 from skyrocket.protocol.command import CommandDecoder
 from skyrocket.protocol.headers import SendMessageResponseHeader
 from skyrocket.protocol.responses import ResponseCode
-from skyrocket.store.horizon import REPLICAS, Horizon
+from skyrocket.store.horizon import MAJORITY, REPLICAS, Horizon
 
 
 class Writes:
@@ -173,3 +173,35 @@ def test_too_many_answers_that_wait_for_slaves_refuse_new_messages():
     assert codes(peer) == [(200, ResponseCode.FLUSH_SLAVE_TIMEOUT)]
     with pytest.raises(RefusedError, match=r"The slaves are busy: 1 answers .* wait for slaves"):
         answers.check_room()
+
+
+def codes_of(written: list[bytes]) -> list[int]:
+    return [command.code for data in written for command in CommandDecoder().feed(data)]
+
+
+def test_in_a_group_an_answer_waits_for_the_majority_and_then_says_that_there_is_none():
+    horizon, writes = Horizon(0, (MAJORITY,)), Writes()
+    answers = ConfirmedAnswers(horizon, lambda: 0)
+    horizon.append(200)
+    for position in (100, 200):
+        answers.send(position, writes.connection, a_success(position))
+    horizon.reach(MAJORITY, 100)
+    answers.release()
+    assert codes_of(writes.sent) == [ResponseCode.SUCCESS]
+    answers.check_time(2_500)
+    assert len(writes.sent) == 1
+    answers.check_time(2_501)
+    assert codes_of(writes.sent) == [ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR]
+
+
+def test_a_deposed_leader_answers_everything_that_waits_with_an_error():
+    horizon, writes = Horizon(0, (MAJORITY,)), Writes()
+    answers = ConfirmedAnswers(horizon, lambda: 0)
+    horizon.append(200)
+    for position in (100, 200):
+        answers.send(position, writes.connection, a_success(position))
+    answers.fail_all("node n0 does not lead any more.")
+    assert codes_of(writes.sent) == [ResponseCode.SYSTEM_ERROR] * 2
+    horizon.reach(MAJORITY, 200)
+    answers.release()
+    assert len(writes.sent) == 2
