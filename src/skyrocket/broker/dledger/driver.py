@@ -61,6 +61,8 @@ log = logging.getLogger(__name__)
 outside = OutsideLog(log)
 
 TICK_MS_MAX: Final = 200  # between two looks at the clock
+STALL_MS: Final = 40  # a tick that comes so late
+AFTER_STALL_MS: Final = 5  # waits for what has arrived
 HELD_PUSH_MS: Final = 10  # until a push is tried again that found a full connection
 NO_LEADER: Final = "[PC_SYNCHRONIZED]broker busy: node {} of group {} does not lead it."  # the words that Apache's clients know
 _BUSY_LEADER: Final = "[PC_SYNCHRONIZED]broker busy: node {} of group {} hands the leadership over."
@@ -130,6 +132,7 @@ class GroupDriver:
         self._committed = False  # since the last look
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0.0
+        self._is_postponed = False  # the tick that is due now was due before
         self._gate()
 
     # --- state
@@ -258,6 +261,13 @@ class GroupDriver:
 
     def _tick(self) -> None:
         self._timer = None
+        now = self._now_ms()
+        self._is_postponed = not self._is_postponed and now - self._timer_ms > STALL_MS
+        if self._is_postponed:
+            # This process was held up. What the others have said meanwhile lies in the sockets: it is read before time is judged.
+            self._timer_ms = now + AFTER_STALL_MS
+            self._timer = asyncio.get_running_loop().call_later(AFTER_STALL_MS / 1000, self._tick)
+            return
         if self._store.begin_index > self._begin_index:  # retention
             self._begin_index = self._store.begin_index
             self._events.append(Expired(self._begin_index))
