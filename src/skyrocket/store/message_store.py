@@ -113,7 +113,6 @@ class MessageStore:
         self._too_full: str | None = None  # why the store refuses writes until the disk has space again
         self._release: Callable[[], None] | None = None  # releases the lock; None while the store is closed
         self._segment_ages = SegmentAges(self._files, self.log.segments.path, self.log.framing)
-        self._earliest: tuple[int, int] | None = None  # the log's start, and the store time of the message there
         self._expired_files = ExpiredFiles(self._files)
 
     def _make_log(self, background: Executor | None) -> CommitLog:
@@ -436,19 +435,6 @@ class MessageStore:
         self.finish_checkpoint(job)
 
     # --- state
-
-    def earliest_timestamp(self) -> int:
-        """Return the store time of the oldest message; -1 when the log is empty.
-
-        The disk is read once for each first segment: administrators ask every few seconds, and a cold read may take long.
-        """
-        start = self.log.start
-        if self._earliest is None or self._earliest[0] != start:
-            first = self.reading.record_at(start + self.log.framing.header_bytes)
-            if first is None:
-                return -1
-            self._earliest = (start, first.store_timestamp)
-        return self._earliest[1]
 
     def used_percent(self, path: str | None = None) -> float:
         """Return how full the disk of the commit log is, as `df` counts; or the one of another path."""
