@@ -299,11 +299,6 @@ class GroupDriver:
     def _append(self, entries: list[bytes]) -> None:
         if self._is_reset:
             self._is_reset = False
-            if self._store.committed_index >= 0:
-                raise StoreError(
-                    f"this node has entries up to {self._store.end_index}, and its leader has deleted those that follow. "
-                    f"Move {self._store.paths.root} away: an empty node gets all that the leader has"
-                )
             self._store.begin_with(entries.pop(0))
         self._store.append_entries(entries)
 

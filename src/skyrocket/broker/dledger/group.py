@@ -212,10 +212,11 @@ class DLedgerNode:
         config, index = self._group.config, request.begin_index
         response = GetEntriesResponse(group=config.group, leader_id=self.driver.node.leader, term=self.driver.node.term)
         if request.remote_id != config.self_id or request.group != config.group:
-            response.code = LedgerCode.UNKNOWN_MEMBER if request.remote_id != config.self_id else LedgerCode.UNKNOWN_GROUP
+            is_other = request.remote_id != config.self_id
+            response.code = (LedgerCode.UNKNOWN_MEMBER if is_other else LedgerCode.UNKNOWN_GROUP).value
             answer(response)
         elif index is None or not 0 <= index <= self._store.committed_index:
-            response.code = LedgerCode.INDEX_OUT_OF_RANGE
+            response.code = LedgerCode.INDEX_OUT_OF_RANGE.value
             answer(response)
         else:
             self.driver.read_entry(index, lambda entry: answer(_with_entry(response, entry)))
@@ -227,7 +228,7 @@ def _decode_answer(code: int, body: bytes) -> LedgerMessage:
 
 def _with_entry(response: GetEntriesResponse, entry: bytes | None) -> GetEntriesResponse:
     if entry is None:
-        response.code = LedgerCode.INDEX_OUT_OF_RANGE
+        response.code = LedgerCode.INDEX_OUT_OF_RANGE.value
     else:
         response.entries = [decode_entry(entry, 0)[0]]
     return response
