@@ -95,10 +95,13 @@ class MessageStore:
         self._checkpoint_file = CheckpointFile(self._files, self.paths.checkpoint)
         self._deleted = DeletedTopics(self._files, self.paths.deleted_topics, self.paths.consume_queues)
         repair = QueueRepair(self.log, self._deleted, self._delays_ms)
-        places = (self.log, self.queues, self._deleted, self.index)
-        self.reading = Reading(*places, self._checksums, repair, lambda: self.horizon.confirmed)
+        self.reading = Reading(
+            self.log, self.queues, self._deleted, self.index, self._checksums, repair, lambda: self.horizon.confirmed
+        )
         self.horizon = Horizon(0)
-        self._dispatcher = CommitLogDispatcher(*places, self._delays_ms, config.undispatched_max)
+        self._dispatcher = CommitLogDispatcher(
+            self.log, self.queues, self._deleted, self.index, self._delays_ms, config.undispatched_max
+        )
         self._late = LateWrites(self._dispatcher, self.queues, self.index, self._checksums)
         self.replica = ReplicaLog(
             self, self._files, self._checksums, self._deleted, self._dispatcher, self._late, self._checkpoint_file
