@@ -95,10 +95,13 @@ class MessageStore:
         self._checkpoint_file = CheckpointFile(self._files, self.paths.checkpoint)
         self._deleted = DeletedTopics(self._files, self.paths.deleted_topics, self.paths.consume_queues)
         repair = QueueRepair(self.log, self._deleted, self._delays_ms)
-        places = (self.log, self.queues, self._deleted, self.index)
-        self.reading = Reading(*places, self._checksums, repair, lambda: self.horizon.confirmed)
+        self.reading = Reading(
+            self.log, self.queues, self._deleted, self.index, self._checksums, repair, lambda: self.horizon.confirmed
+        )
         self.horizon = Horizon(0)
-        self._dispatcher = CommitLogDispatcher(*places, self._delays_ms, config.undispatched_max)
+        self._dispatcher = CommitLogDispatcher(
+            self.log, self.queues, self._deleted, self.index, self._delays_ms, config.undispatched_max
+        )
         self._late = LateWrites(self._dispatcher, self.queues, self.index, self._checksums)
         self.replica = ReplicaLog(
             self, self._files, self._checksums, self._deleted, self._dispatcher, self._late, self._checkpoint_file
@@ -110,7 +113,6 @@ class MessageStore:
         self._too_full: str | None = None  # why the store refuses writes until the disk has space again
         self._release: Callable[[], None] | None = None  # releases the lock; None while the store is closed
         self._segment_ages = SegmentAges(self._files, self.log.segments.path, self.log.framing)
-        self._earliest: tuple[int, int] | None = None  # the log's start, and the store time of the message there
         self._expired_files = ExpiredFiles(self._files)
 
     def _make_log(self, background: Executor | None) -> CommitLog:
@@ -433,19 +435,6 @@ class MessageStore:
         self.finish_checkpoint(job)
 
     # --- state
-
-    def earliest_timestamp(self) -> int:
-        """Return the store time of the oldest message; -1 when the log is empty.
-
-        The disk is read once for each first segment: administrators ask every few seconds, and a cold read may take long.
-        """
-        start = self.log.start
-        if self._earliest is None or self._earliest[0] != start:
-            first = self.reading.record_at(start + self.log.framing.header_bytes)
-            if first is None:
-                return -1
-            self._earliest = (start, first.store_timestamp)
-        return self._earliest[1]
 
     def used_percent(self, path: str | None = None) -> float:
         """Return how full the disk of the commit log is, as `df` counts; or the one of another path."""

@@ -95,11 +95,11 @@ def test_store_times_do_not_go_back_after_a_restart():
 
 def test_time_of_the_oldest_message_is_read_once(monkeypatch: pytest.MonkeyPatch):
     store = a_store()
-    assert store.earliest_timestamp() == -1
+    assert store.reading.earliest_timestamp() == -1
     store.append([a_message()], START_MS + 5)
-    assert store.earliest_timestamp() == START_MS + 5
+    assert store.reading.earliest_timestamp() == START_MS + 5
     monkeypatch.setattr(store.reading, "record_at", lambda _: pytest.fail("the disk is read again"))
-    assert store.earliest_timestamp() == START_MS + 5
+    assert store.reading.earliest_timestamp() == START_MS + 5
 
 
 def test_prepared_and_rolled_back_messages_are_in_no_queue():

@@ -111,7 +111,7 @@ class BrokerHandlers:
             "commitLogMaxOffset": str(store.log.end),
             "dispatchBehindBytes": str(horizon.appended - horizon.confirmed),
             "remainHowManyDataToFlush": _binary(horizon.appended - horizon.flushed),
-            "earliestMessageTimeStamp": str(store.earliest_timestamp()),
+            "earliestMessageTimeStamp": str(store.reading.earliest_timestamp()),
             "commitLogDiskRatio": log_ratio,
             f"commitLogDiskRatio_{log_path}": log_ratio,
             "consumeQueueDiskRatio": queue_ratio,

@@ -326,7 +326,8 @@ class LedgerStore(MessageStore):
         self.horizon.restart(position)
         self._dispatcher.restart_at(position, self.last_timestamp)
         self._late.restart()
-        self._flushing, self._earliest = (position, -1), None
+        self._flushing = (position, -1)
+        self.reading.forget_earliest()
         self.committed_index = self.durable_index = -1
         self.damaged_indexes.clear()
 

@@ -117,6 +117,7 @@ class Reading:
         self._attempts: dict[int, int] = {}  # physical offset of a record that the disk did not return → how often
         self._unreadable_end = -NEAR_BYTES  # of the last one
         self.unreadable: dict[int, int] = {}  # physical offset → size of records that the disk does not return
+        self._earliest: tuple[int, int] | None = None  # the log's start, and the store time of the message there
         self.damaged_reads = 0  # records or entries that were skipped because they are not what was written
 
     def set_opened_at(self, end: int) -> None:
@@ -319,6 +320,23 @@ class Reading:
         """Return the checked message at a physical offset; None when there is none."""
         found = self._find_at(offset)
         return None if found is None else found[1]
+
+    def earliest_timestamp(self) -> int:
+        """Return the store time of the oldest message; -1 when the log is empty.
+
+        The disk is read once for each first segment: administrators ask every few seconds, and a cold read may take long.
+        """
+        start = self._log.start
+        if self._earliest is None or self._earliest[0] != start:
+            first = self.record_at(start + self._log.framing.header_bytes)
+            if first is None:
+                return -1
+            self._earliest = (start, first.store_timestamp)
+        return self._earliest[1]
+
+    def forget_earliest(self) -> None:
+        """The log begins anew, perhaps where it began before."""
+        self._earliest = None
 
     def recent_records(self) -> RecentRecords:
         """Return the recently written part of the log, for `record_views`."""
