@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from skyrocket.protocol.bodies.dledger import (
     GetEntriesRequest,
     GetEntriesResponse,
@@ -26,6 +28,8 @@ from skyrocket.raft.config import FAST_TIMINGS
 from tests.support.ports import free_port
 from tests.support.running_broker import RunningBroker, records, running
 from tests.support.waiting import WAIT_S_MAX
+
+TIMINGS = replace(FAST_TIMINGS, heartbeat_ms=700)  # all nodes share a thread, on a machine that may be busy
 
 
 async def until(is_so: Callable[[], bool]) -> None:
@@ -53,7 +57,7 @@ class NodesInProcess:
                 dledger_group="g",
                 dledger_peers=self._peers,
                 dledger_self_id=name,
-                dledger_timings=FAST_TIMINGS,
+                dledger_timings=TIMINGS,
                 slave_read=True,
                 broker_name="g",
             )
@@ -75,6 +79,15 @@ class NodesInProcess:
         await until(lambda: len(self.masters()) == 1)
         return self.masters()[0]
 
+    async def send(self, body: bytes) -> str:
+        """Send to whichever node leads, until it is acknowledged: a busy machine may depose a leader. Return that node."""
+        async with asyncio.timeout(WAIT_S_MAX):
+            while True:
+                leader = await self.wait_for_leader()
+                if (await self.nodes[leader].send("orders", body)).code == ResponseCode.SUCCESS:
+                    return leader
+                await asyncio.sleep(0.05)
+
     async def ask_node(self, name: str, code: int, request: LedgerMessage) -> Command:
         node = next(iter(self.nodes.values()))
         return await node.dialer.request(f"127.0.0.1:{self.ports[name]}", Command(code, body=encode(request)), 5_000)
@@ -94,8 +107,7 @@ async def nodes(path: Path, count: int = 3) -> AsyncIterator[NodesInProcess]:
 
 async def test_the_leader_takes_messages_and_followers_refuse_them_and_serve_reads(tmp_path: Path):
     async with nodes(tmp_path) as group:
-        leader = await group.wait_for_leader()
-        master = group.nodes[leader]
+        master = group.nodes[leader := await group.send(b"zero")]
         for properties in ({}, {"WAIT": "false"}):
             answer = await master.send("orders", b"one", properties=properties)
             assert answer.code == ResponseCode.SUCCESS, answer.remark
@@ -106,16 +118,14 @@ async def test_the_leader_takes_messages_and_followers_refuse_them_and_serve_rea
             assert refused.code == ResponseCode.SYSTEM_BUSY, number
             store = follower.broker.store
             await until(lambda store=store: store.horizon.confirmed == master.broker.store.horizon.confirmed)  # type: ignore[misc]
-            assert store.queues.next_offset(("orders", 0)) == 2
+            assert store.queues.next_offset(("orders", 0)) == master.broker.store.queues.next_offset(("orders", 0)) >= 3
         assert master.broker.settings().broker_id == 0
         assert sorted(follower.broker.settings().broker_id for follower in followers) == sorted({1, 2, 3} - {int(leader[1:]) + 1})
 
 
 async def test_without_a_majority_nothing_is_acknowledged_or_visible_and_all_goes_on_with_it(tmp_path: Path):
     async with nodes(tmp_path) as group:
-        leader = await group.wait_for_leader()
-        master = group.nodes[leader]
-        assert (await master.send("orders", b"kept")).code == ResponseCode.SUCCESS
+        master = group.nodes[leader := await group.send(b"kept")]
         await until(lambda: not any(map(group.is_learner, group.nodes)))  # before, a new node's vote counts only with all others
         others = [name for name in group.nodes if name != leader]
         for name in others:
@@ -124,10 +134,9 @@ async def test_without_a_majority_nothing_is_acknowledged_or_visible_and_all_goe
         assert unconfirmed.code in (ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY), unconfirmed
         await until(lambda: master.broker.roles.is_slave)
         assert (await master.send("orders", b"refused")).code == ResponseCode.SYSTEM_BUSY
-        assert [record.body for record in records(await master.pull("orders", 0))] == [b"kept"]
+        assert {record.body for record in records(await master.pull("orders", 0))} == {b"kept"}
         await group.start(others[0])
-        leader = await group.wait_for_leader()
-        assert (await group.nodes[leader].send("orders", b"again")).code == ResponseCode.SUCCESS
+        leader = await group.send(b"again")
         bodies = await group.nodes[leader].wait_for_bodies("orders", 2)
         assert bodies[0] == b"kept"
         assert bodies[-1] == b"again"
