@@ -1,7 +1,8 @@
-"""A DLedger group on loopback, each node a process of ours or of Apache's, under one nameserver.
+"""A DLedger group on loopback or a network of namespaces, each node a process of ours or of Apache's, under one nameserver.
 
 with DLedgerGroup(home, nameserver) as group:                        three nodes of ours
 with DLedgerGroup(home, nameserver, kinds, cluster) as group:        kinds: "ours" or "apache" for each node
+with DLedgerGroup(home, nameserver, network=network) as group:       each node of ours on the host n0, n1 or n2 of a network
     leader = group.wait_for_leader()
     group.kill(leader)
     group.start(leader)
@@ -23,6 +24,7 @@ from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.ledger.entry import PADDING_MAGIC
 from tests.support.apache_cluster import ApacheCluster, JavaProcess, send_request
 from tests.support.load import Wire, pull_request, records
+from tests.support.network_namespaces import Network
 from tests.support.ports import free_port
 from tests.support.skyrocket_process import SMALL_STORE, SkyrocketBroker, cluster_info
 from tests.support.waiting import wait_until
@@ -39,20 +41,21 @@ class DLedgerGroup:
         kinds: Sequence[Kind] = ("ours", "ours", "ours"),
         cluster: ApacheCluster | None = None,
         settings: Mapping[str, object] | None = None,
+        network: Network | None = None,
     ) -> None:
         self.home = home
+        self._network = network
         self.nameserver = nameserver
         self._cluster = cluster
         self.kinds = {f"n{number}": kind for number, kind in enumerate(kinds)}
         self.ports = {node: free_port(-2, 1) for node in self.kinds}
         self.node_ports = {node: free_port() for node in self.kinds}
-        peers = ";".join(f"{node}-127.0.0.1:{port}" for node, port in self.node_ports.items())
+        peers = ";".join(f"{node}-{self._host(node)}:{port}" for node, port in self.node_ports.items())
         mixed = set(kinds) != {"ours"}
         self.settings: dict[str, object] = {
             **SMALL_STORE,
             "brokerClusterName": "Test",
             "brokerName": BROKER,
-            "brokerIP2": "127.0.0.1",
             "enableDLegerCommitLog": "true",
             "dLegerGroup": BROKER,
             "dLegerPeers": peers,
@@ -76,7 +79,8 @@ class DLedgerGroup:
 
     def start(self, node: str) -> None:
         """Start a node, over its store. It serves when this returns."""
-        settings = {**self.settings, "dLegerSelfId": node, "listenPort": self.ports[node], "haListenPort": self.ports[node] + 1}
+        ports = {"listenPort": self.ports[node], "haListenPort": self.ports[node] + 1}
+        settings = {**self.settings, "dLegerSelfId": node, "brokerIP2": self._host(node), **ports}
         if self.kinds[node] == "apache":
             assert self._cluster is not None
             self.running[node] = self._cluster.broker(self.home / node / "store", settings)
@@ -85,20 +89,25 @@ class DLedgerGroup:
             assert isinstance(process, SkyrocketBroker)
             process.start()
         else:
-            self.running[node] = SkyrocketBroker(self.home / node, self.nameserver, {**settings, **self._ours})
+            namespace = "" if self._network is None else self._network.namespace(node)
+            own = {"bindAddress": self._host(node), **settings, **self._ours}
+            self.running[node] = SkyrocketBroker(self.home / node, self.nameserver, own, namespace=namespace)
 
     def kill(self, node: str) -> None:
         self.running[node].kill()
 
     def address(self, node: str) -> str:
-        return f"127.0.0.1:{self.ports[node]}"
+        return f"{self._host(node)}:{self.ports[node]}"
+
+    def _host(self, node: str) -> str:
+        return "127.0.0.1" if self._network is None else self._network.address(node)
 
     # --- questions
 
     def leader_according_to(self, node: str) -> str | None:
         request = MetadataRequest(group=BROKER, remote_id=node, local_id=node)
         command = Command(RequestCode.DLEDGER_METADATA, opaque=1, body=encode(request))
-        answer = send_request(("127.0.0.1", self.node_ports[node]), command)
+        answer = send_request((self._host(node), self.node_ports[node]), command)
         return None if answer is None else decode(answer.body, MetadataResponse).leader_id
 
     def master(self) -> str | None:

@@ -5,7 +5,8 @@
     SkyrocketBroker(home, "host:port") `skyrocket broker`, over home/store
 
 Each has its own free ports and a small store, and is ended by its id: `stop` politely (SIGTERM), `kill` as a crash. `start` takes
-the same ports and the same directory again. Whether one is ready is found out by asking it.
+the same ports and the same directory again. Whether one is ready is found out by asking it. With `namespace` it runs in a network
+namespace (`tests/support/network_namespaces.py`), on the address that bindAddress says.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from skyrocket.protocol.command import Command
 from skyrocket.protocol.fastjson.codec import decode
 from skyrocket.protocol.requests import RequestCode
 from tests.support.apache_cluster import send_request
+from tests.support.network_namespaces import enter_namespace
 from tests.support.ports import free_port
 
 START_S_MAX = 180.0
@@ -66,9 +68,11 @@ class SkyrocketProcess:
         arguments: list[str],
         is_ready: Callable[[], bool],
         descriptors: DescriptorLimits | None = None,
+        namespace: str = "",
     ) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self._descriptors = descriptors
+        self._namespace = namespace
         self.name = name
         self.home = home
         self._arguments = arguments
@@ -101,6 +105,8 @@ class SkyrocketProcess:
         _die_with_parent()
         if self._descriptors is not None:
             resource.setrlimit(resource.RLIMIT_NOFILE, self._descriptors)
+        if self._namespace:
+            enter_namespace(self._namespace)
 
     def start(self) -> None:
         """Serving when this returns."""
@@ -168,31 +174,41 @@ class Skyrocket(SkyrocketProcess):
 
 
 class SkyrocketNameserver(SkyrocketProcess):
-    def __init__(self, home: Path, settings: Mapping[str, object] | None = None) -> None:
+    def __init__(self, home: Path, settings: Mapping[str, object] | None = None, namespace: str = "") -> None:
         port = free_port()
-        self.nameserver = f"127.0.0.1:{port}"
+        self.nameserver = f"{_host_of(settings)}:{port}"
         home.mkdir(parents=True, exist_ok=True)
         config = home / "namesrv.conf"
         every = {"listenPort": port, "kvConfigPath": home / "kvConfig.json", **(settings or {})}
         own = {key: value for key, value in every.items() if not key.startswith("tls.client.")}  # it connects to nobody
         config.write_text("".join(f"{key}={value}\n" for key, value in own.items()))
         tls = tls_of(every)
-        super().__init__("namesrv", home, ["namesrv", "-c", str(config)], lambda: cluster_info(self.nameserver, tls) is not None)
+        arguments = ["namesrv", "-c", str(config)]
+        super().__init__("namesrv", home, arguments, lambda: cluster_info(self.nameserver, tls) is not None, namespace=namespace)
 
 
 class SkyrocketBroker(SkyrocketProcess):
     def __init__(
-        self, home: Path, nameservers: str, settings: Mapping[str, object] | None = None, store: Path | None = None
+        self,
+        home: Path,
+        nameservers: str,
+        settings: Mapping[str, object] | None = None,
+        store: Path | None = None,
+        namespace: str = "",
     ) -> None:
         """`nameservers` as clients write them: host:port;host:port. It is ready when the first of them knows it."""
         port = int(str((settings or {}).get("listenPort") or free_port(-2, 1)))
-        self.address = f"127.0.0.1:{port}"
+        self.address = f"{_host_of(settings)}:{port}"
         self.store = store or home / "store"
         every = {"listenPort": port, "storePathRootDir": self.store, **SMALL_STORE, **(settings or {})}
         first = nameservers.split(";", maxsplit=1)[0]
         arguments = ["broker", "-n", nameservers, *_sets(every)]
         tls = tls_of(every)  # as the broker itself connects to the nameserver
-        super().__init__("broker", home, arguments, lambda: self.address in registered(first, tls))
+        super().__init__("broker", home, arguments, lambda: self.address in registered(first, tls), namespace=namespace)
+
+
+def _host_of(settings: Mapping[str, object] | None) -> str:
+    return str((settings or {}).get("bindAddress", "127.0.0.1"))
 
 
 def _sets(settings: Mapping[str, object]) -> list[str]:
