@@ -182,10 +182,10 @@ class BrokerState(BrokerInfo, frozen=True):
     disk_used_percent: float = 0.0
     started_ms: int = 0
     error: str = ""
-    node: str = ""  # in a DLedger group: its id,
-    node_role: str = ""  # LEADER, FOLLOWER or CANDIDATE,
-    term: int = 0  # and
-    end_index: int = 0  # the last entry of its log
+    node: str = ""  # its id in a DLedger group; empty: it is in none
+    node_role: str = ""  # in the group: LEADER, FOLLOWER or CANDIDATE
+    term: int = 0  # of the group, as the node knows it
+    end_index: int = 0  # of the last entry in the node's log
 
 
 # ---
