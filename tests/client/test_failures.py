@@ -18,9 +18,11 @@ from skyrocket.client import (
     UnreachableError,
 )
 from skyrocket.client.limits import ClientLimits
+from skyrocket.net.connection import Connection
 from skyrocket.net.router import Router
 from skyrocket.net.server import Server
 from skyrocket.protocol.bodies import BrokerData, QueueData, TopicRouteData
+from skyrocket.protocol.command import Command
 from skyrocket.protocol.fastjson.codec import encode
 from skyrocket.protocol.requests import RequestCode
 from tests.client.conftest import EACH
@@ -37,8 +39,12 @@ def mortal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Servers]:
 
 
 @asynccontextmanager
-async def silent_broker() -> AsyncIterator[tuple[str, str]]:
-    """Run a server that is nameserver and broker: its route points to itself, and it answers no send."""
+async def silent_broker(questions: list[Command] | None = None) -> AsyncIterator[tuple[str, str]]:
+    """Run a server that is nameserver and broker: its route points to itself, and it answers no send.
+
+    It appends the requests for a route to `questions`.
+    """
+    asked = [] if questions is None else questions
     router = Router()
     server = Server(router)
     port = await server.listen("127.0.0.1", 0)
@@ -46,7 +52,12 @@ async def silent_broker() -> AsyncIterator[tuple[str, str]]:
         queue_datas=[QueueData(broker_name="silent", read_queue_nums=1, write_queue_nums=1, perm=6)],
         broker_datas=[BrokerData(cluster="c", broker_name="silent", broker_addrs={0: f"127.0.0.1:{port}"})],
     )
-    router.add(RequestCode.GET_ROUTEINFO_BY_TOPIC, lambda command, _: command.response(0, body=encode(route)))
+
+    def answer_route(command: Command, _: Connection) -> Command:
+        asked.append(command)
+        return command.response(0, body=encode(route))
+
+    router.add(RequestCode.GET_ROUTEINFO_BY_TOPIC, answer_route)
     for code in (RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT):
         router.add(code, lambda command, _: command.response(0))
     router.add(RequestCode.SEND_MESSAGE_V2, lambda *_: None)
@@ -108,6 +119,18 @@ async def test_send_without_a_response_times_out_with_unknown_outcome():
             await producer.send(Message(topic, b"m"), timeout_ms=400)
         assert caught.value.outcome_is_unknown
         assert len(caught.value.attempts) == 1
+
+
+async def test_after_a_send_without_a_response_the_route_is_asked_for_again():
+    """The broker may be cut off, and another one may be the master."""
+    questions: list[Command] = []
+    async with silent_broker(questions) as (nameserver, topic), Producer(nameserver) as producer:
+        with pytest.raises(SendTimedOutError):
+            await producer.send(Message(topic, b"m"), timeout_ms=200)
+        asked = len(questions)
+        with pytest.raises(SendTimedOutError):
+            await producer.send(Message(topic, b"m"), timeout_ms=200)
+        assert len(questions) > asked
 
 
 async def test_attempt_timeout_is_shorter_than_the_send_timeout():

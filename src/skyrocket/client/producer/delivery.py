@@ -217,11 +217,10 @@ class Delivery:
             self._session.back_pressure.refuse(address, turn)
         if self._latency is not None:
             self._latency.record_failure(queue.broker_name, now_ms)
-        is_alone = all(other.broker_name == queue.broker_name for other in queues)
-        pause_ms = failures.record(Attempt(queue.broker_name, address, error), now_ms, deadline_ms, is_alone)
         if not isinstance(error, BrokerError):
-            self._session.refresh_soon(failures.topic)
-        return pause_ms
+            self._session.refresh_soon(failures.topic)  # also for the next send, when this one has no attempt left
+        is_alone = all(other.broker_name == queue.broker_name for other in queues)
+        return failures.record(Attempt(queue.broker_name, address, error), now_ms, deadline_ms, is_alone)
 
     def _attempt_deadline_ms(self, deadline_ms: int, failures: _SendFailures | None) -> int:
         limit_ms = self._settings.attempt_timeout_ms
