@@ -22,7 +22,7 @@ from skyrocket.client.errors import (
 from skyrocket.client.producer.broker_latency import LatencyTable
 from skyrocket.client.producer.queue_selection import RoundRobin
 from skyrocket.client.producer.request_frames import SendRequest, frame_template
-from skyrocket.client.producer.retry_policy import RetryPolicy, is_busy
+from skyrocket.client.producer.retry_policy import RETRIED_CODES, RetryPolicy, is_busy
 from skyrocket.client.producer.sequence import SequenceStamps
 from skyrocket.client.queues import Queue
 from skyrocket.client.receipt import Receipt, build_receipt
@@ -217,7 +217,7 @@ class Delivery:
             self._session.back_pressure.refuse(address, turn)
         if self._latency is not None:
             self._latency.record_failure(queue.broker_name, now_ms)
-        if not isinstance(error, BrokerError):
+        if not isinstance(error, BrokerError) or error.code in RETRIED_CODES:  # a master that became a slave is SYSTEM_BUSY
             self._session.refresh_soon(failures.topic)  # also for the next send, when this one has no attempt left
         is_alone = all(other.broker_name == queue.broker_name for other in queues)
         return failures.record(Attempt(queue.broker_name, address, error), now_ms, deadline_ms, is_alone)
