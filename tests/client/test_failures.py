@@ -18,11 +18,14 @@ from skyrocket.client import (
     UnreachableError,
 )
 from skyrocket.client.limits import ClientLimits
+from skyrocket.net.connection import Connection
 from skyrocket.net.router import Router
 from skyrocket.net.server import Server
 from skyrocket.protocol.bodies import BrokerData, QueueData, TopicRouteData
+from skyrocket.protocol.command import Command
 from skyrocket.protocol.fastjson.codec import encode
 from skyrocket.protocol.requests import RequestCode
+from skyrocket.protocol.responses import ResponseCode
 from tests.client.conftest import EACH
 from tests.client.servers import Servers, apache_servers, our_servers, reader, until
 from tests.support.ports import free_port
@@ -37,8 +40,14 @@ def mortal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Servers]:
 
 
 @asynccontextmanager
-async def silent_broker() -> AsyncIterator[tuple[str, str]]:
-    """Run a server that is nameserver and broker: its route points to itself, and it answers no send."""
+async def silent_broker(
+    questions: list[Command] | None = None, code: ResponseCode | None = None
+) -> AsyncIterator[tuple[str, str]]:
+    """Run a server that is nameserver and broker: its route points to itself, and it answers no send.
+
+    It appends the requests for a route to `questions`. With `code` it answers that to each send.
+    """
+    asked = [] if questions is None else questions
     router = Router()
     server = Server(router)
     port = await server.listen("127.0.0.1", 0)
@@ -46,10 +55,15 @@ async def silent_broker() -> AsyncIterator[tuple[str, str]]:
         queue_datas=[QueueData(broker_name="silent", read_queue_nums=1, write_queue_nums=1, perm=6)],
         broker_datas=[BrokerData(cluster="c", broker_name="silent", broker_addrs={0: f"127.0.0.1:{port}"})],
     )
-    router.add(RequestCode.GET_ROUTEINFO_BY_TOPIC, lambda command, _: command.response(0, body=encode(route)))
-    for code in (RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT):
-        router.add(code, lambda command, _: command.response(0))
-    router.add(RequestCode.SEND_MESSAGE_V2, lambda *_: None)
+
+    def answer_route(command: Command, _: Connection) -> Command:
+        asked.append(command)
+        return command.response(0, body=encode(route))
+
+    router.add(RequestCode.GET_ROUTEINFO_BY_TOPIC, answer_route)
+    for other in (RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT):
+        router.add(other, lambda command, _: command.response(0))
+    router.add(RequestCode.SEND_MESSAGE_V2, lambda command, _: None if code is None else command.response(code))
     try:
         yield f"127.0.0.1:{port}", "silence"
     finally:
@@ -108,6 +122,17 @@ async def test_send_without_a_response_times_out_with_unknown_outcome():
             await producer.send(Message(topic, b"m"), timeout_ms=400)
         assert caught.value.outcome_is_unknown
         assert len(caught.value.attempts) == 1
+
+
+@pytest.mark.parametrize("code", [None, ResponseCode.SYSTEM_BUSY])
+async def test_after_a_send_that_got_no_answer_or_a_refusal_the_route_is_asked_for_again(code: ResponseCode | None):
+    """The broker may be cut off, or be a slave now, and another one may be the master."""
+    questions: list[Command] = []
+    async with silent_broker(questions, code) as (nameserver, topic), Producer(nameserver) as producer:
+        for _ in range(2):
+            with pytest.raises(SendTimedOutError):
+                await producer.send(Message(topic, b"m"), timeout_ms=200)
+        assert len(questions) > 1
 
 
 async def test_attempt_timeout_is_shorter_than_the_send_timeout():

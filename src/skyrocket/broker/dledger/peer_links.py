@@ -1,7 +1,8 @@
 """Requests to the other nodes of the group: one connection to each, opened when there is something to say.
 
 While a connection is being opened, a few requests wait. When it cannot be opened or ends, the node is reported as unreachable:
-what it did not answer is lost, and the state machine decides what to say again.
+what it did not answer is lost, and the state machine decides what to say again. A connection over which nothing has come for as
+long as a request waits is opened anew: after a partition, TCP repeats what was lost only after a pause as long as the partition.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Final
 
 from skyrocket.net.connection import Connection
 from skyrocket.net.dialer import Dialer
-from skyrocket.net.errors import ConnectionLostError, NetError
+from skyrocket.net.errors import ConnectionLostError, NetError, RequestTimeoutError
 from skyrocket.protocol.command import Command
 
 log = logging.getLogger(__name__)
@@ -76,6 +77,7 @@ class PeerLink:
     def _request(self, connection: Connection, request_id: int, command: Command, timeout_ms: int) -> None:
         future = connection.request(command, timeout_ms)
         future.add_done_callback(lambda done: self._finish(connection, request_id, command.code, done))
+        future.add_done_callback(lambda done: self._check_silence(connection, timeout_ms, done))
 
     def _finish(self, connection: Connection, request_id: int, code: int, done: asyncio.Future[Command]) -> None:
         if done.cancelled():
@@ -86,6 +88,12 @@ class PeerLink:
         elif isinstance(error, ConnectionLostError) and self._connection is connection:
             self._connection = None  # reported once for all requests that were under way
             self._on_unreachable(self._peer)
+
+    def _check_silence(self, connection: Connection, timeout_ms: int, done: asyncio.Future[Command]) -> None:
+        if done.cancelled() or not isinstance(done.exception(), RequestTimeoutError) or not connection.is_open:
+            return
+        if self._dialer.now_ms() - connection.last_read_ms >= timeout_ms:
+            connection.abort("it has been silent for too long")
 
     def close(self) -> None:
         if self._connecting is not None:

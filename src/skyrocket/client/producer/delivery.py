@@ -23,7 +23,7 @@ from skyrocket.client.errors import (
 from skyrocket.client.producer.broker_latency import LatencyTable
 from skyrocket.client.producer.queue_selection import RoundRobin
 from skyrocket.client.producer.request_frames import SendRequest, frame_template
-from skyrocket.client.producer.retry_policy import RetryPolicy, is_busy
+from skyrocket.client.producer.retry_policy import RETRIED_CODES, RetryPolicy, is_busy
 from skyrocket.client.producer.sequence import SequenceStamps
 from skyrocket.client.queues import Queue
 from skyrocket.client.receipt import Receipt, build_receipt
@@ -229,13 +229,13 @@ class Delivery:
             self._session.back_pressure.refuse(address, turn)
         if self._latency is not None:
             self._latency.record_failure(queue.broker_name, now_ms)
-        is_alone = all(other.broker_name == queue.broker_name for other in queues)
-        pause_ms = failures.record(Attempt(queue.broker_name, address, error), now_ms, deadline_ms, is_alone)
+        # For the next send, too, when this one has no attempt left.
         if not isinstance(error, BrokerError):
             self._session.refresh_soon(failures.topic, REFRESH_AWAY_MS_MIN)
-        elif is_busy(error):  # it may have become a slave
+        elif error.code in RETRIED_CODES:  # a master that became a slave is SYSTEM_BUSY
             self._session.refresh_soon(failures.topic)
-        return pause_ms
+        is_alone = all(other.broker_name == queue.broker_name for other in queues)
+        return failures.record(Attempt(queue.broker_name, address, error), now_ms, deadline_ms, is_alone)
 
     def _attempt_deadline_ms(self, deadline_ms: int, failures: _SendFailures | None) -> int:
         limit_ms = self._settings.attempt_timeout_ms
