@@ -241,7 +241,7 @@ def test_a_code_with_a_declared_permission_has_that_class_and_that_permission(ap
 
 
 def test_the_same_request_codes(apache: Java):
-    ours = {code: row.name for code, row in REQUESTS.items()}
+    ours = {code: row.name for code, row in REQUESTS.items() if not row.name.startswith("DLEDGER_")}  # those are in DLedger's jar
     assert ours | DECLARED_ONLY | IN_THE_CONTROLLERS_LOG == apache.requests | ONLY_4_X_CODES
     assert not ours.keys() & (DECLARED_ONLY.keys() | IN_THE_CONTROLLERS_LOG.keys())
 

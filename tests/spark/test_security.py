@@ -22,6 +22,7 @@ from tests.spark.sink_scenes import bodies, commit, exactly_once, options_for, s
 from tests.support.apache_cluster import ApacheCluster
 from tests.support.certificates import Certificate
 from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
+from tests.support.waiting import wait_until
 
 TOPIC = "orders"
 ROWS = [f"row {number}" for number in range(20)]
@@ -132,7 +133,8 @@ def empty(guarded: str) -> str:
 @BOTH_WAYS
 def test_access_control_admits_a_known_account(empty: str, deliver: Deliver):
     asyncio.run(deliver(empty, RIGHT))
-    assert read(empty, RIGHT) == ROWS
+    # Apache's broker shows messages a moment after it has acknowledged them.
+    wait_until(lambda: read(empty, RIGHT) == ROWS, lambda: f"all rows are there, not {read(empty, RIGHT)}")
 
 
 @pytest.mark.interop

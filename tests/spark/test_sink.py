@@ -99,8 +99,9 @@ def test_each_kind_of_delay_is_delivered_late(spark, cluster: Cluster, topic: st
         assert time.monotonic() < deadline, f"only {list(found)} came"
         time.sleep(0.2)
     came_ms = {name: message.stored_ms for name, message in found.items()}
-    assert came_ms["level"] >= came_ms["now"] + 900
-    assert came_ms["later"] >= came_ms["now"] + 1_000
+    began_ms = began.timestamp() * 1000  # not the time of "now": a busy broker may store it last
+    assert came_ms["level"] >= began_ms + 1_000
+    assert came_ms["later"] >= began_ms + 1_000
     assert came_ms["at"] >= at.timestamp() * 1000 - 1_000
 
 

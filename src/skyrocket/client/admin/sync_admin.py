@@ -98,6 +98,7 @@ class SyncClusterAdmin(SyncAdminPart[ClusterAdmin]):
     brokers = _blocking(ClusterAdmin.brokers)
     states = _blocking(ClusterAdmin.states)
     runtime = _blocking(ClusterAdmin.runtime)
+    transfer_leader = _blocking(ClusterAdmin.transfer_leader)
     config = _blocking(ClusterAdmin.config)
     update_config = _blocking(ClusterAdmin.update_config)
     nameserver_config = _blocking(ClusterAdmin.nameserver_config)
