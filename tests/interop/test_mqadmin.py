@@ -84,12 +84,12 @@ class Two:
     def both(self, *arguments: str) -> tuple[list[str], list[str]]:
         return self.at_once(lambda side: side.lines(*arguments))
 
-    def soon_same(self, command: str) -> None:
+    def soon_same(self, command: str) -> str:
         """A question gets the same answer from both. It is asked again while one side is behind with its offsets or figures."""
         deadline = time.monotonic() + WAIT_S_MAX
         while (both := self.both(*command.split()))[0] != both[1] and time.monotonic() < deadline:
             time.sleep(0.2)
-        self.same(command)
+        return self.same(command)
 
     def same(self, command: str, *blanks: tuple[str, str]) -> str:
         """What both print; `blanks` are for this command alone."""
@@ -433,13 +433,13 @@ def test_clients_that_left_are_gone(two: Two):
         side.admin.produce(side.nameserver, "Guests")
         side.admin.send("Guests", "Visits", 0, 4, deal=True)
         side.admin.consume(side.nameserver, "Visitors", "Visits")
-    assert "CODE" not in two.same("producerConnection -g Guests -t Visits")
+    assert "CODE" not in two.soon_same("producerConnection -g Guests -t Visits")
     for side in (two.ours, two.theirs):
         wait_until(lambda at=side: len(at.admin.received("Visitors")) == 4, "it consumes")
         side.admin.stop_client("Guests")
         side.admin.stop_client("Visitors")
-    assert "CODE: 1" in two.same("producerConnection -g Guests -t Visits")
-    assert "CODE: 206" in two.same("consumerConnection -g Visitors")
-    two.same("consumerProgress -g Visitors -t Visits")
+    assert "CODE: 1" in two.soon_same("producerConnection -g Guests -t Visits")
+    assert "CODE: 206" in two.soon_same("consumerConnection -g Visitors")
+    two.soon_same("consumerProgress -g Visitors -t Visits")
     two.same("deleteTopic -c Test -t Visits")
     two.same("deleteSubGroup -c Test -g Visitors -r true")
