@@ -143,7 +143,8 @@ class Counters:
         self.get = Counter(_EVERY_SAMPLE)
         self.mornings = Mornings()
         self._keyed: dict[tuple[str, str], Counter] = {}
-        self._unsampled: list[Counter] = []
+        self._unsampled: list[tuple[tuple[str, str], Counter]] = []
+        self._drops_idle = False  # the table was full at the last sample: idle counters make room
         self._last_sample_ms = 0
         self._day = self._day_of(now_ms())
         self.check_time(now_ms())
@@ -197,14 +198,17 @@ class Counters:
             self.mornings = Mornings(self.put.messages, self.get.messages, before.put_today, before.get_today)
         self.put.sample(now_ms)
         self.get.sample(now_ms)
-        if len(self._keyed) >= KEYS_MAX:
-            self._keyed = {key: counter for key, counter in self._keyed.items() if not counter.is_idle}
-        self._unsampled = list(self._keyed.values())
+        self._drops_idle = len(self._keyed) >= KEYS_MAX
+        self._unsampled = list(self._keyed.items())
         self._sample_some(now_ms)
 
     def _sample_some(self, now_ms: int) -> None:
         for _ in range(min(SAMPLES_PER_SLICE, len(self._unsampled))):
-            self._unsampled.pop().sample(now_ms)
+            key, counter = self._unsampled.pop()
+            if self._drops_idle and counter.is_idle:
+                self._keyed.pop(key, None)
+            else:
+                counter.sample(now_ms)
 
     # --- queries
 
