@@ -86,6 +86,7 @@ SHORT_FOR_A_REASON = {
         "broker/names.py",
         "compiled/source_digest.py",
         "nameserver/config_requests.py",
+        "protocol/ledger_entry.py",
         "spark/fetch/worker_memory.py",
     },
 }

@@ -5,8 +5,9 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from skyrocket.protocol.ledger_entry import ENTRY_MAGIC
 from skyrocket.protocol.message.record import FIXED_BYTES_MIN, MAGIC, MAGIC_V2
-from skyrocket.store.ledger.entry import ENTRY_MAGIC, HEADER_BYTES
+from skyrocket.store.ledger.entry import HEADER_BYTES
 
 # Of an entry: magic and size, both sizes of the record, and the record's magic.
 _ENTRY_HEAD: Final = struct.Struct(">ii36xiii")

@@ -10,13 +10,7 @@ Request; integers are big-endian, text is UTF-8:
 
     The type is 0 APPEND, 1 COMMIT, 2 COMPARE, 3 TRUNCATE. The CRC-32 covers everything behind it.
 
-An entry, as in DLedger's data files:
-
-     0       4      8       16     24    32        36         40        44          48
-     +-------+------+-------+------+-----+---------+----------+---------+-----------+------+
-     | magic | size | index | term | pos | channel | chainCrc | bodyCrc | body size | body |
-     +-------+------+-------+------+-----+---------+----------+---------+-----------+------+
-      i32     i32    i64     i64    i64   i32       i32        i32       i32
+An entry lies here as in DLedger's data files (`protocol/ledger_entry.py`).
 
 Response:
 
@@ -38,7 +32,6 @@ import zlib
 from typing import Final
 
 from skyrocket.protocol.bodies.dledger import (
-    ENTRY_HEADER_BYTES,
     DLedgerEntry,
     PushEntryRequest,
     PushEntryResponse,
@@ -46,12 +39,12 @@ from skyrocket.protocol.bodies.dledger import (
 )
 from skyrocket.protocol.errors import BodyError
 from skyrocket.protocol.fastjson.codec import decode, encode
+from skyrocket.protocol.ledger_entry import ENTRY_HEADER, ENTRY_HEADER_BYTES
 
 VERSION: Final = 1
 
 _REQUEST: Final = struct.Struct(">2sBBqqiI")
 _RESPONSE: Final = struct.Struct(">2sBBiqqiqq")
-_ENTRY: Final = struct.Struct(">iiqqqiiii")
 _REQUEST_MARK: Final = b"SP"
 _RESPONSE_MARK: Final = b"SA"
 _TYPES: Final = (PushType.APPEND, PushType.COMMIT, PushType.COMPARE, PushType.TRUNCATE)
@@ -59,7 +52,7 @@ _TYPES: Final = (PushType.APPEND, PushType.COMMIT, PushType.COMPARE, PushType.TR
 
 def encode_entry(entry: DLedgerEntry) -> bytes:
     """Return the bytes of an entry as a data file has them."""
-    header = _ENTRY.pack(
+    header = ENTRY_HEADER.pack(
         entry.magic,
         entry.size,
         entry.index,
@@ -78,7 +71,7 @@ def decode_entry(data: bytes, offset: int) -> tuple[DLedgerEntry, int]:
     start = offset + ENTRY_HEADER_BYTES
     if start > len(data):
         raise BodyError(f"The header of an entry at byte {offset} ends behind the body of {len(data)} bytes.")
-    magic, size, index, term, pos, channel, chain_crc, body_crc, body_size = _ENTRY.unpack_from(data, offset)
+    magic, size, index, term, pos, channel, chain_crc, body_crc, body_size = ENTRY_HEADER.unpack_from(data, offset)
     end = start + body_size
     if body_size < 0 or end > len(data) or size != ENTRY_HEADER_BYTES + body_size:
         raise BodyError(f"Entry {index} says size {size} and body size {body_size}; {len(data) - start} bytes are left.")

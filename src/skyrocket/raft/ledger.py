@@ -6,7 +6,8 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from skyrocket.protocol.bodies.dledger import ENTRY_HEADER_BYTES, ENTRY_MAGIC, DLedgerEntry
+from skyrocket.protocol.bodies.dledger import DLedgerEntry
+from skyrocket.protocol.ledger_entry import ENTRY_HEADER_BYTES, ENTRY_MAGIC
 from skyrocket.raft.ports import LogPoint
 
 PADDING_BYTES_MIN: Final = 8

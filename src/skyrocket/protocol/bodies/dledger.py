@@ -7,14 +7,11 @@ its body. A request has code 200, too. In a push, an entry's body is Base64, as 
 from __future__ import annotations
 
 from enum import IntEnum, StrEnum
-from typing import Final
 
 from msgspec import field
 
 from skyrocket.protocol.bodies.body import Body, Int32, Int64
-
-ENTRY_HEADER_BYTES: Final = 48
-ENTRY_MAGIC: Final = 1
+from skyrocket.protocol.ledger_entry import ENTRY_MAGIC
 
 
 class LedgerCode(IntEnum):

@@ -1,14 +1,8 @@
 """An entry of a DLedger log: a header, and behind it one record of the commit log.
 
-     0       4       8               16              24              32      36      40      44      48
-     +-------+-------+---------------+---------------+---------------+-------+-------+-------+-------+------- - - -+
-     | magic | size  | index         | term          | pos           |channel| chain | body  | body  | record      |
-     | 1     |       |               |               |               |       | CRC   | CRC   | size  |             |
-     +-------+-------+---------------+---------------+---------------+-------+-------+-------+-------+------- - - -+
-      int32   int32   int64           int64           int64           int32   int32   int32   int32
-
-      size: header and record        pos: where the entry begins in the log; the record's physical offset is pos + 48
-      channel, chain CRC, body CRC: always 0, and nobody checks them
+    +--------+--------+     header: 48 bytes, see `protocol/ledger_entry.py`
+    | header | record |     the record's physical offset is the entry's position + 48
+    +--------+--------+
 
 A segment keeps at least 8 bytes free behind each entry. An entry that does not leave them goes to the next segment, and padding
 fills the rest:
@@ -26,16 +20,13 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
+from skyrocket.protocol.ledger_entry import ENTRY_HEADER, ENTRY_HEADER_BYTES, ENTRY_MAGIC
 from skyrocket.store.errors import StoreError, TooLargeError
 
-HEADER: Final = struct.Struct(">iiqqqiiii")
-HEADER_BYTES: Final = HEADER.size
-ENTRY_MAGIC: Final = 1
+HEADER_BYTES: Final = ENTRY_HEADER_BYTES
 PADDING_MAGIC: Final = -1
 PADDING: Final = struct.Struct(">ii")  # magic, size
 ENTRY_BYTES_MAX: Final = 4 * 1024 * 1024  # header and record; DLedger refuses larger ones
-
-assert HEADER_BYTES == 48
 
 
 class EntryError(StoreError):
@@ -70,14 +61,14 @@ def check_entry_bytes(size: int) -> None:
 
 def pack_header(header: EntryHeader) -> bytes:
     size, index, term, pos, channel, chain_crc, body_crc = header
-    return HEADER.pack(ENTRY_MAGIC, size, index, term, pos, channel, chain_crc, body_crc, size - HEADER_BYTES)
+    return ENTRY_HEADER.pack(ENTRY_MAGIC, size, index, term, pos, channel, chain_crc, body_crc, size - HEADER_BYTES)
 
 
 def unpack_header(data: bytes | bytearray | memoryview, at: int = 0) -> EntryHeader | None:
     """Decode the header at `at`; None when the bytes there are no header."""
     if at < 0 or len(data) - at < HEADER_BYTES:
         return None
-    magic, size, index, term, pos, channel, chain_crc, body_crc, body_bytes = HEADER.unpack_from(data, at)
+    magic, size, index, term, pos, channel, chain_crc, body_crc, body_bytes = ENTRY_HEADER.unpack_from(data, at)
     if magic != ENTRY_MAGIC or size != HEADER_BYTES + body_bytes or channel or min(body_bytes, index, term, pos) < 0:
         return None
     return EntryHeader(size, index, term, pos, channel, chain_crc, body_crc)
