@@ -73,9 +73,10 @@ sanitize: $(READY)  ## run the compiled twins on mutated frames and hostile stor
 	    tests/unit/store/read/test_queue_run.py; \
 	  status=$$?; rm src/skyrocket/compiled/*.so; $(BIN)/python hatch_build.py && exit $$status
 
-crash: $(READY)  ## lose sectors 2,000 times, flip 5,000 bits and end a broker 200 times (make test: a quarter of it)
-	SKYROCKET_CRASH_DRAWS=2000 SKYROCKET_FLIPS=5000 SKYROCKET_HAND_OVER_RUNS=200 $(BIN)/python -m pytest -n 3 --dist loadfile \
-	  tests/crash/test_lost_sectors.py tests/crash/test_flipped_bits.py tests/crash/test_hand_over.py
+crash: $(READY)  ## lose sectors 2,000 times, flip 5,000 bits, let every file operation fail, end a broker 200 times (make test: a part)
+	SKYROCKET_CRASH_DRAWS=2000 SKYROCKET_FLIPS=5000 SKYROCKET_HAND_OVER_RUNS=200 SKYROCKET_FAILING_IO_STEP=1 \
+	  $(BIN)/python -m pytest -n 3 --dist loadfile tests/crash/test_lost_sectors.py tests/crash/test_flipped_bits.py \
+	  tests/crash/test_failing_io.py tests/crash/test_hand_over.py
 
 chaos: $(READY)  ## kill servers under load for a minute (make test: some seconds)
 	SKYROCKET_CHAOS_S=60 $(BIN)/python -m pytest -rP tests/client/test_chaos.py

@@ -7,6 +7,7 @@ import random
 import struct
 import tracemalloc
 from contextlib import suppress
+from itertools import pairwise
 
 import pytest
 
@@ -18,7 +19,8 @@ from tests.support.golden import golden_frames
 
 FRAMES = int(os.environ.get("SKYROCKET_FUZZ_FRAMES", "50000"))
 SHARDS = 2
-BYTE_BY_BYTE_BELOW = 2_000  # almost all; of the few larger ones every sixteenth
+BYTE_BY_BYTE_EVERY = 16  # of these mutants one; the others come in pieces of chosen sizes
+PIECE_BYTES = [1, 2, 3, 4, 5, 7, 8, 13, 64, 1_460]
 FRAMES_PER_CHECK = 2_000
 MEMORY_GROWTH_MAX = 4 * 1024 * 1024  # caches of decoders and hosts fill; a leak of one small object a frame would pass this
 
@@ -94,9 +96,18 @@ def outcome(pieces: list[bytes]) -> tuple[list[object], str | None]:
     return commands, None
 
 
+def pieces(data: bytes, chance: random.Random) -> list[bytes]:
+    """The data as a socket may bring it: in pieces of some sizes, the first ones within the length fields."""
+    ends = [0]
+    while ends[-1] < len(data):
+        ends.append(ends[-1] + chance.choice(PIECE_BYTES))
+    return [data[begin:end] for begin, end in pairwise(ends)]
+
+
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_mutated_frames_parse_or_raise_the_typed_error(shard: int):
     chance = random.Random(f"skyrocket-{shard}")
+    arrival = random.Random(shard)
     parsed = refused = deep = 0
     baseline = 0
     for number in range(FRAMES // SHARDS):
@@ -104,8 +115,9 @@ def test_mutated_frames_parse_or_raise_the_typed_error(shard: int):
         commands, sentence = outcome([data])
         parsed += len(commands)
         refused += sentence is not None
-        if number % 16 == 0 or len(data) < BYTE_BY_BYTE_BELOW:  # byte by byte comes to the same end
-            assert outcome([data[at : at + 1] for at in range(len(data))]) == (commands, sentence), data.hex()
+        single = number % BYTE_BY_BYTE_EVERY == 0  # however the bytes arrive, it comes to the same end
+        arriving = [data[at : at + 1] for at in range(len(data))] if single else pieces(data, arrival)
+        assert outcome(arriving) == (commands, sentence), data.hex()
         for command in commands:
             with suppress(ProtocolError):
                 exercise(command, asked)
