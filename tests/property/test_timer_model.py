@@ -11,6 +11,7 @@ from random import Random
 
 import pytest
 
+from skyrocket.store.cold_reads import WaitsForDiskError
 from skyrocket.store.errors import StoreError
 from tests.support.simulated_disk import PowerCut
 from tests.support.timer_world import ROLL_WINDOW_SLOTS, SLOTS, TimerWorld
@@ -154,6 +155,8 @@ def test_occasional_disk_errors_lose_no_timer(seed: int):
             world.now_ms += rng.choice((20, 100, 500))
             try:
                 world.delivery.check(world.now_ms)
+            except WaitsForDiskError as work:
+                work.fetch()
             except StoreError:
                 continue
         world.disk.heal()

@@ -42,6 +42,7 @@ class Faults:
                 self._problems += found
                 return
             began_s = self._clock.now_s
+            self._clock.kills_begun += 1
             await asyncio.to_thread(victim.kill)
             self.counts[f"kills of {victim.name}"] += 1
             if chance.random() < KILL_WHILE_STARTING:
@@ -56,6 +57,7 @@ class Faults:
                 self._problems.append(f"{victim.name} did not start: {error}")
                 return
             finally:
+                self._clock.kills_ended += 1
                 self._clock.disturb("kill", victim.name, began_s)
 
     async def start_again(self, victim: SkyrocketProcess) -> None:

@@ -73,6 +73,7 @@ def a_context(
         "filters": Filters(settings),
         "known_master": KnownMaster(),
         "ha_status": HaStatus(None, lambda: store.log.end, wall_ms, now_ms or wall_ms),
+        "settle_registrations": partial(asyncio.sleep, 0),
         "flow_control": FlowControl(settings),
         "slow_consumers": SlowConsumers(),
         "on_queue_growth": {},

@@ -144,8 +144,15 @@ class Broker:
         self._flusher: Flusher | None = None
         self._transaction_checks: TransactionChecker | None = None
         self._timers: TimerParts | None = None
-        self._registration: NameserverRegistration | None = None
         self.replication = Replication(self.store, self._files, self.settings, monotonic_ms)
+        self._registration = NameserverRegistration(
+            self._dialer,
+            self.settings,
+            self._topics_now,
+            self.topics.set_ordered,
+            self.replication.announced_address,
+            self.known_master.learn,
+        )
         self.node: DLedgerNode | None = None  # of a DLedger group
         self._housekeeping = Housekeeping(monotonic_ms)
         self._closing = AsyncExitStack()  # closes what was started, in reverse order
@@ -187,14 +194,6 @@ class Broker:
             await self.replication.start(self._flusher, self._dialer, self._on_appended, self._on_confirmed)
             self.known_master.add_follower(self.replication)
         self.persistence.start(lambda: self.settings().offsets_interval_ms)
-        self._registration = NameserverRegistration(
-            self._dialer,
-            self.settings,
-            self._topics_now,
-            self.topics.set_ordered,
-            self.replication.announced_address,
-            self.known_master.learn,
-        )
         self.topics.on_change.append(self._registration.on_topics_changed)
         self.roles.on_change.append(self._registration.on_topics_changed)
         closing.push_async_callback(self._retention.close)
@@ -212,7 +211,6 @@ class Broker:
 
     async def _start_node(self, group: LedgerGroup, flusher: Flusher) -> None:
         assert isinstance(self.store, LedgerStore)
-        assert self._registration is not None
         self.node = DLedgerNode(
             group,
             self.store,
@@ -314,6 +312,7 @@ class Broker:
             timer_metrics=self._timer_metrics,
             known_master=self.known_master,
             ha_status=HaStatus(self.replication, lambda: self.store.log.end, self._wall_ms, monotonic_ms),
+            settle_registrations=self._registration.settle,
             router=self.router,
             scheduler=self.scheduler,
             filters=Filters(self.settings),

@@ -71,9 +71,10 @@ class BrokerContext:
     delay_progress: DelayLevelProgress
     timer_metrics: TimerMetrics
 
-    # Replication
+    # Replication and registration
     known_master: KnownMaster  # of a slave
     ha_status: HaStatus
+    settle_registrations: Callable[[], Awaitable[None]]  # wait until no nameserver can get a registration from before now
 
     # Requests, timed work and load
     router: Router

@@ -3,6 +3,9 @@
 The broker registers at start, at an interval, and when a topic changed; changes in quick succession cause one registration. All
 nameservers are called at once, so a dead one delays no other. A nameserver answers with its order configuration: the topics
 that are consumed in order.
+
+A topic's deletion waits until no registration is under way that names the topic (`settle`). The administrator then deletes the
+topic's route, and nothing that was sent before brings it back.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable
+from typing import Final
 from zlib import crc32
 
 from skyrocket.broker.nameserver_addresses import NameserverAddresses
@@ -39,6 +43,8 @@ from skyrocket.supervised_task import SupervisedTask
 log = logging.getLogger(__name__)
 outside = OutsideLog(log)
 
+SETTLE_S_MAX: Final = 2.0  # that a deletion waits for a registration under way; one takes milliseconds
+
 TopicsNow = Callable[[], tuple[dict[str, TopicConfig], DataVersion]]
 
 
@@ -51,6 +57,7 @@ class NameserverRegistration:
         set_ordered: Callable[[Iterable[str]], object],
         ha_address: Callable[[], str] = lambda: "",
         on_master: Callable[[str | None, str | None], object] = lambda _address, _ha_address: None,
+        settle_s_max: float = SETTLE_S_MAX,
     ) -> None:
         """`set_ordered` is called with the topics that a nameserver's order configuration names.
 
@@ -67,6 +74,8 @@ class NameserverRegistration:
         self._ha_address = ha_address
         self._encoder = RegistrationEncoder()
         self._encoded_in_s = 0.0
+        self._settle_s_max = settle_s_max
+        self._under_way: dict[str, asyncio.Future[None]] = {}  # by nameserver: done when the registration under way has ended
         self._changed = asyncio.Event()
         self._task: SupervisedTask | None = None
         self._unreachable: set[str] = set()  # nameservers that did not answer last time; logged once, not at every attempt
@@ -96,15 +105,35 @@ class NameserverRegistration:
 
     async def register(self) -> int:
         """Register with all nameservers; return how many accepted."""
-        command = await self._registration_request()
-        settings = self._settings()
-        answers = await self._send_to_all(
-            lambda: Command(command.code, fields=command.fields, body=command.body), timeout_ms=settings.register_timeout_ms
-        )
+        loop = asyncio.get_running_loop()
+        self._under_way = {address: loop.create_future() for address in self._nameservers()}  # before the topics are read
+        try:
+            command = await self._registration_request()
+            answers = await self._send_to_all(
+                lambda: Command(command.code, fields=command.fields, body=command.body),
+                timeout_ms=self._settings().register_timeout_ms,
+            )
+        finally:
+            for address in list(self._under_way):
+                self._end_registration(address)
         if answers and self._settings().role.is_slave:
             masters = [found for answer in answers if (found := self._read_master(answer)) != (None, None)]
             self._on_master(*(masters[0] if masters else (None, None)))
         return len(answers)
+
+    async def settle(self) -> None:
+        """Wait until no nameserver can still get a registration with topics that were read before now.
+
+        It does not wait for a nameserver that did not answer the last time, and never long.
+        """
+        under_way = [ended for address, ended in self._under_way.items() if address not in self._unreachable]
+        if under_way:
+            await asyncio.wait(under_way, timeout=self._settle_s_max)
+
+    def _end_registration(self, address: str) -> None:
+        ended = self._under_way.pop(address, None)
+        if ended is not None:
+            ended.set_result(None)
 
     def _read_master(self, answer: Command) -> tuple[str | None, str | None]:
         try:
@@ -138,6 +167,8 @@ class NameserverRegistration:
                 log.warning("Nameserver %s cannot be reached: %s", address, error)
                 self._unreachable.add(address)
             return None
+        finally:
+            self._end_registration(address)
         self._unreachable.discard(address)
         if response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             log.warning("%s is not a nameserver: it does not know registrations. Is it a broker? Check namesrvAddr.", address)

@@ -2,8 +2,8 @@
 
     check(now_ms) -> when to call next, by the same clock; None: only when woken
 
-A check that fails is called again after a second, and does not affect the others. One that needs bytes that are not in memory
-(NotInMemoryError) is called again when a thread has read them.
+A check that fails is called again after a second, and does not affect the others. One that needs the disk, for bytes that are
+not in memory or for new files (WaitsForDiskError), is called again when a thread has done that.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from skyrocket.store.cold_reads import NotInMemoryError
+from skyrocket.store.cold_reads import WaitsForDiskError
 from skyrocket.store.errors import StoreError
 from skyrocket.supervised_task import SupervisedTask, failure_of
 
@@ -62,15 +62,15 @@ class Scheduler:
     def _call(self, check: Check, now_ms: int) -> None:
         self._next_ms[check] = now_ms + AFTER_FAILURE_MS  # unless the check returns another time
         error = failure_of(self._ask, check, now_ms)
-        if isinstance(error, NotInMemoryError):
+        if isinstance(error, WaitsForDiskError):
             self._fetch(check, error)
         elif error is not None:
             details = None if isinstance(error, StoreError) else error
             log.error("A scheduled task failed and runs again in a second: %s", error, exc_info=details)
             self._next_ms[check] = now_ms + AFTER_FAILURE_MS
 
-    def _fetch(self, check: Check, missing: NotInMemoryError) -> None:
-        """Read what a check needs in a thread, and call the check again then."""
+    def _fetch(self, check: Check, missing: WaitsForDiskError) -> None:
+        """Do in a thread what a check needs, and call the check again then."""
         reading = asyncio.get_running_loop().run_in_executor(None, missing.fetch)
         self._fetching[check] = reading
         reading.add_done_callback(lambda _: self._finish_fetching(check))
@@ -92,6 +92,7 @@ class Scheduler:
     async def close(self) -> None:
         if self._task is not None:
             await self._task.close()
+        await asyncio.gather(*self._fetching.values(), return_exceptions=True)  # threads may still work on files of a check
 
     async def _run(self) -> None:
         while True:

@@ -6,12 +6,14 @@ import asyncio
 import gc
 import logging
 import signal
+import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import typer
 
 from skyrocket.broker.errors import BrokerBrokenError
+from skyrocket.cli.log_writer import LogWriter
 from skyrocket.nameserver.errors import NameserverError
 from skyrocket.net.descriptors import raise_descriptor_limit
 from skyrocket.net.errors import NetError
@@ -31,17 +33,24 @@ def serve(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
 
     A typed error becomes one sentence and exit code 2. A server that broke down while it ran has exit code 3.
     """
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", handlers=[LogWriter(sys.stderr)])
     raise_descriptor_limit()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_run_until_signal(main))
     except (SettingsError, NameserverError, NetError, StoreError, BrokerProcessError) as error:
-        typer.echo(str(error), err=True)
+        _say_last(error)
         raise typer.Exit(CANNOT_START) from error
     except BrokerBrokenError as error:
-        typer.echo(str(error), err=True)
+        _say_last(error)
         raise typer.Exit(BROKE_DOWN) from error
+
+
+def _say_last(error: Exception) -> None:
+    """Print why the server ends, behind all of its log lines."""
+    for handler in logging.getLogger().handlers:
+        handler.flush()
+    typer.echo(str(error), err=True)
 
 
 def tune_garbage_collector() -> None:

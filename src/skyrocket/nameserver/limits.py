@@ -18,6 +18,9 @@ TOPICS_MAX: Final = 300_000
 TOPIC_ROWS_MAX: Final = 1_000_000
 """One row for each topic on each broker, and one for each mapping of a static topic on a broker."""
 
+DELETED_ROUTES_MAX: Final = 1_000
+"""Topics of one broker that were deleted and that it may name once more, in a registration that was under way."""
+
 KV_TEXT_MAX: Final = 4 * 1024 * 1024
 """Characters of all namespaces, keys and values: one response carries a whole namespace."""
 

@@ -18,6 +18,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
+from skyrocket.nameserver.deleted_routes import DeletedRoutes
 from skyrocket.nameserver.errors import FullError, NotRegisteredError
 from skyrocket.nameserver.limits import BROKERS_MAX
 from skyrocket.nameserver.names import check_address, check_name, is_name
@@ -84,6 +85,7 @@ class _Live:
 class RouteTable:
     def __init__(self) -> None:
         self.topics = TopicQueues()
+        self._deleted = DeletedRoutes()
         self._groups: dict[str, BrokerData] = {}  # by broker name
         self._clusters: dict[str, set[str]] = {}  # cluster -> broker names
         self._live: dict[BrokerKey, _Live] = {}
@@ -163,6 +165,9 @@ class RouteTable:
         mappings = broker.topics.topic_queue_mapping_info_map
         if forget_missing and not mappings and len(table) > 1:  # a single topic is a change, not the whole list
             self.topics.keep_only(broker.name, table.keys())
+        if len(table) > 1:
+            for topic in self._deleted.take_unnamed(broker.name, table.keys()):
+                self.topics.remove(topic, [broker.name])
         is_changed = is_first or self.is_changed(broker.key, broker.topics.data_version)
         for topic, config in table.items():
             if not is_name(topic):
@@ -208,6 +213,7 @@ class RouteTable:
             if not names:
                 del self._clusters[cluster]
         self.topics.remove_broker(broker_name)
+        self._deleted.remove_broker(broker_name)
 
     def remove_connection(self, connection: Hashable) -> list[BrokerKey]:
         """Remove and return the brokers that last registered over this connection."""
@@ -238,7 +244,9 @@ class RouteTable:
             self.topics.put(topic, row)
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
-        self.topics.remove(topic, None if cluster is None else self._clusters.get(cluster, ()))
+        brokers = self._groups if cluster is None else self._clusters.get(cluster, ())
+        self.topics.remove(topic, None if cluster is None else brokers)
+        self._deleted.add(topic, brokers)
 
     # --- queries
 

@@ -24,7 +24,14 @@ REPEATS_MAX: Final = 8  # of a scheduled check, which begins again each time
 _SMALL_BYTES: Final = 64 * 1024  # kept for all attempts; larger ranges are in memory by then, in the system's page cache
 
 
-class NotInMemoryError(StoreError):
+class WaitsForDiskError(StoreError):
+    """The disk must do something first, and the caller does not wait for that: a thread calls `fetch`, then it tries again."""
+
+    def fetch(self) -> None:
+        raise NotImplementedError
+
+
+class NotInMemoryError(WaitsForDiskError):
     """Bytes of a file must be read from the disk, and the reader does not wait for that."""
 
     def __init__(self, file: File, at: int, size: int, attempt: ReadAttempt) -> None:

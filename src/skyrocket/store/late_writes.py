@@ -25,7 +25,7 @@ from skyrocket.store.recovery.checkpoint import Checkpoint
 QUEUES_LATE_BYTES_MAX = 16 * 1024 * 1024  # of all queues: 800,000 entries
 INDEX_LATE_BYTES_MAX = 64 * 1024  # 3,000 keys
 CHECKSUMS_LATE_BYTES_MAX = 64 * 1024  # 8,000 records
-QUEUES_AT_ONCE = 64  # written before others get their turn: about a millisecond
+QUEUES_AT_ONCE = 64  # written before others get their turn, fewer if they need new files: about a millisecond
 
 
 class DispatchMark(NamedTuple):

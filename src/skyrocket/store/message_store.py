@@ -86,7 +86,9 @@ class MessageStore:
             self._files, self._queue_files, self.paths.consume_queues, config.queue_entries_per_file, self.reads
         )
         self.index = (
-            Index(self._files, self.paths.index, config.index_slots, config.index_entries) if config.index_enabled else None
+            Index(self._files, self.paths.index, config.index_slots, config.index_entries, self.reads)
+            if config.index_enabled
+            else None
         )
         header_bytes = self.log.framing.header_bytes
         self._checksums = Checksums(

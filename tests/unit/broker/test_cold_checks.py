@@ -46,11 +46,11 @@ class ColdFile(DiskFile):
 
 
 class ColdDisk(Disk):
-    """A disk that has to read the log from its platters. Files that are created stay in memory."""
+    """A disk that has to read the log and the index from its platters. Files that are created stay in memory."""
 
     def open(self, path: str, *, writable: bool) -> Any:
         file = super().open(path, writable=writable)
-        if "commitlog" in path:
+        if "commitlog" in path or "/index/" in path:
             file.__class__ = ColdFile
         return file
 

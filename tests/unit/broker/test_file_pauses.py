@@ -14,10 +14,11 @@ from skyrocket.broker.broker import Broker
 from skyrocket.protocol.bodies import TopicConfig
 from skyrocket.protocol.headers import DeleteTopicRequestHeader
 from skyrocket.protocol.requests import RequestCode
-from skyrocket.store.files import Disk
+from skyrocket.store.files import Disk, File
 from tests.support.loop_pauses import measured_pauses
-from tests.support.running_broker import SMALL, RunningBroker
+from tests.support.running_broker import SMALL, RunningBroker, records
 from tests.support.store_messages import a_message
+from tests.support.waiting import WAIT_S_MAX
 
 SLOW_S = 0.1  # twice what the loop may stand still
 
@@ -87,6 +88,52 @@ async def test_a_topic_of_fifty_queues_is_deleted_while_syncs_are_slow(tmp_path:
         assert (await served.ask(RequestCode.DELETE_TOPIC_IN_BROKER, header)).code == 0
     monkeypatch.undo()
     assert not (tmp_path / "store/consumequeue/orders").exists()
+    pauses.check()
+    await served.dialer.close()
+    await broker.close()
+
+
+class SlowTimerDisk(Disk):
+    """A disk that takes long for the files of timers, where it syncs or removes them."""
+
+    def create(self, path: str, size: int, allocated: int, *, durable: bool = True) -> File:
+        if durable:
+            self._take_long(path)
+        return super().create(path, size, allocated, durable=durable)
+
+    def replace(self, path: str, data: bytes) -> None:
+        self._take_long(path)
+        super().replace(path, data)
+
+    def remove(self, path: str) -> None:
+        self._take_long(path)
+        super().remove(path)
+
+    def _take_long(self, path: str) -> None:
+        if "/timer" in path:
+            time.sleep(SLOW_S)
+
+
+async def test_the_files_of_timers_are_made_and_rebuilt_while_the_disk_is_slow(tmp_path: Path):
+    broker = Broker(replace(SMALL, store_path=str(tmp_path / "store"), timer_log_file_bytes=1024 * 1024), files=SlowTimerDisk())
+    await broker.start()
+    served = RunningBroker(broker)
+    await served.send("orders", b"x")
+    await start_threads(broker)
+    delivery = broker._timers.delivery
+
+    async def deliver(body: bytes, offset: int) -> None:
+        due_ms = str(broker.context.machine_ms() + 300)
+        assert (await served.send("orders", body, properties={"TIMER_DELIVER_MS": due_ms, "UNIQ_KEY": body.decode()})).code == 0
+        async with asyncio.timeout(WAIT_S_MAX):
+            while body not in [record.body for record in records(await served.pull("orders", offset))]:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+
+    async with measured_pauses() as pauses:
+        await deliver(b"first", 1)
+        delivery._report_damage("as this test says")
+        await deliver(b"second", 1)
+    assert not delivery._read_again
     pauses.check()
     await served.dialer.close()
     await broker.close()

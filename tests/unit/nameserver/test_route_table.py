@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from skyrocket.nameserver import route_table, topics
+from skyrocket.nameserver.deleted_routes import DeletedRoutes
 from skyrocket.nameserver.errors import BadNameError, FullError, NotRegisteredError
 from skyrocket.nameserver.route_table import BrokerKey, BrokerRegistration, RouteTable, in_zone
 from skyrocket.protocol.bodies import (
@@ -372,3 +373,52 @@ def test_a_zone_shows_its_own_brokers_and_those_without_a_master():
     near = in_zone(route(table), "EAST")
     assert [row.broker_name for row in near.broker_datas] == ["a", "c"]
     assert [row.broker_name for row in near.queue_datas] == ["a", "c"]
+
+
+# --- deletions and registrations that cross
+
+
+def test_a_registration_from_before_a_deletion_brings_a_topic_back_only_until_the_next_one():
+    table = a_table(a_broker("orders", "bills", "TBW102"))
+    table.delete_topic("orders")
+    table.register(a_broker("orders", "bills", "TBW102"), 1)  # it was under way
+    table.register(a_broker("bills", "TBW102", counter=2), 2)
+    assert table.route("orders") is None
+    assert table.route("bills") is not None
+
+
+def test_a_topic_that_is_created_again_after_its_deletion_keeps_its_route():
+    table = a_table(a_broker("orders", "TBW102"))
+    table.delete_topic("orders")
+    table.register(a_broker("orders", "TBW102", counter=3), 1)
+    table.register(a_broker("orders", "TBW102", counter=4), 2)
+    assert table.route("orders") is not None
+
+
+def test_a_deletion_in_one_cluster_leaves_the_brokers_of_others():
+    other = {"name": "b", "cluster": "Other", "address": SLAVE}
+    table = a_table(a_broker("orders", "TBW102"), a_broker("orders", "TBW102", **other))
+    table.delete_topic("orders", "Test")
+    for counter in (2, 3):
+        table.register(a_broker("TBW102", "bills", counter=counter, **other), counter)
+    assert [queues.broker_name for queues in route(table).queue_datas] == ["b"], "as at Apache's, it stays until it is deleted"
+
+
+def test_a_single_topic_that_is_registered_tells_nothing_about_a_deleted_one():
+    table = a_table(a_broker("orders", "bills", "TBW102"))
+    table.delete_topic("orders")
+    table.register(a_broker("orders", "bills", "TBW102"), 1)
+    table.register(a_broker("bills", counter=2), 2)
+    assert table.route("orders") is not None
+    table.register(a_broker("bills", "TBW102", counter=2), 3)
+    assert table.route("orders") is None
+
+
+def test_deletions_are_remembered_within_a_bound_and_as_long_as_their_broker_is_there():
+    deleted = DeletedRoutes(most=2)
+    for topic in ("a", "b", "c"):
+        deleted.add(topic, ["one", "two"])
+    assert deleted.take_unnamed("one", ["b"]) == ["c"]
+    assert deleted.take_unnamed("one", []) == ["b"]
+    deleted.remove_broker("two")
+    assert deleted.take_unnamed("two", []) == []

@@ -21,7 +21,7 @@ from skyrocket.protocol.headers import QueryMessageRequestHeader, QueryMessageRe
 from skyrocket.protocol.limits import FRAME_BYTES_MAX
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from skyrocket.store.cold_reads import Found, NotInMemoryError, RepeatedReads
+from skyrocket.store.cold_reads import ATTEMPTS_MAX, Found, NotInMemoryError, ReadAttempt, RepeatedReads
 from skyrocket.store.message import TAG_MARK
 from skyrocket.store.read.message_query import MessageQuery
 
@@ -64,10 +64,23 @@ class MessageQueryHandlers:
     async def _take_turn(self, query: MessageQuery) -> bool:
         """Carry out one step of a query; return whether it is done. In one turn of the loop, one query takes one step."""
         async with self._turns:
-            is_done = await self._read(query, query.step)
+            is_done = await self._step(query)
             if not is_done:
                 await asyncio.sleep(0)
         return is_done
+
+    async def _step(self, query: MessageQuery) -> bool:
+        """Carry out one step of a query; return whether it is done. A thread waits for the disk, and the query goes on there."""
+        reads, attempt, tried, cost = self._store.reads, ReadAttempt(), 0, query.cost
+        while tried < ATTEMPTS_MAX:
+            try:
+                return reads.read_now(query.step, attempt)
+            except NotInMemoryError as missing:
+                tried += 1
+                if query.cost != cost:  # it has got on, and needs no more what was read before
+                    attempt, tried, cost = ReadAttempt(), 1, query.cost
+                await asyncio.get_running_loop().run_in_executor(None, attempt.fetch, missing)
+        return query.step()
 
     async def _read(self, name: Hashable, read: Callable[[], Found]) -> Found:
         """Return what `read` returns. A thread waits for the disk."""

@@ -51,6 +51,7 @@ class TopicHandlers:
         self._store = context.store
         self._settings = context.settings
         self._counters = context.counters
+        self._settle_registrations = context.settle_registrations
         # There are no static topics, so the version of their queue mapping never changes.
         self._mapping_version = DataVersion(timestamp=context.topics.version.timestamp)
 
@@ -97,6 +98,10 @@ class TopicHandlers:
         return command.response(ResponseCode.SUCCESS)
 
     async def delete(self, command: Command, _connection: Connection) -> Command:
+        """Delete a topic, and answer when that is on disk and no registration under way names it any more.
+
+        The administrator deletes the topic's route at the nameservers next, and a late registration would bring it back.
+        """
         topic = command.header(DeleteTopicRequestHeader).topic
         if not topic.strip():
             raise RefusedError(ResponseCode.INVALID_PARAMETER, "The topic's name is empty.")
@@ -105,6 +110,7 @@ class TopicHandlers:
         self._offsets.remove_topic(topic)
         if is_known or name_problem(topic) is None:  # an invalid name never became a path
             await asyncio.to_thread(self._store.delete_topic(topic))
+        await self._settle_registrations()
         return command.response(ResponseCode.SUCCESS)
 
     # --- clean-up

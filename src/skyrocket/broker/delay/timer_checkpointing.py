@@ -83,8 +83,7 @@ class TimerCheckpointing:
                 log.warning("The progress of timers was not saved (%s): the next save does it.", error)
                 job.put_back()
             except OSError as error:
-                log.error("The progress of timers could not be saved (%s): they are rebuilt from their topic.", error)
-                self._delivery.fail_checkpoint()
+                self._delivery.fail_checkpoint(job, error)
             except asyncio.CancelledError:
                 await asyncio.gather(writing, return_exceptions=True)
                 raise

@@ -19,7 +19,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 from itertools import accumulate
-from typing import Final
+from typing import Final, NoReturn
 
 from skyrocket.broker.delay.timer_message import Timing, delivery_request, roll_request, time_properties
 from skyrocket.broker.delay.timer_metrics import TimerMetrics
@@ -33,13 +33,14 @@ from skyrocket.net.outside_log import OutsideLog
 from skyrocket.protocol.message.record import store_timestamp_of
 from skyrocket.protocol.message.waiting_record import parse_waiting_records
 from skyrocket.protocol.system_names import TIMER_TOPIC
-from skyrocket.store.cold_reads import RepeatedReads
+from skyrocket.store.cold_reads import RepeatedReads, WaitsForDiskError
 from skyrocket.store.errors import StoreError, UnreadableError
 from skyrocket.store.log.readdress import ReaddressRequest
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.timers.timer_checkpoint import TimerCheckpoint
 from skyrocket.store.timers.timer_index import TimerCheckpointJob, TimerIndex, TimerTopic
 from skyrocket.store.timers.timer_log import DELETES, ROLLS, WAITS, UnitFields
+from skyrocket.supervised_task import failure_of
 
 log = logging.getLogger(__name__)
 outside = OutsideLog(log)
@@ -56,6 +57,28 @@ CHECKPOINT_LATEST_MS: Final = 60_000  # between checkpoints when only time passe
 
 INDEXED: Final = "timer indexed"  # kinds of counters
 DELIVERED: Final = "timer delivered"
+
+
+class TimerFilesNotOpenError(WaitsForDiskError):
+    """The timer files must be opened, created or removed, and the event loop does not wait for that."""
+
+    def __init__(self, work: Callable[[], None], then: Callable[[], None]) -> None:
+        super().__init__("The timer files are not open yet.")
+        self._work = work
+        self._then = then
+        self._failure: Exception | None = None
+        self._is_done = False
+
+    def fetch(self) -> None:
+        self._failure = failure_of(self._work)
+        self._is_done = True
+
+    def finish(self) -> None:
+        """Raise what the work has raised; otherwise do what follows it."""
+        if self._failure is not None:
+            raise self._failure
+        assert self._is_done, "a check was called before the thread had ended"
+        self._then()
 
 
 class TimerDelivery:
@@ -77,6 +100,7 @@ class TimerDelivery:
         self._counters = counters
         self._shapes = PropertyShapes(partial(Timing.of, precision_ms=index.precision_ms))
         self._is_open = False
+        self._work: TimerFilesNotOpenError | None = None  # what a thread does with the timer files before the next check
         self._slot: TimerSlot | None = None  # the current slot
         self._rest_until_ms = 0
         self._known_ms = 0  # messages stored until then are indexed
@@ -93,7 +117,7 @@ class TimerDelivery:
     def prepare(self, now_ms: int) -> None:
         """Open the timer files before the broker serves clients: recovery takes a while when many timers wait."""
         try:
-            self._open(now_ms)
+            self._open(now_ms, waits=True)
         except StoreError as error:
             log.error("The timer files cannot be opened; the broker tries again every second: %s", error)
 
@@ -108,12 +132,11 @@ class TimerDelivery:
         return self._index.follow(master, now_ms)
 
     def _leave_files(self) -> None:
-        self._job = self._slot = None
-        self._saved = ()
-        self._read_again = False
-        if self._is_open:
+        if self._is_open or self._work is not None:
             self._index.close()
-            self._is_open = False
+        self._job = self._slot = self._work = None
+        self._saved = ()
+        self._read_again = self._is_open = False
 
     # --- a turn
 
@@ -122,12 +145,15 @@ class TimerDelivery:
 
         `now_ms` is the machine's clock; `ahead_ms` says how far the clock that stamps messages is ahead of it.
         """
-        if not self._is_open and not self._open(now_ms):
+        if self._work is not None:
+            work, self._work = self._work, None
+            work.finish()
+        if self._read_again:
+            self._rebuild(now_ms)
+        if not self._is_open and not self._open(now_ms, waits=False):
             return None
         if now_ms < self._rest_until_ms <= now_ms + PACE_MS:
             return self._rest_until_ms
-        if self._read_again:
-            self._rebuild(now_ms)
         work_before = (self._index.queue_offset, self._steps)
         has_more = self._index_new(now_ms, ahead_ms)
         next_ms = self._deliver_due(now_ms)
@@ -137,29 +163,50 @@ class TimerDelivery:
             self._rest_until_ms = now_ms + PACE_MS
         return max(next_ms, self._rest_until_ms)
 
-    def _open(self, now_ms: int) -> bool:
+    def _open(self, now_ms: int, *, waits: bool) -> bool:
+        """Open or create the timer files. Return False when there are no timers. Unless it `waits`, a thread does it."""
         queue = self._store.queues.get(TIMER_TOPIC, 0)
         if queue is None or not queue.max_offset:
             return False  # no files are needed until the first timed message
-        for sentence in self._index.open(now_ms, TimerTopic(queue.min_offset, queue.max_offset, self._queue_offset_of)):
-            log.warning(sentence)
-        self._is_open = True
-        self._needed_offset = queue.max_offset
-        if self._index.queue_offset == queue.min_offset:  # all messages are counted again
-            self._metrics.clear()
+        topic = TimerTopic(queue.min_offset, queue.max_offset, self._queue_offset_of)
+
+        def open_files() -> None:
+            for sentence in self._index.open(now_ms, topic):
+                log.warning(sentence)
+
+        def finish() -> None:
+            self._is_open = True
+            self._needed_offset = topic.max_offset
+            if self._index.queue_offset == topic.min_offset:  # all messages are counted again
+                self._metrics.clear()
+
+        if not waits and self._index.opens_alone():
+            self._do_in_thread(open_files, finish)
+        open_files()
+        finish()
         return True
+
+    def _do_in_thread(self, work: Callable[[], None], then: Callable[[], None]) -> NoReturn:
+        """Leave work on the files to a thread: creating the wheel takes long. The next check goes on with `then`."""
+        self._is_open = False
+        self._work = TimerFilesNotOpenError(work, then)
+        raise self._work
 
     def _queue_offset_of(self, physical_offset: int) -> int | None:
         record = self._store.reading.record_at(physical_offset)
         return record.queue_offset if record is not None and record.topic == TIMER_TOPIC else None
 
-    def _rebuild(self, now_ms: int) -> None:
+    def _rebuild(self, now_ms: int) -> NoReturn:
         queue = self._store.queues.get(TIMER_TOPIC, 0)
         self._slot = None
-        self._index.read_again(now_ms, 0 if queue is None else queue.min_offset)
-        self._needed_offset = self._index.known_until
-        self._metrics.clear()
-        self._read_again = False
+
+        def finish() -> None:
+            self._is_open = True
+            self._needed_offset = self._index.known_until
+            self._metrics.clear()
+            self._read_again = False
+
+        self._do_in_thread(partial(self._index.read_again, now_ms, 0 if queue is None else queue.min_offset), finish)
 
     # --- messages arrive
 
@@ -403,8 +450,17 @@ class TimerDelivery:
         until_ms = NOTHING_MS if self._slot is None else self._slot.delivered_until_ms()
         return index.begin_checkpoint(now_ms, until_ms, self._store.horizon.appended, is_clean=is_clean)
 
-    def fail_checkpoint(self) -> None:
-        """A checkpoint failed: the state of the files is unknown, so rebuild them."""
+    def fail_checkpoint(self, job: TimerCheckpointJob, error: OSError) -> None:
+        """A checkpoint failed. After a failed sync it is unknown what the files contain, so rebuild them.
+
+        If only the checkpoint itself could not be written, on a full disk, the files are sound and the next one follows. To
+        rebuild them would deliver once more what was delivered from the current slot.
+        """
+        if job.is_synced:
+            log.warning("The progress of timers was not saved (%s): the next save does it.", error)
+            self._saved = ()
+            return
+        log.error("The progress of timers could not be saved (%s): they are rebuilt from their topic.", error)
         self._read_again = True
 
     def close(self, now_ms: int) -> None:

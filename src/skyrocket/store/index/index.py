@@ -16,10 +16,11 @@ from operator import itemgetter
 
 from skyrocket.compiled import twin
 from skyrocket.protocol.sysflag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from skyrocket.store.cold_reads import ColdReads
 from skyrocket.store.errors import store_error
 from skyrocket.store.expired_files import ExpiredFile
 from skyrocket.store.files import Files, OpenFiles
-from skyrocket.store.index.index_file import KEY, NO_MATCH, IndexFile
+from skyrocket.store.index.index_file import KEY, NO_MATCH, IndexFile, Visit
 from skyrocket.store.index.key_hashes import hash_keys
 from skyrocket.store.message import DispatchFields
 
@@ -29,11 +30,13 @@ WRITTEN_BYTES_MAX = 1024 * 1024  # of keys, written at once
 
 
 class Index:
-    def __init__(self, files: Files, directory: str, slots: int, entries: int) -> None:
+    def __init__(self, files: Files, directory: str, slots: int, entries: int, reads: ColdReads | None = None) -> None:
+        """`reads` says whether a search waits for the disk."""
         self._files = files
         self._directory = directory
         self._slots = slots
         self._entries = entries
+        self._reads = reads or ColdReads()
         self._open: list[IndexFile] = []
         self._opened = OpenFiles(files, _OPEN_FILES_MAX)  # of files at rest: only the newest file is held open
         self._late = bytearray()  # packed keys that are not in a file yet
@@ -67,7 +70,8 @@ class Index:
                 if not self._files.size(path):  # a crash interrupted its creation
                     self._files.remove(path)
                     continue
-                made = IndexFile(path, self._opened.get(path), self._slots, self._entries, reopen=partial(self._opened.get, path))
+                reopen = partial(self._opened.get, path)
+                made = IndexFile(path, reopen(), self._slots, self._entries, reopen=reopen, reads=self._reads)
                 made.rest()
                 self._open.append(made)
 
@@ -98,7 +102,7 @@ class Index:
         if not self._open or not self._open[-1].room:
             path = f"{self._directory}/{self._new_name(now_ms)}"
             reopen = partial(self._opened.get, path)
-            self._open.append(IndexFile.create(self._files, path, self._slots, self._entries, reopen=reopen))
+            self._open.append(IndexFile.create(self._files, path, self._slots, self._entries, reopen=reopen, reads=self._reads))
         return self._open[-1]
 
     def _new_name(self, now_ms: int) -> str:
@@ -145,11 +149,12 @@ class Index:
 
     def find(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
         """Yield physical offsets of messages that may have the key and may be from this time range, newest first."""
-        return (offset for offset in self.visit(topic, key, begin_ms, end_ms) if offset != NO_MATCH)
+        return (visit for visit in self.visit(topic, key, begin_ms, end_ms) if isinstance(visit, int) and visit != NO_MATCH)
 
-    def visit(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int]:
+    def visit(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[Visit]:
         """Like `find`, but yield NO_MATCH for each entry that does not match, so that the caller can bound and pause the walk.
 
+        While reads must not wait for the disk, it also yields what is not in memory, and goes on there when that was read.
         Files may be added and expire meanwhile, and keys in memory may be written.
         """
         hashed = hash_key(topic, key)

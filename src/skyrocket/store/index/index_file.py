@@ -25,12 +25,12 @@ from __future__ import annotations
 
 import errno
 import struct
-from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from skyrocket.compiled import twin
+from skyrocket.store.cold_reads import ColdReads, NotInMemoryError
 from skyrocket.store.errors import StoreFormatError, StoreIOError
 from skyrocket.store.files import File, Files
 
@@ -43,6 +43,10 @@ _INT32_MAX = 2**31 - 1
 NO_MATCH = -1  # in a walk over entries: one that does not match
 LATE_ENTRIES_MAX = 1_000  # entries behind the time range that a search visits one by one
 SCANNED_AT_ONCE = 64  # entries that cost about as much as one visit
+
+
+Visit = int | NotInMemoryError
+"""A step of a walk: a physical offset, NO_MATCH, or what must be read from the disk before the walk goes on."""
 
 
 class IndexEntry(NamedTuple):
@@ -113,13 +117,24 @@ class IndexFile:
     first_timestamp: int  # store time of the oldest message in the file
     last_offset: int  # physical offset of the newest message in the file
 
-    def __init__(self, path: str, file: File, slots: int, entries: int, *, reopen: Callable[[], File] | None = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        file: File,
+        slots: int,
+        entries: int,
+        *,
+        reopen: Callable[[], File] | None = None,
+        reads: ColdReads | None = None,
+    ) -> None:
+        """Walks read with `reads`, which may be told not to wait for the disk; everything else waits."""
         if file.size != index_bytes(slots, entries):
             need = index_bytes(slots, entries)
             raise StoreFormatError(f"{path} has {file.size} bytes; {slots} slots and {entries} entries need {need}.")
         self.path = path
         self._held: File | None = file
         self._reopen = reopen
+        self._reads = reads or ColdReads()
         self._mapped: memoryview | None = None
         self._slots = slots
         self._entries = entries
@@ -130,11 +145,19 @@ class IndexFile:
         self._read_header()
 
     @classmethod
-    def create(cls, files: Files, path: str, slots: int, entries: int, *, reopen: Callable[[], File] | None = None) -> IndexFile:
+    def create(
+        cls,
+        files: Files,
+        path: str,
+        slots: int,
+        entries: int,
+        *,
+        reopen: Callable[[], File] | None = None,
+        reads: ColdReads | None = None,
+    ) -> IndexFile:
         table_bytes = HEADER.size + slots * SLOT.size
-        return cls(
-            path, files.create(path, index_bytes(slots, entries), table_bytes, durable=False), slots, entries, reopen=reopen
-        )
+        created = files.create(path, index_bytes(slots, entries), table_bytes, durable=False)
+        return cls(path, created, slots, entries, reopen=reopen, reads=reads)
 
     @property
     def _file(self) -> File:
@@ -252,20 +275,23 @@ class IndexFile:
 
     def find(self, hashed: int, begin_ms: int, end_ms: int, *, live: bool = False) -> Iterator[int]:
         """Yield physical offsets of messages whose key has this hash, newest first."""
-        return (offset for offset in self.visit(hashed, begin_ms, end_ms, live=live) if offset != NO_MATCH)
+        visits = self.visit(hashed, begin_ms, end_ms, live=live)
+        return (visit for visit in visits if isinstance(visit, int) and visit != NO_MATCH)
 
-    def visit(self, hashed: int, begin_ms: int, end_ms: int, *, live: bool = False) -> Iterator[int]:
+    def visit(self, hashed: int, begin_ms: int, end_ms: int, *, live: bool = False) -> Iterator[Visit]:
         """Walk the entries of a slot, newest first. Yield for each a physical offset, or NO_MATCH: the caller bounds the walk.
+
+        While reads must not wait for the disk, it also yields what is not in memory. When that was read, the walk goes on.
 
         The walk ends at the first entry before the time range: entries are in the order of their store times, as in Apache's
         search. It follows a chain to smaller entry numbers only, so it always ends. With `live`, entries count that another
         process has added since it last wrote the header.
         """
-        number: int = SLOT.unpack(self._file.read(HEADER.size + hashed % self._slots * SLOT.size, SLOT.size))[0]
+        number: int = SLOT.unpack((yield from self._fetched(HEADER.size + hashed % self._slots * SLOT.size, SLOT.size)))[0]
         above = self._entries if live else self.next_entry
         late = 0
         while 0 < number < above and not self.is_closed:
-            entry = self._entry(number)
+            entry = IndexEntry(*ENTRY.unpack((yield from self._fetched(self._entry_at(number), ENTRY.size))))
             stored_ms = self._stored_ms(entry)
             if stored_ms <= begin_ms - 1000:
                 return
@@ -278,17 +304,31 @@ class IndexFile:
                 number = yield from self._find_newest(hashed, end_ms, above)
                 late += 1
 
-    def _find_newest(self, hashed: int, end_ms: int, above: int) -> Generator[int, None, int]:
+    def _fetched(self, at: int, size: int) -> Generator[NotInMemoryError, None, bytes]:
+        while True:
+            try:
+                return self._reads.read(self._file, at, size)
+            except NotInMemoryError as missing:
+                yield missing
+
+    def _find_newest(self, hashed: int, end_ms: int, above: int) -> Generator[Visit, None, int]:
         """Return the newest entry of a hash at or before `end_ms`, below entry `above`; 0 when there is none.
 
         A tag may have millions of entries behind the time range. A search by time skips them: entries of all keys are in the
         order of their store times. From there the hash is found quickly, because it is frequent.
         """
-        last = bisect_left(range(1, above), True, key=lambda number: self._stored_ms(self._entry(number)) > end_ms)
-        stop = last + 1
+        stop, later = 1, above  # entries before `stop` are in time, those from `later` on are not
+        while stop < later and not self.is_closed:
+            middle = (stop + later) // 2
+            entry = IndexEntry(*ENTRY.unpack((yield from self._fetched(self._entry_at(middle), ENTRY.size))))
+            if self._stored_ms(entry) > end_ms:
+                later = middle
+            else:
+                stop = middle + 1
         while stop > 1 and not self.is_closed:
             start = max(1, stop - SCANNED_AT_ONCE)
-            hashes = [key_hash for key_hash, _, _, _ in self._read_packed(start, stop)]
+            packed = yield from self._fetched(self._entry_at(start), (stop - start) * ENTRY.size)
+            hashes = [key_hash for key_hash, _, _, _ in ENTRY.iter_unpack(packed)]
             if hashed in hashes:
                 return stop - 1 - hashes[::-1].index(hashed)
             stop = start
@@ -306,7 +346,10 @@ class IndexFile:
         return (IndexEntry(*entry) for entry in self._read_packed(1, self.next_entry))
 
     def _entry(self, number: int) -> IndexEntry:
-        return IndexEntry(*ENTRY.unpack(self._file.read(self._entries_at + number * ENTRY.size, ENTRY.size)))
+        return IndexEntry(*ENTRY.unpack(self._file.read(self._entry_at(number), ENTRY.size)))
+
+    def _entry_at(self, number: int) -> int:
+        return self._entries_at + number * ENTRY.size
 
     def _read_packed(self, first: int, stop: int, at_once: int = 50_000) -> Iterator[tuple[int, int, int, int]]:
         for start in range(first, stop, at_once):

@@ -168,6 +168,11 @@ class ConsumeQueue:
     def late_bytes(self) -> int:
         return len(self._late)
 
+    @property
+    def needs_file(self) -> bool:
+        """Whether the entries that are only in memory go into a file that does not exist yet."""
+        return self._segments.start_of(self.written_offset * ENTRY_BYTES) is None
+
     def write_late(self) -> None:
         """Write the entries that are only in memory. After an error they stay there for the next call."""
         if not self._late:

@@ -21,6 +21,7 @@ from skyrocket.store.queues.consume_queue import ENTRY, ConsumeQueue, QueueEntry
 
 _NAME_BYTES_MAX = 255  # of a directory name
 QUEUE_LATE_BYTES_MAX = 64 * 1024  # of one queue, in memory only: then a write costs little for each entry
+NEW_FILES_AT_ONCE = 8  # a busy file system takes a millisecond to create one
 
 
 class QueueKey(NamedTuple):
@@ -216,12 +217,16 @@ class ConsumeQueues:
     def write_late(self, most: int) -> int:
         """Write the entries of up to `most` queues, those that wait longest first. Return the number of queues.
 
-        After an error the entries stay in memory for the next call.
+        It creates at most NEW_FILES_AT_ONCE files. After an error the entries stay in memory for the next call.
         """
-        first = list(islice(self._late, most))
-        for queue in first:
+        written = created = 0
+        for queue in list(islice(self._late, most)):
+            created += queue.needs_file
+            if created > NEW_FILES_AT_ONCE:
+                break
             self._write_late(queue)
-        return len(first)
+            written += 1
+        return written
 
     def write_crowded(self) -> None:
         """Write the entries of queues with many of them."""

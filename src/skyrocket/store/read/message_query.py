@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 
 from skyrocket.protocol.message.properties import decode_properties
 from skyrocket.protocol.message.record import decode_record
-from skyrocket.store.index.index_file import NO_MATCH
+from skyrocket.store.cold_reads import NotInMemoryError
+from skyrocket.store.index.index_file import NO_MATCH, Visit
 from skyrocket.store.message import index_keys
 
 COST_MAX = 1_000_000  # of one query; a visited index entry costs 1
@@ -26,7 +27,7 @@ _BYTES_AT_COST_1 = 16 * 1024  # a record's checksum is computed
 class MessageQuery:
     def __init__(
         self,
-        visited: Iterator[int],
+        visited: Iterator[Visit],
         view_at: Callable[[int], memoryview | None],
         topic: str,
         key: str,
@@ -36,6 +37,8 @@ class MessageQuery:
         first_offset: int = 0,
     ) -> None:
         """`visited` yields physical offsets of candidates, newest first, and NO_MATCH for other index entries on the way.
+
+        Where a part of the index is not in memory, it yields what to read, and goes on there.
 
         Messages before the physical offset `first_offset` do not count: they were deleted with their topic.
         """
@@ -49,33 +52,35 @@ class MessageQuery:
         self._first_offset = first_offset
         self._seen: set[int] = set()
         self._candidate: int | None = None  # to be examined; again, when its bytes were not in memory
-        self._cost = 0
+        self.cost = 0  # so far: it grows when the query gets on
         self.found: list[memoryview] = []
 
     def step(self) -> bool:
         """Look at some entries. Return whether the query is done. After NotInMemoryError, the next step goes on there."""
-        stop = min(self._cost + COST_OF_STEP, COST_MAX)
+        stop = min(self.cost + COST_OF_STEP, COST_MAX)
         self._examine_candidate()
-        while self._cost < stop:
+        while self.cost < stop:
             offset = next(self._visited, None) if len(self.found) < self._count else None
             if offset is None:
                 return True
-            self._cost += 1
+            if isinstance(offset, NotInMemoryError):
+                raise offset
+            self.cost += 1
             if offset != NO_MATCH and offset >= self._first_offset and offset not in self._seen:
                 self._seen.add(offset)
                 self._candidate = offset
                 self._examine_candidate()
-        return self._cost >= COST_MAX
+        return self.cost >= COST_MAX
 
     def _examine_candidate(self) -> None:
         if self._candidate is None:
             return
         view = self._view_at(self._candidate)
         self._candidate = None
-        self._cost += _COST_OF_RECORD
+        self.cost += _COST_OF_RECORD
         if view is None:
             return
-        self._cost += len(view) // _BYTES_AT_COST_1
+        self.cost += len(view) // _BYTES_AT_COST_1
         record = decode_record(view, check_crc=False)
         if record.topic != self._topic or not self._begin_ms <= record.store_timestamp <= self._end_ms:
             return

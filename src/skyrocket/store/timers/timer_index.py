@@ -63,10 +63,12 @@ class TimerCheckpointJob:
     _sync: Callable[[], None]
     _write: Callable[[TimerCheckpoint], None]
     put_back: Callable[[], None]  # for a job that could not open a file: the next job syncs what this one did not
+    is_synced: bool = False  # only the checkpoint itself was not written, if the job failed then
 
     def run(self) -> None:
         """Raise NotOpenedError when a file could not be opened, and any other OSError when a sync or the write failed."""
         self._sync()
+        self.is_synced = True
         self._write(self.checkpoint)
 
 
@@ -90,6 +92,11 @@ class TimerIndex:
 
     # --- opening
 
+    def opens_alone(self) -> bool:
+        """Whether `open` needs nothing of the topic's messages, so that any thread may call it."""
+        checkpoint = self._checkpoint_file.read()
+        return checkpoint is None or checkpoint.delivered_until_ms is not None
+
     def open(self, now_ms: int, topic: TimerTopic) -> list[str]:
         """Open or rebuild timer log and wheel. Return what had to be rebuilt, in sentences."""
         checkpoint = self._checkpoint_file.read()
@@ -107,6 +114,7 @@ class TimerIndex:
             self.queue_offset = topic.min_offset
             self.log.drop()
             self.wheel.create()
+            self.log.prepare()
             return []
         self._changes = checkpoint.changes
         self.read_ms = self._slot_ms(checkpoint.read_ms)
@@ -180,6 +188,10 @@ class TimerIndex:
         except OSError as error:
             raise store_error("removing the timer log", error) from error
         self.wheel.create()
+        try:
+            self.log.prepare()
+        except OSError as error:
+            raise store_error("creating the timer log", error) from error
 
     def follow(self, master: TimerCheckpoint, now_ms: int) -> TimerCheckpointJob:
         """Take the master's progress, which a slave copies. Return the job that saves it.

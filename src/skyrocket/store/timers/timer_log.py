@@ -89,6 +89,11 @@ class TimerLog:
 
     # --- writing
 
+    def prepare(self) -> None:
+        """Create the first file of an empty log, which is durable before a unit needs it. This waits for the disk."""
+        if not self.segments.starts:
+            self.segments.add(0)
+
     def places(self, count: int) -> list[int]:
         """Return the positions of the next `count` units."""
         segment_bytes = self.segments.segment_bytes

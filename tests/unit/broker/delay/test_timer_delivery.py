@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 from random import Random
 
 import pytest
@@ -240,6 +241,35 @@ def test_progress_is_kept_once_more_when_a_second_with_deliveries_is_over(world:
     assert world.keep()
     world.go_to(BEGIN_MS + 5_000)
     assert not world.keep(), "nothing came"
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_a_full_disk_that_takes_no_progress_makes_nothing_be_delivered_twice(world: TimerWorld, stops: bool):
+    for i in range(50):
+        world.at(f"key{i}", BEGIN_MS + 1_010 + 90 * i)
+    world.pass_ms(2_500)  # in the middle of a second
+    delivered = len(world.keys)
+    assert 0 < delivered < 50
+    world.store.flush()
+    world.delivery.plan_checkpoint(world.now_ms)
+    job = world.delivery.begin_checkpoint()
+    assert job is not None
+
+    def refuse(_checkpoint: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    write, job._write = job._write, refuse
+    with pytest.raises(OSError, match="No space") as refused:
+        job.run()
+    world.delivery.fail_checkpoint(job, refused.value)
+    world.check()
+    assert len(world.keys) == delivered
+    job._write = write
+    assert world.keep(), "the next checkpoint has what this one has not"
+    if stops:
+        world.restart()
+    world.pass_ms(10_000)
+    assert sorted(world.keys) == sorted(f"key{i}" for i in range(50))
 
 
 @pytest.mark.parametrize("damage", ["timerlog", "timerwheel", "timercheck"])

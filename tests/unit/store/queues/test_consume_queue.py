@@ -10,7 +10,13 @@ from skyrocket.store.errors import DiskFullError, QueueNameError, StoreIOError
 from skyrocket.store.files import OpenFiles
 from skyrocket.store.message import DispatchRequest
 from skyrocket.store.queues.consume_queue import ENTRY, PRE_BLANK, ConsumeQueue, QueueEntry
-from skyrocket.store.queues.consume_queues import QUEUE_LATE_BYTES_MAX, ConsumeQueues, QueueKey, is_directory_name
+from skyrocket.store.queues.consume_queues import (
+    NEW_FILES_AT_ONCE,
+    QUEUE_LATE_BYTES_MAX,
+    ConsumeQueues,
+    QueueKey,
+    is_directory_name,
+)
 from tests.support.simulated_disk import SimulatedDisk
 
 PER_FILE = 5
@@ -183,6 +189,20 @@ def test_late_entries_are_counted_written_in_order_and_forgotten_with_their_topi
     assert (queues.late_bytes, queues.late_count, disk.names("cq/t0")) == (20, 1, ["0", "2"])
     assert queues.forget_topic("t1") == (2, 2)
     assert (queues.late_bytes, queues.late_count, queues.write_late(9)) == (0, 0, 0)
+
+
+def test_few_new_files_are_created_at_once():
+    queues = ConsumeQueues(disk := SimulatedDisk(), OpenFiles(disk, 50), "cq", PER_FILE)
+    for offset in range(2):
+        queues.put([DispatchRequest("t", queue_id, offset, 1000 + queue_id, 100, 0, 0, (), 0) for queue_id in range(20)])
+        if not offset:
+            assert [queues.write_late(64) for _ in range(4)] == [
+                NEW_FILES_AT_ONCE,
+                NEW_FILES_AT_ONCE,
+                20 - 2 * NEW_FILES_AT_ONCE,
+                0,
+            ]
+    assert queues.write_late(64) == 20, "these files exist"
 
 
 def test_a_queue_with_many_entries_in_memory_is_crowded_until_they_are_written():

@@ -1,0 +1,121 @@
+"""Log lines are written in a thread: nobody waits for them, none is lost at the end, and their number is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import subprocess
+import sys
+import threading
+import time
+
+from skyrocket.cli.log_writer import LogWriter
+from tests.support.loop_pauses import measured_pauses
+from tests.support.waiting import WAIT_S_MAX, wait_until
+
+
+class HeldStream:
+    """A stream that takes nothing until it may."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.is_asked = threading.Event()
+        self.may_go_on = threading.Event()
+
+    def write(self, text: str) -> None:
+        self.is_asked.set()
+        assert self.may_go_on.wait(WAIT_S_MAX)
+        self.text += text
+
+    def flush(self) -> None:
+        """Nothing is buffered."""
+
+
+def a_logger(writer: LogWriter) -> logging.Logger:
+    logger = logging.Logger("test")
+    logger.addHandler(writer)
+    return logger
+
+
+async def test_the_loop_does_not_wait_for_a_stream_that_is_slow():
+    class SlowStream(HeldStream):
+        def write(self, text: str) -> None:
+            time.sleep(0.2)
+            self.text += text
+
+    stream = SlowStream()
+    writer = LogWriter(stream)
+    await asyncio.sleep(0)
+    async with measured_pauses() as pauses:
+        for number in range(3):
+            a_logger(writer).warning("line %d", number)
+            await asyncio.sleep(0)
+    pauses.check()
+    writer.close()
+    assert stream.text.splitlines() == ["line 0", "line 1", "line 2"]
+
+
+def test_lines_beyond_the_bound_are_left_out_and_the_next_one_says_how_many():
+    stream = HeldStream()
+    writer = LogWriter(stream, lines_max=2)
+    logger = a_logger(writer)
+    logger.warning("first")
+    assert stream.is_asked.wait(WAIT_S_MAX)  # it is being written, and the others wait
+    for number in range(5):
+        logger.warning("line %d", number)
+    stream.may_go_on.set()
+    wait_until(lambda: "line 1" in stream.text, "the lines that wait are written")
+    logger.warning("last")
+    writer.close()
+    left_out = "3 log lines were left out: they came faster than they could be written."
+    assert stream.text.splitlines() == ["first", "line 0", "line 1", left_out, "last"]
+
+
+def test_a_stream_that_fails_does_not_stop_the_writer():
+    class FullStream(HeldStream):
+        is_full = True
+
+        def write(self, text: str) -> None:
+            if self.is_full:
+                self.is_asked.set()
+                raise OSError(28, "No space left on device")
+            self.text += text
+
+    stream = FullStream()
+    writer = LogWriter(stream)
+    a_logger(writer).warning("lost")
+    assert stream.is_asked.wait(WAIT_S_MAX)
+    wait_until(lambda: writer._left_out == 1, "the line counts as left out")
+    stream.is_full = False
+    a_logger(writer).warning("written")
+    writer.close()
+    assert stream.text.splitlines()[-1] == "written"
+    assert stream.text.startswith("1 log lines were left out")
+
+
+def test_a_line_that_cannot_be_made_stops_neither_the_caller_nor_the_others(capsys):
+    stream = HeldStream()
+    stream.may_go_on.set()
+    writer = LogWriter(stream)
+    a_logger(writer).warning("%d", "no number")
+    a_logger(writer).warning("written")
+    writer.close()
+    assert stream.text.splitlines() == ["written"]
+    assert "no number" in capsys.readouterr().err
+
+
+PROGRAM = """
+import logging, sys
+from skyrocket.cli.log_writer import LogWriter
+logging.basicConfig(format="%(message)s", handlers=[LogWriter(sys.stderr)])
+for number in range(2_000):
+    logging.warning("line %d", number)
+raise SystemError("it crashed")
+"""
+
+
+def test_a_process_that_ends_with_an_exception_has_written_all_of_its_lines():
+    ended = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
+    lines = [line for line in ended.stderr.splitlines() if line.startswith("line ")]
+    assert lines == [f"line {number}" for number in range(2_000)]
+    assert "it crashed" in ended.stderr
