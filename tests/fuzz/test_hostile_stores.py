@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from skyrocket.broker.pull.frames import HeaderTemplate, read_frames
+from skyrocket.broker.pull.frames import HeaderTemplate, frame_runs
 from skyrocket.compiled import TWINS
 from skyrocket.protocol.fast_path.pull_requests import PullNumbers
 from skyrocket.protocol.message.record import FIXED_BYTES_MIN, MAGIC
@@ -20,6 +20,7 @@ from skyrocket.store.config import StoreConfig
 from skyrocket.store.errors import StoreError
 from skyrocket.store.log.readdress import Address
 from skyrocket.store.message_store import MessageStore
+from skyrocket.store.queues.entry_window import EntryWindow
 from skyrocket.store.read.queue_run import RunQuery
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.store_messages import FOREVER_MS, ROOT, START_MS, a_message, an_open_store
@@ -96,7 +97,10 @@ def frame_pulls(store: MessageStore, query: RunQuery, asks: list[PullNumbers]) -
     queue = store.queues.get(query.topic, query.queue_id)
     if queue is None:
         return None
-    return Frames(b"".join(read_frames(store.reading, queue, query, asks, WORDS, 100_000).pieces))
+    entries = EntryWindow().read(queue, query.offset, max(0, asks[-1][1] - query.offset) + 2 * max(1, asks[-1][2]))
+    sources = store.reading.turn_sources()
+    pieces, *_ = frame_runs(*sources, entries, query, asks, WORDS, queue.max_offset, 100_000)
+    return Frames(b"".join(pieces))
 
 
 def some_asks(rng: Random, offset: int) -> list[PullNumbers]:

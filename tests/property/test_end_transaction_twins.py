@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, cast
 
+import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -18,7 +19,8 @@ from skyrocket.broker.transactions.end_fast_path import EndContribution, RecentH
 from skyrocket.broker.transactions.end_rules import EndRules
 from skyrocket.broker.transactions.records import HalfFacts
 from skyrocket.compiled import TWINS
-from skyrocket.protocol.fast_path.end_transaction import END_START
+from skyrocket.protocol.command import Command, encode_command
+from skyrocket.protocol.fast_path.end_transaction import END_STARTS
 from skyrocket.protocol.frame import Frame, Serialization
 from skyrocket.protocol.hosts import pack_host
 from skyrocket.protocol.message.properties import encode_properties
@@ -66,7 +68,7 @@ odd_values = st.sampled_from([*ODD, None, 1, 1.5, True, {}, []])
 class Ends(Contributor):
     """Contributes ends of these half messages. Nothing is appended, so nothing is done about them afterwards."""
 
-    frame_start = END_START
+    frame_starts = END_STARTS
 
     def __init__(self, halves: RecentHalves) -> None:
         self._halves = halves
@@ -90,11 +92,14 @@ def a_log(pieces: list[bytes], start: int) -> tuple[bytes, list[int]]:
     return bytes(segment), places
 
 
-def place(headers: list[bytes], halves: RecentHalves, stop: int, *, compiled: bool) -> tuple[Any, ...]:
+Headers = list[tuple[Serialization, bytes]]
+
+
+def place(headers: Headers, halves: RecentHalves, stop: int, *, compiled: bool) -> tuple[Any, ...]:
     """Place the ends in a batch. Return how many frames were taken, and everything that the batch has then."""
     twins, batch = TWINS["send_loop.place_run"], a_batch(2**40, stop)
     terms = BatchTerms(HOST, HOST, 4000, b"", Ends(halves))
-    frames = [Frame(Serialization.JSON, header, b"") for header in headers]
+    frames = [Frame(serialization, header, b"") for serialization, header in headers]
     at = twins.compiled(frames, 0, batch, terms, NO_LOOKUPS) if compiled else 0
     number = twins.reference(frames, at, batch, terms, NO_LOOKUPS)
     contribution = cast("EndContribution | None", batch.contribution)
@@ -102,7 +107,7 @@ def place(headers: list[bytes], halves: RecentHalves, stop: int, *, compiled: bo
     return number, b"".join(batch.parts), batch.dispatches, *ends, batch.position, batch.following_offsets(), batch.answers
 
 
-def place_both(headers: list[bytes], halves: RecentHalves, stop: int = 2**50) -> tuple[Any, ...]:
+def place_both(headers: Headers, halves: RecentHalves, stop: int = 2**50) -> tuple[Any, ...]:
     reference = place(headers, halves, stop, compiled=False)
     assert place(headers, halves, stop, compiled=True) == reference
     return reference
@@ -121,21 +126,39 @@ def halves_of(records: list[bytes], start: int = 0, cut: int = 0, copied: int | 
     return RecentHalves(log, shapes.known, copies), places
 
 
-def a_header(**fields: object) -> bytes:
-    header = {
-        "code": 37,
-        "extFields": USUAL | {name: str(value) for name, value in fields.items()},
-        "flag": 2,
-        "language": "JAVA",
-    }
-    return json.dumps(header, separators=(",", ":")).encode()
+def a_header(serialization: Serialization = Serialization.JSON, **fields: object) -> tuple[Serialization, bytes]:
+    every = USUAL | {name: str(value) for name, value in fields.items()}
+    if serialization == Serialization.ROCKETMQ:
+        return serialization, a_binary_header(every)
+    header = {"code": 37, "extFields": every, "flag": 2, "language": "JAVA"}
+    return serialization, json.dumps(header, separators=(",", ":")).encode()
+
+
+def a_binary_header(fields: dict[str, str], code: int = 37, flag: int = 2, remark: str | None = None) -> bytes:
+    command = Command(code, fields=fields, flag=flag, remark=remark, opaque=7, serialization=Serialization.ROCKETMQ)
+    return encode_command(command)[8:]
 
 
 # --- headers
 
 
 @st.composite
-def headers(draw: st.DrawFn) -> bytes:
+def binary_headers(draw: st.DrawFn) -> tuple[Serialization, bytes]:
+    fields = dict(USUAL)
+    for name in draw(st.lists(st.sampled_from([*USUAL, "ns", "colour", ""]), max_size=3)):
+        if draw(st.booleans()):
+            fields[name] = draw(st.sampled_from(ODD))
+        else:
+            fields.pop(name, None)
+    code, flag = draw(st.sampled_from([37, 37, 37, 310])), draw(st.sampled_from([2, 2, 2, 0, 3]))
+    text = a_binary_header(fields, code, flag, draw(st.sampled_from([None, None, "a remark"])))
+    at = draw(st.integers(0, len(text) - 1))
+    damaged = text[:at] + bytes([draw(st.integers(0, 255))]) + text[at + 1 :]
+    return Serialization.ROCKETMQ, draw(st.sampled_from([text, text, text[:at], damaged]))
+
+
+@st.composite
+def json_headers(draw: st.DrawFn) -> tuple[Serialization, bytes]:
     fields: dict[str, Any] = dict(USUAL)
     for name in draw(st.lists(st.sampled_from([*USUAL, "ns", "nsd", "oway", "colour"]), max_size=3)):
         if draw(st.booleans()):
@@ -149,20 +172,21 @@ def headers(draw: st.DrawFn) -> bytes:
     separators = draw(st.sampled_from([(",", ":"), (",", ":"), (", ", ": ")]))
     text = json.dumps(header, separators=separators, ensure_ascii=draw(st.booleans())).encode()
     at = draw(st.integers(0, len(text)))
-    return draw(st.sampled_from([text, text, text[:at], text[:at] + b"\xff" + text[at:]]))
+    return Serialization.JSON, draw(st.sampled_from([text, text, text[:at], text[:at] + b"\xff" + text[at:]]))
 
 
-@given(headers())
-@settings(max_examples=500)
-def test_twins_read_headers_in_the_same_way(header: bytes):
+@given(json_headers() | binary_headers())
+@settings(max_examples=1000)
+def test_twins_read_headers_in_the_same_way(header: tuple[Serialization, bytes]):
     half = Record(HALF_TOPIC, b"x", encode_properties({"UNIQ_KEY": KEY, "PGROUP": "shop", "REAL_TOPIC": "t", "REAL_QID": "1"}))
     number, _, _, ended, _, _, _, _ = place_both([header], halves_of([encode_record(replace(half, queue_offset=17))], 4711)[0])
     event("plain" if ended else "an end" if number else "something else")
 
 
-def test_the_compiled_loop_reads_javas_headers():
+@pytest.mark.parametrize("serialization", Serialization)
+def test_the_compiled_loop_reads_javas_headers(serialization: Serialization):
     halves, _ = halves_of([])
-    frames = [Frame(Serialization.JSON, a_header(), b"")]
+    frames = [Frame(*a_header(serialization), b"")]
     batch = a_batch(0, 0)
     assert TWINS["send_loop.place_run"].compiled(frames, 0, batch, BatchTerms(HOST, HOST, 0, b"", Ends(halves)), NO_LOOKUPS) == 1
     assert cast("EndContribution", batch.contribution).deferred == [(4711, 17, 8, "shop", False)]
@@ -201,11 +225,12 @@ ends = st.fixed_dictionaries(
         "commitOrRollback": st.sampled_from([8] * 9 + [12, 12, 12, 0, 4, -1, 2**31 - 1]),
         "producerGroup": st.sampled_from(["shop"] * 9 + ["other", ""]),
         "off": st.sampled_from([0] * 9 + [1, -1]),
+        "serialization": st.sampled_from(Serialization),
     }
 )
 
 
-def an_end(end: dict[str, Any], half: Record, place: int) -> bytes:
+def an_end(end: dict[str, Any], half: Record, place: int) -> tuple[Serialization, bytes]:
     said = {name: value for name, value in end.items() if name != "off"}
     return a_header(**said, commitLogOffset=place, tranStateTableOffset=half.queue_offset + end["off"])
 

@@ -164,6 +164,7 @@ class EndOf(NamedTuple):
     group: str = "shop"
     flag: int = 2
     is_odd: bool = False  # JSON that Java would not write
+    is_binary: bool = False
 
     def frame(self, halves: list[tuple[int, int]]) -> bytes:
         queue_offset, place = halves[self.which % len(halves)] if halves else (0, 2**30)
@@ -173,6 +174,8 @@ class EndOf(NamedTuple):
             "commitLogOffset": str(place + self.off),
         }
         fields |= {"commitOrRollback": str(self.outcome), "msgId": "id", "fromTransactionCheck": "false"}
+        if self.is_binary and -(2**31) <= self.flag < 2**31:
+            return encode_command(Command(37, fields=fields, flag=self.flag, serialization=Serialization.ROCKETMQ))
         header = {"code": 37, "extFields": fields, "flag": self.flag, "language": "JAVA", "opaque": 0}
         return join_frame(0, json.dumps(header, separators=(", ", ": ") if self.is_odd else (",", ":")).encode(), b"")
 
@@ -185,6 +188,7 @@ ends = st.builds(EndOf, st.integers(0, 20), st.sampled_from([8, 8, 8, 12])) | st
     mostly(["shop"], ["other"]),
     mostly([2], [0, 2]),
     mostly([False], [True]),
+    st.booleans(),
 )
 half_sends = st.builds(
     lambda number, topic, queue, body, more: join_frame(

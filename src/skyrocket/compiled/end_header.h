@@ -1,4 +1,4 @@
-/* Reads the header of END_TRANSACTION (37) from JSON as Java writes it:
+/* Reads the header of END_TRANSACTION (37), sent oneway. In JSON as Java writes it, or binary:
 
        {"code":37,"extFields":{"commitLogOffset":"7",…,"producerGroup":"group",…},"flag":2,…}
 
@@ -15,50 +15,62 @@ typedef struct {
     int is_answer; /* the end answers a check */
 } End;
 
-static inline int takes_quoted_number(Reader *reader, int64_t *number) {
-    return takes(reader, '"') && takes_number(reader, number) && takes(reader, '"');
-}
-
-static inline int takes_quoted_bool(Reader *reader, int *is_true) {
-    *is_true = takes_word(reader, "\"true\"", 6);
-    return *is_true || takes_false(reader);
-}
-
 #define IS(word) (name.size == sizeof(word) - 1 && memcmp(name.at, word, sizeof(word) - 1) == 0)
 
+enum { END_GROUP = 1, END_QUEUE_OFFSET = 2, END_PLACE = 4, END_OUTCOME = 8, END_ID = 16, END_NEEDED = 31 };
+enum { END_ANSWER = 32, END_TOPIC = 64, END_TRANSACTION_ID = 128, END_BROKER = 256, ONEWAY_END = 2 };
+
+/* Takes the value of the field with this name. Returns 0 when it is malformed or unknown, or is there for the second time. */
+static inline int takes_end_field(Reader *reader, int is_json, Text name, unsigned *seen, End *end) {
+    Text text;
+    unsigned which = 0;
+    int is_sound = 0;
+    if (IS("producerGroup")) {
+        which = END_GROUP, is_sound = takes_plain(reader, is_json, &end->group);
+    } else if (IS("tranStateTableOffset")) {
+        which = END_QUEUE_OFFSET, is_sound = takes_value64(reader, is_json, &end->queue_offset);
+    } else if (IS("commitLogOffset")) {
+        which = END_PLACE, is_sound = takes_value64(reader, is_json, &end->place);
+    } else if (IS("commitOrRollback")) {
+        which = END_OUTCOME, is_sound = takes_value32(reader, is_json, &end->outcome);
+    } else if (IS("fromTransactionCheck")) {
+        which = END_ANSWER, is_sound = takes_bool(reader, is_json, &end->is_answer);
+    } else if (IS("msgId")) {
+        which = END_ID, is_sound = takes_plain(reader, is_json, &text);
+    } else if (IS("topic")) {
+        which = END_TOPIC, is_sound = takes_plain(reader, is_json, &text);
+    } else if (IS("transactionId")) {
+        which = END_TRANSACTION_ID, is_sound = takes_plain(reader, is_json, &text);
+    } else if (IS("bname")) {
+        which = END_BROKER, is_sound = takes_plain(reader, is_json, &text);
+    }
+    if (!is_sound || *seen & which) return 0;
+    *seen |= which;
+    return 1;
+}
+
 static inline int takes_end_fields(Reader *reader, End *end) {
-    enum { GROUP = 1, QUEUE_OFFSET = 2, PLACE = 4, OUTCOME = 8, ID = 16, NEEDED = 31 };
-    enum { ANSWER = 32, TOPIC = 64, TRANSACTION = 128, BROKER = 256 };
-    Text name, text;
+    Text name;
     unsigned seen = 0;
     if (!takes(reader, '{')) return 0;
     do {
-        unsigned which = 0;
-        int is_sound = 0;
-        if (!takes_text(reader, &name) || !takes(reader, ':')) return 0;
-        if (IS("producerGroup")) {
-            which = GROUP, is_sound = takes_text(reader, &end->group);
-        } else if (IS("tranStateTableOffset")) {
-            which = QUEUE_OFFSET, is_sound = takes_quoted_number(reader, &end->queue_offset);
-        } else if (IS("commitLogOffset")) {
-            which = PLACE, is_sound = takes_quoted_number(reader, &end->place);
-        } else if (IS("commitOrRollback")) {
-            which = OUTCOME, is_sound = takes_quoted_int32(reader, &end->outcome);
-        } else if (IS("fromTransactionCheck")) {
-            which = ANSWER, is_sound = takes_quoted_bool(reader, &end->is_answer);
-        } else if (IS("msgId")) {
-            which = ID, is_sound = takes_text(reader, &text);
-        } else if (IS("topic")) {
-            which = TOPIC, is_sound = takes_text(reader, &text);
-        } else if (IS("transactionId")) {
-            which = TRANSACTION, is_sound = takes_text(reader, &text);
-        } else if (IS("bname")) {
-            which = BROKER, is_sound = takes_text(reader, &text);
-        }
-        if (!is_sound || seen & which) return 0;
-        seen |= which;
+        if (!takes_text(reader, &name) || !takes(reader, ':') || !takes_end_field(reader, 1, name, &seen, end)) return 0;
     } while (takes(reader, ','));
-    return takes(reader, '}') && (seen & NEEDED) == NEEDED;
+    return takes(reader, '}') && (seen & END_NEEDED) == END_NEEDED;
+}
+
+static inline int read_binary_end(const unsigned char *header, size_t size, End *end) {
+    unsigned seen = 0;
+    memset(end, 0, sizeof *end);
+    if (size < BINARY_FIXED_BYTES || get16(header) != 37 || get32(header + 9) != ONEWAY_END) return 0;
+    if (get32(header + 13) != 0 || get32(header + 17) != size - BINARY_FIXED_BYTES) return 0; /* a remark; fields of another length */
+    Reader reader = {header + BINARY_FIXED_BYTES, header + size};
+    while (reader.at < reader.end) {
+        Text name;
+        Reader inside;
+        if (!takes_binary_field(&reader, &name, &inside) || !takes_end_field(&inside, 0, name, &seen, end)) return 0;
+    }
+    return (seen & END_NEEDED) == END_NEEDED;
 }
 
 static inline int read_end(const unsigned char *header, size_t size, End *end) {

@@ -1,11 +1,13 @@
-/* Reads parts of a header from JSON as Java writes it: no blanks, numbers in their shortest form. A reader never looks at or
-   behind `end`. */
+/* Reads parts of a header: of JSON as Java writes it, without blanks and with numbers in their shortest form, or of a binary header.
+   A reader never looks at or behind `end`. */
 #ifndef SKYROCKET_HEADER_READER_H
 #define SKYROCKET_HEADER_READER_H
 
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+#include "numbers.h"
 
 typedef struct {
     const unsigned char *at;
@@ -69,10 +71,6 @@ static inline int takes_int32(Reader *reader, int32_t *number) {
     return 1;
 }
 
-static inline int takes_quoted_int32(Reader *reader, int32_t *number) {
-    return takes(reader, '"') && takes_int32(reader, number) && takes(reader, '"');
-}
-
 static inline int hex_digit(unsigned char digit) {
     if (digit >= '0' && digit <= '9') return digit - '0';
     if (digit >= 'a' && digit <= 'f') return digit - 'a' + 10;
@@ -110,7 +108,51 @@ static inline int takes_escaped(Reader *reader, unsigned char *into, size_t *siz
     return takes(reader, '"');
 }
 
-static inline int takes_false(Reader *reader) { return takes_word(reader, "\"false\"", 7); }
+/* A value in JSON stands between quotes; one in a binary header has a reader of its own. */
+static inline int opens(Reader *reader, int is_json) { return !is_json || takes(reader, '"'); }
+
+static inline int closes(Reader *reader, int is_json) { return is_json ? takes(reader, '"') : reader->at == reader->end; }
+
+static inline int takes_plain(Reader *reader, int is_json, Text *text) {
+    if (!opens(reader, is_json)) return 0;
+    text->at = reader->at;
+    while (reader->at < reader->end && is_plain[*reader->at]) reader->at++;
+    text->size = (size_t)(reader->at - text->at);
+    return closes(reader, is_json);
+}
+
+static inline int takes_value32(Reader *reader, int is_json, int32_t *number) {
+    return opens(reader, is_json) && takes_int32(reader, number) && closes(reader, is_json);
+}
+
+static inline int takes_value64(Reader *reader, int is_json, int64_t *number) {
+    return opens(reader, is_json) && takes_number(reader, number) && closes(reader, is_json);
+}
+
+static inline int takes_bool(Reader *reader, int is_json, int *is_true) {
+    if (!opens(reader, is_json)) return 0;
+    *is_true = takes_word(reader, "true", 4);
+    return (*is_true || takes_word(reader, "false", 5)) && closes(reader, is_json);
+}
+
+/* Takes so many bytes. */
+static inline int takes_bytes(Reader *reader, size_t size, Text *bytes) {
+    if ((size_t)(reader->end - reader->at) < size) return 0;
+    *bytes = (Text){reader->at, size};
+    reader->at += size;
+    return 1;
+}
+
+#define BINARY_FIXED_BYTES 21 /* code, language, version, opaque, flag, length of the remark, length of the fields */
+
+/* Takes a name and its value, for which `inside` is a reader of its own. */
+static inline int takes_binary_field(Reader *reader, Text *name, Reader *inside) {
+    Text length, value;
+    if (!takes_bytes(reader, 2, &length) || !takes_bytes(reader, get16(length.at), name)) return 0;
+    if (!takes_bytes(reader, 4, &length) || !takes_bytes(reader, get32(length.at), &value)) return 0;
+    *inside = (Reader){value.at, value.at + value.size};
+    return 1;
+}
 
 static inline int is_alphanumeric(const unsigned char *text, size_t size) {
     for (size_t at = 0; at < size; at++) {

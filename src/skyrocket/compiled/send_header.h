@@ -8,7 +8,6 @@
 #define SKYROCKET_SEND_HEADER_H
 
 #include "header_reader.h"
-#include "numbers.h"
 
 typedef struct {
     Text topic;
@@ -19,33 +18,6 @@ typedef struct {
 } Send;
 
 enum { SEND_MESSAGE = 10, SEND_MESSAGE_V2 = 310, SEND_BATCH_MESSAGE = 320, ONEWAY = 2 };
-
-/* A value in JSON stands between quotes; one in a binary header has a reader of its own. */
-static inline int opens(Reader *reader, int is_json) { return !is_json || takes(reader, '"'); }
-
-static inline int closes(Reader *reader, int is_json) { return is_json ? takes(reader, '"') : reader->at == reader->end; }
-
-static inline int takes_plain(Reader *reader, int is_json, Text *text) {
-    if (!opens(reader, is_json)) return 0;
-    text->at = reader->at;
-    while (reader->at < reader->end && is_plain[*reader->at]) reader->at++;
-    text->size = (size_t)(reader->at - text->at);
-    return closes(reader, is_json);
-}
-
-static inline int takes_value32(Reader *reader, int is_json, int32_t *number) {
-    return opens(reader, is_json) && takes_int32(reader, number) && closes(reader, is_json);
-}
-
-static inline int takes_value64(Reader *reader, int is_json, int64_t *number) {
-    return opens(reader, is_json) && takes_number(reader, number) && closes(reader, is_json);
-}
-
-static inline int takes_bool(Reader *reader, int is_json, int *is_true) {
-    if (!opens(reader, is_json)) return 0;
-    *is_true = takes_word(reader, "true", 4);
-    return (*is_true || takes_word(reader, "false", 5)) && closes(reader, is_json);
-}
 
 static inline int takes_properties(Reader *reader, int is_json, unsigned char *unescaped, Text *properties) {
     if (is_json) {
@@ -169,16 +141,6 @@ static inline int read_send(const unsigned char *header, size_t size, unsigned c
     return takes(&reader, '}') && reader.at == reader.end && seen & FIELDS;
 }
 
-/* Takes so many bytes. */
-static inline int takes_bytes(Reader *reader, size_t size, Text *bytes) {
-    if ((size_t)(reader->end - reader->at) < size) return 0;
-    *bytes = (Text){reader->at, size};
-    reader->at += size;
-    return 1;
-}
-
-#define BINARY_FIXED_BYTES 21 /* code, language, version, opaque, flag, length of the remark, length of the fields */
-
 static inline int read_binary_send(const unsigned char *header, size_t size, Send *send) {
     uint32_t seen = 0;
     if (size < BINARY_FIXED_BYTES || get32(header + 13) != 0 || get32(header + 17) != size - BINARY_FIXED_BYTES) return 0;
@@ -188,10 +150,9 @@ static inline int read_binary_send(const unsigned char *header, size_t size, Sen
     send->is_oneway = flag == ONEWAY;
     Reader reader = {header + BINARY_FIXED_BYTES, header + size};
     while (reader.at < reader.end) {
-        Text length, name, value;
-        if (!takes_bytes(&reader, 2, &length) || !takes_bytes(&reader, get16(length.at), &name)) return 0;
-        if (!takes_bytes(&reader, 4, &length) || !takes_bytes(&reader, get32(length.at), &value)) return 0;
-        Reader inside = {value.at, value.at + value.size};
+        Text name;
+        Reader inside;
+        if (!takes_binary_field(&reader, &name, &inside)) return 0;
         unsigned char letter = code == SEND_MESSAGE ? letter_of(name) : name.size == 1 ? name.at[0] : 0;
         if (!is_first(letter, &seen) || !takes_field(&inside, 0, letter, NULL, send)) return 0;
     }

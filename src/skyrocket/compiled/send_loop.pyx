@@ -40,6 +40,7 @@ cdef extern from "send_header.h" nogil:
     bint read_binary_send(const unsigned char *header, size_t size, Send *send)
 
 cdef enum:
+    END_CODE = 37
     END_BYTES = 11  # the length of END_START
     RETRY_BYTES = 7  # the length of RETRY_PREFIX
     ENTRY_BODY_AT = 20  # in a batch: size, magic, CRC, flag, length of the body
@@ -51,7 +52,7 @@ cdef enum:
     USUAL_BYTES = 2048  # the guessed size of a committed message, when a read event has no sends
     COMMITTED_BYTES_MAX = 1 << 20  # room that is made for committed messages before their number is known
 
-cdef const char *END_START = b'{"code":37,'  # how the header of an END_TRANSACTION request begins
+cdef const char *END_START = b'{"code":37,'  # how the JSON header of an END_TRANSACTION request begins
 cdef const char *RETRY_PREFIX = b"%RETRY%"
 cdef bytes MARK = b"\0"  # where the unique key goes
 
@@ -147,7 +148,9 @@ cdef unsigned char *write_record(
     return at
 
 
-cdef inline bint is_end(const unsigned char *header, size_t size):
+cdef inline bint is_end(bint is_binary, const unsigned char *header, size_t size):
+    if is_binary:
+        return size >= 2 and get16(header) == END_CODE
     return size >= END_BYTES and memcmp(header, END_START, END_BYTES) == 0
 
 
@@ -186,10 +189,10 @@ def place_run(list frames, Py_ssize_t first, batch, terms, lookups):
     cdef tuple frame
     for number in range(first, len(frames)):
         frame = <tuple>frames[number]
-        _, header, body = frame
+        serialization, header, body = frame
         header_bytes = PyBytes_Size(header)
         header_bytes_max = max(header_bytes, header_bytes_max)
-        if is_end(bytes_of(header), header_bytes):
+        if is_end(bool(serialization), bytes_of(header), header_bytes):
             ends += 1
         else:
             sends, sent_bytes = sends + 1, sent_bytes + header_bytes + PyBytes_Size(body)
@@ -245,13 +248,15 @@ cdef class _SendLoop:
         cdef size_t header_bytes
         cdef object header_object
         cdef bytes body
+        cdef bint is_binary
         while number < len(frames):
             self.serialization, header_object, body = <tuple>frames[number]
             header, header_bytes = bytes_of(header_object), PyBytes_Size(header_object)
-            if self.contributor is not None and not self.serialization and is_end(header, header_bytes):
-                if not self.place_end(header, header_bytes):
+            is_binary = bool(self.serialization)
+            if self.contributor is not None and is_end(is_binary, header, header_bytes):
+                if not self.place_end(is_binary, header, header_bytes):
                     break
-            elif self.serialization:
+            elif is_binary:
                 if not (read_binary_send(header, header_bytes, &self.send) and self.place_send(body)):
                     break
             elif not (read_send(header, header_bytes, text, &self.send) and self.place_send(body)):
@@ -260,9 +265,9 @@ cdef class _SendLoop:
         self.batch.position = self.position
         return number
 
-    cdef bint place_end(self, const unsigned char *header, size_t header_bytes) except -1:
+    cdef bint place_end(self, bint is_binary, const unsigned char *header, size_t header_bytes) except -1:
         cdef End end
-        if not read_end(header, header_bytes, &end):
+        if not (read_binary_end(header, header_bytes, &end) if is_binary else read_end(header, header_bytes, &end)):
             return False
         if self.ends is None:
             if self.batch.contribution is None:

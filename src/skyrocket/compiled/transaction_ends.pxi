@@ -12,6 +12,7 @@ cdef extern from "end_header.h" nogil:
         bint is_answer
 
     bint read_end(const unsigned char *header, size_t size, End *end)
+    bint read_binary_end(const unsigned char *header, size_t size, End *end)
 
 cdef enum:
     HALF_FIELD_BYTES = 26

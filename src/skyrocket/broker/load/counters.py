@@ -179,8 +179,12 @@ class Counters:
 
     def count_get(self, group: str, topic: str, messages: int, size_bytes: int, took_ms: int, pulls: int = 1) -> None:
         """Messages that pulls found."""
+        self.count_get_of(f"{topic}@{group}", messages, size_bytes, took_ms, pulls)
+
+    def count_get_of(self, key: str, messages: int, size_bytes: int, took_ms: int, pulls: int) -> None:
+        """`count_get` for a caller that keeps the counter's key, `topic@group`."""
         self.get.add(messages, size_bytes, pulls, took_ms)
-        self.add(GET, f"{topic}@{group}", messages, size_bytes, pulls, took_ms)
+        self.add(GET, key, messages, size_bytes, pulls, took_ms)
 
     def count_send_back(self, group: str, topic: str, messages: int = 1) -> None:
         """Count messages that a consumer of the group sent back."""

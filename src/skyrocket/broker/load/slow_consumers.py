@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 CHECK_MS: Final = 180_000  # Apache's interval
 
 
-class _Reader(NamedTuple):
+class QueueReader(NamedTuple):
     group: str
     topic: str
     queue_id: int
@@ -30,15 +30,18 @@ class _Reader(NamedTuple):
 
 class SlowConsumers:
     def __init__(self) -> None:
-        self._behind_bytes: dict[_Reader, int] = {}
+        self._behind_bytes: dict[QueueReader, int] = {}
 
     def record_lag(self, group: str, topic: str, queue_id: int, behind_bytes: int) -> None:
-        reader = _Reader(group, topic, queue_id)
+        self.record_lag_of(QueueReader(group, topic, queue_id), behind_bytes)
+
+    def record_lag_of(self, reader: QueueReader, behind_bytes: int) -> None:
+        """`record_lag` for a caller that keeps the reader."""
         if reader in self._behind_bytes or len(self._behind_bytes) < OFFSETS_MAX:
             self._behind_bytes[reader] = behind_bytes
 
     def clear_lag(self, group: str, topic: str, queue_id: int) -> None:
-        self._behind_bytes.pop(_Reader(group, topic, queue_id), None)
+        self._behind_bytes.pop(QueueReader(group, topic, queue_id), None)
 
     def find_slow(self, limit_bytes: int) -> dict[str, int]:
         """Map each slow group to its lag in bytes, in the queue where the lag is greatest."""

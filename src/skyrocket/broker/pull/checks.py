@@ -31,6 +31,17 @@ class PullChecks:
         self._settings = context.settings
         self._filters = context.filters
 
+    def basis(self, group_name: str, topic_name: str) -> tuple[object, ...]:
+        """Return all that the terms of a group's pulls depend on, beside their headers. While it is equal, so are the terms."""
+        group, topic, members = self._groups.get(group_name), self._topics.get(topic_name), self._clients.group(group_name)
+        return (
+            self._settings(),
+            None if group is None else (group, group.consume_enable, group.consume_broadcast_enable),
+            None if topic is None else (topic.perm, topic.read_queue_nums, topic.topic_sys_flag),
+            self._groups.is_forbidden(group_name, topic_name),
+            None if members is None else (members.subscriptions.get(topic_name), members.is_broadcasting),
+        )
+
     def check(self, header: PullMessageRequestHeader) -> PullTerms:
         """Return the terms of a pull; raise RefusedError or TableError when it may not be served."""
         settings = self._settings()

@@ -17,10 +17,8 @@ from skyrocket.compiled import twin
 from skyrocket.protocol.fast_path.pull_requests import PullNumbers
 from skyrocket.protocol.frame import PREFIX
 from skyrocket.store.log.checksums import Checksums
-from skyrocket.store.log.commit_log import CommitLog
-from skyrocket.store.queues.consume_queue import ENTRY, ENTRY_BYTES, ConsumeQueue
-from skyrocket.store.read.queue_run import RECORDS_PER_READ_MAX, RunQuery, ends_early, read_pull_run
-from skyrocket.store.read.reading import Reading
+from skyrocket.store.queues.consume_queue import ENTRY, ENTRY_BYTES
+from skyrocket.store.read.queue_run import RECORDS_PER_READ_MAX, RunLog, RunQuery, ends_early, read_pull_run
 
 _LENGTH_BYTES = 4
 
@@ -33,18 +31,12 @@ class HeaderTemplate(NamedTuple):
     behind: bytes
 
 
-class FramedRuns(NamedTuple):
-    """Response frames, and what they contain."""
-
-    pieces: list[bytes] | list[bytes | memoryview]  # the frames, concatenated
-    pulls: int  # answered
-    messages: int
-    size_bytes: int  # of the messages
-    last_place: int  # log offset of the last message
+# Frames, concatenated, and what they contain: pulls that are answered, messages, their bytes, the log offset of the last message.
+FramedRuns = tuple[list[bytes | memoryview], int, int, int, int]
 
 
 def _frame_runs(
-    log: CommitLog,
+    log: RunLog,
     checksums: Checksums,
     hot_from: int,
     packed: bytes,
@@ -53,8 +45,8 @@ def _frame_runs(
     words: HeaderTemplate,
     max_offset: int,
     bytes_max: int,
-) -> tuple[list[bytes | memoryview], int, int, int, int]:
-    """Return the fields of `FramedRuns`.
+) -> FramedRuns:
+    """Read the messages of several pulls of one queue, as frames that are ready to send. `wanted.offset` is the first one's.
 
     `packed` holds queue entries from the first offset on. Once `bytes_max` bytes are read, no further pull starts.
     """
@@ -80,24 +72,9 @@ def _frame_runs(
     return pieces, pulls, messages, size_bytes, last_place
 
 
-def _segment(log: CommitLog, entries: bytes) -> int | None:
+def _segment(log: RunLog, entries: bytes) -> int | None:
     """Return the start of the segment that the first entry points to."""
     return log.segments.start_of(ENTRY.unpack_from(entries)[0])
 
 
 frame_runs = twin("queue_run", _frame_runs)
-
-
-def read_frames(
-    reading: Reading, queue: ConsumeQueue, wanted: RunQuery, asks: Sequence[PullNumbers], words: HeaderTemplate, bytes_max: int
-) -> FramedRuns:
-    """Read the messages of several pulls of one queue, as frames that are ready to send.
-
-    `wanted.offset` is the first pull's offset.
-    """
-    # The last pull is the furthest if offsets ascend. Otherwise too few entries may be read, and the general path takes over.
-    _, last, count, _ = asks[-1]
-    per_record = 1 if wanted.codes is None else 2
-    entries = max(0, last - wanted.offset) + per_record * max(1, min(count, wanted.records_max))
-    packed = queue.read(wanted.offset, min(entries, RECORDS_PER_READ_MAX))
-    return FramedRuns._make(frame_runs(*reading.run_sources(), packed, wanted, asks, words, queue.max_offset, bytes_max))

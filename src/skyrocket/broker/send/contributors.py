@@ -11,7 +11,7 @@ contributor says what it claims, and does its part:
 A redirect stores a message elsewhere (`redirects`). A contribution adds records of its own to the append that the sends around
 its frames build:
 
-    claim(header) …        for each frame that begins like `frame_start`
+    claim(frame) …         for each frame that begins like one of `frame_starts`
     place()                before the next send, and at the end: put the records of the claimed frames into the append
     attribute(connection)  after the frames of a connection: those claimed since the last call came over it
     complete()             after the last frame: put what closes the contribution into the append
@@ -30,6 +30,7 @@ from typing import NamedTuple, Protocol
 
 from skyrocket.broker.send.redirects import REAL_QUEUE, FastRedirect
 from skyrocket.net.connection import Connection
+from skyrocket.protocol.frame import Frame
 from skyrocket.protocol.headers import SendMessageRequestHeaderV2
 from skyrocket.protocol.message.record import Record
 from skyrocket.store.log.readdress import ReaddressRequest
@@ -48,7 +49,7 @@ class PendingAppend(Protocol):
 class Contribution(Protocol):
     """A contributor's part of one append."""
 
-    def claim(self, header: bytes) -> bool:
+    def claim(self, frame: Frame) -> bool:
         """Take a frame. Return False when the frame is for the general path."""
 
     def place(self) -> None: ...
@@ -70,8 +71,8 @@ class Contributor:
     topic_prefix: str | None = None
     """It claims messages to topics that begin like this. Other contributors may claim the redirected message again."""
 
-    frame_start: bytes | None = None
-    """It claims frames whose JSON header begins like this. At most one contributor claims frames."""
+    frame_starts: tuple[bytes, bytes] | None = None
+    """It claims frames whose header begins like this, in JSON and in binary. At most one contributor claims frames."""
 
     def redirect(
         self,
@@ -121,7 +122,7 @@ class Contributors:
         if contributor.topic_prefix is not None:
             self._by_topic.append((contributor.topic_prefix, contributor))
             self.topic_prefixes = (*self.topic_prefixes, contributor.topic_prefix)
-        if contributor.frame_start is not None:
+        if contributor.frame_starts is not None:
             assert self.of_frames is None, "a second contributor claims frames"
             self.of_frames = contributor
 

@@ -117,11 +117,13 @@ class _SendLoop:
     def _claim(self, frame: Frame) -> bool:
         """Let the contributor claim the frame."""
         batch, contributor = self._batch, self._terms.contributor
-        if contributor is None or frame.serialization or not frame.header.startswith(contributor.frame_start or b""):
+        if contributor is None or contributor.frame_starts is None:
+            return False
+        if not frame.header.startswith(contributor.frame_starts[frame.serialization]):
             return False
         if batch.contribution is None:
             batch.contribution = contributor.begin(batch)
-        is_claimed = batch.contribution.claim(frame.header)
+        is_claimed = batch.contribution.claim(frame)
         self._has_claims = self._has_claims or is_claimed
         return is_claimed
 

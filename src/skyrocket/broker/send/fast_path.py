@@ -99,8 +99,9 @@ class SendFastPath:
             router.add_turn_path(json_start(code), self.handle, code)
             router.add_turn_path(binary_start(code), self.handle, code)
         contributor = self._contributors.of_frames
-        if contributor is not None and contributor.frame_start is not None:
-            router.add_turn_path(contributor.frame_start, self.handle, RequestCode.SEND_MESSAGE_V2)
+        if contributor is not None and contributor.frame_starts is not None:
+            for start in contributor.frame_starts:
+                router.add_turn_path(start, self.handle, RequestCode.SEND_MESSAGE_V2)
 
     def handle(self, arrivals: Sequence[Arrival], handled: list[int]) -> None:
         """Store the sends among the first frames of each connection and answer them, or park the answers.

@@ -55,7 +55,7 @@ class ConsumerOffsets:
     # --- lookups
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
-        key = _key(topic, group)
+        key = offsets_key(topic, group)
         if self._resets and (reset := self._resets.get(key)) is not None and queue_id in reset:
             return reset[queue_id].offset
         queues = self._committed.get(key)
@@ -63,7 +63,7 @@ class ConsumerOffsets:
 
     def pull_offset(self, group: str, topic: str, queue_id: int) -> int:
         """Return the offset of the group's last pull, or its committed offset when it has not pulled."""
-        queues = self._pull_offsets.get(_key(topic, group))
+        queues = self._pull_offsets.get(offsets_key(topic, group))
         found = None if queues is None else queues.get(queue_id)
         return self.query(group, topic, queue_id) if found is None else found
 
@@ -91,7 +91,10 @@ class ConsumerOffsets:
 
         It may be lower than the one before: a consumer may start over.
         """
-        key = _key(topic, group)
+        return self.commit_at(offsets_key(topic, group), queue_id, offset)
+
+    def commit_at(self, key: str, queue_id: int, offset: int) -> bool:
+        """`commit` for a caller that keeps the key of topic and group (`offsets_key`)."""
         if self._resets and queue_id in self._resets.get(key, ()):
             return False
         self._put(key, queue_id, offset)
@@ -125,7 +128,10 @@ class ConsumerOffsets:
 
     def set_pull_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Take note how far a group has pulled. When there are too many of these offsets, the oldest are forgotten."""
-        key = _key(topic, group)
+        self.set_pull_offset_at(offsets_key(topic, group), queue_id, offset)
+
+    def set_pull_offset_at(self, key: str, queue_id: int, offset: int) -> None:
+        """`set_pull_offset` for a caller that keeps the key."""
         queues = self._pull_offsets.get(key)
         if queues is None or queue_id not in queues:
             while self._pull_count >= PULL_OFFSETS_MAX:
@@ -140,12 +146,16 @@ class ConsumerOffsets:
     # --- changes by an administrator
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        key = _key(topic, group)
+        key = offsets_key(topic, group)
         self._put(key, queue_id, offset)
         self._resets.setdefault(key, {})[queue_id] = _Reset(offset)
 
     def has_reset(self, group: str, topic: str, queue_id: int) -> bool:
-        return bool(self._resets) and queue_id in self._resets.get(_key(topic, group), {})
+        return self.has_reset_at(offsets_key(topic, group), queue_id)
+
+    def has_reset_at(self, key: str, queue_id: int) -> bool:
+        """`has_reset` for a caller that keeps the key."""
+        return bool(self._resets) and queue_id in self._resets.get(key, {})
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return the offset that a pull of this queue must continue from; None when there is no reset.
@@ -154,7 +164,7 @@ class ConsumerOffsets:
         """
         if not self._resets:
             return None
-        key = _key(topic, group)
+        key = offsets_key(topic, group)
         queues = self._resets.get(key, {})
         reset = queues.get(queue_id)
         if reset is None:
@@ -169,10 +179,10 @@ class ConsumerOffsets:
 
     def clone(self, source_group: str, group: str, topic: str) -> bool:
         """Copy the offsets of `source_group` in a topic to `group`; return False when it has none."""
-        source = self._committed.get(_key(topic, source_group))
+        source = self._committed.get(offsets_key(topic, source_group))
         if source is None:
             return False
-        key = _key(topic, group)
+        key = offsets_key(topic, group)
         self._count += len(source) - len(self._committed.get(key, {}))
         self._committed[key] = dict(source)
         self._index(key)
@@ -279,5 +289,6 @@ def _matching(keys: Iterable[str], wanted: Callable[[str, str], bool]) -> list[s
     return [key for key in keys if len(parts := key.split(_SEPARATOR)) == 2 and wanted(parts[0], parts[1])]
 
 
-def _key(topic: str, group: str) -> str:
+def offsets_key(topic: str, group: str) -> str:
+    """Return the key of a group's offsets in a topic, in the table and in its file."""
     return f"{topic}{_SEPARATOR}{group}"

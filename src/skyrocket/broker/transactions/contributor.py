@@ -11,7 +11,7 @@ from skyrocket.broker.settings import BrokerSettings
 from skyrocket.broker.transactions.end_handler import EndTransactionHandler
 from skyrocket.broker.transactions.records import QUEUE, half_of, number
 from skyrocket.net.router import RefusedError
-from skyrocket.protocol.fast_path.end_transaction import END_START
+from skyrocket.protocol.fast_path.end_transaction import END_STARTS
 from skyrocket.protocol.headers import SendMessageRequestHeaderV2
 from skyrocket.protocol.message.properties import (
     DELAY_LEVEL,
@@ -35,7 +35,7 @@ _TRANSACTION_ID: Final = f"{TRANSACTION_ID}{NAME_END}".encode() + MARK + VALUE_E
 
 class TransactionContributor(Contributor):
     property_names = frozenset({TRANSACTION_PREPARED})
-    frame_start = END_START
+    frame_starts = END_STARTS
 
     def __init__(self, settings: Callable[[], BrokerSettings], ends: EndTransactionHandler) -> None:
         self._settings = settings

@@ -18,6 +18,7 @@ from skyrocket.broker.transactions.records import HalfFacts
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError
 from skyrocket.protocol.fast_path.end_transaction import TransactionEnd, decode_oneway_end
+from skyrocket.protocol.frame import Frame
 from skyrocket.protocol.message.waiting_record import parse_waiting_records
 from skyrocket.protocol.system_names import HALF_TOPIC
 from skyrocket.store.read.reading import RecentRecords, record_views
@@ -84,8 +85,8 @@ class EndContribution:
         self._claims: list[TransactionEnd] = []  # neighbours, which are applied together
         self._is_noted = False
 
-    def claim(self, header: bytes) -> bool:
-        end = decode_oneway_end(header)
+    def claim(self, frame: Frame) -> bool:
+        end = decode_oneway_end(frame)
         if end is None:
             return False
         self._claims.append(end)

@@ -52,6 +52,7 @@ class ConsumeQueue:
         self.max_offset = 0  # the queue offset of the next entry
         self.written_offset = 0  # entries from here on are only in memory
         self._late = bytearray()  # these entries, packed
+        self.rewrites = 0  # counts changes of entries that may have been read
 
     @property
     def directory(self) -> str:
@@ -187,6 +188,7 @@ class ConsumeQueue:
     def replace(self, queue_offset: int, packed: bytes) -> None:
         """Overwrite one entry that was wrong."""
         assert self.min_offset <= queue_offset < self.max_offset
+        self.rewrites += 1
         if queue_offset >= self.written_offset:
             at = (queue_offset - self.written_offset) * ENTRY_BYTES
             self._late[at : at + ENTRY_BYTES] = packed
@@ -224,6 +226,7 @@ class ConsumeQueue:
     def truncate(self, queue_offset: int) -> None:
         """Delete the entries from `queue_offset` on, and write zeros in their place."""
         assert not self._late, "recovery writes entries before it truncates a queue"
+        self.rewrites += 1
         at = queue_offset * ENTRY_BYTES
         if at < self._segments.start:
             self.remove()  # its first files are missing: it begins again, at the message that comes next
@@ -283,5 +286,6 @@ class ConsumeQueue:
         self._reset()
 
     def _reset(self) -> None:
+        self.rewrites += 1
         self._late.clear()
         self.min_offset = self.max_offset = self.written_offset = 0

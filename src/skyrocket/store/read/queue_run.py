@@ -9,7 +9,7 @@ or lies in another segment than the first one. Then the general path (`reading`)
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from skyrocket.compiled import twin
 from skyrocket.protocol.crc import crc32
@@ -18,6 +18,7 @@ from skyrocket.protocol.sysflag import BORN_HOST_V6, STORE_HOST_V6
 from skyrocket.store.log.checksum_blocks import ENTRY as CHECKSUM
 from skyrocket.store.log.checksums import Checksums
 from skyrocket.store.log.commit_log import CommitLog
+from skyrocket.store.log.segments import Segments
 from skyrocket.store.queues.consume_queue import ENTRY, ENTRY_BYTES
 
 _PLACE = struct.Struct(">i16xqq")  # in a record: size, queue offset, physical offset
@@ -34,10 +35,35 @@ class QueueRun(NamedTuple):
     next_offset: int  # queue offset to continue at
 
 
+class RunLog(Protocol):
+    """The log as a run sees it."""
+
+    segments: Segments
+
+    def run_view(self, offset: int, stop: int) -> tuple[int, int, memoryview]:
+        """See `CommitLog.run_view`."""
+
+
+class TurnLog:
+    """The log while nothing is appended: the recently written part of its last segment is looked up once, for all runs."""
+
+    __slots__ = ("_end", "_first", "_found", "_log", "segments")
+
+    def __init__(self, log: CommitLog) -> None:
+        self._log = log
+        self.segments = log.segments
+        start, view = log.hot_segment()
+        self._first, self._end = max(log.hot_from, start), start + len(view)
+        self._found = (start, start, view)
+
+    def run_view(self, offset: int, stop: int) -> tuple[int, int, memoryview]:
+        return self._found if self._first <= offset < self._end else self._log.run_view(offset, stop)
+
+
 class RunSources(NamedTuple):
     """What a run is read from."""
 
-    log: CommitLog
+    log: RunLog
     checksums: Checksums
     hot_from: int  # log offset from which on this process wrote the records itself
 
@@ -53,7 +79,7 @@ class RunQuery(NamedTuple):
     codes: frozenset[int] | None  # hashes of the tags to return; None: all messages
 
 
-def read_queue_run(log: CommitLog, checksums: Checksums, hot_from: int, packed: bytes, query: RunQuery) -> QueueRun | None:
+def read_queue_run(log: RunLog, checksums: Checksums, hot_from: int, packed: bytes, query: RunQuery) -> QueueRun | None:
     """Read the records of packed entries, which begin at `query.offset`. Return None when the general path must read them."""
     topic, queue_id, offset, records_max, bytes_max, codes = query
     start, base, segment = log.run_view(*_range_of(packed, query))
@@ -93,7 +119,7 @@ class PullRun(NamedTuple):
 
 
 def _read_pull_run(
-    log: CommitLog, checksums: Checksums, hot_from: int, packed: bytes, query: RunQuery
+    log: RunLog, checksums: Checksums, hot_from: int, packed: bytes, query: RunQuery
 ) -> tuple[list[memoryview], int, int, int, int] | None:
     """Read a run for a pull, as the fields of a `PullRun`.
 

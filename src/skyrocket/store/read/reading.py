@@ -31,6 +31,7 @@ from skyrocket.store.read.queue_run import (
     QueueRun,
     RunQuery,
     RunSources,
+    TurnLog,
     ends_early,
     read_pull_run,
     read_queue_run,
@@ -198,6 +199,10 @@ class Reading:
     def run_sources(self) -> RunSources:
         """Return the sources for `read_queue_run` and `read_pull_run`."""
         return RunSources(self._log, self._checksums, self._hot_from())
+
+    def turn_sources(self) -> RunSources:
+        """Return the sources for several runs, to be used before anything is appended."""
+        return RunSources(TurnLog(self._log), self._checksums, self._hot_from())
 
     def _repair_entry(self, queue: ConsumeQueue, topic: str, queue_id: int, offset: int) -> memoryview | None:
         """Repair a queue entry that does not match the log, and return its record; None when the message is lost."""
