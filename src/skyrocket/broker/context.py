@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from skyrocket.broker.auth.access_control import AccessControl
 from skyrocket.broker.delay.level_progress import DelayLevelProgress
 from skyrocket.broker.delay.timer_metrics import TimerMetrics
 from skyrocket.broker.load.counters import Counters
@@ -76,6 +77,7 @@ class BrokerContext:
     ha_status: HaStatus
 
     # Requests, timed work and load
+    access: AccessControl
     router: Router
     scheduler: Scheduler
     filters: Filters
