@@ -51,7 +51,7 @@ class AccessGuard:
         self._cluster = now.cluster_name
         self._table = table
         self._audit = audit
-        self._admitted: dict[int, set[_Admitted]] = {}  # by request code; only of headers, never of bodies
+        self._admitted: dict[int, tuple[tuple[str, ...] | None, set[_Admitted]]] = {}  # by code: the fields that name resources
         self._admitted_count = 0
 
     def forget(self) -> None:
@@ -139,12 +139,12 @@ class AccessGuard:
         user, remark = self._authenticate(command)
         if remark is not None or is_administrative(command.code):
             return False
-        fields = naming_fields(command.code)
+        row = self._admitted.get(command.code)
+        if row is None:
+            row = self._admitted[command.code] = (naming_fields(command.code), set())
+        fields, known = row
         if fields is None or user is None:
             return self._authorize(command, user, address) is None
-        known = self._admitted.get(command.code)
-        if known is None:
-            known = self._admitted[command.code] = set()
         key = (user.name, address, *[command.fields.get(name) for name in fields])
         if key in known:
             return True
@@ -152,9 +152,9 @@ class AccessGuard:
             return False
         if self._admitted_count >= ADMITTED_MAX:
             self.forget()
-            known = self._admitted[command.code] = set()
-        known.add(key)
-        self._admitted_count += 1
+        else:
+            known.add(key)
+            self._admitted_count += 1
         return True
 
 
