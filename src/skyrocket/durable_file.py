@@ -6,11 +6,15 @@ import os
 from pathlib import Path
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Replace the file. The content is on disk on return. After an OSError the old content is still there."""
+def replace_file(path: Path, content: bytes, mode: int = 0o666) -> None:
+    """Replace the file. The content is on disk on return. After an OSError the old content is still there.
+
+    `mode` has the permissions of the new file, less those that the process withholds from every file.
+    """
     _make_directory(path.parent)
     beside = path.with_name(f"{path.name}.tmp")
-    with beside.open("wb") as file:
+    beside.unlink(missing_ok=True)  # one that was left behind may have other permissions
+    with open(beside, "wb", opener=lambda name, flags: os.open(name, flags | os.O_CLOEXEC, mode)) as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

@@ -24,16 +24,17 @@ MAY_IMPORT: dict[str, set[str]] = {
     "store": {"supervised_task", "compiled", "protocol"},
     "columnar": {"compiled", "protocol", "store"},
     "raft": {"protocol"},
+    "auth": {"protocol"},
     "net": {"supervised_task", "protocol"},
     "settings": {"durable_file", "protocol", "net"},
     "nameserver": {"durable_file", "supervised_task", "protocol", "net", "settings"},
-    "broker": {"supervised_task", "compiled", "protocol", "store", "raft", "net", "settings"},
+    "broker": {"durable_file", "supervised_task", "compiled", "protocol", "store", "raft", "auth", "net", "settings"},
     "client": {"durable_file", "compiled", "protocol", "net"},
     "spark": {"compiled", "protocol", "store", "columnar", "net", "client"},
     "pipelines": {"protocol", "store", "client", "spark"},
     "console": {"protocol", "client"},
     "testing": {"protocol", "store", "net", "nameserver", "broker", "client"},
-    "cli": {"compiled", "protocol", "store", "columnar", "net", "settings", "nameserver", "broker", "client", "spark"}
+    "cli": {"compiled", "protocol", "auth", "store", "columnar", "net", "settings", "nameserver", "broker", "client", "spark"}
     | {"pipelines", "console", "testing"},
 }
 
@@ -49,7 +50,7 @@ CLIENT_MAY_IMPORT: dict[str, set[str]] = {
     "helpers": {"session", "producer", "consumer"},
 }
 
-PURE = ["protocol", "raft"]  # values in, values out
+PURE = ["protocol", "raft", "auth"]  # values in, values out
 IMPURE_MODULES = {"asyncio", "socket", "ssl", "select", "selectors", "time", "random", "secrets", "threading", "multiprocessing"}
 IMPURE_MODULES |= {"concurrent", "subprocess", "os", "io", "tempfile", "shutil", "logging"}
 
@@ -64,6 +65,7 @@ SHORT_FOR_A_REASON = {
     "typed errors, kept together in one place": {
         "nameserver/errors.py",
         "net/errors.py",
+        "auth/errors.py",
         "raft/errors.py",
         "settings/errors.py",
         "broker/pull/sql/errors.py",

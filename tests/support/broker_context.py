@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
+from skyrocket.broker.auth.access_control import AccessControl
 from skyrocket.broker.context import BrokerContext
 from skyrocket.broker.delay.level_progress import DelayLevelProgress
 from skyrocket.broker.delay.timer_metrics import TimerMetrics
@@ -57,6 +59,7 @@ def a_context(
     router = parts.setdefault("router", Router(ERROR_CODES))
     saver = parts.setdefault("saver", TableSaver(ConfigFiles(SimulatedDisk(), "store/config"), topics, groups))
     built = {
+        "access": AccessControl(settings, Path("store/config"), wall_ms),
         "files": SimulatedDisk(),
         "flusher": None,
         "remove_expired_files": partial(asyncio.sleep, 0),

@@ -122,17 +122,16 @@ _REPLICATION = (
 )
 
 _ACCESS_CONTROL = without_effect(
-    "there is no access control yet",
+    "users and rules are in one file, and every request is checked against them",
     """
-    authConfigPath authenticationMetadataProvider authenticationProvider authenticationStrategy authenticationWhitelist
-    authorizationMetadataProvider authorizationProvider authorizationStrategy authorizationWhitelist clusterName configName
-    initAuthenticationUser innerClientAuthenticationCredentials migrateAuthFromV1Enabled aclCacheExpiredSecond aclCacheMaxNum
+    authConfigPath authenticationMetadataProvider authenticationProvider authenticationStrategy authorizationMetadataProvider
+    authorizationProvider authorizationStrategy clusterName configName aclCacheExpiredSecond aclCacheMaxNum
     aclCacheRefreshSecond userCacheExpiredSecond userCacheMaxNum userCacheRefreshSecond statefulAuthenticationCacheExpiredSecond
     statefulAuthenticationCacheMaxNum statefulAuthorizationCacheExpiredSecond statefulAuthorizationCacheMaxNum
     """,
 ) | only_with(
-    "there is no access control yet",
-    {"aclEnable": "false", "authenticationEnabled": "false", "authorizationEnabled": "false"},
+    "access control of RocketMQ 4 is converted: see migrateAuthFromV1Enabled and skyrocket acl convert",
+    {"aclEnable": "false"},
 )
 
 _POP = without_effect(

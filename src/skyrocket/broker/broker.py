@@ -13,9 +13,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from pathlib import Path
 
 from skyrocket.broker.admin.install import install as install_admin
 from skyrocket.broker.advertised_address import choose_advertised_host, resolve_advertised_host
+from skyrocket.broker.auth.access_control import AccessControl
 from skyrocket.broker.clients.heartbeats import HeartbeatHandlers
 from skyrocket.broker.clients.install import install as install_clients
 from skyrocket.broker.context import BrokerContext
@@ -140,7 +142,9 @@ class Broker:
         self.roles = RoleSwitch(self.settings, self.router)
         limits = replace(limits, connections_max=self._descriptors.connections_max)
         self.server = Server(self.router, limits, settings.server_tls(), tls_only=settings.tls_only)
+        self.access = AccessControl(self.settings, Path(self.store.paths.config), wall_ms)
         self._dialer = Dialer(tls=settings.client_tls())
+        self._dialer.sign = self.access.sign
         self._flusher: Flusher | None = None
         self._transaction_checks: TransactionChecker | None = None
         self._timers: TimerParts | None = None
@@ -183,6 +187,8 @@ class Broker:
         closing.callback(self._close_timers)
         for sentence in (*recovered.sentences(), *self.persistence.load()):
             log.warning(sentence)
+        self.access.load()
+        closing.push_async_callback(self.access.audit.close)
         closing.push_async_callback(self.persistence.close)
         self._flusher = Flusher(self.store, monotonic_ms, self._on_confirmed, self._break)
         closing.push_async_callback(self._close_flusher, self._flusher)
@@ -313,6 +319,7 @@ class Broker:
             known_master=self.known_master,
             ha_status=HaStatus(self.replication, lambda: self.store.log.end, self._wall_ms, monotonic_ms),
             settle_registrations=self._registration.settle,
+            access=self.access,
             router=self.router,
             scheduler=self.scheduler,
             filters=Filters(self.settings),
@@ -335,6 +342,7 @@ class Broker:
         install_request_reply(context)
         self._heartbeats: HeartbeatHandlers = install_clients(context)
         install_admin(context)
+        self.access.install(context.router)
         self._add_role_work(context, delay, self._transaction_checks)
         self._on_queue_growth = context.on_queue_growth
         self.server.flow_control = context.flow_control

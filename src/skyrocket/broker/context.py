@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from skyrocket.broker.auth.access_control import AccessControl
 from skyrocket.broker.delay.level_progress import DelayLevelProgress
 from skyrocket.broker.delay.timer_metrics import TimerMetrics
 from skyrocket.broker.load.counters import Counters
@@ -77,6 +78,7 @@ class BrokerContext:
     settle_registrations: Callable[[], Awaitable[None]]  # wait until no nameserver can get a registration from before now
 
     # Requests, timed work and load
+    access: AccessControl
     router: Router
     scheduler: Scheduler
     filters: Filters

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final
 
+from skyrocket.auth.users import AccessKeys
 from skyrocket.broker.apache_keys import APACHE_KEYS
+from skyrocket.broker.auth.setting_kinds import REQUEST_CODES, credentials
 from skyrocket.broker.dledger.group_settings import read_group
 from skyrocket.broker.replication.roles import BrokerRole
 from skyrocket.net.address_server import address_server_url
@@ -27,6 +29,8 @@ CHANGES_FILE: Final = "skyrocket.properties"  # Apache's broker ignores this fil
 _SIZE: Final = whole(4096, 2**31 - 1)
 _MS: Final = whole(1, 2**31 - 1)
 _PERCENT: Final = whole(10, 95)
+_INIT_USER: Final = credentials("username", "password")
+_INNER_CREDENTIALS: Final = credentials("accessKey", "secretKey")
 _FLUSH: Final = one_of({"SYNC_FLUSH": True, "ASYNC_FLUSH": False})
 _ROLE: Final = one_of({role.value: role for role in BrokerRole})
 
@@ -101,6 +105,27 @@ class BrokerSettings(ServerSettings):
     dledger_timings: Timings = setting(DLEDGER_TIMINGS, "dLedgerTimings",  # noqa: RUF009 a row like the others
         one_of({"DLEDGER": DLEDGER_TIMINGS, "FAST": FAST_TIMINGS}),
         "DLEDGER: a new leader after about 8 seconds, as Apache's nodes need it. FAST: below 1 second, for nodes of ours only.")
+
+    authentication_enabled: bool = setting(False, "authenticationEnabled", BOOLEAN,
+        "Every request must be signed by a user that the broker knows.")
+    authorization_enabled: bool = setting(False, "authorizationEnabled", BOOLEAN,
+        "The rules of its user must allow a request. Needs authenticationEnabled.")
+    authorization_compatible: bool = setting(False, "authorizationCompatible", BOOLEAN,
+        "Check as little as Apache 5.5.0, which lets every user send 68 codes. Not a key of Apache's.")
+    authentication_whitelist: frozenset[int] = setting(frozenset(), "authenticationWhitelist", REQUEST_CODES,
+        "Request codes that need no signature.")
+    authorization_whitelist: frozenset[int] = setting(frozenset(), "authorizationWhitelist", REQUEST_CODES,
+        "Request codes that need no rule.")
+    init_user: AccessKeys | None = setting(None, "initAuthenticationUser", _INIT_USER,  # noqa: RUF009 a row like the others
+        "A Super user, made at start when it does not exist.", secret=True)
+    inner_credentials: AccessKeys | None = setting(  # noqa: RUF009 a row like the others
+        None, "innerClientAuthenticationCredentials", _INNER_CREDENTIALS,
+        "What the broker signs its own requests with; made a Super user at start when it does not exist.", secret=True)
+    migrate_plain_acl: bool = setting(False, "migrateAuthFromV1Enabled", BOOLEAN,
+        "Take users that do not exist yet from plainAclPath, at start.")
+    plain_acl_path: str = setting("conf/plain_acl.yml", "plainAclPath", TEXT, "The file of RocketMQ 4's access control.")
+    audit_log_path: str = setting("", "authAuditLogPath", TEXT,
+        "The audit log of refused and administrative requests; empty: auth_audit.log in storePathRootDir.")
 
     auto_create_topic: bool = setting(True, "autoCreateTopicEnable", BOOLEAN,
         "The first message to an unknown topic creates it.", changeable=True)
@@ -281,6 +306,10 @@ class BrokerSettings(ServerSettings):
             raise ValueError(
                 f"brokerIP1 is {self.advertised_host}, to which no client can connect. Set it to an address of this machine."
             )
+        if self.authorization_enabled and not self.authentication_enabled:
+            raise ValueError(
+                "authorizationEnabled needs authenticationEnabled: without signatures, a client could claim to be any user."
+            )
         if self.find_nameservers and not self.namesrv_addr and not self.address_server:
             raise ValueError("fetchNamesrvAddrByAddressServer needs rmqAddressServerDomain, the host of the address server.")
 
@@ -329,6 +358,10 @@ class BrokerSettings(ServerSettings):
     def address(self) -> str:
         host = self.advertised_host or self.host
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
+    @property
+    def audit_log_file(self) -> Path:
+        return Path(self.audit_log_path or Path(self.store_path) / "auth_audit.log")
 
     @property
     def nameservers(self) -> list[str]:

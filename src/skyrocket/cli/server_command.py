@@ -12,6 +12,7 @@ from typing import Any
 
 import typer
 
+from skyrocket.auth.errors import AccessError
 from skyrocket.broker.errors import BrokerBrokenError
 from skyrocket.cli.log_writer import LogWriter
 from skyrocket.nameserver.errors import NameserverError
@@ -38,7 +39,7 @@ def serve(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_run_until_signal(main))
-    except (SettingsError, NameserverError, NetError, StoreError, BrokerProcessError) as error:
+    except (SettingsError, NameserverError, NetError, StoreError, AccessError, BrokerProcessError) as error:
         _say_last(error)
         raise typer.Exit(CANNOT_START) from error
     except BrokerBrokenError as error:

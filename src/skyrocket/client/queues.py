@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from skyrocket.protocol.bodies import MessageQueue
+from skyrocket.protocol.signature import java_order
+
+__all__ = ["Queue", "java_order", "queue_order"]
 
 
 class Queue(NamedTuple):
@@ -26,11 +29,6 @@ class Queue(NamedTuple):
         return MessageQueue(self.topic, self.broker_name, self.queue_id)
 
 
-def java_order(text: str) -> bytes:
-    """Return a key that sorts texts as Java does, by UTF-16 units. All members of a group must sort queues and members alike."""
-    return text.encode("utf-16-be", "surrogatepass")
-
-
 def queue_order(queue: Queue) -> tuple[bytes, bytes, int]:
-    """Return a key that sorts queues as Java's MessageQueue does."""
+    """Return a key that sorts queues as Java's MessageQueue does: all members of a group must sort them alike."""
     return java_order(queue.topic), java_order(queue.broker_name), queue.queue_id

@@ -42,6 +42,7 @@ class Dialer:
         self.reads_always = True
         self.vip_due_ms = NEVER_MS
         self.now_ms = now_ms
+        self.sign: Callable[[Command], None] | None = None  # adds credentials to what `request` sends
         self.on_opened: list[Callable[[str, Connection], None]] = []  # called with the address before the connection is used
         self._client_tls = tls
         self._connections: dict[str, Connection] = {}
@@ -72,6 +73,8 @@ class Dialer:
         return await asyncio.shield(task)  # a caller that is cancelled does not cancel the connection for the others
 
     async def request(self, address: str, command: Command, timeout_ms: int | None = None) -> Command:
+        if self.sign is not None:
+            self.sign(command)
         return await (await self.connection(address)).request(command, timeout_ms)
 
     def _finish_connecting(self, address: str, done: asyncio.Task[Connection]) -> None:

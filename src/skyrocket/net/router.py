@@ -5,6 +5,8 @@ is oneway) and sends the response itself. A handler that must wait is a coroutin
 neighbouring requests of its codes in one read event. A fast-path handler is for a request that comes a hundred thousand times a
 second: it receives undecoded frames of all connections that brought such requests in a turn of the event loop. Of each connection
 it handles as many of the first frames as it can.
+
+A guard (`set_guard`) decides about every request first: access control is checked here, and nowhere else.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from skyrocket.net.connection import Connection, Sendable
 from skyrocket.net.errors import NetError
@@ -55,6 +57,19 @@ class Refusal(NamedTuple):
     remark: str
 
 
+class RequestGuard(Protocol):
+    """Access control: decides about every request before a handler sees it, on the general path and on the fast paths."""
+
+    def refusal(self, command: Command, connection: Connection) -> Refusal | None:
+        """Say why a request is refused; None when it may be handled."""
+
+    def record_refusal(self, command: Command, connection: Connection, refusal: Refusal) -> None:
+        """Take note that a request was refused."""
+
+    def admit(self, frames: list[Frame], connection: Connection) -> list[Frame]:
+        """Return the first frames that a fast path may handle, without their credentials. The next one is not admitted."""
+
+
 class RefusedError(Exception):
     """Raised by a handler to refuse a request with this response code and remark."""
 
@@ -76,6 +91,8 @@ class Router:
         }
         self._caught: tuple[type[Exception], ...] = (RefusedError, *self._errors)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._guard: RequestGuard | None = None
+        self._guarded: dict[TurnHandler, TurnHandler] = {}  # what a guard stands before; one for each handler
         self.refusal_of: Callable[[int], Refusal | None] | None = None
         """Says why requests of a code are refused, whatever they contain. None: no request is refused in this way."""
 
@@ -106,7 +123,34 @@ class Router:
         key = _header_key(start, is_binary=not start.startswith(b"{"))
         assert key, f"{start!r} is too short for the start of a header"
         assert key not in self._fast_paths, f"headers that begin with {key!r} have a fast path"
-        self._fast_paths[key] = FastPathRow(start, handler, code)
+        self._fast_paths[key] = FastPathRow(start, self._behind_guard(handler), code)
+
+    def set_guard(self, guard: RequestGuard) -> None:
+        """Let a guard decide about every request from now on. Without one, requests cost nothing more."""
+        assert self._guard is None, "there is a guard"
+        self._guard = guard
+        rows = self._fast_paths.items()
+        self._fast_paths = {key: row._replace(handler=self._behind_guard(row.handler)) for key, row in rows}
+
+    def _behind_guard(self, handler: TurnHandler) -> TurnHandler:
+        """Return a handler that gets only the frames that the guard admits. The general path handles, or refuses, the others."""
+        guard = self._guard
+        if guard is None:
+            return handler
+        if handler in self._guarded:  # a server gathers the frames of one handler
+            return self._guarded[handler]
+
+        def handle(arrivals: Sequence[Arrival], handled: list[int]) -> None:
+            admitted = [(guard.admit(frames, connection), connection) for frames, connection in arrivals]
+            passing = [arrival for arrival in admitted if arrival[0]]
+            counts: list[int] = []
+            if passing:
+                handler(passing, counts)
+            left = iter(counts)
+            handled += [next(left) if frames else 0 for frames, _ in admitted]
+
+        self._guarded[handler] = handle
+        return handle
 
     @property
     def codes(self) -> set[int]:
@@ -126,10 +170,12 @@ class Router:
 
     def handle(self, connection: Connection, commands: list[Command]) -> list[Command]:
         """Handle the requests of a read event, in order. Return those that are left because the connection `must_stop`."""
-        if self.refusal_of is not None:
-            commands = self._refuse_codes(connection, commands, self.refusal_of)
+        checks = self._guard is not None or self.refusal_of is not None
         at = 0
         while at < len(commands) and not (connection.must_stop if at else connection.is_full):  # one at least, in each turn
+            if checks and self._is_refused(connection, commands[at]):
+                at += 1
+                continue
             group = self._groups.get(commands[at].code)
             if group is None:
                 self._handle_one(connection, commands[at])
@@ -138,23 +184,27 @@ class Router:
             stop = at + 1
             last = min(len(commands), at + GROUP_MAX)
             while stop < last and self._groups.get(commands[stop].code) is group:
+                if checks and self._refusal(connection, commands[stop]) is not None:
+                    break  # the next round refuses it
                 stop += 1
             group(commands[at:stop], connection)
             at = stop
         return commands[at:]
 
-    def _refuse_codes(
-        self, connection: Connection, commands: list[Command], refusal_of: Callable[[int], Refusal | None]
-    ) -> list[Command]:
-        """Refuse the requests whose codes are refused now. Return the others."""
-        served: list[Command] = []
-        for command in commands:
-            refusal = refusal_of(command.code)
-            if refusal is None:
-                served.append(command)
-            else:
-                self.refuse_all(connection, [command], refusal.code, refusal.remark)
-        return served
+    def _refusal(self, connection: Connection, command: Command) -> Refusal | None:
+        """Say why no handler may see a request. The guard comes first: a stranger learns nothing else about the server."""
+        refusal = None if self._guard is None else self._guard.refusal(command, connection)
+        return refusal or (None if self.refusal_of is None else self.refusal_of(command.code))
+
+    def _is_refused(self, connection: Connection, command: Command) -> bool:
+        """Answer a request that no handler may see. Return False when a handler may."""
+        refusal = self._refusal(connection, command)
+        if refusal is None:
+            return False
+        if self._guard is not None:
+            self._guard.record_refusal(command, connection, refusal)
+        self.refuse_all(connection, [command], refusal.code, refusal.remark)
+        return True
 
     def refuse_all(self, connection: Connection, commands: list[Command], code: ResponseCode, remark: str) -> None:
         """Answer all of these requests with the same code and remark, without calling a handler."""

@@ -183,8 +183,12 @@ def decode_command(frame: Frame) -> Command:
 
 def encode_command(command: Command) -> bytes:
     """Return the command as the bytes of one frame, in the command's serialization."""
-    header = _encode_json(command) if command.serialization is Serialization.JSON else _encode_binary(command)
-    return join_frame(command.serialization, header, command.body)
+    return join_frame(command.serialization, encode_header(command), command.body)
+
+
+def encode_header(command: Command) -> bytes:
+    """Return the header of a command's frame, in the command's serialization."""
+    return _encode_json(command) if command.serialization is Serialization.JSON else _encode_binary(command)
 
 
 def _decode_json(frame: Frame) -> Command:

@@ -38,10 +38,12 @@ class Row(NamedTuple):
     default: object
     changeable: bool
     note: str
+    secret: bool  # no response, error or log shows the value
 
 
-def setting(default: T, key: str, kind: ValueKind, note: str = "", *, changeable: bool = False) -> T:
-    return field(default=default, metadata={"key": key, "kind": kind, "changeable": changeable, "note": note})
+def setting(default: T, key: str, kind: ValueKind, note: str = "", *, changeable: bool = False, secret: bool = False) -> T:
+    metadata = {"key": key, "kind": kind, "changeable": changeable, "note": note, "secret": secret}
+    return field(default=default, metadata=metadata, repr=not secret)
 
 
 class Settings:
@@ -66,9 +68,9 @@ class Settings:
         return found
 
     def to_texts(self) -> dict[str, str]:
-        """Format the settings as key -> value, sorted by key as Apache does."""
+        """Format the settings as key -> value, sorted by key as Apache does. A secret's value is empty."""
         shown = [row for key, row in sorted(self.rows().items()) if not key.startswith(_HIDDEN)]
-        return {row.key: row.kind.show(getattr(self, row.attribute)) for row in shown}
+        return {row.key: "" if row.secret else row.kind.show(getattr(self, row.attribute)) for row in shown}
 
     def with_texts(self, texts: Mapping[str, str]) -> Self:
         """Apply texts, all or none. The SettingsError names every unknown key and every invalid value."""
@@ -82,7 +84,8 @@ class Settings:
             try:
                 changes[row.attribute] = row.kind.read(text.strip())
             except (ValueError, KeyError):
-                problems.append(f"{key} must be {row.kind.words}, not '{text[:_TEXT_SHOWN_MAX]}'")
+                shown = "" if row.secret else f", not '{text[:_TEXT_SHOWN_MAX]}'"
+                problems.append(f"{key} must be {row.kind.words}{shown}")
         if problems:
             raise SettingsError("; ".join(problems) + ".")
         changed = replace(self, **changes)  # type: ignore[type-var]  # subclasses are dataclasses
@@ -124,6 +127,5 @@ class Settings:
 def _rows(table: Any) -> Mapping[str, Row]:
     found = {}
     for each in fields(table):
-        key = each.metadata["key"]
-        found[key] = Row(each.name, key, each.metadata["kind"], each.default, each.metadata["changeable"], each.metadata["note"])
+        found[each.metadata["key"]] = Row(attribute=each.name, default=each.default, **each.metadata)
     return found

@@ -3,6 +3,7 @@
     every SYNC_MS, and as soon as a nameserver names the master:
         the end of the master's log (907)            messages before it, of topics that are gone, are deleted
         topics (21), groups (201)                    replace the slave's tables, unless it is known to have this version
+        users (3005) and rules (3010)                replace the slave's, with access control
         offsets (43), delay levels (45), timers (60, 61), then the end of the master's log (907)
                                                      count once the slave's log has reached that end
 
@@ -22,9 +23,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
+from skyrocket.auth.errors import AccessError
 from skyrocket.broker.context import BrokerContext
 from skyrocket.broker.delay.install import DelayParts
 from skyrocket.broker.errors import TableError
@@ -135,6 +138,7 @@ class MetadataSync:
         log_end = await self._fetch_log_end(address)
         await self._try("topics", self._copy_topics(address, log_end))
         await self._try("groups", self._copy_groups(address))
+        await self._try("users and rules", self._context.access.follow(partial(self._ask_fields, address)))
         progress = await self._fetch_progress(address)
         if await self._wait_for_log(progress.log_end):
             await self._try("progress", self._take(progress))
@@ -144,7 +148,7 @@ class MetadataSync:
         """Return the result of a step; None when it failed."""
         try:
             result = await work
-        except (NetError, ProtocolError, MasterRefusedError, TableError, StoreError, OSError) as error:
+        except (NetError, ProtocolError, MasterRefusedError, TableError, StoreError, AccessError, OSError) as error:
             if step not in self._failing:
                 outside.warning("The %s of the master could not be copied; the slave tries again: %s", step, error)
                 self._failing.add(step)
@@ -261,7 +265,9 @@ class MetadataSync:
     # --- requests
 
     async def _ask(self, address: str, code: int, header: Header | None = None) -> Command:
-        fields = None if header is None else header.to_fields()
+        return await self._ask_fields(address, code, {} if header is None else header.to_fields())
+
+    async def _ask_fields(self, address: str, code: int, fields: dict[str, str]) -> Command:
         response = await self._dialer.request(address, Command(code, fields=fields), REQUEST_MS)
         if response.code != ResponseCode.SUCCESS:
             raise MasterRefusedError(f"{address} answers request {code} with {response.code}: {response.remark}")
