@@ -130,14 +130,16 @@ def a_frame(random: Random, halves: list[tuple[int, int]], number: int) -> Frame
     return Frame(mostly(random, serialization, [0, 1]), header, body)
 
 
-def a_batch(parts: SendParts, stop: int) -> SendBatch:
-    return SendBatch(1000, stop, BEGIN_MS, parts.store.queues.next_offset)
+def a_batch(parts: SendParts, room: tuple[int, int]) -> SendBatch:
+    """Make a batch for a log of which `room` says where its segment ends, and how many bytes lie between two records."""
+    stop, header_bytes = room
+    return SendBatch(1000, stop, BEGIN_MS, parts.store.queues.next_offset, header_bytes)
 
 
-def place(frames: list[Frame], parts: SendParts, stop: int, terms: BatchTerms, *, compiled: bool) -> tuple[Any, ...]:
+def place(frames: list[Frame], parts: SendParts, room: tuple[int, int], terms: BatchTerms, *, compiled: bool) -> tuple[Any, ...]:
     """Place the frames in a batch, and return everything that the batch has then."""
     twins = TWINS["send_loop.place_run"]
-    batch = a_batch(parts, stop)
+    batch = a_batch(parts, room)
     number = twins.compiled(frames, 0, batch, terms, parts.fast_path) if compiled else 0
     number = twins.reference(frames, number, batch, terms, parts.fast_path)
     contribution = cast("EndContribution | None", batch.contribution)
@@ -168,13 +170,13 @@ def test_twins_agree_on_mutated_sends():
     for event in range(EVENTS):
         frames = [a_frame(random, halves, number) for number in range(16)]
         host = pack_host(random.choice(["10.0.0.7", "fd00::7"]), 40_000)
-        stop = mostly(random, 2**40, [3000, 20_000])
+        room = (mostly(random, 2**40, [3000, 20_000]), random.choice([0, 48]))
         terms = BatchTerms(host, pack_host("127.0.0.1", 10911), 4000, b"CLUSTER\x01c\x02", parts.contributors.of_frames)
-        ours, theirs = (place(frames, parts, stop, terms, compiled=compiled) for compiled in (True, False))
+        ours, theirs = (place(frames, parts, room, terms, compiled=compiled) for compiled in (True, False))
         assert ours == theirs, f"event {event}: {frames}"
         taken += ours[-1]
         ended += len(ours[3])
-        by_compiled += TWINS["send_loop.place_run"].compiled(frames, 0, a_batch(parts, stop), terms, parts.fast_path)
+        by_compiled += TWINS["send_loop.place_run"].compiled(frames, 0, a_batch(parts, room), terms, parts.fast_path)
     assert 0.2 < by_compiled / EVENTS / 16 < 0.95, "the twin took few frames, or the mutations broke none"
     assert by_compiled < taken
     assert ended > EVENTS / 4, "few transactions ended"

@@ -19,6 +19,8 @@ from tests.support.send_parts import SendParts, connected
 from tests.support.store_messages import read_queue
 from tests.support.twins import KINDS, using
 
+# What SEND_OK promises: in memory here, on disk here, or on the disks of a majority of a DLedger group.
+promises = st.sampled_from([{}, {"sync_flush": True}, {"leads": True}])
 NAMES = ["UNIQ_KEY", "KEYS", "TAGS", "WAIT", "colour", "MSG_REGION", "CLUSTER", "TRACE_ON", "DELAY", "TIMER_DELAY_MS", "TRAN_MSG"]
 NAMES += ["MY_UNIQ_KEY", "UNIQ_KEY2", "", "REAL_TOPIC", "REAL_QID", "TIMER_OUT_MS", "TIMER_DELIVER_MS", "__transactionId__"]
 VALUES = ["true", "false", "red", "k1 k2", "0", "7F000001A1B218B4AAC2000000000012", "clé", "☂", 'a"b', "x\x01y", "", "x" * 600]
@@ -217,13 +219,13 @@ HALF = [("TRAN_MSG", "true"), ("PGROUP", "shop")]
 @pytest.mark.parametrize("kind", KINDS)
 @given(
     events=st.lists(st.lists(half_sends | ends | ends | frames(), min_size=1, max_size=8), min_size=2, max_size=6),
-    sync_flush=st.booleans(),
+    promise=promises,
     op_bytes_max=st.sampled_from([4096, 4096, 6]),
     is_known=st.booleans(),
 )
 @settings(max_examples=100, deadline=None)
 def test_both_paths_end_transactions_in_the_same_way(
-    kind: str, events: list[list[Any]], sync_flush: bool, op_bytes_max: int, is_known: bool
+    kind: str, events: list[list[Any]], promise: dict[str, bool], op_bytes_max: int, is_known: bool
 ):
     """Both paths commit the same messages.
 
@@ -233,7 +235,7 @@ def test_both_paths_end_transactions_in_the_same_way(
     deferred: list[int] = []
 
     async def play(fast: bool, known: dict[bytes, HalfFacts]) -> SendParts:
-        parts = SendParts(fast=fast, sync_flush=sync_flush, transaction_op_bytes_max=op_bytes_max)
+        parts = SendParts(fast=fast, **promise, transaction_op_bytes_max=op_bytes_max)
         parts.rules.shapes.known |= known
         handle = parts.ends.handle_oneway
         parts.ends.handle_oneway = lambda ends, connection: deferred.append(len(ends)) or handle(ends, connection)  # type: ignore[method-assign]
@@ -266,15 +268,15 @@ def stored(parts: SendParts, queue_id: int) -> list[bytes]:
 @given(
     events=st.lists(st.lists(frames(), min_size=1, max_size=8), min_size=1, max_size=4),
     cut=st.one_of(st.none(), st.integers(1, 2000)),
-    sync_flush=st.booleans(),
+    promise=promises,
 )
 @settings(max_examples=150, deadline=None)
-def test_both_paths_store_and_answer_the_same(kind: str, events: list[list[bytes]], cut: int | None, sync_flush: bool):
+def test_both_paths_store_and_answer_the_same(kind: str, events: list[list[bytes]], cut: int | None, promise: dict[str, bool]):
     stream = b"".join(b"".join(event) for event in events)
     reads = [b"".join(event) for event in events] if cut is None else [stream[at : at + cut] for at in range(0, len(stream), cut)]
 
     async def play(fast: bool) -> SendParts:
-        parts = SendParts(fast=fast, sync_flush=sync_flush)
+        parts = SendParts(fast=fast, **promise)
         for data in reads:
             await parts.read(data)
         return parts
@@ -296,16 +298,16 @@ def test_both_paths_store_and_answer_the_same(kind: str, events: list[list[bytes
 @pytest.mark.parametrize("kind", KINDS)
 @given(
     turns=st.lists(st.lists(st.lists(frames(), min_size=1, max_size=4), min_size=1, max_size=4), min_size=1, max_size=3),
-    sync_flush=st.booleans(),
+    promise=promises,
 )
 @settings(max_examples=80, deadline=None)
 def test_sends_of_several_connections_in_one_turn_are_stored_and_answered(
-    kind: str, turns: list[list[list[bytes]]], sync_flush: bool
+    kind: str, turns: list[list[list[bytes]]], promise: dict[str, bool]
 ):
     """Each connection gets the answers that it would get by itself, and its messages of a queue keep their order."""
 
     async def play(fast: bool) -> dict[str, Any]:
-        parts = SendParts(fast=fast, sync_flush=sync_flush)
+        parts = SendParts(fast=fast, **promise)
         opened = [connected(parts.server) for _ in range(4)]
         for number, turn in enumerate(turns):
             events = {}

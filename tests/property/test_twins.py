@@ -17,6 +17,7 @@ from skyrocket.protocol.frame import join_frame
 from skyrocket.protocol.message.batch import BatchEntry
 from skyrocket.protocol.message.record import Record, encode_record, topic_field
 from skyrocket.store.index.index_file import HEADER, KEY, SLOT
+from skyrocket.store.ledger.entry import HEADER_BYTES, EntryHeader, unpack_header
 from skyrocket.store.log.checksum_blocks import ENTRY as CHECKSUM
 from skyrocket.store.message import AppendPosition
 from tests.property.test_readdress import moves, records
@@ -158,6 +159,33 @@ def test_checksums_are_equal(sizes: list[int], start: int, within: int, data: st
     )
 
 
+@given(sizes=st.lists(st.integers(0, 400), max_size=8), start=st.integers(0, 2**40), data=st.data())
+def test_entries_of_a_ledger_are_equal(sizes: list[int], start: int, data: st.DataObject):
+    records = data.draw(st.binary(min_size=sum(sizes), max_size=sum(sizes)))
+    ends = list(accumulate([HEADER_BYTES + size for size in sizes], initial=start))
+    offsets = [end + HEADER_BYTES for end in ends[:-1]]
+    framed = assert_same("ledger_entries.frame_records", records, offsets, 2**33, 7)
+    headers = [EntryHeader(HEADER_BYTES + size, 2**33 + number, 7, ends[number]) for number, size in enumerate(sizes)]
+    assert [unpack_header(framed, at - start) for at in ends[:-1]] == headers
+    for content in (framed, bytearray(framed)):
+        assert_same("ledger_entries.pack_index_entries", content, start, offsets)
+        assert_same("dispatch_entries.pack_checksums", content, start, [*offsets, ends[-1]], start - start % 4096, HEADER_BYTES)
+    damaged = [offset + data.draw(st.integers(-500, 500)) for offset in offsets]
+    assert_same_outcome("ledger_entries.frame_records", records, damaged, 1, 1)
+    assert_same_outcome("ledger_entries.pack_index_entries", framed, start, damaged)
+
+
+def assert_same_outcome(name: str, *arguments: Any) -> None:
+    """Assert that both return the same, or raise ValueError with the same sentence."""
+    outcomes = []
+    for call in TWINS[name]:
+        try:
+            outcomes.append(call(*arguments))
+        except ValueError as error:
+            outcomes.append(str(error))
+    assert outcomes[0] == outcomes[1]
+
+
 texts = st.text(alphabet="abcK#7\x7f\xff\u20ac\uffff\U0001f680\U0010ffff", max_size=40)
 topics = st.sampled_from(["orders", "t", "%RETRY%g", "\u4e2d\U0001f680"])
 dispatches = st.lists(
@@ -235,10 +263,10 @@ def next_offset(queue: tuple[str, int]) -> int:
     return len(queue[0]) + queue[1]
 
 
-@given(moves=st.lists(moves, max_size=5), room=st.sampled_from([2**30, 2**30, 2**30, 900]))
+@given(moves=st.lists(moves, max_size=5), room=st.sampled_from([2**30, 2**30, 2**30, 900]), header_bytes=st.sampled_from([0, 48]))
 @settings(max_examples=300)
-def test_readdressed_records_are_equal(moves: list[Any], room: int):
-    assert_same("readdress.readdress_records", moves, AppendPosition(2**40, room, 1_700_000_000_000), next_offset)
+def test_readdressed_records_are_equal(moves: list[Any], room: int, header_bytes: int):
+    assert_same("readdress.readdress_records", moves, AppendPosition(2**40, room, 1_700_000_000_000, header_bytes), next_offset)
 
 
 @given(move=moves, cut=st.integers(1, 400), at=st.integers(0, 400), byte=st.integers(0, 255))

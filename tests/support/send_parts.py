@@ -1,6 +1,7 @@
 """The send path of a broker without sockets, threads or a clock: frames go into a connection, and a transport keeps its writes.
 
-With `fast` false the fast path is not registered, and every send takes the general path.
+With `fast` false the fast path is not registered, and every send takes the general path. With `leads` true the store is that of
+a node which leads its DLedger group, and everything that is on disk is confirmed by the group.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from skyrocket.protocol.bodies import TopicConfig
 from skyrocket.protocol.frame import FrameSplitter
 from skyrocket.protocol.message.record import Record
 from skyrocket.store.config import delay_levels_ms
+from skyrocket.store.ledger.ledger_store import LedgerStore
 from skyrocket.store.message_store import MessageStore
 from tests.support.broker_context import a_context
 from tests.support.simulated_disk import SimulatedDisk
@@ -86,12 +88,13 @@ def connected(server: Server) -> tuple[Connection, KeptWrites]:
 
 
 class SendParts:
-    def __init__(self, *, fast: bool, sync_flush: bool = False, disk: SimulatedDisk | None = None, **changes: Any) -> None:
+    def __init__(
+        self, *, fast: bool, sync_flush: bool = False, disk: SimulatedDisk | None = None, leads: bool = False, **changes: Any
+    ) -> None:
         self.now_ms = BEGIN_MS
         self.disk = disk or SimulatedDisk()
         self.settings = replace(SMALL, sync_flush=sync_flush, **changes)
-        self.store = MessageStore("store", self.settings.store_config(), files=self.disk)
-        self.store.open()
+        self.store = self._open_store(leads)
         self.topics = TopicTable(lambda: self.settings, self._wall_ms)
         self.topics.put_all(
             [TopicConfig(topic_name=name, read_queue_nums=4, write_queue_nums=4, perm=6) for name in ("orders", "%RETRY%shop")]
@@ -114,6 +117,25 @@ class SendParts:
             self.fast_path.register(context.router)
         self.server = Server(context.router, now_ms=self._wall_ms, call_soon=call_now)
         self.connection, self.transport = connected(self.server)
+
+    def _open_store(self, leads: bool) -> MessageStore:
+        config = self.settings.store_config()
+        store = (
+            LedgerStore("store", config, node_id="n0", files=self.disk)
+            if leads
+            else MessageStore("store", config, files=self.disk)
+        )
+        store.open()
+        if isinstance(store, LedgerStore):
+            store.set_term(3)
+        return store
+
+    def confirm(self) -> None:
+        """Flush, let the group confirm if there is one, and release parked answers."""
+        self.store.flush()
+        if isinstance(self.store, LedgerStore):
+            self.store.commit(self.store.durable_index)
+        self.answers.release()
 
     def _add_contributors(self) -> None:
         """Add the contributors of a broker. Nothing delivers what they redirect."""
@@ -142,15 +164,13 @@ class SendParts:
             connection.data_received(data)
         turn._call_soon = call_now
         turn._end_scheduled()
-        self.store.flush()
-        self.answers.release()
+        self.confirm()
         self.now_ms += 7
 
     async def read(self, data: bytes) -> None:
         """Give the connection a read event, then flush and release parked answers."""
         self.connection.data_received(data)
-        self.store.flush()
-        self.answers.release()
+        self.confirm()
         await asyncio.sleep(0)  # the connection writes
         self.now_ms += 7
 

@@ -34,7 +34,7 @@ cdef enum:
     POINTED_BYTES = 12
 
 
-def pack_checksums(data, int64_t start, list bounds, int64_t segment_start):
+def pack_checksums(data, int64_t start, list bounds, int64_t segment_start, int64_t header_bytes=0):
     cdef Py_ssize_t count = len(bounds) - 1, number
     cdef int64_t at, end
     cdef Py_buffer view
@@ -46,15 +46,14 @@ def pack_checksums(data, int64_t start, list bounds, int64_t segment_start):
     out = <unsigned char *>PyBytes_AsString(entries)
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
-        at = <int64_t>bounds[0] - start
         for number in range(count):
-            end = <int64_t>bounds[number + 1] - start
+            at = <int64_t>bounds[number] - start
+            end = <int64_t>bounds[number + 1] - start - (header_bytes if number + 1 < count else 0)
             if not 0 <= at <= end <= view.len:
                 raise ValueError(f"a record from {at} to {end} is not in {view.len} bytes")
             put32(out, <uint32_t>(start + end - segment_start))
             put32(out + 4, crc32_of(<unsigned char *>view.buf + at, end - at))
             out += CHECKSUM_BYTES
-            at = end
     finally:
         PyBuffer_Release(&view)
     return entries

@@ -16,13 +16,13 @@ def readdress_records(requests, opening, next_offset):
     cdef list parts = []
     cdef list dispatches = []
     cdef dict taken = {}
-    cdef int64_t position, stop
+    cdef int64_t position, stop, header_bytes
     cdef object request, address, address_before = None
     cdef Py_buffer view
     cdef _Pieces out
     cdef _Address known = None
     cdef size_t usual_bytes = 0
-    position, room_bytes, timestamp = opening
+    position, room_bytes, timestamp, header_bytes = opening
     stop = position + room_bytes
     for request in requests:
         usual_bytes += len((<tuple>request)[0]) + 64
@@ -38,6 +38,7 @@ def readdress_records(requests, opening, next_offset):
             PyBuffer_Release(&view)
         if position < 0:
             return None
+        position += header_bytes
     out.close()
     return parts[0] if len(parts) == 1 else b"".join(parts), dispatches, taken
 

@@ -215,7 +215,7 @@ cdef class _SendLoop:
     cdef object batch, lookups, contributor, timestamp, stored_next_offset
     cdef list dispatches, answers
     cdef _Pieces out
-    cdef int64_t position, stop, stored_ms
+    cdef int64_t position, stop, stored_ms, header_bytes
     cdef size_t body_bytes_max, hosts_bytes
     cdef int32_t host_bits
     cdef bytes born_host, store_host, added
@@ -234,6 +234,7 @@ cdef class _SendLoop:
         self.batch, self.lookups, self.out = batch, lookups, out
         self.dispatches, self.answers, self.placements = batch.dispatches, batch.answers, {}
         self.position, self.stop, self.timestamp = batch.position, batch.stop, batch.timestamp
+        self.header_bytes = batch.header_bytes
         self.stored_ms, self.stored_next_offset = self.timestamp, batch.stored_next_offset
         self.born_host, self.store_host, self.body_bytes_max, self.added, self.contributor = terms
         self.hosts_bytes = len(self.born_host) + len(self.store_host)
@@ -273,7 +274,7 @@ cdef class _SendLoop:
             if self.batch.contribution is None:
                 self.batch.contribution = self.contributor.begin(self.batch)
             self.ends = _Ends(self.batch.contribution, self.batch)
-        self.position = self.ends.place(&end, self.position, self.stop, self.timestamp, self.out)
+        self.position = self.ends.place(&end, self.position, self.stop, self.header_bytes, self.timestamp, self.out)
         return True
 
     cdef bint place_send(self, bytes body) except -1:
@@ -345,7 +346,7 @@ cdef class _SendLoop:
         self.dispatches.append((stored.topic, queue, offset, place, size, entry, self.timestamp, keys, sys_flag))
         if not self.send.is_oneway:
             self.answers.append((self.serialization, sent_queue, key_bytes, place, handle, offset, self.send.opaque))
-        self.position += size
+        self.position += <int64_t>size + self.header_bytes
         return True
 
     cdef inline size_t record_bytes(self, _Stored stored) except 0:
@@ -367,7 +368,9 @@ cdef class _SendLoop:
             return False
         if topic.size >= retry_bytes and memcmp(topic.at, RETRY_PREFIX, retry_bytes) == 0:
             return False
-        if self.send.properties.size > PROPERTIES_BYTES_MAX or self.position + <int64_t>total > self.stop:
+        if self.send.properties.size > PROPERTIES_BYTES_MAX:
+            return False
+        if self.position + <int64_t>total + (<int64_t>count - 1) * self.header_bytes > self.stop:
             return False
         self.out.make_room(total)
         if not self.write_batch(body, queue, offset):
@@ -381,7 +384,7 @@ cdef class _SendLoop:
             self.answers.append((self.serialization, queue, key, ids, None, offset, self.send.opaque))
         self.sent_to.next_offsets[queue] = offset + count
         self.out.at += total
-        self.position += total
+        self.position += <int64_t>total + <int64_t>count * self.header_bytes
         return True
 
     cdef bint write_batch(self, Text left, object queue, object first_offset) except -1:
@@ -411,7 +414,7 @@ cdef class _SendLoop:
             )
             size = at - start
             self.dispatches.append((stored.topic, queue, queue_offset, position, size, batched.code, self.timestamp, keys, flags))
-            position, queue_offset = position + <int64_t>size, queue_offset + 1
+            position, queue_offset = position + <int64_t>size + self.header_bytes, queue_offset + 1
         return True
 
     cdef int write_ids(self, unsigned char *at, bytes prefix, Py_ssize_t dispatched) except -1:

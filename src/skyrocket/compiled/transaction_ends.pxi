@@ -147,7 +147,9 @@ cdef class _Ends:
             return False
         return not self.has_copies or not self.copies.knows(end.queue_offset)
 
-    cdef int64_t place(self, End *end, int64_t position, int64_t stop, object timestamp, _Pieces out) except -1:
+    cdef int64_t place(
+        self, End *end, int64_t position, int64_t stop, int64_t header_bytes, object timestamp, _Pieces out
+    ) except -1:
         """Put what a plain end commits into the batch, and defer any other end. Return where the next record goes."""
         cdef ReaddressedRecord readdressed
         cdef object offset, place
@@ -166,4 +168,4 @@ cdef class _Ends:
         self.next_offsets[to.queue_id] = offset + 1
         to.write(out, &readdressed, b"", offset, position, timestamp)
         self.dispatches.append((to.topic, to.queue_id, offset, place, readdressed.size, to.code, timestamp, to.index_keys(&readdressed), readdressed.sys_flag))
-        return position + <int64_t>readdressed.size
+        return position + <int64_t>readdressed.size + header_bytes

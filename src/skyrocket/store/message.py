@@ -41,6 +41,7 @@ class AppendPosition(NamedTuple):
     position: int
     room_bytes: int  # bytes that fit before the log continues in its next file
     timestamp: int
+    header_bytes: int = 0  # between two records: the store writes a header there (see `ledger/entry.py`)
 
 
 # The fields of a DispatchRequest, in order, as a plain tuple. A tuple costs a tenth of a NamedTuple, and the send path needs it

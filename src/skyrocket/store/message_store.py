@@ -220,7 +220,7 @@ class MessageStore:
 
     def append(self, messages: Sequence[AppendRequest], now_ms: int) -> list[AppendResult]:
         """Append messages to the log, all or none. They must not be acknowledged before `horizon.confirmed` has passed them."""
-        log_end_before, _, timestamp = self.append_position(now_ms)
+        timestamp, log_end_before = self.append_position(now_ms).timestamp, self.log.end
         if not messages:
             return []
         queue_offsets, taken = self.queues.take_offsets(messages)
@@ -248,24 +248,27 @@ class MessageStore:
         if self._dispatcher.end < self.horizon.confirmed:
             self.dispatch()
         timestamp = max(now_ms, self.last_timestamp)  # store times never go back: searches by time rely on it
-        return AppendPosition(self.log.end, self.log.room_bytes, timestamp)
+        header_bytes = self.log.framing.header_bytes
+        return AppendPosition(self.log.end + header_bytes, self.log.room_bytes, timestamp, header_bytes)
 
     def append_encoded(
         self, opening: AppendPosition, data: bytes, dispatches: Sequence[DispatchFields], taken: dict[tuple[str, int], int]
     ) -> None:
         """Append records that the caller has already encoded with their offsets, all or none.
 
-        `data` holds the records one after another, from `opening` on. `dispatches` has what queues and index need of each record;
-        `taken` has the next free offset of each queue.
+        `data` holds the records one after another, and nothing else. They lie in the log from `opening` on, with as many bytes
+        between two of them as `opening` says. `dispatches` has what queues and index need of each record; `taken` has the next
+        free offset of each queue.
         """
-        assert opening.position == self.log.end, "something was appended since opening() was called"
+        log_end_before = self.log.end
+        assert opening.position == log_end_before + opening.header_bytes, "something was appended since append_position()"
         try:
             written = self.log.append_encoded(data, [one[3] for one in dispatches])
         except WritesStoppedError as error:
             self._stop(str(error))
             raise
-        self._checksums.append(written.start, data, written.bounds())
-        self._finish_append(dispatches, taken, opening.timestamp, opening.position)
+        self._checksums.append(written.start, written.data, written.bounds())
+        self._finish_append(dispatches, taken, opening.timestamp, log_end_before)
 
     def _finish_append(
         self, dispatches: Sequence[DispatchFields], taken: dict[tuple[str, int], int], timestamp: int, log_end_before: int

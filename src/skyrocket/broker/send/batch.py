@@ -29,6 +29,7 @@ class SendBatch:
         "answers",
         "contribution",
         "dispatches",
+        "header_bytes",
         "next_offsets",
         "parts",
         "position",
@@ -39,8 +40,16 @@ class SendBatch:
         "timestamp",
     )
 
-    def __init__(self, position: int, stop: int, timestamp: int, stored_next_offset: Callable[[tuple[str, int]], int]) -> None:
+    def __init__(
+        self,
+        position: int,
+        stop: int,
+        timestamp: int,
+        stored_next_offset: Callable[[tuple[str, int]], int],
+        header_bytes: int = 0,
+    ) -> None:
         self.position = position  # where the next record goes
+        self.header_bytes = header_bytes  # between two records in the log, which the store fills in
         self.stop = stop  # where the segment of the log ends
         self.timestamp = timestamp  # the store timestamp of all records
         self.stored_next_offset = stored_next_offset  # the next offset of a queue that has no message in this batch yet
@@ -66,13 +75,14 @@ class SendBatch:
             found = self.next_offsets.get(queue[0], {}).get(queue[1])
             return self.stored_next_offset(queue) if found is None else found
 
-        run = readdress_records(requests, AppendPosition(self.position, self.stop - self.position, self.timestamp), next_offset)
+        opening = AppendPosition(self.position, self.stop - self.position, self.timestamp, self.header_bytes)
+        run = readdress_records(requests, opening, next_offset)
         if run is None:
             return False
         data, dispatches, following = run
         self.parts.append(data)
         self.dispatches += dispatches
-        self.position += len(data)
+        self.position += len(data) + len(dispatches) * self.header_bytes
         for (topic, queue_id), offset in following.items():
             self.next_offsets.setdefault(topic, {})[queue_id] = offset
         return True

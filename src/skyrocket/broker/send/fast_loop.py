@@ -182,7 +182,7 @@ class _SendLoop:
         batch.dispatches.append(
             (target.topic, queue_id, queue_offset, position, size, entry, batch.timestamp, properties.keys, sys_flag)
         )
-        batch.position += size
+        batch.position += size + batch.header_bytes
         self._answer(send, frame, (key, position, handle, queue_offset))
         return True
 
@@ -216,8 +216,8 @@ class _SendLoop:
             reconsume_times=header.reconsume_times or 0,
             magic=target.magic,
         )
-        records = encode_batch_records(entries, like)
-        if batch.position + sum(map(len, records)) > batch.stop:
+        records = encode_batch_records(entries, like, batch.header_bytes)
+        if batch.position + sum(map(len, records)) + (len(records) - 1) * batch.header_bytes > batch.stop:
             return False
         dispatches, ids, position, offset = [], [], batch.position, first_offset
         for record, found in zip(records, looked_up, strict=True):
@@ -226,7 +226,7 @@ class _SendLoop:
             row = (target.topic, header.queue_id, offset, position, len(record), found.profile.tags_code, batch.timestamp)
             dispatches.append((*row, found.keys, header.sys_flag))
             ids.append(b"%b%016X" % (terms.store_host.hex().upper().encode(), position))
-            position, offset = position + len(record), offset + 1
+            position, offset = position + len(record) + batch.header_bytes, offset + 1
         self._take_offsets(target, header.queue_id, len(records))
         batch.parts += records
         batch.dispatches += dispatches

@@ -114,8 +114,8 @@ class SendFastPath:
             return
         try:
             append_position = self._store.append_position(self._wall_ms())
-            position, room_bytes, timestamp = append_position
-            batch = SendBatch(position, position + room_bytes, timestamp, self._store.queues.next_offset)
+            position, room_bytes, timestamp, header_bytes = append_position
+            batch = SendBatch(position, position + room_bytes, timestamp, self._store.queues.next_offset, header_bytes)
             counts, answers_end = self._place(arrivals, batch, settings)
             # The contribution refers to the batch. If the batch kept it, both would wait for the garbage collector.
             contribution, batch.contribution = batch.contribution, None

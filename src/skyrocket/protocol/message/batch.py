@@ -164,8 +164,11 @@ def batch_records(entries: Iterable[BatchEntry], like: Record) -> list[Record]:
     return records
 
 
-def encode_batch_records(entries: Iterable[BatchEntry], like: Record) -> list[bytes]:
-    """Encode the messages of a batch as consecutive records, without making a `Record` for each. The broker uses this."""
+def encode_batch_records(entries: Iterable[BatchEntry], like: Record, bytes_between: int = 0) -> list[bytes]:
+    """Encode the messages of a batch as consecutive records, without making a `Record` for each. The broker uses this.
+
+    `bytes_between` lie between two records in the log.
+    """
     layout, host_bits = layout_for(like.born_host, like.store_host)
     topic = topic_field(like.topic, like.magic)
     pack, length, join = layout.pack, _INT16.pack, b"".join
@@ -182,7 +185,7 @@ def encode_batch_records(entries: Iterable[BatchEntry], like: Record) -> list[by
             fixed = pack(size, magic, crc, queue_id, flag, queue_offset, physical_offset, sys_flag, *shared, body_bytes)
             encoded.append(join((fixed, body, topic, length(len(properties)), properties)))
             queue_offset += 1
-            physical_offset += size
+            physical_offset += size + bytes_between
     except struct.error as error:
         raise RecordError(
             f"Message {len(encoded)} of a batch for topic '{like.topic}' does not fit in a record: {error}."

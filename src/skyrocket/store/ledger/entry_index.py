@@ -109,10 +109,12 @@ class EntryIndex:
 
     def write(self, headers: Sequence[EntryHeader]) -> None:
         """Write consecutive entries at their places. Raise OSError when that fails."""
-        if not headers:
-            return
-        packed = b"".join(map(pack_index_entry, headers))
-        at = headers[0].index * INDEX_ENTRY_BYTES
+        if headers:
+            self.write_packed(headers[0].index, b"".join(map(pack_index_entry, headers)))
+
+    def write_packed(self, index: int, packed: bytes) -> None:
+        """Like `write`, for packed entries from `index` on."""
+        at = index * INDEX_ENTRY_BYTES
         while packed:
             start = at - at % self._file_bytes
             if self._segments.starts and start > self._segments.stop:

@@ -26,6 +26,7 @@ from skyrocket.store.files import Files, OpenFiles
 from skyrocket.store.ledger.entry import HEADER_BYTES, PADDING, EntryError, EntryHeader, pack_header, unpack_header
 from skyrocket.store.ledger.entry_framing import FRAMED
 from skyrocket.store.ledger.entry_index import INDEX_FILE_BYTES, EntryIndex
+from skyrocket.store.ledger.entry_run import frame_records, pack_index_entries
 from skyrocket.store.log.commit_log import CommitLog, WrittenRun
 from skyrocket.store.log.damage import FILLER_BYTES_MIN, make_filler
 from skyrocket.store.log.readable import read_readable, readable_view
@@ -188,6 +189,9 @@ class LedgerLog(CommitLog):
                 run.data[at : at + HEADER_BYTES] = pack_header(EntryHeader(end - pos, index, self.term, pos))
                 index += 1
 
+    def _frame(self, data: bytes, offsets: list[int]) -> bytes:
+        return frame_records(data, offsets, self.end_index + 1, self.term)
+
     def plan_entries(self, entries: Sequence[bytes | memoryview]) -> list[WrittenRun]:
         """Place given entries behind the end, byte for byte. Raise EntryError when one does not belong there."""
         segment_bytes = self.segments.segment_bytes
@@ -247,14 +251,15 @@ class LedgerLog(CommitLog):
         self.last = self._first = None
 
     def _write(self, written: Sequence[WrittenRun], count: int) -> None:
-        headers = [unpack_header(run.data, offset - HEADER_BYTES - run.start) for run in written for offset in run.offsets]
-        numbered = [header for header in headers if header is not None]
+        packed = b"".join([pack_index_entries(run.data, run.start, run.offsets) for run in written])
+        first, last = _ends_of(written)
         try:
-            self.entries.write(numbered)  # first: entries behind the end of the log do not count
+            if first is not None:
+                self.entries.write_packed(first.index, packed)  # first: entries behind the end of the log do not count
         except OSError as error:
             raise store_error(f"appending {count} messages to the index of the ledger", error) from error
         super()._write(written, count)
-        self.last = numbered[-1] if numbered else self.last
+        self.last = last or self.last
 
     def truncate(self, index: int, pos: int) -> None:
         """Cut the log from the entry `index` on, which begins at `pos`. Padding in front of it goes too.
@@ -503,3 +508,15 @@ class LedgerLog(CommitLog):
                 break
             end = header.end
         return end
+
+
+def _ends_of(written: Sequence[WrittenRun]) -> tuple[EntryHeader | None, EntryHeader | None]:
+    """Return the headers of the first entry and of the last one."""
+    runs = [run for run in written if run.offsets]
+    if not runs:
+        return None, None
+    places = ((runs[0], runs[0].offsets[0]), (runs[-1], runs[-1].offsets[-1]))
+    first, last = (unpack_header(run.data, offset - HEADER_BYTES - run.start) for run, offset in places)
+    assert first is not None
+    assert last is not None
+    return first, last

@@ -40,14 +40,28 @@ from skyrocket.store.config import StoreConfig
 from skyrocket.store.errors import StoreError, WritesStoppedError, store_error
 from skyrocket.store.files import Files
 from skyrocket.store.horizon import MAJORITY, Horizon
-from skyrocket.store.ledger.entry import HEADER_BYTES, EntryError, EntryHeader, check_entry_bytes, unpack_header
+from skyrocket.store.ledger.entry import (
+    ENTRY_BYTES_MAX,
+    HEADER_BYTES,
+    EntryError,
+    EntryHeader,
+    check_entry_bytes,
+    unpack_header,
+)
 from skyrocket.store.ledger.entry_index import INDEX_FILE_BYTES
 from skyrocket.store.ledger.layout import check_ledger
 from skyrocket.store.ledger.ledger_log import LedgerLog
 from skyrocket.store.ledger.node_files import LedgerCheckpoint, LedgerCheckpointFile, TermFile, TermVote
 from skyrocket.store.log.damage import is_filler
 from skyrocket.store.log.segments import OFFSET_MAX
-from skyrocket.store.message import AppendRequest, AppendResult, DispatchRequest, dispatch_request_of
+from skyrocket.store.message import (
+    AppendPosition,
+    AppendRequest,
+    AppendResult,
+    DispatchFields,
+    DispatchRequest,
+    dispatch_request_of,
+)
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.queues.consume_queue import ENTRY
 from skyrocket.store.recovery.checkpoint import Checkpoint
@@ -250,12 +264,24 @@ class LedgerStore(MessageStore):
 
     # --- writing entries
 
+    def append_position(self, now_ms: int) -> AppendPosition:
+        if self._refusal is not None:
+            raise NotLeaderError(self._refusal)
+        return super().append_position(now_ms)
+
     def append(self, messages: Sequence[AppendRequest], now_ms: int) -> list[AppendResult]:
         if self._refusal is not None:
             raise NotLeaderError(self._refusal)
         for message in messages:
             check_entry_bytes(len(message.record) + HEADER_BYTES)
         return super().append(messages, now_ms)
+
+    def append_encoded(
+        self, opening: AppendPosition, data: bytes, dispatches: Sequence[DispatchFields], taken: dict[tuple[str, int], int]
+    ) -> None:
+        if len(data) + HEADER_BYTES > ENTRY_BYTES_MAX:  # seldom: so many bytes in one turn
+            check_entry_bytes(max([size for _, _, _, _, size, *_ in dispatches]) + HEADER_BYTES)
+        super().append_encoded(opening, data, dispatches, taken)
 
     def set_term(self, term: int) -> None:
         """Set the term of the entries that `append` writes: the node leads in it."""
@@ -269,7 +295,8 @@ class LedgerStore(MessageStore):
 
     def append_entries(self, entries: Sequence[bytes | memoryview]) -> None:
         """Append entries that the leader has sent, all or none. Raise EntryError when one does not belong here."""
-        before, _, _ = self.append_position(0)
+        super().append_position(0)
+        before = self.log.end
         if not entries:
             return
         runs = self.log.plan_entries(entries)

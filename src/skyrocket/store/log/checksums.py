@@ -19,7 +19,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import pairwise
 
 from skyrocket.compiled import twin
 from skyrocket.protocol.crc import crc32
@@ -35,10 +34,15 @@ _PIECE_BYTES = 1024 * 1024  # read at once of a whole file
 _SMALLEST_RECORD = 92  # bytes: the log needs at most one entry for each
 
 
-def _pack_checksums(data: bytes | bytearray, start: int, bounds: list[int], segment_start: int) -> bytes:
-    """Pack the entries of the records between the `bounds`. `data` begins at `start`; all positions are offsets in the log."""
+def _pack_checksums(data: bytes | bytearray, start: int, bounds: list[int], segment_start: int, header_bytes: int = 0) -> bytes:
+    """Pack the entries of the records between the `bounds`. `data` begins at `start`; all positions are offsets in the log.
+
+    The bounds are the starts of the records, and the end of the last one. `header_bytes` lie in front of each record.
+    """
     view = memoryview(data)
-    return b"".join([ENTRY.pack(end - segment_start, crc32(view[at - start : end - start])) for at, end in pairwise(bounds)])
+    ends = [at - header_bytes for at in bounds[1:-1]] + bounds[-1:]
+    records = zip(bounds[:-1], ends, strict=False)
+    return b"".join([ENTRY.pack(end - segment_start, crc32(view[at - start : end - start])) for at, end in records])
 
 
 def _find_first_entry(view: bytes | memoryview, count: int, end: int, hint: int) -> int:
@@ -53,17 +57,6 @@ def _find_first_entry(view: bytes | memoryview, count: int, end: int, hint: int)
         middle = (low + high) // 2
         low, high = (middle + 1, high) if ENTRY.unpack_from(view, middle * ENTRY.size)[0] < end else (low, middle)
     return low
-
-
-def _pack_framed_checksums(
-    data: bytes | bytearray, start: int, bounds: list[int], segment_start: int, header_bytes: int
-) -> bytes:
-    """Like `_pack_checksums`, for records with a header in front of each: the `bounds` are the starts of the records."""
-    view = memoryview(data)
-    ends = [at - header_bytes for at in bounds[1:-1]] + bounds[-1:]
-    return b"".join(
-        [ENTRY.pack(end - segment_start, crc32(view[at - start : end - start])) for at, end in zip(bounds, ends, strict=False)]
-    )
 
 
 pack_checksums = twin("dispatch_entries", _pack_checksums)
@@ -154,10 +147,7 @@ class Checksums:
         `data` lies at `offset` in the log. The `bounds` are log offsets: the start of each record, and the end of the last one.
         """
         start = offset - offset % self._segment_bytes
-        if self._header_bytes:
-            packed = _pack_framed_checksums(data, offset, bounds, start, self._header_bytes)
-        else:
-            packed = pack_checksums(data, offset, bounds, start)
+        packed = pack_checksums(data, offset, bounds, start, self._header_bytes)
         late = self._late.get(start)
         if late is None:
             self._late[start] = bytearray(packed)

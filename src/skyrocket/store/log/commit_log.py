@@ -124,21 +124,27 @@ class CommitLog:
 
     @property
     def room_bytes(self) -> int:
-        """How many bytes fit into the current segment, with the blank that must follow its last record.
+        """How many bytes from the place of the next record on fit into the current segment, with the blank that follows the last.
 
-        These are bytes for `append_encoded`, which writes records without a header in front. A log with headers has no room for
-        them, so that such records take the general path.
+        It may be less than none: then the next record goes into the next segment.
         """
-        if self.framing.header_bytes:
-            return 0
-        return self.segments.segment_bytes - self.end % self.segments.segment_bytes - BLANK.size
+        within = self.end % self.segments.segment_bytes
+        return self.segments.segment_bytes - within - self.framing.header_bytes - BLANK.size
 
     def append_encoded(self, data: bytes, offsets: list[int]) -> WrittenRun:
-        """Write records that already contain their offsets and fit into the current segment, all or none."""
-        assert len(data) <= self.room_bytes
+        """Write records that already contain their offsets and fit into the current segment, all or none.
+
+        `data` holds the records without the headers in front of them; the offsets leave room for those.
+        """
+        data = self._frame(data, offsets)
+        assert len(data) <= self.room_bytes + self.framing.header_bytes
         written = WrittenRun(self.end, data, offsets, self.end + len(data))
         self._write([written], len(offsets))
         return written
+
+    def _frame(self, data: bytes, offsets: list[int]) -> bytes:  # noqa: ARG002
+        """Return records that lie behind the end of the log at `offsets`, with their headers in front."""
+        return data
 
     def append_replica(self, data: bytes, offsets: list[int], records_end: int) -> WrittenRun:
         """Write what a master has written at the same place: records of one segment, and perhaps its blank, all or none."""

@@ -70,7 +70,7 @@ def _readdress_records(
     requests: Sequence[ReaddressRequest], opening: AppendPosition, next_offset: Callable[[tuple[str, int]], int]
 ) -> ReaddressedRecords | None:
     """Encode records for their new addresses, ready to append. Return None when the general path must store them."""
-    position, room_bytes, timestamp = opening
+    position, room_bytes, timestamp, header_bytes = opening
     stop = position + room_bytes
     parts: list[bytes | memoryview] = []
     dispatches: list[DispatchFields] = []
@@ -100,7 +100,7 @@ def _readdress_records(
         )
         parts += (head, record[fixed_bytes:body_end], topic_bytes, _LENGTH.pack(properties_bytes), kept, more)
         dispatches.append((topic, queue_id, queue_offset, position, size, code, timestamp, keys, sys_flag))
-        position += size
+        position += size + header_bytes
     return b"".join(parts), dispatches, taken
 
 
