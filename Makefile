@@ -17,7 +17,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit
   --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test durations again check interop fuzz sanitize crash chaos soak sim spark-crash bench bench-quick bench-parts reference lock clean
+.PHONY: help setup run test durations again check interop fuzz sanitize crash chaos failover soak sim spark-crash bench bench-quick bench-parts reference lock clean
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -80,6 +80,10 @@ crash: $(READY)  ## lose sectors 2,000 times, flip 5,000 bits, let every file op
 
 chaos: $(READY)  ## kill servers under load for a minute (make test: some seconds)
 	SKYROCKET_CHAOS_S=60 $(BIN)/python -m pytest -rP tests/client/test_chaos.py
+
+failover: $(READY)  ## kill leaders of DLedger groups for two minutes each, and masters at 20 points, and report (ten minutes; make test: a sample)
+	SKYROCKET_FAILOVER_S=$(or $(SECONDS),120) SKYROCKET_FAILOVER_ROUNDS=3 SKYROCKET_TAKE_OVERS=20 $(BIN)/python -m pytest -q $(ARGS) \
+	  tests/failover tests/crash/test_replication_kill9.py
 
 soak: $(READY)   ## run every workload and every fault at once for twenty minutes, and report (make test: 45 seconds)
 	$(BIN)/python -m tests.soak --seconds 1200 $(ARGS)

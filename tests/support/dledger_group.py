@@ -10,6 +10,7 @@ with DLedgerGroup(home, nameserver, network=network) as group:       each node o
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +20,7 @@ from skyrocket.protocol.bodies.dledger import DLedgerEntry, MetadataRequest, Met
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.fastjson.codec import decode, encode
 from skyrocket.protocol.ledger_push import decode_entry
+from skyrocket.protocol.message.record import Record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.ledger.entry import PADDING_MAGIC
@@ -42,7 +44,10 @@ class DLedgerGroup:
         cluster: ApacheCluster | None = None,
         settings: Mapping[str, object] | None = None,
         network: Network | None = None,
+        program: type[SkyrocketBroker] = SkyrocketBroker,
     ) -> None:
+        """In a group of ours, timings are FAST unless `settings` say otherwise. `program` runs a node of ours."""
+        self._program = program
         self.home = home
         self._network = network
         self.nameserver = nameserver
@@ -90,11 +95,15 @@ class DLedgerGroup:
             process.start()
         else:
             namespace = "" if self._network is None else self._network.namespace(node)
-            own = {"bindAddress": self._host(node), **settings, **self._ours}
-            self.running[node] = SkyrocketBroker(self.home / node, self.nameserver, own, namespace=namespace)
+            own = {"bindAddress": self._host(node), **self._ours, **settings}
+            self.running[node] = self._program(self.home / node, self.nameserver, own, namespace=namespace)
 
     def kill(self, node: str) -> None:
         self.running[node].kill()
+
+    def wipe(self, node: str) -> None:
+        """Lose the disk of a node that does not run."""
+        shutil.rmtree(self.home / node / "store")
 
     def address(self, node: str) -> str:
         return f"{self._host(node)}:{self.ports[node]}"
@@ -178,9 +187,14 @@ class DLedgerGroup:
 
     def read_all(self, node: str, topic: str, queues: int) -> dict[int, list[bytes]]:
         """The bodies of each queue, as a broker gives them to a consumer."""
-        found: dict[int, list[bytes]] = {queue_id: [] for queue_id in range(queues)}
+        found = self.read_records(node, topic, queues)
+        return {queue_id: [record.body for record in queue] for queue_id, queue in found.items()}
+
+    def read_records(self, node: str, topic: str, queues: int) -> dict[int, list[Record]]:
+        """The messages of each queue, as a broker gives them to a consumer."""
+        found: dict[int, list[Record]] = {queue_id: [] for queue_id in range(queues)}
         with Wire(self.address(node)) as wire:
-            for queue_id, bodies in found.items():
-                while (answer := wire.ask(pull_request(topic, len(bodies), queue_id=queue_id))).code == ResponseCode.SUCCESS:
-                    bodies += [record.body for record in records(answer)]
+            for queue_id, queue in found.items():
+                while (answer := wire.ask(pull_request(topic, len(queue), queue_id=queue_id))).code == ResponseCode.SUCCESS:
+                    queue.extend(records(answer))
         return found

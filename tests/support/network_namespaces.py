@@ -4,6 +4,7 @@
         with network.entered("client"):       sockets that this thread opens, and threads that it starts, are in the namespace
             network.cut("n0")                 n0 reaches nobody, and nobody reaches n0: packets vanish
             network.join("n0")
+            with network.one_way([("n0", "n1")]):    what n0 sends to n1 vanishes; what n1 sends arrives
 
 The namespace of the machine gets no interface, address or route. All namespaces are deleted at the end.
 """
@@ -14,7 +15,7 @@ import ctypes
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 
@@ -26,6 +27,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWNET = 0x40000000
 _OWN = "/proc/thread-self/ns/net"
 _BRIDGE = "bridge"
+_NOBODY = "02:00:00:00:00:01"
 _NETWORK = "198.18.0"  # of 198.18.0.0/15, which is reserved for tests of networks
 
 
@@ -80,6 +82,20 @@ class Network:
 
     def join(self, host: str) -> None:
         _ip("-n", self.namespace(_BRIDGE), "link", "set", _port(host), "master", _BRIDGE)
+
+    @contextmanager
+    def one_way(self, lost: Sequence[tuple[str, str]]) -> Iterator[None]:
+        """Lose what the first host of each pair sends to the second: it is addressed to a card that nobody has."""
+        try:
+            for sender, receiver in lost:
+                self._neighbour("replace", sender, receiver, "lladdr", _NOBODY, "nud", "permanent")
+            yield
+        finally:
+            for sender, receiver in lost:
+                self._neighbour("delete", sender, receiver)
+
+    def _neighbour(self, verb: str, sender: str, receiver: str, *more: str) -> None:
+        _ip("-n", self.namespace(sender), "neighbour", verb, self.address(receiver), "dev", "eth0", *more)
 
     @contextmanager
     def entered(self, host: str) -> Iterator[None]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from skyrocket.client import Message, Producer, SendStatus
 from skyrocket.client.errors import ClientError
@@ -28,10 +28,13 @@ class NumberedLoad:
     Each thread has an event loop of its own, so that its sockets are in the network namespace of the thread that made the load.
     """
 
-    def __init__(self, nameserver: str, topic: str, timeout_ms: int = 3_000) -> None:
+    def __init__(self, nameserver: str, topic: str, timeout_ms: int = 3_000, *, pause_s: float = 0, bytes_least: int = 0) -> None:
+        """`pause_s` is between two messages of a thread; bodies are padded with blanks to `bytes_least`."""
         self._nameserver = nameserver
         self.topic = topic
         self._timeout_ms = timeout_ms
+        self._pause_s = pause_s
+        self._bytes_least = bytes_least
         self._ended = threading.Event()
         self.acknowledged: dict[bytes, tuple[int, int]] = {}  # queue and queue offset
         self.times: list[float] = []
@@ -48,7 +51,7 @@ class NumberedLoad:
             number = 0
             while not self._ended.is_set():
                 number += 1
-                body = b"%d/%d" % (sender, number)
+                body = (b"%d/%d" % (sender, number)).ljust(self._bytes_least)
                 try:
                     receipt = await producer.send(Message(self.topic, body))
                 except ClientError as error:
@@ -58,6 +61,8 @@ class NumberedLoad:
                 if receipt.status is SendStatus.OK:
                     self.acknowledged[body] = (receipt.queue.queue_id, receipt.queue_offset)
                     self.times.append(time.monotonic())
+                if self._pause_s:
+                    await asyncio.sleep(self._pause_s)
 
     def wait_for(self, count: int, group: DLedgerGroup) -> None:
         """Wait until so many messages are acknowledged."""
@@ -69,13 +74,18 @@ class NumberedLoad:
 
     def wait_for_answer_after(self, after: float, group: DLedgerGroup) -> float:
         """Return when the first message was acknowledged after a moment."""
-        wait_until(lambda: bool(self.times) and self.times[-1] > after, group.tails, 60, every_s=0.01)
-        return min(at for at in list(self.times) if at > after)
+        return first_after(self.times, after, group)
 
     def stop(self) -> None:
         self._ended.set()
         for thread in self._threads:
             thread.join()
+
+
+def first_after(times: Sequence[float], after: float, group: DLedgerGroup) -> float:
+    """Wait for the first of growing times that is after a moment, and return it."""
+    wait_until(lambda: bool(times) and times[-1] > after, group.tails, 60, every_s=0.01)
+    return min(at for at in list(times) if at > after)
 
 
 def check_acknowledged(

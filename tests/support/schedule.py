@@ -32,7 +32,8 @@ LISTED_S_MIN = 2.0
 UNLISTED_TEST_S = 0.02
 UNLISTED_CUT_S = 60.0  # a file is cut because it is long
 SPARK, SPARK_WORKERS = "tests/spark/", {"gw0", "gw1"}
-JAVA, LATE_JAVA_WORKERS = (SPARK, "tests/interop/", "tests/client/", "tests/examples/"), {"gw1", "gw3"}
+JAVA = (SPARK, "tests/interop/", "tests/client/", "tests/examples/", "tests/failover/")
+LATE_JAVA_WORKERS = {"gw1", "gw3"}
 
 EACH_CLIENT = re.compile(r"\[(?:.*?-)??(apache-old|apache|json|binary|old)\]$")
 EACH_TEST = re.compile(r"::(.*)$")
