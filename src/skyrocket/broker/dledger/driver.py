@@ -23,6 +23,7 @@ from skyrocket.net.outside_log import OutsideLog
 from skyrocket.protocol.bodies.dledger import LedgerMessage, PushType
 from skyrocket.protocol.ledger_push import decode_entry, encode_entry, encode_push_of
 from skyrocket.raft.config import GroupConfig
+from skyrocket.raft.core import Draw
 from skyrocket.raft.ledger import LedgerBounds
 from skyrocket.raft.node import RaftNode
 from skyrocket.raft.outbox import Outbox, Outgoing
@@ -105,8 +106,12 @@ class GroupDriver:
         *,
         batch_push: bool = False,
         now_ms: Callable[[], float] = lambda: time.monotonic() * 1000,
+        draw: Draw = random.randrange,
     ) -> None:
-        """`batch_push` says whether nodes that read JSON take several entries in one push."""
+        """`batch_push` says whether nodes that read JSON take several entries in one push.
+
+        A simulation gives the clock, `draw` for random numbers, and its own event loop.
+        """
         self._config = config
         self._store = store
         self._shell = shell
@@ -116,7 +121,7 @@ class GroupDriver:
         self._reader = EntryReader(store, outside)
         state = HardState(store.term_vote.term, store.term_vote.voted_for, store.term_vote.is_learner)
         bounds = LedgerBounds(store.begin_index, store.end_index, store.end_term, store.log.end, store.committed_index)
-        self.node = RaftNode(config, state, bounds, random.randrange, now_ms())
+        self.node = RaftNode(config, state, bounds, draw, now_ms())
         self._begin_index = store.begin_index
         self._outbox = Outbox()
         self._events: deque[Event] = deque()
