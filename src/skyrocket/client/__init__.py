@@ -17,6 +17,7 @@ from skyrocket.client.lazy_names import lazy_names
 if TYPE_CHECKING:
     from skyrocket.client.admin import Admin
     from skyrocket.client.consumer.consumer import Consumer
+    from skyrocket.client.consumer.dispatch.load_shedding import Skipped
     from skyrocket.client.consumer.handlers import RetryLater, Verdict
     from skyrocket.client.consumer.limits import ConsumerLimits
     from skyrocket.client.consumer.pull_consumer import PullConsumer
@@ -90,6 +91,7 @@ __all__ = [
     "SendFailedError",
     "SendStatus",
     "SendTimedOutError",
+    "Skipped",
     "Sql",
     "StreamReport",
     "TimedOutError",
@@ -107,6 +109,7 @@ if not TYPE_CHECKING:  # or type checkers would accept any name
         {
             "admin": ("Admin",),
             "consumer.consumer": ("Consumer",),
+            "consumer.dispatch.load_shedding": ("Skipped",),
             "consumer.handlers": ("RetryLater", "Verdict"),
             "consumer.limits": ("ConsumerLimits",),
             "consumer.pull_consumer": ("PullConsumer",),

@@ -20,12 +20,15 @@ import asyncio
 import concurrent.futures
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import nullcontext
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
+from skyrocket.client.consumer.dispatch.load_shedding import Skipped, make_shedding
+from skyrocket.client.consumer.dispatch.rate_limit import RateLimit
 from skyrocket.client.consumer.dispatch.work_batch import WorkBatch
 from skyrocket.client.consumer.engine import ConsumerEngine, EngineSettings
 from skyrocket.client.consumer.handlers import HandlerFailure, HandlerFunction, MessageHandler, RetryLater, make_handler
@@ -77,6 +80,9 @@ class Consumer:
         strategy: Strategy | None = None,
         close_timeout_ms: int = 30_000,
         consumer_limits: ConsumerLimits | None = None,
+        skip_when_behind: int | None = None,
+        skip_older_than: timedelta | int | None = None,
+        rate_limit: float | None = None,
         tracing: Tracing | None = None,
         **keywords: Unpack[ClientKeywords],
     ) -> None:
@@ -103,6 +109,8 @@ class Consumer:
             retries_max=retries_max,
             strategy=strategy or Averagely(),
             limits=consumer_limits or ConsumerLimits(),
+            shedding=make_shedding(skip_when_behind, skip_older_than),
+            rate_limit=None if rate_limit is None else RateLimit(rate_limit),
         )
         self._close_timeout_ms = close_timeout_ms
         self._tracing = tracing
@@ -311,6 +319,12 @@ class Consumer:
     def _is_topic_paused(self, topic: str) -> bool:
         paused = self._paused_topics
         return self._is_paused or (bool(paused) and without_namespace(self._options.namespace, topic) in paused)
+
+    @property
+    def skipped(self) -> Mapping[str, Skipped]:
+        """How many messages of each topic `skip_when_behind` and `skip_older_than` have skipped since the consumer was made."""
+        shedding = self._settings.shedding
+        return {} if shedding is None else dict(shedding.skipped)
 
     @property
     def queues(self) -> list[Queue]:
