@@ -36,8 +36,10 @@ class Section(NamedTuple):
 
 
 SECTIONS = (
-    Section("Producers", ("Producer", "TransactionProducer", "Outcome", "TransactionReceipt", "Receipt", "SendStatus")),
-    Section("Consumers", ("Consumer", "PullConsumer", "RetryLater", "Verdict", "Received", "Sql", "sql")),
+    Section("Producers", ("Producer", "TransactionProducer", "Outcome", "TransactionReceipt", "Receipt", "SendStatus",
+                          "ProducerInterceptor")),
+    Section("Consumers", ("Consumer", "PullConsumer", "RetryLater", "Verdict", "Received", "Skipped", "Sql", "sql",
+                          "ConsumerInterceptor")),
     Section("Messages and queues", ("Message", "Queue")),
     Section("Strategies", ("Averagely", "Circle", "Configured", "ConsistentHash", "MachineRoom", "MachineRoomNearby", "Strategy"),
             "skyrocket.client.consumer.strategies"),

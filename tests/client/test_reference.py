@@ -23,7 +23,7 @@ def test_everything_that_users_import_is_in_it():
 # Types in signatures that users do not import: aliases, which the page or the guides explain, and those of the standard library.
 ALIASES = {
     *("Check", "Execute", "Expression", "Nameservers", "QueueSelector", "ReceiptCallback", "Start", "TopicSelection", "H"),
-    *("Any", "BaseException", "Callable", "Iterable", "Iterator", "Mapping", "None", "Path", "Sequence", "True"),
+    *("Any", "BaseException", "Callable", "Exception", "Iterable", "Iterator", "Mapping", "None", "Path", "Sequence", "True"),
     *("Once", "Newer", "Claims", "AsyncClaims", "Versions"),  # of the helpers, used in `with`
     *("AsyncRedis", "SyncRedis", "TextMapPropagator"),  # of other libraries
 }

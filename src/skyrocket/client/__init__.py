@@ -17,7 +17,9 @@ from skyrocket.client.lazy_names import lazy_names
 if TYPE_CHECKING:
     from skyrocket.client.admin import Admin
     from skyrocket.client.consumer.consumer import Consumer
+    from skyrocket.client.consumer.dispatch.load_shedding import Skipped
     from skyrocket.client.consumer.handlers import RetryLater, Verdict
+    from skyrocket.client.consumer.interceptors import ConsumerInterceptor
     from skyrocket.client.consumer.limits import ConsumerLimits
     from skyrocket.client.consumer.pull_consumer import PullConsumer
     from skyrocket.client.consumer.subscription import Sql, sql
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from skyrocket.client.limits import ClientLimits
     from skyrocket.client.message import Message
     from skyrocket.client.options import ClientOptions
+    from skyrocket.client.producer.interceptors import ProducerInterceptor
     from skyrocket.client.producer.producer import Producer
     from skyrocket.client.producer.transactions import Outcome, TransactionProducer, TransactionReceipt
     from skyrocket.client.queues import Queue
@@ -64,6 +67,7 @@ __all__ = [
     "ClientOptions",
     "ConfigurationError",
     "Consumer",
+    "ConsumerInterceptor",
     "ConsumerLimits",
     "Credentials",
     "Deduplicator",
@@ -80,6 +84,7 @@ __all__ = [
     "Outcome",
     "OverloadedError",
     "Producer",
+    "ProducerInterceptor",
     "PullConsumer",
     "Queue",
     "Receipt",
@@ -90,6 +95,7 @@ __all__ = [
     "SendFailedError",
     "SendStatus",
     "SendTimedOutError",
+    "Skipped",
     "Sql",
     "StreamReport",
     "TimedOutError",
@@ -107,7 +113,9 @@ if not TYPE_CHECKING:  # or type checkers would accept any name
         {
             "admin": ("Admin",),
             "consumer.consumer": ("Consumer",),
+            "consumer.dispatch.load_shedding": ("Skipped",),
             "consumer.handlers": ("RetryLater", "Verdict"),
+            "consumer.interceptors": ("ConsumerInterceptor",),
             "consumer.limits": ("ConsumerLimits",),
             "consumer.pull_consumer": ("PullConsumer",),
             "consumer.subscription": ("Sql", "sql"),
@@ -137,6 +145,7 @@ if not TYPE_CHECKING:  # or type checkers would accept any name
             "limits": ("ClientLimits",),
             "message": ("Message",),
             "options": ("ClientOptions",),
+            "producer.interceptors": ("ProducerInterceptor",),
             "producer.producer": ("Producer",),
             "producer.transactions": ("Outcome", "TransactionProducer", "TransactionReceipt"),
             "queues": ("Queue",),

@@ -6,6 +6,8 @@ handlers use the body and a property or two, and decoding every field would doub
 
 from __future__ import annotations
 
+from typing import Final, NamedTuple
+
 from skyrocket.client.queues import Queue
 from skyrocket.compiled import twin
 from skyrocket.protocol.errors import RecordError
@@ -31,13 +33,23 @@ from skyrocket.protocol.message.record import (
 )
 
 
+class Arrival(NamedTuple):
+    """What the messages of one pull have in common. One object serves all of them, so it costs a message nothing."""
+
+    at_ms: int  # when this client received them, in ms since 1970; 0: unknown
+    queue_end: int = 0  # the offset that the queue's next message was to get; 0: unknown
+
+
+_UNKNOWN_ARRIVAL: Final = Arrival(0)
+
+
 class Received:
     """A received message. Its attributes cover what handlers need; `record` has every field as it was stored.
 
     `topic` is the user's topic: without namespace, and the original topic when the message came through a retry topic.
     """
 
-    __slots__ = ("_body", "_properties", "arrived_ms", "broker_name", "record", "topic")
+    __slots__ = ("_arrival", "_body", "_properties", "broker_name", "record", "topic")
 
     record: Record
 
@@ -53,7 +65,7 @@ class Received:
         self.record = record
         self.broker_name = broker_name
         self.topic = topic or record.topic
-        self.arrived_ms = arrived_ms  # when this client received it, in ms since 1970; 0: unknown
+        self._arrival = Arrival(arrived_ms) if arrived_ms else _UNKNOWN_ARRIVAL
         self._properties = properties
         self._body: bytes | None = None
 
@@ -131,6 +143,19 @@ class Received:
     # --- times and hosts
 
     @property
+    def arrived_ms(self) -> int:
+        """When this client received the message, in milliseconds since 1970; 0: unknown."""
+        return self._arrival.at_ms
+
+    @property
+    def behind(self) -> int:
+        """How many messages its queue had after this one when it was pulled; 0 for the newest.
+
+        The count includes messages that a filter leaves out. It is 0 for a message that did not come from a pull.
+        """
+        return max(0, self._arrival.queue_end - self.queue_offset - 1)
+
+    @property
     def born_ms(self) -> int:
         return self.record.born_timestamp
 
@@ -160,7 +185,7 @@ class PulledMessage(Received):
 
     __slots__ = ("_record", "_rest", "_stored_body", "queue_offset", "size_bytes")
 
-    def __init__(self, parts: RecordTuple, broker_name: str, topic: str, arrived_ms: int) -> None:
+    def __init__(self, parts: RecordTuple, broker_name: str, topic: str, arrival: Arrival) -> None:
         self.queue_offset, is_compressed, head, body, tail = parts  # type: ignore[misc]
         self._stored_body = body
         self._rest = head + tail
@@ -168,7 +193,7 @@ class PulledMessage(Received):
         self.size_bytes = len(body)  # type: ignore[misc]
         self.broker_name = broker_name
         self.topic = topic
-        self.arrived_ms = arrived_ms
+        self._arrival = arrival
         self._record: Record | None = None
         self._properties = None
 
@@ -181,13 +206,15 @@ class PulledMessage(Received):
         return self._record
 
 
-def split_pulled_messages(data: bytes, wire_topic: str, *, broker_name: str, topic: str, arrived_ms: int) -> list[Received]:
+def split_pulled_messages(
+    data: bytes, wire_topic: str, *, broker_name: str, topic: str, arrived_ms: int, queue_end: int = 0
+) -> list[Received]:
     """Split the body of a pull response into messages that show `topic`. Raises RecordError for a malformed record.
 
     Nearly always all records are of the topic that was asked for (`wire_topic`), and of one magic.
     """
     found: list[Received] = []
-    shared, magic = (broker_name, topic, arrived_ms), magic_for(wire_topic)
+    shared, magic = (broker_name, topic, Arrival(arrived_ms, queue_end)), magic_for(wire_topic)
     at = split_pulled(data, 0, magic, topic_field(wire_topic, magic), shared, found)
     while at < len(data):
         first = decode_record(data, at)  # raises the error of a malformed record
@@ -197,7 +224,7 @@ def split_pulled_messages(data: bytes, wire_topic: str, *, broker_name: str, top
     return found
 
 
-def _split_pulled(data: bytes, at: int, magic: int, topic: bytes, shared: tuple[str, str, int], found: list[Received]) -> int:
+def _split_pulled(data: bytes, at: int, magic: int, topic: bytes, shared: tuple[str, str, Arrival], found: list[Received]) -> int:
     """Append the messages of the valid records of this magic and topic from `at` on. Return where the first other record starts.
 
     `shared` is what all messages of a response have in common: the names of broker and topic, and when it arrived.

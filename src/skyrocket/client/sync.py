@@ -25,6 +25,7 @@ from skyrocket.client import admin as aio_admin
 from skyrocket.client.admin import sync_admin
 from skyrocket.client.consumer import consumer as aio_consumer
 from skyrocket.client.consumer import pull_consumer as aio_pull_consumer
+from skyrocket.client.consumer.dispatch.load_shedding import Skipped
 from skyrocket.client.consumer.handlers import HandlerFunction, RetryLater, Verdict
 from skyrocket.client.consumer.offsets.start_position import Start
 from skyrocket.client.consumer.options import ConsumerOptions
@@ -319,6 +320,7 @@ class Consumer(Facade[aio_consumer.Consumer]):
 
         super().__init__(make)
         self._stops: queue_module.SimpleQueue[None] = queue_module.SimpleQueue()  # `put` is safe in a signal handler
+        self._last_skipped: Mapping[str, Skipped] = {}  # of a consumer that was closed
 
     def on(self, topic: str = "", expression: Expression | None = None, *, batch: int = 0) -> Callable[[H], H]:
         """Register a handler for a topic. See `skyrocket.client.Consumer.on`."""
@@ -350,7 +352,10 @@ class Consumer(Facade[aio_consumer.Consumer]):
 
     def close(self) -> None:
         self._stops.put(None)
+        client = self._client
         super().close()
+        if client is not None:
+            self._last_skipped = client.skipped
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         client = self._client
@@ -382,6 +387,11 @@ class Consumer(Facade[aio_consumer.Consumer]):
 
     def commit(self) -> None:
         run(self._start_client().commit())
+
+    @property
+    def skipped(self) -> Mapping[str, Skipped]:
+        """How many messages of each topic were skipped. See `skyrocket.client.Consumer.skipped`."""
+        return self._last_skipped if self._client is None else self._client.skipped
 
     @property
     def queues(self) -> list[Queue]:

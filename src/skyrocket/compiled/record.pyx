@@ -84,13 +84,13 @@ cdef enum:  # the slots of a pulled message
     SIZE_BYTES = 4
     BROKER_NAME = 5
     TOPIC = 6
-    ARRIVED_MS = 7
+    ARRIVAL = 7
     RECORD = 8
     PROPERTIES = 9
     SLOTS = 10
 
 cdef tuple NAMES = (
-    "_body", "_stored_body", "_rest", "queue_offset", "size_bytes", "broker_name", "topic", "arrived_ms", "_record", "_properties",
+    "_body", "_stored_body", "_rest", "queue_offset", "size_bytes", "broker_name", "topic", "_arrival", "_record", "_properties",
 )
 cdef object PulledMessage = None  # imported on first use: its module imports this one
 cdef Py_ssize_t slots[SLOTS]
@@ -118,13 +118,13 @@ def split_pulled(bytes data, Py_ssize_t at, int32_t magic, bytes topic, tuple sh
     cdef const unsigned char *start = <unsigned char *>PyBytes_AsString(data)
     cdef const unsigned char *topic_at = <unsigned char *>PyBytes_AsString(topic)
     cdef Parts parts
-    cdef object message, body, broker_name, topic_name, arrived_ms
+    cdef object message, body, broker_name, topic_name, arrival
     cdef bytes rest
     if at < 0:
         raise ValueError(f"there is no byte {at}")
     if PulledMessage is None:
         prepare()
-    broker_name, topic_name, arrived_ms = shared
+    broker_name, topic_name, arrival = shared
     while find_parts(start + at, len(data) - at, magic, topic_at, len(topic), &parts):
         record = start + at
         body = PyBytes_FromStringAndSize(<char *>record + parts.fixed, parts.body_bytes)
@@ -139,7 +139,7 @@ def split_pulled(bytes data, Py_ssize_t at, int32_t magic, bytes topic, tuple sh
         fill(message, SIZE_BYTES, parts.body_bytes)
         fill(message, BROKER_NAME, broker_name)
         fill(message, TOPIC, topic_name)
-        fill(message, ARRIVED_MS, arrived_ms)
+        fill(message, ARRIVAL, arrival)
         fill(message, RECORD, None)
         fill(message, PROPERTIES, None)
         found.append(message)

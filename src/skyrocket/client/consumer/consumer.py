@@ -20,15 +20,19 @@ import asyncio
 import concurrent.futures
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import nullcontext
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
+from skyrocket.client.consumer.dispatch.load_shedding import Skipped, make_shedding
+from skyrocket.client.consumer.dispatch.rate_limit import RateLimit
 from skyrocket.client.consumer.dispatch.work_batch import WorkBatch
 from skyrocket.client.consumer.engine import ConsumerEngine, EngineSettings
 from skyrocket.client.consumer.handlers import HandlerFailure, HandlerFunction, MessageHandler, RetryLater, make_handler
+from skyrocket.client.consumer.interceptors import ConsumerInterceptor, intercept_handlers
 from skyrocket.client.consumer.limits import ConsumerLimits
 from skyrocket.client.consumer.offsets.start_position import Start, parse_start
 from skyrocket.client.consumer.options import BROADCAST_INSTANCE, check_options
@@ -77,6 +81,10 @@ class Consumer:
         strategy: Strategy | None = None,
         close_timeout_ms: int = 30_000,
         consumer_limits: ConsumerLimits | None = None,
+        skip_when_behind: int | None = None,
+        skip_older_than: timedelta | int | None = None,
+        rate_limit: float | None = None,
+        interceptors: Sequence[ConsumerInterceptor] = (),
         tracing: Tracing | None = None,
         **keywords: Unpack[ClientKeywords],
     ) -> None:
@@ -103,9 +111,12 @@ class Consumer:
             retries_max=retries_max,
             strategy=strategy or Averagely(),
             limits=consumer_limits or ConsumerLimits(),
+            shedding=make_shedding(skip_when_behind, skip_older_than),
+            rate_limit=None if rate_limit is None else RateLimit(rate_limit),
         )
         self._close_timeout_ms = close_timeout_ms
         self._tracing = tracing
+        self._interceptors = tuple(interceptors)
         self._handlers: dict[str, MessageHandler] = {}
         self._subscriptions: dict[str, Subscription] = {}
         for topic, expression in parse_topics(topics).items():
@@ -172,11 +183,17 @@ class Consumer:
         for topic in self.topics if self._handlers and "" not in self._handlers else ():
             if topic not in self._handlers:
                 raise ConfigurationError(f"Topic '{topic}' has no handler, but other topics have one. Register one with `on`.")
+        if self._interceptors and not self._handlers:
+            raise ConfigurationError(
+                "Interceptors are called around handlers, and this consumer has none. Register one with `on`."
+            )
         pool = None
         if any(not handler.is_async for handler in self._handlers.values()):
             pool = self._pool = concurrent.futures.ThreadPoolExecutor(self._settings.concurrency, f"skyrocket-{self.group}")
         session = await Session.acquire(self._options, consumer_group=self._settings.group)
         handlers = self._handlers if self._tracing is None else self._tracing.handlers(self._handlers, self.group)
+        if self._interceptors:
+            handlers = intercept_handlers(handlers, self._interceptors)
         engine = ConsumerEngine(session, self._settings, self._subscriptions, handlers, pool, is_paused=self._is_topic_paused)
         self._engine = engine
         try:
@@ -311,6 +328,12 @@ class Consumer:
     def _is_topic_paused(self, topic: str) -> bool:
         paused = self._paused_topics
         return self._is_paused or (bool(paused) and without_namespace(self._options.namespace, topic) in paused)
+
+    @property
+    def skipped(self) -> Mapping[str, Skipped]:
+        """How many messages of each topic `skip_when_behind` and `skip_older_than` have skipped since the consumer was made."""
+        shedding = self._settings.shedding
+        return {} if shedding is None else dict(shedding.skipped)
 
     @property
     def queues(self) -> list[Queue]:

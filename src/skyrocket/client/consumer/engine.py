@@ -18,6 +18,8 @@ from skyrocket.client.consumer.broker_requests import ConsumerRequestHandlers
 from skyrocket.client.consumer.dispatch.completion import Completion
 from skyrocket.client.consumer.dispatch.dispatcher import Dispatcher
 from skyrocket.client.consumer.dispatch.handler_runner import HandlerRunner
+from skyrocket.client.consumer.dispatch.load_shedding import LoadShedding
+from skyrocket.client.consumer.dispatch.rate_limit import RateLimit
 from skyrocket.client.consumer.dispatch.redelivery import Redelivery
 from skyrocket.client.consumer.handlers import MessageHandler
 from skyrocket.client.consumer.limits import ConsumerLimits
@@ -59,6 +61,8 @@ class EngineSettings:
     retries_max: int | None
     strategy: Strategy
     limits: ConsumerLimits
+    shedding: LoadShedding | None = None
+    rate_limit: RateLimit | None = None
 
 
 def _make_offset_store(session: Session, settings: EngineSettings) -> OffsetStore:
@@ -108,6 +112,8 @@ class ConsumerEngine:
             concurrency=settings.concurrency if handlers else 1,
             handler_batch_max=max((handler.batch for handler in handlers.values()), default=0),
             is_paused=is_queue_paused,
+            shedding=settings.shedding,
+            rate_limit=settings.rate_limit,
         )
         self.assigned = AssignedQueues(
             session,

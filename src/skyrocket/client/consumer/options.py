@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from skyrocket.client.consumer.interceptors import ConsumerInterceptor
 from skyrocket.client.consumer.limits import ConsumerLimits
 from skyrocket.client.consumer.offsets.start_position import Start
 from skyrocket.client.consumer.strategies import Strategy
@@ -35,6 +38,10 @@ class ConsumerOptions(ClientKeywords, total=False):
     strategy: Strategy | None  # how the group divides the queues; None: Averagely
     close_timeout_ms: int  # how long `close` waits for handlers
     consumer_limits: ConsumerLimits | None  # cache bounds and periods
+    skip_when_behind: int | None  # skip a message that has more newer ones than this in its queue: `message.behind`
+    skip_older_than: timedelta | int | None  # skip a message that was stored longer ago; an int is in milliseconds
+    rate_limit: float | None  # handle at most so many messages a second, all topics together; skipped ones do not count
+    interceptors: Sequence[ConsumerInterceptor]  # called around every call of a handler, in this order
     tracing: Tracing | None  # OpenTelemetry spans for handler calls
 
 

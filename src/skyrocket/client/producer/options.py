@@ -9,6 +9,7 @@ from skyrocket.client.options import ClientKeywords, ClientOptions
 
 if TYPE_CHECKING:
     from skyrocket.client.helpers.tracing import Tracing
+    from skyrocket.client.producer.interceptors import ProducerInterceptor
 
 GROUP_DEFAULT: Final = "PYTHON_PRODUCER"
 BATCH_BYTES_MAX: Final = 256 * 1024
@@ -34,4 +35,5 @@ class ProducerOptions(ClientKeywords, total=False):
     batch_bytes_max: int  # of one such request, roughly
     batch_messages_max: int  # of one such request
     stamp: bool  # add the producer's id and a sequence number per queue to each message, for loss detection
+    interceptors: Sequence[ProducerInterceptor]  # called around every send, in this order
     tracing: Tracing | None  # OpenTelemetry spans

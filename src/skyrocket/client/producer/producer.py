@@ -23,15 +23,16 @@ from skyrocket.client.producer.compression import OVER_BYTES_DEFAULT, Compressio
 from skyrocket.client.producer.delivery import Delivery, DeliverySettings
 from skyrocket.client.producer.fast_path import FastPath, SendRoutes
 from skyrocket.client.producer.general_path import GeneralPath
+from skyrocket.client.producer.interceptors import ProducerInterceptor, intercept_sends
 from skyrocket.client.producer.options import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, GROUP_DEFAULT
 from skyrocket.client.producer.queue_selection import QueueSelector
 from skyrocket.client.producer.request_reply import RequestReply
 from skyrocket.client.producer.send_strategy import (
     NotStarted,
     OpenScope,
+    ScopedPath,
     SendScope,
     SendStrategy,
-    TracedPath,
     TryEnqueue,
     not_started,
 )
@@ -84,6 +85,7 @@ class Producer:
         batch_bytes_max: int = BATCH_BYTES_MAX,
         batch_messages_max: int = BATCH_MESSAGES_MAX,
         stamp: bool = False,
+        interceptors: Sequence[ProducerInterceptor] = (),
         tracing: Tracing | None = None,
         **keywords: Unpack[ClientKeywords],
     ) -> None:
@@ -100,8 +102,8 @@ class Producer:
         self._batch_bytes_max = batch_bytes_max
         self._batch_messages_max = batch_messages_max
         self._stamps = SequenceStamps(secrets.token_hex(8)) if stamp else None
-        self._is_traced = tracing is not None
-        self._open_scope: OpenScope = tracing.sending if tracing else SendScope
+        self._has_scope = tracing is not None or bool(interceptors)
+        self._open_scope: OpenScope = intercept_sends(tuple(interceptors), tracing.sending if tracing else SendScope)
         self._session: Session | None = None
         self._general: GeneralPath | None = None
         self._request_reply: RequestReply | None = None
@@ -143,12 +145,12 @@ class Producer:
                 bytes_max=self._batch_bytes_max,
                 messages_max=self._batch_messages_max,
             )
-        elif general.delivery.allows_fast_path and not self._options.namespace and not self._is_traced:
+        elif general.delivery.allows_fast_path and not self._options.namespace and not self._has_scope:
             open_connection, round_robin = session.dialer.open_connection, general.delivery.round_robin
             routes = SendRoutes(self._member.group, session.routes, open_connection, round_robin)
             plain_bytes_max = min(self._body_bytes_max, self._compression.plain_bytes_max)
             strategy = FastPath(general, routes, session.in_flight, session.back_pressure, plain_bytes_max)
-        return TracedPath(strategy, self._open_scope) if self._is_traced else strategy
+        return ScopedPath(strategy, self._open_scope) if self._has_scope else strategy
 
     async def close(self) -> None:
         """Finish all sends that have begun, unregister from the brokers, and release the session."""
@@ -247,7 +249,7 @@ class Producer:
         general = self._open_general()
         with self._open_scope([message]) as scope:
             request = general.build_request(scope.message)
-            choose = general.choose_queue(message, queue, selector)
+            choose = general.choose_queue(scope.message, queue, selector)
             await general.delivery.send_oneway(request, general.deadline_ms(), choose)
         return request.message_id
 
@@ -279,7 +281,7 @@ class Producer:
         general = self._open_general()
         with self._open_scope(messages) as scope:
             request = general.build_batch_request(scope.messages)
-            return scope.acknowledge(await general.deliver(request, first, queue, None, timeout_ms))
+            return scope.acknowledge(await general.deliver(request, scope.message, queue, None, timeout_ms))
 
     async def queues(self, topic: str) -> list[Queue]:
         """Return the queues that accept messages for a topic."""

@@ -53,7 +53,7 @@ class RequestReply:
         try:
             with self._open_scope([message]) as scope:
                 request = general.build_request(scope.message, properties)
-                choose = general.choose_queue(message, queue, selector)
+                choose = general.choose_queue(scope.message, queue, selector)
                 scope.acknowledge(await general.delivery.deliver(request, deadline_ms, choose))
             try:
                 async with asyncio.timeout(max(0, deadline_ms - session.now_ms()) / 1000):

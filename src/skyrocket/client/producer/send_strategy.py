@@ -3,7 +3,7 @@
 FastPath       the default: small messages to known queues, with the request written from a template
 BatchedPath    with `linger_ms`: messages share requests
 GeneralPath    everything else: signed requests, namespaces, sequence stamps, latency avoidance; the others fall back to it
-TracedPath     with `tracing`: an OpenTelemetry span around one of the above
+ScopedPath     with `tracing` or `interceptors`: a scope around one of the above
 NotStarted     before `start` and after `close`: raises ClientClosedError
 """
 
@@ -61,7 +61,8 @@ def not_started() -> ClientClosedError:
 
 
 class SendScope:
-    """A context around one send, from the call to its receipt. This one does nothing; `helpers.tracing` has one with a span.
+    """A context around one send, from the call to its receipt. This one does nothing; `helpers.tracing` has one with a span, and
+    `interceptors` one that calls interceptors.
 
     `messages` are the messages to send: the user's, or copies with a trace context in their properties.
     """
@@ -89,8 +90,8 @@ class SendScope:
 OpenScope = Callable[[Sequence[Message]], AbstractContextManager[SendScope]]
 
 
-class TracedPath(SendStrategy):
-    """Opens a scope with a span around each send of another strategy."""
+class ScopedPath(SendStrategy):
+    """Opens a scope around each send of another strategy."""
 
     def __init__(self, strategy: SendStrategy, open_scope: OpenScope) -> None:
         self._strategy = strategy

@@ -100,7 +100,7 @@ class TransactionProducer(Producer):
         properties = {p.TRANSACTION_PREPARED: "true", p.PRODUCER_GROUP: self._member.group}
         with self._open_scope([message]) as scope:
             request = general.build_request(scope.message, properties, sysflag.TRANSACTION_PREPARED)
-            receipt = scope.acknowledge(await general.deliver(request, message, queue, selector, timeout_ms))
+            receipt = scope.acknowledge(await general.deliver(request, scope.message, queue, selector, timeout_ms))
         if not receipt.is_safe:
             await self._end(request.topic, receipt, Outcome.ROLLBACK, None)
             return TransactionReceipt(receipt, Outcome.ROLLBACK)

@@ -11,7 +11,7 @@ from skyrocket.client.helpers import Tracing
 from skyrocket.client.producer.batched_path import BatchedPath
 from skyrocket.client.producer.fast_path import FastPath
 from skyrocket.client.producer.general_path import GeneralPath
-from skyrocket.client.producer.send_strategy import NotStarted, TracedPath
+from skyrocket.client.producer.send_strategy import NotStarted, ScopedPath
 
 NOWHERE = "127.0.0.1:1"  # no request is sent
 
@@ -42,7 +42,7 @@ async def test_options_determine_the_strategy(options: dict[str, Any], kind: typ
 async def test_tracing_wraps_the_strategy(options: dict[str, Any], kind: type):
     async with Producer(NOWHERE, tracing=Tracing(), **options) as producer:
         strategy = producer._strategy
-        assert isinstance(strategy, TracedPath)
+        assert isinstance(strategy, ScopedPath)
         assert type(strategy._strategy) is kind
         assert strategy.try_enqueue is None, "a message without a task would have no span"
 

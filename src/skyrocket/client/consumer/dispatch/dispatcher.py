@@ -2,18 +2,24 @@
 
 A batch has up to 64 messages, so that fast handlers do not pay for the dispatch of each message. When a handler waits, idle
 workers steal half of its pending messages, and then half of those. So no message waits while a worker is idle.
+
+With `skip_older_than` or a rate limit, a batch has one message, or one list for a handler of lists: a message that waits in a
+batch could become too old there, and would have used the rate up.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 
 from skyrocket.client.consumer.assigned_queue import AssignedQueue
 from skyrocket.client.consumer.dispatch.completion import Completion
 from skyrocket.client.consumer.dispatch.handler_runner import HandlerRunner
+from skyrocket.client.consumer.dispatch.load_shedding import LoadShedding
+from skyrocket.client.consumer.dispatch.rate_limit import RateLimit
 from skyrocket.client.consumer.dispatch.work_batch import WorkBatch
 from skyrocket.client.received import Received
 
@@ -37,6 +43,8 @@ class Dispatcher:
         concurrency: int,
         handler_batch_max: int,
         is_paused: Callable[[AssignedQueue], bool],
+        shedding: LoadShedding | None = None,
+        rate_limit: RateLimit | None = None,
     ) -> None:
         """Without a `runner` no handler is called: the user's loop asks with `next_batch`. `handler_batch_max` is the largest
         batch size of the handlers."""
@@ -44,8 +52,13 @@ class Dispatcher:
         self._runner = runner
         self._now_ms = now_ms
         self._concurrency = concurrency
-        self._messages_max = max(handler_batch_max, BATCH_MESSAGES_MAX)
+        self._is_choosy = shedding is not None or rate_limit is not None
+        is_timed = rate_limit is not None or (shedding is not None and shedding.depends_on_time)
+        self._messages_max = max(handler_batch_max, 1 if is_timed else BATCH_MESSAGES_MAX)
         self._is_paused = is_paused
+        self._shedding = shedding
+        self._rate_limit = rate_limit
+        self._rate_timer: asyncio.TimerHandle | None = None
         self._ready: deque[AssignedQueue] = deque()
         self._workers: set[asyncio.Task[None]] = set()
         self._waiters: deque[asyncio.Future[None]] = deque()  # callers of next_batch
@@ -77,6 +90,9 @@ class Dispatcher:
         for assigned in queues:
             if assigned.process_queue.waiting:
                 self.add_ready(assigned)
+        if self._shedding is not None:
+            for topic, count in self._shedding.take_changes().items():
+                log.warning("The consumer is behind: %d messages of topic '%s' were skipped.", count, topic)
 
     def _take_batch(self) -> WorkBatch | None:
         ready = self._ready
@@ -86,7 +102,7 @@ class Dispatcher:
             if self._is_paused(assigned) or self._closed:
                 continue
             process_queue = assigned.process_queue
-            messages = process_queue.take(self._messages_max, self._now_ms())
+            messages = self._take_chosen(assigned) if self._is_choosy else process_queue.take(self._messages_max, self._now_ms())
             if not messages:
                 continue
             if process_queue.waiting and not process_queue.orderly:
@@ -94,6 +110,44 @@ class Dispatcher:
                 ready.append(assigned)
             return self._add_batch(assigned, messages)
         return None
+
+    def _take_chosen(self, assigned: AssignedQueue) -> list[Received]:
+        """Take the next messages that load shedding leaves, as many as the rate limit allows now. The others are finished."""
+        process_queue, shedding, rate_limit = assigned.process_queue, self._shedding, self._rate_limit
+        while True:
+            most = self._messages_max if rate_limit is None else min(self._messages_max, rate_limit.available(self._now_ms()))
+            if not most:
+                self._wait_for_rate(assigned)
+                return []
+            messages = process_queue.take(most, self._now_ms())
+            if messages and shedding is not None:
+                messages, dropped = shedding.select(messages, time.time_ns() // 1_000_000)
+                if dropped:
+                    process_queue.finish(dropped)
+                    assigned.wake()
+                if not messages:
+                    continue
+            if rate_limit is not None:
+                rate_limit.use(len(messages))
+            return messages
+
+    def _wait_for_rate(self, assigned: AssignedQueue) -> None:
+        """Look at the queue again when the rate limit allows a message."""
+        if not assigned.is_ready:
+            assigned.is_ready = True
+            self._ready.append(assigned)
+        if self._rate_timer is None:
+            assert self._rate_limit is not None
+            self._rate_timer = asyncio.get_running_loop().call_later(self._rate_limit.wait_ms() / 1000, self._on_rate)
+
+    def _on_rate(self) -> None:
+        self._rate_timer = None
+        if self._closed:
+            return
+        if self._runner is not None:
+            self._start_workers()
+        for _ in range(len(self._waiters)):
+            self._wake_one()
 
     def _add_batch(self, assigned: AssignedQueue, messages: list[Received]) -> WorkBatch:
         batch = WorkBatch(assigned, messages, self._now_ms)
@@ -207,6 +261,8 @@ class Dispatcher:
     def close(self) -> None:
         """Dispatch no more messages. Callers of `next_batch` get None."""
         self._closed = True
+        if self._rate_timer is not None:
+            self._rate_timer.cancel()
         while self._waiters:
             self._wake_one()
         for batch in list(self.batches):

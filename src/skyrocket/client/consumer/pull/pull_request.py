@@ -83,6 +83,7 @@ class PullResult(NamedTuple):
     next_offset: int
     suggested_broker_id: int  # which broker of the same name to pull from next
     records: bytes
+    queue_end: int = 0  # the offset that the queue's next message will get; 0: the broker did not say
 
 
 def decode_pull_response(answer: Command, address: str) -> PullResult:
@@ -93,6 +94,7 @@ def decode_pull_response(answer: Command, address: str) -> PullResult:
     fields = answer.fields
     try:
         next_offset, broker_id = int(fields["nextBeginOffset"]), int(fields["suggestWhichBrokerId"])
+        queue_end = int(fields.get("maxOffset", 0))
     except (KeyError, ValueError) as error:
         raise BrokerError(answer.code, f"the response does not say where to continue ({error}).", address) from error
-    return PullResult(status, next_offset, broker_id, answer.body if status is PullStatus.FOUND else b"")
+    return PullResult(status, next_offset, broker_id, answer.body if status is PullStatus.FOUND else b"", queue_end)

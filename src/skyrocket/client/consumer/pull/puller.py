@@ -81,7 +81,7 @@ class Puller:
         asked_offset = assigned.process_queue.next_offset
         try:
             result = await self._ask_broker()
-            messages = self._decode_messages(result.records) if result.records else []
+            messages = self._decode_messages(result.records, result.queue_end) if result.records else []
         except ClientClosedError:
             raise
         except (ClientError, RecordError) as error:
@@ -150,10 +150,12 @@ class Puller:
             raise UnreachableError(f"No nameserver has an address of broker {name}.")
         return address, address == routes.address(name)
 
-    def _decode_messages(self, records: bytes) -> list[Received]:
+    def _decode_messages(self, records: bytes, queue_end: int) -> list[Received]:
         assigned, topic = self._assigned, self._topic
         queue, now_ms = assigned.queue, time.time_ns() // 1_000_000
-        messages = split_pulled_messages(records, queue.topic, broker_name=queue.broker_name, topic=topic, arrived_ms=now_ms)
+        messages = split_pulled_messages(
+            records, queue.topic, broker_name=queue.broker_name, topic=topic, arrived_ms=now_ms, queue_end=queue_end
+        )
         if assigned.is_retry:
             for message in messages:
                 message.topic = without_namespace(self._namespace, message.properties.get(RETRY_TOPIC, topic))

@@ -47,8 +47,8 @@ def response(code: int, **fields: str) -> Command:
 
 
 def test_responses_are_decoded_and_refusals_raise():
-    assert decode_pull_response(response(ResponseCode.SUCCESS), "a") == (PullStatus.FOUND, 9, 1, b"records")
-    assert decode_pull_response(response(ResponseCode.PULL_NOT_FOUND), "a") == (PullStatus.NO_NEW_MESSAGES, 9, 1, b"")
+    assert decode_pull_response(response(ResponseCode.SUCCESS, maxOffset="40"), "a") == (PullStatus.FOUND, 9, 1, b"records", 40)
+    assert decode_pull_response(response(ResponseCode.PULL_NOT_FOUND), "a") == (PullStatus.NO_NEW_MESSAGES, 9, 1, b"", 0)
     assert decode_pull_response(response(ResponseCode.PULL_OFFSET_MOVED), "a").status is PullStatus.OFFSET_ILLEGAL
     with pytest.raises(BrokerError, match="why"):
         decode_pull_response(response(ResponseCode.NO_PERMISSION), "a")
