@@ -114,6 +114,27 @@ class SlowTimerDisk(Disk):
             time.sleep(SLOW_S)
 
 
+class BusyDisk(Disk):
+    """A disk that takes long to say how full it is."""
+
+    def used_percent(self, path: str) -> float:
+        time.sleep(SLOW_S)
+        return super().used_percent(path)
+
+
+async def test_an_administrator_asks_while_the_disk_is_busy(tmp_path: Path):
+    broker = Broker(replace(SMALL, store_path=str(tmp_path / "store")), files=BusyDisk())
+    await broker.start()
+    served = RunningBroker(broker)
+    await served.send("orders", b"x")
+    await start_threads(broker)
+    async with measured_pauses() as pauses:
+        assert (await served.ask(RequestCode.GET_BROKER_RUNTIME_INFO)).code == 0
+    pauses.check()
+    await served.dialer.close()
+    await broker.close()
+
+
 async def test_the_files_of_timers_are_made_and_rebuilt_while_the_disk_is_slow(tmp_path: Path):
     broker = Broker(replace(SMALL, store_path=str(tmp_path / "store"), timer_log_file_bytes=1024 * 1024), files=SlowTimerDisk())
     await broker.start()
