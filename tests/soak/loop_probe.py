@@ -48,6 +48,9 @@ class LoopProbe:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
+        """Watch the running loop from now on. A second call changes nothing."""
+        if self._task is not None:
+            return
         self._task = asyncio.get_running_loop().create_task(self._watch())
         threading.Thread(target=self._take_stacks, name="loop-probe", daemon=True).start()
 

@@ -22,6 +22,7 @@ from skyrocket.protocol.responses import ResponseCode
 from skyrocket.settings.requests import change_settings
 from skyrocket.store.cold_reads import RepeatedReads
 
+DISK_EVERY_MS = 1_000  # between two measurements of the disk
 _RATE_STRETCHES_MS = (10_000, 60_000, 600_000)
 
 # Rows that tools expect, for things that this broker does not have (thread pools, a buffer pool) or does not measure.
@@ -56,6 +57,10 @@ class BrokerHandlers:
         self._remove_expired_files = context.remove_expired_files
         self._runtime_figures = context.runtime_figures
         self._reads = RepeatedReads(context.store.reads)
+        self._now_ms = context.now_ms
+        self._turns = asyncio.Lock()
+        self._disk: dict[str, str] = {}  # figures of the disk, when they were last measured
+        self._disk_measured_ms = 0
         self._started_ms = context.wall_ms()
         self._version = DataVersion(timestamp=self._started_ms)
 
@@ -80,10 +85,17 @@ class BrokerHandlers:
         return command.response(ResponseCode.SUCCESS)
 
     async def runtime_info(self, command: Command, _connection: Connection) -> Command:
-        """Measure the disk in a thread: a busy one takes its time. The first message may have to be read from it."""
-        disk = await asyncio.to_thread(self._disk_figures)
-        earliest_ms = await read_cold(self._reads, "earliest", self._store.reading.earliest_timestamp)
-        return command.response(ResponseCode.SUCCESS, body=encode(KVTable(self.runtime(earliest_ms) | disk)))
+        """Measure the disk in a thread: a busy one takes its time. The first message may have to be read from it.
+
+        In one turn of the loop, one request is answered, however many a client sends.
+        """
+        async with self._turns:
+            now_ms = self._now_ms()
+            if not self._disk or now_ms - self._disk_measured_ms >= DISK_EVERY_MS:
+                self._disk = await asyncio.to_thread(self._disk_figures)
+                self._disk_measured_ms = now_ms
+            earliest_ms = await read_cold(self._reads, "earliest", self._store.reading.earliest_timestamp)
+            return command.response(ResponseCode.SUCCESS, body=encode(KVTable(self.runtime(earliest_ms) | self._disk)))
 
     def _disk_figures(self) -> dict[str, str]:
         store = self._store
