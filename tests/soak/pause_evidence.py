@@ -5,7 +5,7 @@
     counters   before and after: time without a processor, time that other machines had (steal), pressure of processor, disk and
                memory (/proc/pressure), computing time of the process, page faults that waited for the disk
 
-`judge` decides from the evidence alone. A pause is the machine's in two cases only. Otherwise it is ours, however busy the
+`judge` decides from the evidence alone. A pause is the machine's in three cases only. Otherwise it is ours, however busy the
 machine was: time in which threads of the process had no processor is left out of a pause before it is judged.
 """
 
@@ -25,6 +25,7 @@ SYSTEM_CALLS: Final = {
 }  # fmt: skip
 LOOK_S: Final = 0.01  # between two looks
 IDLE_PART: Final = 0.2  # of a pause: a process that computed for less, and was not seen, did not run
+SEEN_PART: Final = 0.34  # of the looks that were due: with no more of them, the thread that looks did not run either
 WAITING_PART: Final = 0.5  # of a pause: with so much of it at the disk, under pressure, the disk was busy with others
 
 
@@ -65,8 +66,14 @@ def judge(pause: dict[str, Any]) -> tuple[bool, str]:
     if not counters:
         return True, evidence
     ran_s, faults = counters["process_cpu_s"], counters["faults"]
-    if not looks and lasted_s > 3 * LOOK_S and ran_s < IDLE_PART * lasted_s and not faults:
-        return False, f"no thread of the process ran; {evidence}"
+    if lasted_s > 3 * LOOK_S and ran_s < IDLE_PART * lasted_s and not faults:
+        if not looks:
+            return False, f"no thread of the process ran; {evidence}"
+        # The thread that looks needs a processor, too. It ran far too seldom, while others waited for processors all the time.
+        could_look = (lasted_s - 2 * LOOK_S) / LOOK_S
+        had_none_s = counters["cpu_pressure_s"] + counters["stolen_s"]
+        if len(looks) <= SEEN_PART * could_look and had_none_s >= lasted_s and all(look.startswith("R") for look in looks):
+            return False, f"hardly any thread of the process got a processor; {evidence}"
     waiting = sum(look.startswith("D") for look in looks)
     if waiting >= WAITING_PART * max(1, len(looks)) and counters["io_pressure_s"] >= WAITING_PART * lasted_s and not faults:
         return False, f"it waited for a disk that was under pressure; {evidence}"

@@ -26,6 +26,11 @@ def a_pause(looks: list[str], **counters: float) -> dict[str, Any]:
         (a_pause([], process_cpu_s=0.19), True),  # some thread had Python's lock all the time
         (a_pause([], faults=3), True),  # a mapped file was read
         (a_pause([]), False),  # the whole process stood still
+        (a_pause(["R running"], process_cpu_s=0.03, cpu_pressure_s=0.3), False),  # it was ready to run, and seldom did
+        (a_pause(["R running"], process_cpu_s=0.03, cpu_pressure_s=0.1), True),  # there were processors
+        (a_pause(["R running"], process_cpu_s=0.15, cpu_pressure_s=0.3), True),  # it computed
+        (a_pause(["D openat"], process_cpu_s=0.03, cpu_pressure_s=0.3), True),
+        (a_pause(["R running"] * 10, process_cpu_s=0.03, cpu_pressure_s=0.3), True),  # others of its threads ran well
         (a_pause(["D pwrite64"] * 10), True),  # a disk that nobody else used
         (a_pause(["D pwrite64"] * 10, io_pressure_s=0.19), False),
         (a_pause(["D pwrite64"] * 2 + ["R running"] * 8, io_pressure_s=0.19), True),

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 
 from skyrocket.broker.admin.install import install as install_admin
@@ -76,6 +76,7 @@ from skyrocket.store.changes_in_memory import ChangesInMemory
 from skyrocket.store.config import FIXED_DESCRIPTORS, QUEUE_FILES_MAX, StoreConfig
 from skyrocket.store.config_files import DELAY_OFFSETS, TIMER_METRICS, ConfigFiles
 from skyrocket.store.descriptor_reserve import RESERVED_DESCRIPTORS
+from skyrocket.store.errors import StoreError
 from skyrocket.store.files import Disk, Files
 from skyrocket.store.flusher import Flusher
 from skyrocket.store.ledger.ledger_store import LedgerStore
@@ -197,6 +198,7 @@ class Broker:
         closing.push_async_callback(self._close_flusher, self._flusher)
         closing.push_async_callback(self.replication.close)
         closing.push_async_callback(self.server.close)
+        closing.push_async_callback(self._answer_last_sends, self._flusher)
         self.replication.require_copies()
         await self._listen(self._flusher)
         if self._group is None:
@@ -277,6 +279,13 @@ class Broker:
         Everything that was started is closed, even if closing another part fails. The last failure is raised at the end.
         """
         await self._closing.aclose()
+
+    async def _answer_last_sends(self, flusher: Flusher) -> None:
+        """Flush what was appended before connections are closed: its producers wait for the answer."""
+        self.server.stop_requests()
+        with suppress(StoreError, TimeoutError):  # then they get none, and do not know whether their messages are stored
+            async with asyncio.timeout(self.server.limits.drain_ms / 1000):
+                await flusher.wait_flushed(self.store.log.end)
 
     async def _close_flusher(self, flusher: Flusher) -> None:
         """Flush the last op message of transactions too, and publish how far their checks are."""
