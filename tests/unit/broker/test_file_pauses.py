@@ -129,8 +129,9 @@ async def test_administrators_ask_all_at_once_while_the_disk_is_busy(tmp_path: P
     await served.send("orders", b"x")
     await start_threads(broker)
     async with measured_pauses() as pauses:
-        answers = await asyncio.gather(*[served.ask(RequestCode.GET_BROKER_RUNTIME_INFO) for _ in range(200)])
-    assert {answer.code for answer in answers} == {0}
+        for _ in range(2):  # the second time, the disk was measured a moment ago
+            answers = await asyncio.gather(*[served.ask(RequestCode.GET_BROKER_RUNTIME_INFO) for _ in range(200)])
+            assert {answer.code for answer in answers} == {0}
     pauses.check()
     await served.dialer.close()
     await broker.close()

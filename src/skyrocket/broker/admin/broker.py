@@ -90,6 +90,7 @@ class BrokerHandlers:
         In one turn of the loop, one request is answered, however many a client sends.
         """
         async with self._turns:
+            await asyncio.sleep(0)  # the next request has to wait for the lock, and so for the next turn
             now_ms = self._now_ms()
             if not self._disk or now_ms - self._disk_measured_ms >= DISK_EVERY_MS:
                 self._disk = await asyncio.to_thread(self._disk_figures)
