@@ -12,6 +12,7 @@ from pathlib import Path
 import typer
 
 from skyrocket.broker.broker import Broker
+from skyrocket.broker.full_disk_start import run_broker
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.cli.server_command import serve
 from tests.soak.faulty_disk import DiskControl, FaultyDisk
@@ -22,13 +23,12 @@ def main(control: str, pauses: str, *texts: str) -> None:
     settings = BrokerSettings().with_texts(dict(text.split("=", 1) for text in texts))
 
     async def run(stopped: asyncio.Event) -> None:
-        broker = Broker(settings, files=FaultyDisk(DiskControl(Path(control))))
+        files = FaultyDisk(DiskControl(Path(control)))
         probe = LoopProbe(Path(pauses))
-        await broker.start()
-        probe.start()
-        await stopped.wait()
+        await run_broker(
+            lambda only_reads: Broker(settings, files=files, only_reads=only_reads), stopped, lambda _: probe.start()
+        )
         probe.close()
-        await broker.close()
 
     try:
         serve(run)

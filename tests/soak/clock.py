@@ -25,8 +25,6 @@ class Clock:
         self._lasts_s = lasts_s
         self._seed = seed
         self.disturbances: list[Disturbance] = []
-        self.kills_begun = 0  # of servers; each ends when its server is there again
-        self.kills_ended = 0
 
     def restart(self) -> None:
         """Begin now: starting the servers does not count."""
@@ -42,13 +40,6 @@ class Clock:
             each.kind == kind and each.server == server and each.began_s <= at_s and each.ended_s >= at_s - before_s
             for each in self.disturbances
         )
-
-    def quiet_since(self) -> int | None:
-        """Return how many kills there have been; None while a server that was killed is not there again.
-
-        Whoever gets the same number before and after an action knows that no server was away meanwhile.
-        """
-        return self.kills_ended if self.kills_begun == self.kills_ended else None
 
     @property
     def now_s(self) -> float:

@@ -3,8 +3,8 @@
 A task in the loop wakes up every PERIOD_S. How much later it wakes up is the loop's pause, without the time in which threads of
 this process could have run and another process had the processor: Linux counts that in /proc/self/task/*/schedstat. All threads
 count, because one that has no processor may hold Python's lock. Time in which another virtual machine had the processor does not
-count either (`steal` in /proc/stat). A thread notes the stack of a pause while it lasts. Pauses are lines of JSON in a file that
-survives kill -9.
+count either (`steal` in /proc/stat). A thread notes the stack of a pause while it lasts, and what the kernel tells about it
+(`pause_evidence`). Pauses are lines of JSON in a file that survives kill -9.
 """
 
 from __future__ import annotations
@@ -18,14 +18,19 @@ import time
 import traceback
 from collections import deque
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
+
+from tests.soak.pause_evidence import Counters, Pause, look_at, look_at_others, read_counters
 
 PERIOD_S: Final = 0.01
 NOTED_S: Final = 0.03  # shorter pauses are not noted
 STACK_S: Final = 0.025  # into a pause, its stack is taken
 FRAMES: Final = 12
 SAMPLES: Final = 1_000
+COUNTERS_EVERY: Final = 5  # looks
+LOOKS_MAX: Final = 100
 
 
 class LoopProbe:
@@ -34,11 +39,18 @@ class LoopProbe:
         self._woke_s = time.monotonic()
         self._stack: list[str] | None = None
         self._main = threading.get_ident()
+        self._loop_thread = threading.get_native_id()
+        self._looks: list[str] = []
+        self._others: list[str] = []
+        self._counters: deque[Counters] = deque(maxlen=SAMPLES)
         self._samples: deque[tuple[float, float]] = deque(maxlen=SAMPLES)
         self._stopping = threading.Event()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
+        """Watch the running loop from now on. A second call changes nothing."""
+        if self._task is not None:
+            return
         self._task = asyncio.get_running_loop().create_task(self._watch())
         threading.Thread(target=self._take_stacks, name="loop-probe", daemon=True).start()
 
@@ -54,13 +66,18 @@ class LoopProbe:
                 await asyncio.sleep(PERIOD_S)
                 self._woke_s = now_s = time.monotonic()
                 stack, self._stack = self._stack, None
-                pause_s = now_s - began_s - PERIOD_S
+                looks, self._looks = self._looks, []
+                others, self._others = self._others, []
+                lasted_s = pause_s = now_s - began_s - PERIOD_S
                 if pause_s < NOTED_S:
                     continue
                 pause_s -= _descheduled_s() - self._descheduled_before_s(began_s)
                 if pause_s >= NOTED_S:
-                    noted = {"at": now_s, "pause_s": pause_s, "cpu_s": time.thread_time() - began_cpu_s, "stack": stack}
-                    file.write(json.dumps(noted) + "\n")
+                    cpu_s = time.thread_time() - began_cpu_s
+                    before = [each for each in list(self._counters) if each.at_s <= began_s][-1:]
+                    grown = read_counters(now_s).since(before[0]) if before else {}
+                    noted = Pause(now_s, pause_s, lasted_s, cpu_s, stack, looks, others, grown)
+                    file.write(json.dumps(noted.to_json()) + "\n")
                     file.flush()
 
     def _descheduled_before_s(self, began_s: float) -> float:
@@ -69,9 +86,17 @@ class LoopProbe:
         return before[-1] if before else _descheduled_s()
 
     def _take_stacks(self) -> None:
-        while not self._stopping.wait(PERIOD_S):
+        for number in count():
+            if self._stopping.wait(PERIOD_S):
+                return
             self._samples.append((time.monotonic(), _descheduled_s()))  # here, not in the loop, which it would hold up
-            if self._stack is None and time.monotonic() - self._woke_s > PERIOD_S + STACK_S:
+            if number % COUNTERS_EVERY == 0:
+                self._counters.append(read_counters(time.monotonic()))
+            late_s = time.monotonic() - self._woke_s - PERIOD_S
+            if late_s > PERIOD_S and len(self._looks) < LOOKS_MAX:
+                self._looks.append(look_at(str(self._loop_thread)))
+            if self._stack is None and late_s > STACK_S:
+                self._others = look_at_others(self._loop_thread)
                 frame = sys._current_frames().get(self._main)
                 self._stack = [f"{each.name} {Path(each.filename).name}:{each.lineno}" for each in _innermost(frame)]
 

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from skyrocket.client import Admin
+from skyrocket.client import Admin, ClientError
 from tests.soak.faulty_disk import HEALTHY, DiskControl
 from tests.soak.loop_probe import read_pauses
 from tests.support.ports import free_port
@@ -30,6 +30,14 @@ SETTINGS = {
 async def are_all_there(admin: Admin) -> bool:
     """Whether the nameserver knows all brokers: an administrator's commands go to those that it knows."""
     return len(await admin.cluster.brokers()) == len(BROKERS)
+
+
+async def read_starts(admin: Admin) -> dict[str, str] | None:
+    """Return when each broker started; None while one is away. If that is the same later, no broker was away."""
+    try:
+        return {name: (await admin.cluster.runtime(name))["bootTimestamp"] for name in BROKERS}
+    except ClientError:
+        return None
 
 
 async def wait_for_brokers(admin: Admin) -> None:

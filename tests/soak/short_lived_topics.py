@@ -9,7 +9,7 @@ from itertools import count
 
 from skyrocket.client import Admin, ClientError, Message, NoRouteError, Producer
 from tests.soak.clock import Clock
-from tests.soak.processes import are_all_there, wait_for_brokers
+from tests.soak.processes import are_all_there, read_starts, wait_for_brokers
 
 TOPICS = tuple(f"soak-short-{number}" for number in range(3))
 MESSAGES = 10
@@ -89,12 +89,12 @@ class ShortLivedTopics:
         error: ClientError | None = None
         while self._clock.now_s - began_s < DELETE_S_MAX:
             try:
-                quiet_since = self._clock.quiet_since()
                 await wait_for_brokers(admin)
+                starts = await read_starts(admin)
                 with suppress(NoRouteError):  # an earlier attempt deleted it, and only its answer was lost
                     await admin.topics.delete(topic)
                 # A broker that is away keeps its part of the topic, also one that is back before the others have answered.
-                if quiet_since is not None and quiet_since == self._clock.quiet_since() and await are_all_there(admin):
+                if starts is not None and starts == await read_starts(admin) and await are_all_there(admin):
                     self.counts["deleted"] += 1
                     return error is None
             except ClientError as refused:

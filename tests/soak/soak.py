@@ -17,6 +17,7 @@ from tests.soak.clock import Clock
 from tests.soak.delays import Delays
 from tests.soak.faults import Faults
 from tests.soak.messages import Messages
+from tests.soak.pause_evidence import judge
 from tests.soak.processes import Servers, SoakBroker
 from tests.soak.queries import Queries
 from tests.soak.report import Report
@@ -123,14 +124,18 @@ async def _settle(workloads: list[Workload]) -> float:
 
 
 def _check_pauses(brokers: list[SoakBroker], clock: Clock, pause_s_max: float, report: Report) -> None:
-    """Each pause is charged to the loop, but for one that the soak made itself: by a disk that it slowed down."""
+    """Charge each pause to the loop, but for those that the soak made itself, by a disk that it slowed down, and those that the
+    kernel says are the machine's: these are listed with the evidence.
+    """
     for broker in brokers:
-        at_fault, slow = [], []
+        at_fault, slow, machine = [], [], []
         for each in broker.pauses():
-            is_slow = clock.is_disturbed("slow", broker.name, clock.since_began_s(each["at"]), each["pause_s"])
-            (slow if is_slow else at_fault).append(each)
+            is_slow = clock.is_disturbed("slow", broker.name, clock.since_began_s(each["at"]), each["lasted_s"])
+            is_ours, _ = judge(each)
+            (slow if is_slow else at_fault if is_ours else machine).append(each)
         report.pauses[broker.name] = _describe_pauses(at_fault, pause_s_max)
         report.pauses[f"{broker.name}, slow disk"] = _describe_pauses(slow, SLOW_PAUSE_S_MAX)
+        report.pauses[f"{broker.name}, the machine's"] = _describe_pauses(machine, pause_s_max)
         for pauses, most_s, when in ((at_fault, pause_s_max, ""), (slow, SLOW_PAUSE_S_MAX, " while its disk was slow")):
             long = [each for each in pauses if each["pause_s"] > most_s]
             if long:
@@ -143,10 +148,14 @@ def _describe_pauses(pauses: list[dict[str, Any]], most_s: float) -> dict[str, o
     places: dict[str, str] = {}
     for each in long:
         stack = " > ".join(each["stack"] or ["?"])
-        text = f"{round(each['pause_s'] * 1000)} ms, {round(each['cpu_s'] * 1000)} of them CPU, at {each['at']:.0f}: {stack}"
-        places.setdefault(stack, text)
+        places.setdefault(stack, f"{judge(each)[1]}: {stack}")
     longest_s = pauses[0]["pause_s"] if pauses else 0.0
-    return {"longest_ms": round(longest_s * 1000), "too long": len(long), "places": list(places.values())[:PLACES_MAX]}
+    return {
+        "longest_ms": round(longest_s * 1000),
+        "allowed_ms": round(most_s * 1000),
+        "too long": len(long),
+        "places": list(places.values())[:PLACES_MAX],
+    }
 
 
 def _stop(servers: Servers, report: Report) -> None:

@@ -55,8 +55,11 @@ class VitalSigns:
         return {
             name: {
                 "memory_mib": self.memory_bytes[name] >> 20,
+                "allowed_mib": MEMORY_BYTES_MAX >> 20,
                 "descriptors": self.descriptors[name],
+                "allowed": DESCRIPTORS_MAX,
                 "descriptors_at_rest": self.at_rest.get(name),
+                "allowed_at_rest": DESCRIPTORS_AT_REST_MAX,
             }
             for name in self.memory_bytes
         }

@@ -1,6 +1,7 @@
 """The broker: receives, stores and delivers messages over RocketMQ's protocol.
 
 broker                      the process: builds the parts, starts and stops them
+full_disk_start             runs the process, also one whose disk is full: for reading, until there is room
 context                     what the parts share; each sub-package has an `install(context)`
 errors                      domain errors of the tables, and their response codes
 settings, limits            every setting as a typed row; every bound of the tables

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -74,9 +74,11 @@ from skyrocket.net.server import Server, monotonic_ms
 from skyrocket.protocol.bodies import DataVersion, TopicConfig
 from skyrocket.protocol.hosts import pack_host
 from skyrocket.settings.live import LiveSettings
+from skyrocket.store.changes_in_memory import ChangesInMemory
 from skyrocket.store.config import FIXED_DESCRIPTORS, QUEUE_FILES_MAX, StoreConfig
 from skyrocket.store.config_files import DELAY_OFFSETS, TIMER_METRICS, ConfigFiles
 from skyrocket.store.descriptor_reserve import RESERVED_DESCRIPTORS
+from skyrocket.store.errors import StoreError
 from skyrocket.store.files import Disk, Files
 from skyrocket.store.flusher import Flusher
 from skyrocket.store.ledger.ledger_store import LedgerStore
@@ -102,10 +104,13 @@ class Broker:
         files: Files | None = None,
         clocks: BrokerClocks | None = None,
         descriptors: int | None = None,
+        *,
+        only_reads: bool = False,
     ) -> None:
         """Tests replace the clock with `wall_ms`, the file system with `files`, or with `clocks` what jumps of the clock do.
 
         `descriptors` is how many files and connections the broker may have open: by default, as many as the process.
+        With `only_reads` it changes nothing of the store on a disk that is full, and refuses messages (`full_disk_start`).
         """
         if clocks is None:
             clocks = BrokerClocks.real() if wall_ms is None else BrokerClocks.simulated(wall_ms)
@@ -116,7 +121,9 @@ class Broker:
             settings = replace(settings, role=BrokerRole.SLAVE, broker_id=self._group.slave_id)
         self.settings = LiveSettings(settings)
         self._background = ThreadPoolExecutor(1, thread_name_prefix="skyrocket-store")
-        self._files = files or Disk(reserved=RESERVED_DESCRIPTORS)
+        self.files = files or Disk(reserved=RESERVED_DESCRIPTORS)
+        self._changes = ChangesInMemory(self.files) if only_reads else None
+        self._store_files: Files = self._changes or self.files
         limits = limits or settings.net_limits()
         self._descriptors = plan_descriptors(
             descriptors or descriptor_limit(), limits.connections_max, FIXED_DESCRIPTORS + QUEUE_FILES_MAX
@@ -124,7 +131,7 @@ class Broker:
         queue_files = max(1, self._descriptors.files_max - FIXED_DESCRIPTORS)
         self.store = self._new_store(settings, replace(settings.store_config(), open_files_max=queue_files))
         self._retention = LogRetention(self.store, self.settings, clocks.retention_ms)
-        self._scrubbing = Scrubbing(self.store, self._files, self.settings, wall_ms)
+        self._scrubbing = Scrubbing(self.store, self.files, self.settings, wall_ms)
         self.topics = TopicTable(self.settings, wall_ms)
         self.groups = SubscriptionGroupTable(self.settings, wall_ms)
         self.offsets = ConsumerOffsets(wall_ms)
@@ -132,7 +139,7 @@ class Broker:
         self.locks = QueueLockTable()
         self._delay_progress = DelayLevelProgress(self._safe_position, wall_ms)
         self._timer_metrics = TimerMetrics(wall_ms)
-        config_files = ConfigFiles(self._files, self.store.paths.config)
+        config_files = ConfigFiles(self.files, self.store.paths.config)
         self.persistence = Persistence(config_files, self.topics, self.groups, self.offsets)
         self.persistence.add_table(DELAY_OFFSETS, self._delay_progress)
         self.persistence.add_table(TIMER_METRICS, self._timer_metrics)
@@ -148,7 +155,7 @@ class Broker:
         self._flusher: Flusher | None = None
         self._transaction_checks: TransactionChecker | None = None
         self._timers: TimerParts | None = None
-        self.replication = Replication(self.store, self._files, self.settings, monotonic_ms)
+        self.replication = Replication(self.store, self.files, self.settings, monotonic_ms)
         self._registration = NameserverRegistration(
             self._dialer,
             self.settings,
@@ -164,7 +171,7 @@ class Broker:
         self._is_broken = asyncio.Event()
 
     def _new_store(self, settings: BrokerSettings, config: StoreConfig) -> MessageStore:
-        files, background = self._files, self._background
+        files, background = self._store_files, self._background
         if self._group is None:
             commit_log = settings.commit_log_path or None
             return MessageStore(settings.store_path, config, files=files, background=background, commit_log=commit_log)
@@ -181,6 +188,9 @@ class Broker:
         closing.callback(self._background.shutdown)
         self.settings.replace(await choose_advertised_host(self.settings()))
         recovered = self.store.open()
+        if self._changes is not None:
+            self._changes.freeze()
+            self.store.only_read("The disk was full when the broker started. It takes messages as soon as there is room.")
         self._clocks.advance_to(self.store.last_timestamp)
         closing.callback(self.store.close)
         closing.push_async_callback(self._dialer.close)
@@ -194,6 +204,7 @@ class Broker:
         closing.push_async_callback(self._close_flusher, self._flusher)
         closing.push_async_callback(self.replication.close)
         closing.push_async_callback(self.server.close)
+        closing.push_async_callback(self._answer_last_sends, self._flusher)
         self.replication.require_copies()
         await self._listen(self._flusher)
         if self._group is None:
@@ -207,7 +218,8 @@ class Broker:
         closing.push_async_callback(self._housekeeping.close)
         self._scrubbing.start()
         closing.push_async_callback(self._scrubbing.close)
-        self.roles.start()
+        if self._changes is None:  # otherwise there is no room for due messages either
+            self.roles.start()
         closing.push_async_callback(self.roles.stop)
         if self._group is not None:
             await self._start_node(self._group, self._flusher)
@@ -233,6 +245,11 @@ class Broker:
         self._closing.push_async_callback(self.node.close)
         self.context.runtime_figures.append(self.node.figures)
         await self.node.start(self.settings().host)
+
+    @property
+    def can_only_read(self) -> bool:
+        """Whether this broker may start on a full disk. A slave or a node of a group is of no use while it cannot store."""
+        return self._group is None and not self.settings().role.is_slave
 
     async def run_until(self, stopped: asyncio.Event) -> None:
         """Serve until `stopped` is set. Raise BrokerBrokenError when the broker cannot go on. Call `close` in either case."""
@@ -269,6 +286,13 @@ class Broker:
         """
         await self._closing.aclose()
 
+    async def _answer_last_sends(self, flusher: Flusher) -> None:
+        """Flush what was appended before connections are closed: its producers wait for the answer."""
+        self.server.stop_requests()
+        with suppress(StoreError, TimeoutError):  # then they get none, and do not know whether their messages are stored
+            async with asyncio.timeout(self.server.limits.drain_ms / 1000):
+                await flusher.wait_flushed(self.store.log.end)
+
     async def _close_flusher(self, flusher: Flusher) -> None:
         """Flush the last op message of transactions too, and publish how far their checks are."""
         if self._transaction_checks is not None:
@@ -296,7 +320,7 @@ class Broker:
             machine_ms=self._clocks.machine_ms,
             now_ms=monotonic_ms,
             store_host=store_host,
-            files=self._files,
+            files=self._store_files,
             store=self.store,
             flusher=flusher,
             on_appended=self._on_appended,

@@ -13,6 +13,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from skyrocket.broker.broker import VIP_PORT_BELOW, Broker
+from skyrocket.broker.full_disk_start import run_broker
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.cli.local_cluster.plan import PlannedBroker, check_count, check_shared_settings, check_stores, plan_brokers
 from skyrocket.cli.local_cluster.replicas import (
@@ -58,14 +59,12 @@ def broker(
 
     async def main(stopped: asyncio.Event) -> None:
         settings = _read_settings(_default_nameservers(), config, _flag_texts(nameserver, address_server), sets)
-        served = Broker(settings)
-        try:
-            await served.start()
+
+        def say_ready(served: Broker) -> None:
             now = served.settings()
             typer.echo(f"Broker {now.broker_name} is ready on {now.address}.{_explain_address(now)}")
-            await served.run_until(stopped)
-        finally:
-            await served.close()
+
+        await run_broker(lambda only_reads: Broker(settings, only_reads=only_reads), stopped, say_ready)
 
     serve(main)
 
@@ -117,9 +116,9 @@ def run(
         await names.start()
         # Nothing to verify: the nameserver is in this process.
         in_process = {"namesrvAddr": _local_address(names, host), "tls.client.authServer": "false"}
-        served = Broker(settings.with_texts(in_process), descriptors=descriptors - descriptors // 4)
-        try:
-            await served.start()
+        settings, descriptors = settings.with_texts(in_process), descriptors - descriptors // 4
+
+        def say_ready(served: Broker) -> None:
             now = served.settings()
             typer.echo(
                 _ready(
@@ -130,12 +129,13 @@ def run(
                     _explain_address(now),
                 )
             )
-            await served.run_until(stopped)
+
+        try:
+            await run_broker(
+                lambda only_reads: Broker(settings, descriptors=descriptors, only_reads=only_reads), stopped, say_ready
+            )
         finally:
-            try:
-                await served.close()
-            finally:
-                await names.close()
+            await names.close()
 
     serve(main)
 

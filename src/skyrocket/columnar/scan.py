@@ -29,6 +29,7 @@ from skyrocket.store.log.damage import is_filler
 from skyrocket.store.log.scan import DamagedRange, LogEnd
 from skyrocket.store.offline.offline_log import OfflineLog
 from skyrocket.store.offline.offline_store import EVER_MS, OfflineStore, OnDamage
+from skyrocket.store.queues.deleted_topics import DeletedTopics
 
 __all__ = ["ALL_COLUMNS", "FAST_COLUMNS", "LogSplit", "regroup", "scan", "scan_rows", "schema"]
 
@@ -99,18 +100,31 @@ def scan_rows(
     check: bool = True,
     on_damage: OnDamage | None = None,
 ) -> Iterator[RecordRows]:
-    """Yield rows of messages that lie together in the log, before they become columns. `keep` selects rows; no batch is empty."""
+    """Yield rows of messages that lie together in the log, before they become columns. `keep` selects rows; no batch is empty.
+
+    Messages that were deleted with their topic are left out.
+    """
     parts = _LogRows(store.log, split or LogSplit(0, EVER_MS), batch_rows, check, on_damage)
     first = store.log.first_since(begin_ms) if begin_ms > 0 else 0
     for rows in parts.rows(first):
         if len(rows) and rows.start[0] == store.log.framing.header_bytes and rows.store_timestamp[0] >= end_ms:
             return  # store times never go back: neither this segment nor a later one has a message in the range
-        if keep is not None:
+        if len(rows) and rows.physical_offset[0] < store.deleted.latest:
+            rows.keep(_is_undeleted(rows, store.deleted))
+        if keep is not None and len(rows):
             rows.keep(keep(rows))
         if begin_ms > 0 or end_ms != EVER_MS:
             rows.keep((rows.store_timestamp >= begin_ms) & (rows.store_timestamp < end_ms))
         if len(rows):
             yield rows
+
+
+def _is_undeleted(rows: RecordRows, deleted: DeletedTopics) -> Bools:
+    """Return which messages were not deleted with their topic."""
+    numbers, topics = rows.topics
+    positions = np.array([deleted.position_of(topic.decode(errors="replace")) for topic in topics], dtype=np.int64)
+    kept: Bools = rows.physical_offset >= positions[numbers]
+    return kept
 
 
 def regroup(batches: Iterator[Any], batch_rows: int) -> Iterator[Any]:

@@ -107,11 +107,15 @@ class Server:
         chosen: int = server.sockets[0].getsockname()[1]
         return chosen
 
-    async def close(self) -> None:
-        """Stop accepting connections and requests, wait until responses are written, then close all connections."""
+    def stop_requests(self) -> None:
+        """Accept no more connections and refuse requests from now on. Those under way are still answered, until `close`."""
         self._draining = True
         for server in self._listening:
             server.close()
+
+    async def close(self) -> None:
+        """Stop accepting connections and requests, wait until responses are written, then close all connections."""
+        self.stop_requests()
         if self._scan_task is not None:
             await self._scan_task.close()
         self._lateness.close()

@@ -12,6 +12,7 @@ flusher         flushes and checkpoints in a thread, group commit
 recovery/       the checkpoint, recovery when a store is opened, repair of queue entries
 retention       which segments may be deleted
 disk_space      what happens as the disk fills up
+changes_in_memory   a store that is opened for reading on a full disk
 timers/         timer wheel and timer log
 config_files    the JSON files in `config/`: topics, groups, offsets
 offline/        a store directory read without a broker, and verified

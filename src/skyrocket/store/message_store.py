@@ -113,6 +113,7 @@ class MessageStore:
         self._is_flushing = False  # a flush job is under way
         self._stopped: str | None = None  # why the store refuses writes until it is opened again
         self._too_full: str | None = None  # why the store refuses writes until the disk has space again
+        self.only_reads: str | None = None  # why it does so until it is opened again
         self._release: Callable[[], None] | None = None  # releases the lock; None while the store is closed
         self._segment_ages = SegmentAges(self._files, self.log.segments.path, self.log.framing)
         self._expired_files = ExpiredFiles(self._files)
@@ -194,7 +195,7 @@ class MessageStore:
             return
         try:
             self.log.close()
-            if self._stopped is None:
+            if self._stopped is None and self.only_reads is None:
                 self.log.scrub()
                 self.flush()
                 self.dispatch()
@@ -291,7 +292,13 @@ class MessageStore:
         with suppress(OSError):  # a disk that fails may fail here, too
             self._files.replace(self.paths.sync_failed, f"{reason}\n".encode())
 
+    def only_read(self, why: str) -> None:
+        """Refuse messages until the store is opened again, and leave the directory as it is: its changes are in memory."""
+        self.only_reads = why
+
     def _check_room(self) -> None:
+        if self.only_reads is not None:
+            raise DiskFullError(self.only_reads)
         if self._too_full is not None:
             raise DiskFullError(f"{self._too_full} The store takes no messages above {self.config.disk_warning_percent} %.")
 

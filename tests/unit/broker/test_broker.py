@@ -24,7 +24,8 @@ from skyrocket.protocol.headers import GetRouteInfoRequestHeader, PutKVConfigReq
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.store.errors import StoreLockedError
-from tests.support.running_broker import SMALL, records, running
+from tests.soak.faulty_disk import SLOW, DiskControl, FaultyDisk
+from tests.support.running_broker import SMALL, RunningBroker, records, running
 
 
 async def test_messages_topics_and_offsets_survive_a_restart(tmp_path: Path):
@@ -36,6 +37,23 @@ async def test_messages_topics_and_offsets_survive_a_restart(tmp_path: Path):
         assert [r.body for r in records(await served.pull("orders", 0))] == [b"0", b"1", b"2"]
         assert served.broker.offsets.query("consumers", "orders", 0) == 2
         assert (await served.send("orders", b"3")).fields["queueOffset"] == "3"
+
+
+async def test_a_send_that_waits_for_its_flush_is_answered_when_the_broker_stops(tmp_path: Path):
+    control = DiskControl(tmp_path / "disk")
+    broker = Broker(replace(SMALL, store_path=str(tmp_path / "store"), sync_flush=True), files=FaultyDisk(control))
+    await broker.start()
+    served = RunningBroker(broker)
+    assert (await served.send("orders", b"first")).code == ResponseCode.SUCCESS
+    control.set(SLOW)
+    end = broker.store.log.end
+    sending = asyncio.create_task(served.send("orders", b"last"))
+    while broker.store.log.end == end:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    assert broker.store.horizon.flushed < broker.store.log.end, "its flush takes a while"
+    await broker.close()
+    assert (await sending).code == ResponseCode.SUCCESS
+    await served.dialer.close()
 
 
 async def test_second_broker_cannot_open_the_same_store(tmp_path: Path):

@@ -114,6 +114,29 @@ class SlowTimerDisk(Disk):
             time.sleep(SLOW_S)
 
 
+class BusyDisk(Disk):
+    """A disk that takes long to say how full it is."""
+
+    def used_percent(self, path: str) -> float:
+        time.sleep(SLOW_S)
+        return super().used_percent(path)
+
+
+async def test_administrators_ask_all_at_once_while_the_disk_is_busy(tmp_path: Path):
+    broker = Broker(replace(SMALL, store_path=str(tmp_path / "store")), files=BusyDisk())
+    await broker.start()
+    served = RunningBroker(broker)
+    await served.send("orders", b"x")
+    await start_threads(broker)
+    async with measured_pauses() as pauses:
+        for _ in range(2):  # the second time, the disk was measured a moment ago
+            answers = await asyncio.gather(*[served.ask(RequestCode.GET_BROKER_RUNTIME_INFO) for _ in range(200)])
+            assert {answer.code for answer in answers} == {0}
+    pauses.check()
+    await served.dialer.close()
+    await broker.close()
+
+
 async def test_the_files_of_timers_are_made_and_rebuilt_while_the_disk_is_slow(tmp_path: Path):
     broker = Broker(replace(SMALL, store_path=str(tmp_path / "store"), timer_log_file_bytes=1024 * 1024), files=SlowTimerDisk())
     await broker.start()

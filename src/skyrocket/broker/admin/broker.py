@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import shutil
 from collections.abc import Callable
 
+from skyrocket.broker.admin.cold_answers import read_cold
 from skyrocket.broker.context import BrokerContext
 from skyrocket.broker.load.counters import Rate
 from skyrocket.net.connection import Connection
@@ -18,7 +20,9 @@ from skyrocket.protocol.headers import GetBrokerConfigResponseHeader
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.settings.requests import change_settings
+from skyrocket.store.cold_reads import RepeatedReads
 
+DISK_EVERY_MS = 1_000  # between two measurements of the disk
 _RATE_STRETCHES_MS = (10_000, 60_000, 600_000)
 
 # Rows that tools expect, for things that this broker does not have (thread pools, a buffer pool) or does not measure.
@@ -52,6 +56,11 @@ class BrokerHandlers:
         self._wall_ms = context.wall_ms
         self._remove_expired_files = context.remove_expired_files
         self._runtime_figures = context.runtime_figures
+        self._reads = RepeatedReads(context.store.reads)
+        self._now_ms = context.now_ms
+        self._turns = asyncio.Lock()
+        self._disk: dict[str, str] = {}  # figures of the disk, when they were last measured
+        self._disk_measured_ms = 0
         self._started_ms = context.wall_ms()
         self._version = DataVersion(timestamp=self._started_ms)
 
@@ -75,15 +84,35 @@ class BrokerHandlers:
         await self._remove_expired_files()
         return command.response(ResponseCode.SUCCESS)
 
-    def runtime_info(self, command: Command, _connection: Connection) -> Command:
-        return command.response(ResponseCode.SUCCESS, body=encode(KVTable(self.runtime())))
+    async def runtime_info(self, command: Command, _connection: Connection) -> Command:
+        """Measure the disk in a thread: a busy one takes its time. The first message may have to be read from it.
 
-    def runtime(self) -> dict[str, str]:
-        """Return runtime figures under Apache's names, which mqadmin and dashboards read."""
-        store, horizon, now_ms = self._store, self._store.horizon, self._wall_ms()
-        put, get, mornings = self._counters.put, self._counters.get, self._counters.mornings
+        In one turn of the loop, one request is answered, however many a client sends.
+        """
+        async with self._turns:
+            await asyncio.sleep(0)  # the next request has to wait for the lock, and so for the next turn
+            now_ms = self._now_ms()
+            if not self._disk or now_ms - self._disk_measured_ms >= DISK_EVERY_MS:
+                self._disk = await asyncio.to_thread(self._disk_figures)
+                self._disk_measured_ms = now_ms
+            earliest_ms = await read_cold(self._reads, "earliest", self._store.reading.earliest_timestamp)
+            return command.response(ResponseCode.SUCCESS, body=encode(KVTable(self.runtime(earliest_ms) | self._disk)))
+
+    def _disk_figures(self) -> dict[str, str]:
+        store = self._store
         log_path = store.paths.commit_log
         log_ratio, queue_ratio = (f"{math.ceil(store.used_percent(path)) / 100:.2f}" for path in (log_path, store.paths.root))
+        return {
+            "commitLogDiskRatio": log_ratio,
+            f"commitLogDiskRatio_{log_path}": log_ratio,
+            "consumeQueueDiskRatio": queue_ratio,
+            "commitLogDirCapacity": _capacity(log_path),
+        }
+
+    def runtime(self, earliest_ms: int) -> dict[str, str]:
+        """Return runtime figures under Apache's names, which mqadmin and dashboards read. Those of the disk come beside them."""
+        store, horizon, now_ms = self._store, self._store.horizon, self._wall_ms()
+        put, get, mornings = self._counters.put, self._counters.get, self._counters.mornings
         rows = _NOT_MEASURED | {
             "brokerVersionDesc": "V5_5_0",
             "brokerActive": "true",
@@ -111,11 +140,7 @@ class BrokerHandlers:
             "commitLogMaxOffset": str(store.log.end),
             "dispatchBehindBytes": str(horizon.appended - horizon.confirmed),
             "remainHowManyDataToFlush": _binary(horizon.appended - horizon.flushed),
-            "earliestMessageTimeStamp": str(store.reading.earliest_timestamp()),
-            "commitLogDiskRatio": log_ratio,
-            f"commitLogDiskRatio_{log_path}": log_ratio,
-            "consumeQueueDiskRatio": queue_ratio,
-            "commitLogDirCapacity": _capacity(log_path),
+            "earliestMessageTimeStamp": str(earliest_ms),
         }
         for figures in self._runtime_figures:
             rows |= figures()

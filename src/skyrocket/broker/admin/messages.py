@@ -9,10 +9,10 @@ The index stores hashes. Each record is compared with the requested key, so a ha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Final
 
+from skyrocket.broker.admin.cold_answers import read_cold, step_cold
 from skyrocket.broker.context import BrokerContext
 from skyrocket.net.connection import Connection
 from skyrocket.net.router import RefusedError, Router
@@ -21,7 +21,7 @@ from skyrocket.protocol.headers import QueryMessageRequestHeader, QueryMessageRe
 from skyrocket.protocol.limits import FRAME_BYTES_MAX
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from skyrocket.store.cold_reads import ATTEMPTS_MAX, Found, NotInMemoryError, ReadAttempt, RepeatedReads
+from skyrocket.store.cold_reads import RepeatedReads
 from skyrocket.store.message import TAG_MARK
 from skyrocket.store.read.message_query import MessageQuery
 
@@ -64,35 +64,14 @@ class MessageQueryHandlers:
     async def _take_turn(self, query: MessageQuery) -> bool:
         """Carry out one step of a query; return whether it is done. In one turn of the loop, one query takes one step."""
         async with self._turns:
-            is_done = await self._step(query)
+            is_done = await step_cold(self._store.reads, query)
             if not is_done:
                 await asyncio.sleep(0)
         return is_done
 
-    async def _step(self, query: MessageQuery) -> bool:
-        """Carry out one step of a query; return whether it is done. A thread waits for the disk, and the query goes on there."""
-        reads, attempt, tried, cost = self._store.reads, ReadAttempt(), 0, query.cost
-        while tried < ATTEMPTS_MAX:
-            try:
-                return reads.read_now(query.step, attempt)
-            except NotInMemoryError as missing:
-                tried += 1
-                if query.cost != cost:  # it has got on, and needs no more what was read before
-                    attempt, tried, cost = ReadAttempt(), 1, query.cost
-                await asyncio.get_running_loop().run_in_executor(None, attempt.fetch, missing)
-        return query.step()
-
-    async def _read(self, name: Hashable, read: Callable[[], Found]) -> Found:
-        """Return what `read` returns. A thread waits for the disk."""
-        while True:
-            try:
-                return self._reads.read(name, read)
-            except NotInMemoryError as missing:
-                await asyncio.get_running_loop().run_in_executor(None, missing.fetch)
-
     async def view(self, command: Command, _connection: Connection) -> Command:
         offset = command.header(ViewMessageRequestHeader).offset
-        message = await self._read(("view", offset), partial(self._store.reading.view_at, offset))
+        message = await read_cold(self._reads, ("view", offset), partial(self._store.reading.view_at, offset))
         if message is None:
             raise RefusedError(ResponseCode.SYSTEM_ERROR, f"There is no message at {offset} in the log.")
         return command.response(ResponseCode.SUCCESS, body=bytes(message))

@@ -40,6 +40,7 @@ from skyrocket.protocol.headers import (
 )
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
+from skyrocket.store.errors import DiskFullError
 
 
 class TopicHandlers:
@@ -105,6 +106,8 @@ class TopicHandlers:
         topic = command.header(DeleteTopicRequestHeader).topic
         if not topic.strip():
             raise RefusedError(ResponseCode.INVALID_PARAMETER, "The topic's name is empty.")
+        if self._store.only_reads is not None:  # before the table changes: its file may already have room
+            raise DiskFullError(f"The disk is full: topic '{topic[:160]}' cannot be deleted now. {self._store.only_reads}")
         is_known = self._topics.stage_delete(topic)
         await self._saver.saved()
         self._offsets.remove_topic(topic)

@@ -10,8 +10,8 @@ The log of a node of a DLedger group (`dledger-n0/data`) is read up to its last 
 group has not confirmed yet.
 
 Reads return exactly what was written. A range that cannot be read is skipped and reported to `on_damage`, once. A message that is
-being written at the time of the read does not count yet. A broker writes queues and index late: while it runs, and after it was
-killed, their newest messages come from the log (`log_tail`).
+being written at the time of the read does not count yet, and one that was deleted with its topic no more. A broker writes queues
+and index late: while it runs, and after it was killed, their newest messages come from the log (`log_tail`).
 """
 
 from __future__ import annotations
@@ -98,9 +98,11 @@ class OfflineStore:
         return self.log.walk(self.log.boundary(offset), check=check)
 
     def records(self, offset: int = 0, *, on_damage: OnDamage | None = None, check: bool = True) -> Iterator[FoundRecord]:
+        """Yield messages from a physical offset on, without those that were deleted with their topic."""
         for item in self.items(offset, check=check):
             if isinstance(item, FoundRecord):
-                yield item
+                if not self.deleted.covers(item.record.topic, item.offset):
+                    yield item
             elif isinstance(item, DamagedRange) and on_damage is not None:
                 on_damage(item)
 

@@ -40,7 +40,7 @@ class Looked:
         return self.now_ms
 
     def runtime(self) -> dict[str, str]:
-        answer = self.handlers.runtime_info(Command(RequestCode.GET_BROKER_RUNTIME_INFO), self.peer)
+        answer = asyncio.run(self.handlers.runtime_info(Command(RequestCode.GET_BROKER_RUNTIME_INFO), self.peer))
         table = decode(answer.body, KVTable).table
         assert table is not None
         return {name: str(value) for name, value in table.items()}

@@ -116,7 +116,7 @@ async def test_slave_copies_topics_groups_and_progress(tmp_path: Path):
         await pair.sync()
         assert "short-lived" not in slave.topics
         await slave.persistence.close()
-        saved = ConfigFiles(slave._files, slave.store.paths.config).load(DELAY_OFFSETS).body
+        saved = ConfigFiles(slave.files, slave.store.paths.config).load(DELAY_OFFSETS).body
         assert saved is not None
         assert saved.offset_table[3] == 9
     async with running(tmp_path / "slave") as restarted:  # all of it was saved
@@ -215,7 +215,7 @@ async def test_timers_that_the_master_delivered_are_not_delivered_by_its_slave(t
     async with a_pair(tmp_path, slave_files=before) as pair:
         await pair.sync()
         slave = pair.slave.broker
-        saved = TimerCheckpointFile(slave._files, slave.store.paths.timer_checkpoint).read()
+        saved = TimerCheckpointFile(slave.files, slave.store.paths.timer_checkpoint).read()
         assert saved is not None
         assert saved.known_until == 2
         await pair.master.broker.close()
