@@ -219,9 +219,12 @@ class Peer:
                         return answer
         except TimeoutError:
             pass
-        self._socket.close()
+        self.close()
         self._socket = socket.create_connection((self._host, self._port), timeout=3)
         return None
+
+    def close(self) -> None:
+        self._socket.close()
 
 
 def probe(code: int) -> Command:
@@ -275,3 +278,5 @@ async def test_every_code_needs_what_a_live_apache_asks_for(sides: dict[str, Sid
         for code in sorted(UNCHECKED_BY_APACHE & set(codes)):
             answer = peer.ask(probe(code))
             assert answer is None or "has no permission" not in (answer.remark or ""), code
+    peer.close()
+    await ours.access.audit.close()
