@@ -24,7 +24,7 @@ from skyrocket.client import (
     sync,
 )
 from skyrocket.client.admin import sync_admin
-from skyrocket.client.admin.admin import ClusterAdmin, GroupAdmin, MessageAdmin, OffsetAdmin, TopicAdmin
+from skyrocket.client.admin.admin import AccessAdmin, ClusterAdmin, GroupAdmin, MessageAdmin, OffsetAdmin, TopicAdmin
 from skyrocket.protocol.headers import GetKVConfigRequestHeader
 from skyrocket.protocol.requests import RequestCode
 from tests.client.consumer_support import QUICK, numbered, numbers, take
@@ -346,6 +346,7 @@ def test_sync_admin_works_without_await(servers: Servers):
         (OffsetAdmin, sync_admin.SyncOffsetAdmin),
         (MessageAdmin, sync_admin.SyncMessageAdmin),
         (ClusterAdmin, sync_admin.SyncClusterAdmin),
+        (AccessAdmin, sync_admin.SyncAccessAdmin),
     ],
 )
 def test_sync_admin_has_every_method(async_class: type, sync_class: type):

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from skyrocket.client.admin.admin import ClusterAdmin, GroupAdmin, MessageAdmin, OffsetAdmin, TopicAdmin
+from skyrocket.client.admin.admin import AccessAdmin, ClusterAdmin, GroupAdmin, MessageAdmin, OffsetAdmin, TopicAdmin
 from tests.client.servers import Servers
 from tests.support.guide_examples import DOCUMENTS, read_examples, run_example
 
@@ -19,6 +19,7 @@ PARTS = {
     "offsets": OffsetAdmin,
     "messages": MessageAdmin,
     "cluster": ClusterAdmin,
+    "access": AccessAdmin,
 }
 
 

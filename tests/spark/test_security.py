@@ -21,7 +21,7 @@ from skyrocket.spark.source.batch_reader import BatchReader
 from tests.spark.sink_scenes import bodies, commit, exactly_once, options_for, send, stage
 from tests.support.apache_cluster import ApacheCluster
 from tests.support.certificates import Certificate
-from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
+from tests.support.skyrocket_process import Skyrocket, SkyrocketBroker, SkyrocketNameserver
 from tests.support.waiting import wait_until
 
 TOPIC = "orders"
@@ -98,11 +98,11 @@ def test_untrusted_certificate_is_refused(encrypting: str, tmp_path: Path, deliv
         asyncio.run(deliver(encrypting, nothing))
 
 
-# --- access control: Apache's broker, which has it
+# --- access control: Apache's broker and ours
 
 
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@pytest.fixture(scope="module", params=["apache", "ours"])
+def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     home = tmp_path_factory.mktemp("guarded")
     provider = "org.apache.rocketmq.auth.authentication.provider"
     settings = {
@@ -114,9 +114,13 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "initAuthenticationUser": json.dumps({"username": USER, "password": PASSWORD}),
         "innerClientAuthenticationCredentials": json.dumps({"accessKey": USER, "secretKey": PASSWORD}),
     }
-    with ApacheCluster(home) as cluster:
-        cluster.broker(home / "store", settings)
-        yield cluster.nameserver
+    if request.param == "apache":
+        with ApacheCluster(home) as cluster:
+            cluster.broker(home / "store", settings)
+            yield cluster.nameserver
+    else:
+        with Skyrocket(home, settings) as server:
+            yield server.nameserver
 
 
 @pytest.fixture

@@ -190,6 +190,8 @@ def needs_of(command: Command, cluster: str, *, is_compatible: bool = False) -> 
     names = _names_in_header(spec, command) if resource is Resource.IN_HEADER else _names_in_body(spec, command)
     if names is None:
         return [on_cluster]
+    if is_compatible and spec.code == RequestCode.CONSUMER_SEND_MSG_BACK:
+        names = [(kind, name) for kind, name in names if kind is Resource.GROUP]  # Apache does not check the topic
     if not names and not is_compatible and resource is Resource.IN_HEADER and spec.code not in _MAY_NAME_NOTHING:
         return [on_cluster]  # it names nothing, and might mean anything: a message by its offset, say
     return [need for kind, name in names if (need := _need(spec.code, spec.permission, kind, name)) is not None]

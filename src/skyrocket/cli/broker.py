@@ -72,7 +72,7 @@ def broker(
 def run(
     data: Annotated[Path, typer.Option(help="The directory for messages and settings.")] = Path("skyrocket-data"),
     host: Annotated[
-        str, typer.Option(help="The address to listen on. There is no access control: anyone who can connect can use it.")
+        str, typer.Option(help="The address to listen on. Without access control, anyone who can connect can use it.")
     ] = "127.0.0.1",
     namesrv_port: Annotated[int, typer.Option(help="The nameserver's port; 0 for any free port.")] = 9876,
     port: Annotated[

@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "query": LazyCommand("skyrocket.cli.query:app", "Find messages by key, by id, or by queue offset."),
     "offset": LazyCommand("skyrocket.cli.offset:app", "Show, reset and clone the offsets of consumer groups."),
     "cluster": LazyCommand("skyrocket.cli.cluster:app", "Show brokers, their state and their settings; change settings."),
+    "acl": LazyCommand("skyrocket.cli.acl:app", "Manage users and their rules, at brokers with access control."),
     "store": LazyCommand(
         "skyrocket.cli.store:app", "Verify or dump a store directory, ours or Apache's. Read-only, and no broker is needed."
     ),

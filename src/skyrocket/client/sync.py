@@ -475,3 +475,4 @@ class Admin(Facade[aio_admin.Admin]):
         self.offsets = sync_admin.SyncOffsetAdmin(lambda: self._start_client().offsets, run)
         self.messages = sync_admin.SyncMessageAdmin(lambda: self._start_client().messages, run)
         self.cluster = sync_admin.SyncClusterAdmin(lambda: self._start_client().cluster, run)
+        self.access = sync_admin.SyncAccessAdmin(lambda: self._start_client().access, run)

@@ -2,6 +2,8 @@
 
 from skyrocket.client.admin.admin import Admin, AdminOptions
 from skyrocket.client.admin.results import (
+    AccessRule,
+    AccessUser,
     BrokerInfo,
     BrokerState,
     ConsumerClient,
@@ -19,6 +21,8 @@ from skyrocket.client.admin.results import (
 )
 
 __all__ = [
+    "AccessRule",
+    "AccessUser",
     "Admin",
     "AdminOptions",
     "BrokerInfo",

@@ -1,4 +1,4 @@
-"""The admin client: manages topics, groups, offsets, messages and brokers of a cluster.
+"""The admin client: manages topics, groups, offsets, messages, brokers and access control of a cluster.
 
 async with Admin("127.0.0.1:9876") as admin:
     await admin.topics.create("orders", queues=8)
@@ -10,6 +10,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self, Unpack
 
+from skyrocket.client.admin.access import AccessAdmin
 from skyrocket.client.admin.brokers import Brokers
 from skyrocket.client.admin.cluster import ClusterAdmin
 from skyrocket.client.admin.groups import GroupAdmin
@@ -19,6 +20,8 @@ from skyrocket.client.admin.topics import TopicAdmin
 from skyrocket.client.errors import ClientClosedError
 from skyrocket.client.options import ClientKeywords, ClientOptions, Nameservers, resolve_options
 from skyrocket.client.session.session import Session
+
+_Parts = tuple[TopicAdmin, GroupAdmin, OffsetAdmin, MessageAdmin, ClusterAdmin, AccessAdmin]
 
 
 class AdminOptions(ClientKeywords, total=False):
@@ -43,7 +46,7 @@ class Admin:
         """`ClientOptions` explains the options that `keywords` set."""
         self._options = resolve_options(options, nameservers, keywords)
         self._session: Session | None = None
-        self._parts: tuple[TopicAdmin, GroupAdmin, OffsetAdmin, MessageAdmin, ClusterAdmin] | None = None
+        self._parts: _Parts | None = None
 
     async def start(self) -> None:
         """Start the client. Connections open with the first request."""
@@ -52,7 +55,14 @@ class Admin:
         self._session = await Session.acquire(self._options)
         brokers = Brokers(self._session)
         offsets = OffsetAdmin(brokers)
-        self._parts = (TopicAdmin(brokers), GroupAdmin(brokers), offsets, MessageAdmin(brokers, offsets), ClusterAdmin(brokers))
+        self._parts = (
+            TopicAdmin(brokers),
+            GroupAdmin(brokers),
+            offsets,
+            MessageAdmin(brokers, offsets),
+            ClusterAdmin(brokers),
+            AccessAdmin(brokers),
+        )
 
     async def close(self) -> None:
         """Close the client. Connections that other clients share stay open."""
@@ -87,7 +97,11 @@ class Admin:
     def cluster(self) -> ClusterAdmin:
         return self._require_open()[4]
 
-    def _require_open(self) -> tuple[TopicAdmin, GroupAdmin, OffsetAdmin, MessageAdmin, ClusterAdmin]:
+    @property
+    def access(self) -> AccessAdmin:
+        return self._require_open()[5]
+
+    def _require_open(self) -> _Parts:
         if self._parts is None:
             raise ClientClosedError("The admin client is closed or was not started. Use `async with`.")
         return self._parts

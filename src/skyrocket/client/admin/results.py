@@ -204,3 +204,25 @@ def permission_bits(permission: str) -> int:
             raise ConfigurationError(f"A topic's permission is rw, r, w or -, not {permission!r}.")
         bits |= _LETTERS[letter]
     return bits
+
+
+# --- access control
+
+
+class AccessUser(AdminResult, frozen=True):
+    """A user of a broker with access control."""
+
+    name: str
+    is_super: bool
+    is_enabled: bool
+
+
+class AccessRule(AdminResult, frozen=True):
+    """A rule of a user: what it allows or denies."""
+
+    user: str
+    resource: str  # such as Topic:orders, Topic:ord*, Group:*, Cluster:*, *
+    actions: tuple[str, ...]
+    decision: str  # Allow, Deny
+    sources: tuple[str, ...]  # addresses and networks; none: from everywhere
+    is_default: bool  # counts only where no other rule matches

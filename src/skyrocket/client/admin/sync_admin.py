@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
 
+from skyrocket.client.admin.access import AccessAdmin
 from skyrocket.client.admin.cluster import ClusterAdmin
 from skyrocket.client.admin.groups import GroupAdmin
 from skyrocket.client.admin.messages import MessageAdmin
@@ -103,3 +104,15 @@ class SyncClusterAdmin(SyncAdminPart[ClusterAdmin]):
     update_config = _blocking(ClusterAdmin.update_config)
     nameserver_config = _blocking(ClusterAdmin.nameserver_config)
     update_nameserver_config = _blocking(ClusterAdmin.update_nameserver_config)
+
+
+class SyncAccessAdmin(SyncAdminPart[AccessAdmin]):
+    create_user = _blocking(AccessAdmin.create_user)
+    update_user = _blocking(AccessAdmin.update_user)
+    delete_user = _blocking(AccessAdmin.delete_user)
+    get_user = _blocking(AccessAdmin.get_user)
+    list_users = _blocking(AccessAdmin.list_users)
+    create_rules = _blocking(AccessAdmin.create_rules)
+    update_rules = _blocking(AccessAdmin.update_rules)
+    delete_rules = _blocking(AccessAdmin.delete_rules)
+    list_rules = _blocking(AccessAdmin.list_rules)
