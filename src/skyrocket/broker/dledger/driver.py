@@ -20,7 +20,7 @@ from typing import Final, Protocol
 
 from skyrocket.broker.dledger.entry_reader import Entries, EntryReader
 from skyrocket.net.outside_log import OutsideLog
-from skyrocket.protocol.bodies.dledger import LedgerMessage, PushType
+from skyrocket.protocol.bodies.dledger import LeadershipTransferRequest, LedgerMessage, PushType
 from skyrocket.protocol.ledger_push import decode_entry, encode_entry, encode_push_of
 from skyrocket.raft.config import GroupConfig
 from skyrocket.raft.ledger import LedgerBounds
@@ -43,6 +43,7 @@ from skyrocket.raft.ports import (
     Pushed,
     Refused,
     Reply,
+    Request,
     ResetLog,
     Role,
     RoleChanged,
@@ -63,6 +64,7 @@ outside = OutsideLog(log)
 TICK_MS_MAX: Final = 200  # between two looks at the clock
 STALL_MS: Final = 40  # a tick that comes so late
 AFTER_STALL_MS: Final = 5  # waits for what has arrived
+NOBODY: Final = 0  # waits for the answer to a request that the node makes to itself
 HELD_PUSH_MS: Final = 10  # until a push is tried again that found a full connection
 NO_LEADER: Final = "[PC_SYNCHRONIZED]broker busy: node {} of group {} does not lead it."  # the words that Apache's clients know
 _BUSY_LEADER: Final = "[PC_SYNCHRONIZED]broker busy: node {} of group {} hands the leadership over."
@@ -90,6 +92,9 @@ class DriverShell(Protocol):
 
     def on_deposed(self, why: str) -> None:
         """The node does not lead any more: nothing that waits is answered with success."""
+
+    def may_lead(self) -> bool:
+        """Whether nothing but the election keeps the node from taking messages."""
 
     def on_role(self) -> None:
         """Role, leader or readiness may have changed."""
@@ -126,6 +131,7 @@ class GroupDriver:
         self._reported = LogPoint(0, -2)  # durable
         self._held: dict[str, SendEntries] = {}  # pushes for a connection that is full, one for each node
         self._lead_from: int | None = None  # the leader takes messages once everything up to this index is confirmed
+        self._may_lead = False  # in this term; damage that is found later is repaired while the node leads
         self._is_leader = False  # as far as the broker knows
         self._is_reset = False  # the next entry begins the log
         self._is_failed = False  # the store takes no more writes
@@ -139,7 +145,11 @@ class GroupDriver:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the node leads, and has confirmed what the leaders before have left."""
+        """Whether the node leads, has confirmed what the leaders before have left, and has repaired what can be repaired."""
+        return self._leads_all and self._may_lead
+
+    @property
+    def _leads_all(self) -> bool:
         return self.node.role is Role.LEADER and self._lead_from is not None and self.node.commit_index >= self._lead_from
 
     # --- events
@@ -189,9 +199,22 @@ class GroupDriver:
             self._transmit(message)
         self.feed(StateDurable(token))
 
-    def read_entry(self, index: int, done: Callable[[bytes | None], None]) -> None:
-        """Read one entry for a tool."""
-        self._reader.read(index, 1, 2**31, lambda found: done(bytes(found[0]) if found else None))
+    def read_entries(self, index: int, count: int, bytes_max: int, done: Callable[[Entries], None]) -> None:
+        """Read entries for a tool, or for another node that repairs its own."""
+        self._reader.read(index, count, bytes_max, done)
+
+    def hand_over(self, peers: tuple[str, ...]) -> None:
+        """Let the one of these nodes lead that has most of the log."""
+        marks = self.node.watermarks()
+        request = LeadershipTransferRequest(
+            group=self._config.group,
+            local_id=self._config.self_id,
+            remote_id=self._config.self_id,
+            term=self.node.term,
+            transfer_id=self._config.self_id,
+            transferee_id=max(peers, key=lambda peer: marks.get(peer, -1)),
+        )
+        self.feed(Request(NOBODY, request))
 
     # --- steps
 
@@ -233,6 +256,7 @@ class GroupDriver:
             self._events.append(StorageFailed(self._store.stopped.rstrip(".")))
         if self._is_leader and self._lead_from is None:
             self._lead_from = self._store.end_index
+        self._may_lead = self._may_lead or (self._leads_all and self._shell.may_lead())
         self._gate()
         if self._committed:
             self._committed = False
@@ -323,6 +347,7 @@ class GroupDriver:
         log.info("Node %s is %s in term %d; the leader is %s.", self._config.self_id, role.value, term, leader)
         self._held.clear()
         self._lead_from = None
+        self._may_lead = False
         was_leader, self._is_leader = self._is_leader, role is Role.LEADER
         self._gate()
         if was_leader and not self._is_leader:
