@@ -53,10 +53,10 @@ from skyrocket.store.message import AppendRequest, AppendResult, DispatchRequest
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.recovery.checkpoint import Checkpoint
 from skyrocket.store.recovery.recovery import RecoveryResult
+from skyrocket.store.replica.diverged import DivergedFiles
 from skyrocket.store.sync_jobs import FlushJob
 
 ENTRIES_AT_ONCE: Final = 1024
-DIVERGED: Final = "diverged"  # directory of entries that were cut
 _COPIED_BYTES: Final = 4 * 1024 * 1024  # at once
 _CRCS: Final = slice(36, 44)  # of a header: no node looks at them
 
@@ -88,6 +88,7 @@ class LedgerStore(MessageStore):
         super().__init__(root, config, files=files, background=background, commit_log=data, ledger_id=node_id)
         self._term_file = TermFile(self._files, self.paths.term_file)
         self._ledger_checkpoint = LedgerCheckpointFile(self._files, self.paths.ledger_checkpoint)
+        self._diverged = DivergedFiles(self._files, self.paths.diverged)
         self.term_vote = TermVote()
         self.is_new = True
         self.committed_index = -1
@@ -366,6 +367,9 @@ class LedgerStore(MessageStore):
         freed = self._queue_offsets_from(index)
         try:
             self._keep_aside(header.pos)
+        except OSError as error:  # nothing has changed yet: a full disk may have room later
+            raise store_error(f"keeping what is cut from entry {index} on", error) from error
+        try:
             self._checksums.write_late()
             self.log.truncate(index, header.pos)
             end = self.log.end
@@ -384,13 +388,14 @@ class LedgerStore(MessageStore):
     def _keep_aside(self, pos: int) -> None:
         """Copy the log from `pos` on: a client may have been told nothing about these messages, or that they failed."""
         segment_bytes = self.log.segments.segment_bytes
+        self._diverged.make_room(self.log.end - pos)
         while pos < self.log.end:
             stop = min(pos - pos % segment_bytes + segment_bytes, self.log.end)
             start = self.log.segments.start_of(pos)
             if start is not None:
                 file = self.log.segments.file(start)
                 pieces = (file.read(at - start, min(_COPIED_BYTES, stop - at)) for at in range(pos, stop, _COPIED_BYTES))
-                self._files.replace_with_backup(f"{self.paths.root}/{DIVERGED}/{pos:020d}-{stop - pos}", pieces, None)
+                self._files.replace_with_backup(f"{self.paths.diverged}/{pos:020d}-{stop - pos}", pieces, None)
             pos = stop
 
     def _queue_offsets_from(self, index: int) -> dict[tuple[str, int], int]:
