@@ -12,7 +12,7 @@ from skyrocket.protocol.bodies.dledger import GetEntriesRequest, GetEntriesRespo
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.fastjson.codec import decode, encode
 from skyrocket.protocol.requests import RequestCode
-from tests.interop.test_dledger_groups import SETTINGS, TOPIC, send_some, transfer
+from tests.interop.test_dledger_groups import QUEUES, SETTINGS, TOPIC, send_some, transfer
 from tests.support.apache_cluster import ApacheCluster, send_request
 from tests.support.dledger_group import BROKER, DLedgerGroup
 from tests.support.skyrocket_process import SkyrocketBroker
@@ -44,7 +44,8 @@ def test_apaches_node_as_the_only_other_one_is_the_source_also_if_ours_led(tmp_p
     with DLedgerGroup(tmp_path / "group", apache.nameserver, ("apache", "ours"), apache, SETTINGS) as group:
         with Producer(nameservers=apache.nameserver, group="P") as producer:
             leader = group.wait_for_leader()
-            send_some(producer, group, "some", 60, {})
+            acknowledged: dict[bytes, tuple[int, int]] = {}
+            send_some(producer, group, "some", 60, acknowledged)
             wait_until(group.is_level, group.describe_ledgers)
         if leader == APACHE:
             transfer(group, APACHE, OURS)
@@ -62,4 +63,10 @@ def test_apaches_node_as_the_only_other_one_is_the_source_also_if_ours_led(tmp_p
         group.start(OURS)
         wait_until(lambda: group.entries(OURS)[:60] == entries[:60], group.tails, 120)
         assert "Repaired: entries" in ours.log_tail(200)
-        wait_until(lambda: sum(map(len, group.read_all(OURS, TOPIC, 4).values())) == 60, group.tails, 60)
+        stored: dict[int, list[bytes]] = {}
+
+        def is_served() -> bool:
+            stored.update(group.read_all(OURS, TOPIC, QUEUES))
+            return all(stored[queue_id][offset : offset + 1] == [body] for body, (queue_id, offset) in acknowledged.items())
+
+        wait_until(is_served, lambda: f"{stored}\n{ours.log_tail()}", 60)

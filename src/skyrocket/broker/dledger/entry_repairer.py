@@ -184,7 +184,7 @@ class EntryRepairer:
     def _report_repaired(self) -> None:
         if self._repaired:
             log.warning(
-                "Repaired: entries %s were damaged here, and are written again as %s have them (%d entries, %d bytes).",
+                "Repaired: entries %s were damaged here, and are written again, from %s (%d entries, %d bytes).",
                 self._repaired,
                 " and ".join(sorted(self._sources)),
                 len(self._repaired),

@@ -180,6 +180,9 @@ class DLedgerNode:
     def _send(self, peer: str, request_id: int, command: Command) -> None:
         self._links.send(peer, request_id, command, self._group.config.timings.request_timeout_ms)
 
+    def is_saving(self) -> bool:
+        return self._saver.is_saving
+
     def is_full(self, peer: str) -> bool:
         return self._links.is_full(peer)
 
@@ -191,7 +194,7 @@ class DLedgerNode:
         try:
             self._store.append([make_marker(self._group.config.self_id, term, now_ms, self._store_host)], now_ms)
         except StoreError as error:
-            self.driver.feed(StorageFailed(str(error).rstrip(".")))
+            self.driver.on_write_failed(error)
         self.wake_flusher()
 
     def wake_flusher(self) -> None:

@@ -121,15 +121,15 @@ class RepairPlan:
         unwilling = tuple(peer for peer, why in refusals.items() if why is NoEntry.NOT_LEADER)
         if leads and unwilling and now_ms - self._handed_over_ms >= HAND_OVER_MS:
             self._handed_over_ms = now_ms
-            sentence = f"Entries {asked} are damaged here. {' and '.join(unwilling)} {NoEntry.NOT_LEADER.value}: it shall lead."
+            sentence = f"Damaged here: entries {asked}. {' and '.join(unwilling)} {NoEntry.NOT_LEADER.value}: it shall lead."
             return self._fail(asked, RepairAction.HAND_OVER, sentence, now_ms)._replace(hand_over_to=unwilling)
         said = ", ".join(f"{peer} {why.value}" for peer, why in refusals.items()) or "the group has no other node"
-        sentence = f"Entries {asked} are damaged here and cannot be repaired yet: {said}. They are asked for again."
+        sentence = f"Damaged here, and not repaired yet: entries {asked}. {said}. They are asked for again."
         return self._fail(asked, RepairAction.WAIT, sentence, now_ms)
 
     def refuse(self, asked: IndexRange, why: str, now_ms: float) -> RepairVerdict:
         """What a node has sent could not be written here."""
-        sentence = f"DAMAGE: entries {asked} are damaged here and cannot be repaired with those of other nodes: {why}"
+        sentence = f"DAMAGE: entries {asked} cannot be repaired with those of other nodes: {why}"
         return self._fail(asked, RepairAction.DISPUTED, sentence, now_ms, RETRY_MS_MAX)
 
     def _compare(
