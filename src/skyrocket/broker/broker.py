@@ -48,7 +48,7 @@ from skyrocket.broker.replication.roles import BrokerRole
 from skyrocket.broker.request_reply import install as install_request_reply
 from skyrocket.broker.retry import install as install_retry
 from skyrocket.broker.scheduler import Scheduler
-from skyrocket.broker.scrubbing import Scrubbing
+from skyrocket.broker.scrubbing import IDLE_MS, Scrubbing
 from skyrocket.broker.send.contributors import Contributors
 from skyrocket.broker.send.deferred_sends import DeferredSends
 from skyrocket.broker.send.install import install as install_send
@@ -89,6 +89,7 @@ log = logging.getLogger(__name__)
 
 CHECK_MS = 100  # between two checks of waiting pulls and parked answers
 SLOW_CHECK_MS = 10_000  # between two checks of clients, locks and the disk
+NODE_SCRUB_MS = 1_000  # before a node of a group scrubs its log: while the other nodes have what it lacks
 GROUP_SYNC_MS = 2_000  # between two copies of the leader's tables: any follower may lead soon
 VIP_PORT_BELOW = 2  # the broker also listens on port - 2, which Apache's clients use as the VIP channel
 
@@ -131,7 +132,8 @@ class Broker:
         queue_files = max(1, self._descriptors.files_max - FIXED_DESCRIPTORS)
         self.store = self._new_store(settings, replace(settings.store_config(), open_files_max=queue_files))
         self._retention = LogRetention(self.store, self.settings, clocks.retention_ms)
-        self._scrubbing = Scrubbing(self.store, self.files, self.settings, wall_ms)
+        idle_ms = IDLE_MS if self._group is None else NODE_SCRUB_MS
+        self._scrubbing = Scrubbing(self.store, self.files, self.settings, wall_ms, first_round_ms=idle_ms)
         self.topics = TopicTable(self.settings, wall_ms)
         self.groups = SubscriptionGroupTable(self.settings, wall_ms)
         self.offsets = ConsumerOffsets(wall_ms)
@@ -244,6 +246,7 @@ class Broker:
         )
         self._closing.push_async_callback(self.node.close)
         self.context.runtime_figures.append(self.node.figures)
+        self._scrubbing.on_damage = self.node.on_damage
         await self.node.start(self.settings().host)
 
     @property

@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable
 
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.store.files import Files
+from skyrocket.store.log.scan import DamagedRange
 from skyrocket.store.log.segment_scrub import ScrubFinding, ScrubTarget, SegmentScrub
 from skyrocket.store.message_store import MessageStore
 from skyrocket.supervised_task import SupervisedTask
@@ -38,8 +39,11 @@ class Scrubbing:
         settings: Callable[[], BrokerSettings],
         wall_ms: Callable[[], int],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        first_round_ms: int = IDLE_MS,
     ) -> None:
-        """`sleep` waits for so many seconds. Tests replace it."""
+        """`sleep` waits for so many seconds. Tests replace it. `first_round_ms` pass before the first round."""
+        self._first_round_ms = first_round_ms
+        self.on_damage: Callable[[DamagedRange], None] = lambda _damaged: None  # called in every round in which it is found
         self._store = store
         self._files = files
         self._settings = settings
@@ -79,8 +83,10 @@ class Scrubbing:
             await self._task.close()
 
     async def _run(self) -> None:
+        pause_ms = self._first_round_ms
         while True:
-            await self._sleep(IDLE_MS / 1000)
+            await self._sleep(pause_ms / 1000)
+            pause_ms = IDLE_MS
             if self._settings().scrub_bytes_per_second:
                 await self.run_round()
 
@@ -121,6 +127,7 @@ class Scrubbing:
     def _report(self, findings: list[ScrubFinding]) -> None:
         self._damaged += len(findings)
         for finding in findings:
+            self.on_damage(finding.damaged)
             if finding not in self._known and len(self._known) < FINDINGS_REMEMBERED_MAX:
                 self._known[finding] = None
                 log.error("DAMAGE found by scrubbing: %s", finding)

@@ -161,8 +161,8 @@ class RaftNode:
                 core.ledger.begin = max(core.ledger.begin, min(begin_index, core.ledger.end))
             case Unreachable(peer):
                 self._note_unreachable(peer)
-            case StorageFailed(reason):
-                self._note_storage_failure(reason)
+            case StorageFailed(reason, is_lasting):
+                self._note_storage_failure(f"{reason}. Start it again." if is_lasting else f"{reason}.")
         if (core.role, core.term, core.leader) != before:
             self._note_role(before)
         return core.take_effects()
@@ -222,7 +222,7 @@ class RaftNode:
             core.refuse(
                 None,
                 RefusalReason.STORAGE,
-                f"Node '{core.config.self_id}' takes no part in group '{core.config.group}' any more: {reason}. Start it again.",
+                f"Node '{core.config.self_id}' takes no part in group '{core.config.group}' any more: {reason}",
             )
             if core.role is not Role.CANDIDATE:
                 core.change_role(Role.CANDIDATE, None)

@@ -134,9 +134,13 @@ class Expired(Struct, frozen=True):
 
 
 class StorageFailed(Struct, frozen=True):
-    """A write or flush failed. The node takes no part in the group until it is started again."""
+    """A write or flush failed. The node takes no part in the group until it is started again, or made anew by its shell.
+
+    `is_lasting` says that nothing but a start helps.
+    """
 
     reason: str
+    is_lasting: bool = True
 
 
 Event: TypeAlias = (

@@ -31,6 +31,12 @@ class FollowerProgress(Struct):
     state: PeerState = PeerState.COMPARE
     compare_index: int = -1
     """The index to compare or truncate at; -1: the end of the leader's log."""
+    equal_at: int = -1
+    """The last index at which the logs were found equal, since comparing began; -1: none yet."""
+    differs_at: int = -1
+    """The first index at which they were found to differ; -1: none yet."""
+    steps_back: int = 1
+    """How far the next comparison goes back. It doubles until an equal entry is found; then the range is halved."""
     waiting: int = 0
     """The id of the COMPARE or TRUNCATE without an answer, or 0."""
     waiting_since: float = 0
@@ -55,12 +61,34 @@ class FollowerProgress(Struct):
 
     def compare_again(self, now: float, pause_ms: float = 0, index: int = -1) -> None:
         """Stop appending, and find the last common entry."""
+        if index < 0:  # otherwise the same comparison is repeated
+            self.equal_at, self.differs_at, self.steps_back = -1, -1, 1
         self.state = PeerState.COMPARE
         self.compare_index = index
         self.waiting = 0
         self.reading = 0
         self.inflight.clear()
         self.retry_at = now + pause_ms
+
+    def note_equal(self, index: int) -> int | None:
+        """The logs are equal up to `index`, and differ behind. Return where to compare next; None when that is the last one."""
+        self.equal_at = max(self.equal_at, index)
+        return None if self.differs_at <= self.equal_at + 1 else (self.equal_at + self.differs_at) // 2
+
+    def note_different(self, index: int, first: int) -> int | None:
+        """The entries at `index` differ. Return where to compare next, from `first` on; None when nothing is equal.
+
+        Going back one by one would take as many messages as entries differ.
+        """
+        self.differs_at = index
+        if self.equal_at >= index:  # the follower's log has changed meanwhile
+            self.equal_at = -1
+        if self.equal_at >= 0:
+            return self.equal_at if index <= self.equal_at + 1 else (self.equal_at + index) // 2
+        if index <= first:
+            return None
+        back, self.steps_back = self.steps_back, self.steps_back * 2
+        return max(first, index - back)
 
     def truncate_at(self, index: int) -> None:
         self.state = PeerState.TRUNCATE

@@ -284,6 +284,8 @@ class LogReplication:
                 progress.compare_again(core.now, core.timings.compare_pause_ms)
             elif response.end_index == index:
                 progress.append_after(index)
+            elif (between := progress.note_equal(index)) is not None:
+                progress.compare_index = between
             else:
                 progress.truncate_at(index)
             return
@@ -293,10 +295,14 @@ class LogReplication:
             progress.truncate_at(ledger.begin)
         elif index > response.end_index:
             progress.compare_index = response.end_index
-        elif index - 1 < ledger.begin:
-            progress.truncate_at(ledger.begin)
         else:
-            progress.compare_index = index - 1
+            earlier = progress.note_different(index, max(ledger.begin, response.begin_index))
+            if earlier is None:
+                progress.truncate_at(ledger.begin)
+            elif earlier == progress.equal_at:
+                progress.truncate_at(earlier)
+            else:
+                progress.compare_index = earlier
 
     def _take_truncate_answer(self, request: PendingRequest, response: PushEntryResponse, progress: FollowerProgress) -> None:
         core = self._core

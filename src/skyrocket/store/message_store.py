@@ -96,9 +96,9 @@ class MessageStore:
         )
         self._checkpoint_file = CheckpointFile(self._files, self.paths.checkpoint)
         self._deleted = DeletedTopics(self._files, self.paths.deleted_topics, self.paths.consume_queues)
-        repair = QueueRepair(self.log, self._deleted, self._delays_ms)
+        self._queue_repair = QueueRepair(self.log, self._deleted, self._delays_ms)
         self.reading = Reading(
-            self.log, self.queues, self._deleted, self.index, self._checksums, repair, lambda: self.horizon.confirmed
+            self.log, self.queues, self._deleted, self.index, self._checksums, self._queue_repair, lambda: self.horizon.confirmed
         )
         self.horizon = Horizon(0)
         self._dispatcher = CommitLogDispatcher(
@@ -143,9 +143,8 @@ class MessageStore:
         checkpoint = self._checkpoint_file.read()
         crashed = self._files.exists(self.paths.abort)
         is_ours = crashed and self._files.read(self.paths.abort) == _OUR_ABORT
-        if self.paths.ledger_id is not None and not checkpoint.is_ours:
-            checkpoint, crashed = Checkpoint(), True  # Apache's recovery of such a store may cut queues: everything is read
         self.log.load()
+        checkpoint, crashed = self._distrust(checkpoint, crashed)
         self._deleted.load()
 
         def begin(until_done: Checkpoint) -> None:
@@ -181,6 +180,10 @@ class MessageStore:
 
     def _check_layout(self) -> None:
         check_plain(self._files, self.paths)
+
+    def _distrust(self, checkpoint: Checkpoint, crashed: bool) -> tuple[Checkpoint, bool]:
+        """Return from where the log is read, and whether all of it is looked at."""
+        return checkpoint, crashed
 
     def _visible_end(self, _checkpoint: Checkpoint) -> int | None:
         """Return the log offset from which on messages are not confirmed; None when all of them are."""

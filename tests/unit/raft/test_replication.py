@@ -7,6 +7,7 @@ import pytest
 from skyrocket.protocol.bodies.dledger import HeartBeatRequest, HeartBeatResponse, LedgerCode
 from skyrocket.raft.config import INFLIGHT_PUSHES_MAX, GroupConfig
 from skyrocket.raft.ports import Expired, HardState, LogDurable, LogPoint, Proposed, Role, Send, StorageFailed, Unreachable
+from skyrocket.raft.progress import FollowerProgress
 from tests.unit.raft.transcript import Steps, log_of
 
 
@@ -255,3 +256,36 @@ def test_copies_of_a_node_that_lost_its_disk_count_when_a_quorum_without_it_has_
     steps.tick(2_001)
     assert heartbeat_to(steps, "n1").admit is True
     assert "commit 5" in steps.push_answer("n1", "PushEntry", end_index=5)
+
+
+@pytest.mark.parametrize("common", [-1, 0, 1, 499, 500, 700, 998])
+def test_the_last_common_entry_is_found_in_few_comparisons_and_exactly(common: int):
+    """A deposed leader with hundreds of entries of its own was compared hundreds of times, one entry back each time."""
+    progress = FollowerProgress()
+    index, comparisons = 999, 0
+    while True:
+        comparisons += 1
+        following = progress.note_equal(index) if index <= common else progress.note_different(index, 0)
+        if following is None or following == progress.equal_at:
+            break
+        index = following
+    assert progress.equal_at == common
+    assert comparisons <= 20
+
+
+def test_a_follower_that_differs_far_back_is_cut_behind_the_last_common_entry():
+    steps = leader(count=100, commit=40)
+    steps.pushed("n1", "COMPARE")
+    asked = [99]
+    while True:
+        is_equal = asked[-1] <= 42
+        done = steps.push_answer(
+            "n1", "COMPARE", 200 if is_equal else 406, index=asked[-1], count=1, begin_index=0, end_index=120
+        )
+        (what,) = [effect for effect in done if effect.endswith("to n1")]
+        if what.startswith("TRUNCATE"):
+            break
+        asked.append(int(what.split()[2].rstrip(",")))
+        steps.pushed("n1", "COMPARE")
+    assert what == "TRUNCATE from 42, at most 1, to n1"
+    assert len(asked) <= 14, asked

@@ -20,7 +20,7 @@ from typing import Final, Protocol
 
 from skyrocket.broker.dledger.entry_reader import Entries, EntryReader
 from skyrocket.net.outside_log import OutsideLog
-from skyrocket.protocol.bodies.dledger import LedgerMessage, PushType
+from skyrocket.protocol.bodies.dledger import LeadershipTransferRequest, LedgerMessage, PushType
 from skyrocket.protocol.ledger_push import decode_entry, encode_entry, encode_push_of
 from skyrocket.raft.config import GroupConfig
 from skyrocket.raft.core import Draw
@@ -44,6 +44,7 @@ from skyrocket.raft.ports import (
     Pushed,
     Refused,
     Reply,
+    Request,
     ResetLog,
     Role,
     RoleChanged,
@@ -54,7 +55,7 @@ from skyrocket.raft.ports import (
     Tick,
     Truncate,
 )
-from skyrocket.store.errors import StoreError
+from skyrocket.store.errors import DiskFullError, StoreError
 from skyrocket.store.ledger.ledger_store import LedgerStore
 from skyrocket.supervised_task import failure_of
 
@@ -64,6 +65,9 @@ outside = OutsideLog(log)
 TICK_MS_MAX: Final = 200  # between two looks at the clock
 STALL_MS: Final = 40  # a tick that comes so late
 AFTER_STALL_MS: Final = 5  # waits for what has arrived
+NEVER_MS: Final = float("inf")
+REQUESTS_RESTED: Final = 3  # time-outs of a request, before a node whose disk was full tries again
+NOBODY: Final = 0  # waits for the answer to a request that the node makes to itself
 HELD_PUSH_MS: Final = 10  # until a push is tried again that found a full connection
 NO_LEADER: Final = "[PC_SYNCHRONIZED]broker busy: node {} of group {} does not lead it."  # the words that Apache's clients know
 _BUSY_LEADER: Final = "[PC_SYNCHRONIZED]broker busy: node {} of group {} hands the leadership over."
@@ -78,6 +82,9 @@ class DriverShell(Protocol):
 
     def send_push(self, peer: str, request_id: int, body: bytes) -> None: ...
 
+    def is_saving(self) -> bool:
+        """Whether a term or vote is on its way to the disk."""
+
     def is_full(self, peer: str) -> bool: ...
 
     def reply(self, handle: int, message: LedgerMessage) -> None: ...
@@ -91,6 +98,9 @@ class DriverShell(Protocol):
 
     def on_deposed(self, why: str) -> None:
         """The node does not lead any more: nothing that waits is answered with success."""
+
+    def may_lead(self) -> bool:
+        """Whether nothing but the election keeps the node from taking messages."""
 
     def on_role(self) -> None:
         """Role, leader or readiness may have changed."""
@@ -119,9 +129,10 @@ class GroupDriver:
         self._batch_push = batch_push
         self._now_ms = now_ms
         self._reader = EntryReader(store, outside)
-        state = HardState(store.term_vote.term, store.term_vote.voted_for, store.term_vote.is_learner)
-        bounds = LedgerBounds(store.begin_index, store.end_index, store.end_term, store.log.end, store.committed_index)
-        self.node = RaftNode(config, state, bounds, draw, now_ms())
+        self._draw = draw
+        self.node = self._new_node()
+        self._rest_ms = REQUESTS_RESTED * config.timings.request_timeout_ms
+        self._rest_until_ms = NEVER_MS  # after a full disk
         self._begin_index = store.begin_index
         self._outbox = Outbox()
         self._events: deque[Event] = deque()
@@ -131,6 +142,7 @@ class GroupDriver:
         self._reported = LogPoint(0, -2)  # durable
         self._held: dict[str, SendEntries] = {}  # pushes for a connection that is full, one for each node
         self._lead_from: int | None = None  # the leader takes messages once everything up to this index is confirmed
+        self._may_lead = False  # in this term; damage that is found later is repaired while the node leads
         self._is_leader = False  # as far as the broker knows
         self._is_reset = False  # the next entry begins the log
         self._is_failed = False  # the store takes no more writes
@@ -140,11 +152,21 @@ class GroupDriver:
         self._is_postponed = False  # the tick that is due now was due before
         self._gate()
 
+    def _new_node(self) -> RaftNode:
+        store = self._store
+        state = HardState(store.term_vote.term, store.term_vote.voted_for, store.term_vote.is_learner)
+        bounds = LedgerBounds(store.begin_index, store.end_index, store.end_term, store.log.end, store.committed_index)
+        return RaftNode(self._config, state, bounds, self._draw, self._now_ms())
+
     # --- state
 
     @property
     def is_ready(self) -> bool:
-        """Whether the node leads, and has confirmed what the leaders before have left."""
+        """Whether the node leads, has confirmed what the leaders before have left, and has repaired what can be repaired."""
+        return self._leads_all and self._may_lead
+
+    @property
+    def _leads_all(self) -> bool:
         return self.node.role is Role.LEADER and self._lead_from is not None and self.node.commit_index >= self._lead_from
 
     # --- events
@@ -183,6 +205,9 @@ class GroupDriver:
         if self._store.end_index > self.node.end_index:
             self.feed(Tick())
 
+    def on_write_failed(self, error: StoreError) -> None:
+        self.feed(self._failure(error))
+
     def on_flushed(self) -> None:
         """More of the log is on disk."""
         if self._durable_point() > self._reported:
@@ -194,9 +219,22 @@ class GroupDriver:
             self._transmit(message)
         self.feed(StateDurable(token))
 
-    def read_entry(self, index: int, done: Callable[[bytes | None], None]) -> None:
-        """Read one entry for a tool."""
-        self._reader.read(index, 1, 2**31, lambda found: done(bytes(found[0]) if found else None))
+    def read_entries(self, index: int, count: int, bytes_max: int, done: Callable[[Entries], None]) -> None:
+        """Read entries for a tool, or for another node that repairs its own."""
+        self._reader.read(index, count, bytes_max, done)
+
+    def hand_over(self, peers: tuple[str, ...]) -> None:
+        """Let the one of these nodes lead that has most of the log."""
+        marks = self.node.watermarks()
+        request = LeadershipTransferRequest(
+            group=self._config.group,
+            local_id=self._config.self_id,
+            remote_id=self._config.self_id,
+            term=self.node.term,
+            transfer_id=self._config.self_id,
+            transferee_id=max(peers, key=lambda peer: marks.get(peer, -1)),
+        )
+        self.feed(Request(NOBODY, request))
 
     # --- steps
 
@@ -238,6 +276,7 @@ class GroupDriver:
             self._events.append(StorageFailed(self._store.stopped.rstrip(".")))
         if self._is_leader and self._lead_from is None:
             self._lead_from = self._store.end_index
+        self._may_lead = self._may_lead or (self._leads_all and self._shell.may_lead())
         self._gate()
         if self._committed:
             self._committed = False
@@ -273,6 +312,7 @@ class GroupDriver:
             self._timer_ms = now + AFTER_STALL_MS
             self._timer = asyncio.get_running_loop().call_later(AFTER_STALL_MS / 1000, self._tick)
             return
+        self._go_on_with_room()
         if self._store.begin_index > self._begin_index:  # retention
             self._begin_index = self._store.begin_index
             self._events.append(Expired(self._begin_index))
@@ -303,13 +343,17 @@ class GroupDriver:
             case Persist():
                 self._shell.save_term(effect)
             case CompareStored(compare_id, entries):
-                self._reader.compare(entries, lambda is_equal: self.feed(EntriesCompared(compare_id, is_equal)))
+                self._reader.compare(entries, partial(self._take_comparison, self.node, compare_id))
             case RoleChanged(role, term, leader):
                 self._change_role(role, term, leader)
             case ProposeMarker(term):
                 self._shell.append_marker(term)
             case Refused(_, why, sentence):
                 outside.warning("%s: %s", why.value, sentence)
+
+    def _take_comparison(self, node: RaftNode, compare_id: int, is_equal: bool) -> None:
+        if node is self.node:
+            self.feed(EntriesCompared(compare_id, is_equal))
 
     def _append(self, entries: list[bytes]) -> None:
         if self._is_reset:
@@ -321,13 +365,42 @@ class GroupDriver:
         try:
             change()
         except StoreError as error:
-            self._events.append(StorageFailed(str(error).rstrip(".")))
+            self._events.append(self._failure(error))
         self._shell.wake_flusher()
+
+    def _failure(self, error: StoreError) -> StorageFailed:
+        """Return the event for a write that failed. On a full disk nothing of it is stored, and nothing is in doubt."""
+        if not isinstance(error, DiskFullError):
+            return StorageFailed(str(error).rstrip("."))
+        self._rest_until_ms = self._now_ms() + self._rest_ms
+        return StorageFailed(f"{error} It goes on by itself when there is room", is_lasting=False)
+
+    def _go_on_with_room(self) -> None:
+        """After a full disk, take part again as after a start: with the log, the term and the vote that are on disk.
+
+        By then no answer of before can arrive: a request waits for a shorter time.
+        """
+        if self._now_ms() < self._rest_until_ms or self._store.stopped is not None or self._shell.is_saving():
+            return
+        self._rest_until_ms = self._now_ms() + self._rest_ms
+        try:
+            self._store.append_position(0)
+        except StoreError:
+            return
+        self._rest_until_ms = NEVER_MS
+        self._outbox = Outbox()
+        self._held.clear()
+        self._events.clear()
+        self._is_reset = False
+        self._reported = LogPoint(0, -2)
+        self.node = self._new_node()
+        log.warning("There is room on the disk: node %s takes part in its group again.", self._config.self_id)
 
     def _change_role(self, role: Role, term: int, leader: str | None) -> None:
         log.info("Node %s is %s in term %d; the leader is %s.", self._config.self_id, role.value, term, leader)
         self._held.clear()
         self._lead_from = None
+        self._may_lead = False
         was_leader, self._is_leader = self._is_leader, role is Role.LEADER
         self._gate()
         if was_leader and not self._is_leader:
@@ -348,12 +421,15 @@ class GroupDriver:
             return
         is_long = effect.kind is PushType.APPEND and (effect.binary or self._batch_push)
         self._reader.read(
-            effect.first_index, effect.entries_max if is_long else 1, effect.bytes_max, partial(self._send_entries, effect)
+            effect.first_index,
+            effect.entries_max if is_long else 1,
+            effect.bytes_max,
+            partial(self._send_entries, self.node, effect),
         )
 
-    def _send_entries(self, effect: SendEntries, entries: Entries) -> None:
+    def _send_entries(self, node: RaftNode, effect: SendEntries, entries: Entries) -> None:
         push = effect.push
-        if self.node.role is not Role.LEADER or self.node.term != push.term:
+        if node is not self.node or self.node.role is not Role.LEADER or self.node.term != push.term:
             return
         if entries:
             if effect.binary:

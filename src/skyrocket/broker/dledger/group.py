@@ -12,14 +12,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import Final, cast
 
 from skyrocket.broker.dledger.driver import GroupDriver, outside
+from skyrocket.broker.dledger.entry_reader import Entries
+from skyrocket.broker.dledger.entry_repairer import EntryRepairer
 from skyrocket.broker.dledger.group_settings import LedgerGroup
 from skyrocket.broker.dledger.marker import make_marker
 from skyrocket.broker.dledger.node_port import NodePort
 from skyrocket.broker.dledger.peer_links import PeerLinks
+from skyrocket.broker.dledger.repair_plan import BYTES_MAX, ENTRIES_MAX
 from skyrocket.broker.dledger.role_follower import RoleFollower
 from skyrocket.broker.dledger.term_saver import TermSaver
 from skyrocket.broker.replication.role_switch import RoleSwitch
@@ -44,10 +48,11 @@ from skyrocket.protocol.errors import ProtocolError
 from skyrocket.protocol.fastjson.codec import decode, encode
 from skyrocket.protocol.ledger_push import decode_entry, decode_push_response
 from skyrocket.protocol.requests import RequestCode
-from skyrocket.raft.ports import PeerRequest, PeerResponse, Persist, Request, Response, StorageFailed, Unreachable
+from skyrocket.raft.ports import PeerRequest, PeerResponse, Persist, Request, Response, Role, StorageFailed, Tick, Unreachable
 from skyrocket.store.errors import StoreError
 from skyrocket.store.flusher import Flusher
 from skyrocket.store.ledger.ledger_store import LedgerStore
+from skyrocket.store.log.scan import DamagedRange
 
 log = logging.getLogger(__name__)
 
@@ -99,6 +104,16 @@ class DLedgerNode:
         others = {peer: group.addresses[peer] for peer in group.config.others}
         self._links = PeerLinks(others, self._dialer, self._take_answer, lambda peer: self.driver.feed(Unreachable(peer)))
         self._roles = RoleFollower(roles, group.slave_id, register, self._adopt_topics)
+        self._repairer = EntryRepairer(
+            group.config,
+            others,
+            store,
+            self._dialer,
+            lambda: time.monotonic() * 1000,
+            leads=lambda: self.driver.node.role is Role.LEADER,
+            hand_over=self.driver.hand_over,
+            on_change=lambda: self.driver.feed(Tick()),
+        )
         self._checkpoint: asyncio.Future[None] | None = None
         self._checkpoint_ms = 0
 
@@ -106,9 +121,11 @@ class DLedgerNode:
         """Listen on the node's port, and take part in the group."""
         await self._port.listen(host, self._group.port)
         self._roles.start()
+        self._repairer.start()
         self.driver.start()
 
     async def close(self) -> None:
+        await self._repairer.close()
         self.driver.close()
         self._links.close()
         await self._roles.close()
@@ -146,6 +163,7 @@ class DLedgerNode:
             "dledgerCommittedIndex": str(self._store.committed_index),
             "dledgerDurableIndex": str(self._store.durable_index),
         }
+        rows |= self._repairer.figures()
         return rows | {f"dledgerBehind_{peer}": str(self._store.end_index - mark) for peer, mark in node.watermarks().items()}
 
     # --- called by the driver
@@ -162,6 +180,9 @@ class DLedgerNode:
     def _send(self, peer: str, request_id: int, command: Command) -> None:
         self._links.send(peer, request_id, command, self._group.config.timings.request_timeout_ms)
 
+    def is_saving(self) -> bool:
+        return self._saver.is_saving
+
     def is_full(self, peer: str) -> bool:
         return self._links.is_full(peer)
 
@@ -173,7 +194,7 @@ class DLedgerNode:
         try:
             self._store.append([make_marker(self._group.config.self_id, term, now_ms, self._store_host)], now_ms)
         except StoreError as error:
-            self.driver.feed(StorageFailed(str(error).rstrip(".")))
+            self.driver.on_write_failed(error)
         self.wake_flusher()
 
     def wake_flusher(self) -> None:
@@ -181,6 +202,13 @@ class DLedgerNode:
 
     def on_deposed(self, why: str) -> None:
         self._answers.fail_all(f"The message is stored here and may yet be confirmed: {why}.")
+
+    def may_lead(self) -> bool:
+        return self._repairer.may_lead
+
+    def on_damage(self, damaged: DamagedRange) -> None:
+        """The scrub has found damage."""
+        self._store.repair.note_bytes(damaged.offset, damaged.size)
 
     def on_role(self) -> None:
         self._roles.follow(self.driver.node.leader, leads=self.driver.is_ready)
@@ -208,7 +236,7 @@ class DLedgerNode:
         self.driver.feed(Response(peer, request_id, message))
 
     def _get_entries(self, request: GetEntriesRequest, answer: Callable[[GetEntriesResponse], None]) -> None:
-        """Answer a tool that reads one entry, if it is confirmed."""
+        """Answer a tool that reads an entry, if it is confirmed. A node that repairs its own says how many bytes it takes."""
         config, index = self._group.config, request.begin_index
         response = GetEntriesResponse(group=config.group, leader_id=self.driver.node.leader, term=self.driver.node.term)
         if request.remote_id != config.self_id or request.group != config.group:
@@ -219,18 +247,19 @@ class DLedgerNode:
             response.code = LedgerCode.INDEX_OUT_OF_RANGE.value
             answer(response)
         else:
-            self.driver.read_entry(index, lambda entry: answer(_with_entry(response, entry)))
+            count = min(ENTRIES_MAX, self._store.committed_index - index + 1) if request.max_size else 1
+            bytes_max = min(request.max_size or BYTES_MAX, BYTES_MAX)
+            self.driver.read_entries(index, count, bytes_max, lambda found: answer(_with_entries(response, found)))
 
 
 def _decode_answer(code: int, body: bytes) -> LedgerMessage:
     return decode_push_response(body) if code == RequestCode.DLEDGER_PUSH else decode(body, _ANSWERS[code])
 
 
-def _with_entry(response: GetEntriesResponse, entry: bytes | None) -> GetEntriesResponse:
-    if entry is None:
+def _with_entries(response: GetEntriesResponse, entries: Entries) -> GetEntriesResponse:
+    response.entries = [decode_entry(bytes(entry), 0)[0] for entry in entries]
+    if not entries:
         response.code = LedgerCode.INDEX_OUT_OF_RANGE.value
-    else:
-        response.entries = [decode_entry(entry, 0)[0]]
     return response
 
 

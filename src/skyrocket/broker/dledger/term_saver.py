@@ -20,7 +20,12 @@ class TermSaver:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="skyrocket-term")
         self._waiting: Persist | None = None
         self._running: asyncio.Future[None] | None = None
-        self._is_closed = False
+        self._is_closed = self._is_failed = False
+
+    @property
+    def is_saving(self) -> bool:
+        """Also after a failure: what is on disk is in doubt until the next start."""
+        return self._running is not None or self._waiting is not None or self._is_failed
 
     def save(self, effect: Persist) -> None:
         self._waiting = effect
@@ -41,6 +46,7 @@ class TermSaver:
             return
         error = done.exception()
         if error is not None:
+            self._is_failed = True
             self._on_failed(f"term and vote could not be written ({error})")
             return
         self._begin()

@@ -55,17 +55,36 @@ class LedgerLog(CommitLog):
         self.term = 0  # of the entries that this node appends as the leader
         self.last: EntryHeader | None = None  # the last entry; None in an empty log
         self.term_bound = 0  # no entry has a higher term
+        self.lost_segments: list[int] = []  # that were missing when the log was loaded
+        self.is_index_lost = False
         self.rewritten = 0  # index entries that recovery has written again
         self._walked: EntryHeader | None = None  # the last entry that recovery has accepted
         self._before: EntryHeader | None = None  # the one before it
         self._first: tuple[int, int] | None = None  # the log's start, and the index of the entry there
 
     def load(self) -> None:
-        super().load()
         try:
             self.entries.load()
         except StoreFormatError:
             self.entries.remove()  # it is built again from the headers
+        self.lost_segments = self._replace_lost_segments()
+        super().load()
+        self.is_index_lost = bool(self.segments.starts) and self.entries.room_end == 0
+
+    def _replace_lost_segments(self) -> list[int]:
+        """Create files of zeros in place of those that are missing in the middle, if the index says what was in them.
+
+        Their entries are damaged then, and come from other nodes. Without the index, loading the log names the gap.
+        """
+        lost = self.segments.find_gaps()
+        for start in lost:
+            index = self.entries.find_at(start, self.entries.first, self.entries.room_end - 1)
+            known = self.entries.get(index)
+            if known is None or known.pos != start:
+                return []
+        for start in lost:
+            self.segments.fill_gap(start)
+        return lost
 
     # --- state
 
@@ -292,6 +311,10 @@ class LedgerLog(CommitLog):
         assert start is not None
         self._drop_windows()
         self.segments.file_to_write(start).write(pos - start, entry)
+
+    def forget_windows(self) -> None:
+        """Bytes before the end have changed: entries were restored."""
+        self._drop_windows()
 
     def take_first(self, count: int) -> list[ExpiredFile]:
         taken = super().take_first(count)

@@ -20,7 +20,7 @@ confirmed its entry, not when it is appended: the horizon has the requirement "m
     term_vote, begin_save_term            the node's term and vote; the job makes a change durable: answer a vote after it
     is_new                                there was no file with term and vote: the node is new, or lost its disk
     begin_ledger_checkpoint               a job that writes `dledger-n0/checkpoint`, every few seconds
-    damaged_indexes, restore_entry        entries that are damaged here; take one that another node still has
+    repair                                entries that are damaged here; take those that another node still has
 
 All calls are for the store's thread. A job's `run` may be called by any thread. Reads of entries that are not in memory follow
 the rules of `cold_reads`: with an attempt set, they raise NotInMemoryError instead of waiting for the disk.
@@ -49,10 +49,12 @@ from skyrocket.store.ledger.entry import (
     unpack_header,
 )
 from skyrocket.store.ledger.entry_index import INDEX_FILE_BYTES
+from skyrocket.store.ledger.entry_repair import EntryRepair, decode_entry
 from skyrocket.store.ledger.layout import check_ledger
 from skyrocket.store.ledger.ledger_log import LedgerLog
 from skyrocket.store.ledger.node_files import LedgerCheckpoint, LedgerCheckpointFile, TermFile, TermVote
 from skyrocket.store.log.damage import is_filler
+from skyrocket.store.log.segment_scrub import ScrubTarget
 from skyrocket.store.log.segments import OFFSET_MAX
 from skyrocket.store.message import (
     AppendPosition,
@@ -63,13 +65,12 @@ from skyrocket.store.message import (
     dispatch_request_of,
 )
 from skyrocket.store.message_store import MessageStore
-from skyrocket.store.queues.consume_queue import ENTRY
 from skyrocket.store.recovery.checkpoint import Checkpoint
 from skyrocket.store.recovery.recovery import RecoveryResult
+from skyrocket.store.replica.diverged import DivergedFiles
 from skyrocket.store.sync_jobs import FlushJob
 
 ENTRIES_AT_ONCE: Final = 1024
-DIVERGED: Final = "diverged"  # directory of entries that were cut
 _COPIED_BYTES: Final = 4 * 1024 * 1024  # at once
 _CRCS: Final = slice(36, 44)  # of a header: no node looks at them
 
@@ -101,11 +102,13 @@ class LedgerStore(MessageStore):
         super().__init__(root, config, files=files, background=background, commit_log=data, ledger_id=node_id)
         self._term_file = TermFile(self._files, self.paths.term_file)
         self._ledger_checkpoint = LedgerCheckpointFile(self._files, self.paths.ledger_checkpoint)
+        self._diverged = DivergedFiles(self._files, self.paths.diverged)
         self.term_vote = TermVote()
         self.is_new = True
         self.committed_index = -1
         self.durable_index = -1
-        self.damaged_indexes: list[int] = []
+        self.repair = EntryRepair(self, self._files, self._checksums, self._deleted, self._queue_repair)
+        self.reading.awaits_repair = self.repair.awaits
         self._refusal: str | None = None  # why `append` takes nothing
         self._flushing: tuple[int, int] = (0, -1)  # position and index that the flush under way will reach
 
@@ -126,11 +129,19 @@ class LedgerStore(MessageStore):
     def _check_layout(self) -> None:
         check_ledger(self._files, self.paths)
 
+    def _distrust(self, checkpoint: Checkpoint, crashed: bool) -> tuple[Checkpoint, bool]:
+        if not checkpoint.is_ours:
+            return Checkpoint(), True  # Apache's recovery of such a store may cut queues: everything is read
+        if self.log.is_index_lost:  # it is built again from headers, so all of them are looked at
+            return checkpoint._replace(dispatch_end=self.log.start), True
+        return checkpoint, crashed
+
     def _visible_end(self, checkpoint: Checkpoint) -> int:
         """Return the end of the last entry that is known to be confirmed: by the node's checkpoint, or as it was dispatched."""
         committed = self._ledger_checkpoint.read().committed_index
         end = self.log.find_end_of(committed) if committed >= 0 else self.log.start
-        self.log.protected_end = max(end, min(checkpoint.dispatch_end or 0, self.log.segments.stop))
+        was_confirmed = max(checkpoint.dispatch_end or 0, checkpoint.safe_end or 0)
+        self.log.protected_end = max(end, min(was_confirmed, self.log.segments.stop))
         return self.log.protected_end
 
     def _start_horizon(self, visible_end: int) -> Horizon:
@@ -152,8 +163,19 @@ class LedgerStore(MessageStore):
         self.durable_index = log.end_index
         log.term = max(self.term_vote.term, log.end_term)
         done.reindexed = log.rewritten
-        self.damaged_indexes = self._find_damaged()
+        self.repair.find_at_start()
+        self._doubt_votes(done)
         return done
+
+    def _doubt_votes(self, done: RecoveryResult) -> None:
+        """A node that has lost confirmed entries with a file may vote only as one that lost its disk, until it has them again."""
+        known = self._ledger_checkpoint.read()
+        if known.committed_index <= self.end_index and done.safe_end <= self.log.end:
+            return
+        done.lost_after = self.end_index
+        if not self.term_vote.is_learner:
+            self.term_vote = self.term_vote._replace(is_learner=True)
+            self._term_file.write(self.term_vote)
 
     def _index_before(self, position: int) -> int:
         """Return the index of the last entry that ends at or before a position; -1 when there is none."""
@@ -314,7 +336,7 @@ class LedgerStore(MessageStore):
         self._finish_append(dispatches, taken, timestamp, before)
 
     def _dispatch_of(self, entry: bytes | memoryview) -> DispatchRequest:
-        header, record = _decode_entry(entry)
+        header, record = decode_entry(entry)
         check_entry_bytes(header.size)
         if record.physical_offset != header.record_offset:
             raise EntryError(
@@ -324,7 +346,7 @@ class LedgerStore(MessageStore):
 
     def begin_with(self, entry: bytes | memoryview) -> None:
         """Give up the whole log, and begin it again with an entry of the leader, which has no older ones."""
-        header, _ = _decode_entry(entry)
+        header, _ = decode_entry(entry)
         if self.log.last is not None or header.pos != self.log.end:
             self.reset(header.pos)
         self.append_entries([entry])
@@ -356,7 +378,7 @@ class LedgerStore(MessageStore):
         self._flushing = (position, -1)
         self.reading.forget_earliest()
         self.committed_index = self.durable_index = -1
-        self.damaged_indexes.clear()
+        self.repair.clear()
 
     def truncate(self, index: int) -> None:
         """Cut the log from an entry on. Raise EntryError when it is confirmed: what the group has confirmed is never cut.
@@ -372,6 +394,9 @@ class LedgerStore(MessageStore):
         freed = self._queue_offsets_from(index)
         try:
             self._keep_aside(header.pos)
+        except OSError as error:  # nothing has changed yet: a full disk may have room later
+            raise store_error(f"keeping what is cut from entry {index} on", error) from error
+        try:
             self._checksums.write_late()
             self.log.truncate(index, header.pos)
             end = self.log.end
@@ -390,13 +415,14 @@ class LedgerStore(MessageStore):
     def _keep_aside(self, pos: int) -> None:
         """Copy the log from `pos` on: a client may have been told nothing about these messages, or that they failed."""
         segment_bytes = self.log.segments.segment_bytes
+        self._diverged.make_room(self.log.end - pos)
         while pos < self.log.end:
             stop = min(pos - pos % segment_bytes + segment_bytes, self.log.end)
             start = self.log.segments.start_of(pos)
             if start is not None:
                 file = self.log.segments.file(start)
                 pieces = (file.read(at - start, min(_COPIED_BYTES, stop - at)) for at in range(pos, stop, _COPIED_BYTES))
-                self._files.replace_with_backup(f"{self.paths.root}/{DIVERGED}/{pos:020d}-{stop - pos}", pieces, None)
+                self._files.replace_with_backup(f"{self.paths.diverged}/{pos:020d}-{stop - pos}", pieces, None)
             pos = stop
 
     def _queue_offsets_from(self, index: int) -> dict[tuple[str, int], int]:
@@ -415,37 +441,42 @@ class LedgerStore(MessageStore):
 
     # --- damage
 
-    def _find_damaged(self) -> list[int]:
-        """Return the indexes of entries whose record is a filler. Recovery keeps what it set aside under its position."""
-        found: list[int] = []
-        for name in self._files.names(self.paths.damaged):
-            offset, _, size = name.partition("-")
-            if not (offset.isdigit() and size.isdigit()):
-                continue
-            for header in self.log.walk_headers(int(offset), min(int(offset) + int(size), self.log.end)):
-                view = self.log.view(header.record_offset, header.size - HEADER_BYTES)
-                record = None if view is None else _decode_or_none(view)
-                if record is not None and is_filler(record):
-                    found.append(header.index)
-        return found
+    @property
+    def damaged_indexes(self) -> list[int]:
+        """The entries that are damaged here."""
+        return list(self.repair.damaged)
 
     def restore_entry(self, entry: bytes | memoryview) -> None:
-        """Write an entry that is damaged here as another node has it. Raise EntryError when it is not the one."""
+        """Write an entry that is damaged here as another node has it, in this thread. Raise EntryError when it is not the one."""
         self._check_writable()
-        header, record = _decode_entry(entry)
-        known = self.log.header_of(header.index)
-        if header.index not in self.damaged_indexes or known is None or known[:4] != header[:4]:
-            raise EntryError(f"Entry {header.index} of another node is not the one that is damaged here.")
+        job = self.repair.begin_restore([entry])
         try:
-            self.log.overwrite(header.pos, entry)
+            job.run()
         except OSError as error:
-            raise store_error(f"restoring entry {header.index}", error) from error
-        self._checksums.renew(header.record_offset, memoryview(entry)[HEADER_BYTES:])
-        self.damaged_indexes.remove(header.index)
-        dispatch = dispatch_request_of(record, header.size - HEADER_BYTES, self._delays_ms)
-        queue = self.queues.get(record.topic, record.queue_id) if dispatch.is_queued else None
-        if queue is not None and queue.min_offset <= record.queue_offset < queue.max_offset:
-            queue.replace(record.queue_offset, ENTRY.pack(dispatch.physical_offset, dispatch.size, dispatch.tags_code))
+            raise store_error(f"restoring entry {job.first}", error) from error
+        self.repair.finish_restore(job)
+
+    def is_intact(self, index: int) -> bool:
+        """Whether an entry can be read, and is what was written."""
+        try:
+            return bool(self._read_entries(index, 1, 2**31))
+        except StoreError:
+            return False
+
+    @property
+    def dispatched_end(self) -> int:
+        """Every confirmed message before this position of the log is in its queue, except damaged ones."""
+        return self._dispatcher.end
+
+    def next_scrub_target(self, after: int) -> ScrubTarget | None:
+        """Also of the open segment what this process has not written: a node that comes back may have been damaged meanwhile."""
+        found = super().next_scrub_target(after)
+        start = self.log.segments.start_of(self.log.opened_at - 1)
+        if found is not None or start is None or start <= after:
+            return found
+        size = min(self.log.opened_at - start, self.log.segments.segment_bytes)
+        place = self._checksums.place_of(start)
+        return ScrubTarget(start, self.log.segments.segment_bytes, self.log.segments.path(start), *place, self.log.framing, size)
 
     # --- durability
 
@@ -483,16 +514,6 @@ class LedgerStore(MessageStore):
         self.committed_index = index
         self._dispatcher.dispatch_or_postpone(self.horizon.reach(MAJORITY, header.end))
         self._late.relieve()
-
-
-def _decode_entry(entry: bytes | memoryview) -> tuple[EntryHeader, Record]:
-    header = unpack_header(entry)
-    if header is None or header.size != len(entry):
-        raise EntryError(f"{len(entry)} bytes are no entry of a ledger.")
-    try:
-        return header, decode_record(memoryview(entry)[HEADER_BYTES:])
-    except RecordError as error:
-        raise EntryError(f"Entry {header.index} holds no message: {error}") from error
 
 
 def _decode_or_none(view: memoryview) -> Record | None:

@@ -42,6 +42,7 @@ class ScrubTarget(NamedTuple):
     checksums_path: str
     checksums: int  # how many there are
     framing: RecordFraming = PLAIN  # of the log
+    size_bytes: int = 0  # to scrub, of a segment that is not closed; 0: all of it
 
 
 class ScrubFinding(NamedTuple):
@@ -50,6 +51,7 @@ class ScrubFinding(NamedTuple):
     path: str
     offset: int  # in the file
     problem: str
+    damaged: DamagedRange = DamagedRange(0, 0)  # of the log
 
     def __str__(self) -> str:
         return f"{self.path} at {self.offset}: {self.problem}"
@@ -91,7 +93,7 @@ class SegmentScrub:
 
     def _next_item(self) -> DamagedRange | None:
         """Move behind the next record, blank or damaged range. Return the latter."""
-        at, segment_bytes = self._at, self._target.segment_bytes
+        at, segment_bytes = self._at, self._target.size_bytes or self._target.segment_bytes
         if segment_bytes - at < _SIZE_AND_MAGIC.size or self._is_blank(at):
             self.is_done = True
             return None
@@ -180,7 +182,7 @@ class SegmentScrub:
         else:
             problem = explain_damage(self._sparse_copy(at, damaged.size), at, damaged, self._target.framing.header_bytes)
         kept = 3 if self._target.framing.header_bytes else 2  # of the path: dledger-n0/data/…, or commitlog/…
-        return ScrubFinding("/".join(self._target.path.split("/")[-kept:]), at, problem)
+        return ScrubFinding("/".join(self._target.path.split("/")[-kept:]), at, problem, damaged)
 
     def _sparse_copy(self, at: int, size: int) -> memoryview:
         """Return a segment that has only these bytes, so that a sentence can name the position in the file."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from functools import lru_cache
+from itertools import pairwise
 
 from skyrocket.store.errors import StoreFormatError, store_error
 from skyrocket.store.expired_files import ExpiredFile
@@ -68,6 +69,19 @@ class Segments:
             size = self._files.size(self.path(start))
             if size != self.segment_bytes:
                 raise StoreFormatError(f"{self.path(start)} has {size} bytes; the configuration says {self.segment_bytes}.")
+
+    def find_gaps(self) -> list[int]:
+        """Return the starts of files that are missing between others on disk."""
+        starts = [int(name) for name in self._files.names(self.directory) if _NAME.fullmatch(name)]
+        return [
+            start
+            for one, following in pairwise(starts)
+            for start in range(one + self.segment_bytes, following, self.segment_bytes)
+        ]
+
+    def fill_gap(self, start: int) -> None:
+        """Create a missing file, of zeros."""
+        self._opened.create(self.path(start), self.segment_bytes, self.segment_bytes if self._allocate else 0)
 
     @property
     def start(self) -> int:

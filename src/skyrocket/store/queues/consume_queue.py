@@ -198,6 +198,14 @@ class ConsumeQueue:
         except OSError as error:
             raise store_error(f"repairing {self.directory}", error) from error
 
+    def restore(self, queue_offset: int, packed: bytes) -> None:
+        """Write the entry of a message that is back in the log. It may lie before the first one that the queue had left."""
+        if queue_offset < self.min_offset:
+            if self._segments.start_of(queue_offset * ENTRY_BYTES) is None:
+                return
+            self.min_offset = queue_offset
+        self.replace(queue_offset, packed)
+
     def _begin_at(self, queue_offset: int) -> None:
         """Start an empty queue at `queue_offset`, because its first messages are gone from the log. Apache does the same."""
         segment_bytes = self._segments.segment_bytes

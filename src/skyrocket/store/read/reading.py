@@ -119,6 +119,7 @@ class Reading:
         self._unreadable_end = -NEAR_BYTES  # of the last one
         self.unreadable: dict[int, int] = {}  # physical offset → size of records that the disk does not return
         self._earliest: tuple[int, int] | None = None  # the log's start, and the store time of the message there
+        self.awaits_repair: Callable[[int, int, int], bool] = lambda *_: False  # whether a lost message may come back
         self.damaged_reads = 0  # records or entries that were skipped because they are not what was written
 
     def set_opened_at(self, end: int) -> None:
@@ -207,9 +208,21 @@ class Reading:
     def _repair_entry(self, queue: ConsumeQueue, topic: str, queue_id: int, offset: int) -> memoryview | None:
         """Repair a queue entry that does not match the log, and return its record; None when the message is lost."""
         entry = self._repair.repair(queue, topic, queue_id, offset)
-        if entry is None:
-            return None
-        return self._check_record(entry.physical_offset, entry.size, queue_id, offset, topic.encode())
+        view = None
+        if entry is not None:
+            view = self._check_record(entry.physical_offset, entry.size, queue_id, offset, topic.encode())
+        if view is None and self.awaits_repair(*self._place_between(queue, offset)):
+            raise UnreadableError(f"Message {offset} of queue {queue_id} of {topic} is damaged here. Another node may have it.")
+        return view
+
+    def _place_between(self, queue: ConsumeQueue, offset: int) -> tuple[int, int, int]:
+        """Return where an entry says that its message lies, and the range of the log in which the entries around it say so."""
+        before = queue.entry(offset - 1) if offset > queue.min_offset else None
+        behind = queue.entry(offset + 1)
+        start = self._log.start if before is None else before.physical_offset + before.size
+        stop = self._log.end if behind is None else behind.physical_offset - self._log.framing.header_bytes
+        entry = queue.entry(offset)
+        return (-1 if entry is None else entry.physical_offset), start, stop
 
     def _check_record(self, physical_offset: int, size: int, queue_id: int, queue_offset: int, topic: bytes) -> memoryview | None:
         """Return the record that a queue entry points at; None when it is another one, or damaged."""

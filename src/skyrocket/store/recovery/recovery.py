@@ -74,6 +74,7 @@ class RecoveryResult:
     is_foreign: bool = False  # closed, but by another program, whose queues are not trusted
     repeated: int = 0  # messages with the queue offset of an earlier one
     reindexed: int = 0  # entries of a DLedger log whose index was written again
+    lost_after: int | None = None  # the last entry of a DLedger log whose confirmed end is lost
     unfilled: list[DamagedRange] = field(default_factory=list)  # an end of the log that is lost, and had to be cut
 
     def sentences(self) -> list[str]:
@@ -97,6 +98,11 @@ class RecoveryResult:
             )
         if self.reindexed:
             sentences.append(f"The index of the ledger was written again for {self.reindexed} entries.")
+        if self.lost_after is not None:
+            sentences.append(
+                f"DAMAGE: confirmed entries behind {self.lost_after} are lost here. The node gets them from its group; "
+                f"until then its vote counts only if all nodes agree."
+            )
         for lost in self.unfilled:
             sentences.append(
                 f"DAMAGE: {lost.size} bytes of the log at {lost.offset} were on disk and are lost. The log ends there now; "

@@ -42,6 +42,10 @@ class QueueRepair:
         queue.replace(queue_offset, ENTRY.pack(*entry))
         return entry
 
+    def forget(self) -> None:
+        """Messages of the log are back: entries that were lost may be found."""
+        self._beyond_repair.clear()
+
     def _find(self, queue: ConsumeQueue, topic: str, queue_id: int, queue_offset: int) -> FoundRecord | None:
         before = queue.entry(queue_offset - 1) if queue_offset > queue.min_offset else None
         behind = queue.entry(queue_offset + 1)

@@ -28,6 +28,7 @@ from skyrocket.store.log.damage import is_filler
 from skyrocket.store.message import dispatch_request_of
 from skyrocket.store.queues.deleted_topics import DeletedTopics
 from skyrocket.store.recovery.checkpoint import CheckpointFile
+from skyrocket.store.replica.diverged import DivergedFiles
 from skyrocket.store.replica.record_splitter import ReplicaRun
 
 if TYPE_CHECKING:
@@ -96,10 +97,12 @@ class ReplicaLog:
         """Return a job that copies what lies behind `offset`, as far as it cannot be moved."""
         log, files = self._store.log, self._files
         directory = self._free_directory(offset)
+        diverged = DivergedFiles(files, self._store.paths.diverged)
         start = log.segments.start_of(offset)
         stop = log.end if start is None else min(log.end, start + log.segments.segment_bytes)
 
         def run() -> None:
+            diverged.make_room(log.end - offset)
             if start is None or start == offset:
                 return
             file = files.open(log.segments.path(start), writable=False)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
 from skyrocket.protocol.bodies.dledger import (
@@ -25,6 +26,8 @@ from skyrocket.protocol.message.record import decode_record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.raft.config import FAST_TIMINGS
+from skyrocket.store.errors import DiskFullError
+from skyrocket.store.ledger.ledger_store import LedgerStore
 from tests.support.ports import free_port
 from tests.support.running_broker import RunningBroker, records, running
 from tests.support.waiting import WAIT_S_MAX
@@ -181,3 +184,28 @@ async def test_a_node_of_another_group_and_a_stranger_are_refused(tmp_path: Path
             answer = await group.ask_node("n0", RequestCode.DLEDGER_HEART_BEAT, request)
             assert decode(answer.body, HeartBeatResponse).code == code
         assert (await group.nodes["n0"].send("orders", b"one")).code == ResponseCode.SUCCESS
+
+
+async def test_a_follower_whose_disk_was_full_goes_on_by_itself_when_there_is_room(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    async with nodes(tmp_path) as group:
+        leader = await group.send(b"first")
+        await until(lambda: not any(map(group.is_learner, group.nodes)))
+        name = next(name for name in group.nodes if name != leader)
+        broker = group.nodes[name].broker
+        store = broker.store
+        assert isinstance(store, LedgerStore)
+        assert broker.node is not None
+        broker.node.driver._rest_ms = 100
+        full = DiskFullError("The disk is 99 % full.")
+        appended = store.append_entries
+        store.append_entries = lambda _entries: (_ for _ in ()).throw(full)  # type: ignore[method-assign]
+        end = store.end_index
+        await group.send(b"second")
+        await until(lambda: any("takes no part in group 'g' any more: The disk is 99 % full" in said for said in caplog.messages))
+        assert store.end_index == end
+        store.append_entries = appended  # type: ignore[method-assign]
+        await group.send(b"third")
+        await until(lambda: group.nodes[name].broker.store.queues.next_offset(("orders", 0)) >= 3)
+        assert any("takes part in its group again" in said for said in caplog.messages)

@@ -1,0 +1,184 @@
+"""Three nodes, one of which finds its files damaged: it repairs them from the others, and says so.
+
+Bits are flipped, pages zeroed, files and directories deleted. Afterwards the node's files are equal to the others', byte for
+byte, and consumers read everything from it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from skyrocket.protocol.command import encode_command
+from skyrocket.protocol.responses import ResponseCode
+from tests.support.dledger_group import DLedgerGroup
+from tests.support.load import Wire, send_request
+from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
+from tests.support.waiting import wait_until
+
+TOPIC = "Damaged"
+QUEUES = 4
+COUNT = 3_000
+AT_ONCE = 100
+SEGMENT_BYTES = 1024 * 1024
+SETTINGS = {"defaultTopicQueueNums": QUEUES, "mappedFileSizeCommitLog": SEGMENT_BYTES, "scrubBytesPerSecond": 2**30}
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Iterator[DLedgerGroup]:
+    with (
+        SkyrocketNameserver(tmp_path / "names") as names,
+        DLedgerGroup(tmp_path / "group", names.nameserver, settings=SETTINGS) as started,
+    ):
+        yield started
+
+
+def fill(group: DLedgerGroup) -> str:
+    """Send messages to all queues. Return the leader."""
+    leader = group.wait_for_leader()
+    with Wire(group.address(leader)) as wire:
+        first = 0
+        while first < COUNT:
+            requests = [
+                send_request(TOPIC, b"%06d" % number + bytes([number % 251]) * 800, number % QUEUES, number + 1)
+                for number in range(first, first + AT_ONCE)
+            ]
+            wire.tell(b"".join(map(encode_command, requests)))
+            answers = [wire.answer() for _ in requests]
+            assert {answer.code for answer in answers} == {ResponseCode.SUCCESS}, answers
+            first += AT_ONCE
+    wait_until(group.is_level, group.describe_ledgers)
+    return leader
+
+
+def ledger(group: DLedgerGroup, node: str) -> Path:
+    return group.home / node / "store" / f"dledger-{node}"
+
+
+def bytes_of(group: DLedgerGroup, node: str) -> dict[str, bytes]:
+    """The files of a node's ledger, without zeros behind their ends."""
+    found = [path for kind in ("data", "index") for path in (ledger(group, node) / kind).glob("*")]
+    contents = {f"{path.parent.name}/{path.name}": beginning(path).rstrip(b"\0") for path in found}
+    return {name: content for name, content in contents.items() if content}  # a file may be created ahead of time
+
+
+def beginning(path: Path) -> bytes:
+    """Index files have their full size from the start."""
+    with path.open("rb") as file:
+        return file.read(SEGMENT_BYTES)
+
+
+def node_of(group: DLedgerGroup, node: str) -> SkyrocketBroker:
+    process = group.running[node]
+    assert isinstance(process, SkyrocketBroker)
+    return process
+
+
+def overwrite(path: Path, at: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(data)
+
+
+def flip_bits(data: Path, _index: Path) -> None:
+    rng = Random(5)
+    for path in sorted(data.iterdir())[:2]:
+        content = path.read_bytes()
+        for _ in range(5):
+            at = rng.randrange(SEGMENT_BYTES * 9 // 10)
+            overwrite(path, at, bytes([content[at] ^ 1 << rng.randrange(8)]))
+
+
+def zero_a_page(data: Path, _index: Path) -> None:
+    overwrite(sorted(data.iterdir())[1], 4096 * 20, bytes(4096))
+
+
+def zero_the_end(data: Path, _index: Path) -> None:
+    """The last entries of a file, and its padding."""
+    overwrite(sorted(data.iterdir())[1], SEGMENT_BYTES - 8192, bytes(8192))
+
+
+def zero_a_page_of_the_open_file(data: Path, _index: Path) -> None:
+    paths = [path for path in sorted(data.iterdir()) if any(path.read_bytes())]
+    overwrite(paths[-1], 4096, bytes(4096))
+
+
+def lose_a_data_file(data: Path, _index: Path) -> None:
+    sorted(data.iterdir())[1].unlink()
+
+
+def lose_the_last_data_file(data: Path, _index: Path) -> None:
+    for path in sorted(data.iterdir())[2:]:
+        path.unlink()
+
+
+def lose_the_index(_data: Path, index: Path) -> None:
+    shutil.rmtree(index)
+
+
+def lose_the_index_and_flip_bits(data: Path, index: Path) -> None:
+    flip_bits(data, index)
+    shutil.rmtree(index)
+
+
+DAMAGES = [
+    flip_bits,
+    zero_a_page,
+    zero_the_end,
+    zero_a_page_of_the_open_file,
+    lose_a_data_file,
+    lose_the_last_data_file,
+    lose_the_index,
+    lose_the_index_and_flip_bits,
+]
+
+
+def check_repaired(group: DLedgerGroup, node: str, leader: str) -> None:
+    def is_equal() -> bool:
+        return bytes_of(group, node) == bytes_of(group, leader)
+
+    wait_until(is_equal, group.tails, 60)
+    expected = {
+        queue_id: [b"%06d" % number + bytes([number % 251]) * 800 for number in range(queue_id, COUNT, QUEUES)]
+        for queue_id in range(QUEUES)
+    }
+    wait_until(lambda: group.read_all(node, TOPIC, QUEUES) == expected, group.tails, 60)
+
+
+def test_a_node_repairs_its_files_from_the_others_after_every_kind_of_damage(group: DLedgerGroup):
+    leader = fill(group)
+    node = next(name for name in group.kinds if name != leader)
+    for number, damage in enumerate(DAMAGES):
+        process = node_of(group, node)
+        end: Callable[[], None] = process.kill if number % 2 else process.stop
+        end()
+        damage(ledger(group, node) / "data", ledger(group, node) / "index")
+        assert bytes_of(group, node) != bytes_of(group, leader), damage.__name__
+        group.start(node)
+        try:
+            check_repaired(group, node, group.wait_for_leader())
+        except AssertionError as error:
+            raise AssertionError(f"{damage.__name__}: {error}") from error
+    printed = node_of(group, node).log_tail(2_000)
+    assert "DAMAGE: entries" in printed
+    assert "Repaired: entries" in printed
+
+
+def test_damage_is_found_and_repaired_while_a_node_runs_also_while_it_leads(group: DLedgerGroup):
+    fill(group)
+    for node in group.kinds:  # what a process has written itself, it reads from memory
+        node_of(group, node).stop()
+        group.start(node)
+    leader = group.wait_for_leader()
+    follower = next(name for name in group.kinds if name != leader)
+    for node in (follower, leader):
+        good = bytes_of(group, node)
+        zero_a_page(ledger(group, node) / "data", ledger(group, node) / "index")
+        assert bytes_of(group, node) != good
+        assert group.read_all(node, TOPIC, QUEUES)[0], "a read finds it, before the scrub comes by"
+        check_repaired(group, node, next(name for name in group.kinds if name != node))
+        assert "Repaired: entries" in node_of(group, node).log_tail(200)
