@@ -18,12 +18,14 @@ from bench.suite.document import RECORD, write_document
 from bench.suite.full import ROUNDS, SECONDS, Plan, run_all
 from bench.suite.generator import LoadError
 from bench.suite.loads import BY_NAME, LOADS
+from bench.suite.modes import MODES, mode_words
 from bench.suite.quick import run_quick
 from bench.suite.record import SERVERS, read_record, write_record
 from bench.suite.tables import sections
 
 LIFECYCLE, GROWTH = "lifecycle", "growth"  # beside the loads: start, rest and recovery; more queues, connections and messages
-CHOICES = [*BY_NAME, LIFECYCLE, GROWTH]
+MODE_CHOICES = {mode_words(mode): mode for mode in MODES}
+CHOICES = [*BY_NAME, *MODE_CHOICES, LIFECYCLE, GROWTH]
 
 
 def main(words: list[str]) -> int:
@@ -63,7 +65,8 @@ def _interrupt(_number: int, _frame: object) -> None:
 def _full(given: argparse.Namespace) -> int:
     is_trial = any((given.only, given.servers, given.rounds, given.seconds))
     loads = [load for load in LOADS if not given.only or load.name in given.only]
-    plan = Plan(loads, given.servers or SERVERS, given.rounds or ROUNDS, given.seconds or SECONDS)
+    modes = [mode for word, mode in MODE_CHOICES.items() if not given.only or word in given.only]
+    plan = Plan(loads, given.servers or SERVERS, given.rounds or ROUNDS, given.seconds or SECONDS, modes)
     record = run_all(plan, *(not given.only or part in given.only for part in (LIFECYCLE, GROWTH)))
     if given.out:
         write_record(given.out, record)

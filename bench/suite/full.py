@@ -3,6 +3,7 @@
 lifecycle    start, rest, recovery: one server after the other
 usual        every load, with the brokers' usual settings; Kafka takes part
 sync flush   the loads for servers that answer when a message is on the disk
+modes        two loads for each promise that a broker can give, on one node, two and three (`modes`)
 growth       the rows of `python -m bench growth`: our broker with more queues, connections and messages
 """
 
@@ -22,6 +23,7 @@ from pathlib import Path
 from bench.suite.generator import ROOT, LoadError, generator
 from bench.suite.lifecycle import PLANNED_S, measure_lifecycle
 from bench.suite.loads import BY_NAME, JAVA, Load
+from bench.suite.modes import MODE_ROUNDS, Mode, measure_modes, planned_modes_s
 from bench.suite.parts import GROWTH, GROWTH_S_MAX, has_part, measure_part
 from bench.suite.processes import paused, resident_mb
 from bench.suite.progress import Progress
@@ -44,8 +46,15 @@ WARM_UP_FLUSH = {"send-4x64": 16.0, "sync-flush-64": 3.0}
 class Plan:
     """Which loads to run on which servers, for how long."""
 
-    def __init__(self, loads: Sequence[Load], names: Sequence[str], rounds: int = ROUNDS, seconds: float = SECONDS) -> None:
-        self.loads, self.rounds, self.seconds = loads, rounds, seconds
+    def __init__(
+        self,
+        loads: Sequence[Load],
+        names: Sequence[str],
+        rounds: int = ROUNDS,
+        seconds: float = SECONDS,
+        modes: Sequence[Mode] = (),
+    ) -> None:
+        self.loads, self.rounds, self.seconds, self.modes = loads, rounds, seconds, modes
         self.left_out = [reason for name in names if (reason := missing(name))]
         self.names = [name for name in names if not missing(name)]
 
@@ -79,6 +88,7 @@ def run_all(plan: Plan, with_lifecycle: bool = True, with_growth: bool = True) -
         plan.planned_s(plan.usual(), WARM_UP)
         + plan.planned_s(plan.flushed(), WARM_UP_FLUSH)
         + sum(PLANNED_S[name] for name in lives)
+        + planned_modes_s(plan.modes, plan.names, min(plan.rounds, MODE_ROUNDS), plan.seconds)
         + (GROWTH_S if with_growth and has_part(GROWTH) else 0.0)
     )
     progress = Progress(planned)
@@ -88,6 +98,8 @@ def run_all(plan: Plan, with_lifecycle: bool = True, with_growth: bool = True) -
             shutil.rmtree(home / "life", ignore_errors=True)
         _run_phase(plan, plan.usual(), {}, WARM_UP, home / "usual", record, progress)
         _run_phase(plan, plan.flushed(), SYNC_FLUSH, WARM_UP_FLUSH, home / "flushed", record, progress)
+        rounds = min(plan.rounds, MODE_ROUNDS)
+        measure_modes(plan.modes, plan.names, rounds, plan.seconds, home / "modes", record, progress)
     if with_growth and has_part(GROWTH):
         record.growth, failure = measure_part(GROWTH, GROWTH_S_MAX)
         record.left_out += [failure] if failure else []

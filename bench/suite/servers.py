@@ -2,6 +2,7 @@
 
     Server.pids   every process of the server, for pauses: the broker and its nameserver
     Server.pid    the broker, whose CPU time counts
+    Server.nodes  the brokers whose CPU time counts, where there are several (`replicated`)
 
 Each broker has a nameserver of its own, so that Apache's clients find that broker only. Both nameservers are ours and idle.
 """
@@ -21,6 +22,7 @@ from tests.support.ports import free_port
 from tests.support.skyrocket_process import FULL_DISK, SkyrocketBroker, SkyrocketNameserver, registered
 
 from bench import _kafka
+from bench.suite.processes import cpu_s
 from bench.suite.record import APACHE, KAFKA, OURS
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.headers import GetMaxOffsetRequestHeader
@@ -41,6 +43,11 @@ class Server(NamedTuple):
     port: int
     nameserver: str  # Kafka: its own address
     ready_s: float = 0.0  # from the command until a nameserver knew the broker
+    nodes: tuple[int, ...] = ()
+
+    def cpu_s(self) -> float:
+        """CPU seconds of all brokers since their start."""
+        return sum(map(cpu_s, self.nodes or (self.pid,)))
 
 
 @contextmanager
@@ -58,36 +65,42 @@ def ours(home: Path, settings: Mapping[str, object]) -> Iterator[Server]:
 @contextmanager
 def apache(home: Path, settings: Mapping[str, object]) -> Iterator[Server]:
     with SkyrocketNameserver(home / "names") as names:
-        port = free_port(-2, 1)
-        every = {
-            "brokerName": "bench",
-            "brokerIP1": "127.0.0.1",
-            "bindAddress": "127.0.0.1",
-            "listenPort": port,
-            "haListenPort": port + 1,
-            "namesrvAddr": names.nameserver,
-            "storePathRootDir": home / "store",
-            "storePathCommitLog": home / "store" / "commitlog",
-            "diskMaxUsedSpaceRatio": FULL_DISK["diskMaxUsedSpaceRatio"],
-            **STORE,
-            **settings,
-        }
-        path = home / "broker.conf"
-        path.write_text("".join(f"{key}={value}\n" for key, value in every.items()))
-        main = ["-cp", f"{library()}/*", "org.apache.rocketmq.broker.BrokerStartup", "-c", str(path)]
         began_s = time.monotonic()
-        broker = JavaProcess("Apache's broker", home / "broker", [*WHOLE_JVM, *BROKER_HEAP, *JAVA_OPENS_BROKER, *main])
-        try:
-            deadline = time.monotonic() + START_S_MAX
-            while f"127.0.0.1:{port}" not in registered(names.nameserver):
-                assert broker.process.poll() is None, broker.log_tail()
-                assert time.monotonic() < deadline, broker.log_tail()
-                time.sleep(0.02)
+        with apache_broker(home, names.nameserver, settings) as (pid, port):
             assert names.process is not None
-            pid, ready_s = broker.process.pid, time.monotonic() - began_s
-            yield Server(APACHE, pid, (pid, names.process.pid), port, names.nameserver, ready_s)
-        finally:
-            broker.kill()
+            yield Server(APACHE, pid, (pid, names.process.pid), port, names.nameserver, time.monotonic() - began_s)
+
+
+@contextmanager
+def apache_broker(home: Path, nameserver: str, settings: Mapping[str, object]) -> Iterator[tuple[int, int]]:
+    """Start one of Apache's brokers. Yield its process id and its port, once the nameserver knows it."""
+    port = free_port(-2, 1)
+    every = {
+        "brokerName": "bench",
+        "brokerIP1": "127.0.0.1",
+        "bindAddress": "127.0.0.1",
+        "listenPort": port,
+        "haListenPort": port + 1,
+        "namesrvAddr": nameserver,
+        "storePathRootDir": home / "store",
+        "storePathCommitLog": home / "store" / "commitlog",
+        "diskMaxUsedSpaceRatio": FULL_DISK["diskMaxUsedSpaceRatio"],
+        **STORE,
+        **settings,
+    }
+    path = home / "broker.conf"
+    path.write_text("".join(f"{key}={value}\n" for key, value in every.items()))
+    main = ["-cp", f"{library()}/*", "org.apache.rocketmq.broker.BrokerStartup", "-c", str(path)]
+    broker = JavaProcess("Apache's broker", home / "broker", [*WHOLE_JVM, *BROKER_HEAP, *JAVA_OPENS_BROKER, *main])
+    try:
+        deadline = time.monotonic() + START_S_MAX
+        while f"127.0.0.1:{port}" not in registered(nameserver):
+            assert broker.process.poll() is None, broker.log_tail()
+            assert time.monotonic() < deadline, broker.log_tail()
+            time.sleep(0.02)
+        yield broker.process.pid, port
+    finally:
+        broker.kill()
 
 
 @contextmanager

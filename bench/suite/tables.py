@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from bench.suite import figures
 from bench.suite.bars import BARS, CPU, MILLISECOND_US, P50, RATE, REFUSED, Judgement, judge
-from bench.suite.loads import LOADS, PROGRAMS, PULLS, SENDS, TRANSACTIONS, Load
+from bench.suite.loads import BY_NAME, LOADS, PROGRAMS, PULLS, SENDS, TRANSACTIONS, Load
+from bench.suite.modes import MODE_LOADS, MODES
 from bench.suite.record import APACHE, SERVERS, Lifecycle, Result, RunRecord
 
 NONE = "–"
@@ -120,6 +121,19 @@ def _program_row(result: Result) -> list[str]:
     return [result.server, *shown, str(best.refused)]
 
 
+def modes_table(record: RunRecord) -> str:
+    """What each promise costs: one row for each mode, load and server. The CPU time is that of all nodes."""
+    head = ["answered after", "load", "server", "messages a second", "CPU a message, all nodes", "p50", "p99"]
+    rows = []
+    for mode in MODES:
+        for load in (BY_NAME[name] for name in MODE_LOADS):
+            found = [each for each in record.results if each.load == mode.result_name(load)]
+            for number, result in enumerate(sorted(found, key=lambda each: SERVERS.index(each.server))):
+                titles = [mode.title, load.title] if number == 0 else ["", ""]
+                rows.append([*titles, *_load_row(result)[:5]])
+    return table(head, rows) if rows else "These rows are not in the last run.\n"
+
+
 def lifecycle_table(record: RunRecord) -> str:
     head = ["server", "ready after", "memory at rest", "CPU at rest", "memory after the loads", "ready after kill -9"]
     ordered = sorted(record.lifecycles, key=lambda each: SERVERS.index(each.server))
@@ -164,5 +178,6 @@ def sections(record: RunRecord) -> dict[str, str]:
         "pulls": loads_table(record, [PULLS]),
         "programs": programs_table(record),
         "lifecycles": lifecycle_table(record),
+        "modes": modes_table(record),
         "growth": growth_table(record),
     }

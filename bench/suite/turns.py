@@ -81,9 +81,9 @@ def run_round(load: Load, server: Server, seconds: float, home: Path) -> Round:
         return run_program(home, server, load, seconds)
     if load.mode == "transaction":
         return _transaction_round(load, server, seconds)
-    before_s = cpu_s(server.pid)
+    before_s = server.cpu_s()
     made = _generate(load, server, seconds)
-    return _round(made, cpu_s(server.pid) - before_s, made.seconds)
+    return _round(made, server.cpu_s() - before_s, made.seconds)
 
 
 def _generate(load: Load, server: Server, seconds: float) -> Generated:

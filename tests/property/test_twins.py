@@ -15,9 +15,11 @@ from skyrocket.compiled import TWINS
 from skyrocket.protocol.errors import RecordError
 from skyrocket.protocol.frame import join_frame
 from skyrocket.protocol.message.batch import BatchEntry
-from skyrocket.protocol.message.record import Record, encode_record, topic_field
+from skyrocket.protocol.message.record import MAGIC, MAGIC_V2, Record, encode_record, topic_field
+from skyrocket.store.errors import StoreError
 from skyrocket.store.index.index_file import HEADER, KEY, SLOT
 from skyrocket.store.ledger.entry import HEADER_BYTES, EntryHeader, unpack_header
+from skyrocket.store.ledger.entry_dispatch import ShapeCache
 from skyrocket.store.log.checksum_blocks import ENTRY as CHECKSUM
 from skyrocket.store.message import AppendPosition
 from tests.property.test_readdress import moves, records
@@ -176,14 +178,56 @@ def test_entries_of_a_ledger_are_equal(sizes: list[int], start: int, data: st.Da
 
 
 def assert_same_outcome(name: str, *arguments: Any) -> None:
-    """Assert that both return the same, or raise ValueError with the same sentence."""
+    """Assert that both return the same, or raise an error with the same sentence."""
     outcomes = []
     for call in TWINS[name]:
         try:
             outcomes.append(call(*arguments))
-        except ValueError as error:
+        except (ValueError, StoreError) as error:
             outcomes.append(str(error))
     assert outcomes[0] == outcomes[1]
+
+
+KEY_TEXT = "7F000001A1B218B4AAC2000000000012"
+PIECES = [f"UNIQ_KEY\x01{KEY_TEXT}\x02", "UNIQ_KEY\x01short\x02", f"MY_UNIQ_KEY\x01{KEY_TEXT}\x02", "UNIQ_KEY\x01\x02"]
+PIECES += ["TAGS\x01red\x02", f"TAGS\x01{KEY_TEXT}\x02", "KEYS\x01k1  k2\x02", f"KEYS\x01k1 {KEY_TEXT}\x02", "KEYS\x01\0\x02"]
+PIECES += ["DELAY\x013\x02", "\xff", "cl\xe9\x01\0\x02"]
+ledger_records = st.builds(
+    Record,
+    st.sampled_from(["orders", "orders", "other", "SCHEDULE_TOPIC_XXXX", "\u4e2d", "t" * 127, "t" * 200]),
+    st.sampled_from([b"hello", b"", bytes(300)]),
+    st.lists(st.sampled_from(PIECES), max_size=4).map(lambda pieces: "".join(pieces).encode("latin-1")),
+    st.integers(0, 3),
+    st.integers(0, 2**40),
+    sys_flag=st.sampled_from([0, 1, 4, 8, 12]),
+    born_host=st.sampled_from([bytes(8), bytes(20)]),
+    store_host=st.sampled_from([bytes(8), bytes(20)]),
+    store_timestamp=st.integers(0, 2**43),
+)
+
+
+@given(
+    records=st.lists(ledger_records, min_size=1, max_size=5),
+    pos=st.integers(0, 2**40),
+    damage=st.none() | st.tuples(st.integers(0, 700), st.integers(0, 255)),
+    cut=st.sampled_from([0, 0, 0, 1, 60, 140]),
+)
+@settings(max_examples=300)
+def test_what_followers_read_of_entries_is_equal(records: list[Record], pos: int, damage: tuple[int, int] | None, cut: int):
+    entries = []
+    for number, record in enumerate(records):
+        magic = MAGIC if len(record.topic.encode()) <= 127 else MAGIC_V2
+        encoded = encode_record(replace(record, physical_offset=pos + HEADER_BYTES, magic=magic))
+        entries.append(TWINS["ledger_entries.frame_records"].reference(encoded, [pos + HEADER_BYTES], number, 3))
+        pos += len(entries[-1])
+    if damage is not None:
+        at, byte = damage
+        damaged = bytearray(entries[-1])
+        damaged[at : at + 1] = bytes([byte])[: max(0, len(damaged) - at)]
+        entries[-1] = bytes(damaged)
+    entries[-1] = entries[-1][: len(entries[-1]) - cut]
+    for again in (1, 2):  # the second time, the shapes are known
+        assert_same_outcome("ledger_entries.dispatches_of", entries * again, (1000, 5000), ShapeCache())
 
 
 texts = st.text(alphabet="abcK#7\x7f\xff\u20ac\uffff\U0001f680\U0010ffff", max_size=40)

@@ -95,7 +95,7 @@ def encode_push(push: PushEntryRequest) -> bytes:
     return encode_push_of(push, len(entries), b"".join([encode_entry(entry) for entry in entries]))
 
 
-def encode_push_of(push: PushEntryRequest, count: int, entries: bytes) -> bytes:
+def encode_push_of(push: PushEntryRequest, count: int, entries: bytes | memoryview) -> bytes:
     """Like `encode_push`, for `count` entries that are already bytes, as they lie in a data file."""
     names = bytearray()
     for name in (push.group, push.leader_id, push.local_id, push.remote_id):
@@ -104,9 +104,9 @@ def encode_push_of(push: PushEntryRequest, count: int, entries: bytes) -> bytes:
             raise BodyError(f"The name '{name}' has {len(text)} bytes, and a binary push has room for 255.")
         names.append(len(text))
         names += text
-    rest = bytes(names) + entries
-    kind = _TYPES.index(push.type)
-    return _REQUEST.pack(_REQUEST_MARK, VERSION, kind, push.term, push.commit_index, count, zlib.crc32(rest)) + rest
+    kind, crc = _TYPES.index(push.type), zlib.crc32(entries, zlib.crc32(names))
+    head = _REQUEST.pack(_REQUEST_MARK, VERSION, kind, push.term, push.commit_index, count, crc)
+    return b"".join((head, names, entries))
 
 
 def is_binary(data: bytes) -> bool:

@@ -419,6 +419,11 @@ class GroupDriver:
         if self._shell.is_full(effect.to):
             self._held[effect.to] = effect
             return
+        if effect.binary and effect.kind is PushType.APPEND:
+            run = self._store.recent_run(effect.first_index, effect.entries_max, effect.bytes_max)
+            if run is not None:
+                self._send_run(effect, *run)
+                return
         is_long = effect.kind is PushType.APPEND and (effect.binary or self._batch_push)
         self._reader.read(
             effect.first_index,
@@ -426,6 +431,13 @@ class GroupDriver:
             effect.bytes_max,
             partial(self._send_entries, self.node, effect),
         )
+
+    def _send_run(self, effect: SendEntries, count: int, entries: bytes | memoryview) -> None:
+        """Send entries as they lie together in the log."""
+        if self.node.role is not Role.LEADER or self.node.term != effect.push.term:
+            return
+        self._shell.send_push(effect.to, effect.request_id, encode_push_of(effect.push, count, entries))
+        self.feed(Pushed(effect.request_id, count))
 
     def _send_entries(self, node: RaftNode, effect: SendEntries, entries: Entries) -> None:
         push = effect.push

@@ -19,12 +19,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from skyrocket.protocol.errors import RecordError
-from skyrocket.protocol.message.record import Record, decode_record
+from skyrocket.protocol.message.record import Record
 from skyrocket.store.config import delay_levels_ms
 from skyrocket.store.errors import StoreError, store_error
 from skyrocket.store.files import File, Files
 from skyrocket.store.ledger.entry import HEADER_BYTES, PADDING, EntryError, EntryHeader, unpack_header
+from skyrocket.store.ledger.entry_dispatch import decode_entry
 from skyrocket.store.ledger.entry_index import pack_index_entry
 from skyrocket.store.ledger.index_ranges import IndexRanges
 from skyrocket.store.log.checksums import Checksums
@@ -273,16 +273,6 @@ class EntryRepair:
             if name[:1].isdigit():
                 with suppress(OSError):  # the next start looks again
                     self._files.move(f"{directory}/{name}", f"{directory}/{REPAIRED}{name}")
-
-
-def decode_entry(entry: bytes | memoryview) -> tuple[EntryHeader, Record]:
-    header = unpack_header(entry)
-    if header is None or header.size != len(entry):
-        raise EntryError(f"{len(entry)} bytes are no entry of a ledger.")
-    try:
-        return header, decode_record(memoryview(entry)[HEADER_BYTES:])
-    except RecordError as error:
-        raise EntryError(f"Entry {header.index} holds no message: {error}") from error
 
 
 def _write(opened: list[tuple[File, list[tuple[int, bytes]]]]) -> None:

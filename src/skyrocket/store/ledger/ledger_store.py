@@ -36,6 +36,7 @@ from typing import Final
 
 from skyrocket.protocol.errors import RecordError
 from skyrocket.protocol.message.record import Record, decode_record
+from skyrocket.protocol.sysflag import TRANSACTION_MASK
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.errors import StoreError, WritesStoppedError, store_error
 from skyrocket.store.files import Files
@@ -48,8 +49,9 @@ from skyrocket.store.ledger.entry import (
     check_entry_bytes,
     unpack_header,
 )
+from skyrocket.store.ledger.entry_dispatch import ShapeCache, decode_entry, dispatches_of
 from skyrocket.store.ledger.entry_index import INDEX_FILE_BYTES
-from skyrocket.store.ledger.entry_repair import EntryRepair, decode_entry
+from skyrocket.store.ledger.entry_repair import EntryRepair
 from skyrocket.store.ledger.layout import check_ledger
 from skyrocket.store.ledger.ledger_log import LedgerLog
 from skyrocket.store.ledger.node_files import LedgerCheckpoint, LedgerCheckpointFile, TermFile, TermVote
@@ -57,11 +59,11 @@ from skyrocket.store.log.damage import is_filler
 from skyrocket.store.log.segment_scrub import ScrubTarget
 from skyrocket.store.log.segments import OFFSET_MAX
 from skyrocket.store.message import (
+    UNQUEUED,
     AppendPosition,
     AppendRequest,
     AppendResult,
     DispatchFields,
-    DispatchRequest,
     dispatch_request_of,
 )
 from skyrocket.store.message_store import MessageStore
@@ -110,6 +112,7 @@ class LedgerStore(MessageStore):
         self.repair = EntryRepair(self, self._files, self._checksums, self._deleted, self._queue_repair)
         self.reading.awaits_repair = self.repair.awaits
         self._refusal: str | None = None  # why `append` takes nothing
+        self._shapes = ShapeCache()
         self._flushing: tuple[int, int] = (0, -1)  # position and index that the flush under way will reach
 
     def _make_log(self, background: Executor | None) -> LedgerLog:
@@ -284,6 +287,26 @@ class LedgerStore(MessageStore):
         except RecordError:
             return False
 
+    def recent_run(self, first: int, count: int, bytes_max: int) -> tuple[int, memoryview] | None:
+        """Return up to `count` entries from `first` on as they lie together, and how many they are.
+
+        This is for what the leader pushes in most turns: what it wrote recently, up to the end of its log. Return None for
+        anything else; `entries` finds it.
+        """
+        log = self.log
+        last = min(first + count - 1, log.end_index)
+        head = log.entries.get(first) if log.has_index(first) else None
+        tail = log.last if last == log.end_index else log.entries.get(last)
+        if head is None or tail is None or head.pos < log.hot_from or tail.end - head.pos > bytes_max:
+            return None
+        if head.pos // log.segments.segment_bytes != tail.pos // log.segments.segment_bytes:
+            return None
+        view = log.view(head.pos, tail.end - head.pos)
+        found = None if view is None else unpack_header(view)
+        if view is None or found is None or found[:4] != head[:4]:
+            return None
+        return last - first + 1, view
+
     # --- writing entries
 
     def append_position(self, now_ms: int) -> AppendPosition:
@@ -322,7 +345,7 @@ class LedgerStore(MessageStore):
         if not entries:
             return
         runs = self.log.plan_entries(entries)
-        dispatches = [self._dispatch_of(entry) for entry in entries]
+        dispatches = dispatches_of(entries, self._delays_ms, self._shapes)
         try:
             self.log.write_runs(runs, len(entries))
         except WritesStoppedError as error:
@@ -331,18 +354,13 @@ class LedgerStore(MessageStore):
         for run in runs:
             if run.offsets:
                 self._checksums.append(run.start, run.data, run.bounds())
-        taken = {(each.topic, each.queue_id): each.queue_offset + 1 for each in dispatches if each.is_queued}
-        timestamp = max(self.last_timestamp, dispatches[-1].store_timestamp)
+        taken = {
+            (topic, queue_id): queue_offset + 1
+            for topic, queue_id, queue_offset, _, _, _, _, _, sys_flag in dispatches
+            if sys_flag & TRANSACTION_MASK not in UNQUEUED
+        }
+        timestamp = max(self.last_timestamp, dispatches[-1][6])
         self._finish_append(dispatches, taken, timestamp, before)
-
-    def _dispatch_of(self, entry: bytes | memoryview) -> DispatchRequest:
-        header, record = decode_entry(entry)
-        check_entry_bytes(header.size)
-        if record.physical_offset != header.record_offset:
-            raise EntryError(
-                f"Entry {header.index} holds a message that says it lies at {record.physical_offset}, not {header.record_offset}."
-            )
-        return dispatch_request_of(record, header.size - HEADER_BYTES, self._delays_ms)
 
     def begin_with(self, entry: bytes | memoryview) -> None:
         """Give up the whole log, and begin it again with an entry of the leader, which has no older ones."""

@@ -18,10 +18,13 @@ from skyrocket.protocol.frame import FrameSplitter, Serialization
 from skyrocket.protocol.headers import EndTransactionRequestHeader, SendMessageResponseHeader
 from skyrocket.protocol.message.batch import encode_batch
 from skyrocket.protocol.message.message_id import decode_offset_id
+from skyrocket.protocol.message.record import decode_record
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from skyrocket.protocol.system_names import OP_TOPIC
+from skyrocket.store.ledger.entry import HEADER_BYTES, unpack_header
+from skyrocket.store.ledger.ledger_store import LedgerStore
 from tests.support.running_broker import send_header
 from tests.support.send_parts import SendParts
 from tests.support.simulated_disk import SimulatedDisk
@@ -448,3 +451,48 @@ async def test_frames_that_arrive_in_pieces_are_stored_once_and_in_order():
     for at in range(0, len(stream), 997):
         await parts.read(stream[at : at + 997])
     assert bodies(parts.store) == [b"%d" % n for n in range(30)]
+
+
+# --- the leader of a DLedger group
+
+
+@pytest.mark.parametrize("serialization", list(Serialization))
+async def test_sends_to_the_leader_of_a_group_take_the_fast_path_and_become_entries(
+    serialization: Serialization, monkeypatch: pytest.MonkeyPatch
+):
+    parts = SendParts(fast=True, leads=True)
+    forbid_general_path(parts, monkeypatch)
+    sent = [a_frame(1, b"one", serialization=serialization), a_batch(2, [b"two", b"three"], serialization=serialization)]
+    await parts.read(b"".join(sent))
+    assert parts.appends == 1
+    assert isinstance(parts.store, LedgerStore)
+    entries = [unpack_header(parts.store.entry(index) or b"") for index in range(3)]
+    records = [decode_record((parts.store.entry(index) or b"")[HEADER_BYTES:]) for index in range(3)]
+    assert [(entry.index, entry.term) for entry in entries if entry is not None] == [(0, 3), (1, 3), (2, 3)]
+    places = [record.physical_offset for record in records]
+    assert places == [entry.pos + HEADER_BYTES for entry in entries if entry is not None]
+    assert [record.body for record in records] == [b"one", b"two", b"three"]
+    ids = [answer.header(SendMessageResponseHeader).msg_id.split(",") for answer in answers(parts)]
+    assert [[int(one[-16:], 16) for one in of_answer] for of_answer in ids] == [places[:1], places[1:]]
+    assert bodies(parts.store) == [b"one", b"two", b"three"]
+
+
+async def test_an_answer_of_a_group_waits_for_the_majority():
+    parts = SendParts(fast=True, leads=True)
+    parts.connection.data_received(a_frame(1))
+    parts.store.flush()
+    parts.answers.release()
+    assert answers(parts) == []
+    parts.confirm()
+    assert [answer.code for answer in answers(parts)] == [0]
+
+
+async def test_a_node_that_does_not_lead_refuses_sends_and_stores_nothing():
+    parts = SendParts(fast=True, leads=True)
+    assert isinstance(parts.store, LedgerStore)
+    parts.store.refuse_appends("[PC_SYNCHRONIZED]broker busy: node n0 does not lead it.")
+    await parts.read(a_frame(1))
+    assert [(answer.code, answer.remark) for answer in answers(parts)] == [
+        (ResponseCode.SYSTEM_BUSY, "[PC_SYNCHRONIZED]broker busy: node n0 does not lead it.")
+    ]
+    assert parts.store.end_index == -1

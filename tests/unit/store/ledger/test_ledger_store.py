@@ -488,6 +488,27 @@ def test_a_read_of_many_entries_is_bounded(store: LedgerStore):
     assert store.entries(-1) == []
 
 
+def test_what_was_written_recently_is_read_as_it_lies_together(store: LedgerStore):
+    append_committed(store, some_messages(100))
+    entries = all_entries(store)
+    segment_bytes = store.config.segment_bytes
+    found = 0
+    for first in range(100):
+        run = store.recent_run(first, 3, 2**20)
+        last = min(first + 2, 99)
+        starts = [store.log.header_of(index) for index in (first, last)]
+        if starts[0].pos // segment_bytes != starts[1].pos // segment_bytes:
+            assert run is None, "padding lies between them"
+            continue
+        found += 1
+        assert run is not None
+        assert (run[0], bytes(run[1])) == (last - first + 1, b"".join(entries[first : last + 1]))
+    assert found > 50
+    assert store.recent_run(0, 3, 100) is None, "they are too many bytes"
+    assert store.recent_run(100, 3, 2**20) is None
+    assert store.recent_run(-1, 3, 2**20) is None
+
+
 # --- layouts
 
 
