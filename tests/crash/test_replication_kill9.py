@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import failover_report
 from tests.support.ports import free_port
 from tests.support.replication import MasterLoad, are_equal, explain, numbers_in
 from tests.support.skyrocket_process import SkyrocketBroker, SkyrocketNameserver
@@ -100,3 +101,5 @@ def test_a_slave_that_takes_over_has_everything_that_the_sync_master_has_acknowl
         asyncio.run(MasterLoad(master.address, seed=TAKE_OVERS).run_for(messages=10))
         wait_equal(master, slave)
         assert acknowledged <= numbers_in(slave.store)
+    text = f"{len(acknowledged)} acknowledged, none missing at the slave that took over"
+    failover_report.add(f"SYNC_MASTER, {flush}, killed at {TAKE_OVERS} points", text)

@@ -6,6 +6,6 @@ test_one_way_networks     nodes that hear each other in one direction only
 test_lost_disks           a node comes back with an empty directory, and another is killed as soon as it is a member
 test_retention            old files are deleted on leader and followers; a follower was away for longer than that
 
-`make test` runs a sample. SKYROCKET_FAILOVER_S is how long leaders are killed in each group (0: twice),
-SKYROCKET_FAILOVER_ROUNDS how often each of the other scenes is repeated (1).
+`make test` runs a sample. SKYROCKET_FAILOVER_S is how long leaders are killed in a group of ours (0: two kills), and half of it
+with nodes of Apache's; SKYROCKET_FAILOVER_ROUNDS is how often each of the other scenes is repeated (1).
 """

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.failover import report
+from tests.support import failover_report as report
 from tests.support.skyrocket_process import SkyrocketNameserver
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from skyrocket.client import Message, Outcome, Received, SendStatus, TransactionProducer
 from skyrocket.client.errors import ClientError
 from skyrocket.protocol.message.record import Record
-from tests.failover import report
 from tests.failover.limits import ROUNDS
+from tests.support import failover_report as report
 from tests.support.dledger_group import DLedgerGroup
 from tests.support.waiting import wait_until
 

@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.failover import report
 from tests.failover.consumption import OrderlyConsumer
 from tests.failover.java_load import JavaLoad
 from tests.failover.limits import IS_LONG, SECONDS
+from tests.support import failover_report as report
 from tests.support.apache_cluster import ApacheCluster
 from tests.support.dledger_group import DLedgerGroup, Kind
 from tests.support.numbered_load import NumberedLoad, check_acknowledged, check_ledgers, first_after
@@ -40,13 +40,14 @@ PAUSE_S = 0.005  # of each of our senders, between two messages
 class Scene(NamedTuple):
     kinds: tuple[Kind, ...]
     timings: str = "DLEDGER"
+    share: float = 1.0  # of SECONDS
 
 
 SCENES = {
     "three of ours, FAST": Scene(("ours", "ours", "ours"), "FAST"),
     "three of ours, DLEDGER": Scene(("ours", "ours", "ours")),
-    "1 of Apache's and 2 of ours": Scene(("apache", "ours", "ours")),
-    "2 of Apache's and 1 of ours": Scene(("apache", "apache", "ours")),
+    "1 of Apache's and 2 of ours": Scene(("apache", "ours", "ours"), share=0.5),
+    "2 of Apache's and 1 of ours": Scene(("apache", "apache", "ours"), share=0.5),
 }
 RUN = list(SCENES) if IS_LONG else list(SCENES)[:1]
 
@@ -79,7 +80,7 @@ def test_everything_acknowledged_is_consumed_by_our_client_and_by_javas(tmp_path
             load.wait_for(20, group)
             with JavaLoad(tmp_path / "java", group.nameserver, TOPIC) as java, OrderlyConsumer(group.nameserver, TOPIC) as ours:
                 java.wait_for_more(20, group)
-                gaps = kill_leaders(group, load, java)
+                gaps = kill_leaders(group, load, java, SECONDS * scene.share)
                 load.stop()
                 java.stop_sending()
                 acknowledged = {**load.acknowledged, **java.acknowledged}
@@ -94,9 +95,9 @@ def test_everything_acknowledged_is_consumed_by_our_client_and_by_javas(tmp_path
             assert median(gap for gap, _ in gaps) < 1, gaps
 
 
-def kill_leaders(group: DLedgerGroup, load: NumberedLoad, java: JavaLoad) -> list[tuple[float, float]]:
+def kill_leaders(group: DLedgerGroup, load: NumberedLoad, java: JavaLoad, seconds: float) -> list[tuple[float, float]]:
     """Return for each kill how long our client and Java's had no acknowledgement."""
-    chance, until = random.Random(18), time.monotonic() + SECONDS
+    chance, until = random.Random(18), time.monotonic() + seconds
     gaps: list[tuple[float, float]] = []
     while time.monotonic() < until or len(gaps) < KILLS_LEAST:
         leader = group.wait_for_leader()

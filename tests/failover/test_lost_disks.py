@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.failover import report
 from tests.failover.limits import ROUNDS
+from tests.support import failover_report as report
 from tests.support.dledger_group import DLedgerGroup
 from tests.support.numbered_load import NumberedLoad, check_acknowledged, check_ledgers
 from tests.support.waiting import wait_until

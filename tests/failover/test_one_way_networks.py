@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.failover import report
 from tests.failover.limits import ROUNDS
+from tests.support import failover_report as report
 from tests.support.dledger_group import DLedgerGroup
 from tests.support.network_namespaces import Network
 from tests.support.numbered_load import NumberedLoad, check_acknowledged, check_ledgers

@@ -16,7 +16,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
-from skyrocket.protocol.bodies.dledger import DLedgerEntry, MetadataRequest, MetadataResponse
+from skyrocket.protocol.bodies.dledger import (
+    DLedgerEntry,
+    LeadershipTransferRequest,
+    LeadershipTransferResponse,
+    LedgerCode,
+    MetadataRequest,
+    MetadataResponse,
+)
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.fastjson.codec import decode, encode
 from skyrocket.protocol.ledger_push import decode_entry
@@ -101,6 +108,15 @@ class DLedgerGroup:
     def kill(self, node: str) -> None:
         self.running[node].kill()
 
+    def transfer(self, leader: str, to: str) -> bool:
+        """Move the leadership, as a tool does. Return whether the leader agrees: not to a node that is far behind."""
+        request = LeadershipTransferRequest(
+            group=BROKER, local_id=leader, remote_id=leader, term=self.term_of(leader), transfer_id=leader, transferee_id=to
+        )
+        command = Command(RequestCode.DLEDGER_LEADERSHIP_TRANSFER, opaque=1, body=encode(request))
+        answer = send_request((self._host(leader), self.node_ports[leader]), command)
+        return answer is not None and decode(answer.body, LeadershipTransferResponse).code == LedgerCode.SUCCESS
+
     def wipe(self, node: str) -> None:
         """Lose the disk of a node that does not run."""
         shutil.rmtree(self.home / node / "store")
@@ -159,7 +175,10 @@ class DLedgerGroup:
         """Read the ledger of a node from its files."""
         found: list[DLedgerEntry] = []
         for path in sorted((self.home / node / "store" / f"dledger-{node}" / "data").glob("[0-9]" * 20)):
-            data, at = path.read_bytes(), 0
+            try:
+                data, at = path.read_bytes(), 0
+            except FileNotFoundError:  # it has expired meanwhile
+                continue
             while at + 8 <= len(data):
                 magic, size = int.from_bytes(data[at : at + 4], signed=True), int.from_bytes(data[at + 4 : at + 8])
                 if magic == PADDING_MAGIC or not size:

@@ -33,20 +33,9 @@ public class FailoverLoad {
         out = new PrintStream(new FileOutputStream(FileDescriptor.out), false, "US-ASCII");
         System.setOut(System.err);
         int pollMs = Integer.parseInt(arguments[4]);
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("java-consumers");
-        consumer.setNamesrvAddr(arguments[0]);
-        consumer.setInstanceName("consumer");
-        consumer.setPollNameServerInterval(pollMs);
-        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-        consumer.subscribe(arguments[1], "*");
-        consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
-            for (MessageExt message : messages) {
-                String body = new String(message.getBody(), StandardCharsets.US_ASCII);
-                say("got " + body + " " + message.getQueueId() + " " + message.getQueueOffset());
-            }
-            return ConsumeOrderlyStatus.SUCCESS;
-        });
-        consumer.start();
+        for (boolean started = false; !started; ) { // a nameserver on a busy machine may not answer in time
+            started = consume(arguments[0], arguments[1], pollMs);
+        }
         List<Thread> senders = new ArrayList<>();
         for (int sender = 0; sender < Integer.parseInt(arguments[2]); sender++) {
             DefaultMQProducer producer = new DefaultMQProducer("java-producers-" + sender);
@@ -69,6 +58,31 @@ public class FailoverLoad {
             say("ended");
         }
         System.exit(0);
+    }
+
+    static boolean consume(String nameserver, String topic, int pollMs) throws Exception {
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("java-consumers");
+        consumer.setNamesrvAddr(nameserver);
+        consumer.setInstanceName("consumer");
+        consumer.setPollNameServerInterval(pollMs);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.subscribe(topic, "*");
+        consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
+            for (MessageExt message : messages) {
+                String body = new String(message.getBody(), StandardCharsets.US_ASCII);
+                say("got " + body + " " + message.getQueueId() + " " + message.getQueueOffset());
+            }
+            return ConsumeOrderlyStatus.SUCCESS;
+        });
+        try {
+            consumer.start();
+            return true;
+        } catch (Exception failure) {
+            failure.printStackTrace();
+            consumer.shutdown();
+            pause();
+            return false;
+        }
     }
 
     static void send(DefaultMQProducer producer, String topic, String name, int pauseMs) {

@@ -105,7 +105,8 @@ class TimerIndex:
         except OSError as error:
             raise store_error("opening the timer log", error) from error
         self.queue_offset = min(max(self.queue_offset, topic.min_offset), topic.max_offset)
-        self._write(now_ms)  # the wheel changes from here on, so the checkpoint must no longer say that the stop was clean
+        if checkpoint is None or checkpoint.is_clean or not checkpoint.is_ours:
+            self._write(now_ms)  # the wheel changes from here on, so the checkpoint must no longer say that the stop was clean
         return sentences
 
     def _open(self, checkpoint: TimerCheckpoint | None, now_ms: int, topic: TimerTopic) -> list[str]:

@@ -40,10 +40,12 @@ class TimerWheel:
     def __init__(self, files: Files, path: str, slots: int, precision_ms: int) -> None:
         self._files = files
         self._path = path
+        self._replaced = f"{path}.replaced"  # the wheel before, until the new one is durable
         self._slots = slots * ROUNDS
         self._precision_ms = precision_ms
         self._file: File | None = None
         self._window = memoryview(b"")
+        self._is_new = False  # its name may not be durable yet
 
     @property
     def size_bytes(self) -> int:
@@ -57,11 +59,19 @@ class TimerWheel:
         self._use(self._files.open(self._path, writable=True))
 
     def create(self) -> None:
-        """Create an empty wheel, in place of an existing one."""
+        """Create an empty wheel, in place of an existing one. It is durable with the first `sync`.
+
+        Without a sync, the event loop of a broker that becomes master does not wait for the disk. A wheel that a power failure
+        takes is rebuilt: only a checkpoint that was written after a sync says that the wheel on disk can be used.
+        """
         self.close()
         try:
-            self._files.remove(self._path)
-            self._use(self._files.create(self._path, self.size_bytes, self.size_bytes))
+            if self._files.exists(self._path):
+                if self._files.exists(self._replaced):
+                    self._files.remove(self._replaced)
+                self._files.move(self._path, self._replaced)
+            self._use(self._files.create(self._path, self.size_bytes, self.size_bytes, durable=False))
+            self._is_new = True
         except OSError as error:
             raise store_error(f"creating {self._path}", error) from error
 
@@ -86,6 +96,9 @@ class TimerWheel:
     def sync(self) -> None:
         if self._file is not None:
             self._file.sync()
+            if self._is_new:
+                self._files.remove(self._replaced)  # which makes the names durable, too
+                self._is_new = False
 
     def close(self) -> None:
         self._window = memoryview(b"")

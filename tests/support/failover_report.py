@@ -1,4 +1,4 @@
-"""What the tests of fail-overs have measured: one row each, shown at the end of the run."""
+"""What the tests of fail-overs have measured: one row each, shown at the end of the run by `tests/failover/conftest.py`."""
 
 from __future__ import annotations
 
