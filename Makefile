@@ -88,7 +88,7 @@ failover: $(READY)  ## kill leaders of DLedger groups for two minutes (KILLS_S=1
 soak: $(READY)   ## run every workload and every fault at once for twenty minutes, and report (make test: 45 seconds)
 	$(BIN)/python -m tests.soak --seconds 1200 $(ARGS)
 
-sim: $(READY)    ## simulate SEEDS=10000 DLedger groups under faults (make test: 300); SKYROCKET_SIM_SEED=n replays one seed
+sim: $(READY)    ## simulate SEEDS=10000 DLedger groups under faults, and a tenth as many with the real store; SKYROCKET_SIM_SEED=n replays one
 	$(BIN)/python -m tests.sim --seeds $(or $(SEEDS),10000) $(ARGS)
 
 spark-crash: $(READY)  ## kill Spark's driver, its workers and the broker twenty times each (make test: twice)

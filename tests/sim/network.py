@@ -71,6 +71,12 @@ class Network:
             near = {names[place - 1], one, names[(place + 1) % len(names)]}
             self.broken |= {(one, two) for two in names if two not in near}
 
+    def make_one_way_ring(self) -> None:
+        """Each node reaches the next one only, and is heard by nobody else."""
+        names = self._world.names
+        following = dict(zip(names, [*names[1:], names[0]], strict=True))
+        self.broken |= {(one, two) for one in names for two in names if two not in (one, following[one])}
+
     def cut_link(self, one: str, two: str) -> None:
         self.broken |= {(one, two), (two, one)}
 

@@ -75,7 +75,6 @@ class SimNode:
         self.incarnation = 0
         self.raft: RaftNode | None = None
         self.readable = -1
-        self.is_wiped = False
         self.slow_disk = 1
         self.peers_known_down: dict[str, int] = {}
         self._outbox = Outbox()
@@ -92,6 +91,26 @@ class SimNode:
     @property
     def is_up(self) -> bool:
         return self.raft is not None
+
+    @property
+    def log(self) -> list[DLedgerEntry]:
+        return self.disk.entries
+
+    @property
+    def has_entries(self) -> bool:
+        return bool(self.disk.entries)
+
+    @property
+    def is_learner(self) -> bool:
+        """Whether its disk says so."""
+        return self.disk.state is not None and self.disk.state.learner
+
+    def lose_disk(self) -> None:
+        self.disk.wipe()
+
+    def recover_speed(self) -> None:
+        """The machine is as fast again as it was."""
+        self.slow_disk = 1
 
     def start(self) -> None:
         world = self.world

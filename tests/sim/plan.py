@@ -19,6 +19,7 @@ FAULTS = {
     "deafen": 1,
     "silence": 1,
     "ring": 1,
+    "one-way ring": 1,
     "cut link": 1,
     "heal": 4,
     "slow disk": 1,

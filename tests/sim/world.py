@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
-from skyrocket.protocol.bodies.dledger import LeadershipTransferRequest
+from skyrocket.protocol.bodies.dledger import DLedgerEntry, LeadershipTransferRequest
 from skyrocket.raft.errors import RefusalReason
 from skyrocket.raft.ports import Request, Role
 from tests.sim.invariants import Checker, Message, ViolationError
@@ -18,6 +19,7 @@ QUEUES = 3
 PROGRESS_MS = 5_000
 SETTLE_MS = 4_000
 ANSWER_WAIT_MS = 300
+SEED_VARIABLE = "SKYROCKET_SIM_SEED"
 
 
 class Producer:
@@ -66,12 +68,22 @@ class World:
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._sequence = 0
         self.steps = 0
-        self.checker = Checker(strict=not self.plan.weak)
+        self.checker = self.make_checker()
         self.names = [f"n{number}" for number in range(self.plan.size)]
         loose = set(self.rng.sample(self.names, self.plan.loose))
-        self.nodes = {name: SimNode(self, name, loose=name in loose) for name in self.names}
+        self.nodes = {name: self.make_node(name, loose=name in loose) for name in self.names}
         self.network = Network(self)
         self._producers = [Producer(self, queue) for queue in range(QUEUES)]
+
+    def make_checker(self) -> Checker:
+        return Checker(strict=not self.plan.weak)
+
+    def make_node(self, name: str, *, loose: bool) -> Any:
+        return SimNode(self, name, loose=loose)
+
+    def logs(self) -> dict[str, Sequence[DLedgerEntry]]:
+        """Return the log of each node that can be read now."""
+        return {name: node.log for name, node in self.nodes.items()}
 
     # Time -------------------------------------------------------------------------------------------------------------
 
@@ -115,8 +127,8 @@ class World:
         network = self.network
         network.heal()
         network.loss = network.repeat = network.late = 0.0
+        self.make_sound()
         for node in self.nodes.values():
-            node.slow_disk = 1
             if not node.is_up:
                 node.start()
         if self.plan.weak:
@@ -136,12 +148,19 @@ class World:
         self._events = [event for event in self._events if getattr(event[2], "__name__", "") != "send"]
         heapq.heapify(self._events)
         if not self.run_until(self.now + SETTLE_MS, self._is_settled):
-            states = {name: (node.readable, len(node.disk.entries)) for name, node in self.nodes.items()}
+            states = {name: (node.readable, len(node.log)) for name, node in self.nodes.items()}
             raise ViolationError(f"the logs are not equal {SETTLE_MS} ms after the last message: {states}")
-        self.checker.end({name: node.disk.entries for name, node in self.nodes.items()})
+        self.check_end()
+
+    def make_sound(self) -> None:
+        for node in self.nodes.values():
+            node.recover_speed()
+
+    def check_end(self) -> None:
+        self.checker.end(self.logs())
 
     def _is_settled(self) -> bool:
-        ends = {len(node.disk.entries) for node in self.nodes.values()}
+        ends = {len(node.log) for node in self.nodes.values()}
         return len(ends) == 1 and {node.readable for node in self.nodes.values()} == {ends.pop() - 1}
 
     # Faults -----------------------------------------------------------------------------------------------------------
@@ -158,6 +177,10 @@ class World:
             power = False
         self.note(f"{node.name}: {'power cut' if power else 'killed'}")
         node.crash(power=power)
+        self.tell_down(node)
+
+    def tell_down(self, node: SimNode) -> None:
+        """The others notice that a node's connections are closed, now or a little later."""
         incarnation = node.incarnation
         for other in self._up():
 
@@ -172,12 +195,17 @@ class World:
                 other.peers_known_down[node.name] = incarnation
 
     def _fault(self) -> None:
-        rng, network = self.rng, self.network
+        rng = self.rng
         name = rng.choices(list(self.plan.weights), list(self.plan.weights.values()))[0]
         node = self.nodes[rng.choice(self.names)]
         leader = self._leader()
         self.note(f"fault: {name}")
-        self.checker.match_logs({name: node.disk.entries for name, node in self.nodes.items() if not node.loose})
+        self.checker.match_logs({name: log for name, log in self.logs().items() if not self.nodes[name].loose})
+        self.apply(name, node, leader)
+
+    def apply(self, name: str, node: Any, leader: Any) -> None:
+        """Let a fault of the table `FAULTS` happen, to a node or to the leader."""
+        rng, network = self.rng, self.network
         match name:
             case "kill" | "power cut" if node.is_up:
                 self.crash(node, power=name == "power cut")
@@ -207,6 +235,9 @@ class World:
             case "ring":
                 network.heal()
                 network.make_ring()
+            case "one-way ring":
+                network.heal()
+                network.make_one_way_ring()
             case "cut link":
                 network.cut_link(*rng.sample(self.names, 2))
             case "heal":
@@ -215,7 +246,7 @@ class World:
                 node.slow_disk = rng.choice([5, 20])
             case "fast disk":
                 for each in self.nodes.values():
-                    each.slow_disk = 1
+                    each.recover_speed()
             case "wipe":
                 self._wipe(node)
             case "transfer" if leader is not None and leader.raft is not None:
@@ -227,24 +258,29 @@ class World:
     def _wipe(self, node: SimNode) -> None:
         """A node loses its disk. Only one at a time, and not before each node has entries: a new group has nothing to lose."""
         others = [other for other in self.nodes.values() if other is not node]
-        if any(not other.disk.entries or (other.disk.state is not None and other.disk.state.learner) for other in others):
-            return
-        if any(other.is_wiped and not other.disk.entries for other in others) or self.plan.weak:
+        if any(not other.has_entries or other.is_learner for other in others) or self.plan.weak:
             return
         if node.is_up:
             self.crash(node, power=False)
         self.note(f"{node.name} loses its disk")
-        node.disk.wipe()
-        node.is_wiped = True
+        node.lose_disk()
 
 
-def run_seed(seed: int, plan: Plan | None = None, *, trace: bool = False) -> World:
-    """Run a seed. A violation names the seed and how to replay it."""
-    world = World(seed, plan, trace=trace)
+AnyWorld = TypeVar("AnyWorld", bound=World)
+
+
+def replayable(world: AnyWorld, variable: str) -> AnyWorld:
+    """Run a world. A violation names the seed and how to replay it."""
     try:
         world.run()
     except AssertionError as error:
         lines = "\n".join((world.trace or [])[-200:])
-        how = f"Replay with: SKYROCKET_SIM_SEED={seed} make sim"
-        raise ViolationError(f"seed {seed} ({world.plan.kind}, {world.plan.size} nodes): {error!r}. {how}\n{lines}") from error
+        how = f"Replay with: {variable}={world.seed} make sim"
+        raise ViolationError(
+            f"seed {world.seed} ({world.plan.kind}, {world.plan.size} nodes): {error!r}. {how}\n{lines}"
+        ) from error
     return world
+
+
+def run_seed(seed: int, plan: Plan | None = None, *, trace: bool = False) -> World:
+    return replayable(World(seed, plan, trace=trace), SEED_VARIABLE)

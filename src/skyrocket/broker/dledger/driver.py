@@ -253,7 +253,8 @@ class GroupDriver:
             self._execute(effect)
 
     def _propose(self) -> None:
-        if self._store.end_index > self.node.end_index:
+        """Propose what was appended. A follower's store is longer than its node says only when it could not cut its log."""
+        if self._store.end_index > self.node.end_index and self.node.role is Role.LEADER:
             self._step(Proposed(self._store.end_index, self._store.log.end))
 
     def _durable_point(self) -> LogPoint:
