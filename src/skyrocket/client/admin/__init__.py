@@ -16,6 +16,7 @@ from skyrocket.client.admin.results import (
     TopicRoute,
     TopicSettings,
     TopicStatus,
+    TraceStep,
 )
 
 __all__ = [
@@ -35,4 +36,5 @@ __all__ = [
     "TopicRoute",
     "TopicSettings",
     "TopicStatus",
+    "TraceStep",
 ]

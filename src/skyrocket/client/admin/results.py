@@ -8,6 +8,7 @@ import msgspec
 
 from skyrocket.client.errors import ConfigurationError
 from skyrocket.client.queues import Queue
+from skyrocket.protocol.message.trace import TraceRow
 from skyrocket.protocol.sysflag import PERM_READ, PERM_WRITE
 
 _LETTERS: Final = {"r": PERM_READ, "w": PERM_WRITE}
@@ -204,3 +205,13 @@ def permission_bits(permission: str) -> int:
             raise ConfigurationError(f"A topic's permission is rw, r, w or -, not {permission!r}.")
         bits |= _LETTERS[letter]
     return bits
+
+
+# --- messages
+
+
+class TraceStep(AdminResult, frozen=True):
+    """One row of the message trace, and the client that wrote it."""
+
+    row: TraceRow
+    client_host: str
