@@ -191,5 +191,5 @@ async def test_consumer_interceptors_see_each_call_and_its_result(ours: Servers,
 
 async def test_interceptors_of_a_loop_are_refused(ours: Servers):
     consumer = Consumer(ours.nameserver, group="loops", topics="t", interceptors=[ConsumerInterceptor()])
-    with pytest.raises(ConfigurationError, match="Interceptors are called around handlers, and this consumer has none"):
+    with pytest.raises(ConfigurationError, match="are called around handlers, and this consumer has none"):
         await consumer.start()

@@ -4,13 +4,18 @@ sent back, against Apache's nameserver and broker and against ours: the same sce
 
 from __future__ import annotations
 
+import json
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import NamedTuple
 
 import pytest
+from typer.testing import CliRunner
 
+from skyrocket.cli.main import app
+from skyrocket.client import Message, sync
 from skyrocket.protocol.bodies import TopicRouteData
 from skyrocket.protocol.fastjson.codec import decode
 from skyrocket.protocol.message.message_id import decode_offset_id
@@ -20,7 +25,7 @@ from tests.support.apache_cluster import ApacheCluster
 from tests.support.java_scenes import Cluster
 from tests.support.query_scenes import Failed, Found, QueryScenes
 from tests.support.skyrocket_process import Skyrocket, registered
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S_MAX, wait_until
 
 pytestmark = pytest.mark.interop
 
@@ -221,6 +226,41 @@ def test_traces_are_kept_and_shown(client: QueryScenes, admin: Admin):
     wait_until(lambda: by in shown(), "mqadmin shows who sent it")
     assert "Pub" in trace_kinds(client, by, sent.unique_id)
     wait_until(lambda: {"SubBefore", "SubAfter"} <= trace_kinds(client, by, sent.unique_id), "the consumer's is too")
+
+
+@every_client
+def test_our_command_shows_what_java_traced(client: QueryScenes):
+    topic, by, group, key = client.topic("java-traced"), client.producer(traced="yes"), client.named("group"), client.named("key")
+    consumer = client.consume(group, topic, traced="yes")
+    (sent,) = client.send(by, topic, b"followed", keys=key)
+    assert len(client.heard(consumer, 1)) == 1
+
+    def steps(message: str) -> list[tuple[str, str, str]]:
+        done = CliRunner().invoke(app, ["query", "trace", message, "--json"], env={"NAMESRV_ADDR": client.cluster.nameserver})
+        shown = json.loads(done.stdout) if done.exit_code == 0 else []
+        return [(each["row"]["type"], each["row"]["group"], each["row"]["messageId"]) for each in shown]
+
+    expected = [("Pub", by, sent.unique_id), ("SubAfter", group, sent.unique_id), ("SubBefore", group, sent.unique_id)]
+    for message in (sent.unique_id, key):
+        wait_until(lambda message=message: sorted(steps(message)) == expected, "the command shows all three rows")
+
+
+@every_client
+def test_mqadmin_shows_what_our_client_traced(client: QueryScenes, admin: Admin):
+    topic, group = client.topic("our-trace"), client.named("OurGroup")
+    with sync.Producer(client.cluster.nameserver, group=group, trace=True) as producer:
+        sent = producer.send(Message(topic, b"followed", keys=["o-7"]))
+    handled = threading.Event()
+    consumer = sync.Consumer(client.cluster.nameserver, group=group, start="first", trace=True)
+    consumer.on(topic)(lambda _message: handled.set())
+    with consumer:
+        assert handled.wait(WAIT_S_MAX)
+
+    def shown() -> list[list[str]]:
+        text = admin.admin("queryMsgTraceById", "-i", sent.message_id, "-n", client.cluster.nameserver)
+        return [line.split()[:2] + line.split()[-1:] for line in text.splitlines() if line.startswith(("Pub", "Sub"))]
+
+    wait_until(lambda: shown() == [["Pub", group, "success"], ["Sub", group, "success"]], "mqadmin shows both")
 
 
 def trace_kinds(client: QueryScenes, by: str, unique_id: str) -> set[str]:

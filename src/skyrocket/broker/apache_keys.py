@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from skyrocket.protocol.system_names import TRACE_TOPIC
 from skyrocket.settings.foreign_keys import NETTY_KEYS, ForeignKey, only_with, without_effect
 
 _THREADS = without_effect(
@@ -188,7 +187,6 @@ _CLIENTS = without_effect(
         "filterSupportRetry": "false",
         "litePullMessageEnable": "true",
         "lockInStrictMode": "false",
-        "msgTraceTopicName": TRACE_TOPIC,
         "notifyConsumerIdsChangedEnable": "true",
         "readUnCommitted": "false",
         "rejectPullConsumerEnable": "false",

@@ -18,6 +18,7 @@ from skyrocket.net.errors import NetError
 from skyrocket.net.local_address import is_wildcard
 from skyrocket.net.tls import client_context
 from skyrocket.protocol.sysflag import PERM_READ, PERM_WRITE
+from skyrocket.protocol.system_names import TRACE_TOPIC
 from skyrocket.raft.config import DLEDGER_TIMINGS, FAST_TIMINGS, Timings
 from skyrocket.settings.foreign_keys import ForeignKey
 from skyrocket.settings.kinds import ADDRESSES, BOOLEAN, HOST, PORT, TEXT, WORD, one_of, whole
@@ -211,7 +212,8 @@ class BrokerSettings(ServerSettings):
     region_id: str = setting("DefaultRegion", "regionId", WORD, "Stamped on messages for traces.")
     trace_on: bool = setting(True, "traceOn", BOOLEAN, "Tell producers to trace.", changeable=True)
     trace_topic: bool = setting(False, "traceTopicEnable", BOOLEAN,
-        "Create RMQ_SYS_TRACE_TOPIC at start, not with the first trace.")
+        "Create the trace topic at start, not with the first trace.")
+    trace_topic_name: str = setting(TRACE_TOPIC, "msgTraceTopicName", WORD, "The trace topic that traceTopicEnable creates.")
     store_replies: bool = setting(True, "storeReplyMessageEnable", BOOLEAN, "Store replies in the reply topic.", changeable=True)
     query_max: int = setting(64, "maxMsgsNumBatch", whole(1, 1024), "Messages in the response to a query.", changeable=True)
     query_default_max: int = setting(32, "defaultQueryMaxNum", whole(1, 1024),

@@ -1,14 +1,25 @@
-"""`skyrocket query …`: find messages by key, by id, or by queue offset."""
+"""`skyrocket query …`: find messages by key, by id, or by queue offset, and what clients traced about a message."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
+import msgspec
 import typer
 
 from skyrocket.cli.cluster_command import START_HELP, CommandOptions, choose_broker, cluster_command, parse_start
-from skyrocket.cli.output import CommandResult, message_document, message_line, message_text
+from skyrocket.cli.output import (
+    CommandResult,
+    body_text,
+    format_table,
+    format_time,
+    message_document,
+    message_line,
+    message_text,
+)
 from skyrocket.client import ConfigurationError, NotFoundError, Queue, Received
+from skyrocket.protocol.message.trace import TraceRow, TraceType
+from skyrocket.protocol.system_names import TRACE_TOPIC
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -59,6 +70,46 @@ async def offset(
     async with options.admin() as admin:
         holder = await choose_broker(admin, topic, broker)
         return _result([await admin.messages.by_offset(Queue(topic, holder, queue), offset)])
+
+
+@cluster_command(app)
+async def trace(
+    options: CommandOptions,
+    message: Annotated[str, typer.Argument(metavar="ID|KEY", help="The unique id of a message, or one of its keys.")],
+    topic: Annotated[str, typer.Option(help="The trace topic.")] = TRACE_TOPIC,
+) -> CommandResult:
+    """List what producers and consumers traced about a message: sends, consumptions, ends of transactions, recalls."""
+    async with options.admin() as admin:
+        steps = await admin.messages.trace(message, topic=topic)
+    head = ("time", "event", "group", "client", "result", "ms", "id", "details")
+    rows = [
+        (
+            *(format_time(step.row.time_ms), step.row.type.value, step.row.group or "-", step.client_host),
+            *(_trace_status(step.row), step.row.cost_ms, step.row.message_id, _trace_details(step.row)),
+        )
+        for step in steps
+    ]
+    return CommandResult(msgspec.to_builtins(steps), format_table(head, rows, f"Topic '{topic}' has no trace of '{message}'."))
+
+
+def _trace_status(row: TraceRow) -> str:
+    if row.type is TraceType.SUB_BEFORE:
+        return "-"
+    if row.type is TraceType.END_TRANSACTION:
+        return row.transaction_state
+    return "success" if row.success else "failed"
+
+
+def _trace_details(row: TraceRow) -> str:
+    """Say what only rows of this type have."""
+    texts: dict[TraceType, str] = {
+        TraceType.PUB: f"topic {row.topic}, stored at {row.store_host}, {row.body_bytes} bytes",
+        TraceType.SUB_BEFORE: f"retries {row.retry_times}, request {row.request_id}",
+        TraceType.SUB_AFTER: f"request {row.request_id}",
+        TraceType.END_TRANSACTION: f"topic {row.topic}{', checked back' if row.from_check else ''}",
+        TraceType.RECALL: f"topic {row.topic}",
+    }
+    return body_text(texts[row.type].encode())
 
 
 def _result(found: list[Received]) -> CommandResult:

@@ -11,6 +11,7 @@ from skyrocket.client.errors import BrokerError
 from skyrocket.client.queues import Queue
 from skyrocket.client.session.send_responses import SendResponse
 from skyrocket.protocol.command import Command
+from skyrocket.protocol.message.properties import MESSAGE_REGION, TRACE_ON
 from skyrocket.protocol.responses import ResponseCode
 
 
@@ -42,6 +43,8 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
     queue_offset: int
     transaction_id: str = ""
     recall_handle: str = ""  # of a timed message: pass it to `Producer.recall`
+    region_id: str = ""  # the broker's region, for traces; known to producers with `trace`
+    is_trace_on: bool = True  # whether the broker wants traces; known to producers with `trace`
 
     @property
     def is_safe(self) -> bool:
@@ -49,8 +52,13 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
         return self.status is _OK
 
 
-def build_receipt(response: Command | SendResponse, message_id: str, queue: Queue, address: str) -> Receipt:
-    """Build the receipt from a broker's response. Raise BrokerError when the broker refused the message."""
+def build_receipt(
+    response: Command | SendResponse, message_id: str, queue: Queue, address: str, *, reads_region: bool = False
+) -> Receipt:
+    """Build the receipt from a broker's response. Raise BrokerError when the broker refused the message.
+
+    With `reads_region`, the receipt of a command has the broker's region and trace switch, too.
+    """
     if type(response) is SendResponse:
         at = response.at
         if at.queue_id != queue.queue_id:
@@ -69,5 +77,13 @@ def build_receipt(response: Command | SendResponse, message_id: str, queue: Queu
     if queue_id != queue.queue_id:
         queue = queue._replace(queue_id=queue_id)
     return Receipt(
-        status, message_id, offset_id, queue, queue_offset, fields.get("transactionId", ""), fields.get("recallHandle", "")
+        status,
+        message_id,
+        offset_id,
+        queue,
+        queue_offset,
+        fields.get("transactionId", ""),
+        fields.get("recallHandle", ""),
+        fields.get(MESSAGE_REGION, "") if reads_region else "",
+        not reads_region or fields.get(TRACE_ON) != "false",
     )

@@ -56,6 +56,8 @@ NOT_FOR_PRODUCERS: Final = frozenset(
 
 # --- groups
 
+TRACE_GROUP_PREFIX: Final = "_INNER_TRACE_PRODUCER"  # before the name of the group that is traced
+
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"
 """Every broker has this group. Tools read with it, and no offset of a user's group moves."""
 

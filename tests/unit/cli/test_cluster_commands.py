@@ -18,8 +18,10 @@ from typer.testing import CliRunner, Result
 
 from skyrocket.cli.main import app
 from skyrocket.client import Consumer
+from skyrocket.client import sync as sync_client
 from skyrocket.testing import sync
 from skyrocket.testing.threaded import SyncBroker
+from tests.support.waiting import wait_until
 
 FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
 
@@ -396,3 +398,22 @@ def test_a_closed_pipe_is_not_an_error(broker: SyncBroker):
         assert process.wait(30) in (0, 1)
         assert process.stderr is not None
         assert b"Traceback" not in process.stderr.read()
+
+
+# --- traces
+
+
+def test_trace_of_a_message_is_a_table(shell: Shell, broker: SyncBroker):
+    with sync_client.Producer(broker.nameserver, group="signup", trace=True) as producer:
+        sent = producer.send(sync_client.Message("traced", b"hello", keys=["o-77"]))
+    wait_until(lambda: "Pub" in shell.says("query", "trace", "o-77"), "the trace is there")
+    head, row = shell.says("query", "trace", sent.message_id).splitlines()
+    assert head.split() == ["time", "event", "group", "client", "result", "ms", "id", "details"]
+    assert row.split()[2:4] == ["Pub", "signup"]
+    assert all(text in row for text in ("success", sent.message_id, "topic traced", "5 bytes"))
+    (step,) = shell.json("query", "trace", "o-77")
+    assert (step["row"]["type"], step["row"]["group"], step["row"]["bodyBytes"]) == ("Pub", "signup", 5)
+
+
+def test_message_without_a_trace_says_so(shell: Shell):
+    assert shell.says("query", "trace", "nobody") == "Topic 'RMQ_SYS_TRACE_TOPIC' has no trace of 'nobody'.\n"

@@ -56,7 +56,6 @@ from skyrocket.protocol.system_names import (
     SYSTEM_TOPIC_PREFIX,
     SYSTEM_TOPICS,
     TIMER_TOPIC,
-    TRACE_TOPIC,
 )
 from skyrocket.store.table_text import TableChanges
 
@@ -86,7 +85,7 @@ def system_topics(settings: BrokerSettings) -> list[TopicConfig]:
         (TIMER_TOPIC, 1, _READ_WRITE),
     ]
     if settings.trace_topic:
-        rows.append((TRACE_TOPIC, 1, _READ_WRITE))
+        rows.append((settings.trace_topic_name, 1, _READ_WRITE))
     if settings.auto_create_topic:
         rows.append((DEFAULT_TOPIC, settings.default_topic_queues, _ALL))
     return [_config(name, queues, perm) for name, queues, perm in rows]

@@ -18,6 +18,7 @@ from skyrocket.client.admin.results import (
     TopicRoute,
     TopicSettings,
     TopicStatus,
+    TraceStep,
 )
 
 __all__ = [
@@ -39,4 +40,5 @@ __all__ = [
     "TopicRoute",
     "TopicSettings",
     "TopicStatus",
+    "TraceStep",
 ]

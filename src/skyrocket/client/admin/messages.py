@@ -8,6 +8,7 @@ from typing import Final
 
 from skyrocket.client.admin.brokers import Brokers
 from skyrocket.client.admin.offsets import OffsetAdmin
+from skyrocket.client.admin.results import TraceStep
 from skyrocket.client.consumer.limits import ConsumerLimits
 from skyrocket.client.consumer.offsets.start_position import Start, to_epoch_ms
 from skyrocket.client.consumer.pull.pull_policy import PullStatus
@@ -24,10 +25,11 @@ from skyrocket.protocol.message.message_id import OffsetId, decode_offset_id
 from skyrocket.protocol.message.properties import RETRY_TOPIC
 from skyrocket.protocol.message.record import Record, iterate_records
 from skyrocket.protocol.message.tags import EVERY_TAG
+from skyrocket.protocol.message.trace import decode_trace, keys_of
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PULL_SUBSCRIPTION
-from skyrocket.protocol.system_names import TOOLS_GROUP
+from skyrocket.protocol.system_names import TOOLS_GROUP, TRACE_TOPIC
 
 QUERY_MESSAGES_MAX: Final = 64  # in one query; brokers return no more
 _TIME_RANGE_MS: Final = (0, 2**63 - 1)
@@ -55,6 +57,20 @@ class MessageAdmin:
         """Find the newest messages of a topic with this key, oldest first. `most` is at most 64."""
         found = await self._query(topic, key, since, until, most, unique=False)
         return [message for message in found if key in message.keys][-most:]
+
+    async def trace(self, message_id: str, *, topic: str = TRACE_TOPIC, most: int = QUERY_MESSAGES_MAX) -> list[TraceStep]:
+        """Find what clients wrote to the message trace about a message, oldest first, by its unique id or one of its keys.
+
+        `topic` is the trace topic, which has no namespace. `most` bounds the trace messages that are read.
+        """
+        found = await self._query(topic, message_id, None, None, most, unique=False)
+        steps = [
+            TraceStep(row, message.born_host)
+            for message in found
+            for row in decode_trace(message.body.decode(errors="replace"))
+            if message_id in keys_of(row)
+        ]
+        return sorted(steps, key=lambda step: step.row.time_ms)
 
     async def by_unique_id(self, topic: str, message_id: str) -> list[Received]:
         """Find the messages with this unique id. A producer's retry may have stored a message more than once.

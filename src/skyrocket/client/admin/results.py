@@ -8,6 +8,7 @@ import msgspec
 
 from skyrocket.client.errors import ConfigurationError
 from skyrocket.client.queues import Queue
+from skyrocket.protocol.message.trace import TraceRow
 from skyrocket.protocol.sysflag import PERM_READ, PERM_WRITE
 
 _LETTERS: Final = {"r": PERM_READ, "w": PERM_WRITE}
@@ -226,3 +227,13 @@ class AccessRule(AdminResult, frozen=True):
     decision: str  # Allow, Deny
     sources: tuple[str, ...]  # addresses and networks; none: from everywhere
     is_default: bool  # counts only where no other rule matches
+
+
+# --- messages
+
+
+class TraceStep(AdminResult, frozen=True):
+    """One row of the message trace, and the client that wrote it."""
+
+    row: TraceRow
+    client_host: str

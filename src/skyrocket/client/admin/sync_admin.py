@@ -92,6 +92,7 @@ class SyncMessageAdmin(SyncAdminPart[MessageAdmin]):
     by_offset_id = _blocking(MessageAdmin.by_offset_id)
     by_offset = _blocking(MessageAdmin.by_offset)
     peek = _blocking(MessageAdmin.peek)
+    trace = _blocking(MessageAdmin.trace)
     read = _blocking_iterator(MessageAdmin.read)
 
 

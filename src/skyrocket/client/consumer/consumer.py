@@ -50,6 +50,7 @@ from skyrocket.protocol.message.tags import EVERY_TAG
 from skyrocket.protocol.system_names import retry_topic
 
 if TYPE_CHECKING:
+    from skyrocket.client.consumer.consume_trace import ConsumeTrace
     from skyrocket.client.helpers.tracing import Tracing
 
 log = logging.getLogger(__name__)
@@ -85,6 +86,7 @@ class Consumer:
         skip_older_than: timedelta | int | None = None,
         rate_limit: float | None = None,
         interceptors: Sequence[ConsumerInterceptor] = (),
+        trace: bool | str = False,
         tracing: Tracing | None = None,
         **keywords: Unpack[ClientKeywords],
     ) -> None:
@@ -116,7 +118,8 @@ class Consumer:
         )
         self._close_timeout_ms = close_timeout_ms
         self._tracing = tracing
-        self._interceptors = tuple(interceptors)
+        self._trace = _make_trace(self._options, group, trace) if trace else None
+        self._interceptors = tuple(interceptors) if self._trace is None else (*interceptors, self._trace)
         self._handlers: dict[str, MessageHandler] = {}
         self._subscriptions: dict[str, Subscription] = {}
         for topic, expression in parse_topics(topics).items():
@@ -185,7 +188,7 @@ class Consumer:
                 raise ConfigurationError(f"Topic '{topic}' has no handler, but other topics have one. Register one with `on`.")
         if self._interceptors and not self._handlers:
             raise ConfigurationError(
-                "Interceptors are called around handlers, and this consumer has none. Register one with `on`."
+                "Interceptors and `trace` are called around handlers, and this consumer has none. Register one with `on`."
             )
         pool = None
         if any(not handler.is_async for handler in self._handlers.values()):
@@ -197,6 +200,8 @@ class Consumer:
         engine = ConsumerEngine(session, self._settings, self._subscriptions, handlers, pool, is_paused=self._is_topic_paused)
         self._engine = engine
         try:
+            if self._trace is not None:
+                await self._trace.dispatcher.start()
             await engine.start()
         except BaseException:
             await self.close()
@@ -215,6 +220,8 @@ class Consumer:
                 self._pool = None
             if self._stop_requested is not None:
                 self._stop_requested.set()
+            if self._trace is not None:
+                await self._trace.dispatcher.close()
             await engine.session.release(consumer_group=self._settings.group)
 
     async def __aenter__(self) -> Self:
@@ -361,3 +368,10 @@ class Consumer:
             raise ConfigurationError(
                 "A consumer with handlers delivers no messages to a loop. Remove the handlers, or use `run`."
             )
+
+
+def _make_trace(options: ClientOptions, group: str, trace: bool | str) -> ConsumeTrace:
+    from skyrocket.client.consumer.consume_trace import ConsumeTrace  # noqa: PLC0415 — only a consumer with traces
+    from skyrocket.client.producer.producer import make_trace_dispatcher  # noqa: PLC0415 — needs a producer
+
+    return ConsumeTrace(make_trace_dispatcher(options, group, trace, "CONSUME"), group)

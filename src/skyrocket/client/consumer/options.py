@@ -42,6 +42,7 @@ class ConsumerOptions(ClientKeywords, total=False):
     skip_older_than: timedelta | int | None  # skip a message that was stored longer ago; an int is in milliseconds
     rate_limit: float | None  # handle at most so many messages a second, all topics together; skipped ones do not count
     interceptors: Sequence[ConsumerInterceptor]  # called around every call of a handler, in this order
+    trace: bool | str  # write RocketMQ's message trace to RMQ_SYS_TRACE_TOPIC, or to the topic of this name; handlers only
     tracing: Tracing | None  # OpenTelemetry spans for handler calls
 
 

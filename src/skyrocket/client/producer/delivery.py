@@ -48,6 +48,7 @@ class DeliverySettings:
     retries: int = 2  # attempts beyond the first
     attempt_timeout_ms: int | None = None  # of one attempt, when another may follow; None: the whole send's
     retry_unsafe: bool = False  # also retry elsewhere when a broker stored the message but a flush or replica was late
+    reads_region: bool = False  # read the region and the trace switch of each response, for traces
 
 
 class Delivery:
@@ -68,6 +69,7 @@ class Delivery:
         self._stamps = stamps
         self._round_robins: dict[str, RoundRobin] = {}
         self._signs = session.options.credentials is not None
+        self._send_bit = 0 if settings.reads_region else SEND_BIT  # without the bit, the response comes with all its fields
         self.now_ms = session.now_ms
 
     # --- queues
@@ -170,9 +172,9 @@ class Delivery:
                 connection = session.dialer.open_connection(address)
                 if connection is None:
                     connection = await self._connect(queue, address, until_ms)
-                opaque = connection.next_opaque() | SEND_BIT
+                opaque = connection.next_opaque() | self._send_bit
                 response = await connection.request_frame(opaque, self._build_frame(request, queue, opaque), until_ms)
-                receipt = build_receipt(response, request.message_id, queue, address)
+                receipt = build_receipt(response, request.message_id, queue, address, reads_region=settings.reads_region)
             except (NetError, BrokerError, UnreachableError) as caught:
                 failures = failures or _SendFailures(request.topic, settings.retries)
                 others = () if choose is not None else queues
@@ -272,7 +274,7 @@ class Delivery:
         connection = self._session.dialer.open_connection(self._session.routes.address(queue.broker_name) or "")
         if connection is None:
             return None
-        opaque = connection.next_opaque() | SEND_BIT
+        opaque = connection.next_opaque() | self._send_bit
         return connection.request_frame(opaque, self._build_frame(request, queue, opaque), deadline_ms)
 
     async def send_oneway(self, request: SendRequest, deadline_ms: int, choose: QueueChooser | None = None) -> None:

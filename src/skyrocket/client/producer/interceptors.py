@@ -109,6 +109,5 @@ def _before_send(interceptor: ProducerInterceptor, message: Message) -> Message:
 
 def intercept_sends(interceptors: Sequence[ProducerInterceptor], open_inner: OpenScope) -> OpenScope:
     """Return the function that opens the scope of a send: `open_inner` when there are no interceptors."""
-    if not interceptors:
-        return open_inner
-    return lambda messages: InterceptedScope(messages, interceptors, open_inner)
+    chosen = tuple(interceptors)
+    return (lambda messages: InterceptedScope(messages, chosen, open_inner)) if chosen else open_inner

@@ -36,4 +36,5 @@ class ProducerOptions(ClientKeywords, total=False):
     batch_messages_max: int  # of one such request
     stamp: bool  # add the producer's id and a sequence number per queue to each message, for loss detection
     interceptors: Sequence[ProducerInterceptor]  # called around every send, in this order
+    trace: bool | str  # write RocketMQ's message trace to RMQ_SYS_TRACE_TOPIC, or to the topic of this name
     tracing: Tracing | None  # OpenTelemetry spans

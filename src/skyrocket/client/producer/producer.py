@@ -11,8 +11,9 @@ import binascii
 import secrets
 from base64 import urlsafe_b64decode
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from itertools import count
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from skyrocket.client.errors import InvalidMessageError, OverloadedError, UnreachableError
 from skyrocket.client.message import Message, check_size, require_message
@@ -37,6 +38,8 @@ from skyrocket.client.producer.send_strategy import (
     not_started,
 )
 from skyrocket.client.producer.sequence import SequenceStamps
+from skyrocket.client.producer.trace.dispatcher import TraceDispatcher
+from skyrocket.client.producer.trace.send_trace import SendTrace
 from skyrocket.client.queues import Queue
 from skyrocket.client.receipt import Receipt
 from skyrocket.client.received import Received
@@ -49,11 +52,17 @@ from skyrocket.net.router import Handler
 from skyrocket.protocol.headers import RecallMessageRequestHeader, RecallMessageResponseHeader
 from skyrocket.protocol.limits import BODY_BYTES_MAX
 from skyrocket.protocol.message.compression import LEVEL_DEFAULT
+from skyrocket.protocol.message.properties import MESSAGE_REGION
+from skyrocket.protocol.message.trace import TracedKind
 from skyrocket.protocol.requests import RequestCode
-from skyrocket.protocol.system_names import RETRY_PREFIX
+from skyrocket.protocol.system_names import RETRY_PREFIX, TRACE_GROUP_PREFIX, TRACE_TOPIC
 
 if TYPE_CHECKING:
     from skyrocket.client.helpers.tracing import Tracing
+
+TRACE_TIMEOUT_MS: Final = 5_000  # of a send to the trace topic
+TRACED_GROUP_MAX: Final = 64  # characters of a group's name in that of its trace's group
+_trace_numbers = count(1)
 
 ReceiptCallback = Callable[["asyncio.Future[Receipt]"], object]
 """Called with the finished future: `future.result()` returns the receipt or raises the error."""
@@ -86,6 +95,7 @@ class Producer:
         batch_messages_max: int = BATCH_MESSAGES_MAX,
         stamp: bool = False,
         interceptors: Sequence[ProducerInterceptor] = (),
+        trace: bool | str = False,
         tracing: Tracing | None = None,
         **keywords: Unpack[ClientKeywords],
     ) -> None:
@@ -93,7 +103,9 @@ class Producer:
         self._options = resolve_options(options, nameservers, keywords)
         self.group = check_group(group)
         self.timeout_ms = timeout_ms
-        self._settings = DeliverySettings(retries=retries, attempt_timeout_ms=attempt_timeout_ms, retry_unsafe=retry_unsafe)
+        self._settings = DeliverySettings(
+            retries=retries, attempt_timeout_ms=attempt_timeout_ms, retry_unsafe=retry_unsafe, reads_region=bool(trace)
+        )
         steps = STEPS if avoid_slow_brokers is True else avoid_slow_brokers
         self._latency = None if steps is False else LatencyTable(steps)
         self._compression = Compression(compression, compress_over_bytes, compression_level)
@@ -102,8 +114,12 @@ class Producer:
         self._batch_bytes_max = batch_bytes_max
         self._batch_messages_max = batch_messages_max
         self._stamps = SequenceStamps(secrets.token_hex(8)) if stamp else None
-        self._has_scope = tracing is not None or bool(interceptors)
-        self._open_scope: OpenScope = intercept_sends(tuple(interceptors), tracing.sending if tracing else SendScope)
+        self._trace = SendTrace(make_trace_dispatcher(self._options, group, trace, "PRODUCE"), group) if trace else None
+        self._has_scope = tracing is not None or self._trace is not None or bool(interceptors)
+        inner: OpenScope = tracing.sending if tracing else SendScope
+        around = self._trace.around if self._trace is not None else None
+        self._open_scope = intercept_sends(interceptors, around(inner) if around else inner)
+        self._open_half_scope = intercept_sends(interceptors, around(inner, TracedKind.HALF) if around else inner)
         self._session: Session | None = None
         self._general: GeneralPath | None = None
         self._request_reply: RequestReply | None = None
@@ -119,6 +135,8 @@ class Producer:
         if self._session is not None:
             return
         session = await Session.acquire(self._options)
+        if self._trace is not None:
+            await self._trace.dispatcher.start()
         session.join(self._member)
         self._session = session
         delivery = Delivery(session, self._member.group, self._settings, self._latency, self._stamps)
@@ -160,6 +178,8 @@ class Producer:
         session, self._session, self._general, self._request_reply = self._session, None, None, None
         self._strategy.close()
         self._strategy, self._try_enqueue = NotStarted(), None
+        if self._trace is not None:
+            await self._trace.dispatcher.close()
         await session.leave(self._member)
         await session.release()
 
@@ -306,7 +326,10 @@ class Producer:
             producer_group=self._member.group, topic=wire_topic, recall_handle=recall_handle, rpc_broker_name=broker
         )
         response = await session.request_ok(address, RequestCode.RECALL_MESSAGE, header, timeout_ms=self.timeout_ms)
-        return response.header(RecallMessageResponseHeader).msg_id
+        message_id = response.header(RecallMessageResponseHeader).msg_id
+        if self._trace is not None:
+            self._trace.add_recall(topic, message_id, response.fields.get(MESSAGE_REGION, ""))
+        return message_id
 
     # --- request and reply
 
@@ -329,6 +352,17 @@ class Producer:
         if self._request_reply is None:
             raise not_started()
         return await self._request_reply.reply_to(request, body, timeout_ms)
+
+
+def make_trace_dispatcher(options: ClientOptions, group: str, trace: bool | str, role: str) -> TraceDispatcher:
+    """Build the dispatcher that sends the message trace of a group, with a producer of its own. The trace topic has no namespace.
+
+    `trace` is the topic; True: RocketMQ's own. `role` is PRODUCE or CONSUME.
+    """
+    topic = TRACE_TOPIC if trace is True else check_topic(str(trace))
+    trace_group = f"{TRACE_GROUP_PREFIX}-{group[:TRACED_GROUP_MAX]}-{role}-{next(_trace_numbers)}"
+    sender = Producer(options=resolve_options(options, None, {"namespace": ""}), group=trace_group, timeout_ms=TRACE_TIMEOUT_MS)
+    return TraceDispatcher(topic, sender)
 
 
 def _add_callback(future: asyncio.Future[Receipt], callback: ReceiptCallback) -> asyncio.Future[Receipt]:

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Unpack
 from skyrocket.client.errors import ClientError, InvalidMessageError
 from skyrocket.client.message import Message, require_message
 from skyrocket.client.options import Nameservers
+from skyrocket.client.producer.interceptors import call_interceptor
 from skyrocket.client.producer.options import ProducerOptions
 from skyrocket.client.producer.producer import Producer
 from skyrocket.client.producer.queue_selection import QueueSelector
@@ -49,6 +50,8 @@ class Outcome(Enum):
     ROLLBACK = sysflag.TRANSACTION_ROLLBACK
     UNKNOWN = sysflag.TRANSACTION_NONE  # the broker checks back later
 
+
+_STATES = {Outcome.COMMIT: "COMMIT_MESSAGE", Outcome.ROLLBACK: "ROLLBACK_MESSAGE", Outcome.UNKNOWN: "UNKNOW"}  # Java's names
 
 Execute = Callable[[Message, str], Outcome | Awaitable[Outcome]]
 """The local transaction: called with the message and its transaction id. A plain function runs in a thread."""
@@ -98,21 +101,21 @@ class TransactionProducer(Producer):
             raise InvalidMessageError("A delayed message cannot be part of a transaction. Remove its delay.")
         general = self._open_general()
         properties = {p.TRANSACTION_PREPARED: "true", p.PRODUCER_GROUP: self._member.group}
-        with self._open_scope([message]) as scope:
+        with self._open_half_scope([message]) as scope:
             request = general.build_request(scope.message, properties, sysflag.TRANSACTION_PREPARED)
             receipt = scope.acknowledge(await general.deliver(request, scope.message, queue, selector, timeout_ms))
         if not receipt.is_safe:
-            await self._end(request.topic, receipt, Outcome.ROLLBACK, None)
+            await self._end(message, request.topic, receipt, Outcome.ROLLBACK, None)
             return TransactionReceipt(receipt, Outcome.ROLLBACK)
         try:
             outcome = await _call(execute, message, receipt.message_id)
         except BaseException as error:
-            await self._end(request.topic, receipt, Outcome.UNKNOWN, f"The local transaction raised {error!r}.")
+            await self._end(message, request.topic, receipt, Outcome.UNKNOWN, f"The local transaction raised {error!r}.")
             raise
-        await self._end(request.topic, receipt, outcome, None)
+        await self._end(message, request.topic, receipt, outcome, None)
         return TransactionReceipt(receipt, outcome)
 
-    async def _end(self, topic: str, receipt: Receipt, outcome: Outcome, remark: str | None) -> None:
+    async def _end(self, message: Message, topic: str, receipt: Receipt, outcome: Outcome, remark: str | None) -> None:
         """Send the outcome to the broker. A failure is logged: the broker will check back."""
         session = self._open_session()
         header = EndTransactionRequestHeader(
@@ -126,6 +129,8 @@ class TransactionProducer(Producer):
             transaction_id=receipt.transaction_id or None,
             rpc_broker_name=receipt.queue.broker_name,
         )
+        if self._trace is not None:
+            call_interceptor(self._trace.add_end, message, receipt, _STATES[outcome])
         command = Command(RequestCode.END_TRANSACTION, fields=header.to_fields(), remark=remark)
         address = session.routes.address(receipt.queue.broker_name) or ""
         try:
@@ -173,6 +178,11 @@ class TransactionProducer(Producer):
             transaction_id=header.transaction_id,
             rpc_broker_name=header.rpc_broker_name,
         )
+        if self._trace is not None:
+            call_interceptor(
+                self._trace.add_checked_end,
+                *(received.message_id, received.topic, received.tag, received.keys, received.store_host, _STATES[outcome]),
+            )
         response = Command(RequestCode.END_TRANSACTION, fields=end.to_fields(), remark=remark)
         connection.oneway(self._open_session().sign(response))
 
