@@ -24,7 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "store": {"supervised_task", "compiled", "protocol"},
     "columnar": {"compiled", "protocol", "store"},
     "raft": {"protocol"},
-    "net": {"supervised_task", "protocol"},
+    "net": {"supervised_task", "compiled", "protocol"},
     "settings": {"durable_file", "protocol", "net"},
     "nameserver": {"durable_file", "supervised_task", "protocol", "net", "settings"},
     "broker": {"supervised_task", "compiled", "protocol", "store", "raft", "net", "settings"},
