@@ -69,7 +69,7 @@ sanitize: $(READY)  ## run the compiled twins on mutated frames and hostile stor
 	$(BIN)/python hatch_build.py --sanitize
 	LD_PRELOAD=$$($(CC) -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
 	  $(BIN)/python -m pytest -q tests/fuzz/test_twins.py tests/fuzz/test_hostile_stores.py tests/property/test_twins.py tests/property/test_end_transaction_twins.py \
-	    tests/property/test_pull_twins.py tests/property/test_pull_response_twins.py tests/property/test_row_twins.py \
+	    tests/property/test_pull_twins.py tests/unit/net/test_gathered_write.py tests/property/test_pull_response_twins.py tests/property/test_row_twins.py \
 	    tests/unit/store/read/test_queue_run.py; \
 	  status=$$?; rm src/skyrocket/compiled/*.so; $(BIN)/python hatch_build.py && exit $$status
 

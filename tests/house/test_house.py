@@ -25,7 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "columnar": {"compiled", "protocol", "store"},
     "raft": {"protocol"},
     "auth": {"protocol"},
-    "net": {"supervised_task", "protocol"},
+    "net": {"supervised_task", "compiled", "protocol"},
     "settings": {"durable_file", "protocol", "net"},
     "nameserver": {"durable_file", "supervised_task", "protocol", "net", "settings"},
     "broker": {"durable_file", "supervised_task", "compiled", "protocol", "store", "raft", "auth", "net", "settings"},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+from contextlib import suppress
 from random import Random
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from skyrocket.broker.pull import frames
 from skyrocket.broker.pull.frames import HeaderTemplate
 from skyrocket.compiled import TWINS
+from skyrocket.net.gathered_write import rest_of
 from skyrocket.protocol.fast_path import pull_requests
 from skyrocket.protocol.frame import Frame, Serialization
 from skyrocket.store.log.checksums import ENTRY as CHECKSUM
@@ -143,3 +146,23 @@ def test_run_of_one_pull_is_equal(damaged: tuple[MessageStore, Random]):
         assert compiled == reference
         runs += reference is not None
     assert runs > 5
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_same_pieces_reach_a_socket(seed: int):
+    """A small socket takes a part of them; a call that finds it full takes nothing."""
+    random, twins = Random(seed), TWINS["queue_run.write_pieces"]
+    pieces = [random.randbytes(random.choice([0, 1, 100, 5000])) for _ in range(random.choice([1, 5, 1500]))]
+    pieces = [memoryview(piece) if random.random() < 0.1 else piece for piece in pieces]
+    for write in twins:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            ours.setblocking(False)
+            theirs.setblocking(False)
+            rest, got = list(pieces), bytearray()
+            while rest:
+                rest = rest_of(rest, write(ours.fileno(), rest))
+                with suppress(BlockingIOError):
+                    while True:
+                        got += theirs.recv(1 << 20)
+            assert got == b"".join(pieces)

@@ -1,14 +1,15 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Twins of `store/read/queue_run.py` and `broker/pull/frames.py`: check the records of a run of queue entries, and copy them.
 
-The records of a run lie one behind the other in one buffer.
+The records of a run lie one behind the other in one buffer. Frames of recently written records are copied only when somebody needs
+their bytes: `write_pieces`, the twin of `net/gathered_write.py`, hands the records to the socket where they lie in the log.
 """
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp, memcpy, memset
 
 include "source_digest.pxi"
 include "record_layout.pxi"
@@ -30,6 +31,20 @@ cdef enum:
     CHECKSUMS_MAX = 16384
     PREFIX_BYTES = 8  # of a frame
     RECORDS_PER_READ_MAX = 1024
+    VECTORS_MAX = 1024  # of one call: the kernel's IOV_MAX
+
+cdef extern from "sys/socket.h" nogil:
+    cdef struct iovec:
+        void *iov_base
+        size_t iov_len
+
+    cdef struct msghdr:
+        iovec *msg_iov
+        size_t msg_iovlen
+
+    ssize_t sendmsg(int descriptor, const msghdr *message, int flags)
+    int MSG_DONTWAIT
+    int MSG_NOSIGNAL
 
 
 cdef struct Range:
@@ -244,6 +259,7 @@ cdef struct Answer:
     int64_t opaque
     int64_t next_offset
     int64_t size_bytes
+    Py_ssize_t header_bytes  # with the prefix
     Py_ssize_t stop  # index behind its last range
 
 
@@ -252,26 +268,136 @@ cdef inline unsigned char *put(unsigned char *out, bytes text):
     return out + len(text)
 
 
-cdef bytes framed(_Reader reader, Answer *answers, Py_ssize_t count, words):
-    cdef bytes before, between, behind, data
+cdef class FramedRecords:
+    """Frames whose records still lie in the log's mapping. Its buffer has their bytes, and copies the records when it is asked for."""
+
+    cdef _Reader reader
+    cdef bytes headers  # all of them, one behind the other
+    cdef Answer *answers
+    cdef Py_ssize_t count  # of answers
+    cdef Py_ssize_t size
+    cdef bytes joined  # None before somebody needs it
+
+    def __dealloc__(self):
+        free(self.answers)
+
+    def __len__(self):
+        return self.size
+
+    def __getbuffer__(self, Py_buffer *buffer, int flags):
+        self.join()
+        PyBuffer_FillInfo(buffer, self, PyBytes_AsString(self.joined), self.size, 1, flags)
+
+    def __releasebuffer__(self, Py_buffer *buffer):
+        pass
+
+    cdef int join(self) except -1:
+        cdef const unsigned char *header
+        cdef unsigned char *out
+        cdef Py_ssize_t number, taken = 0
+        if self.joined is not None:
+            return 0
+        self.joined = PyBytes_FromStringAndSize(NULL, self.size)
+        header, out = <unsigned char *>PyBytes_AsString(self.headers), <unsigned char *>PyBytes_AsString(self.joined)
+        for number in range(self.count):
+            memcpy(out, header, self.answers[number].header_bytes)
+            header += self.answers[number].header_bytes
+            out = self.reader.copy(out + self.answers[number].header_bytes, taken, self.answers[number].stop)
+            taken = self.answers[number].stop
+        return 0
+
+    cdef Py_ssize_t vectors_max(self) noexcept:
+        return self.count + self.reader.taken
+
+    cdef iovec *fill(self, iovec *at) noexcept:
+        """Write the places of headers and records. Records that lie side by side are one place. Return where the places end."""
+        cdef char *header = PyBytes_AsString(self.headers)
+        cdef char *place
+        cdef Py_ssize_t number, record, taken = 0
+        for number in range(self.count):
+            at.iov_base, at.iov_len = header, self.answers[number].header_bytes
+            header += self.answers[number].header_bytes
+            for record in range(taken, self.answers[number].stop):
+                place = <char *>self.reader.view.buf + self.reader.ranges[record].at
+                if record > taken and <char *>at.iov_base + at.iov_len == place:
+                    at.iov_len += self.reader.ranges[record].size
+                else:
+                    at += 1
+                    at.iov_base, at.iov_len = place, self.reader.ranges[record].size
+            at += 1
+            taken = self.answers[number].stop
+        return at
+
+
+cdef FramedRecords framed(_Reader reader, Answer *answers, Py_ssize_t count, words):
+    """Build the headers. The result takes over `answers`."""
+    cdef FramedRecords frames = FramedRecords()
+    cdef bytes before, between, behind
     cdef unsigned char *header
     cdef unsigned char *out
-    cdef Py_ssize_t number, taken = 0, size
+    cdef Py_ssize_t number, size
+    frames.answers, frames.count, frames.reader = answers, count, reader
     before, between, behind = <tuple>words
-    size = count * (PREFIX_BYTES + len(before) + len(between) + len(behind)) + reader.size_bytes
+    size = count * (PREFIX_BYTES + len(before) + len(between) + len(behind))
     for number in range(count):
         size += decimal_bytes(answers[number].next_offset) + decimal_bytes(answers[number].opaque)
-    data = PyBytes_FromStringAndSize(NULL, size)
-    out = <unsigned char *>PyBytes_AsString(data)
+    frames.headers, frames.size = PyBytes_FromStringAndSize(NULL, size), size + reader.size_bytes
+    out = <unsigned char *>PyBytes_AsString(frames.headers)
     for number in range(count):
         header = out + PREFIX_BYTES
         out = put_decimal(put(header, before), answers[number].next_offset)
         out = put(put_decimal(put(out, between), answers[number].opaque), behind)
         put32(header - 8, <uint32_t>(4 + (out - header) + answers[number].size_bytes))
         put32(header - 4, <uint32_t>(out - header))
-        out = reader.copy(out, taken, answers[number].stop)
-        taken = answers[number].stop
-    return data
+        answers[number].header_bytes = PREFIX_BYTES + (out - header)
+    return frames
+
+
+def write_pieces(int descriptor, list pieces):
+    cdef Py_ssize_t count = 0, written = 0, got
+    cdef size_t wanted
+    cdef iovec *vectors
+    cdef iovec *at
+    cdef iovec *end
+    cdef iovec *behind
+    cdef msghdr message
+    cdef list kept = []  # pieces whose bytes the kernel reads
+    for piece in pieces:
+        if type(piece) is FramedRecords and (<FramedRecords>piece).joined is None:
+            count += (<FramedRecords>piece).vectors_max()
+        else:
+            count += 1
+    vectors = <iovec *>malloc(max(1, count) * sizeof(iovec))
+    if vectors == NULL:
+        raise MemoryError
+    try:
+        end = vectors
+        for piece in pieces:
+            if type(piece) is FramedRecords and (<FramedRecords>piece).joined is None:
+                end = (<FramedRecords>piece).fill(end)
+                continue
+            if type(piece) is not bytes:
+                piece = bytes(piece)
+                kept.append(piece)
+            end.iov_base, end.iov_len = PyBytes_AsString(piece), len(piece)
+            end += 1
+        memset(&message, 0, sizeof(message))
+        at = vectors
+        while at < end:
+            message.msg_iov, message.msg_iovlen = at, min(<size_t>(end - at), <size_t>VECTORS_MAX)
+            behind, wanted = at + message.msg_iovlen, 0
+            while at < behind:
+                wanted += at.iov_len
+                at += 1
+            got = sendmsg(descriptor, &message, MSG_DONTWAIT | MSG_NOSIGNAL)
+            if got < 0:
+                break
+            written += got
+            if <size_t>got < wanted:
+                break
+        return written
+    finally:
+        free(vectors)
 
 
 cdef inline bint ends_early(
@@ -286,10 +412,12 @@ def frame_runs(log, checksums, int64_t hot_from, bytes packed, wanted, asks, wor
     cdef Answer *answers
     cdef Py_ssize_t answered = 0, first, entries, last = 0, before, room = 0
     cdef int64_t opaque, offset, count, size_before, last_place
-    cdef bint is_run, is_short
+    cdef bint is_run, is_short, is_hot
+    cdef FramedRecords frames
     if len(packed) < ENTRY_BYTES or not asks:
         return [], 0, 0, 0, 0
     reader = _Reader(log, checksums, hot_from, packed, wanted, True)
+    is_hot = <int64_t>get64(reader.entry(0)) >= hot_from
     for _, offset, count, _ in asks:
         count = max(1, min(count, reader.records_max))
         room += min(count, reader.count)
@@ -319,6 +447,11 @@ def frame_runs(log, checksums, int64_t hot_from, bytes packed, wanted, asks, wor
             answered += 1
         if not answered:
             return [], 0, 0, 0, 0
-        return [framed(reader, answers, answered, words)], answered, reader.taken, reader.size_bytes, reader.last_place
+        frames = framed(reader, answers, answered, words)
+        answers = NULL  # they are the frames' now
+        if not is_hot:  # the bytes lie in a window, which is used again
+            frames.join()
+            return [frames.joined], answered, reader.taken, reader.size_bytes, reader.last_place
+        return [frames], answered, reader.taken, reader.size_bytes, reader.last_place
     finally:
         free(answers)

@@ -15,6 +15,7 @@ from typing import Any, Protocol, cast
 
 from skyrocket.net.addresses import ClientAddress
 from skyrocket.net.errors import ConnectionLostError, RequestTimeoutError, TooManyRequestsError
+from skyrocket.net.gathered_write import rest_of, write_pieces
 from skyrocket.net.limits import NetLimits
 from skyrocket.net.pending import PendingRequests
 from skyrocket.net.quota import DEBT_SERVED_MS_MAX, QuotaRates
@@ -25,7 +26,7 @@ from skyrocket.protocol.frame import Frame, FrameSplitter, MalformedFrameError
 
 Sendable = bytes | Iterable[bytes | memoryview]
 
-JOINED_BYTES_MAX = 64 * 1024  # above it, writing piece by piece is cheaper than one copy
+GATHERED_BYTES_MIN = 16 * 1024  # below it, one copy is cheaper than writing piece by piece
 FULL_READ_BYTES = 200_000  # uvloop reads up to 256,000 bytes and asyncio 262,144, and more wait when so many came
 COLLECTED_BYTES_MAX = 128 * 1024  # above it, write before the read event ends, while the bytes are in the processor's cache
 
@@ -88,6 +89,7 @@ class Connection(asyncio.Protocol):
         self._splitter = FrameSplitter(owner.limits.frame_bytes_max)
         self._pending: PendingRequests[asyncio.Future[Any]] = PendingRequests(owner.limits.pending_requests_max)
         self._transport: asyncio.Transport | None = None
+        self._plain_descriptor: int | None = None  # of the socket; None when the transport encrypts
         self._tls: TlsLayer | None = None
         self._unsent: list[bytes | memoryview] = []
         self._unsent_bytes = 0
@@ -120,6 +122,7 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         self.peer = _address(transport.get_extra_info("peername"))
         self.local = _address(transport.get_extra_info("sockname"))
+        self._plain_descriptor = None if transport.get_extra_info("sslcontext") is not None else self.descriptor
         transport.set_write_buffer_limits(high=self._limits.unwritten_high_bytes)
         self.opened_ms = self.last_read_ms = self.last_write_ms = self._owner.now_ms()
         if not self._owner.accept(self):
@@ -425,8 +428,12 @@ class Connection(asyncio.Protocol):
 
     def check_time(self, now_ms: int) -> None:
         """Enforce the time-outs. The owner calls this every `scan_ms`."""
-        self._expire(now_ms)
         limits = self._limits
+        if len(self._pending):
+            self._expire(now_ms)
+        is_in_use = self.frames_read and self.frame_since_ms is None and now_ms - self.last_read_ms <= limits.idle_ms
+        if is_in_use and self._closing is None:  # nearly always, and there may be thousands
+            return
         if self._closing is not None:
             if now_ms - self._closing_ms > limits.drain_ms:  # the peer does not read what it was still to get
                 self.abort(self._closing)
@@ -476,7 +483,7 @@ class Connection(asyncio.Protocol):
         """Write what was sent."""
         self._flush_scheduled = False
         pieces = self._unsent
-        if len(pieces) == 1 and self._tls is None:  # the answer to a client that waits for it
+        if len(pieces) == 1 and self._tls is None and type(pieces[0]) is bytes:  # the answer to a client that waits for it
             self._unsent, self._unsent_bytes = [], 0
             self._write(pieces[0])
         elif pieces:
@@ -487,15 +494,27 @@ class Connection(asyncio.Protocol):
             return
         pieces, size_bytes = self._unsent, self._unsent_bytes
         self._unsent, self._unsent_bytes = [], 0
-        if size_bytes > JOINED_BYTES_MAX and self._tls is None and self._transport is not None:
-            self._transport.writelines(pieces)
+        if size_bytes >= GATHERED_BYTES_MIN and self._tls is None and self._transport is not None:
+            rest = self._write_gathered(self._transport, pieces)
+            if rest:
+                self._transport.writelines(rest)
             self._count_written(self._transport, size_bytes)
             return
-        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        data = b"".join(pieces)
         if self._tls is not None:
-            self._tls.send(bytes(data))
+            self._tls.send(data)
             data = self._tls.to_send()
         self._write(data)
+
+    def _write_gathered(self, transport: asyncio.Transport, pieces: list[bytes | memoryview]) -> list[bytes | memoryview]:
+        """Write what the socket takes at once, unless bytes before these wait. Return the rest.
+
+        A transport that closes may have closed its descriptor, and another socket may have its number.
+        """
+        if self._plain_descriptor is None or transport.get_write_buffer_size() or transport.is_closing():
+            return pieces
+        written = write_pieces(self._plain_descriptor, pieces)
+        return rest_of(pieces, written) if written else pieces
 
     def _write(self, data: bytes | memoryview) -> None:
         transport = self._transport

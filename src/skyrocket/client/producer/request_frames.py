@@ -16,7 +16,6 @@ from skyrocket.client.errors import InvalidMessageError
 from skyrocket.client.message import Message, plain_properties, properties_without_id
 from skyrocket.client.producer.sequence import SequenceStamps
 from skyrocket.client.queues import Queue
-from skyrocket.net.connection import JOINED_BYTES_MAX
 from skyrocket.protocol import versions
 from skyrocket.protocol.command import ONEWAY_FLAG, Command
 from skyrocket.protocol.errors import RecordError
@@ -32,6 +31,7 @@ _JSON: Final = int(Serialization.JSON)  # a plain number: arithmetic with enumer
 SEND_CODE: Final = int(RequestCode.SEND_MESSAGE_V2)
 _BATCH_CODE: Final = int(RequestCode.SEND_BATCH_MESSAGE)
 _json_text = msgspec.json.Encoder().encode
+JOINED_BYTES_MAX: Final = 64 * 1024  # above it, a body is not copied behind its header
 _TEMPLATES_MAX = 65_536  # one for each queue that a process sends to
 
 
