@@ -49,7 +49,8 @@ def _format_role(one: BrokerState, states: list[BrokerState]) -> str:
     leaders = (other for other in states if other.broker_name == one.broker_name and other.node_role == "LEADER")
     end = max((other.end_index for other in leaders), default=one.end_index)
     behind = "" if one.node_role == "LEADER" else f", {max(0, end - one.end_index)} behind"
-    return f"{role}: {one.node} {one.node_role.lower()}, term {one.term}{behind}"
+    damaged = f", {one.damaged_entries} damaged" if one.damaged_entries else ""
+    return f"{role}: {one.node} {one.node_role.lower()}, term {one.term}{behind}{damaged}"
 
 
 @cluster_command(app, name="transfer-leader")

@@ -208,7 +208,10 @@ class DLedgerNode:
 
     def on_damage(self, damaged: DamagedRange) -> None:
         """The scrub has found damage."""
-        self._store.repair.note_bytes(damaged.offset, damaged.size)
+        try:
+            self._store.repair.note_bytes(damaged.offset, damaged.size)
+        except StoreError as error:
+            log.error("Damage at %d of the log cannot be repaired now: %s", damaged.offset, error)
 
     def on_role(self) -> None:
         self._roles.follow(self.driver.node.leader, leads=self.driver.is_ready)

@@ -56,6 +56,7 @@ class ClusterAdmin:
             node_role=info.get("dledgerRole", ""),
             term=_parse_int(info, "dledgerTerm"),
             end_index=_parse_int(info, "dledgerEndIndex"),
+            damaged_entries=_parse_int(info, "dledgerDamagedEntries"),
         )
 
     async def runtime(self, broker: str) -> dict[str, str]:

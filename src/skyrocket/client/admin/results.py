@@ -187,6 +187,7 @@ class BrokerState(BrokerInfo, frozen=True):
     node_role: str = ""  # in the group: LEADER, FOLLOWER or CANDIDATE
     term: int = 0  # of the group, as the node knows it
     end_index: int = 0  # of the last entry in the node's log
+    damaged_entries: int = 0  # of the node's log, that are not repaired yet
 
 
 # ---

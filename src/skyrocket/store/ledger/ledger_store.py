@@ -37,6 +37,7 @@ from typing import Final
 from skyrocket.protocol.errors import RecordError
 from skyrocket.protocol.message.record import Record, decode_record
 from skyrocket.protocol.sysflag import TRANSACTION_MASK
+from skyrocket.store.cold_reads import NotInMemoryError
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.errors import StoreError, WritesStoppedError, store_error
 from skyrocket.store.files import Files
@@ -478,6 +479,8 @@ class LedgerStore(MessageStore):
         """Whether an entry can be read, and is what was written."""
         try:
             return bool(self._read_entries(index, 1, 2**31))
+        except NotInMemoryError:
+            raise  # nothing is known of it yet
         except StoreError:
             return False
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from skyrocket.store.cold_reads import NotInMemoryError, ReadAttempt
 from skyrocket.store.errors import StoreFormatError, UnreadableError
+from skyrocket.store.files import DiskFile
 from skyrocket.store.ledger.entry import EntryError
 from skyrocket.store.ledger.ledger_store import DamagedEntryError, LedgerStore
 from tests.support.ledgers import LEDGER_CONFIG, LedgerFiles, a_ledger, all_entries, append_committed, header_of
@@ -198,4 +200,16 @@ def test_the_checksum_of_a_damaged_record_tells_which_entry_is_right(tmp_path: P
     wrong = bytearray(entries[30])
     wrong[48 + 20] ^= 0xFF
     assert store.repair.fits_checksum(bytes(wrong)) is False
+    store.close()
+
+
+def test_an_entry_that_is_not_in_memory_is_not_called_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    entries = closed_with(tmp_path)
+    store = a_ledger(tmp_path)
+    monkeypatch.setattr(DiskFile, "read_into_now", lambda *_: False)
+    with pytest.raises(NotInMemoryError):
+        store.reads.read_now(lambda: store.is_intact(30), ReadAttempt())
+    assert store.is_intact(30), "a reader that waits for the disk gets it"
+    assert store.damaged_indexes == []
+    assert all_entries(store) == entries
     store.close()
