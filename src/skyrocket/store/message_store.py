@@ -10,7 +10,6 @@ call the job's `run`; the store's thread then reports the result with `finish_fl
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -39,7 +38,7 @@ from skyrocket.store.ledger.layout import check_plain
 from skyrocket.store.log.checksums import Checksums
 from skyrocket.store.log.commit_log import CommitLog
 from skyrocket.store.log.segment_ages import SegmentAges
-from skyrocket.store.log.segment_scrub import ScrubTarget
+from skyrocket.store.log.segment_scrub import ScrubTarget, find_scrub_target
 from skyrocket.store.message import AppendPosition, AppendRequest, AppendResult, DispatchFields, dispatch_fields_of
 from skyrocket.store.paths import StorePaths
 from skyrocket.store.queues.consume_queue import ConsumeQueue
@@ -460,12 +459,7 @@ class MessageStore:
 
     def next_scrub_target(self, after: int) -> ScrubTarget | None:
         """Return the first closed segment that starts behind `after` and is on disk; None when there is none."""
-        segments = self.log.segments
-        for start in segments.starts[bisect_right(segments.starts, after) : -1]:
-            if start + segments.segment_bytes <= self.horizon.flushed:
-                place = self._checksums.place_of(start)
-                return ScrubTarget(start, segments.segment_bytes, segments.path(start), *place, self.log.framing)
-        return None
+        return find_scrub_target(self.log, self._checksums, self.horizon.flushed, after)
 
     # --- retention
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 import mmap
 import re
 import struct
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from skyrocket.protocol.crc import crc32
 from skyrocket.protocol.message.record import BLANK_MAGIC, FIXED_BYTES_MIN, MAGIC, MAGIC_V2
@@ -23,6 +23,10 @@ from skyrocket.store.files import File, Files
 from skyrocket.store.log.checksum_blocks import ENTRY
 from skyrocket.store.log.damage import explain_damage, is_filler
 from skyrocket.store.log.scan import PLAIN, DamagedRange, RecordFraming
+
+if TYPE_CHECKING:
+    from skyrocket.store.log.checksums import Checksums
+    from skyrocket.store.log.commit_log import CommitLog
 
 WINDOW_BYTES = 1024 * 1024
 _PAGE_BYTES = 4096
@@ -43,6 +47,16 @@ class ScrubTarget(NamedTuple):
     checksums: int  # how many there are
     framing: RecordFraming = PLAIN  # of the log
     size_bytes: int = 0  # to scrub, of a segment that is not closed; 0: all of it
+
+
+def find_scrub_target(log: CommitLog, checksums: Checksums, flushed: int, after: int) -> ScrubTarget | None:
+    """Return the first closed segment that starts behind `after` and is on disk; None when there is none."""
+    segments = log.segments
+    for start in segments.starts[bisect_right(segments.starts, after) : -1]:
+        if start + segments.segment_bytes <= flushed:
+            place = checksums.place_of(start)
+            return ScrubTarget(start, segments.segment_bytes, segments.path(start), *place, log.framing)
+    return None
 
 
 class ScrubFinding(NamedTuple):
