@@ -47,7 +47,8 @@ SECTIONS = (
     Section("Limits", ("ClientLimits", "ConsumerLimits")),
     Section("At least once", ("Deduplicator", "MemoryClaims", "InProgressError", "VersionCheck", "LossDetector", "LossReport",
                               "StreamReport")),
-    Section("", ("SqliteClaims", "RedisClaims", "AsyncRedisClaims", "SqliteVersions", "Tracing"), "skyrocket.client.helpers"),
+    Section("", ("SqliteClaims", "RedisClaims", "AsyncRedisClaims", "SqlClaims", "SqliteVersions", "RedisVersions", "SqlVersions",
+                 "Tracing"), "skyrocket.client.helpers"),
     Section(
         "Errors",
         (

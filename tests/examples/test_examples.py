@@ -28,6 +28,10 @@ RUNS = {
     "registration": (["--users", "500"], [r"500 users registered", r"500 coupons were granted, 0 of them twice\."]),
     "transaction": ([], [r"plain: shipped", r"broken: not booked", r"silent: the broker asks", r"silent: shipped"]),
     "ordered": (["--orders", "40"], [r"40 of 40 orders went through", r"0 events came out of order"]),
+    "gateway": (
+        ["--requests", "200"],
+        [r"[1-9]\d* requests were answered, [1-9]\d* refused with 503", r"skipped [1-9]\d* that", r"\b0 answers were wrong"],
+    ),
     "spark_sales": (["--sales", "1200"], [r"1200 sales came to", r"The results add up to \d+ cents from 1200 sales"]),
 }
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from tests.support.tools import need
 
@@ -66,16 +66,25 @@ def _number(line: bytes) -> int:
     return int(line[1:])
 
 
+def _reply(stream: IO[bytes]) -> int | bytes | None:
+    """A number, or a text and None where there is none."""
+    line = stream.readline()
+    if not line.startswith(b"$"):
+        return _number(line)
+    size = int(line[1:])
+    return None if size < 0 else stream.read(size)
+
+
 class PlainClient:
-    """`redis.Redis`, as far as claims go: scripts whose answer is a number."""
+    """`redis.Redis`, as far as claims and versions go: scripts whose answer is a number or a text."""
 
     def __init__(self, port: int) -> None:
         self._port = port
 
-    def eval(self, script: str, numkeys: int, /, *keys_and_args: Any) -> int:
+    def eval(self, script: str, numkeys: int, /, *keys_and_args: Any) -> int | bytes | None:
         with socket.create_connection(("127.0.0.1", self._port), timeout=60) as connection:
             connection.sendall(_command("EVAL", script, numkeys, *keys_and_args))
-            return _number(connection.makefile("rb").readline())
+            return _reply(connection.makefile("rb"))
 
 
 class AwaitedClient:

@@ -15,10 +15,13 @@ if TYPE_CHECKING:
     from skyrocket.client.helpers.deduplication import AsyncClaims, Claims, ClaimState, Deduplicator, InProgressError
     from skyrocket.client.helpers.deduplication_memory import MemoryClaims
     from skyrocket.client.helpers.deduplication_redis import AsyncRedisClaims, RedisClaims
+    from skyrocket.client.helpers.deduplication_sql import SqlClaims
     from skyrocket.client.helpers.deduplication_sqlite import SqliteClaims
     from skyrocket.client.helpers.loss_detection import LossDetector, LossReport, StreamReport
     from skyrocket.client.helpers.tracing import Tracing
     from skyrocket.client.helpers.versions import MemoryVersions, VersionCheck, Versions
+    from skyrocket.client.helpers.versions_redis import RedisVersions
+    from skyrocket.client.helpers.versions_sql import SqlVersions
     from skyrocket.client.helpers.versions_sqlite import SqliteVersions
 
 __all__ = [
@@ -33,6 +36,9 @@ __all__ = [
     "MemoryClaims",
     "MemoryVersions",
     "RedisClaims",
+    "RedisVersions",
+    "SqlClaims",
+    "SqlVersions",
     "SqliteClaims",
     "SqliteVersions",
     "StreamReport",
@@ -48,10 +54,13 @@ if not TYPE_CHECKING:  # or type checkers would accept any name
             "deduplication": ("AsyncClaims", "ClaimState", "Claims", "Deduplicator", "InProgressError"),
             "deduplication_memory": ("MemoryClaims",),
             "deduplication_redis": ("AsyncRedisClaims", "RedisClaims"),
+            "deduplication_sql": ("SqlClaims",),
             "deduplication_sqlite": ("SqliteClaims",),
             "loss_detection": ("LossDetector", "LossReport", "StreamReport"),
             "tracing": ("Tracing",),
             "versions": ("MemoryVersions", "VersionCheck", "Versions"),
+            "versions_redis": ("RedisVersions",),
+            "versions_sql": ("SqlVersions",),
             "versions_sqlite": ("SqliteVersions",),
         },
     )

@@ -9,7 +9,15 @@
 The version is recorded when the body returns and not when it raises, so a failed message is handled again. A version is any
 growing integer: a row's version, a time in milliseconds, a sequence number. The check detects repeated and late messages that are
 handled one after another. Two messages with one key that are handled at the same time can both be newer: consume them orderly
-(one sharding key, one queue), or let the database compare too (`UPDATE … WHERE version < ?`).
+(one sharding key, one queue), or let the database compare too (`SqlVersions.advance`, in your own transaction).
+
+A message that was made from a certain state names the version that it expects:
+
+    if await check.swap_async("account-7", version=4, expected=3):      # compare and set, atomic; without await: swap
+        ...
+
+Exactly one of several callers with the same expectation gets True. The version is set then, before the work: a process that
+dies after it has not done the work. `SqlVersions.swap` sets it in your own transaction, together with the work.
 """
 
 from __future__ import annotations
@@ -34,6 +42,10 @@ class Versions(Protocol):
         """Store the version if it is newer than the stored one."""
         ...
 
+    def swap(self, key: str, version: int, expected: int | None) -> bool:
+        """Store the version if the stored one is `expected`, atomically; None: if there is none. Return whether it was."""
+        ...
+
 
 class MemoryVersions:
     """Versions in memory: for one process, until it ends. A full store drops the least recently used key."""
@@ -55,11 +67,21 @@ class MemoryVersions:
 
     def record(self, key: str, version: int) -> None:
         with self._lock:
-            self._newest[key] = max(version, self._newest.get(key, version))
-            self._newest.move_to_end(key)
-            if len(self._newest) > self._keys_max:
-                self._newest.popitem(last=False)
-                self.forgotten += 1
+            self._keep(key, max(version, self._newest.get(key, version)))
+
+    def swap(self, key: str, version: int, expected: int | None) -> bool:
+        with self._lock:
+            if self._newest.get(key) != expected:
+                return False
+            self._keep(key, version)
+            return True
+
+    def _keep(self, key: str, version: int) -> None:
+        self._newest[key] = version
+        self._newest.move_to_end(key)
+        if len(self._newest) > self._keys_max:
+            self._newest.popitem(last=False)
+            self.forgotten += 1
 
 
 class VersionCheck:
@@ -71,6 +93,16 @@ class VersionCheck:
     def newer(self, key: str, version: int) -> Newer:
         """Return a context for `async with` or `with`, whose value is whether the version is newer."""
         return Newer(self._versions, key, version)
+
+    def swap(self, key: str, *, version: int, expected: int | None) -> bool:
+        """Set the version of a key if its present one is `expected`, atomically; None: if it has none. Returns whether it was."""
+        return self._versions.swap(key, version, expected)
+
+    async def swap_async(self, key: str, *, version: int, expected: int | None) -> bool:
+        """Like `swap`, without blocking the event loop."""
+        if self._versions.blocks:
+            return await asyncio.to_thread(self._versions.swap, key, version, expected)
+        return self._versions.swap(key, version, expected)
 
 
 class Newer:

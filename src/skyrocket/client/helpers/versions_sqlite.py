@@ -14,6 +14,9 @@ INSERT INTO versions VALUES (?, ?)
 ON CONFLICT (key) DO UPDATE SET version = excluded.version WHERE excluded.version > versions.version
 """
 
+_INSERT: Final = "INSERT INTO versions VALUES (?, ?) ON CONFLICT (key) DO NOTHING"
+_SWAP: Final = "UPDATE versions SET version = ? WHERE key = ? AND version = ?"
+
 
 class SqliteVersions:
     """A store of versions in a SQLite file."""
@@ -34,3 +37,9 @@ class SqliteVersions:
     def record(self, key: str, version: int) -> None:
         with self._file.transaction() as connection:
             connection.execute(_RECORD, (key, version))
+
+    def swap(self, key: str, version: int, expected: int | None) -> bool:
+        with self._file.transaction() as connection:
+            if expected is None:
+                return connection.execute(_INSERT, (key, version)).rowcount == 1
+            return connection.execute(_SWAP, (version, key, expected)).rowcount == 1

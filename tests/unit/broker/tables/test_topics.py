@@ -51,6 +51,12 @@ def test_trace_topic_is_created_at_start_if_the_setting_says_so():
     assert "RMQ_SYS_TRACE_TOPIC" not in {config.topic_name for config in system_topics(BrokerSettings())}
 
 
+def test_trace_topic_may_have_another_name():
+    made = {config.topic_name for config in system_topics(BrokerSettings(trace_topic=True, trace_topic_name="my-traces"))}
+    assert "my-traces" in made
+    assert "RMQ_SYS_TRACE_TOPIC" not in made
+
+
 def test_every_change_gives_a_new_version_and_calls_on_change():
     table, told = a_table(), []
     table.on_change.append(lambda: told.append(table.version.counter))
