@@ -401,8 +401,10 @@ def test_our_settings_are_apaches(two: Two):
     # Apache does not show the keys of slaves and DLedger groups while they are empty.
     ours_alone |= {"haMasterAddress", "haSecretPath", "haTls", "dLedgerTimings"}
     ours_alone |= {"dLegerGroup", "dLegerPeers", "dLegerSelfId", "preferredLeaderId", "storePathDLedgerCommitLog"}
-    # Keys of ours for access control, and those that Apache does not show while they are empty.
+    # Keys of ours for access control, and those that Apache shows only when its settings file has them.
     ours_alone |= {"authorizationCompatible", "plainAclPath", "authAuditLogPath"}
+    ours_alone |= {"authenticationEnabled", "authorizationEnabled", "authenticationWhitelist", "authorizationWhitelist"}
+    ours_alone |= {"initAuthenticationUser", "innerClientAuthenticationCredentials", "migrateAuthFromV1Enabled"}
     assert set(ours) - ours_alone <= set(theirs)
     differing = {key: (ours[key], theirs[key]) for key in ours.keys() - machine - ours_alone if ours[key] != theirs[key]}
     assert differing == {"inSyncReplicas": ("0", "1")}  # 0: as the role says. Apache's SYNC_MASTER waits for nobody

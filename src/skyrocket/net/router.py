@@ -61,7 +61,7 @@ class RequestGuard(Protocol):
     """Access control: decides about every request before a handler sees it, on the general path and on the fast paths."""
 
     def refusal(self, command: Command, connection: Connection) -> Refusal | None:
-        """Say why a request is refused; None when it may be handled."""
+        """Say why a request is refused; None when it may be handled. It is asked once for a request that is handled."""
 
     def record_refusal(self, command: Command, connection: Connection, refusal: Refusal) -> None:
         """Take note that a request was refused."""

@@ -110,6 +110,15 @@ async def test_rules_allow_and_changes_count_from_the_next_request_on(tmp_path: 
     assert (answer.code, answer.remark) == (ResponseCode.NO_PERMISSION, "User:alice is not found.")
 
 
+async def test_no_handler_gets_a_signature_that_it_could_pass_on(tmp_path: Path):
+    """The request code is not signed: a consumer that is asked by an administrator could send the fields under another code."""
+    broker = GuardedRouter(tmp_path)
+    command = signed(RequestCode.GET_CONSUMER_RUNNING_INFO, {"consumerGroup": "G", "SecurityToken": "t"}, keys=ROOT)
+    assert (await asked(broker, command)).code == 0
+    (served,) = broker.served
+    assert served.fields == {"consumerGroup": "G", "AccessKey": ROOT.name}
+
+
 async def test_codes_of_the_white_lists_are_not_checked(tmp_path: Path):
     broker = GuardedRouter(tmp_path, authentication_whitelist=frozenset({28}), authorization_whitelist=frozenset({28, 17}))
     broker.add_user(ALICE)
