@@ -239,9 +239,9 @@ def test_waiting_records_are_equal(seed: int):
     sound = [record for topic, _ in QUEUES for record in assert_same("readdress.parse_waiting_records", records, topic) if record]
     address = Address("orders", 1, MAGIC, b"\x06orders", 7, ("k",), None, commits=True)
     for record in [one for one in records if one]:  # the reference takes sound records only
-        TWINS["readdress.readdress_records"].compiled([(record, address, None, b"")], (0, 2000, START_MS), lambda _: 5)
+        TWINS["readdress.readdress_records"].compiled([(record, address, None, b"")], (0, 2000, START_MS, 0), lambda _: 5)
     for waiting in sound:
-        assert_same("readdress.readdress_records", [(waiting[0], address, None, b"")], (0, 2000, START_MS), lambda _: 5)
+        assert_same("readdress.readdress_records", [(waiting[0], address, None, b"")], (0, 2000, START_MS, 0), lambda _: 5)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -49,10 +49,12 @@ class Jumping(RunningBroker):
             await self.pass_ms(SECOND_MS)
 
     async def settle(self) -> None:
-        """Wait until the broker has done what is due."""
+        """Wait until the broker has done what is due, also what its threads do with files meanwhile."""
         log, last = self.broker.store.log, -1
-        while log.end != last:
+        threads = self.broker.scheduler._fetching
+        while log.end != last or threads:
             last = log.end
+            await asyncio.gather(*threads.values())
             self.broker.scheduler.clock_changed()
             for _ in range(4):
                 await asyncio.sleep(0)

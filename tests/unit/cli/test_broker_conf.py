@@ -90,7 +90,10 @@ def test_the_classic_file_starts_a_broker_with_one_warning(tmp_path: Path):
         ("brokerId=1", "brokerId is 1, a slave's, but brokerRole is ASYNC_MASTER. Set brokerRole=SLAVE, or brokerId=0."),
         ("inSyncReplicas=2", "inSyncReplicas is 2, but only a SYNC_MASTER waits for slaves, and brokerRole is ASYNC_MASTER."),
         ("enableDLegerCommitLog=true", "enableDLegerCommitLog=true needs dLegerPeers, the nodes of the group: n0-host:port;n1"),
-        ("aclEnable=true", "aclEnable=true is not possible: there is no access control yet."),
+        (
+            "aclEnable=true",
+            "aclEnable=true is not possible: access control of RocketMQ 4 is converted: see migrateAuthFromV1Enab",
+        ),
         ("storeType=defaultRocksDB", "storeType=defaultRocksDB is not possible: nothing is stored in RocksDB."),
         ("storePathIndex=/elsewhere", "storePathIndex is /elsewhere, but this broker uses "),
         ("listenPort=high", "listenPort must be a whole number from 0 to 65535, not 'high'."),
