@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from skyrocket.broker.dledger.driver import GroupDriver
+from skyrocket.broker.dledger.driver import NEVER_MS, GroupDriver
 from skyrocket.broker.dledger.group import CHECKPOINT_MS
 from skyrocket.broker.dledger.marker import make_marker
 from skyrocket.broker.send.parked_answers import ConfirmedAnswers
@@ -55,6 +55,8 @@ HOST = pack_host("10.0.0.7", 10911)
 
 PADDING = (0, 0, 30, 600)  # bytes behind a message, so that entries are smaller and larger than a sector
 FULL_SHARE = 0.02  # of the pushes find a full connection, and are tried again
+REST_MS = 400  # after a full disk
+LIFE_IDS = 2**32  # request ids of one state machine
 SUCCESS = encode_command(Command(ResponseCode.SUCCESS))
 
 
@@ -126,6 +128,7 @@ class StoreNode:
         self.store: LedgerStore | None = None
         self.is_stopping = False
         self.is_failed = False
+        self.is_patient = False  # its disk was full, and nobody starts it again
         self.kills_when_off = False
         self._driver: GroupDriver | None = None
 
@@ -141,7 +144,7 @@ class StoreNode:
 
     def start(self) -> None:
         self.incarnation += 1
-        self.is_stopping = self.is_failed = self.kills_when_off = False
+        self.is_stopping = self.is_failed = self.is_patient = self.kills_when_off = False
         self.loop = NodeLoop(self.world, self._job_ms, self._after_turn)
         self.loop.turn(self._open)
 
@@ -186,9 +189,9 @@ class StoreNode:
         )
         self._saver = plan.saver_type(store, driver.on_saved, lambda why: driver.feed(StorageFailed(why)))
         driver._outbox = LooseOutbox() if self.loose else plan.make_outbox()
-        if self.loose:
-            driver.node._election.__class__ = LooseElection
-        plan.plant(driver.node)
+        driver._rest_ms = REST_MS
+        self._life = 0
+        self._prepare(driver.node)
         self._handles: dict[int, tuple[str, int]] = {}
         self._handle = 0
         self._led = self._role = (Role.CANDIDATE, -1)
@@ -199,6 +202,32 @@ class StoreNode:
         self.loop.call_later(CHECKPOINT_MS / 1000, self._checkpoint)
         self._grown = [key for key, _ in store.queues]
         driver.start()
+
+    def _prepare(self, raft: RaftNode) -> None:
+        if self.loose:
+            raft._election.__class__ = LooseElection
+        self.world.plan.plant(raft)
+        self._prepared = raft
+
+    def _find_life(self) -> int:
+        """Return which state machine of this process runs: after a full disk the driver begins with another one.
+
+        It counts its requests anew. The broker has forgotten the older requests by then, because their time is up.
+        """
+        assert self._driver is not None
+        if self._driver.node is not self._prepared:
+            self._prepare(self._driver.node)
+            self._life += 1
+            self.is_failed = False
+            self.world.on_room(self)
+        return self._life
+
+    @property
+    def goes_on_by_itself(self) -> bool:
+        """Whether its disk was full, and nothing else keeps it from taking part."""
+        assert self._driver is not None
+        assert self.store is not None
+        return self._driver._rest_until_ms < NEVER_MS and self.store.stopped is None and not self._saver._is_failed
 
     def crash(self, *, power: bool) -> None:
         """End the process. The page cache outlives it, unless the power is cut, too."""
@@ -279,6 +308,7 @@ class StoreNode:
 
     def _look(self, store: LedgerStore, driver: GroupDriver) -> None:
         """Tell the checker what is new since the last turn."""
+        self._find_life()
         node, checker = driver.node, self.world.checker
         role = (node.role, node.term)
         if role != self._role:
@@ -356,7 +386,9 @@ class StoreNode:
 
     def receive(self, peer: str, kind: str, request_id: int, message: LedgerMessage) -> None:
         if kind == RESPONSE:
-            self.feed(Response(peer, request_id, message))  # type: ignore[arg-type]
+            life, request_id = divmod(request_id, LIFE_IDS)
+            if self._driver is not None and life == self._find_life():
+                self.feed(Response(peer, request_id, message))  # type: ignore[arg-type]
             return
         self._handle += 1
         self._handles[self._handle] = (peer, request_id)
@@ -396,10 +428,13 @@ class StoreNode:
         self._saver.save(effect)
 
     def send_message(self, peer: str, request_id: int, message: LedgerMessage) -> None:
-        self.world.network.send(self, peer, "request", request_id, message)
+        self.world.network.send(self, peer, "request", self._find_life() * LIFE_IDS + request_id, message)
 
     def send_push(self, peer: str, request_id: int, body: bytes) -> None:
         self.send_message(peer, request_id, decode_push(body))
+
+    def is_saving(self) -> bool:
+        return self._saver.is_saving
 
     def is_full(self, peer: str) -> bool:
         return self.world.rng.random() < FULL_SHARE
@@ -417,7 +452,7 @@ class StoreNode:
             try:
                 self.store.append([make_marker(self.name, term, self._wall_ms(), HOST)], self._wall_ms())
             except StoreError as error:
-                self._driver.feed(StorageFailed(str(error)))
+                self._driver.on_write_failed(error)
             self.wake_flusher()
 
     def wake_flusher(self) -> None:
@@ -429,6 +464,13 @@ class StoreNode:
     def on_deposed(self, why: str) -> None:
         if self.world.plan.fails_answers:
             self._answers.fail_all(why)
+
+    def may_lead(self) -> bool:
+        """No node is damaged where it was synced, so none has anything to repair before it leads."""
+        assert self.store is not None
+        if self.store.repair.damaged:
+            raise ViolationError(f"entries {self.store.repair.damaged} of {self.name} are damaged, and were synced")
+        return True
 
     def on_role(self) -> None:
         pass

@@ -27,6 +27,7 @@ class StorePlan(Plan):
     store_type: type[LedgerStore] = LedgerStore
     saver_type: type[TermSaver] = TermSaver
     fails_answers = True
+    patient_share = 0.7  # of the full disks: nobody starts the node again
 
     def __init__(self, seed: int, style: str | None = None) -> None:
         super().__init__(seed, style)

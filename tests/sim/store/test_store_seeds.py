@@ -36,3 +36,17 @@ def test_messages_are_acknowledged_and_nodes_recover_while_faults_happen():
     worlds = [run_store_seed(seed) for seed in range(20)]
     assert sum(len(world.checker.acknowledged) > 20 for world in worlds) >= 15
     assert sum(node.incarnation - 1 for world in worlds for node in world.nodes.values()) > 60
+
+
+class FullDiskPlan(StorePlan):
+    """Writes fail, and leaders change. Nothing else happens, so that a node that comes back does it by itself."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed, "any")
+        self.kind, self.loose = "strict", 0
+        self.weights = {"write fails": 20, "start": 8, "heal": 4, "isolate leader": 3, "transfer": 1}
+
+
+def test_nodes_whose_disk_was_full_take_part_again_without_a_start():
+    worlds = [run_store_seed(seed, FullDiskPlan(seed)) for seed in range(8)]
+    assert sum(world.came_back for world in worlds) >= 5

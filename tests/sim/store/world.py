@@ -23,6 +23,7 @@ class StoreWorld(World):
     def __init__(self, seed: int, plan: StorePlan | None = None, *, trace: bool = False) -> None:
         super().__init__(seed, plan or StorePlan(seed), trace=trace)
         self._failing: set[str] = set()
+        self.came_back = 0  # nodes whose disk was full, without a start
 
     def make_checker(self) -> Checker:
         return Checker(strict=True, message_of=message_of)
@@ -80,14 +81,20 @@ class StoreWorld(World):
         self.tell_down(node)
 
     def on_storage_failure(self, node: StoreNode, why: str) -> None:
-        """A node takes no part any more. Somebody starts it again; the disk works then."""
+        """A node takes no part any more. Somebody starts it again; the disk works then.
+
+        If the disk was full, mostly nobody does: the node goes on by itself.
+        """
         if node.name not in self._failing:
             raise ViolationError(f"{node.name} stopped, and nothing was wrong with its disk: {why}")
-        if node.is_failed:
+        if node.is_failed and (node.goes_on_by_itself or not node.is_patient):
             return
+        node.is_patient = not node.is_failed and node.goes_on_by_itself and self.rng.random() < self.plan.patient_share
         node.is_failed = True
         incarnation = node.incarnation
         self.note(f"{node.name} takes no part: {why}")
+        if node.is_patient:
+            return
 
         def restart() -> None:
             if node.is_up and node.incarnation == incarnation:
@@ -95,6 +102,11 @@ class StoreWorld(World):
                 node.start()
 
         self.at(self.now + self.rng.uniform(0, RESTART_MS), restart)
+
+    def on_room(self, node: StoreNode) -> None:
+        """A node whose disk was full takes part again."""
+        self.came_back += 1
+        self.note(f"{node.name} takes part again")
 
     # The end ----------------------------------------------------------------------------------------------------------
 

@@ -370,8 +370,11 @@ class GroupDriver:
         self._shell.wake_flusher()
 
     def _failure(self, error: StoreError) -> StorageFailed:
-        """Return the event for a write that failed. On a full disk nothing of it is stored, and nothing is in doubt."""
-        if not isinstance(error, DiskFullError):
+        """Return the event for a write that failed. On a full disk nothing of it is stored, and nothing is in doubt.
+
+        A log that could not be cut is: the store is stopped then, whatever the reason.
+        """
+        if not isinstance(error, DiskFullError) or self._store.stopped is not None:
             return StorageFailed(str(error).rstrip("."))
         self._rest_until_ms = self._now_ms() + self._rest_ms
         return StorageFailed(f"{error} It goes on by itself when there is room", is_lasting=False)
@@ -385,7 +388,7 @@ class GroupDriver:
             return
         self._rest_until_ms = self._now_ms() + self._rest_ms
         try:
-            self._store.append_position(0)
+            self._store.check_appendable()
         except StoreError:
             return
         self._rest_until_ms = NEVER_MS

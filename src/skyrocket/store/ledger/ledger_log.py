@@ -292,7 +292,7 @@ class LedgerLog(CommitLog):
         self.close()
         self.scrub()
         self._drop_windows()
-        old_end, self.end = self.end, pos
+        old_end, self.end, self.last = self.end, pos, before  # together: what is left stays readable if the disk fails now
         self.opened_at = min(self.opened_at, pos)
         while len(segments.starts) > 1 and segments.starts[-1] >= pos:
             segments.drop_last()
@@ -302,7 +302,6 @@ class LedgerLog(CommitLog):
         for at in range(pos - start, stop, _ZEROS_AT_ONCE):
             file.write(at, bytes(min(_ZEROS_AT_ONCE, stop - at)))
         file.sync()  # otherwise a power failure could bring an old sector back under a new record
-        self.last = before
         self.entries.cut(index)
 
     def overwrite(self, pos: int, entry: bytes | memoryview) -> None:

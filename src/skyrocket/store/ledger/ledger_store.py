@@ -315,6 +315,10 @@ class LedgerStore(MessageStore):
             raise NotLeaderError(self._refusal)
         return super().append_position(now_ms)
 
+    def check_appendable(self) -> None:
+        """Raise an error when no entry can be stored now, whoever leads: the disk is full, or the store is stopped."""
+        super().append_position(0)
+
     def append(self, messages: Sequence[AppendRequest], now_ms: int) -> list[AppendResult]:
         if self._refusal is not None:
             raise NotLeaderError(self._refusal)
@@ -341,7 +345,7 @@ class LedgerStore(MessageStore):
 
     def append_entries(self, entries: Sequence[bytes | memoryview]) -> None:
         """Append entries that the leader has sent, all or none. Raise EntryError when one does not belong here."""
-        super().append_position(0)
+        self.check_appendable()
         before = self.log.end
         if not entries:
             return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 from skyrocket.protocol.bodies.dledger import DLedgerEntry, HeartBeatRequest, LedgerMessage, PushEntryRequest, PushType
 from skyrocket.protocol.ledger_push import decode_entry
 from skyrocket.raft.ports import Request, Role
@@ -20,6 +22,7 @@ class QuietPlan(StorePlan):
         super().__init__(0)
         self.size, self.kind, self.loose = 3, "strict", 0
         self.loss = self.repeat = self.late = 0.0
+        self.patient_share = 1.0
 
 
 def entries_of(term: int, count: int) -> list[DLedgerEntry]:
@@ -42,7 +45,8 @@ def push(node: StoreNode, kind: PushType, entries: list[DLedgerEntry], term: int
     ask(node, request, term)
 
 
-def test_a_follower_that_cannot_cut_its_log_takes_no_part_and_stays_readable():
+def a_follower_of_five_entries() -> tuple[StoreWorld, StoreNode]:
+    """Return a node whose disk is about to fail."""
     world = StoreWorld(0, QuietPlan())
     node = world.nodes["n0"]
     node.start()
@@ -52,8 +56,13 @@ def test_a_follower_that_cannot_cut_its_log_takes_no_part_and_stays_readable():
     world.run_until(100)
     assert node.store is not None
     assert node.store.end_index == 4
-
     world.expect_failure(node)
+    return world, node
+
+
+def test_a_follower_that_cannot_cut_its_log_takes_no_part_and_stays_readable():
+    _, node = a_follower_of_five_entries()
+    assert node.store is not None
     node.disk.fail("sync", lasting=True)
     ask(node, HeartBeatRequest(), 2)
     push(node, PushType.TRUNCATE, entries_of(1, 5)[2:3], 2)
@@ -63,3 +72,36 @@ def test_a_follower_that_cannot_cut_its_log_takes_no_part_and_stays_readable():
     assert node.raft.role is Role.CANDIDATE
     assert not node.raft.can_propose
     assert node.store.entry(2) is not None
+
+
+def test_a_full_disk_while_the_log_is_cut_leaves_the_rest_readable_and_says_whether_a_start_is_needed():
+    said = set()
+    for nth in range(1, 5):
+        _, node = a_follower_of_five_entries()
+        assert node.store is not None
+        assert node.raft is not None
+        node.disk.fail("write", nth, errno.ENOSPC)
+        ask(node, HeartBeatRequest(), 2)
+        push(node, PushType.TRUNCATE, entries_of(1, 5)[2:3], 2)
+        why = node.raft._core.storage_failure
+        assert [decode_entry(bytes(entry), 0)[0].index for entry in node.store.entries(0)][:3] == [0, 1, 2]
+        if why is not None:
+            assert why.endswith("It goes on by itself when there is room." if node.store.stopped is None else "Start it again.")
+            said.add(node.store.stopped is None)
+    assert said == {True, False}
+
+
+def test_a_follower_whose_disk_was_full_takes_part_again_as_after_a_start():
+    world, node = a_follower_of_five_entries()
+    assert node.store is not None
+    node.disk.fail("write", 1, errno.ENOSPC)
+    push(node, PushType.APPEND, entries_of(1, 7)[5:6], 1)
+    assert node.raft is not None
+    assert node.raft.role is Role.CANDIDATE
+    assert node.store.end_index == 4
+    assert world.run_until(world.now + 2_000, lambda: world.came_back == 1)
+    assert node.incarnation == 1
+    ask(node, HeartBeatRequest(), 2)
+    push(node, PushType.COMPARE, entries_of(1, 7)[4:5], 2)
+    push(node, PushType.APPEND, entries_of(1, 7)[5:], 2)
+    assert node.store.end_index == 6
