@@ -190,6 +190,15 @@ class Transacting:
     def restart_after_power_cut(self, rng: Random) -> Transacting:
         return Transacting(self.disk.crash(rng), now_ms=self.now_ms, **self._given)
 
+    def restart_after_losing(self, lost: list[AppendResult]) -> Transacting:
+        """Cut the power: of the log, only these records do not reach the disk. They must lie in its first segment."""
+        disk = self.disk.kill()
+        segment = disk.nodes[f"{ROOT}/commitlog/{0:020d}"]
+        for _, at, size in lost:
+            segment.content[at : at + size] = bytes(size)
+        segment.durable[:] = segment.content
+        return Transacting(disk, now_ms=self.now_ms, **self._given)
+
     # --- stored messages
 
     def records(self, topic: str, queue_id: int = 0) -> list[Record]:

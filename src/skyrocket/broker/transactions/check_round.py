@@ -171,6 +171,7 @@ class CheckRound:
         self._begin = begin
         self._ended = bytearray(max(0, min(half_end - begin.half, HALVES_PER_ROUND_MAX)))
         self._at = 0  # how many half messages from the beginning are done
+        self._doubtful: dict[int, int] = {}  # half messages whose end is in doubt, and where the first op message lies
         self._op_last_halves = array("q")  # the greatest half offset that each op message names
         self.next_op = begin.op  # where to read on in the op queue
         self.is_over = False
@@ -187,12 +188,32 @@ class CheckRound:
                 marks[offset - begin] = 1
         return last
 
-    def add_op(self, offset: int, halves: Iterable[int]) -> None:
-        """Add the op message at `offset`, which names these half messages. Skipped offsets (damaged op messages) name none."""
-        last = self.record_ended(halves)
+    def add_op(self, offset: int, halves: Iterable[int], doubtful_place: int | None = None) -> None:
+        """Add the op message at `offset`, which names these half messages. Skipped offsets (damaged op messages) name none.
+
+        An op message that may be in doubt comes with its place in the log, and does not end them yet.
+        """
+        last = self.record_ended(halves) if doubtful_place is None else self._doubt(halves, doubtful_place)
         while self.next_op < offset:
             self._add_op(-1)
         self._add_op(last)
+
+    def _doubt(self, halves: Iterable[int], op_place: int) -> int:
+        """Note that the ends of these half messages are in doubt. Return the greatest offset, or -1."""
+        begin, end, last = self._begin.half, self._begin.half + len(self._ended), -1
+        for offset in halves:
+            last = max(last, offset)
+            if begin <= offset < end:
+                self._doubtful.setdefault(offset, op_place)
+        return last
+
+    @property
+    def has_doubts(self) -> bool:
+        return bool(self._doubtful)
+
+    def doubtful_op(self, half: int) -> int | None:
+        """Return where the first op message lies that names this half message and is in doubt; None when there is none."""
+        return self._doubtful.get(half)
 
     def skip_ops(self, next_op: int) -> None:
         """Go on to `next_op`: there are no further op messages before it."""

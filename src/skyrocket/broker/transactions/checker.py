@@ -4,11 +4,15 @@ A round works in turns of a few messages, so that it delays no other work of the
 asks a producer, it waits until everything appended so far is confirmed: the producer's answer must find the half message. The
 round's progress is published as the offsets of group CID_RMQ_SYS_TRANS, where Apache's brokers look for it. It is published when
 all that it relies on is on disk: copies, op messages and committed messages. A crash before that repeats the round.
+
+After a crash that damaged the log, an op message may have survived the committed message before it (`doubtful_ends`). Then the
+round looks for the committed message, by its unique key, and asks the producer when it is not there.
 """
 
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -16,6 +20,7 @@ from skyrocket.broker.context import BrokerContext
 from skyrocket.broker.settings import BrokerSettings
 from skyrocket.broker.tables.consumer_offsets import NOT_FOUND
 from skyrocket.broker.transactions.check_round import CheckDecision, CheckProgress, CheckRound, CheckRules, HalfCopies, PendingOps
+from skyrocket.broker.transactions.doubtful_ends import DoubtfulEnds
 from skyrocket.broker.transactions.records import (
     QUEUE,
     HalfMessage,
@@ -29,7 +34,9 @@ from skyrocket.broker.transactions.records import (
 from skyrocket.net.connection import Connection
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.limits import PROPERTIES_BYTES_MAX
+from skyrocket.protocol.message.properties import UNIQUE_KEY
 from skyrocket.protocol.message.record import Record, decode_record
+from skyrocket.protocol.sysflag import TRANSACTION_COMMIT, TRANSACTION_MASK
 from skyrocket.protocol.system_names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_TOPIC, TRANSACTION_GROUP
 from skyrocket.store.cold_reads import RepeatedReads
 from skyrocket.store.errors import StoreError
@@ -39,6 +46,9 @@ log = logging.getLogger(__name__)
 
 HALVES_PER_TURN = 64
 HALF_BYTES_PER_TURN = 1024 * 1024
+DOUBTFUL_HALVES_PER_TURN = 8  # while ends are in doubt: each may cost a query
+QUERY_STEPS_MAX = 8  # for a committed message; one that is not found by then counts as lost
+COMMITTED_MAX = 8  # messages with the same unique key that are looked at
 OPS_PER_TURN = 32
 OP_BYTES_PER_TURN = 256 * 1024
 CONFIRM_POLL_MS = 10  # how often a round looks whether everything appended is confirmed
@@ -81,9 +91,10 @@ class TransactionChecker:
         self.copies.clear()
         self._round: CheckRound | None = None
         self._checks_to_send: list[_Check] = []
-        self._given_up = 0  # in this round
+        self._given_up = self._lost = 0  # in this round
         self._unpublished: _Unpublished | None = None
         self._limit_progress()
+        self._doubts = self._find_doubts()
         self._next_round_ms = now_ms + self._settings().transaction_check_interval_ms
 
     # --- work that is due
@@ -151,7 +162,7 @@ class TransactionChecker:
         half_end = self._bounds(HALF_TOPIC).max_offset
         rules = CheckRules.of(settings.transaction_timeout_ms, settings.transaction_checks_max, settings.reserved_hours)
         self._round = CheckRound(rules, now_ms, at, half_end)
-        self._given_up = 0
+        self._given_up = self._lost = 0
         self._needs_confirmed = self._store.horizon.appended
 
     def _limit_progress(self) -> None:
@@ -164,6 +175,16 @@ class TransactionChecker:
         progress = CheckProgress(min(published.half, half_end), min(published.op, op_end))
         if progress != published:
             self._unpublished = _Unpublished(progress, self._store.horizon.appended)
+
+    def _find_doubts(self) -> DoubtfulEnds:
+        """Return which ends are in doubt: those of half messages before damage of the log that the checks have not passed."""
+        damage, first = self._store.log.set_aside_offsets, -1
+        half_queue = self._store.queues.get(HALF_TOPIC, QUEUE) if damage else None
+        if half_queue is not None:
+            with suppress(StoreError):  # if the disk does not say where the first one lies, all damage counts
+                entry = half_queue.entry(self._progress().half)
+                first = first if entry is None else entry.physical_offset
+        return DoubtfulEnds(damage, first, self._store.log.opened_at)
 
     def _progress(self) -> CheckProgress:
         return self._read_published_progress() if self._unpublished is None else self._unpublished.progress
@@ -181,7 +202,7 @@ class TransactionChecker:
         return self._store.reading.messages(topic, QUEUE, 0, 0)
 
     def _take_turn(self, walk: CheckRound, settings: BrokerSettings, now_ms: int) -> None:
-        offset, count = walk.pending(HALVES_PER_TURN)
+        offset, count = walk.pending(DOUBTFUL_HALVES_PER_TURN if walk.has_doubts else HALVES_PER_TURN)
         if not count:
             walk.is_over = True
             return
@@ -198,11 +219,15 @@ class TransactionChecker:
                 walk.is_over, next_half = True, at
             elif self._read_ops(walk):
                 next_half = at
+            elif self._has_ended(walk, half):
+                walk.record_ended([at])
+                continue
             else:
                 decided.append((half, decision))
                 continue
             break
         self._carry_out(decided, settings)
+        self._lost += sum(walk.doubtful_op(half.record.queue_offset) is not None for half, _ in decided)
         walk.skip_halves(next_half)
 
     def _read(self, topic: str, offset: int, count: int, bytes_max: int) -> QueueMessages:
@@ -216,9 +241,39 @@ class TransactionChecker:
             return False
         for view in read.records:
             record = decode_record(view, check_crc=False)
-            walk.add_op(record.queue_offset, op_offsets(record))
+            place = record.physical_offset
+            walk.add_op(record.queue_offset, op_offsets(record), place if self._doubts.may_be_doubtful(place) else None)
         walk.skip_ops(read.next_offset)
         return True
+
+    def _has_ended(self, walk: CheckRound, half: HalfMessage) -> bool:
+        """Whether a half message has ended that op messages name which may be in doubt."""
+        op_place = walk.doubtful_op(half.record.queue_offset)
+        if op_place is None:
+            return False
+        return not self._doubts.is_doubtful(half.record.physical_offset, op_place) or self._is_committed(half)
+
+    def _is_committed(self, half: HalfMessage) -> bool:
+        """Whether the log has the committed message of a half message. Without an index or a unique key it is not found."""
+        key = half.properties.get(UNIQUE_KEY)
+        if not key:
+            return False
+        try:
+            return self._reads.read((half.topic, key), partial(self._find_committed, half, key))
+        except OSError:  # the disk does not return the index
+            return False
+
+    def _find_committed(self, half: HalfMessage, key: str) -> bool:
+        stored_ms, place = half.record.store_timestamp, half.record.physical_offset
+        query = self._store.reading.begin_query(half.topic, key, stored_ms, self._store.last_timestamp, COMMITTED_MAX)
+        for _ in range(QUERY_STEPS_MAX):
+            if query.step():
+                break
+        records = [decode_record(view, check_crc=False) for view in query.found]
+        return any(
+            record.sys_flag & TRANSACTION_MASK == TRANSACTION_COMMIT and record.prepared_transaction_offset == place
+            for record in records
+        )
 
     def _carry_out(self, decided: list[tuple[HalfMessage, CheckDecision]], settings: BrokerSettings) -> None:
         """Store copies and given-up messages with one append, and prepare the checks."""
@@ -254,6 +309,12 @@ class TransactionChecker:
                 "%d half messages were checked too often, or are too old. They were moved to topic %s.",
                 self._given_up,
                 CHECK_MAX_TIME_TOPIC,
+            )
+        if self._lost:
+            log.warning(
+                "A crash lost part of the log before the op messages of %d half messages, and their committed messages were not "
+                "found. Their producers are asked again.",
+                self._lost,
             )
         self._round = None
         self._next_round_ms = now_ms + settings.transaction_check_interval_ms

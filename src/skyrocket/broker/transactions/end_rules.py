@@ -5,8 +5,8 @@ The fast path and the general path both apply them. The compiled loop has the on
     find the half message → does the end name it? → commit: the message goes to its own queue
                                                   → commit or rollback: the half message has ended, and an op message says so
 
-A committed message is in the log before any op message that names its half message. Whatever a crash leaves of the two, the
-producer of a half message without an op message is asked again.
+A committed message is in the log before any op message that names its half message. The producer of a half message without an op
+message is asked again. So is one whose op message survived a power failure that its committed message did not (`doubtful_ends`).
 """
 
 from __future__ import annotations

@@ -95,6 +95,7 @@ class CommitLog:
         self.end = 0  # where the next record goes
         self.protected_end = 0  # messages before it are confirmed: recovery keeps what lies behind damage among them
         self.opened_at = 0  # the end when the store was opened: this process wrote what lies behind it
+        self.set_aside_offsets: list[int] = []  # where damaged ranges begin that this recovery or an earlier one set aside
         self._windows: ReadWindows | None = None  # None while recovery may change any byte of the log
 
     @property

@@ -8,6 +8,8 @@ or the index.
 
 from __future__ import annotations
 
+import re
+
 from skyrocket.protocol.errors import RecordError
 from skyrocket.protocol.message.record import FIXED_BYTES_MIN, Record, decode_record, encode_record
 from skyrocket.protocol.sysflag import TRANSACTION_ROLLBACK
@@ -18,6 +20,7 @@ from skyrocket.store.log.scan import DamagedRange
 
 FILLER_BYTES_MAX = 1024 * 1024
 FILLER_BYTES_MIN = FIXED_BYTES_MIN + 1
+_KEPT_NAME = re.compile(r"(\d{20})-\d+")  # offset and size, as `set_aside` names a file; a repaired one has a prefix
 
 
 def is_filler(record: Record) -> bool:
@@ -91,3 +94,12 @@ def set_aside(files: Files, directory: str, file: File, offset: int, size: int, 
     file.write(at, filler)
     file.sync()
     return kept
+
+
+def set_aside_offsets(files: Files, directory: str) -> list[int]:
+    """Return the log offsets where ranges begin that were set aside, at this start or an earlier one, in order.
+
+    One number for each file in `damaged/`: a range is forgotten when an operator deletes its file.
+    """
+    named = map(_KEPT_NAME.fullmatch, files.names(directory))
+    return sorted(int(match[1]) for match in named if match is not None)

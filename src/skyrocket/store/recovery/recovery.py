@@ -24,7 +24,7 @@ from skyrocket.store.files import File, Files
 from skyrocket.store.index.index import Index
 from skyrocket.store.log.checksums import Checksums
 from skyrocket.store.log.commit_log import CommitLog
-from skyrocket.store.log.damage import is_filler, set_aside
+from skyrocket.store.log.damage import is_filler, set_aside, set_aside_offsets
 from skyrocket.store.log.readable import read_readable, readable_record, readable_view
 from skyrocket.store.log.scan import (
     BLANK,
@@ -189,6 +189,7 @@ class Recovery:
         self._reserve_hidden()
         self._remove_files(self._queues.expire(self._log.start))
         self._deleted.shorten(done.end)
+        self._log.set_aside_offsets = set_aside_offsets(self._files, self._damaged)
         return done
 
     def _expire_deleted(self) -> None:

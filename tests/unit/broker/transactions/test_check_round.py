@@ -126,6 +126,26 @@ def test_an_unreadable_op_message_does_not_stop_the_progress():
     assert walk.progress.op == 10
 
 
+def test_an_op_message_in_doubt_ends_nothing_by_itself_and_is_done_with_its_half_messages():
+    walk = a_round(half=10, op=5, half_end=13)
+    assert not walk.has_doubts
+    walk.add_op(5, [9, 10, 12], doubtful_place=700)
+    walk.add_op(6, [10, 13], doubtful_place=900)
+    assert walk.pending(64) == (10, 3)
+    assert [walk.doubtful_op(half) for half in range(9, 14)] == [None, 700, None, 700, None], "the first one, within the round"
+    walk.record_ended([12])
+    walk.skip_halves(12)
+    assert walk.pending(64) == (13, 0)
+    assert walk.progress == CheckProgress(13, 6)
+
+
+def test_an_op_message_without_a_doubt_ends_what_another_one_left_in_doubt():
+    walk = a_round()
+    walk.add_op(0, [0], doubtful_place=700)
+    walk.add_op(1, [0])
+    assert walk.pending(64) == (1, 9)
+
+
 def test_ends_outside_the_round_are_left_to_a_later_round():
     walk = a_round(half=10, half_end=12)
     walk.add_op(0, [9, 10, 11, 12, 10**15])

@@ -1,4 +1,4 @@
-"""Fillers are recognised exactly: no message that a client can send is taken for one."""
+"""Fillers are recognised exactly: no message that a client can send is taken for one. Files in `damaged/` name their ranges."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from skyrocket.protocol.hosts import pack_host
 from skyrocket.protocol.message.record import FIXED_BYTES_MIN, Record, decode_record, encode_record
 from skyrocket.protocol.sysflag import TRANSACTION_ROLLBACK
 from skyrocket.protocol.system_names import FILLER_TOPIC
-from skyrocket.store.log.damage import FILLER_BYTES_MAX, is_filler, make_fillers
+from skyrocket.store.log.damage import FILLER_BYTES_MAX, is_filler, make_fillers, set_aside_offsets
+from tests.support.simulated_disk import SimulatedDisk
 
 STORED_MS = 1_700_000_000_000
 
@@ -57,3 +58,11 @@ def test_a_record_that_differs_in_one_field_is_no_filler(changed: dict[str, obje
     }
     assert is_filler(decode_record(encode_record(Record(**fields))))
     assert not is_filler(decode_record(encode_record(Record(**fields | changed))))
+
+
+def test_the_ranges_that_were_set_aside_are_known_by_their_files():
+    disk = SimulatedDisk()
+    assert set_aside_offsets(disk, "store/damaged") == []
+    for name in (f"{5_000:020d}-91", f"{300:020d}-1200", f"repaired-{700:020d}-91", f"{800:020d}-91.tmp", "notes"):
+        disk.write_file(f"store/damaged/{name}", b"")
+    assert set_aside_offsets(disk, "store/damaged") == [300, 5_000]
