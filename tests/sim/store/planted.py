@@ -19,6 +19,7 @@ class StrictStorePlan(StorePlan):
 
     likely_style: str | None = None
     """The faults that bring the bug out soonest."""
+    first_seed = 0
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed, self.likely_style)
@@ -116,6 +117,7 @@ class VoteTwice(StrictStorePlan):
 class CommitOldTerm(StrictStorePlan):
     writes_marker = False
     likely_style = "rotation"
+    first_seed = 1_000  # about one seed in 80 finds it; of the first 270, none does
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
