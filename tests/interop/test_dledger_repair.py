@@ -12,7 +12,7 @@ from skyrocket.protocol.bodies.dledger import GetEntriesRequest, GetEntriesRespo
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.fastjson.codec import decode, encode
 from skyrocket.protocol.requests import RequestCode
-from tests.interop.test_dledger_groups import QUEUES, SETTINGS, TOPIC, send_some, transfer
+from tests.interop.test_dledger_groups import QUEUES, SETTINGS, TOPIC, send_some
 from tests.support.apache_cluster import ApacheCluster, send_request
 from tests.support.dledger_group import BROKER, DLedgerGroup
 from tests.support.skyrocket_process import SkyrocketBroker
@@ -48,7 +48,7 @@ def test_apaches_node_as_the_only_other_one_is_the_source_also_if_ours_led(tmp_p
             send_some(producer, group, "some", 60, acknowledged)
             wait_until(group.is_level, group.describe_ledgers)
         if leader == APACHE:
-            transfer(group, APACHE, OURS)
+            assert group.transfer(APACHE, OURS), group.tails()
             group.wait_for_leader(other_than=APACHE)
         wait_until(group.is_level, group.describe_ledgers)
         assert get_entry(group, APACHE, 5).code == LedgerCode.NOT_LEADER, "a follower of Apache's does not answer"

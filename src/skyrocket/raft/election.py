@@ -28,6 +28,10 @@ from skyrocket.raft.ports import Role
 
 R = VoteResult
 NEVER = float("inf")
+ROUNDS_BEFORE_SLOWER = 3  # in vain; then waits double, and again after as many
+DOUBLED_MAX = 2
+SLOW_VOTE_MS = 800  # waits grow to this; DLedger's own are longer from the start
+SLOW_INTERVAL_MS = 400
 
 
 class RoundResult(Enum):
@@ -99,6 +103,7 @@ class Election:
         """The term in which this node was asked to take the leadership over, or -1."""
         self._raise_next = core.vote == core.config.self_id
         self._known_term = core.term
+        self._vain_rounds = 0  # since this node has followed or led
         self._next_round_at = core.now + self._interval()
         self.round: VoteRound | None = None
 
@@ -180,6 +185,7 @@ class Election:
         core = self._core
         core.set_term(term)
         self._raise_next = False
+        self._vain_rounds += self.round is not None
         self.round = None
         core.change_role(Role.CANDIDATE, None)
         self._delay_round()
@@ -192,6 +198,7 @@ class Election:
         if core.vote is None:
             core.set_vote(leader)  # a node that lost its disk does not know whether it has voted in this term
         self._raise_next = False
+        self._vain_rounds = 0
         self.round = None
         core.change_role(Role.FOLLOWER, leader)
 
@@ -242,7 +249,7 @@ class Election:
             own = R.REJECT_ALREADY_VOTED
         else:
             core.set_vote(core.config.self_id)
-        wait = core.timings.vote_wait_ms + core.draw(0, core.timings.vote_interval_max_ms)
+        wait = self._stretch(core.timings.vote_wait_ms + core.draw(0, core.timings.vote_interval_max_ms), SLOW_VOTE_MS)
         round_ = VoteRound(core.term, core.now + wait, set(), {core.config.self_id: own}, set(), core.term)
         if core.learner and core.ledger.end >= 0 and own is R.ACCEPT:
             round_.results[core.config.self_id] = R.REJECT_ALREADY_VOTED
@@ -294,8 +301,10 @@ class Election:
         members = len(core.config.peer_ids)
         result, delay = conclude_round(round_.results, members, higher_term=higher, learners=len(round_.learners))
         if result is RoundResult.PASSED and core.vote == core.config.self_id:
+            self._vain_rounds = 0
             core.change_role(Role.LEADER, core.config.self_id)
             return
+        self._vain_rounds += 1
         self._delay_round()
         if result is RoundResult.PASSED:
             self._raise_next = True
@@ -318,7 +327,15 @@ class Election:
         timings = self._core.timings
         if self._is_taking():
             return self._core.draw(timings.taking_interval_min_ms, timings.taking_interval_max_ms)
-        return self._core.draw(timings.vote_interval_min_ms, timings.vote_interval_max_ms)
+        return self._stretch(self._core.draw(timings.vote_interval_min_ms, timings.vote_interval_max_ms), SLOW_INTERVAL_MS)
+
+    def _stretch(self, wait_ms: int, most_ms: int) -> int:
+        """Wait longer after rounds in vain: a vote takes two syncs, and a slow disk may need more time than quick timings give.
+
+        Otherwise each node would ask in the next term before the vote for another one has arrived, for as long as disks are slow.
+        """
+        doubled = min(self._vain_rounds // ROUNDS_BEFORE_SLOWER, DOUBLED_MAX)
+        return max(wait_ms, min(wait_ms << doubled, most_ms))
 
     def _delay_round(self) -> None:
         self._next_round_at = self._core.now + self._interval()

@@ -1,7 +1,7 @@
 """The users and rules of a running broker: the table in memory, and its file.
 
     config/access.json   the table, with sealed passwords; replaced as a whole, and on disk before a change is answered
-    config/access.key    the key that seals them; made at the first start; both files have mode 0600
+    config/access.key    the key that seals them; made with the first user; both files have mode 0600
 
 HMAC needs the password itself, so it cannot be stored as a hash. Sealed, a copy of access.json alone (in a backup, a ticket)
 gives nothing away. Whoever reads both files has the passwords.
@@ -41,15 +41,14 @@ class AccessStore:
         self.on_change: list[Callable[[], None]] = []
 
     def load(self) -> None:
-        """Read the files; make the key when there is none. Raise AccessError when they cannot be used: better no broker than
-        one that forgot its rules."""
+        """Read the files, if there are any. Raise AccessError when they cannot be used: better no broker than one that forgot
+        its rules."""
         content = self._read(self._table_path, FILE_BYTES_MAX)
         key = self._read(self._key_path, KEY_BYTES)
-        if key is None and content is not None:
-            raise AccessError(f"{self._key_path} is missing; without it the passwords in {self._table_path} cannot be read.")
         if key is None:
-            key = os.urandom(KEY_BYTES)
-            replace_file(self._key_path, key, _OWNER_ONLY)
+            if content is not None:
+                raise AccessError(f"{self._key_path} is missing; without it the passwords in {self._table_path} cannot be read.")
+            return
         if len(key) != KEY_BYTES:
             raise AccessError(f"{self._key_path} does not have {KEY_BYTES} bytes.")
         self._key = key
@@ -91,4 +90,8 @@ class AccessStore:
             notify()
 
     def _save(self, table: AccessTable) -> None:
+        if not self._key:
+            key = os.urandom(KEY_BYTES)
+            replace_file(self._key_path, key, _OWNER_ONLY)
+            self._key = key
         replace_file(self._table_path, encode_table(table, self._key, new_nonce), _OWNER_ONLY)
