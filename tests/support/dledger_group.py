@@ -76,6 +76,7 @@ class DLedgerGroup:
             **(settings or {}),
         }
         self._ours = {} if mixed else {"dLedgerTimings": "FAST"}
+        self._is_new = not mixed
         self.running: dict[str, JavaProcess | SkyrocketBroker] = {}
         for node in self.kinds:
             self.start(node)
@@ -143,7 +144,10 @@ class DLedgerGroup:
         return next((node for node in self.ports if self.address(node) == address), None)
 
     def wait_for_leader(self, limit_s: float = 120, *, other_than: str | None = None) -> str:
-        """Wait until a node leads and is registered as the master. Return it. On a busy machine it may be deposed by then."""
+        """Wait until a node leads and is registered as the master. Return it. On a busy machine it may be deposed by then.
+
+        In a new group, wait also until all nodes are members. Before that, the group needs the one that is killed next.
+        """
         found: list[str] = []
 
         def is_led() -> bool:
@@ -152,6 +156,9 @@ class DLedgerGroup:
                 found.append(node)
             return bool(found)
 
+        if self._is_new:
+            wait_until(lambda: not any(map(self._is_learner, self.kinds)), self.tails, limit_s)
+            self._is_new = False
         wait_until(is_led, self.tails, limit_s)
         return found[0]
 
@@ -200,9 +207,15 @@ class DLedgerGroup:
     def describe_ledgers(self) -> str:
         return f"{ {node: self._end(node) for node in self.kinds} }\n{self.tails()}"
 
+    def _is_learner(self, node: str) -> bool:
+        return not self._term_file(node).exists() or "learner=true" in self._term_file(node).read_text()
+
+    def _term_file(self, node: str) -> Path:
+        return self.home / node / "store" / f"dledger-{node}" / "currterm"
+
     def term_of(self, node: str) -> int:
         """The term that a node has on disk."""
-        text = (self.home / node / "store" / f"dledger-{node}" / "currterm").read_text()
+        text = self._term_file(node).read_text()
         return next(int(line.partition("=")[2]) for line in text.splitlines() if line.startswith("currTerm"))
 
     def read_all(self, node: str, topic: str, queues: int) -> dict[int, list[bytes]]:

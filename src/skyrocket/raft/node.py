@@ -311,6 +311,7 @@ class RaftNode:
                 core.end_learning()
         if code in (LedgerCode.UNKNOWN_MEMBER, LedgerCode.UNEXPECTED_MEMBER, LedgerCode.EXPIRED_TERM):
             response.term = core.term
+        response.learner = True if core.learner else None
         if code is None and core.config.binary_push and (request.binary_push or 0) >= BINARY_PUSH_VERSION:
             response.binary_push = BINARY_PUSH_VERSION
         core.reply(handle, response)

@@ -108,7 +108,9 @@ class LogReplication:
         is back, a quorum without it, or all nodes, have answered heartbeats of this term.
         """
         since = learner.learner_since
-        if since is None or learner.state is not PeerState.APPEND or learner.match < learner.learner_target:
+        if since is None:
+            return False
+        if learner.learner_target >= 0 and (learner.state is not PeerState.APPEND or learner.match < learner.learner_target):
             return False
         answered = [progress for progress in self.peers.values() if progress.heartbeat_acked_at > since]
         members = [progress for progress in answered if progress.learner_since is None]
@@ -202,6 +204,7 @@ class LogReplication:
         progress.alive = True
         if response.code == LedgerCode.SUCCESS:
             progress.heartbeat_acked_at = max(progress.heartbeat_acked_at, request.sent_at)
+            self._note_learner(progress, request, bool(response.learner))
             progress.binary = core.config.binary_push and (response.binary_push or 0) >= BINARY_PUSH_VERSION
         elif response.code == LedgerCode.TERM_NOT_READY:
             self._heartbeat_at = min(self._heartbeat_at, core.now + 10)
@@ -222,13 +225,17 @@ class LogReplication:
             )
         return None
 
-    def take_push_answer(self, request_id: int, request: PendingRequest, response: PushEntryResponse) -> None:
-        progress = self.peers[request.peer]
-        if not response.learner:
-            progress.learner_since = None
-        elif progress.learner_since is None:
+    def _note_learner(self, progress: FollowerProgress, request: PendingRequest, is_learner: bool) -> None:
+        """Note what an answer says. An answer to an older request may be from before the follower lost its disk."""
+        if is_learner and progress.learner_since is None:
             progress.learner_since = self._core.now
             progress.learner_target = self._core.ledger.end
+        elif not is_learner and progress.learner_since is not None and request.sent_at >= progress.learner_since:
+            progress.learner_since = None
+
+    def take_push_answer(self, request_id: int, request: PendingRequest, response: PushEntryResponse) -> None:
+        progress = self.peers[request.peer]
+        self._note_learner(progress, request, bool(response.learner))
         if request.kind == PushType.COMMIT:
             self._take_commit_answer(request, response, progress)
         elif request.kind == PushType.APPEND:

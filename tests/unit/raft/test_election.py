@@ -6,7 +6,7 @@ import pytest
 
 from skyrocket.protocol.bodies.dledger import HeartBeatRequest, HeartBeatResponse, LedgerCode, VoteResponse, VoteResult
 from skyrocket.raft.config import FAST_TIMINGS, GroupConfig
-from skyrocket.raft.election import RoundResult, conclude_round
+from skyrocket.raft.election import SLOW_INTERVAL_MS, SLOW_VOTE_MS, RoundResult, conclude_round
 from skyrocket.raft.ports import HardState, Reply, Role, Send, Unreachable
 from tests.unit.raft.transcript import Steps, log_of, vote
 
@@ -245,3 +245,29 @@ def test_fail_over_takes_less_than_a_second_with_our_timings():
     timings = FAST_TIMINGS
     longest = timings.leader_silence_ms + timings.vote_interval_max_ms + timings.heartbeat_ms
     assert longest < 1_000
+
+
+def test_rounds_in_vain_become_slower_and_quick_again_under_a_leader():
+    """On a slow disk each node asked in the next term before the vote for another one had arrived: no leader for minutes."""
+    timings = FAST_TIMINGS
+    config = GroupConfig(group="g", self_id="n0", peer_ids=("n0", "n1", "n2"), timings=timings)
+    steps = Steps(HardState(1, None), config=config)
+
+    def measure_rounds(count: int) -> list[float]:
+        """Return the times between rounds in which n1 and n2 vote for each other, and the answers come at the last moment."""
+        begun: list[float] = []
+        for _ in range(count * 200):  # steps of 10 ms; a round takes under two seconds
+            if any(line.startswith("VOTE") for line in steps.tick(10)):
+                begun.append(steps.now)
+            if len(begun) > count:
+                break
+        return [later - earlier for earlier, later in zip(begun, begun[1:], strict=False)]
+
+    waits = measure_rounds(12)
+    shortest = timings.vote_wait_ms + timings.vote_interval_min_ms
+    assert waits[0] <= shortest + 20
+    assert waits[3] >= 2 * shortest
+    assert waits[6:] == [waits[6]] * 6, "the waits are bounded"
+    assert waits[6] <= SLOW_VOTE_MS + SLOW_INTERVAL_MS + 20
+    steps.follow("n1", steps.node.term)
+    assert measure_rounds(1)[0] <= shortest + 20

@@ -190,6 +190,8 @@ def test_closed_connection_to_the_leader_ends_what_is_known_of_its_log():
 def test_node_that_lost_its_disk_says_so_until_its_leader_admits_it():
     steps = Steps(None)
     steps.ask(HeartBeatRequest(leader_id="n1", term=1, admit=False))
+    (beat,) = [effect.message for effect in steps.effects if isinstance(effect, Reply)]
+    assert beat.learner  # type: ignore[attr-defined]
     steps.ask(push(COMPARE, [entry(0)]))
     steps.ask(push(TRUNCATE, [entry(0)]))
     replies = [effect.message for effect in steps.effects if isinstance(effect, Reply)]

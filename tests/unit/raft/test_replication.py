@@ -258,6 +258,32 @@ def test_copies_of_a_node_that_lost_its_disk_count_when_a_quorum_without_it_has_
     assert "commit 5" in steps.push_answer("n1", "PushEntry", end_index=5)
 
 
+def test_a_learner_of_a_group_without_entries_is_admitted():
+    """A node that was late for the first election stayed a learner until a message came. Without the leader there was no quorum."""
+    steps = leader(0, -1)
+    steps.tick(2_001)
+    steps.answer("n2", "HeartBeat", HeartBeatResponse(learner=True))
+    steps.tick(2_001)
+    assert heartbeat_to(steps, "n2").admit is False, "n1 has not answered since"
+    steps.answer("n1", "HeartBeat", HeartBeatResponse())
+    steps.answer("n2", "HeartBeat", HeartBeatResponse(learner=True))
+    steps.tick(2_001)
+    assert heartbeat_to(steps, "n2").admit is True
+
+
+def test_an_answer_from_before_a_follower_lost_its_disk_does_not_make_it_a_member():
+    steps = leader()
+    steps.tick(10)
+    before = dict(steps.sent)
+    steps.push_answer("n1", "COMPARE", index=4, count=1, end_index=4, learner=True)
+    propose(steps)
+    steps.pushed("n1")
+    steps.sent.update({key: before[key] for key in before if key[1] == "HeartBeat"})
+    steps.answer("n1", "HeartBeat", HeartBeatResponse())
+    steps.push_answer("n1", "APPEND", index=5, count=1, end_index=5, learner=True)
+    assert steps.node.commit_index == 4
+
+
 @pytest.mark.parametrize("common", [-1, 0, 1, 499, 500, 700, 998])
 def test_the_last_common_entry_is_found_in_few_comparisons_and_exactly(common: int):
     """A deposed leader with hundreds of entries of its own was compared hundreds of times, one entry back each time."""

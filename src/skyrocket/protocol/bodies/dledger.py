@@ -163,9 +163,13 @@ class HeartBeatRequest(LedgerMessage):
 
 
 class HeartBeatResponse(LedgerMessage):
-    """Apache's follower sends code and term alone. `binary_push`: the highest version that this follower reads."""
+    """Apache's follower sends code and term alone. `binary_push`: the highest version that this follower reads.
+
+    `learner` is as in `PushEntryResponse`; a group without entries has no pushes that could say it.
+    """
 
     binary_push: Int32 | None = None
+    learner: bool | None = None
 
 
 class PushEntryRequest(LedgerMessage):
