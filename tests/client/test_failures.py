@@ -150,7 +150,7 @@ async def test_sends_to_known_topics_work_while_the_nameservers_are_down(tmp_pat
             names.kill()
             await asyncio.sleep(0.5)  # let some route refreshes fail
             assert (await producer.send(Message("known", b"m"))).is_safe
-            with pytest.raises(ClientError, match="No nameserver answers"):
+            with pytest.raises(ClientError, match=r"No nameserver (answers|returned the route of topic 'unknown' within 500 ms)"):
                 await producer.send(Message("unknown", b"m"), timeout_ms=500)
             await asyncio.to_thread(names.start)
             broker.stop()

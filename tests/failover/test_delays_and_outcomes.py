@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
-import pytest
-
 from skyrocket.client import Message, Outcome, Received, SendStatus, TransactionProducer
 from skyrocket.client.errors import ClientError
 from skyrocket.protocol.message.record import Record
@@ -99,10 +97,6 @@ class Shop:
         wait_until(lambda: len(self.acknowledged) >= enough, lambda: f"{self.errors[-3:]}\n{describe()}")
 
 
-@pytest.mark.xfail(
-    reason="an open defect: in some fail-overs the new leader does not deliver the timers that waited at the old one",
-    strict=False,
-)
 def test_what_is_due_or_decided_after_a_fail_over_arrives_and_nothing_early(tmp_path: Path, nameserver: str):
     with DLedgerGroup(tmp_path / "group", nameserver, settings=SETTINGS) as group:
         group.wait_for_leader()

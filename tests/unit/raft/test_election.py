@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from skyrocket.protocol.bodies.dledger import HeartBeatRequest, HeartBeatResponse, LedgerCode, VoteResponse, VoteResult
@@ -261,7 +263,7 @@ def test_rounds_in_vain_become_slower_and_quick_again_under_a_leader():
                 begun.append(steps.now)
             if len(begun) > count:
                 break
-        return [later - earlier for earlier, later in zip(begun, begun[1:], strict=False)]
+        return [later - earlier for earlier, later in pairwise(begun)]
 
     waits = measure_rounds(12)
     shortest = timings.vote_wait_ms + timings.vote_interval_min_ms

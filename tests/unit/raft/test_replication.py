@@ -259,7 +259,7 @@ def test_copies_of_a_node_that_lost_its_disk_count_when_a_quorum_without_it_has_
 
 
 def test_a_learner_of_a_group_without_entries_is_admitted():
-    """A node that was late for the first election stayed a learner until a message came. Without the leader there was no quorum."""
+    """A node that was late for the first election stayed a learner until a message came: no quorum without the leader."""
     steps = leader(0, -1)
     steps.tick(2_001)
     steps.answer("n2", "HeartBeat", HeartBeatResponse(learner=True))

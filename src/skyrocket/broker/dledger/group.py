@@ -13,9 +13,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final, cast
 
+from skyrocket.broker.admin.cold_answers import read_cold
 from skyrocket.broker.dledger.driver import GroupDriver, outside
 from skyrocket.broker.dledger.entry_reader import Entries
 from skyrocket.broker.dledger.entry_repairer import EntryRepairer
@@ -26,6 +28,7 @@ from skyrocket.broker.dledger.peer_links import PeerLinks
 from skyrocket.broker.dledger.repair_plan import BYTES_MAX, ENTRIES_MAX
 from skyrocket.broker.dledger.role_follower import RoleFollower
 from skyrocket.broker.dledger.term_saver import TermSaver
+from skyrocket.broker.dledger.topic_records import make_topic_records, newer_changes, read_topic_records
 from skyrocket.broker.replication.role_switch import RoleSwitch
 from skyrocket.broker.send.parked_answers import ConfirmedAnswers
 from skyrocket.broker.tables.topics import TopicTable
@@ -43,12 +46,14 @@ from skyrocket.protocol.bodies.dledger import (
     VoteRequest,
     VoteResponse,
 )
+from skyrocket.protocol.bodies.topics import TopicConfig
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.errors import ProtocolError
 from skyrocket.protocol.fastjson.codec import decode, encode
 from skyrocket.protocol.ledger_push import decode_entry, decode_push_response
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.raft.ports import PeerRequest, PeerResponse, Persist, Request, Response, Role, StorageFailed, Tick, Unreachable
+from skyrocket.store.cold_reads import RepeatedReads
 from skyrocket.store.errors import StoreError
 from skyrocket.store.flusher import Flusher
 from skyrocket.store.ledger.ledger_store import LedgerStore
@@ -114,6 +119,7 @@ class DLedgerNode:
             hand_over=self.driver.hand_over,
             on_change=lambda: self.driver.feed(Tick()),
         )
+        topics.on_set = self._record_topics
         self._checkpoint: asyncio.Future[None] | None = None
         self._checkpoint_ms = 0
 
@@ -216,12 +222,27 @@ class DLedgerNode:
     def on_role(self) -> None:
         self._roles.follow(self.driver.node.leader, leads=self.driver.is_ready)
 
-    def _adopt_topics(self) -> None:
+    def _record_topics(self, changes: Mapping[str, TopicConfig | None]) -> None:
+        """Write the leader's changes of topics into the log."""
+        if not self.driver.is_ready:
+            return
+        now_ms = self._wall_ms()
+        try:
+            self._store.append(make_topic_records(changes, self._topics.version, now_ms, self._store_host), now_ms)
+        except StoreError as error:
+            log.warning("A change of topics is not in the log, and may be unknown to the next leader: %s", error)
+            return
+        self.on_appended()
+        self.wake_flusher()
+
+    async def _adopt_topics(self) -> None:
         """Before the node leads: followers delete the queues of topics that the leader's table does not have."""
+        records = await read_cold(RepeatedReads(self._store.reads), "topics", partial(read_topic_records, self._store))
+        changes = newer_changes(records, self._topics.version, report=log.warning)
         queues: dict[str, int] = {}
         for (topic, queue_id), _ in self._store.queues:
             queues[topic] = max(queues.get(topic, 0), queue_id + 1)
-        adopted = self._topics.adopt(queues)
+        adopted = self._topics.adopt(changes, queues)
         if adopted:
             log.warning("Topics whose messages are here, and whose settings had not arrived: %s.", ", ".join(adopted[:20]))
 

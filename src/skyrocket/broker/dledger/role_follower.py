@@ -7,7 +7,7 @@ brings the broker into line with what the node is now, and nothing in between co
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from skyrocket.broker.replication.role_switch import RoleSwitch
@@ -20,7 +20,7 @@ REGISTER_AGAIN_S: Final = (0.3, 1.0, 3.0, 10.0)  # after a new leader: a slave l
 
 class RoleFollower:
     def __init__(
-        self, roles: RoleSwitch, slave_id: int, register: Callable[[], None], prepare_to_lead: Callable[[], None]
+        self, roles: RoleSwitch, slave_id: int, register: Callable[[], None], prepare_to_lead: Callable[[], Awaitable[None]]
     ) -> None:
         """`register` makes the broker register with the nameservers soon. `prepare_to_lead` is called before it is the master."""
         self._prepare_to_lead = prepare_to_lead
@@ -71,6 +71,6 @@ class RoleFollower:
             leads = self._leads
             if leads == self._roles.is_slave:
                 if leads:
-                    self._prepare_to_lead()
+                    await self._prepare_to_lead()
                 role, broker_id = (BrokerRole.SYNC_MASTER, 0) if leads else (BrokerRole.SLAVE, self._slave_id)
                 await self._roles.change(role, broker_id)

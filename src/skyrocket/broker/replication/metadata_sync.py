@@ -229,7 +229,7 @@ class MetadataSync:
         """Wait until this log has reached `end`, for one round at most. Return whether it has."""
         store, loop = self._context.store, asyncio.get_running_loop()
         until_s = loop.time() + self._sync_ms / 1000
-        while store.horizon.appended < end:
+        while store.horizon.confirmed < end:  # what is only appended may be cut off again under another leader
             if loop.time() > until_s:
                 return False
             await asyncio.sleep(LOG_POLL_MS / 1000)

@@ -98,6 +98,7 @@ class TopicTable(VersionedTable[TopicConfig]):
         made = {config.topic_name: config for config in system_topics(settings())}
         super().__init__(made, settings, wall_ms)
         self._system = SYSTEM_TOPICS | made.keys()
+        self.on_set: Callable[[Mapping[str, TopicConfig | None]], None] = _ignore  # called with changes that were not copied
         self.stages = False  # somebody saves the table, so changes may wait for that
         self._staged: dict[str, TopicConfig | None] = {}  # changes that wait for a save; None: the topic is deleted
         self._saving: dict[str, TopicConfig | None] = {}  # changes that are being saved
@@ -277,15 +278,24 @@ class TopicTable(VersionedTable[TopicConfig]):
         wanted = {name: replace(config, topic_name=name) for name, config in table.items() if _is_safe(name)}
         return self._follow(wanted, master.data_version)
 
-    def adopt(self, queues: Mapping[str, int]) -> list[str]:
-        """Add topics that have messages here and are not in the table, with so many queues each. Return their names.
+    def adopt(self, changes: Mapping[str, TopicConfig | None], queues: Mapping[str, int]) -> list[str]:
+        """Make changes of the last leader, and add topics that have messages here and no settings. Return what was added.
 
         A node of a DLedger group calls it when it begins to lead: it has every message, but the table of the last leader may not
-        have reached it.
+        have reached it. `queues` has the number of queues in which each topic has messages. Topics that are added for it get
+        at least as many as a send creates: messages for the others may wait in the topics of delays and transactions.
         """
-        missing = [name for name in queues if name not in self and _is_safe(name)][: max(0, self._room)]
-        self._change({name: _config(name, queues[name], _READ_WRITE) for name in missing})
-        return missing
+        least = self._settings().default_topic_queues
+        found = {name: _config(name, max(count, least), _READ_WRITE) for name, count in queues.items() if name not in self}
+        for name, config in changes.items():
+            if config is not None:
+                found[name] = replace(config, topic_name=name)
+            else:
+                found.pop(name, None)  # deleted; of a topic that is still in the table, the deletion is lost, as at Apache's
+        safe = {name: config for name, config in found.items() if _is_safe(name) and name not in self._system}
+        added = [name for name in safe if name not in self][: max(0, self._room)]
+        self._change({name: config for name, config in safe.items() if name in self or name in added})
+        return added
 
     @property
     def _room(self) -> int:
@@ -314,6 +324,7 @@ class TopicTable(VersionedTable[TopicConfig]):
                 self._configs[name] = config
         if changes:
             self._set_changed(*changes)
+            self.on_set(changes)
         return bool(changes)
 
     # --- changes that wait for a save
@@ -355,12 +366,17 @@ class TopicTable(VersionedTable[TopicConfig]):
         # A nameserver skips a version that it knows. So this one must be new if the table has changed since the save began.
         self.version = in_file if self.version == at_begin else self.version.next(0, self._wall_ms())
         self._notify()
+        self.on_set(changes)
 
     def fail_save(self) -> None:
         """Drop all staged changes: those that the save contained, and those that build on them."""
         dropped = self._saving | self._staged
         self._saving, self._staged = {}, {}
         self._unsaved.update(dict.fromkeys(dropped))
+
+
+def _ignore(_changes: Mapping[str, TopicConfig | None]) -> None:
+    """Only a DLedger group needs to know who has changed a topic."""
 
 
 def _is_safe(name: str) -> bool:

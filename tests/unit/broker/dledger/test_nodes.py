@@ -20,6 +20,7 @@ from skyrocket.protocol.bodies.dledger import (
     MetadataRequest,
     MetadataResponse,
 )
+from skyrocket.protocol.bodies.topics import TopicConfig
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.fastjson.codec import decode, encode
 from skyrocket.protocol.message.record import decode_record
@@ -146,6 +147,27 @@ async def test_without_a_majority_nothing_is_acknowledged_or_visible_and_all_goe
         assert b"refused" not in bodies
 
 
+async def test_the_next_leader_has_new_topics_as_they_were_although_no_table_was_copied(tmp_path: Path):
+    """A message for queue 3 waited with the delay levels. The next leader gave the topic one queue, and nobody could read it."""
+    async with nodes(tmp_path) as group:
+        leader = await group.send(b"first")
+        created = replace(TopicConfig(), topic_name="later", read_queue_nums=5, write_queue_nums=4, order=True)
+        topics = group.nodes[leader].broker.topics
+        topics.put(created)
+        topics.put(replace(created, topic_name="gone"))
+        await until(lambda: "gone" in topics)
+        topics.delete("gone")
+        waiting = await group.nodes[leader].send("later", b"m", queue_id=3, properties={"DELAY": "1"})
+        assert waiting.code == ResponseCode.SUCCESS, waiting
+        await until(lambda: not any(map(group.is_learner, group.nodes)) and "gone" not in topics)
+        await group.send(b"last")
+        await group.stop(leader)
+        following = group.nodes[await group.wait_for_leader()].broker
+        assert following.topics.get("later") == created
+        assert following.topics.get("orders") == topics.get("orders")
+        assert "gone" not in following.topics
+
+
 async def test_a_group_of_one_leads_itself_and_keeps_its_messages(tmp_path: Path):
     group = NodesInProcess(tmp_path, 1)
     for number in range(2):
@@ -165,10 +187,14 @@ async def test_the_nodes_port_answers_tools_with_code_200_and_dledgers_bodies(tm
         assert answer.code == LedgerCode.SUCCESS
         metadata = decode(answer.body, MetadataResponse)
         assert (metadata.leader_id, metadata.peers) == ("n0", {"n0": f"127.0.0.1:{group.ports['n0']}"})
-        found = await group.ask_node("n0", RequestCode.DLEDGER_GET, GetEntriesRequest(**ids, begin_index=0))
-        entries = decode(found.body, GetEntriesResponse).entries
-        assert entries is not None
-        assert decode_record(entries[0].body).body == b"one"
+        bodies = []
+        for index in range(2):
+            found = await group.ask_node("n0", RequestCode.DLEDGER_GET, GetEntriesRequest(**ids, begin_index=index))
+            entries = decode(found.body, GetEntriesResponse).entries
+            assert entries is not None
+            bodies.append(decode_record(entries[0].body).body)
+        assert bodies[1] == b"one"
+        assert b'"orders"' in bodies[0], "the change of topics comes before the message"
         beyond = await group.ask_node("n0", RequestCode.DLEDGER_GET, GetEntriesRequest(**ids, begin_index=7))
         assert decode(beyond.body, GetEntriesResponse).code == LedgerCode.INDEX_OUT_OF_RANGE
 

@@ -278,3 +278,23 @@ def test_staged_topics_take_room(monkeypatch: pytest.MonkeyPatch):
     assert table.create_on_send("invoices", DEFAULT_TOPIC, 3, "") is None
     with pytest.raises(TableFullError):
         table.create_durably("%DLQ%billing", 1)
+
+
+def test_a_new_leader_adopts_the_changes_of_the_last_one_and_topics_that_only_have_messages():
+    table = a_table()
+    table.put(orders())
+    table.put(TopicConfig(topic_name="kept"))
+    said: list[list[str]] = []
+    table.on_set = lambda changes: said.append(sorted(changes))
+    changes = {"orders": orders(order=True), "new": TopicConfig(read_queue_nums=1), "gone": None, "kept": None, "../x": orders()}
+    added = table.adopt(changes, {"new": 1, "gone": 3, "found": 6, "small": 1, "orders": 9})
+    assert sorted(added) == ["found", "new", "small"]
+    assert said == [["found", "new", "orders", "small"]]
+    assert table.require("orders") == orders(order=True)
+    assert table.require("new").read_queue_nums == 1
+    assert table.require("found").read_queue_nums == 6
+    assert table.require("small").read_queue_nums == LAB.default_topic_queues, "others may wait elsewhere"
+    assert "gone" not in table
+    assert "kept" in table
+    assert table.adopt({}, {"found": 7}) == []
+    assert len(said) == 1
