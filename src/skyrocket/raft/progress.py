@@ -50,8 +50,8 @@ class FollowerProgress(Struct):
     """By first index, in order."""
     pushed_at: float = 0
     commit_told: int = -1
-    heartbeat_acked_at: float = 0
-    """When the last heartbeat was sent that the follower has answered with success."""
+    answered_at: float = 0
+    """When the last heartbeat or push was sent that the follower has answered with success: it followed this leader then."""
     learner_since: float | None = None
     """Since when the follower says that it has lost its disk. Its copies do not count."""
     learner_target: int = -1

@@ -47,8 +47,7 @@ class LogReplication:
         core = self._core
         binary = {peer: progress.binary for peer, progress in self.peers.items()}
         self.peers = {
-            peer: FollowerProgress(heartbeat_acked_at=core.now, pushed_at=core.now, binary=binary[peer])
-            for peer in core.config.others
+            peer: FollowerProgress(answered_at=core.now, pushed_at=core.now, binary=binary[peer]) for peer in core.config.others
         }
         if self._led_term != core.term:  # otherwise it stepped down and leads the same term again: its entries are its own
             self._led_term = core.term
@@ -81,7 +80,7 @@ class LogReplication:
     def tick(self) -> bool:
         """Do what is due. Return False if the leader has no quorum any more."""
         core = self._core
-        acked = sorted([progress.heartbeat_acked_at for progress in self.peers.values()] + [core.now], reverse=True)
+        acked = sorted([progress.answered_at for progress in self.peers.values()] + [core.now], reverse=True)
         if core.now - acked[len(core.config.peer_ids) // 2] > core.timings.leader_silence_ms:
             return False
         if core.now >= self._heartbeat_at:
@@ -105,14 +104,14 @@ class LogReplication:
         """Whether a follower that had lost its disk is a full member again.
 
         It has what the leader had when it came back. And it cannot have promised its vote to a leader of a higher term: since it
-        is back, a quorum without it, or all nodes, have answered heartbeats of this term.
+        is back, a quorum without it, or all nodes, have answered heartbeats or pushes of this term.
         """
         since = learner.learner_since
         if since is None:
             return False
         if learner.learner_target >= 0 and (learner.state is not PeerState.APPEND or learner.match < learner.learner_target):
             return False
-        answered = [progress for progress in self.peers.values() if progress.heartbeat_acked_at > since]
+        answered = [progress for progress in self.peers.values() if progress.answered_at > since]
         members = [progress for progress in answered if progress.learner_since is None]
         return len(members) + 1 >= self._core.config.quorum or len(answered) == len(self.peers)
 
@@ -203,7 +202,7 @@ class LogReplication:
         core, progress = self._core, self.peers[request.peer]
         progress.alive = True
         if response.code == LedgerCode.SUCCESS:
-            progress.heartbeat_acked_at = max(progress.heartbeat_acked_at, request.sent_at)
+            progress.answered_at = max(progress.answered_at, request.sent_at)
             self._note_learner(progress, request, bool(response.learner))
             progress.binary = core.config.binary_push and (response.binary_push or 0) >= BINARY_PUSH_VERSION
         elif response.code == LedgerCode.TERM_NOT_READY:
@@ -236,6 +235,8 @@ class LogReplication:
     def take_push_answer(self, request_id: int, request: PendingRequest, response: PushEntryResponse) -> None:
         progress = self.peers[request.peer]
         self._note_learner(progress, request, bool(response.learner))
+        if response.code == LedgerCode.SUCCESS:  # on a busy machine a heartbeat may wait behind many pushes
+            progress.answered_at = max(progress.answered_at, request.sent_at)
         if request.kind == PushType.COMMIT:
             self._take_commit_answer(request, response, progress)
         elif request.kind == PushType.APPEND:

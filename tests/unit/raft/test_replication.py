@@ -258,6 +258,19 @@ def test_copies_of_a_node_that_lost_its_disk_count_when_a_quorum_without_it_has_
     assert "commit 5" in steps.push_answer("n1", "PushEntry", end_index=5)
 
 
+def test_a_follower_that_answers_pushes_is_there_although_its_heartbeats_are_late():
+    steps = appending()
+    for _ in range(10):
+        propose(steps)
+        steps.pushed("n1")
+        steps.tick(900)
+        last = steps.node.end_index
+        steps.push_answer("n1", "APPEND", index=last, count=1, end_index=last)
+    assert steps.node.role is Role.LEADER
+    steps.tick(6_001)
+    assert steps.node.role is Role.CANDIDATE
+
+
 def test_a_learner_of_a_group_without_entries_is_admitted():
     """A node that was late for the first election stayed a learner until a message came: no quorum without the leader."""
     steps = leader(0, -1)

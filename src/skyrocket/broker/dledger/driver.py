@@ -185,6 +185,10 @@ class GroupDriver:
         if self._is_closed:
             return
         self._events.append(event)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Handle what has happened. That is no judgement of time: only `_tick` knows whether this process was held up."""
         if not self._is_running:
             self._is_running = True
             failure = failure_of(self._handle_events)
@@ -202,16 +206,16 @@ class GroupDriver:
 
     def _propose_turn(self) -> None:
         self._is_proposing = False
-        if self._store.end_index > self.node.end_index:
-            self.feed(Tick())
+        if self._store.end_index > self.node.end_index and not self._is_closed:
+            self._go_on()
 
     def on_write_failed(self, error: StoreError) -> None:
         self.feed(self._failure(error))
 
     def on_flushed(self) -> None:
         """More of the log is on disk."""
-        if self._durable_point() > self._reported:
-            self.feed(Tick())
+        if self._durable_point() > self._reported and not self._is_closed:
+            self._go_on()
 
     def on_saved(self, token: int) -> None:
         """Term and vote are on disk."""
@@ -239,13 +243,13 @@ class GroupDriver:
     # --- steps
 
     def _handle_events(self) -> None:
-        while self._events and not self._is_closed:
-            event = self._events.popleft()
+        while not self._is_closed:
             self._propose()  # first: what was appended belongs to the term in which it was
-            self._step(event)
             if not self._events:
-                self._propose()
                 self._report_durable()
+            if not self._events:
+                break
+            self._step(self._events.popleft())
         self._look_around()
 
     def _step(self, event: Event) -> None:
@@ -298,7 +302,7 @@ class GroupDriver:
         wake = min(self.node.wake_at, now + (HELD_PUSH_MS if self._held or self._events else TICK_MS_MAX))
         wake = max(wake, now + 1)
         if self._timer is not None:
-            if now < self._timer_ms <= wake:
+            if self._timer_ms <= wake:  # perhaps it is overdue: then it is next
                 return
             self._timer.cancel()
         self._timer_ms = wake

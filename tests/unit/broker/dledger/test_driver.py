@@ -105,3 +105,30 @@ def test_a_follower_whose_disk_was_full_takes_part_again_as_after_a_start():
     push(node, PushType.COMPARE, entries_of(1, 7)[4:5], 2)
     push(node, PushType.APPEND, entries_of(1, 7)[5:], 2)
     assert node.store.end_index == 6
+
+
+def test_a_leader_that_was_held_up_reads_what_others_have_said_before_it_judges_time():
+    """An append or a flush right after a pause judged the time, too: the leader found itself alone and stepped down."""
+    world = StoreWorld(0, QuietPlan())
+    for node in world.nodes.values():
+        node.start()
+    world.run_until(10_000)
+    (leader,) = [node for node in world.nodes.values() if node.raft is not None and node.raft.role is Role.LEADER]
+    driver, store = leader._driver, leader.store
+    assert driver is not None
+    assert store is not None
+    now_ms = driver._now_ms() + 2 * driver._config.timings.leader_silence_ms
+    driver._now_ms = lambda: now_ms
+    roles: list[Role] = []
+
+    def go_on() -> None:
+        store.append([a_message(body=b"m")], START_MS)
+        driver._propose_turn()
+        assert driver.node.end_index == store.end_index, "it was proposed"
+        driver.on_flushed()
+        for _ in range(3):
+            roles.append(driver.node.role)
+            driver._tick()
+
+    leader.loop.turn(go_on)
+    assert roles == [Role.LEADER, Role.LEADER, Role.CANDIDATE], "after the flush; after a late tick; when nothing has arrived"
