@@ -25,9 +25,12 @@ def main(control: str, pauses: str, *texts: str) -> None:
     async def run(stopped: asyncio.Event) -> None:
         files = FaultyDisk(DiskControl(Path(control)))
         probe = LoopProbe(Path(pauses))
-        await run_broker(
-            lambda only_reads: Broker(settings, files=files, only_reads=only_reads), stopped, lambda _: probe.start()
-        )
+
+        def make(only_reads: bool) -> Broker:
+            probe.rest()
+            return Broker(settings, files=files, only_reads=only_reads)
+
+        await run_broker(make, stopped, lambda _: probe.start())
         probe.close()
 
     try:

@@ -19,6 +19,7 @@ import traceback
 from collections import deque
 from contextlib import suppress
 from itertools import count
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +38,7 @@ class LoopProbe:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._woke_s = time.monotonic()
+        self._serves_since_s = inf
         self._stack: list[str] | None = None
         self._main = threading.get_ident()
         self._loop_thread = threading.get_native_id()
@@ -47,8 +49,13 @@ class LoopProbe:
         self._stopping = threading.Event()
         self._task: asyncio.Task[None] | None = None
 
+    def rest(self) -> None:
+        """The broker serves nobody until the next `start`: it opens its store, perhaps again, when a full disk has room."""
+        self._serves_since_s = inf
+
     def start(self) -> None:
-        """Watch the running loop from now on. A second call changes nothing."""
+        """Watch the running loop from now on."""
+        self._serves_since_s = time.monotonic()
         if self._task is not None:
             return
         self._task = asyncio.get_running_loop().create_task(self._watch())
@@ -69,7 +76,7 @@ class LoopProbe:
                 looks, self._looks = self._looks, []
                 others, self._others = self._others, []
                 lasted_s = pause_s = now_s - began_s - PERIOD_S
-                if pause_s < NOTED_S:
+                if pause_s < NOTED_S or began_s < self._serves_since_s:
                     continue
                 pause_s -= _descheduled_s() - self._descheduled_before_s(began_s)
                 if pause_s >= NOTED_S:

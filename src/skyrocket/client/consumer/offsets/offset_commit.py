@@ -1,7 +1,10 @@
 """Where a consumer commits its offsets: at the brokers if the group shares the queues, in a local file if it broadcasts.
 
-A clustering consumer commits in two ways: each pull carries the offset of its queue, and every few seconds `OffsetStore.write`
-commits the offsets that have moved since.
+A clustering consumer commits in two ways: every few seconds `OffsetStore.write` commits the offsets that have moved, and each
+pull carries the offset of its queue once the queue has one at the broker.
+
+The first commit of a group for a topic travels alone. Apache's broker makes the table of a group and topic when an offset comes
+that has none, and two threads that do so at the same time lose the offset of one of them, although both are acknowledged.
 """
 
 from __future__ import annotations
@@ -39,14 +42,29 @@ class BrokerOffsetStore:
 
     def __init__(self, offsets: QueueOffsets) -> None:
         self._offsets = offsets
+        self._begun: set[tuple[str, str]] = set()  # brokers and topics that have an offset of the group
         self._failing: set[str] = set()  # brokers whose last commit failed: only the first failure is logged
 
     async def read(self, queue: Queue) -> int | None:
         return await self._offsets.committed_offset(queue)
 
     async def write(self, offsets: Mapping[Queue, int], *, timeout_ms: int | None = None) -> list[Queue]:
-        committed = await asyncio.gather(*(self._write(queue, offset, timeout_ms) for queue, offset in offsets.items()))
-        return [queue for queue, is_committed in zip(offsets, committed, strict=True) if is_committed]
+        by_topic: dict[tuple[str, str], list[Queue]] = {}
+        for queue in offsets:
+            by_topic.setdefault((queue.broker_name, queue.topic), []).append(queue)
+        written = await asyncio.gather(*(self._write_topic(queues, offsets, timeout_ms) for queues in by_topic.values()))
+        return [queue for queues in written for queue in queues]
+
+    async def _write_topic(self, queues: list[Queue], offsets: Mapping[Queue, int], timeout_ms: int | None) -> list[Queue]:
+        """Commit offsets of one topic at one broker, the first one alone. Return the queues that were committed."""
+        first, key = queues[0], (queues[0].broker_name, queues[0].topic)
+        alone = [] if key in self._begun else [first]
+        committed = [queue for queue in alone if await self._write(queue, offsets[queue], timeout_ms)]
+        if committed:
+            self._begun.add(key)
+        others = queues[len(alone) :]
+        flags = await asyncio.gather(*(self._write(queue, offsets[queue], timeout_ms) for queue in others))
+        return committed + [queue for queue, flag in zip(others, flags, strict=True) if flag]
 
     async def _write(self, queue: Queue, offset: int, timeout_ms: int | None) -> bool:
         try:

@@ -114,8 +114,8 @@ class Puller:
         process_queue = assigned.process_queue
         address, is_master = self._address()
         commit = process_queue.commit_offset if self._commits_with_pulls and is_master else None
-        if commit == assigned.committed_offset:
-            commit = None
+        if commit == assigned.committed_offset or not assigned.committed_offset:
+            commit = None  # the first one is not sent beside others: see `offsets.offset_commit`
         deadline_ms = session.now_ms() + self._limits.pull_answer_ms
         connection = session.dialer.open_connection(address)
         if connection is None:
