@@ -61,6 +61,23 @@ async def test_a_loop_that_sleeps_is_seen_where_it_does(tmp_path: Path):
     assert judge(pauses[0])[0], "it slept, and the machine had nothing to do with it"
 
 
+async def test_a_pause_while_no_broker_serves_does_not_count_and_the_next_one_does(tmp_path: Path):
+    probe = LoopProbe(tmp_path / "pauses")
+    for what in ("open", "serve", "open again", "serve again"):
+        if what.startswith("serve"):
+            probe.start()
+        else:
+            probe.rest()
+        await asyncio.sleep(0.05)
+        time.sleep(0.3 if what == "serve again" else 0.2 if what == "serve" else 0.6)  # noqa: ASYNC251 — the pauses
+        await asyncio.sleep(0.05)
+    probe.close()
+    await asyncio.sleep(0.02)
+    lasted = [each["lasted_s"] for each in read_pauses(tmp_path / "pauses") if each["stack"]]
+    assert len(lasted) == 2
+    assert max(lasted) < 0.6, "the store was opened then"
+
+
 def test_the_kernel_tells_of_this_process():
     before = read_counters(time.monotonic())
     sum(range(2_000_000))
