@@ -24,6 +24,7 @@ from bench.suite.generator import ROOT, LoadError, generator
 from bench.suite.lifecycle import PLANNED_S, measure_lifecycle
 from bench.suite.loads import BY_NAME, JAVA, Load
 from bench.suite.modes import MODE_ROUNDS, Mode, measure_modes, planned_modes_s
+from bench.suite.page_cache import PageCache
 from bench.suite.parts import GROWTH, GROWTH_S_MAX, has_part, measure_part
 from bench.suite.processes import paused, resident_mb
 from bench.suite.progress import Progress
@@ -137,9 +138,12 @@ def _run_phase(
     if not loads:
         return
     with ExitStack() as stack:
+        cache = PageCache(home)
+        cache.fill()
         servers = start_servers(stack, plan.names, settings, home, record, progress)
         warm_up_servers(servers, warm_up, home, progress)
         for load in loads:
+            cache.fill()
             rounds, seconds = plan.rounds_of(load)
             record.results += measure_in_turns(load, servers, rounds, seconds, home, progress)
             if load.name == LAST_ALIKE:
