@@ -138,7 +138,7 @@ def _run_phase(
     if not loads:
         return
     with ExitStack() as stack:
-        cache = PageCache(home)
+        cache = PageCache(home, is_used=plan.seconds >= SECONDS)  # in a short trial it would take longer than the loads
         cache.fill()
         servers = start_servers(stack, plan.names, settings, home, record, progress)
         warm_up_servers(servers, warm_up, home, progress)

@@ -16,10 +16,10 @@ LOOK_EVERY: Final = 64  # chunks
 
 
 class PageCache:
-    def __init__(self, folder: Path) -> None:
-        """`folder` gets a file of holes, which takes no room on the disk."""
+    def __init__(self, folder: Path, *, is_used: bool = True) -> None:
+        """`folder` gets a file of holes, which takes no room on the disk. A cache that is not used is left as it is."""
         folder.mkdir(parents=True, exist_ok=True)
-        self._bytes = _meminfo_bytes("MemTotal")
+        self._bytes = _meminfo_bytes("MemTotal") if is_used else 0
         self._file = (folder / "page-cache").open("w+b", buffering=0)
         self._file.truncate(self._bytes)
 
