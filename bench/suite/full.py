@@ -17,7 +17,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from bench.suite.generator import ROOT, LoadError, generator
@@ -138,7 +138,8 @@ def _run_phase(
     if not loads:
         return
     with ExitStack() as stack:
-        cache = PageCache(home, is_used=plan.seconds >= SECONDS)  # in a short trial it would take longer than the loads
+        # In a short trial, filling the cache would take longer than the loads.
+        cache = stack.enter_context(closing(PageCache(home, is_used=plan.seconds >= SECONDS)))
         cache.fill()
         servers = start_servers(stack, plan.names, settings, home, record, progress)
         warm_up_servers(servers, warm_up, home, progress)

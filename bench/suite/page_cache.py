@@ -23,6 +23,9 @@ class PageCache:
         self._file = (folder / "page-cache").open("w+b", buffering=0)
         self._file.truncate(self._bytes)
 
+    def close(self) -> None:
+        self._file.close()
+
     def fill(self) -> None:
         """Read on in the file until little memory is free. What is read is needed by nobody, so the cache forgets it first."""
         buffer = bytearray(CHUNK)
