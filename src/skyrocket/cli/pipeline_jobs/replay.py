@@ -1,0 +1,132 @@
+"""`skyrocket pipeline replay`: send messages of an archive, a store directory or a topic to a topic."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from skyrocket.cli.cluster_command import refuse
+from skyrocket.cli.output import format_table
+from skyrocket.cli.pipeline_jobs.job_command import JobOptions, JobResult, cluster_options_of, pipeline_job
+
+if TYPE_CHECKING:
+    from skyrocket.pipelines.replay.job import ReplaySource, ReplaySummary
+
+_TIME_HELP = "milliseconds since 1970, or a time such as 2026-11-15T06:51:57 (local unless it has a zone)"
+
+
+@pipeline_job()
+def replay(
+    options: JobOptions,
+    to: Annotated[str | None, typer.Option("--to", metavar="TOPIC", help="The topic to send to.")] = None,
+    archive: Annotated[Path | None, typer.Option(metavar="FOLDER", help="The source: an archive.")] = None,
+    store: Annotated[Path | None, typer.Option(metavar="FOLDER", help="The source: a broker's store directory.")] = None,
+    topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="The source: a topic of the cluster.")] = None,
+    to_namesrv: Annotated[
+        str | None,
+        typer.Option("--to-namesrv", metavar="HOST:PORT", help="Nameservers of the target. Without it: the same cluster."),
+    ] = None,
+    only_topic: Annotated[
+        list[str] | None, typer.Option(help="Only this topic of an archive or store. Repeat it for more.")
+    ] = None,
+    since: Annotated[str | None, typer.Option(metavar="TIME", help=f"Only messages stored since: {_TIME_HELP}.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Only messages stored before this time.")] = None,
+    key: Annotated[list[str] | None, typer.Option(help="Only messages with this key. Repeat it for more.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Only messages with this tag. Repeat it for more.")] = None,
+    where: Annotated[
+        str | None, typer.Option(metavar="SQL", help="Only messages for which this condition of Spark holds.")
+    ] = None,
+    rate: Annotated[float | None, typer.Option(metavar="MESSAGES", help="At most this many messages a second.")] = None,
+    progress: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where progress is kept. With it, a killed replay can be continued.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be sent, and where.")] = False,
+) -> JobResult:
+    """Send messages of an archive, a store directory or a topic to a topic. Each queue keeps its order."""
+    from skyrocket.pipelines.replay import job  # noqa: PLC0415 — importing Spark takes longer than a help text
+    from skyrocket.pipelines.replay.selection import Selection  # noqa: PLC0415
+
+    source = _source(archive, store, topic)
+    to_cluster = None if to_namesrv is None else cluster_options_of(namesrv=to_namesrv)
+    job.check_arguments(source, to, to_cluster, rate)
+    selection = Selection(
+        topics=tuple(only_topic or ()),
+        from_ms=_parse_ms(since, "--since"),
+        until_ms=_parse_ms(until, "--until"),
+        keys=tuple(key or ()),
+        tags=tuple(tag or ()),
+        where=where,
+    )
+    spark = options.session("replay")
+    try:
+        summary = job.replay_messages(
+            spark,
+            source,
+            to=to,
+            cluster=options.cluster,
+            to_cluster=to_cluster,
+            selection=selection,
+            rate=rate,
+            progress=progress,
+            dry_run=dry_run,
+            on_progress=options.on_progress,
+        )
+    finally:
+        spark.stop()
+    return JobResult(_document(summary), _text(summary, dry_run))
+
+
+def _source(archive: Path | None, store: Path | None, topic: str | None) -> ReplaySource:
+    from skyrocket.pipelines.replay.job import ReplaySource  # noqa: PLC0415
+
+    given = [
+        *([ReplaySource("archive", str(archive.absolute()))] if archive is not None else []),
+        *([ReplaySource("store", str(store.absolute()))] if store is not None else []),
+        *([ReplaySource("topic", topic)] if topic else []),
+    ]
+    if len(given) != 1:
+        refuse("Give one source: --archive, --store or --topic.")
+    return given[0]
+
+
+def _parse_ms(text: str | None, option: str) -> int | None:
+    if text is None:
+        return None
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        return int(datetime.fromisoformat(text).astimezone().timestamp() * 1000)
+    except (ValueError, OverflowError):
+        refuse(f"{option} is '{text}', which is not a time. Use {_TIME_HELP}.")
+
+
+def _document(summary: ReplaySummary) -> dict[str, Any]:
+    return {
+        "source": summary.source,
+        "replayId": summary.replay_id,
+        "selected": summary.selected,
+        "sent": summary.sent,
+        "queues": [
+            {"source": source, "target": counts.target, "selected": counts.selected, "sent": counts.sent}
+            for source, counts in sorted(summary.queues.items())
+        ],
+    }
+
+
+def _text(summary: ReplaySummary, dry_run: bool) -> str:
+    rows = [
+        (source.topic, source.broker_name, source.queue_id, *_place(counts.target), counts.selected, counts.sent)
+        for source, counts in sorted(summary.queues.items())
+    ]
+    head = ("FROM", "BROKER", "QUEUE", "TO", "AT", "QUEUE", "SELECTED", "SENT")
+    table = format_table(head, rows, "No message is selected.")
+    verb = "would be sent" if dry_run else "were sent"
+    count = summary.selected if dry_run else summary.sent
+    return f"{table}\n{count:,} of {summary.selected:,} selected messages {verb}."
+
+
+def _place(target: Any) -> tuple[str, str, int | str]:
+    return ("-", "-", "-") if target is None else (target.topic, target.broker_name, target.queue_id)
