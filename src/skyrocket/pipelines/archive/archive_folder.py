@@ -60,12 +60,12 @@ class ArchiveFolder:
     @classmethod
     def open(cls, root: Path) -> Self | None:
         """Open an archive. Return None if there is none; raise ArchiveError if the folder is something else."""
+        if root.exists() and not root.is_dir():
+            raise ArchiveError(f"{root} is a file, not a folder.")
         found = read_file(root / DESCRIPTION, 1 << 20)
         if found is None:
             if root.is_dir() and any(root.iterdir()) and not (root / OWN_FOLDER).exists():
                 raise ArchiveError(f"{root} is not empty and not an archive. Choose an empty or a new folder.")
-            if root.exists() and not root.is_dir():
-                raise ArchiveError(f"{root} is a file, not a folder.")
             return None
         try:
             description = msgspec.json.decode(found, type=ArchiveDescription)
