@@ -17,14 +17,28 @@ from skyrocket.client.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from skyrocket.pipelines.archive.job import archive_topics
+    from skyrocket.pipelines.audit.job import TopicAudit
+    from skyrocket.pipelines.backlog.job import watch_backlog
+    from skyrocket.pipelines.deadletters.job import export_selection, resend_letters, triage_letters
     from skyrocket.pipelines.replay.job import replay_messages
 
-__all__ = ["archive_topics", "replay_messages"]
+__all__ = [
+    "TopicAudit",
+    "archive_topics",
+    "export_selection",
+    "replay_messages",
+    "resend_letters",
+    "triage_letters",
+    "watch_backlog",
+]
 
 __getattr__, __dir__ = lazy_names(
     globals(),
     {
         "archive.job": ("archive_topics",),
+        "audit.job": ("TopicAudit",),
+        "backlog.job": ("watch_backlog",),
+        "deadletters.job": ("export_selection", "resend_letters", "triage_letters"),
         "replay.job": ("replay_messages",),
     },
 )

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -30,6 +31,8 @@ from skyrocket.protocol.errors import ProtocolError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+LOCAL_MASTER: Final = "local[*]"
+TIME_HELP: Final = "milliseconds since 1970, or a time such as 2026-11-15T06:51:57 (local unless it has a zone)"
 _NOT_INSTALLED: Final = "The package {name} is not installed. Install it with: pip install 'skyrocketmq[pipelines]'"
 
 
@@ -52,6 +55,11 @@ class JobOptions:
     report: Path | None = None
     config: Mapping[str, str] = field(default_factory=dict)  # of the Spark session
     on_progress: OnProgress = lambda _: None
+
+    @property
+    def cluster_name(self) -> str:
+        """How a report names the cluster: by its nameservers."""
+        return self.cluster.get("nameserver") or self.cluster.get("addressServer", "")
 
     def session(self, job: str) -> SparkSession:
         """Start Spark, or connect to it. It takes some seconds, so check arguments first."""
@@ -83,7 +91,7 @@ _SHARED: Final[dict[str, tuple[Any, Any]]] = {
     ),
     "master": (
         Annotated[str, typer.Option(metavar="URL", help="Spark's master: local[*], spark://host:7077, yarn, sc://host:15002.")],
-        "local[*]",
+        LOCAL_MASTER,
     ),
     "conf": (
         Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of Spark. Repeat it for more.")],
@@ -96,11 +104,20 @@ _REPORT: Final[dict[str, tuple[Any, Any]]] = {
 }
 
 
-def pipeline_job(*, has_report: bool = False) -> Callable[[Callable[..., JobResult]], Callable[..., None]]:
-    """Return a decorator that makes a command of a job. `has_report` adds `--report` for a job that returns `html`."""
+_SPARK_ONLY: Final = frozenset({"master", "conf"})
+
+
+def pipeline_job(
+    *, has_report: bool = False, uses_spark: bool = True
+) -> Callable[[Callable[..., JobResult]], Callable[..., None]]:
+    """Return a decorator that makes a command of a job. `has_report` adds `--report` for a job that returns `html`.
+
+    A job that asks the cluster itself, and starts no Spark, has no `--master` and no `--conf`.
+    """
 
     def make_command(job: Callable[..., JobResult]) -> Callable[..., None]:
-        options = {**_SHARED, **(_REPORT if has_report else {})}
+        shared_options = {name: kind for name, kind in _SHARED.items() if uses_spark or name not in _SPARK_ONLY}
+        options = {**shared_options, **(_REPORT if has_report else {})}
         _, *own = inspect.signature(job, eval_str=True).parameters.values()
         shared = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
@@ -121,7 +138,7 @@ def pipeline_job(*, has_report: bool = False) -> Callable[[Callable[..., JobResu
 
 
 def _parse_options(
-    *, master: str, as_json: bool, conf: list[str] | None, report: Path | None = None, **cluster: Any
+    *, as_json: bool, master: str = LOCAL_MASTER, conf: list[str] | None = None, report: Path | None = None, **cluster: Any
 ) -> JobOptions:
     if not master.strip():
         refuse("--master is empty. Give Spark's master, such as local[*] or spark://host:7077.")
@@ -154,6 +171,16 @@ def cluster_options_of(
     found = {"addressServer": address_server} if address_server else {"nameserver": namesrv or DEFAULT_NAMESERVER}
     named = {"namespace": namespace, "accessKey": access_key, "secretKey": secret_key, "tls": "true" if tls else ""}
     return {**found, **{name: value for name, value in named.items() if value}}
+
+
+def parse_ms(text: str | None, option: str) -> int | None:
+    """Parse a time as TIME_HELP says. None stays None."""
+    if text is None or (text.isascii() and text.isdigit()):
+        return None if text is None else int(text)
+    try:
+        return int(datetime.fromisoformat(text).astimezone().timestamp() * 1000)
+    except (ValueError, OverflowError):
+        refuse(f"{option} is '{text}', which is not a time. Use {TIME_HELP}.")
 
 
 def _run_job(job: Callable[..., JobResult], options: JobOptions, values: dict[str, Any]) -> None:

@@ -24,6 +24,18 @@ JOBS: Final = {
     "replay": LazyCommand(
         "skyrocket.cli.pipeline_jobs.replay:replay", "Send messages of an archive, a store directory or a topic to a topic."
     ),
+    "audit": LazyCommand(
+        "skyrocket.cli.pipeline_jobs.audit:audit",
+        "Find missing, repeated and disordered messages by the sequence stamps of our client.",
+    ),
+    "backlog": LazyCommand(
+        "skyrocket.cli.pipeline_jobs.backlog:backlog",
+        "Show lag, rates, time to drain and members of consumer groups, with advice.",
+    ),
+    "deadletters": LazyCommand(
+        "skyrocket.cli.pipeline_jobs.deadletters:deadletters",
+        "Group dead letters by cause, topic and age, with samples; export them; resend a selection.",
+    ),
 }
 
 app = typer.Typer(
