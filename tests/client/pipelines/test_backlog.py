@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -182,6 +185,22 @@ def test_the_command_prints_a_table_documents_and_a_page(servers: Servers, tmp_p
     assert page.read_text().startswith("<!doctype html>")
     lines = invoke(servers, group, "--every", "0.1", "--count", "2", "--json").stdout.splitlines()
     assert [json.loads(line)["lag"] for line in lines] == [4, 4]
+
+
+def test_ctrl_c_ends_continuous_reports_with_a_page(ours: Servers, tmp_path: Path):
+    _, group = asyncio.run(prepare(ours, 1))
+    page = tmp_path / "backlog.html"
+    arguments = ["pipeline", "backlog", group, "--every", "0.1", "--count", "0", "--json", "--report", str(page)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "skyrocket", *arguments, "-n", ours.nameserver], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert json.loads(process.stdout.readline())["lag"] == 0
+    process.send_signal(signal.SIGINT)
+    rest, errors = process.communicate(timeout=WAIT_S_MAX)
+    assert (process.returncode, errors) == (0, b"")
+    assert json.loads(rest.splitlines()[-1])["lag"] == 0
+    assert "Lag over time" in page.read_text()
 
 
 @pytest.mark.parametrize(

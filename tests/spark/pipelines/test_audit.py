@@ -178,6 +178,7 @@ def test_the_command_names_the_missing_numbers(ours: Cluster, topic: str, tmp_pa
     ("arguments", "sentence"),
     [
         (["no-such-topic"], "Topic 'no-such-topic' does not exist at"),
+        (["TBW102", "--group", "no-such-group"], "Group 'no-such-group' does not exist at any broker."),
         (["t", "--sent", "no-such-file"], "no-such-file cannot be read: No such file or directory."),
         (["t", "--since", "soon"], "--since is 'soon', which is not a time."),
         (["t", "--follow", "--group", "g"], "--follow looks at stored messages only."),

@@ -33,7 +33,7 @@ def audit(
 ) -> JobResult:
     """Find missing, repeated and disordered messages by the sequence stamps of our client."""
     from skyrocket.client.sync import Admin  # noqa: PLC0415 — `--help` needs no client
-    from skyrocket.pipelines.audit.job import TopicAudit  # noqa: PLC0415
+    from skyrocket.pipelines.audit.job import TopicAudit, require_group  # noqa: PLC0415
     from skyrocket.pipelines.audit.sent_file import read_sent  # noqa: PLC0415
     from skyrocket.pipelines.clusters import parse_cluster  # noqa: PLC0415
 
@@ -42,8 +42,10 @@ def audit(
         refuse("--follow looks at stored messages only. Leave --sent, --group, --since and --report out.")
     told = read_sent(sent) if sent is not None else {}
     with Admin(options=parse_cluster(options.cluster).client_options()) as admin:
-        for topic in topics:
-            admin.topics.route(topic)  # an error before Spark starts
+        for topic in topics:  # errors before Spark starts
+            admin.topics.route(topic)
+        if group is not None:
+            require_group(admin, group)
         spark = options.session("audit")
         try:
             job = TopicAudit(spark, admin, options.cluster, topics, group=group, sent=told)

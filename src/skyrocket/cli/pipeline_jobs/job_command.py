@@ -126,7 +126,7 @@ def pipeline_job(
 
         def command(**values: Any) -> None:
             given = {name: values.pop(name) for name in options}
-            _run_job(job, _parse_options(**given), values)
+            _run_job(job, _parse_options(**given), values, "starting Spark" if uses_spark else "asking the cluster")
 
         command.__name__ = getattr(job, "__name__", "command")
         command.__doc__ = job.__doc__
@@ -183,13 +183,13 @@ def parse_ms(text: str | None, option: str) -> int | None:
         refuse(f"{option} is '{text}', which is not a time. Use {TIME_HELP}.")
 
 
-def _run_job(job: Callable[..., JobResult], options: JobOptions, values: dict[str, Any]) -> None:
+def _run_job(job: Callable[..., JobResult], options: JobOptions, values: dict[str, Any], first_step: str) -> None:
     from pyspark.errors import PySparkException  # noqa: PLC0415 — importing Spark takes longer than a help text
 
     from skyrocket.spark.errors import SparkSourceError  # noqa: PLC0415
 
     try:
-        with _progress_bar(is_shown=sys.stderr.isatty()) as on_progress:
+        with _progress_bar(first_step, is_shown=sys.stderr.isatty()) as on_progress:
             result = job(_with_progress(options, on_progress), **values)
         if options.report is not None and result.html is not None:
             options.report.write_text(result.html(), encoding="utf-8")
@@ -218,7 +218,7 @@ def _with_progress(options: JobOptions, on_progress: OnProgress) -> JobOptions:
 
 
 @contextmanager
-def _progress_bar(*, is_shown: bool) -> Iterator[OnProgress]:
+def _progress_bar(first_step: str, *, is_shown: bool) -> Iterator[OnProgress]:
     """Show a bar on a terminal; nowhere else, so that logs and pipes stay clean."""
     if not is_shown:
         yield lambda _: None
@@ -228,7 +228,7 @@ def _progress_bar(*, is_shown: bool) -> Iterator[OnProgress]:
 
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[counted]}"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        task = bars.add_task("starting Spark", total=None, counted="")
+        task = bars.add_task(first_step, total=None, counted="")
 
         def show(progress: JobProgress) -> None:
             bars.update(

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from skyrocket.client import NotFoundError
 from skyrocket.client.queues import Queue
 from skyrocket.client.sync import Admin
 from skyrocket.pipelines.audit.findings import (
@@ -55,6 +56,15 @@ class StreamRuns:
                 raise PipelineError(f"The topics have more than {RUNS_AT_DRIVER_MAX:,} runs of numbers. Audit a shorter time.")
 
 
+def require_group(admin: Admin, group: str) -> None:
+    """Raise NotFoundError unless a broker has the group, or offsets of it."""
+    try:
+        admin.groups.get(group)
+    except NotFoundError:
+        if not admin.groups.topics(group):
+            raise
+
+
 class TopicAudit:
     """Audits topics of one cluster."""
 
@@ -89,12 +99,13 @@ class TopicAudit:
         if min_partitions is not None:
             chosen["minPartitions"] = str(min_partitions)
         found = self._read(chosen)
-        keys = sorted({*found.runs, *(key for key in self._sent if key.queue in stops)})
+        whole = {queue for queue in stops if since_ms is None and firsts.get(queue, 0) == 0}  # read from their first message
+        keys = sorted({*found.runs, *(key for key in self._sent if key.queue in whole)})
         streams = [
             audit_stream(
                 key,
                 found.runs.get(key, ()),
-                begins_at=FIRST_NUMBER if since_ms is None and firsts.get(key.queue, 0) == 0 else None,
+                begins_at=FIRST_NUMBER if key.queue in whole else None,
                 sent=self._sent.get(key),
                 has_group=self._group is not None,
             )

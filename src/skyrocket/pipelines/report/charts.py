@@ -28,7 +28,9 @@ HEIGHT: Final = 240.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56.0, 16.0, 14.0, 28.0
 _BAR_HEIGHT, _BAR_GAP = 18.0, 7.0
 _CHARACTER_WIDTH: Final = 6.4  # of the labels' font, roughly
+_LABEL_GAP: Final = 8.0  # between two labels of an axis
 _HEAT_SHADES: Final = 8
+_HEAT_ROW_MIN: Final = 13.0  # so that the names of rows do not overlap
 _DOT_POINTS_MAX: Final = 40  # a line with few points shows them as dots with tooltips
 
 NO_DATA: Final = '<p class="empty">There is no data for this chart.</p>'
@@ -123,7 +125,7 @@ def draw_histogram(chart: Histogram) -> str:
     ticks = nice_ticks(max(counts))
     up = LinearScale(0, ticks[-1], HEIGHT - _BOTTOM, _TOP)
     width = (WIDTH - _LEFT - _RIGHT) / len(counts)
-    every = max(1, math.ceil(max(map(len, labels)) * _CHARACTER_WIDTH / width))  # labels that fit beside each other
+    every = _label_step(labels, width)
     parts = _value_grid(ticks, up)
     for number, (name, count) in enumerate(zip(labels, counts, strict=True)):
         x, y = _LEFT + number * width, up.at(count)
@@ -152,8 +154,8 @@ def draw_heat_map(chart: HeatMap) -> str:
         return NO_DATA
     left = 12 + _CHARACTER_WIDTH * min(LABEL_CHARACTERS_MAX, max(map(len, rows)))
     width = (WIDTH - left - _RIGHT) / len(columns)
-    height = min(22.0, max(10.0, 400.0 / len(rows)))
-    every = max(1, math.ceil(max(map(len, columns)) * _CHARACTER_WIDTH / width))
+    height = min(22.0, max(_HEAT_ROW_MIN, 400.0 / len(rows)))
+    every = _label_step(columns, width)
     parts = []
     for row, (name, line) in enumerate(zip(rows, values, strict=True)):
         y = 4 + row * height
@@ -190,6 +192,12 @@ def _heat_cut(chart: HeatMap, rows: int, columns: int) -> str:
         f'<p class="cut">{rows} of {count_of(len(chart.rows), "row")} and {columns} of '
         f"{count_of(len(chart.columns), 'column')} are shown.</p>"
     )
+
+
+def _label_step(labels: Sequence[str], width: float) -> int:
+    """Return which labels of an axis are shown, such as every third, so that they fit beside each other."""
+    longest = min(LABEL_CHARACTERS_MAX, max(map(len, labels)))
+    return max(1, math.ceil((longest * _CHARACTER_WIDTH + _LABEL_GAP) / width))
 
 
 def _sound(value: float | None) -> float | None:
