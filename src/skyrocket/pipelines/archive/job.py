@@ -41,6 +41,7 @@ COMPRESSIONS: Final = ("lz4", "zstd", "snappy", "none")
 BATCH_MESSAGES: Final = 2_000_000  # of one publication
 TASK_MESSAGES_MAX: Final = 1_000_000
 TASKS_MAX: Final = 10_000
+LOCK_WAIT_S: Final = 5.0  # for a reader that finishes an interrupted batch
 FOLLOW_S: Final = 10.0  # between two looks at the queues
 
 
@@ -117,7 +118,7 @@ def archive_topics(
     """
     root = check_arguments(topics, to, table_format, compression, batch_messages)
     ArchiveFolder.open(root)  # refuse a folder of something else before the lock makes a file in it
-    with archive_lock(root):
+    with archive_lock(root, LOCK_WAIT_S):
         table = open_table(root, table_format, create=True)
         table.recover()
         job = _ArchiveRun(spark, table, cluster, compression, batch_messages, skip_missing, on_progress)
