@@ -44,6 +44,7 @@ def archive(
     if dry_run:
         summary, _ = job.plan_archive(topics, to, **given)
         return JobResult(_document(summary), _table(summary, "WOULD ARCHIVE"))
+    job.check_topics(topics, options.cluster)
     spark = options.session("archive")
     try:
         with _stop_on_signal(follow) as stop:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import uuid
 from collections.abc import Iterable, Iterator
@@ -19,6 +18,7 @@ from skyrocket.durable_file import make_directory, read_file, replace_file, sync
 from skyrocket.pipelines.archive.batch_record import AddedFile, BatchRecord, decode_record, encode_record
 from skyrocket.pipelines.archive.layout import BATCHES, DESCRIPTION, LOCK, OWN_FOLDER, STAGED, batch_file
 from skyrocket.pipelines.errors import ArchiveError
+from skyrocket.pipelines.file_lock import take_lock
 
 TableFormat = Literal["parquet", "delta"]
 FORMATS: Final = ("parquet", "delta")
@@ -34,16 +34,17 @@ class ArchiveDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @contextmanager
-def archive_lock(root: Path) -> Iterator[None]:
-    """Hold the lock of an archive, which ends with the process. Raise ArchiveError if another job writes to the archive."""
+def archive_lock(root: Path, wait_s: float = 0.0) -> Iterator[None]:
+    """Hold the lock of an archive, which ends with the process. Raise ArchiveError if another job writes to the archive.
+
+    A reader holds it for a moment, too, so a job waits a little.
+    """
     path = root / LOCK
     make_directory(path.parent)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise ArchiveError(f"Another job is writing to the archive {root}. Wait until it has ended.") from error
+        if not take_lock(descriptor, wait_s):
+            raise ArchiveError(f"Another job is writing to the archive {root}. Wait until it has ended.")
         yield
     finally:
         os.close(descriptor)

@@ -41,6 +41,7 @@ COMPRESSIONS: Final = ("lz4", "zstd", "snappy", "none")
 BATCH_MESSAGES: Final = 2_000_000  # of one publication
 TASK_MESSAGES_MAX: Final = 1_000_000
 TASKS_MAX: Final = 10_000
+LOCK_WAIT_S: Final = 5.0  # for a reader that finishes an interrupted batch
 FOLLOW_S: Final = 10.0  # between two looks at the queues
 
 
@@ -116,8 +117,9 @@ def archive_topics(
     `to` is a folder that the driver and every task reach under this path. `table_format` is parquet or delta, for a new archive.
     """
     root = check_arguments(topics, to, table_format, compression, batch_messages)
+    check_topics(topics, cluster)
     ArchiveFolder.open(root)  # refuse a folder of something else before the lock makes a file in it
-    with archive_lock(root):
+    with archive_lock(root, LOCK_WAIT_S):
         table = open_table(root, table_format, create=True)
         table.recover()
         job = _ArchiveRun(spark, table, cluster, compression, batch_messages, skip_missing, on_progress)
@@ -169,10 +171,20 @@ def check_arguments(
     return Path(to).absolute()
 
 
+def check_topics(topics: Sequence[str], cluster: Mapping[str, str]) -> None:
+    """Raise ArgumentError if a topic does not exist, before Spark starts and a folder is made."""
+    find_queues(ClusterClient(parse_cluster(cluster)), topics)
+
+
+def find_queues(client: ClusterClient, topics: Sequence[str]) -> list[Queue]:
+    """Return the queues of the topics that names and patterns select."""
+    named = select_topics(topics, client.topics() if any(map(is_pattern, topics)) else ())
+    return [queue for found in require_queues(client, named).values() for queue in found]
+
+
 def queue_bounds(client: ClusterClient, topics: Sequence[str]) -> dict[Queue, QueueBounds]:
     """Ask where the queues of the topics begin and end now."""
-    named = select_topics(topics, client.topics() if any(map(is_pattern, topics)) else ())
-    queues = [queue for found in require_queues(client, named).values() for queue in found]
+    queues = find_queues(client, topics)
     lasts = client.last_offsets(queues)  # before the first ones: a message that arrives in between belongs to the next run
     firsts = client.first_offsets(queues)
     return {queue: QueueBounds(firsts[queue], max(lasts[queue], firsts[queue])) for queue in queues}

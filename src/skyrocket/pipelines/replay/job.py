@@ -9,6 +9,7 @@ is started again with the same arguments continues there, and sends nothing twic
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -194,7 +195,10 @@ def _send(spark: SparkSession, frame: DataFrame, parts: list[list[Queue]], task:
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         return task.run(batches)
 
-    return ordered.select(*COLUMNS).mapInArrow(run, SENT_ROW)
+    with warnings.catch_warnings():
+        # Spark looks for pandas before it takes a function over Arrow batches, and warns of version 3. No data passes through it.
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+        return ordered.select(*COLUMNS).mapInArrow(run, SENT_ROW)
 
 
 def _slots(spark: SparkSession, count: int) -> list[int]:

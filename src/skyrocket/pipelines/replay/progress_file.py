@@ -9,9 +9,7 @@ A file is replaced as a whole, so a kill leaves the old content or the new.
 
 from __future__ import annotations
 
-import fcntl
 import os
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,10 +22,10 @@ import msgspec
 from skyrocket.client.queues import Queue
 from skyrocket.durable_file import make_directory, read_file, replace_file
 from skyrocket.pipelines.errors import ReplayError
+from skyrocket.pipelines.file_lock import take_lock
 
 _BYTES_MAX: Final = 1 << 20
 _LOCK_S: Final = 60.0  # a killed driver's tasks end within seconds
-_POLL_S: Final = 0.2
 
 
 class ReplayDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,23 +81,12 @@ class ProgressFile:
         """Hold the queue's lock. Wait for a task of a killed driver that still ends; raise ReplayError if it does not."""
         make_directory(self._lock.parent)
         descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        deadline_s = time.monotonic() + _LOCK_S
         try:
-            while not _try_lock(descriptor):
-                if time.monotonic() > deadline_s:
-                    raise ReplayError(f"Another task holds {self._lock}: the replay runs twice. End one of them.")
-                time.sleep(_POLL_S)
+            if not take_lock(descriptor, _LOCK_S):
+                raise ReplayError(f"Another task holds {self._lock}: the replay runs twice. End one of them.")
             yield
         finally:
             os.close(descriptor)
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 def read_sent(folder: Path) -> int:
