@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from skyrocket.client.queues import Queue
+from skyrocket.client.sync import Message, Producer
 from tests.spark.conftest import Cluster, config_with_archive
 from tests.support.archives import contents, create, fill, rows
 from tests.support.spark_java import java_options
@@ -60,6 +62,17 @@ def test_archive_and_replay_run_on_any_master(master: str, ours: Cluster, topic:
     assert document(run(tmp_path / "home", master, ours, *words))["sent"] == 300
     document(run(tmp_path / "home", master, ours, "archive", f"{topic}-again", "--to", folders[1], "--json"))
     assert contents(rows(folders[1])) == contents(rows(folders[0]))
+
+
+def test_an_audit_runs_on_any_master(master: str, ours: Cluster, topic: str, tmp_path: Path):
+    create(ours.nameserver, topic)
+    stamps = [{"SR_PID": "p1", "SR_SEQ": str(number)} for number in range(1, 101) if number != 42]
+    with Producer(ours.nameserver, group="stamping") as producer:
+        batch = [Message(topic, b"m", properties=stamp) for stamp in stamps]
+        producer.send_batch(batch, queue=Queue(topic, ours.broker_name, 0))
+    audited = document(run(tmp_path / "home", master, ours, "audit", topic, "--partitions", 4, "--json"))
+    assert audited["messages"] == 99
+    assert [stream["missingNumbers"] for stream in audited["streams"]] == [[[42, 42]]]
 
 
 def test_output_is_a_table_and_errors_are_one_sentence(ours: Cluster, topic: str, tmp_path: Path):

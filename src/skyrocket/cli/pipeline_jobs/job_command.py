@@ -104,7 +104,11 @@ _REPORT: Final[dict[str, tuple[Any, Any]]] = {
 }
 
 
-_SPARK_ONLY: Final = frozenset({"master", "conf"})
+_UNUSED: Final = "Taken like by every job, and not used: this job starts no Spark."
+_WITHOUT_SPARK: Final[dict[str, tuple[Any, Any]]] = {
+    "master": (Annotated[str, typer.Option(metavar="URL", help=_UNUSED)], LOCAL_MASTER),
+    "conf": (Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=_UNUSED)], None),
+}
 
 
 def pipeline_job(
@@ -112,12 +116,11 @@ def pipeline_job(
 ) -> Callable[[Callable[..., JobResult]], Callable[..., None]]:
     """Return a decorator that makes a command of a job. `has_report` adds `--report` for a job that returns `html`.
 
-    A job that asks the cluster itself, and starts no Spark, has no `--master` and no `--conf`.
+    A job that asks the cluster itself takes `--master` and `--conf` too, so that scripts can pass the same options to all jobs.
     """
 
     def make_command(job: Callable[..., JobResult]) -> Callable[..., None]:
-        shared_options = {name: kind for name, kind in _SHARED.items() if uses_spark or name not in _SPARK_ONLY}
-        options = {**shared_options, **(_REPORT if has_report else {})}
+        options = {**_SHARED, **({} if uses_spark else _WITHOUT_SPARK), **(_REPORT if has_report else {})}
         _, *own = inspect.signature(job, eval_str=True).parameters.values()
         shared = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
@@ -138,7 +141,7 @@ def pipeline_job(
 
 
 def _parse_options(
-    *, as_json: bool, master: str = LOCAL_MASTER, conf: list[str] | None = None, report: Path | None = None, **cluster: Any
+    *, master: str, as_json: bool, conf: list[str] | None, report: Path | None = None, **cluster: Any
 ) -> JobOptions:
     if not master.strip():
         refuse("--master is empty. Give Spark's master, such as local[*] or spark://host:7077.")

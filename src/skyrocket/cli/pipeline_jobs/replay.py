@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,12 +9,10 @@ import typer
 
 from skyrocket.cli.cluster_command import refuse
 from skyrocket.cli.output import format_table
-from skyrocket.cli.pipeline_jobs.job_command import JobOptions, JobResult, cluster_options_of, pipeline_job
+from skyrocket.cli.pipeline_jobs.job_command import TIME_HELP, JobOptions, JobResult, cluster_options_of, parse_ms, pipeline_job
 
 if TYPE_CHECKING:
     from skyrocket.pipelines.replay.job import ReplaySource, ReplaySummary
-
-_TIME_HELP = "milliseconds since 1970, or a time such as 2026-11-15T06:51:57 (local unless it has a zone)"
 
 
 @pipeline_job()
@@ -32,7 +29,7 @@ def replay(
     only_topic: Annotated[
         list[str] | None, typer.Option(help="Only this topic of an archive or store. Repeat it for more.")
     ] = None,
-    since: Annotated[str | None, typer.Option(metavar="TIME", help=f"Only messages stored since: {_TIME_HELP}.")] = None,
+    since: Annotated[str | None, typer.Option(metavar="TIME", help=f"Only messages stored since: {TIME_HELP}.")] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Only messages stored before this time.")] = None,
     key: Annotated[list[str] | None, typer.Option(help="Only messages with this key. Repeat it for more.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="Only messages with this tag. Repeat it for more.")] = None,
@@ -54,8 +51,8 @@ def replay(
     job.check_arguments(source, to, to_cluster, rate)
     selection = Selection(
         topics=tuple(only_topic or ()),
-        from_ms=_parse_ms(since, "--since"),
-        until_ms=_parse_ms(until, "--until"),
+        from_ms=parse_ms(since, "--since"),
+        until_ms=parse_ms(until, "--until"),
         keys=tuple(key or ()),
         tags=tuple(tag or ()),
         where=where,
@@ -90,17 +87,6 @@ def _source(archive: Path | None, store: Path | None, topic: str | None) -> Repl
     if len(given) != 1:
         refuse("Give one source: --archive, --store or --topic.")
     return given[0]
-
-
-def _parse_ms(text: str | None, option: str) -> int | None:
-    if text is None:
-        return None
-    if text.isascii() and text.isdigit():
-        return int(text)
-    try:
-        return int(datetime.fromisoformat(text).astimezone().timestamp() * 1000)
-    except (ValueError, OverflowError):
-        refuse(f"{option} is '{text}', which is not a time. Use {_TIME_HELP}.")
 
 
 def _document(summary: ReplaySummary) -> dict[str, Any]:
