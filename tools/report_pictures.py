@@ -139,9 +139,10 @@ def _advice() -> list[Advice]:
     return [
         Advice(
             Severity.PROBLEM,
-            "Member 10.0.0.7@4711 of group 'coupons' is stuck: it has queues with waiting messages and finished none of them "
-            "between the looks. Look at its handler: a call that does not return, or one message that fails again and again.",
-            "1 queue with 42,871 waiting messages; it has pulled 1,024 messages that it has not finished; 5 s between the looks.",
+            "Member 10.0.0.7@4711 of group 'coupons' is stuck: messages wait in its queues, and it finished none between the "
+            "looks. Look at its handler: a call that does not return, or one message that fails again and again.",
+            "1 queue with 42,871 waiting messages; it has pulled 1,024 messages that it has not finished; 10 s between the "
+            "looks.",
         ),
         Advice(
             Severity.WARNING,

@@ -118,12 +118,12 @@ async def test_rates_of_a_topic_that_grows(servers: Servers):
     assert found[-1].drain_ms is None
 
 
-async def test_a_member_whose_handler_hangs_is_stuck(servers: Servers):
+async def test_a_member_whose_handler_hangs_is_found(servers: Servers):
     topic, group = await prepare(servers, 1)
     await send(servers, topic, (4,))
     async with member(servers, group, topic, hangs=True) as stuck:
-        report = await report_with(servers, group, "stuck-member")
-    (finding,) = (one for one in report.findings if one.rule == "stuck-member")
+        report = await report_with(servers, group, "halted-member")
+    (finding,) = (one for one in report.findings if one.rule == "halted-member")
     assert stuck in finding.sentence
     assert "4 waiting messages" in finding.evidence
     assert "pulled 4 messages" in finding.evidence

@@ -125,6 +125,7 @@ class BacklogCollector:
             subscriptions=state.subscriptions,
             queues=frozenset(row.queue for row in state.queues),
             cached={row.queue: row.cached_messages for row in state.queues},
+            positions={row.queue: row.committed_offset for row in state.queues},
         )
 
     async def _reserved_ms(self, broker: str) -> int | None:

@@ -44,6 +44,7 @@ class MemberLook:
     subscriptions: Mapping[str, str] = field(default_factory=dict)  # topic -> expression
     queues: frozenset[Queue] = frozenset()
     cached: Mapping[Queue, int] = field(default_factory=dict)  # messages that it has pulled and not finished
+    positions: Mapping[Queue, int] = field(default_factory=dict)  # its own offsets, which it commits every few seconds
     error: str = ""
 
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Final
 
 from skyrocket.client.queues import Queue
 from skyrocket.pipelines.backlog.look import ClusterLook, GroupLook, MemberLook, QueueLook
 from skyrocket.protocol.system_names import RETRY_PREFIX
+
+KEEPS_UP_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,8 @@ class QueueBacklog:
     consumed_per_s: float | None
     waiting_ms: int | None  # age of the oldest unread message
     owner: str  # client id of the member that reads it; empty: none, or unknown
+    has_moved: bool = False  # the group, or the member by its own account, finished messages between the looks
+    has_waited: bool = False  # messages waited at both looks
 
     @property
     def queue(self) -> Queue:
@@ -35,8 +40,8 @@ class QueueBacklog:
 
     @property
     def is_standing(self) -> bool:
-        """Whether messages wait and none was consumed between the looks."""
-        return self.lag > 0 and self.consumed_per_s == 0
+        """Whether messages waited all the time between the looks, and none was finished."""
+        return self.has_waited and not self.has_moved
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,11 @@ class TopicBacklog:
         return max(queue.lag for queue in self.queues) * len(self.queues) / self.lag if self.lag else 1.0
 
     @property
+    def keeps_up(self) -> bool:
+        """Whether what waits is less than the group consumes in a second: messages under way, and no backlog."""
+        return not self.lag or (self.consumed_per_s is not None and self.lag <= self.consumed_per_s * KEEPS_UP_S)
+
+    @property
     def is_retry(self) -> bool:
         return self.topic.startswith(RETRY_PREFIX)
 
@@ -115,6 +125,7 @@ def measure(before: ClusterLook | None, now: ClusterLook) -> list[GroupBacklog]:
 
 def _measure_group(before: GroupLook | None, now: GroupLook, at_ms: int, between_ms: int) -> GroupBacklog:
     earlier = {} if before is None else {one.queue: one for one in before.queues}
+    moved = set() if before is None else _moved_queues(before, now)
     owners = {queue: member.client_id for member in now.members for queue in member.queues}
     queues = [
         QueueBacklog(
@@ -123,11 +134,24 @@ def _measure_group(before: GroupLook | None, now: GroupLook, at_ms: int, between
             consumed_per_s=_rate(earlier.get(one.queue), one, "committed_offset", between_ms),
             waiting_ms=max(0, at_ms - one.oldest_unread_ms) if one.lag and one.oldest_unread_ms else None,
             owner=owners.get(one.queue, ""),
+            has_moved=one.queue in moved,
+            has_waited=one.queue in earlier and earlier[one.queue].lag > 0 and one.lag > 0,
         )
         for one in sorted(now.queues, key=lambda one: one.queue)
     ]
     topics = [TopicBacklog(now.group, topic, tuple(found)) for topic, found in groupby(queues, key=lambda one: one.queue.topic)]
     return GroupBacklog(now.group, topics, now.members, now.is_broadcasting, between_ms)
+
+
+def _moved_queues(before: GroupLook, now: GroupLook) -> set[Queue]:
+    """Return the queues with messages that were finished between the looks, by what brokers know or by what members say."""
+    committed = {one.queue: one.committed_offset for one in before.queues}
+    moved = {one.queue for one in now.queues if committed.get(one.queue, one.committed_offset) != one.committed_offset}
+    earlier = {member.client_id: member.positions for member in before.members}
+    for member in now.members:
+        known = earlier.get(member.client_id, {})
+        moved |= {queue for queue, offset in member.positions.items() if known.get(queue, offset) != offset}
+    return moved
 
 
 def _rate(before: QueueLook | None, now: QueueLook, offset: str, between_ms: int) -> float | None:

@@ -201,6 +201,8 @@ def _rate_text(rate: float | None) -> str:
 
 
 def _drain_text(topic: TopicBacklog) -> str:
+    if topic.lag and topic.keeps_up:
+        return "keeps up"
     if topic.drain_ms is not None:
         return format_duration(topic.drain_ms)
     return "unknown" if topic.consumed_per_s is None else "never"
@@ -315,6 +317,7 @@ def _latency_sections(report: BacklogReport) -> list[Section]:
     whole = [one for one in report.latencies if one.what == "end to end"] or list(report.latencies)
     if whole:
         longest = max(whole, key=lambda one: one.messages)
-        labels = [format_duration(edge) for edge in BIN_EDGES_MS]
-        sections.append(Histogram(f"Latency, {longest.what}: {longest.where}", labels, longest.bins, unit="messages"))
+        bins = max(index for index, count in enumerate(longest.bins) if count) + 1  # without the empty ones at the end
+        labels = [format_duration(edge) for edge in BIN_EDGES_MS[:bins]]
+        sections.append(Histogram(f"Latency, {longest.what}: {longest.where}", labels, longest.bins[:bins], unit="messages"))
     return sections

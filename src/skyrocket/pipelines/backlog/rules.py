@@ -12,6 +12,8 @@ from skyrocket.protocol.system_names import RETRY_PREFIX
 
 SKEW_MIN: Final = 3.0  # times the mean, before a queue counts as uneven
 SKEW_LAG_MIN: Final = 100  # messages: a small backlog is uneven by chance
+FALLING_LAG_MIN: Final = 10  # messages: fewer are under way, and no backlog
+STUCK_MS: Final = 10_000  # between the looks: a member that finished nothing for so long is stuck
 EXPIRY_SHARE: Final = 0.8  # of the retention: older messages are in danger
 NAMES_MAX: Final = 5  # in one sentence
 
@@ -115,21 +117,41 @@ def _differing_subscriptions(seen: RuleInput) -> Iterator[Told]:
 
 
 def _stuck_members(seen: RuleInput) -> Iterator[Told]:
-    group = seen.group
+    if seen.group.between_ms >= STUCK_MS:
+        for member, evidence in _halted(seen.group):
+            yield Told(
+                "",
+                f"Member {member} of group '{seen.group.group}' is stuck: messages wait in its queues, and it finished none "
+                "between the looks. Look at its handler: a call that does not return, or one message that fails again and again.",
+                evidence,
+            )
+
+
+def _halted_members(seen: RuleInput) -> Iterator[Told]:
+    """Find members that would be stuck if the looks were further apart: their handlers may only be slow."""
+    if seen.group.between_ms < STUCK_MS:
+        for member, evidence in _halted(seen.group):
+            yield Told(
+                "",
+                f"Member {member} of group '{seen.group.group}' finished no message between the looks, though messages wait in "
+                f"its queues: it is stuck, or slow. Look again with --every {STUCK_MS // 1000}.",
+                evidence,
+            )
+
+
+def _halted(group: GroupBacklog) -> Iterator[tuple[str, str]]:
+    """Yield the members that finished nothing between the looks, with the evidence."""
     for member in group.members:
         held = [queue for topic in group.topics for queue in topic.queues if queue.owner == member.client_id]
         standing = [queue for queue in held if queue.is_standing]
-        if standing and not any(queue.consumed_per_s for queue in held):
+        if standing and not any(queue.has_moved for queue in held):
             cached = sum(member.cached.get(queue.queue, 0) for queue in standing)
-            yield Told(
-                "",
-                f"Member {member.client_id} of group '{group.group}' is stuck: it has queues with waiting messages and finished "
-                "none of them between the looks. Look at its handler: a call that does not return, or one message that fails "
-                "again and again.",
+            evidence = (
                 f"{count_of(len(standing), 'queue')} with {count_of(sum(one.lag for one in standing), 'waiting message')}; it "
                 f"has pulled {count_of(cached, 'message')} that it has not finished; {format_duration(group.between_ms)} between "
-                "the looks.",
+                "the looks."
             )
+            yield member.client_id, evidence
 
 
 def _standing_queues(seen: RuleInput) -> Iterator[Told]:
@@ -139,7 +161,7 @@ def _standing_queues(seen: RuleInput) -> Iterator[Told]:
         return
     for topic in group.topics:
         orphans = [queue for queue in topic.queues if queue.lag and not queue.owner]
-        if orphans and not any(queue.consumed_per_s for queue in orphans):
+        if orphans and not any(queue.has_moved for queue in orphans):
             yield Told(
                 topic.topic,
                 f"No member of group '{group.group}' reads {_names(orphans)}, though messages wait there. Members may have "
@@ -173,7 +195,8 @@ def _falling_behind(seen: RuleInput) -> Iterator[Told]:
     members = len(seen.group.members)
     for topic in seen.group.topics:
         produced, consumed = topic.produced_per_s, topic.consumed_per_s
-        if not topic.lag or produced is None or consumed is None or produced <= consumed or not members:
+        is_behind = not topic.keeps_up and topic.lag >= FALLING_LAG_MIN
+        if not members or not is_behind or produced is None or consumed is None or produced <= consumed:
             continue
         queues = len(topic.queues)
         if members < queues:
@@ -225,7 +248,7 @@ def _silent_members(seen: RuleInput) -> Iterator[Told]:
 
 def _draining(seen: RuleInput) -> Iterator[Told]:
     for topic in seen.group.topics:
-        if topic.lag and topic.drain_ms is not None and not topic.is_retry:
+        if topic.drain_ms is not None and not topic.keeps_up and not topic.is_retry:
             yield Told(
                 topic.topic,
                 f"Group '{topic.group}' catches up in topic '{topic.topic}': in {format_duration(topic.drain_ms)} nothing waits, "
@@ -251,6 +274,7 @@ RULES: Final = (
     BacklogRule("no-member", Severity.PROBLEM, _no_member),
     BacklogRule("stuck-member", Severity.PROBLEM, _stuck_members),
     BacklogRule("standing-queue", Severity.PROBLEM, _standing_queues),
+    BacklogRule("halted-member", Severity.WARNING, _halted_members),
     BacklogRule("falling-behind", Severity.WARNING, _falling_behind),
     BacklogRule("skewed", Severity.WARNING, _skewed),
     BacklogRule("idle-member", Severity.WARNING, _idle_members),

@@ -17,10 +17,13 @@ def at(number: int, committed: int, end: int, *, first: int = 0, age_ms: int = 0
     return QueueLook(queue(number, topic), first, end, committed, NOW_MS - age_ms if age_ms else 0)
 
 
-def member(name: str, *queues: int, tags: str = "*", cached: int = 0, error: str = "") -> MemberLook:
+def member(name: str, *queues: int, tags: str = "*", cached: int = 0, at_offset: int = 0, error: str = "") -> MemberLook:
     held = frozenset(queue(number) for number in queues)
     subscriptions = {} if error else {"orders": tags, "%RETRY%coupons": "*"}
-    return MemberLook(name, subscriptions=subscriptions, queues=held, cached=dict.fromkeys(held, cached), error=error)
+    positions = dict.fromkeys(held, at_offset)
+    return MemberLook(
+        name, subscriptions=subscriptions, queues=held, cached=dict.fromkeys(held, cached), positions=positions, error=error
+    )
 
 
 def cluster(at_ms: int, queues: list[QueueLook], *members: MemberLook, broadcasting: bool = False) -> ClusterLook:

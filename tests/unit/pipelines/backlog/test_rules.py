@@ -77,9 +77,20 @@ def test_a_stuck_member():
         finding.evidence
         == "1 queue with 150 waiting messages; it has pulled 32 messages that it has not finished; 10 s between the looks."
     )
+    soon = find_advice(measure(cluster(NOW_MS - 9_000, BUSY, *members), cluster(NOW_MS, [at(0, 100, 250)], *members)), {})
+    assert [one.rule for one in soon if "member" in one.rule] == ["halted-member"], "a handler may take nine seconds"
     one_moves = [at(0, 100, 250), at(1, 150, 200)]
     assert "stuck-member" not in rules_of(one_moves, [member("m1", 0, 1)], BUSY), "it works on its other queue"
     assert "stuck-member" not in rules_of(one_moves, [member("m1", 0), member("m2", 1)]), "one look cannot tell"
+
+
+def test_a_member_that_has_not_committed_yet_or_got_its_first_message_now_is_not_stuck():
+    before = cluster(NOW_MS - 10_000, [at(0, 100, 200)], member("m1", 0, at_offset=100))
+    works = cluster(NOW_MS, [at(0, 100, 200)], member("m1", 0, at_offset=130))
+    assert [one.rule for one in find_advice(measure(before, works), {})] == []
+    idle = cluster(NOW_MS - 10_000, [at(0, 100, 100)], member("m1", 0, at_offset=100))
+    got = cluster(NOW_MS, [at(0, 100, 101)], member("m1", 0, at_offset=100))
+    assert [one.rule for one in find_advice(measure(idle, got), {})] == []
 
 
 def test_a_queue_that_nobody_reads():
@@ -101,6 +112,13 @@ def test_falling_behind_with_too_few_members_and_with_enough():
     enough = found("falling-behind", queues, [member("m1", 0), member("m2", 1)], BUSY)
     assert "Every queue has a member already" in enough.sentence
     assert enough.evidence == "40/s produced, 2/s consumed, 580 messages wait."
+
+
+def test_messages_under_way_are_no_backlog():
+    steady = [at(0, 4_080, 4_100), at(1, 4_080, 4_100)]  # 796/s in, 800/s out, 40 messages under way
+    assert rules_of(steady, [member("m1", 0, 1)], BUSY) == []
+    growing = [at(0, 4_080, 4_110), at(1, 4_080, 4_110)]
+    assert rules_of(growing, [member("m1", 0, 1)], [at(0, 100, 120), at(1, 100, 120)]) == []
 
 
 def test_skewed():
