@@ -64,6 +64,7 @@ def test_the_page_of_jobs_has_each_of_them(name: str):
         (["archive", "orders", "--to", "/tmp/x", "--access-key", "a"], "--secret-key is missing."),
         (["replay", "--to", "orders"], "Give one source: --archive, --store or --topic."),
         (["replay", "--to", "x", "--topic", "a", "--store", "/tmp"], "Give one source: --archive, --store or --topic."),
+        (["replay", "--topic", "a", "--to", "x", "--to-tls"], "Options about the target's cluster need --to-namesrv."),
         (["replay", "--topic", "orders"], "Name the topic to send to with --to."),
         (["replay", "--topic", "orders", "--to", "x", "--rate", "0"], "The rate is 0 messages a second. It must be more than 0."),
         (["replay", "--topic", "orders", "--to", "x", "--since", "soon"], "--since is 'soon', which is not a time."),

@@ -47,4 +47,4 @@ app = typer.Typer(
 
 @app.callback()
 def pipeline() -> None:
-    """Run jobs on Spark: archive topics, replay messages. They work on clusters of ours and Apache's."""
+    """Run jobs: archive, replay, audit, backlog, dead letters. They work on clusters of ours and Apache's."""

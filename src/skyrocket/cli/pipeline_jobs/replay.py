@@ -26,6 +26,14 @@ def replay(
         str | None,
         typer.Option("--to-namesrv", metavar="HOST:PORT", help="Nameservers of the target. Without it: the same cluster."),
     ] = None,
+    to_namespace: Annotated[str, typer.Option(help="The target's namespace.", show_default=False)] = "",
+    to_tls: Annotated[bool, typer.Option("--to-tls", help="Connect to the target with TLS.")] = False,
+    to_access_key: Annotated[
+        str, typer.Option(envvar="ROCKETMQ_TO_ACCESS_KEY", help="The access key at the target.", show_default=False)
+    ] = "",
+    to_secret_key: Annotated[
+        str, typer.Option(envvar="ROCKETMQ_TO_SECRET_KEY", help="The secret key at the target.", show_default=False)
+    ] = "",
     only_topic: Annotated[
         list[str] | None, typer.Option(help="Only this topic of an archive or store. Repeat it for more.")
     ] = None,
@@ -47,7 +55,8 @@ def replay(
     from skyrocket.pipelines.replay.selection import Selection  # noqa: PLC0415
 
     source = _source(archive, store, topic)
-    to_cluster = None if to_namesrv is None else cluster_options_of(namesrv=to_namesrv)
+    about_target = {"namespace": to_namespace, "tls": to_tls, "access_key": to_access_key, "secret_key": to_secret_key}
+    to_cluster = _target_cluster(to_namesrv, about_target)
     job.check_arguments(source, to, to_cluster, rate)
     selection = Selection(
         topics=tuple(only_topic or ()),
@@ -87,6 +96,15 @@ def _source(archive: Path | None, store: Path | None, topic: str | None) -> Repl
     if len(given) != 1:
         refuse("Give one source: --archive, --store or --topic.")
     return given[0]
+
+
+def _target_cluster(namesrv: str | None, about: dict[str, Any]) -> dict[str, str] | None:
+    """Return the options of the target cluster; None for the cluster of the source."""
+    if namesrv is not None:
+        return cluster_options_of(namesrv=namesrv, **about)
+    if any(about.values()):
+        refuse("Options about the target's cluster need --to-namesrv.")
+    return None
 
 
 def _document(summary: ReplaySummary) -> dict[str, Any]:

@@ -121,6 +121,16 @@ class ArchiveFolder:
         for path in self.staged.iterdir():
             path.unlink(missing_ok=True)
 
+    def settle_staged(self, added: Iterable[AddedFile]) -> None:
+        """Make the names of staged files durable, before a record names them. Raise ArchiveError if one is not there."""
+        for file in added:
+            if not (self.staged / file.staged).exists():
+                raise ArchiveError(
+                    f"A task has written {self.staged / file.staged}, but the driver does not find it. An archive must be "
+                    "a folder that the driver and all workers share."
+                )
+        sync_directory(self.staged)
+
     def move_into_place(self, added: Iterable[AddedFile]) -> None:
         """Rename staged files to their published paths. A file that is no longer staged has been renamed before."""
         folders: set[Path] = set()

@@ -76,6 +76,7 @@ class DeltaArchive:
 
     def publish(self, record: BatchRecord) -> None:
         """Commit the batch. The handle that commits looks for the last batch first: delta-rs alone would take it twice."""
+        self.folder.settle_staged(record.added)
         self.folder.write_record(record)
         self.folder.move_into_place(record.added)
         table = self._open()

@@ -35,6 +35,7 @@ class ParquetTable:
         self.folder.prepare_staging()
 
     def publish(self, record: BatchRecord) -> None:
+        self.folder.settle_staged(record.added)
         self.folder.write_record(record)
         self._finish(record)
         self.folder.delete_old_records()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -100,19 +101,28 @@ def replay_messages(
         summary.queues[queue].target = mapped
     if dry_run or not counts:
         return summary
-    folder = Path(progress).absolute() if progress is not None else Path(tempfile.mkdtemp(prefix="skyrocket-replay-"))
-    summary.replay_id = open_replay(folder, describe(source, to, target, selected))
-    parts = divide_queues(counts, parallel_tasks(spark))
-    task = ReplayTask(summary.replay_id, str(folder), target, queues, None if rate is None else rate / len(parts))
-    total = sum(counts.values())
+    with _progress_folder(progress) as folder:
+        summary.replay_id = open_replay(folder, describe(source, to, target, selected))
+        parts = divide_queues(counts, parallel_tasks(spark))
+        task = ReplayTask(summary.replay_id, str(folder), target, queues, None if rate is None else rate / len(parts))
 
-    def look() -> JobProgress:
-        return JobProgress("replaying", min(total, read_sent(folder)), total)
+        def look() -> JobProgress:
+            return JobProgress("replaying", min(summary.selected, read_sent(folder)), summary.selected)
 
-    with watching(look, on_progress):
-        for row in _send(spark, frame, parts, task).collect():
-            summary.queues[Queue(row.topic, row.broker, row.queueId)].sent = row.sent
+        with watching(look, on_progress):
+            for row in _send(spark, frame, parts, task).collect():
+                summary.queues[Queue(row.topic, row.broker, row.queueId)].sent = row.sent
     return summary
+
+
+@contextmanager
+def _progress_folder(given: str | Path | None) -> Iterator[Path]:
+    """Yield the folder of the progress files: the user's, or one that is gone afterwards."""
+    if given is not None:
+        yield Path(given).absolute()
+        return
+    with tempfile.TemporaryDirectory(prefix="skyrocket-replay-") as folder:
+        yield Path(folder)
 
 
 def check_arguments(source: ReplaySource, to: str | None, to_cluster: Mapping[str, str] | None, rate: float | None) -> None:

@@ -108,6 +108,16 @@ def test_a_killed_publication_is_done_or_not_begun(tmp_path: Path, record_of, af
     assert is_killed or "rename" in made
 
 
+def test_a_file_that_the_driver_does_not_find_is_not_published(tmp_path: Path):
+    """As on a cluster whose workers have a local folder of the same name."""
+    table = fresh(tmp_path)
+    record = append_of(table)
+    (table.folder.staged / record.added[1].staged).unlink()
+    with pytest.raises(ArchiveError, match="must be a folder that the driver and all workers share"):
+        table.publish(record)
+    assert content(table) == [0, 1]
+
+
 def test_records_of_old_batches_go(tmp_path: Path):
     table = fresh(tmp_path)
     for batch in range(2, 9):
