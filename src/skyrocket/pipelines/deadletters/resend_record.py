@@ -21,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, Self
 
+from skyrocket.durable_file import sync_directory
 from skyrocket.pipelines.errors import ArgumentError, PipelineError
 
 LINE_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -68,6 +69,7 @@ class ResendRecord:
         except OSError as error:
             self._file.close()
             raise PipelineError(f"Another job resends with the record {self._path} now. Wait until it has ended.") from error
+        sync_directory(self._path.parent)  # a new file survives a power cut
         try:
             self._load(self._file)
         except ArgumentError:
