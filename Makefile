@@ -17,7 +17,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit
   --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test durations again check interop fuzz sanitize crash chaos failover soak sim spark-crash bench bench-quick bench-parts reference lock clean
+.PHONY: help setup run test durations again check interop fuzz sanitize crash chaos failover soak sim spark-crash pipeline-crash pipeline-large bench bench-quick bench-parts reference lock clean
 
 help:            ## list the commands
 	@grep -E '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -93,6 +93,12 @@ sim: $(READY)    ## simulate SEEDS=10000 DLedger groups under faults, and a tent
 
 spark-crash: $(READY)  ## kill Spark's driver, its workers and the broker twenty times each (make test: twice)
 	SKYROCKET_SPARK_CRASHES=20 $(BIN)/python -m pytest -rP tests/spark/test_source_crash.py tests/spark/test_sink_crash.py
+
+pipeline-crash: $(READY)  ## kill the driver of archive and replay, and their broker, twenty times each (make test: three times)
+	SKYROCKET_PIPELINE_KILLS=20 $(BIN)/python -m pytest -rP tests/spark/pipelines/test_pipeline_kills.py
+
+pipeline-large: $(READY)  ## archive, replay and archive a million messages (make test: 20,000)
+	SKYROCKET_PIPELINE_MESSAGES=1000000 $(BIN)/python -m pytest -rP tests/spark/pipelines/test_large_run.py
 
 bench: $(READY)  ## measure our broker, Apache's and Kafka in turns (15 minutes), and write docs/benchmarks.md
 	$(BIN)/python -m bench.suite full $(ARGS)

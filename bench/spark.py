@@ -172,9 +172,9 @@ def synthetic_frame(spark: Any, home: Path, store: Path, options: Mapping[str, s
 
 
 @contextmanager
-def serving(home: Path, settings: Mapping[str, object]) -> Iterator[str]:
+def serving(home: Path, settings: Mapping[str, object], messages: int = MESSAGES) -> Iterator[str]:
     """Run our broker with the messages, and yield the address of its nameserver."""
-    filled_store(home / "data" / "store")
+    filled_store(home / "data" / "store", messages)
     with Skyrocket(home, {"mappedFileSizeCommitLog": SEGMENT_BYTES, **settings}) as running:
         with Admin(running.nameserver) as admin:
             admin.topics.create(TOPIC, queues=QUEUES)

@@ -11,7 +11,7 @@ def replace_file(path: Path, content: bytes, mode: int = 0o666) -> None:
 
     `mode` has the permissions of the new file, less those that the process withholds from every file.
     """
-    _make_directory(path.parent)
+    make_directory(path.parent)
     beside = path.with_name(f"{path.name}.tmp")
     beside.unlink(missing_ok=True)  # one that was left behind may have other permissions
     with open(beside, "wb", opener=lambda name, flags: os.open(name, flags | os.O_CLOEXEC, mode)) as file:
@@ -19,18 +19,19 @@ def replace_file(path: Path, content: bytes, mode: int = 0o666) -> None:
         file.flush()
         os.fsync(file.fileno())
     beside.replace(path)
-    _sync_directory(path.parent)  # makes the rename durable
+    sync_directory(path.parent)  # makes the rename durable
 
 
-def _make_directory(path: Path) -> None:
+def make_directory(path: Path) -> None:
     """Create a directory with its parents. Each is durable on return, or a power failure could take it with all that is in it."""
     if not path.exists():
-        _make_directory(path.parent)
+        make_directory(path.parent)
         path.mkdir(exist_ok=True)
-        _sync_directory(path.parent)
+        sync_directory(path.parent)
 
 
-def _sync_directory(path: Path) -> None:
+def sync_directory(path: Path) -> None:
+    """Make renames and new files in a directory durable."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(folder)

@@ -150,6 +150,11 @@ async def test_members_and_progress_of_a_group(servers: Servers):
             assert (found.members[0].language, found.members[0].version) == ("PYTHON", "5.5.0")
             assert found.subscriptions[topic] == "*"
             assert found.is_broadcasting is False
+            state = await admin.groups.member_state(group, consumer.client_id)
+            assert (state.group, state.client_id, state.subscriptions[topic]) == (group, consumer.client_id, "*")
+            assert [row.queue for row in state.queues if row.topic == topic] == [Queue(topic, BROKER, 0), Queue(topic, BROKER, 1)]
+            with pytest.raises(NotFoundError, match="No broker reaches consumer 'somebody-else'"):
+                await admin.groups.member_state(group, "somebody-else")
             await consumer.commit()
         async with Producer(servers.nameserver) as producer:
             await producer.send(Message(topic, b"late"), queue=Queue(topic, BROKER, 0))
@@ -246,6 +251,8 @@ async def test_reading_a_topic_commits_no_offsets(servers: Servers):
         odd = [one async for one in admin.messages.read(topic, expression="odd")]
         assert sorted(numbers(odd)) == list(range(1, 70, 2))
         assert sorted(numbers(await admin.messages.peek(topic, most=4))) == [66, 67, 68, 69]
+        part = [one async for one in admin.messages.read_queue(Queue(topic, BROKER, 0), 2, 9)]
+        assert [one.queue_offset for one in part] == list(range(2, 9))
         assert [one async for one in admin.messages.read(topic, start=datetime.now(UTC) + timedelta(hours=1))] == []
         assert {row.offset for row in await admin.offsets.get("TOOLS_CONSUMER", topic)} <= {None, 0}
 

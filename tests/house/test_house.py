@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "broker": {"durable_file", "supervised_task", "compiled", "protocol", "store", "raft", "auth", "net", "settings"},
     "client": {"durable_file", "compiled", "protocol", "net"},
     "spark": {"compiled", "protocol", "store", "columnar", "net", "client"},
-    "pipelines": {"protocol", "store", "client", "spark"},
+    "pipelines": {"durable_file", "protocol", "store", "columnar", "client", "spark"},
     "console": {"protocol", "client"},
     "testing": {"protocol", "store", "net", "nameserver", "broker", "client"},
     "cli": {"compiled", "protocol", "auth", "store", "columnar", "net", "settings", "nameserver", "broker", "client", "spark"}

@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "store": LazyCommand(
         "skyrocket.cli.store:app", "Verify or dump a store directory, ours or Apache's. Read-only, and no broker is needed."
     ),
+    "pipeline": LazyCommand("skyrocket.cli.pipeline_jobs.jobs:app", "Run jobs: archive, replay, audit, backlog, dead letters."),
     "protocol": LazyCommand(
         "skyrocket.cli.protocol:app", "List the requests of RocketMQ's wire protocol, and decode captured frames."
     ),
@@ -82,6 +83,11 @@ def overview() -> str:
             "  skyrocket store verify DIR           check a store directory for damage",
             "  skyrocket store dump DIR --json      print its messages",
             "  skyrocket protocol decode HEX        decode a captured frame",
+            "",
+            "Jobs",
+            "  skyrocket pipeline archive orders --to FOLDER",
+            "  skyrocket pipeline replay --archive FOLDER --to orders-again",
+            "  skyrocket pipeline backlog, skyrocket pipeline deadletters, skyrocket pipeline audit orders",
             "",
             "Programs",
             "  skyrocket.client                     producers, consumers and administration from Python",

@@ -19,7 +19,7 @@ from skyrocket.protocol.message.properties import NAME_END, UNIQUE_KEY, VALUE_EN
 
 log = logging.getLogger(__name__)
 
-_RESERVED: Final = frozenset(
+RESERVED_PROPERTIES: Final = frozenset(
     {
         *(p.KEYS, p.TAGS, p.WAIT, p.UNIQUE_KEY, p.DELAY_LEVEL, p.RETRY_TOPIC, p.REAL_TOPIC, p.REAL_QUEUE_ID),
         *(p.TRANSACTION_PREPARED, p.PRODUCER_GROUP, p.MIN_OFFSET, p.MAX_OFFSET, p.ORIGIN_MESSAGE_ID, p.RECONSUME_TIME),
@@ -183,7 +183,7 @@ def properties_without_id(message: Message, added: Mapping[str, str] | None = No
 
 def is_reserved(name: str) -> bool:
     """Whether RocketMQ reserves this property name."""
-    return name in _RESERVED
+    return name in RESERVED_PROPERTIES
 
 
 @lru_cache(maxsize=1024)  # a producer uses few tags
@@ -233,7 +233,7 @@ def _warn_of_delay_level(level: int) -> None:
 def _check_property(name: object, value: object) -> None:
     if not isinstance(name, str) or not isinstance(value, str):
         raise InvalidMessageError(f"Property {name!r}: {value!r} is not valid. The name and the value must be str.")
-    if name in _RESERVED:
+    if name in RESERVED_PROPERTIES:
         raise InvalidMessageError(
             f"Property {name!r} is reserved. Use the fields of Message, such as tag, keys or delay_level, or another name."
         )

@@ -39,6 +39,7 @@ from skyrocket.client.producer import producer as aio
 from skyrocket.client.producer import transactions as aio_transactions
 from skyrocket.client.producer.options import ProducerOptions
 from skyrocket.client.producer.queue_selection import QueueSelector
+from skyrocket.client.producer.sequence import StampCounts
 from skyrocket.client.producer.transactions import Check, Execute, Outcome, TransactionReceipt
 from skyrocket.client.queues import Queue
 from skyrocket.client.receipt import Receipt
@@ -276,6 +277,10 @@ class _SyncProducer(Facade[P]):
     @property
     def client_id(self) -> str:
         return self._start_client().client_id
+
+    @property
+    def stamped(self) -> StampCounts | None:
+        return self._start_client().stamped
 
 
 class Producer(_SyncProducer[aio.Producer]):

@@ -10,14 +10,18 @@ from skyrocket.client.admin.results import (
     GroupMembers,
     GroupProgress,
     GroupSettings,
+    MemberQueue,
+    MemberState,
     ProducerClient,
     QueueProgress,
 )
 from skyrocket.client.errors import BrokerError, NotFoundError
+from skyrocket.client.queues import Queue
 from skyrocket.client.session.names import check_group
 from skyrocket.protocol.bodies import (
     Connection,
     ConsumerConnection,
+    ConsumerRunningInfo,
     ConsumeStats,
     MessageModel,
     ProducerConnection,
@@ -34,6 +38,7 @@ from skyrocket.protocol.headers import (
     DeleteTopicFromNamesrvRequestHeader,
     DeleteTopicRequestHeader,
     GetConsumerConnectionListRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
     GetConsumeStatsRequestHeader,
     GetProducerConnectionListRequestHeader,
     QueryTopicsByConsumerRequestHeader,
@@ -171,6 +176,33 @@ class GroupAdmin:
             is_broadcasting=is_broadcasting,
             start=start,
         )
+
+    async def member_state(self, group: str, client_id: str) -> MemberState:
+        """Ask a connected consumer, through a broker, for its subscriptions and queues. Raises NotFoundError if none reaches it.
+
+        A consumer that hangs does not answer: TimedOutError, or BrokerError.
+        """
+        header = GetConsumerRunningInfoRequestHeader(consumer_group=self._brokers.to_wire(group), client_id=client_id)
+        unreached = (ResponseCode.SYSTEM_ERROR, ResponseCode.CONSUMER_NOT_ONLINE)  # by brokers without a connection to it
+        masters = await self._brokers.masters()
+        answers = await self._request_each(masters, RequestCode.GET_CONSUMER_RUNNING_INFO, header, accepted_codes=unreached)
+        if not answers:
+            raise NotFoundError(f"No broker reaches consumer '{client_id}' of group '{group}'.")
+        info = self._brokers.decode_body(answers[0], ConsumerRunningInfo)
+        to_user = self._brokers.to_user
+        queues = [
+            MemberQueue(
+                topic=to_user(queue.topic),
+                broker_name=queue.broker_name,
+                queue_id=queue.queue_id,
+                committed_offset=row.commit_offset,
+                cached_messages=row.cached_msg_count,
+            )
+            for queue, row in sorted(info.mq_table.items(), key=lambda item: Queue.of(item[0]))
+            if not row.dropped
+        ]
+        subscriptions = {to_user(one.topic or ""): one.sub_string or "*" for one in info.subscription_set}
+        return MemberState(group=group, client_id=client_id, subscriptions=dict(sorted(subscriptions.items())), queues=queues)
 
     async def progress(self, group: str, topic: str | None = None) -> GroupProgress:
         """Fetch offsets and lag of a group in each queue, of one topic or of all topics in which it has offsets."""

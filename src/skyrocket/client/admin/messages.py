@@ -142,7 +142,7 @@ class MessageAdmin:
         begins = await self._offsets.at(topic, start)
         ends = await self._offsets.at(topic, "last")
         for queue, begin in begins.items():
-            async for message in self._read_queue(queue, begin, ends[queue], expression):
+            async for message in self.read_queue(queue, begin, ends[queue], expression=expression):
                 yield message
 
     async def peek(self, topic: str, *, most: int = 10, expression: Expression = EVERY_TAG) -> list[Received]:
@@ -150,10 +150,13 @@ class MessageAdmin:
         begins, ends = await self._offsets.at(topic, "first"), await self._offsets.at(topic, "last")
         found: list[Received] = []
         for queue, end in ends.items():
-            found += [one async for one in self._read_queue(queue, max(begins[queue], end - most), end, expression)]
+            found += [one async for one in self.read_queue(queue, max(begins[queue], end - most), end, expression=expression)]
         return sorted(found, key=_storage_order)[-most:]
 
-    async def _read_queue(self, queue: Queue, offset: int, end: int, expression: Expression) -> AsyncIterator[Received]:
+    async def read_queue(
+        self, queue: Queue, offset: int, end: int, *, expression: Expression = EVERY_TAG
+    ) -> AsyncIterator[Received]:
+        """Read the messages of one queue from `offset` up to, but not including, `end`. `expression` selects by tags."""
         address = await self._brokers.address_of_queue(queue) if offset < end else ""
         subscription = make_subscription(queue.topic, expression, 0)
         while offset < end:

@@ -118,6 +118,22 @@ class GroupMembers(AdminResult, frozen=True):
     start: str | None  # CONSUME_FROM_…, as in the members' heartbeats
 
 
+class MemberQueue(QueueResult, frozen=True):
+    """A queue that a consumer reads, as the consumer sees it."""
+
+    committed_offset: int  # the next offset to commit
+    cached_messages: int  # pulled and not finished
+
+
+class MemberState(AdminResult, frozen=True):
+    """What a connected consumer tells about itself."""
+
+    group: str
+    client_id: str
+    subscriptions: dict[str, str]  # topic -> expression
+    queues: list[MemberQueue]
+
+
 class QueueProgress(QueueResult, frozen=True):
     """The progress of a group in a queue."""
 

@@ -73,6 +73,7 @@ class SyncGroupAdmin(SyncAdminPart[GroupAdmin]):
     names = _blocking(GroupAdmin.names)
     get = _blocking(GroupAdmin.get)
     members = _blocking(GroupAdmin.members)
+    member_state = _blocking(GroupAdmin.member_state)
     progress = _blocking(GroupAdmin.progress)
     topics = _blocking(GroupAdmin.topics)
     producers = _blocking(GroupAdmin.producers)
@@ -94,6 +95,7 @@ class SyncMessageAdmin(SyncAdminPart[MessageAdmin]):
     peek = _blocking(MessageAdmin.peek)
     trace = _blocking(MessageAdmin.trace)
     read = _blocking_iterator(MessageAdmin.read)
+    read_queue = _blocking_iterator(MessageAdmin.read_queue)
 
 
 class SyncClusterAdmin(SyncAdminPart[ClusterAdmin]):

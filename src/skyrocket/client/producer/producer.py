@@ -37,7 +37,7 @@ from skyrocket.client.producer.send_strategy import (
     TryEnqueue,
     not_started,
 )
-from skyrocket.client.producer.sequence import SequenceStamps
+from skyrocket.client.producer.sequence import SequenceStamps, StampCounts
 from skyrocket.client.producer.trace.dispatcher import TraceDispatcher
 from skyrocket.client.producer.trace.send_trace import SendTrace
 from skyrocket.client.queues import Queue
@@ -46,7 +46,7 @@ from skyrocket.client.received import Received
 from skyrocket.client.session.identity import new_id_factory
 from skyrocket.client.session.members import SessionMember
 from skyrocket.client.session.names import check_group, check_topic
-from skyrocket.client.session.namespaces import with_namespace
+from skyrocket.client.session.namespaces import with_namespace, without_namespace
 from skyrocket.client.session.session import Session
 from skyrocket.net.router import Handler
 from skyrocket.protocol.headers import RecallMessageRequestHeader, RecallMessageResponseHeader
@@ -200,6 +200,15 @@ class Producer:
     def client_id(self) -> str:
         """The id under which brokers know this client."""
         return self._open_session().client_id
+
+    @property
+    def stamped(self) -> StampCounts | None:
+        """The producer's id and the last sequence number of each queue. None without `stamp`."""
+        if self._stamps is None:
+            return None
+        namespace, counts = self._options.namespace, self._stamps.counts
+        last = {queue._replace(topic=without_namespace(namespace, queue.topic)): number for queue, number in counts.items()}
+        return StampCounts(self._stamps.producer_id, last)
 
     def _open_session(self) -> Session:
         if self._session is None:

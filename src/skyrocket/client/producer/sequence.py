@@ -9,7 +9,7 @@ a SendFailedError, or that went to another queue after the failure.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from skyrocket.client.queues import Queue
 
@@ -19,12 +19,24 @@ SEQUENCE: Final = "SR_SEQ"
 _QUEUES_MAX = 100_000  # whose counts are kept; beyond, the count of the least recently used queue starts again at 1
 
 
+class StampCounts(NamedTuple):
+    """How far a producer with `stamp=True` has counted: what an audit compares with what brokers have."""
+
+    producer_id: str
+    last: dict[Queue, int]  # the number of the last message to each queue, acknowledged or not
+
+
 class SequenceStamps:
     """Counts one producer's messages in each queue."""
 
     def __init__(self, producer_id: str) -> None:
         self.producer_id = producer_id
         self._counts: dict[Queue, int] = {}
+
+    @property
+    def counts(self) -> dict[Queue, int]:
+        """The number of the last message in each queue, acknowledged or not."""
+        return dict(self._counts)
 
     def next(self, queue: Queue) -> Mapping[str, str]:
         """Return the two properties for the next message to this queue."""

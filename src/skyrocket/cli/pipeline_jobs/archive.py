@@ -1,0 +1,120 @@
+"""`skyrocket pipeline archive`: copy topics to Parquet files or a Delta table."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from skyrocket.cli.output import format_table
+from skyrocket.cli.pipeline_jobs.job_command import JobOptions, JobResult, pipeline_job
+
+if TYPE_CHECKING:
+    from skyrocket.pipelines.archive.job import ArchiveSummary
+
+
+@pipeline_job()
+def archive(
+    options: JobOptions,
+    topics: Annotated[list[str], typer.Argument(metavar="TOPICS", help="Topics, or patterns such as 'order-*'.")],
+    to: Annotated[str, typer.Option("--to", metavar="FOLDER", help="The archive: a new folder, or one of an earlier run.")],
+    table_format: Annotated[
+        str | None, typer.Option("--format", help="parquet or delta, for a new archive. Without it: parquet.")
+    ] = None,
+    compression: Annotated[str, typer.Option(help="Of the files: lz4, zstd, snappy or none.")] = "lz4",
+    batch_messages: Annotated[int, typer.Option(help="Publish after this many messages.")] = 2_000_000,
+    follow: Annotated[bool, typer.Option("--follow", help="Continue with new messages until Ctrl-C.")] = False,
+    every: Annotated[float, typer.Option(metavar="SECONDS", help="With --follow: how often to look.", min=0.1)] = 10.0,
+    compact: Annotated[bool, typer.Option("--compact", help="Merge small files in the end.")] = False,
+    skip_missing: Annotated[
+        bool, typer.Option("--skip-missing", help="Go on if messages were deleted before they were archived.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be archived.")] = False,
+) -> JobResult:
+    """Copy topics to Parquet files or a Delta table, each message once. Run it again to continue."""
+    from skyrocket.pipelines.archive import job  # noqa: PLC0415 — importing Spark takes longer than a help text
+
+    given: dict[str, Any] = {"cluster": options.cluster, "table_format": table_format, "skip_missing": skip_missing}
+    job.check_arguments(topics, to, table_format, compression, batch_messages)
+    if dry_run:
+        summary, _ = job.plan_archive(topics, to, **given)
+        return JobResult(_document(summary), _table(summary, "WOULD ARCHIVE"))
+    job.check_topics(topics, options.cluster)
+    spark = options.session("archive")
+    try:
+        with _stop_on_signal(follow) as stop:
+            summary = job.archive_topics(
+                spark,
+                topics,
+                to,
+                compression=compression,
+                batch_messages=batch_messages,
+                compact=compact,
+                follow=follow,
+                every_s=every,
+                stop=stop,
+                on_progress=options.on_progress,
+                **given,
+            )
+    finally:
+        spark.stop()
+    return JobResult(_document(summary), _text(summary))
+
+
+@contextmanager
+def _stop_on_signal(follow: bool) -> Iterator[threading.Event]:
+    """With --follow, let Ctrl-C and SIGTERM end the job after the batch that it is at."""
+    stop = threading.Event()
+    if not follow:
+        yield stop
+        return
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _document(summary: ArchiveSummary) -> dict[str, Any]:
+    return {
+        "folder": summary.folder,
+        "format": summary.format,
+        "archiveId": summary.archive_id,
+        "batches": summary.batches,
+        "lastBatch": summary.last_batch,
+        "planned": summary.planned,
+        "messages": summary.messages,
+        "mergedFiles": summary.merged,
+        "topics": {
+            topic: {"messages": counts.messages, "files": counts.files, "bytes": counts.size_bytes}
+            for topic, counts in sorted(summary.topics.items())
+        },
+        "lost": summary.lost,
+    }
+
+
+def _table(summary: ArchiveSummary, head: str) -> str:
+    rows = [(topic, counts.messages, counts.files, counts.size_bytes) for topic, counts in sorted(summary.topics.items())]
+    return format_table(("TOPIC", head, "FILES", "BYTES"), rows, "Nothing new: the archive has every message.")
+
+
+def _text(summary: ArchiveSummary) -> str:
+    lines = [_table(summary, "ARCHIVED")]
+    if summary.merged:
+        lines.append(f"{summary.merged} small files were merged.")
+    lines += [
+        f"Deleted before archived: {lost.topic}, queue {lost.queue_id} at {lost.broker}, offsets {lost.start} to {lost.stop}."
+        for lost in summary.lost
+    ]
+    lines.append(f"{summary.folder} ({summary.format}) is at batch {summary.last_batch}.")
+    return "\n".join(lines)

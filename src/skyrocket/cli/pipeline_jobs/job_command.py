@@ -1,0 +1,245 @@
+"""Turn a function into a command of `skyrocket pipeline`, with the options, the progress bar and the errors that all jobs share.
+
+    @pipeline_job()
+    def archive(options: JobOptions, topics: Annotated[list[str], typer.Argument()]) -> JobResult: ...
+
+makes `skyrocket pipeline archive TOPICS…`, which takes the shared options (`--namesrv`, `--master`, `--json`, …) beside its own.
+The shared code prints the result, writes the report, and turns an error into one sentence on standard error and an exit code.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from skyrocket.cli.cluster_command import FAILED, INTERRUPTED, WRONG_INPUT, refuse
+from skyrocket.cli.nameserver_options import DEFAULT_NAMESERVER, AddressServer, Namesrv, read_environment
+from skyrocket.cli.output import to_json
+from skyrocket.client.errors import ClientError
+from skyrocket.pipelines.errors import PipelineError, our_sentence
+from skyrocket.pipelines.progress import JobProgress, OnProgress
+from skyrocket.protocol.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL_MASTER: Final = "local[*]"
+TIME_HELP: Final = "milliseconds since 1970, or a time such as 2026-11-15T06:51:57 (local unless it has a zone)"
+_NOT_INSTALLED: Final = "The package {name} is not installed. Install it with: pip install 'skyrocketmq[pipelines]'"
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """The result of a job: as a JSON document, as text, and as an HTML page where there is something to see."""
+
+    document: Any  # for --json
+    text: str
+    html: Callable[[], str] | None = None  # for --report; called only if a report is wanted
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """What all jobs share: the cluster, where Spark runs, and how to report."""
+
+    cluster: Mapping[str, str]  # options of Spark's source rocketmq: nameserver, namespace, accessKey, …
+    master: str
+    as_json: bool
+    report: Path | None = None
+    config: Mapping[str, str] = field(default_factory=dict)  # of the Spark session
+    on_progress: OnProgress = lambda _: None
+
+    @property
+    def cluster_name(self) -> str:
+        """How a report names the cluster: by its nameservers."""
+        return self.cluster.get("nameserver") or self.cluster.get("addressServer", "")
+
+    def session(self, job: str) -> SparkSession:
+        """Start Spark, or connect to it. It takes some seconds, so check arguments first."""
+        from skyrocket.spark import session  # noqa: PLC0415 — importing Spark takes longer than a help text
+
+        return session(f"skyrocket {job}", self.master, self.config)
+
+
+_SHARED: Final[dict[str, tuple[Any, Any]]] = {
+    "namesrv": (Namesrv, None),
+    "address_server": (AddressServer, None),
+    "namespace": (
+        Annotated[str, typer.Option(help="The namespace, which prefixes the names of topics and groups.", show_default=False)],
+        "",
+    ),
+    "tls": (Annotated[bool, typer.Option("--tls", help="Connect with TLS.")], False),
+    "access_key": (
+        Annotated[
+            str, typer.Option(envvar="ROCKETMQ_ACCESS_KEY", help="The access key that signs requests.", show_default=False)
+        ],
+        "",
+    ),
+    "secret_key": (
+        Annotated[
+            str,
+            typer.Option(envvar="ROCKETMQ_SECRET_KEY", help="The secret key that goes with the access key.", show_default=False),
+        ],
+        "",
+    ),
+    "master": (
+        Annotated[str, typer.Option(metavar="URL", help="Spark's master: local[*], spark://host:7077, yarn, sc://host:15002.")],
+        LOCAL_MASTER,
+    ),
+    "conf": (
+        Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of Spark. Repeat it for more.")],
+        None,
+    ),
+    "as_json": (Annotated[bool, typer.Option("--json", help="Print one JSON document.")], False),
+}
+_REPORT: Final[dict[str, tuple[Any, Any]]] = {
+    "report": (Annotated[Path | None, typer.Option(metavar="FILE", help="Also write an HTML report with charts.")], None),
+}
+
+
+_UNUSED: Final = "Taken like by every job, and not used: this job starts no Spark."
+_WITHOUT_SPARK: Final[dict[str, tuple[Any, Any]]] = {
+    "master": (Annotated[str, typer.Option(metavar="URL", help=_UNUSED)], LOCAL_MASTER),
+    "conf": (Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help=_UNUSED)], None),
+}
+
+
+def pipeline_job(
+    *, has_report: bool = False, uses_spark: bool = True
+) -> Callable[[Callable[..., JobResult]], Callable[..., None]]:
+    """Return a decorator that makes a command of a job. `has_report` adds `--report` for a job that returns `html`.
+
+    A job that asks the cluster itself takes `--master` and `--conf` too, so that scripts can pass the same options to all jobs.
+    """
+
+    def make_command(job: Callable[..., JobResult]) -> Callable[..., None]:
+        options = {**_SHARED, **({} if uses_spark else _WITHOUT_SPARK), **(_REPORT if has_report else {})}
+        _, *own = inspect.signature(job, eval_str=True).parameters.values()
+        shared = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+            for name, (kind, default) in options.items()
+        ]
+
+        def command(**values: Any) -> None:
+            given = {name: values.pop(name) for name in options}
+            _run_job(job, _parse_options(**given), values, "starting Spark" if uses_spark else "asking the cluster")
+
+        command.__name__ = getattr(job, "__name__", "command")
+        command.__doc__ = job.__doc__
+        parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
+        command.__signature__ = inspect.Signature([*parameters, *shared])  # type: ignore[attr-defined]
+        return command
+
+    return make_command
+
+
+def _parse_options(
+    *, master: str, as_json: bool, conf: list[str] | None, report: Path | None = None, **cluster: Any
+) -> JobOptions:
+    if not master.strip():
+        refuse("--master is empty. Give Spark's master, such as local[*] or spark://host:7077.")
+    config = {}
+    for text in conf or ():
+        key, separator, value = text.partition("=")
+        if not separator or not key.strip():
+            refuse(f"--conf is key=value, not '{text}'.")
+        config[key.strip()] = value
+    return JobOptions(cluster_options_of(**cluster), master.strip(), as_json, report, config)
+
+
+def cluster_options_of(
+    *,
+    namesrv: str | None,
+    address_server: str | None = None,
+    namespace: str = "",
+    tls: bool = False,
+    access_key: str = "",
+    secret_key: str = "",
+) -> dict[str, str]:
+    """Return the options of Spark's source for the cluster that the command names."""
+    if bool(access_key) != bool(secret_key):
+        missing = "--secret-key" if access_key else "--access-key"
+        refuse(f"{missing} is missing. Give --access-key and --secret-key together, or neither.")
+    if namesrv and address_server:
+        refuse("Give either --namesrv or --address-server, not both.")
+    if not namesrv and not address_server:
+        namesrv, address_server = read_environment()
+    found = {"addressServer": address_server} if address_server else {"nameserver": namesrv or DEFAULT_NAMESERVER}
+    named = {"namespace": namespace, "accessKey": access_key, "secretKey": secret_key, "tls": "true" if tls else ""}
+    return {**found, **{name: value for name, value in named.items() if value}}
+
+
+def parse_ms(text: str | None, option: str) -> int | None:
+    """Parse a time as TIME_HELP says. None stays None."""
+    if text is None or (text.isascii() and text.isdigit()):
+        return None if text is None else int(text)
+    try:
+        return int(datetime.fromisoformat(text).astimezone().timestamp() * 1000)
+    except (ValueError, OverflowError):
+        refuse(f"{option} is '{text}', which is not a time. Use {TIME_HELP}.")
+
+
+def _run_job(job: Callable[..., JobResult], options: JobOptions, values: dict[str, Any], first_step: str) -> None:
+    from pyspark.errors import PySparkException  # noqa: PLC0415 — importing Spark takes longer than a help text
+
+    from skyrocket.spark.errors import SparkSourceError  # noqa: PLC0415
+
+    try:
+        with _progress_bar(first_step, is_shown=sys.stderr.isatty()) as on_progress:
+            result = job(_with_progress(options, on_progress), **values)
+        if options.report is not None and result.html is not None:
+            options.report.write_text(result.html(), encoding="utf-8")
+        typer.echo(to_json(result.document) if options.as_json else result.text)
+    except BrokenPipeError:
+        raise  # the reader closed the pipe: typer exits without a message
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    except ModuleNotFoundError as error:
+        refuse(_NOT_INSTALLED.format(name=error.name))
+    except (PipelineError, ClientError, ProtocolError, SparkSourceError) as error:
+        _fail(str(error), WRONG_INPUT if isinstance(error, ValueError) else FAILED, error)
+    except PySparkException as error:
+        _fail(our_sentence(str(error)), FAILED, error)
+    except OSError as error:
+        _fail(f"{error.filename or 'A file'}: {error.strerror or error}.", FAILED, error)
+
+
+def _fail(sentence: str, code: int, error: Exception) -> None:
+    typer.echo(sentence, err=True)
+    raise typer.Exit(code) from error
+
+
+def _with_progress(options: JobOptions, on_progress: OnProgress) -> JobOptions:
+    return JobOptions(options.cluster, options.master, options.as_json, options.report, options.config, on_progress)
+
+
+@contextmanager
+def _progress_bar(first_step: str, *, is_shown: bool) -> Iterator[OnProgress]:
+    """Show a bar on a terminal; nowhere else, so that logs and pipes stay clean."""
+    if not is_shown:
+        yield lambda _: None
+        return
+    from rich.console import Console  # noqa: PLC0415 — a job in a pipe needs no bar
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[counted]}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task(first_step, total=None, counted="")
+
+        def show(progress: JobProgress) -> None:
+            bars.update(
+                task,
+                description=progress.what,
+                total=progress.total,
+                completed=progress.done,
+                counted=progress.counted(),
+            )
+
+        yield show

@@ -1,0 +1,44 @@
+"""Jobs on Spark for people who run RocketMQ, ours or Apache's: `skyrocket pipeline NAME`, or these functions from a program.
+
+    import skyrocket.spark
+    from skyrocket.pipelines import archive_topics, replay_messages
+
+    spark = skyrocket.spark.session()
+    archive_topics(spark, ["orders"], "/mnt/archive", cluster={"nameserver": "127.0.0.1:9876"})
+
+docs/pipelines.md has a page for each job. Names are imported on first use: a task of one job does not load the others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from skyrocket.client.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from skyrocket.pipelines.archive.job import archive_topics
+    from skyrocket.pipelines.audit.job import TopicAudit
+    from skyrocket.pipelines.backlog.job import watch_backlog
+    from skyrocket.pipelines.deadletters.job import export_selection, resend_letters, triage_letters
+    from skyrocket.pipelines.replay.job import replay_messages
+
+__all__ = [
+    "TopicAudit",
+    "archive_topics",
+    "export_selection",
+    "replay_messages",
+    "resend_letters",
+    "triage_letters",
+    "watch_backlog",
+]
+
+__getattr__, __dir__ = lazy_names(
+    globals(),
+    {
+        "archive.job": ("archive_topics",),
+        "audit.job": ("TopicAudit",),
+        "backlog.job": ("watch_backlog",),
+        "deadletters.job": ("export_selection", "resend_letters", "triage_letters"),
+        "replay.job": ("replay_messages",),
+    },
+)

@@ -1,0 +1,271 @@
+"""The archive job: copies topics to Parquet files or a Delta table, once up to now or for as long as it runs.
+
+    archive_topics(spark, ["orders", "pay-*"], "/mnt/archive", cluster={"nameserver": "127.0.0.1:9876"})
+
+A run asks where the queues end, and takes batches until it has all of that. The archive itself has the offsets that it reached,
+so a run that was killed is continued by the next one. There is no checkpoint beside it that could get lost or be older.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from skyrocket.client.queues import Queue
+from skyrocket.pipelines.archive.archive_folder import FORMATS, ArchiveFolder, TableFormat, archive_lock
+from skyrocket.pipelines.archive.batch_record import (
+    BatchRecord,
+    LostMessages,
+    StagedFile,
+    append_record,
+    compact_record,
+    read_row,
+)
+from skyrocket.pipelines.archive.compaction import ROOT, ArchiveMerge, SizedFile, plan_merges
+from skyrocket.pipelines.archive.delta_table import DeltaArchive
+from skyrocket.pipelines.archive.files_source import COMPRESSION, FOLDER, PLAN, ArchiveFiles, encode_plan
+from skyrocket.pipelines.archive.parquet_table import ParquetTable
+from skyrocket.pipelines.archive.plan import QueueBounds, RunPlan, is_pattern, next_batch, plan_run, plan_tasks, select_topics
+from skyrocket.pipelines.clusters import parallel_tasks, parse_cluster, require_queues
+from skyrocket.pipelines.errors import ArchiveError, ArgumentError
+from skyrocket.pipelines.progress import JobProgress, OnProgress, ignore_progress
+from skyrocket.spark.cluster.cluster_client import ClusterClient
+
+COMPRESSIONS: Final = ("lz4", "zstd", "snappy", "none")
+BATCH_MESSAGES: Final = 2_000_000  # of one publication
+TASK_MESSAGES_MAX: Final = 1_000_000
+TASKS_MAX: Final = 10_000
+LOCK_WAIT_S: Final = 5.0  # for a reader that finishes an interrupted batch
+FOLLOW_S: Final = 10.0  # between two looks at the queues
+
+
+@dataclass
+class TopicCounts:
+    messages: int = 0
+    files: int = 0
+    size_bytes: int = 0
+
+
+@dataclass
+class ArchiveSummary:
+    """What a run did."""
+
+    folder: str
+    format: str
+    archive_id: str
+    batches: int = 0  # published in this run
+    last_batch: int = 0  # of the archive
+    planned: int = 0  # messages that a dry run would archive
+    topics: dict[str, TopicCounts] = field(default_factory=dict)
+    lost: list[LostMessages] = field(default_factory=list)
+    merged: int = 0  # files that a compaction has replaced
+
+    @property
+    def messages(self) -> int:
+        return sum(counts.messages for counts in self.topics.values())
+
+    def add(self, record: BatchRecord) -> None:
+        self.batches += 1
+        self.last_batch = record.batch
+        self.lost += record.lost
+        for file in record.added:
+            counts = self.topics.setdefault(file.topic, TopicCounts())
+            counts.messages += file.rows
+            counts.files += 1
+            counts.size_bytes += file.size_bytes
+
+
+Table = ParquetTable | DeltaArchive
+
+
+def open_table(root: Path, table_format: TableFormat | None = None, *, create: bool = False) -> Table:
+    """Open an archive. Raise ArchiveError if there is none and none is to be created, or if it has another format."""
+    folder = ArchiveFolder.open(root)
+    if folder is None:
+        if not create:
+            raise ArchiveError(f"{root} is not an archive. Make one with: skyrocket pipeline archive TOPIC --to {root}")
+        folder = ArchiveFolder.create(root, table_format or "parquet")
+    if table_format is not None and folder.format != table_format:
+        raise ArgumentError(f"{root} is an archive of format {folder.format}, not {table_format}. Leave --format out.")
+    return DeltaArchive(folder) if folder.format == "delta" else ParquetTable(folder)
+
+
+def archive_topics(
+    spark: SparkSession,
+    topics: Sequence[str],
+    to: str | Path,
+    *,
+    cluster: Mapping[str, str],
+    table_format: TableFormat | None = None,
+    compression: str = "lz4",
+    batch_messages: int = BATCH_MESSAGES,
+    skip_missing: bool = False,
+    compact: bool = False,
+    follow: bool = False,
+    every_s: float = FOLLOW_S,
+    stop: threading.Event | None = None,
+    on_progress: OnProgress = ignore_progress,
+) -> ArchiveSummary:
+    """Archive everything that the topics have now; with `follow`, continue until `stop` is set.
+
+    `to` is a folder that the driver and every task reach under this path. `table_format` is parquet or delta, for a new archive.
+    """
+    root = check_arguments(topics, to, table_format, compression, batch_messages)
+    check_topics(topics, cluster)
+    ArchiveFolder.open(root)  # refuse a folder of something else before the lock makes a file in it
+    with archive_lock(root, LOCK_WAIT_S):
+        table = open_table(root, table_format, create=True)
+        table.recover()
+        job = _ArchiveRun(spark, table, cluster, compression, batch_messages, skip_missing, on_progress)
+        job.run(topics)
+        ended = stop or threading.Event()
+        while follow and not ended.wait(every_s):
+            job.run(topics)
+        if compact:
+            job.compact()
+        return job.summary
+
+
+def plan_archive(
+    topics: Sequence[str],
+    to: str | Path,
+    *,
+    cluster: Mapping[str, str],
+    table_format: TableFormat | None = None,
+    skip_missing: bool = False,
+) -> tuple[ArchiveSummary, RunPlan]:
+    """Return what a run would archive, for a dry run. Nothing is written, and Spark is not needed."""
+    root = check_arguments(topics, to, table_format, COMPRESSIONS[0], BATCH_MESSAGES)
+    found = ArchiveFolder.open(root)
+    last = None if found is None else open_table(root, table_format).last()
+    client = ClusterClient(parse_cluster(cluster))
+    run = plan_run({} if last is None else last.progress, queue_bounds(client, topics), skip_missing=skip_missing)
+    name = table_format or ("parquet" if found is None else found.format)
+    summary = ArchiveSummary(str(root), name, "" if found is None else found.id, last_batch=0 if last is None else last.batch)
+    summary.planned = run.total
+    for queue, start in run.starts.items():
+        summary.topics.setdefault(queue.topic, TopicCounts()).messages += run.stops[queue] - start
+    return summary, run
+
+
+def check_arguments(
+    topics: Sequence[str], to: str | Path, table_format: str | None, compression: str, batch_messages: int
+) -> Path:
+    """Return the archive's folder. Raise ArgumentError for an argument that cannot work, before Spark starts."""
+    if not topics:
+        raise ArgumentError("No topic is given. Name topics, or patterns such as 'order-*'.")
+    if table_format is not None and table_format not in FORMATS:
+        raise ArgumentError(f"The format is '{table_format}'. It must be {' or '.join(FORMATS)}.")
+    if compression not in COMPRESSIONS:
+        raise ArgumentError(f"The compression is '{compression}'. It must be one of {', '.join(COMPRESSIONS)}.")
+    if batch_messages < 1:
+        raise ArgumentError(f"A batch has {batch_messages} messages. It must have at least 1.")
+    if "://" in str(to):
+        raise ArgumentError(f"'{to}' is a URL. An archive is a folder that the driver and all tasks reach under one path.")
+    return Path(to).absolute()
+
+
+def check_topics(topics: Sequence[str], cluster: Mapping[str, str]) -> None:
+    """Raise ArgumentError if a topic does not exist, before Spark starts and a folder is made."""
+    find_queues(ClusterClient(parse_cluster(cluster)), topics)
+
+
+def find_queues(client: ClusterClient, topics: Sequence[str]) -> list[Queue]:
+    """Return the queues of the topics that names and patterns select."""
+    named = select_topics(topics, client.topics() if any(map(is_pattern, topics)) else ())
+    return [queue for found in require_queues(client, named).values() for queue in found]
+
+
+def queue_bounds(client: ClusterClient, topics: Sequence[str]) -> dict[Queue, QueueBounds]:
+    """Ask where the queues of the topics begin and end now."""
+    queues = find_queues(client, topics)
+    lasts = client.last_offsets(queues)  # before the first ones: a message that arrives in between belongs to the next run
+    firsts = client.first_offsets(queues)
+    return {queue: QueueBounds(firsts[queue], max(lasts[queue], firsts[queue])) for queue in queues}
+
+
+class _ArchiveRun:
+    def __init__(
+        self,
+        spark: SparkSession,
+        table: Table,
+        cluster: Mapping[str, str],
+        compression: str,
+        batch_messages: int,
+        skip_missing: bool,
+        on_progress: OnProgress,
+    ) -> None:
+        self._spark = spark
+        self._table = table
+        self._cluster = dict(cluster)
+        self._client = ClusterClient(parse_cluster(cluster))
+        self._compression = compression
+        self._batch_messages = batch_messages
+        self._skip_missing = skip_missing
+        self._on_progress = on_progress
+        last = table.last()
+        self._progress: dict[Queue, int] = {} if last is None else last.progress
+        folder = table.folder
+        self.summary = ArchiveSummary(str(folder.root), folder.format, folder.id, last_batch=0 if last is None else last.batch)
+        for source in (ArchiveFiles, ArchiveMerge):
+            spark.dataSource.register(source)
+        self._tasks = parallel_tasks(spark)
+
+    def run(self, topics: Sequence[str]) -> None:
+        """Archive everything up to where the queues end now."""
+        left: RunPlan | None = plan_run(self._progress, queue_bounds(self._client, topics), skip_missing=self._skip_missing)
+        total, done = left.total if left is not None else 0, 0
+        while left is not None and (step := next_batch(left, self._batch_messages)) is not None:
+            self._on_progress(JobProgress("archiving", done, total))
+            batch, left = step
+            self._publish(batch, self._write_files(batch))
+            done += batch.total
+        self._on_progress(JobProgress("archived", done, total))
+
+    def _write_files(self, batch: RunPlan) -> list[StagedFile]:
+        parts = plan_tasks(batch, min(self._tasks, TASKS_MAX), TASK_MESSAGES_MAX)
+        options = {PLAN: encode_plan(parts), FOLDER: str(self._table.folder.staged), COMPRESSION: self._compression}
+        frame = self._spark.read.format(ArchiveFiles.name()).options(**self._cluster, **options).load()
+        return [read_row(row) for row in frame.collect()]
+
+    def _publish(self, batch: RunPlan, files: Sequence[StagedFile]) -> None:
+        lost = [
+            LostMessages(
+                topic=gap.queue.topic, broker=gap.queue.broker_name, queue_id=gap.queue.queue_id, start=gap.start, stop=gap.stop
+            )
+            for gap in batch.gaps
+        ]
+        offsets = {**self._progress, **batch.stops}
+        record = append_record(self._table.folder.id, self.summary.last_batch + 1, offsets, files, lost)
+        self._table.publish(record)
+        self._progress = offsets
+        self.summary.add(record)
+
+    def compact(self) -> None:
+        self._on_progress(JobProgress("compacting", unit="files"))
+        if isinstance(self._table, DeltaArchive):
+            self.summary.merged += self._table.compact()["removed"]
+            return
+        root = self._table.folder.root
+        paths = [Path(path) for path in self._table.files()]
+        groups = plan_merges(SizedFile(str(path.relative_to(root)), path.stat().st_size) for path in paths)
+        if not groups:
+            return
+        options = {
+            PLAN: json.dumps(groups),
+            ROOT: str(root),
+            FOLDER: str(self._table.folder.staged),
+            COMPRESSION: self._compression,
+        }
+        files = [read_row(row) for row in self._spark.read.format(ArchiveMerge.name()).options(**options).load().collect()]
+        removed = [path for group in groups for path in group]
+        record = compact_record(self._table.folder.id, self.summary.last_batch + 1, self._progress, files, removed)
+        self._table.publish(record)
+        self.summary.last_batch = record.batch
+        self.summary.merged += len(removed)

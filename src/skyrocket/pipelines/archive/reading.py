@@ -1,0 +1,47 @@
+"""Reads an archive with Spark, whatever its format: the columns of the source `rocketmq`, and `hour`.
+
+orders = read_archive(spark, "/mnt/archive").where("topic = 'orders'")
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StringType, StructField, StructType
+
+from skyrocket.pipelines.archive.archive_folder import archive_lock
+from skyrocket.pipelines.archive.job import open_table
+from skyrocket.pipelines.archive.layout import FILE_COLUMNS, PARTITIONS, TABLE_COLUMNS
+from skyrocket.pipelines.errors import ArchiveError
+from skyrocket.spark.columns import COLUMNS
+
+_SCHEMA: Final = StructType(
+    [
+        *(StructField(name, COLUMNS[name].spark) for name in FILE_COLUMNS),
+        *(StructField(name, StringType()) for name in PARTITIONS),
+    ]
+)
+
+
+def archive_files(root: str | Path) -> list[str]:
+    """Return the paths of an archive's published files, as of one batch.
+
+    A batch whose publication was interrupted is finished first, unless a job is writing to the archive right now.
+    """
+    table = open_table(Path(root).absolute())
+    try:
+        with archive_lock(table.folder.root):
+            table.recover()
+    except (ArchiveError, PermissionError):
+        pass  # a job is writing: `files` leaves out what it has not finished; or the archive is read-only
+    return table.files()
+
+
+def read_archive(spark: SparkSession, root: str | Path) -> DataFrame:
+    files = archive_files(root)
+    if not files:
+        return spark.createDataFrame([], _SCHEMA).select(*TABLE_COLUMNS)
+    base = str(Path(root).absolute())
+    return spark.read.schema(_SCHEMA).option("basePath", base).parquet(*files).select(*TABLE_COLUMNS)

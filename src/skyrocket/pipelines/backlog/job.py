@@ -1,0 +1,60 @@
+"""The job `backlog`: takes looks at a cluster and yields a report after each, once or for as long as it is asked to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+
+from skyrocket.client import Admin
+from skyrocket.pipelines.backlog.collect import BacklogCollector
+from skyrocket.pipelines.backlog.look import ClusterLook
+from skyrocket.pipelines.backlog.measure import measure
+from skyrocket.pipelines.backlog.presentation import BacklogReport
+from skyrocket.pipelines.backlog.rules import find_advice
+from skyrocket.pipelines.errors import ArgumentError
+
+
+async def watch_backlog(
+    admin: Admin,
+    groups: Sequence[str] = (),
+    topics: Iterable[str] = (),
+    *,
+    every_s: float = 2.0,
+    count: int = 1,
+) -> AsyncIterator[BacklogReport]:
+    """Yield `count` reports, or reports without end if it is 0. Each compares a look with the one `every_s` before it.
+
+    With `every_s` 0 there is one look and one report, without rates.
+    """
+    check_period(every_s, count)
+    collector = BacklogCollector(admin, groups, topics)
+    before: ClusterLook | None = None
+    now = await collector.look()
+    made = 0
+    while not count or made < count:
+        if every_s:
+            await asyncio.sleep(every_s)
+            before, now = now, await collector.look()
+        made += 1
+        yield await _make_report(collector, before, now)
+
+
+async def _make_report(collector: BacklogCollector, before: ClusterLook | None, now: ClusterLook) -> BacklogReport:
+    backlogs = measure(before, now)
+    return BacklogReport(
+        at_ms=now.at_ms,
+        groups=backlogs,
+        findings=find_advice(backlogs, now.reserved_ms),
+        latencies=await collector.latencies(now),
+        unanswered=dict(now.unanswered),
+    )
+
+
+def check_period(every_s: float, count: int) -> None:
+    """Raise ArgumentError for a period or a number of reports that makes no sense."""
+    if not 0 <= every_s <= 86_400:
+        raise ArgumentError(f"--every is {every_s:g}; it must be 0 (one look, without rates) to 86400 seconds.")
+    if count < 0:
+        raise ArgumentError(f"--count is {count}; it must be 1 or more reports, or 0 for reports until Ctrl-C.")
+    if every_s == 0 and count != 1:
+        raise ArgumentError("--every 0 takes one look. For several reports give the seconds between them, such as --every 5.")

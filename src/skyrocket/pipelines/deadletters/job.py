@@ -1,0 +1,114 @@
+"""The job `deadletters`: triage, export and resend, as functions for programs and for the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import socket
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import uuid4
+
+from skyrocket.client import Admin, Producer
+from skyrocket.pipelines.clusters import parse_cluster
+from skyrocket.pipelines.deadletters.export import check_export, export_letters
+from skyrocket.pipelines.deadletters.letters import DeadLetter
+from skyrocket.pipelines.deadletters.reading import find_letter_topics, read_letters
+from skyrocket.pipelines.deadletters.resend import Resender, ResendResult
+from skyrocket.pipelines.deadletters.resend_record import ResendRecord
+from skyrocket.pipelines.deadletters.selection import LetterSelection
+from skyrocket.pipelines.deadletters.triage import Triage
+from skyrocket.pipelines.errors import ArgumentError
+from skyrocket.pipelines.progress import JobProgress, OnProgress, ignore_progress
+
+PRODUCER_GROUP: str = "skyrocket-deadletters"
+PROGRESS_LETTERS: int = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class LetterTriage:
+    """The result of a triage, and the topics that it read."""
+
+    topics: list[str]
+    triage: Triage
+    read_ms: int
+
+
+def triage_letters(
+    cluster: Mapping[str, str],
+    groups: Sequence[str] = (),
+    selection: LetterSelection | None = None,
+    *,
+    cause_properties: tuple[str, ...] = (),
+    on_progress: OnProgress = ignore_progress,
+) -> LetterTriage:
+    """Group the dead letters of some groups, or of all, by cause, topic and age."""
+    topics = find_topics(cluster, groups)
+    now_ms = time.time_ns() // 1_000_000
+    triage = Triage(now_ms, cause_properties)
+    for letter in read_letters(cluster, topics, selection):
+        triage.add(letter)
+        if triage.count % PROGRESS_LETTERS == 0:
+            on_progress(JobProgress("reading", triage.count, unit="letters"))
+    return LetterTriage(topics, triage, now_ms)
+
+
+def export_selection(
+    cluster: Mapping[str, str], path: Path, groups: Sequence[str] = (), selection: LetterSelection | None = None
+) -> int:
+    """Write the chosen letters to a file, and return how many there are."""
+    check_export(path)
+    return export_letters(read_letters(cluster, find_topics(cluster, groups), selection), path)
+
+
+def resend_letters(
+    cluster: Mapping[str, str],
+    groups: Sequence[str],
+    selection: LetterSelection,
+    record: Path,
+    *,
+    by: str | None = None,
+    on_progress: OnProgress = ignore_progress,
+) -> ResendResult:
+    """Send the chosen letters of these groups to their original topics, except those that the record has."""
+    if not groups:
+        raise ArgumentError("A resend needs the group whose dead letters it sends. Name it.")
+    topics = find_topics(cluster, groups)
+    letters = read_letters(cluster, topics, selection)
+    return asyncio.run(_resend(cluster, letters, record, by or current_user(), on_progress))
+
+
+async def _resend(
+    cluster: Mapping[str, str], letters: Iterable[DeadLetter], record_path: Path, by: str, on_progress: OnProgress
+) -> ResendResult:
+    options = parse_cluster(cluster).client_options()
+    with ResendRecord(record_path) as record:
+        async with Admin(options=options) as admin, Producer(options=options, group=PRODUCER_GROUP) as producer:
+            at = datetime.now(UTC).isoformat(timespec="seconds")
+            resender = Resender(admin, producer, record, uuid4().hex, by, at)
+            result = ResendResult()
+            async for result in resender.resend(letters):
+                on_progress(JobProgress("resending", result.sent + result.known, unit="letters"))
+            return result
+
+
+def find_topics(cluster: Mapping[str, str], groups: Sequence[str]) -> list[str]:
+    """Return the dead-letter topics of these groups, or of all."""
+
+    async def ask() -> list[str]:
+        async with Admin(options=parse_cluster(cluster).client_options()) as admin:
+            return await find_letter_topics(admin, groups)
+
+    return asyncio.run(ask())
+
+
+def current_user() -> str:
+    """Return who runs this process, such as ann@ops-1, for the record."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):
+        name = "unknown"
+    return f"{name}@{socket.gethostname()}"

@@ -1,0 +1,38 @@
+"""Errors of the pipeline jobs, and the one sentence of ours in an error that Spark has wrapped."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+# Spark's text has the Python class of the error before its message, and often a traceback before that.
+_OUR_ERROR: Final = re.compile(r"\bskyrocket(?:\.\w+)+Error: ([^\n]+)")
+_SQL_STATE: Final = re.compile(r"\s*SQLSTATE: \w+\s*$")
+
+
+class PipelineError(Exception):
+    """Base class of every error that a job raises deliberately."""
+
+
+class ArgumentError(PipelineError, ValueError):
+    """An argument of a job is wrong. The message names it, and what it should be."""
+
+
+class ArchiveError(PipelineError):
+    """An archive cannot be read or written: it is damaged, in use, or of another kind."""
+
+
+class MissingMessagesError(PipelineError):
+    """Messages that a job has to read no longer exist in their queue."""
+
+
+class ReplayError(PipelineError):
+    """A replay cannot continue: a queue takes no messages, or its progress is of another replay."""
+
+
+def our_sentence(text: str) -> str:
+    """Return the last message of an error of this package in Spark's text; without one, the first line of that text."""
+    found = _OUR_ERROR.findall(text)
+    if found:
+        return _SQL_STATE.sub("", str(found[-1])).strip()
+    return text.strip().split("\n", 1)[0]

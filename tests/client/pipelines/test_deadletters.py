@@ -1,0 +1,215 @@
+"""The job `deadletters` against our servers and Apache's: triage, export, and a resend that happens once if it is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from skyrocket.cli.main import app
+from skyrocket.client import Admin, Consumer, Message, Producer, Received
+from skyrocket.pipelines.deadletters.job import resend_letters, triage_letters
+from skyrocket.pipelines.deadletters.selection import LetterSelection
+from tests.client.consumer_support import QUICK
+from tests.client.servers import Servers, reader
+from tests.support.waiting import WAIT_S_MAX, wait_until
+
+ALL = LetterSelection()
+
+
+def kill_messages(servers: Servers, count: int, topic: str = "") -> tuple[str, str]:
+    """Send messages to a topic, and have a group refuse them at once. Returns topic and group when all are dead letters."""
+    topic, group = topic or servers.topic("orders"), servers.topic("refusing")
+
+    async def run() -> None:
+        async with Admin(servers.nameserver) as admin:
+            await admin.topics.create(topic, queues=2)
+        consumer = Consumer(servers.nameserver, group=group, start="first", retries_max=0, consumer_limits=QUICK)
+        refused = Counter[bytes]()
+
+        @consumer.on(topic)
+        async def handle(message: Received) -> None:
+            refused[message.body] += 1
+            raise ValueError("no stock")
+
+        async with Producer(servers.nameserver) as producer, consumer, asyncio.timeout(WAIT_S_MAX):
+            for number in range(count):
+                tag, why = ("paid", "no stock 1") if number % 2 else ("open", "no stock 2")
+                properties = {"exception": why, "colour": "blå"}
+                await producer.send(Message(topic, b"%d" % number, tag=tag, keys=[f"o-{number}"], properties=properties))
+            while len(refused) < count:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+
+    asyncio.run(run())
+    wait_until(lambda: triage(servers, group).triage.count == count, "the messages are not dead")
+    return topic, group
+
+
+def triage(servers: Servers, *groups: str):
+    return triage_letters({"nameserver": servers.nameserver}, groups)
+
+
+def bodies_in(servers: Servers, topic: str) -> list[str]:
+    async def read() -> list[str]:
+        async with reader(servers) as read:
+            return sorted(message.body.decode() for message in await read.all(topic))
+
+    return asyncio.run(read())
+
+
+def invoke(servers: Servers, *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["pipeline", "deadletters", *arguments, "--namesrv", servers.nameserver])
+
+
+def run(servers: Servers, *arguments: str) -> str:
+    done = invoke(servers, *arguments)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_letters_are_grouped_exported_and_resent_once(servers: Servers, tmp_path: Path):
+    topic, group = kill_messages(servers, 6)
+    page = tmp_path / "letters.html"
+    text = run(servers, group, "--report", str(page))
+    assert "no stock #" in text
+    assert topic in text
+    assert "<!doctype html>" in page.read_text()
+    document = json.loads(run(servers, group, "--json"))
+    (cause,) = document["causes"]
+    assert (cause["originTopic"], cause["letters"], cause["reason"]) == (topic, 6, "no stock #")
+
+    for name in ("letters.jsonl", "letters.parquet"):
+        assert "3 letters were written" in run(servers, group, "--tag", "paid", "--export", str(tmp_path / name))
+    exported = [json.loads(line) for line in (tmp_path / "letters.jsonl").read_text().splitlines()]
+    assert sorted(one["body"] for one in exported) == ["1", "3", "5"]
+    assert sorted(pq.read_table(tmp_path / "letters.parquet")["body"].to_pylist()) == [b"1", b"3", b"5"]
+
+    record = tmp_path / "record.jsonl"
+    chosen = (group, "--tag", "paid", "--resend", "--record", str(record))
+    assert "3 letters would be resent" in run(servers, *chosen)
+    assert bodies_in(servers, topic) == list("012345")
+    assert "3 letters resent; 0 were resent before." in run(servers, *chosen, "--yes")
+    assert "0 letters resent; 3 were resent before." in run(servers, *chosen, "--yes")
+    wait_until(lambda: len(bodies_in(servers, topic)) >= 9, "they are not in the topic")
+    assert bodies_in(servers, topic) == sorted("012345135")
+
+    one_more = run(servers, group, "--key", "o-0", "--resend", "--yes", "--record", str(record))
+    assert "1 letter resent; 0 were resent before." in one_more
+    events = [json.loads(line) for line in record.read_text().splitlines()]
+    assert Counter(event["event"] for event in events) == {"begin": 2, "sent": 4}
+    assert all("@" in event["by"] for event in events if event["event"] == "begin")
+
+
+def test_a_resent_message_tells_who_resent_it(servers: Servers, tmp_path: Path):
+    topic, group = kill_messages(servers, 1)
+    cluster = {"nameserver": servers.nameserver}
+    assert resend_letters(cluster, [group], ALL, tmp_path / "r", by="ann@ops").sent == 1
+
+    async def resent() -> list[Received]:
+        async with reader(servers) as read:
+            return [one for one in await read.at_least(topic, 2) if "SR_RESENT_BY" in one.properties]
+
+    (message,) = asyncio.run(resent())
+    (letter,) = triage(servers, group).triage.most_frequent()[0][1].samples
+    assert (message.tag, message.keys, message.properties["colour"]) == ("open", ["o-0"], "blå")
+    assert message.properties["SR_RESENT_BY"] == "ann@ops"
+    assert message.properties["SR_RESENT_LETTER"] == letter.letter_id
+    assert message.properties["SR_RESENT_FROM"] == f"%DLQ%{group}"
+    assert message.message_id != letter.message_id
+
+
+def test_a_run_that_died_before_it_recorded_what_it_sent_is_resumed(servers: Servers, tmp_path: Path):
+    topic, group = kill_messages(servers, 4)
+    cluster, record = {"nameserver": servers.nameserver}, tmp_path / "record.jsonl"
+    resend_letters(cluster, [group], ALL, record)
+    wait_until(lambda: len(bodies_in(servers, topic)) == 8, "they are not in the topic")
+    begin, first, *_ = record.read_bytes().splitlines(keepends=True)
+    record.write_bytes(begin + first)  # as if it died after the first of four lines
+    result = resend_letters(cluster, [group], ALL, record)
+    assert (result.sent, result.found, result.known) == (0, 3, 4)
+    assert len(bodies_in(servers, topic)) == 8
+
+
+def test_a_run_that_died_before_it_sent_is_resumed(servers: Servers, tmp_path: Path):
+    topic, group = kill_messages(servers, 3)
+    cluster, record = {"nameserver": servers.nameserver}, tmp_path / "record.jsonl"
+    samples = triage(servers, group).triage.most_frequent()[0][1].samples
+    begin = {"event": "begin", "letters": [one.letter_id for one in samples], "ends": {topic: {}}}
+    record.write_text(json.dumps(begin) + "\n")
+    result = resend_letters(cluster, [group], ALL, record)
+    assert (result.sent, result.found, result.known) == (3, 0, 0)
+    wait_until(lambda: len(bodies_in(servers, topic)) == 6, "they are not in the topic")
+
+
+def test_a_resend_that_is_killed_again_and_again_sends_each_letter_once(ours: Servers, tmp_path: Path):
+    count = 600
+    topic, group = kill_messages(ours, count)
+    record = tmp_path / "record.jsonl"
+    arguments = ["pipeline", "deadletters", group, "--resend", "--all", "--yes", "--record", str(record), "-n", ours.nameserver]
+    for lines in (1, 40, 250, 380):  # kill it when its record has so many lines
+        process = subprocess.Popen([sys.executable, "-m", "skyrocket", *arguments], stdout=subprocess.DEVNULL)
+        wait_until(
+            lambda lines=lines, process=process: (
+                process.poll() is not None or (record.exists() and record.read_bytes().count(b"\n") >= lines)
+            ),
+            "the resend does not get on",
+            every_s=0.001,
+        )
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    resend_letters({"nameserver": ours.nameserver}, [group], ALL, record)
+    assert Counter(bodies_in(ours, topic)) == Counter({str(number): 2 for number in range(count)})
+
+
+def test_a_group_without_dead_letters_has_none(servers: Servers):
+    group = servers.topic("healthy")
+
+    async def create() -> None:
+        async with Admin(servers.nameserver) as admin:
+            await admin.groups.create(group)
+
+    asyncio.run(create())
+    assert run(servers, group) == "There are no dead letters.\n"
+
+
+def test_letters_whose_topic_is_gone_are_reported(ours: Servers, tmp_path: Path):
+    topic, group = kill_messages(ours, 1)
+
+    async def delete() -> None:
+        async with Admin(ours.nameserver) as admin:
+            await admin.topics.delete(topic)
+
+    asyncio.run(delete())
+    result = resend_letters({"nameserver": ours.nameserver}, [group], ALL, tmp_path / "r")
+    assert result.sent == 0
+    assert [f"Topic '{topic}' does not exist" in reason for reason in result.failed.values()] == [True]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["no-such-group"], "Group 'no-such-group' does not exist."),
+        (["--resend"], "--resend needs the group"),
+        (["g", "--resend"], "--resend needs a selection"),
+        (["g", "--yes"], "--yes confirms a resend"),
+        (["g", "--since", "yesterday"], "--since is 'yesterday', which is not a time."),
+        (["--export", "letters.csv"], "--export is 'letters.csv'; its ending must be"),
+        (["g", "--resend", "--all", "--export", "x.jsonl"], "--export and --resend are two jobs."),
+    ],
+)
+def test_wrong_arguments_are_one_sentence(ours: Servers, arguments: list[str], sentence: str):
+    done = invoke(ours, *arguments)
+    assert done.exit_code == 2
+    assert done.stderr.startswith(sentence)
+    assert done.stderr.count("\n") == 1

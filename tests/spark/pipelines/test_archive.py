@@ -1,0 +1,242 @@
+"""`archive_topics` in a real Spark, with our broker and with Apache's: each message once, in each format."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pytest
+from pyspark.sql import SparkSession
+
+from skyrocket.pipelines import archive_topics
+from skyrocket.pipelines.archive.archive_folder import TableFormat, archive_lock
+from skyrocket.pipelines.archive.job import plan_archive
+from skyrocket.pipelines.archive.reading import archive_files, read_archive
+from skyrocket.pipelines.errors import ArchiveError, ArgumentError
+from skyrocket.pipelines.progress import JobProgress
+from skyrocket.spark.columns import COLUMNS
+from tests.spark.conftest import Cluster
+from tests.support.archives import create, fill, places, rows
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture(scope="module", params=["ours", "apache"])
+def cluster(request: pytest.FixtureRequest) -> Cluster:
+    found: Cluster = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture(params=["parquet", "delta"])
+def table_format(request: pytest.FixtureRequest) -> TableFormat:
+    return request.param
+
+
+def named(cluster: Cluster) -> dict[str, str]:
+    return {"nameserver": cluster.nameserver}
+
+
+def source_rows(spark: SparkSession, cluster: Cluster, topic: str) -> list[dict[str, Any]]:
+    """Return what the Spark source reads, with the types that pyarrow has."""
+    options = {"subscribe": topic, "includeProperties": "true"}
+    read = spark.read.format("rocketmq").options(**named(cluster), **options).load().collect()
+    found = []
+    for row in sorted(read, key=lambda row: (row.queueId, row.queueOffset)):
+        values = row.asDict()
+        values["body"] = bytes(values["body"])
+        values["properties"] = sorted(values["properties"].items())
+        for name in ("storeTimestamp", "bornTimestamp"):
+            values[name] = values[name].astimezone(UTC).timestamp()
+        found.append(values)
+    return found
+
+
+def comparable(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    made = []
+    for row in found:
+        values = {name: row[name] for name in COLUMNS}
+        values["properties"] = sorted(dict(values["properties"]).items())
+        for name in ("storeTimestamp", "bornTimestamp"):
+            values[name] = values[name].timestamp()
+        made.append(values)
+    return made
+
+
+def test_an_archive_has_every_column_of_every_message(
+    spark: SparkSession, cluster: Cluster, topic: str, tmp_path: Path, table_format: TableFormat
+):
+    create(cluster.nameserver, topic)
+    fill(cluster.nameserver, topic, cluster.broker_name, 700)
+    done = archive_topics(spark, [topic], tmp_path / "a", cluster=named(cluster), table_format=table_format)
+    assert (done.messages, done.batches, done.last_batch) == (700, 1, 1)
+    found = rows(tmp_path / "a")
+    assert comparable(found) == source_rows(spark, cluster, topic)
+    assert {row["hour"] for row in found} == {f"{row['storeTimestamp']:%Y-%m-%d-%H}" for row in found}
+
+
+def test_a_second_run_adds_what_is_new_and_a_third_nothing(
+    spark: SparkSession, cluster: Cluster, topic: str, tmp_path: Path, table_format: TableFormat
+):
+    create(cluster.nameserver, topic)
+    counts = []
+    for first in (0, 300, 600):
+        if first < 600:
+            fill(cluster.nameserver, topic, cluster.broker_name, 300, first=first)
+        done = archive_topics(spark, [topic], tmp_path / "a", cluster=named(cluster), table_format=table_format)
+        counts.append((done.messages, done.batches, done.last_batch))
+    assert counts == [(300, 1, 1), (300, 1, 2), (0, 0, 2)]
+    assert places(rows(tmp_path / "a")) == [(topic, queue, offset) for queue in (0, 1) for offset in range(300)]
+
+
+def test_an_empty_topic_is_archived_without_a_batch(
+    spark: SparkSession, cluster: Cluster, topic: str, tmp_path: Path, table_format: TableFormat
+):
+    create(cluster.nameserver, topic)
+    done = archive_topics(spark, [topic], tmp_path / "a", cluster=named(cluster), table_format=table_format)
+    assert (done.messages, done.batches) == (0, 0)
+    assert rows(tmp_path / "a") == []
+    assert read_archive(spark, tmp_path / "a").count() == 0
+
+
+def test_a_topic_that_grows_meanwhile_is_archived_up_to_where_it_ended_and_then_on(
+    spark: SparkSession, cluster: Cluster, topic: str, tmp_path: Path
+):
+    create(cluster.nameserver, topic)
+    fill(cluster.nameserver, topic, cluster.broker_name, 400)
+    grown: list[int] = []
+
+    def grow(progress: JobProgress) -> None:
+        if progress.what == "archiving":
+            fill(cluster.nameserver, topic, cluster.broker_name, 100, first=400 + 100 * len(grown))
+            grown.append(progress.done)
+
+    done = archive_topics(spark, [topic], tmp_path / "a", cluster=named(cluster), batch_messages=150, on_progress=grow)
+    assert (done.messages, len(grown)) == (400, done.batches)
+    assert done.batches > 1
+    again = archive_topics(spark, [topic], tmp_path / "a", cluster=named(cluster))
+    assert again.messages == 100 * len(grown)
+    ends = (400 + 100 * len(grown)) // 2
+    assert places(rows(tmp_path / "a")) == [(topic, queue, offset) for queue in (0, 1) for offset in range(ends)]
+
+
+def test_patterns_select_topics_and_each_has_its_folder(spark: SparkSession, cluster: Cluster, topic: str, tmp_path: Path):
+    for name in ("-a", "-b"):
+        create(cluster.nameserver, topic + name)
+        fill(cluster.nameserver, topic + name, cluster.broker_name, 50)
+    done = archive_topics(spark, [f"{topic}-*"], tmp_path / "a", cluster=named(cluster))
+    assert {name: counts.messages for name, counts in done.topics.items()} == {f"{topic}-a": 50, f"{topic}-b": 50}
+    assert sorted(path.name for path in (tmp_path / "a").glob("topic=*")) == [f"topic={topic}-a", f"topic={topic}-b"]
+
+
+def test_plain_readers_see_the_published_rows_with_topic_and_hour(spark: SparkSession, ours: Cluster, topic: str, tmp_path: Path):
+    create(ours.nameserver, topic)
+    fill(ours.nameserver, topic, ours.broker_name, 120)
+    root = tmp_path / "a"
+    archive_topics(spark, [topic], root, cluster=named(ours))
+    (root / "_skyrocket" / "staged" / "left.parquet").write_bytes(b"of a task that was killed")
+    read = spark.read.parquet(str(root)).collect()
+    assert (len(read), {row.topic for row in read}) == (120, {topic})
+    table = ds.dataset(root, format="parquet", partitioning="hive").to_table()
+    assert (table.num_rows, set(table["topic"].to_pylist())) == (120, {topic})
+    assert sorted(table["body"].to_pylist()) == sorted(row["body"] for row in rows(root))
+
+
+def test_delta_readers_see_the_published_rows(spark: SparkSession, ours: Cluster, topic: str, tmp_path: Path):
+    deltalake = pytest.importorskip("deltalake")
+    create(ours.nameserver, topic)
+    fill(ours.nameserver, topic, ours.broker_name, 120)
+    archive_topics(spark, [topic], tmp_path / "a", cluster=named(ours), table_format="delta")
+    table = deltalake.DeltaTable(str(tmp_path / "a"))
+    found = table.to_pyarrow_dataset().to_table()
+    assert (found.num_rows, set(found["topic"].to_pylist())) == (120, {topic})
+    assert sorted(found["body"].to_pylist()) == sorted(row["body"] for row in rows(tmp_path / "a"))
+    assert read_archive(spark, tmp_path / "a").where(f"topic = '{topic}'").count() == 120
+
+
+def test_a_topic_with_a_reserved_name_is_archived(
+    spark: SparkSession, ours: Cluster, topic: str, tmp_path: Path, table_format: TableFormat
+):
+    name = f"%RETRY%{topic}"
+    create(ours.nameserver, name)
+    fill_retry_topic(ours, name)
+    archive_topics(spark, [name], tmp_path / "a", cluster=named(ours), table_format=table_format)
+    assert {row["topic"] for row in rows(tmp_path / "a")} == {name}
+    assert [row.topic for row in read_archive(spark, tmp_path / "a").collect()] == [name] * 5
+
+
+def fill_retry_topic(cluster: Cluster, name: str) -> None:
+    from skyrocket.client.sync import Message, Producer
+
+    with Producer(cluster.nameserver) as producer:
+        for number in range(5):
+            producer.send(Message(name, b"%d" % number))
+
+
+def test_small_files_are_merged_and_no_row_changes(
+    spark: SparkSession, ours: Cluster, topic: str, tmp_path: Path, table_format: TableFormat
+):
+    create(ours.nameserver, topic)
+    root, cluster = tmp_path / "a", named(ours)
+    for first in (0, 100, 200):
+        fill(ours.nameserver, topic, ours.broker_name, 100, first=first)
+        archive_topics(spark, [topic], root, cluster=cluster, table_format=table_format)
+    before, files = rows(root), archive_files(root)
+    done = archive_topics(spark, [topic], root, cluster=cluster, compact=True)
+    assert done.merged == len(files) >= 6
+    assert len(archive_files(root)) == len({row["hour"] for row in before})
+    assert rows(root) == before
+    fill(ours.nameserver, topic, ours.broker_name, 100, first=300)
+    assert archive_topics(spark, [topic], root, cluster=cluster, compact=True).messages == 100
+    assert places(rows(root)) == [(topic, queue, offset) for queue in (0, 1) for offset in range(200)]
+
+
+def test_a_job_that_follows_takes_new_messages_until_it_is_stopped(
+    spark: SparkSession, ours: Cluster, topic: str, tmp_path: Path
+):
+    create(ours.nameserver, topic)
+    root, stop, done = tmp_path / "a", threading.Event(), []
+
+    def follow() -> None:
+        done.append(archive_topics(spark, [topic], root, cluster=named(ours), follow=True, every_s=0.05, stop=stop))
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+    try:
+        for first in (0, 50):
+            fill(ours.nameserver, topic, ours.broker_name, 50, first=first)
+            wait_until((root / "_skyrocket" / "archive.json").exists, "the archive")
+            wait_until(lambda wanted=first + 50: len(rows(root)) == wanted, f"{first + 50} rows", every_s=0.2)
+    finally:
+        stop.set()
+        thread.join()
+    assert done[0].messages == 100
+    assert places(rows(root)) == [(topic, queue, offset) for queue in (0, 1) for offset in range(50)]
+
+
+def test_a_dry_run_says_what_it_would_do_and_writes_nothing(spark: SparkSession, ours: Cluster, topic: str, tmp_path: Path):
+    create(ours.nameserver, topic)
+    fill(ours.nameserver, topic, ours.broker_name, 30)
+    summary, _ = plan_archive([topic], tmp_path / "a", cluster=named(ours))
+    assert (summary.planned, summary.batches, list(tmp_path.iterdir())) == (30, 0, [])
+    archive_topics(spark, [topic], tmp_path / "a", cluster=named(ours))
+    summary, _ = plan_archive([topic], tmp_path / "a", cluster=named(ours))
+    assert (summary.planned, summary.last_batch) == (0, 1)
+
+
+def test_a_topic_that_does_not_exist_is_one_sentence(spark: SparkSession, ours: Cluster, tmp_path: Path):
+    with pytest.raises(
+        ArgumentError, match=r"^Topic 'absent' does not exist at .*\. Create it with: skyrocket topic create absent$"
+    ):
+        archive_topics(spark, ["absent"], tmp_path / "a", cluster=named(ours))
+
+
+def test_two_jobs_do_not_write_to_one_archive(
+    spark: SparkSession, ours: Cluster, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("skyrocket.pipelines.archive.job.LOCK_WAIT_S", 0.0)
+    create(ours.nameserver, topic)
+    archive_topics(spark, [topic], tmp_path / "a", cluster=named(ours))
+    with archive_lock(tmp_path / "a"), pytest.raises(ArchiveError, match="Another job is writing to the archive"):
+        archive_topics(spark, [topic], tmp_path / "a", cluster=named(ours))

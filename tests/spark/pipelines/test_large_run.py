@@ -1,0 +1,68 @@
+"""Archive, replay and archive many messages: `SKYROCKET_PIPELINE_MESSAGES`, a million with `make pipeline-large`."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from skyrocket.client.queues import Queue
+from skyrocket.client.sync import Message, Producer
+from skyrocket.pipelines import archive_topics, replay_messages
+from skyrocket.pipelines.archive.reading import archive_files
+from skyrocket.pipelines.replay.job import ReplaySource
+from tests.support.archives import create
+from tests.support.skyrocket_process import Skyrocket
+
+MESSAGES = int(os.environ.get("SKYROCKET_PIPELINE_MESSAGES", "20000"))
+QUEUES, BATCH = 4, 1_000
+BODY = b"x" * 200
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Skyrocket]:
+    with Skyrocket(tmp_path / "broker", {"mappedFileSizeCommitLog": 268_435_456}) as made:
+        yield made
+
+
+def fill(broker: Skyrocket, topic: str) -> None:
+    with Producer(broker.nameserver) as producer:
+        for first in range(0, MESSAGES, BATCH):
+            queue = Queue(topic, "broker-a", first // BATCH % QUEUES)
+            producer.send_batch([Message(topic, b"%d " % number + BODY) for number in range(first, first + BATCH)], queue=queue)
+
+
+def numbers(root: Path) -> list[list[int]]:
+    """Return the number of each message, queue by queue, in the order of offsets."""
+    found: list[list[tuple[int, int]]] = [[] for _ in range(QUEUES)]
+    for path in archive_files(root):
+        table = pq.ParquetFile(path).read(["queueId", "queueOffset", "body"])
+        text = pc.list_element(pc.split_pattern(table["body"].cast("string"), " "), 0).cast("int64")
+        for queue, offset, number in zip(
+            *(column.to_pylist() for column in (table["queueId"], table["queueOffset"], text)), strict=True
+        ):
+            found[queue].append((offset, number))
+    return [[number for _, number in sorted(pairs)] for pairs in found]
+
+
+def test_a_large_topic_is_the_same_after_archive_replay_and_archive(spark: SparkSession, broker: Skyrocket, tmp_path: Path):
+    cluster = {"nameserver": broker.nameserver}
+    for topic in ("large", "again"):
+        create(broker.nameserver, topic, QUEUES)
+    fill(broker, "large")
+    began = time.monotonic()
+    assert archive_topics(spark, ["large"], tmp_path / "a", cluster=cluster, batch_messages=400_000).messages == MESSAGES
+    archived = time.monotonic()
+    assert replay_messages(spark, ReplaySource("archive", str(tmp_path / "a")), to="again", cluster=cluster).sent == MESSAGES
+    replayed = time.monotonic()
+    assert archive_topics(spark, ["again"], tmp_path / "b", cluster=cluster).messages == MESSAGES
+    print(f"{MESSAGES:,} messages: archived in {archived - began:.1f} s, replayed in {replayed - archived:.1f} s")  # noqa: T201 make pipeline-large shows it
+    before = numbers(tmp_path / "a")
+    assert sorted(number for queue in before for number in queue) == list(range(MESSAGES))
+    assert numbers(tmp_path / "b") == before

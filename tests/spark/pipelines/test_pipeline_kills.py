@@ -1,0 +1,151 @@
+"""Archive and replay while their driver (with JVM and tasks) or the broker is killed: nothing is missing, nothing comes twice.
+
+`SKYROCKET_PIPELINE_KILLS` is the number of kills of each test: three by default, twenty with `make pipeline-crash`.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from skyrocket.client.sync import Admin
+from skyrocket.pipelines import archive_topics, replay_messages
+from skyrocket.pipelines.replay.job import ReplaySource
+from skyrocket.pipelines.replay.progress_file import read_sent
+from tests.support.archives import contents, create, fill, origin_ids, rows
+from tests.support.pipeline_driver import DONE
+from tests.support.skyrocket_process import Skyrocket
+from tests.support.spark_crash import READY, SEED, START_S_MAX, Sender, SparkDriver, check_once, topic_content
+from tests.support.spark_streams import Row
+from tests.support.waiting import wait_until
+
+KILLS = int(os.environ.get("SKYROCKET_PIPELINE_KILLS", "3"))
+DRIVER = "tests.support.pipeline_driver"
+MOMENT_S_MAX = 2.0
+QUEUES = 4
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Skyrocket]:
+    with Skyrocket(tmp_path / "broker", {"flushDiskType": "SYNC_FLUSH"}) as made:
+        yield made
+
+
+def kill_and_start_broker(broker: Skyrocket, chance: random.Random) -> None:
+    time.sleep(chance.uniform(0, MOMENT_S_MAX))
+    broker.kill()
+    time.sleep(chance.uniform(0, 1.0))
+    broker.start()
+
+
+@pytest.mark.parametrize("table_format", ["parquet", "delta"])
+def test_a_killed_archive_loses_and_repeats_nothing(tmp_path: Path, broker: Skyrocket, table_format: str):
+    with Admin(broker.nameserver) as admin:
+        admin.topics.create("killed", queues=QUEUES)
+    root, chance = tmp_path / "archive", random.Random(SEED)
+    arguments = {
+        "job": "archive",
+        "nameserver": broker.nameserver,
+        "topic": "killed",
+        "to": str(root),
+        "format": table_format,
+    }
+    sender = Sender(broker.nameserver, "killed", SEED)
+    try:
+        with SparkDriver(DRIVER, arguments, tmp_path / "driver.log") as driver:
+            for _ in range(KILLS):
+                driver.await_word(READY)
+                time.sleep(chance.uniform(0, MOMENT_S_MAX))
+                driver.kill()
+                driver.start()
+            driver.await_word(READY)
+            sender.stop()
+            driver.finish()
+    finally:
+        sender.stop()
+    found = rows(root)
+    output = Counter(Row(row["topic"], row["broker"], row["queueId"], row["queueOffset"], row["body"]) for row in found)
+    check_once(output, sender, topic_content(broker.nameserver, "killed"))
+
+
+def test_a_killed_broker_costs_an_archive_no_message(tmp_path: Path, spark: SparkSession, broker: Skyrocket):
+    """The job waits for the broker, and goes on."""
+    create(broker.nameserver, "killed", QUEUES)
+    root, chance, stop = tmp_path / "archive", random.Random(SEED), threading.Event()
+    sender = Sender(broker.nameserver, "killed", SEED)
+    given = {"cluster": {"nameserver": broker.nameserver}, "batch_messages": 200, "every_s": 0.05}
+    with ThreadPoolExecutor(1) as pool:
+        job = pool.submit(archive_topics, spark, ["killed"], root, follow=True, stop=stop, **given)
+        try:
+            for _ in range(KILLS):
+                kill_and_start_broker(broker, chance)
+        finally:
+            sender.stop()
+            stop.set()
+        job.result()
+    archive_topics(spark, ["killed"], root, cluster=given["cluster"])
+    found = rows(root)
+    output = Counter(Row(row["topic"], row["broker"], row["queueId"], row["queueOffset"], row["body"]) for row in found)
+    check_once(output, sender, topic_content(broker.nameserver, "killed"))
+
+
+def test_a_killed_broker_costs_a_replay_no_message_and_repeats_none(tmp_path: Path, spark: SparkSession, broker: Skyrocket):
+    count, chance, cluster = 400 * (KILLS + 2), random.Random(SEED), {"nameserver": broker.nameserver}
+    for topic in ("original", "again"):
+        create(broker.nameserver, topic, QUEUES)
+    fill(broker.nameserver, "original", "broker-a", count, QUEUES)
+    archive_topics(spark, ["original"], tmp_path / "archive", cluster=cluster)
+    source, progress = ReplaySource("archive", str(tmp_path / "archive")), tmp_path / "progress"
+    with ThreadPoolExecutor(1) as pool:
+        job = pool.submit(replay_messages, spark, source, to="again", cluster=cluster, rate=200, progress=progress)
+        for _ in range(KILLS):
+            before = read_sent(progress) if progress.exists() else 0
+            wait_until(
+                lambda before=before: job.done() or (progress.exists() and read_sent(progress) > before), "progress", START_S_MAX
+            )
+            assert not job.done(), "the replay had ended before the broker was killed"
+            kill_and_start_broker(broker, chance)
+        assert job.result().sent == count
+    archive_topics(spark, ["again"], tmp_path / "after", cluster=cluster)
+    original, after = rows(tmp_path / "archive"), rows(tmp_path / "after")
+    assert Counter(origin_ids(after)) == Counter(row["msgId"] for row in original)
+    assert contents(after) == contents(original)
+
+
+def test_a_killed_replay_loses_and_repeats_nothing_and_keeps_the_order(spark: SparkSession, tmp_path: Path, broker: Skyrocket):
+    count, chance, cluster = 400 * (KILLS + 2), random.Random(SEED), {"nameserver": broker.nameserver}
+    for topic in ("original", "again"):
+        create(broker.nameserver, topic, QUEUES)
+    fill(broker.nameserver, "original", "broker-a", count, QUEUES)
+    archive_topics(spark, ["original"], tmp_path / "archive", cluster=cluster)
+    progress = tmp_path / "progress"
+    arguments = {
+        "job": "replay",
+        "nameserver": broker.nameserver,
+        "archive": str(tmp_path / "archive"),
+        "to": "again",
+        "progress": str(progress),
+        "rate": 200,
+    }
+    with SparkDriver(DRIVER, arguments, tmp_path / "driver.log") as driver:
+        for _ in range(KILLS):
+            before = read_sent(progress) if progress.exists() else 0
+            wait_until(lambda before=before: progress.exists() and read_sent(progress) > before, "progress", START_S_MAX)
+            time.sleep(chance.uniform(0, 1.0))
+            driver.kill()
+            assert DONE not in driver.read_log(), "the replay had ended before it was killed"
+            driver.start()
+        driver.await_word(DONE)
+    archive_topics(spark, ["again"], tmp_path / "after", cluster=cluster)
+    original, after = rows(tmp_path / "archive"), rows(tmp_path / "after")
+    assert Counter(origin_ids(after)) == Counter(row["msgId"] for row in original)
+    assert contents(after) == contents(original)

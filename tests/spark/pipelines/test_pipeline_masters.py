@@ -1,0 +1,89 @@
+"""`skyrocket pipeline` as a user runs it, as a process of its own: on this machine, a standalone cluster, and Spark Connect."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skyrocket.client.queues import Queue
+from skyrocket.client.sync import Message, Producer
+from tests.spark.conftest import Cluster, config_with_archive
+from tests.support.archives import contents, create, fill, rows
+from tests.support.spark_java import java_options
+from tests.support.spark_processes import JOB_S_MAX, connect_server, environment, standalone_cluster
+
+
+def run(home: Path, master: str, cluster: Cluster, *words: object) -> subprocess.CompletedProcess[str]:
+    home.mkdir(parents=True, exist_ok=True)
+    own = {key: value for key, value in environment(home).items() if key not in ("SPARK_HOME", "SPARK_LOCAL_IP", "JAVA_HOME")}
+    small = {"spark.driver.memory": "512m", "spark.executor.memory": "512m", "spark.ui.enabled": "false"}
+    small |= {f"spark.{part}.extraJavaOptions": java_options() for part in ("driver", "executor")}
+    settings = [] if master.startswith("sc://") else [word for pair in small.items() for word in ("--conf", "=".join(pair))]
+    command = [sys.executable, "-m", "skyrocket", "pipeline", *words, "-n", cluster.nameserver, "--master", master, *settings]
+    return subprocess.run(
+        list(map(str, command)), cwd=home, env=own, capture_output=True, text=True, check=False, timeout=JOB_S_MAX
+    )
+
+
+def document(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    assert done.returncode == 0, done.stderr[-4000:]
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.fixture(scope="module", params=["local", "standalone", "connect"])
+def master(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    home = tmp_path_factory.mktemp(request.param)
+    if request.param == "local":
+        yield "local[2]"
+    elif request.param == "standalone":
+        with standalone_cluster(home) as address:
+            yield address
+    else:
+        pytest.importorskip("grpc")
+        with connect_server(home, config_with_archive()) as address:
+            yield address
+
+
+def test_archive_and_replay_run_on_any_master(master: str, ours: Cluster, topic: str, tmp_path: Path):
+    for name in (topic, f"{topic}-again"):
+        create(ours.nameserver, name)
+    fill(ours.nameserver, topic, ours.broker_name, 300)
+    folders = [tmp_path / "first", tmp_path / "second"]
+    archived = document(run(tmp_path / "home", master, ours, "archive", topic, "--to", folders[0], "--json"))
+    assert (archived["messages"], archived["lastBatch"], archived["topics"][topic]["messages"]) == (300, 1, 300)
+    words = ["replay", "--archive", folders[0], "--to", f"{topic}-again", "--progress", tmp_path / "progress", "--json"]
+    assert document(run(tmp_path / "home", master, ours, *words))["sent"] == 300
+    document(run(tmp_path / "home", master, ours, "archive", f"{topic}-again", "--to", folders[1], "--json"))
+    assert contents(rows(folders[1])) == contents(rows(folders[0]))
+
+
+def test_an_audit_runs_on_any_master(master: str, ours: Cluster, topic: str, tmp_path: Path):
+    create(ours.nameserver, topic)
+    stamps = [{"SR_PID": "p1", "SR_SEQ": str(number)} for number in range(1, 101) if number != 42]
+    with Producer(ours.nameserver, group="stamping") as producer:
+        batch = [Message(topic, b"m", properties=stamp) for stamp in stamps]
+        producer.send_batch(batch, queue=Queue(topic, ours.broker_name, 0))
+    audited = document(run(tmp_path / "home", master, ours, "audit", topic, "--partitions", 4, "--json"))
+    assert audited["messages"] == 99
+    assert [stream["missingNumbers"] for stream in audited["streams"]] == [[[42, 42]]]
+
+
+def test_output_is_a_table_and_errors_are_one_sentence(ours: Cluster, topic: str, tmp_path: Path):
+    create(ours.nameserver, topic)
+    fill(ours.nameserver, topic, ours.broker_name, 30)
+    done = run(tmp_path, "local[2]", ours, "archive", topic, "--to", tmp_path / "a", "--dry-run")
+    head, row = done.stdout.splitlines()
+    assert (head.split(), row.split()) == (["TOPIC", "WOULD", "ARCHIVE", "FILES", "BYTES"], [topic, "30", "0", "0"])
+    assert not (tmp_path / "a").exists()
+    missing = run(tmp_path, "local[2]", ours, "archive", "absent", "--to", tmp_path / "a")
+    assert (missing.returncode, missing.stdout) == (2, "")
+    assert missing.stderr.splitlines()[-1].startswith("Topic 'absent' does not exist at ")
+    assert "Traceback" not in missing.stderr
+    assert not (tmp_path / "a").exists()

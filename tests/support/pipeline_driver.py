@@ -1,0 +1,69 @@
+"""Jobs of `skyrocket.pipelines` to be killed, as separate processes (`SparkDriver`): they print READY when the job is at work.
+
+python -m tests.support.pipeline_driver '{"job": "archive", "nameserver": …, "topic": …, "to": …, "format": "parquet"}'
+python -m tests.support.pipeline_driver '{"job": "replay", "nameserver": …, "archive": …, "to": …, "progress": …, "rate": 500}'
+
+An archive follows its topic until it reads FINISH, and then takes what is left. A replay ends by itself and prints DONE.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from typing import Any
+
+import skyrocket.spark
+from skyrocket.pipelines import archive_topics, replay_messages
+from skyrocket.pipelines.progress import JobProgress
+from skyrocket.pipelines.replay.job import ReplaySource
+from tests.support.spark_crash import FINISH, READY
+from tests.support.stream_to_parquet import CONFIG, say
+
+DONE = "DONE"
+
+
+def say_ready(progress: JobProgress) -> None:
+    if progress.what in ("archiving", "replaying"):
+        say(READY)
+
+
+def archive(spark: Any, given: dict[str, Any]) -> None:
+    finish = threading.Event()
+
+    def listen() -> None:
+        for line in sys.stdin:
+            if line.strip() == FINISH:
+                finish.set()
+
+    threading.Thread(target=listen, daemon=True).start()
+    every: dict[str, Any] = {
+        "cluster": {"nameserver": given["nameserver"]},
+        "table_format": given["format"],
+        "batch_messages": 100,
+        "on_progress": say_ready,
+    }
+    archive_topics(spark, [given["topic"]], given["to"], follow=True, every_s=0.1, stop=finish, **every)
+    archive_topics(spark, [given["topic"]], given["to"], compact=True, **every)
+
+
+def replay(spark: Any, given: dict[str, Any]) -> None:
+    replay_messages(
+        spark,
+        ReplaySource("archive", given["archive"]),
+        to=given["to"],
+        cluster={"nameserver": given["nameserver"]},
+        rate=given["rate"],
+        progress=given["progress"],
+        on_progress=say_ready,
+    )
+    say(DONE)
+
+
+JOBS = {"archive": archive, "replay": replay}
+
+if __name__ == "__main__":
+    arguments = json.loads(sys.argv[1])
+    session = skyrocket.spark.session("killed", "local[2]", CONFIG)
+    JOBS[arguments["job"]](session, arguments)
+    session.stop()

@@ -1,0 +1,140 @@
+"""`skyrocket pipeline`: its list of jobs, and wrong arguments, which are one sentence before Spark starts."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from skyrocket.cli.main import app
+from skyrocket.cli.pipeline_jobs.job_command import JobOptions, JobResult, cluster_options_of, pipeline_job
+from skyrocket.cli.pipeline_jobs.jobs import JOBS
+from skyrocket.pipelines.errors import ArchiveError, ArgumentError
+from tests.support.startup import imported_by
+
+HELP = """
+from skyrocket.cli.main import app
+try:
+    app(["pipeline", "--help"], prog_name="skyrocket")
+except SystemExit:
+    pass
+"""
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["pipeline", *map(str, arguments)], prog_name="skyrocket")
+
+
+def test_the_list_of_jobs_imports_no_job_and_no_spark():
+    modules = imported_by(HELP)
+    assert modules & {"pyspark", "pyarrow", "rich", "skyrocket.client", "skyrocket.pipelines"} == set()
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_help_of_a_job_begins_with_its_line_in_the_list(name: str):
+    _, text, *_ = run(name, "--help").output.split("\n\n")
+    assert " ".join(text.split()).startswith(JOBS[name].help)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_every_job_takes_the_options_that_all_share(name: str):
+    text = run(name, "--help").output
+    assert [option for option in ("--namesrv", "--master", "--conf", "--json") if option not in text] == []
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_the_page_of_jobs_has_each_of_them(name: str):
+    page = Path(__file__).resolve().parents[3] / "docs" / "pipelines.md"
+    assert f"\n## {name}\n" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["archive", "orders", "--to", "s3://bucket/x"], "'s3://bucket/x' is a URL"),
+        (["archive", "orders", "--to", "/tmp/x", "--format", "csv"], "The format is 'csv'. It must be parquet or delta."),
+        (["archive", "orders", "--to", "/tmp/x", "--compression", "rar"], "The compression is 'rar'. It must be one of lz4"),
+        (["archive", "orders", "--to", "/tmp/x", "--batch-messages", "0"], "A batch has 0 messages. It must have at least 1."),
+        (["archive", "orders", "--to", "/tmp/x", "--conf", "spark"], "--conf is key=value, not 'spark'."),
+        (["archive", "orders", "--to", "/tmp/x", "--access-key", "a"], "--secret-key is missing."),
+        (["replay", "--to", "orders"], "Give one source: --archive, --store or --topic."),
+        (["replay", "--to", "x", "--topic", "a", "--store", "/tmp"], "Give one source: --archive, --store or --topic."),
+        (["replay", "--topic", "a", "--to", "x", "--to-tls"], "Options about the target's cluster need --to-namesrv."),
+        (["replay", "--topic", "orders"], "Name the topic to send to with --to."),
+        (["replay", "--topic", "orders", "--to", "x", "--rate", "0"], "The rate is 0 messages a second. It must be more than 0."),
+        (["replay", "--topic", "orders", "--to", "x", "--since", "soon"], "--since is 'soon', which is not a time."),
+        (["replay", "--topic", "a", "--to", "x", "--since", "9", "--until", "5"], "The time range is empty"),
+        (["replay", "--topic", "a", "--to", "x", "--where", " "], "The condition is empty."),
+    ],
+)
+def test_wrong_arguments_are_one_sentence_before_spark_starts(arguments: list[str], sentence: str):
+    done = run(*arguments)
+    assert done.exit_code == 2, done.output
+    assert sentence in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert done.stdout == ""
+
+
+# --- what all jobs share
+
+
+def command_of(job: object, **given: bool) -> typer.Typer:
+    made = typer.Typer()
+    made.command()(pipeline_job(**given)(job))
+    return made
+
+
+def counting(options: JobOptions, word: Annotated[str, typer.Argument()]) -> JobResult:
+    """Count the letters."""
+    if word == "wrong":
+        raise ArgumentError("The word is wrong.")
+    if word == "broken":
+        raise ArchiveError("The archive is broken.")
+    document = {"letters": len(word), "master": options.master, **options.cluster, **options.config}
+    return JobResult(document, f"{word} has {len(word)} letters.", lambda: f"<p>{word}</p>")
+
+
+def test_a_job_gets_its_options_and_prints_text_or_json(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+    made = command_of(counting)
+    assert CliRunner().invoke(made, ["abc"]).stdout == "abc has 3 letters.\n"
+    done = CliRunner().invoke(made, ["abc", "--json", "-n", "h:1", "--master", "local[1]", "--conf", "spark.x=a=b"])
+    assert json.loads(done.stdout) == {"letters": 3, "master": "local[1]", "nameserver": "h:1", "spark.x": "a=b"}
+
+
+def test_errors_of_a_job_have_the_exit_code_of_their_kind():
+    made = command_of(counting)
+    for word, code, sentence in (("wrong", 2, "The word is wrong.\n"), ("broken", 1, "The archive is broken.\n")):
+        done = CliRunner().invoke(made, [word])
+        assert (done.exit_code, done.stderr) == (code, sentence)
+
+
+def test_a_job_with_a_report_writes_it_to_the_file(tmp_path: Path):
+    made = command_of(counting, has_report=True)
+    CliRunner().invoke(made, ["abc", "--report", str(tmp_path / "x.html")])
+    assert (tmp_path / "x.html").read_text() == "<p>abc</p>"
+    assert "--report" not in CliRunner().invoke(command_of(counting), ["--help"]).output
+
+
+def test_a_cluster_is_named_as_sparks_source_names_it():
+    assert cluster_options_of(namesrv="a:1;b:1", namespace="n", tls=True, access_key="k", secret_key="s") == {
+        "nameserver": "a:1;b:1",
+        "namespace": "n",
+        "accessKey": "k",
+        "secretKey": "s",
+        "tls": "true",
+    }
+
+
+def test_no_module_of_a_command_imports_a_job_at_its_top():
+    """`skyrocket pipeline NAME --help` would take as long as the import of Spark."""
+    folder = Path(__file__).resolve().parents[3] / "src" / "skyrocket" / "cli" / "pipeline_jobs"
+    for path in folder.glob("*.py"):
+        found = [node.module or "" for node in ast.parse(path.read_text()).body if isinstance(node, ast.ImportFrom)]
+        heavy = [name for name in found if name.startswith(("pyspark", "skyrocket.spark", "skyrocket.pipelines."))]
+        assert [name for name in heavy if name not in ("skyrocket.pipelines.errors", "skyrocket.pipelines.progress")] == [], path
