@@ -8,6 +8,7 @@ import typer
 
 from skyrocket import __version__, compiled
 from skyrocket.cli.lazy_commands import LazyCommand, lazy_group
+from skyrocket.protocol.versions import CURRENT, version_text
 
 COMMANDS: Final = {
     "run": LazyCommand(
@@ -55,7 +56,7 @@ app = typer.Typer(
 def start(context: typer.Context, version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
     """Print an overview when no command is given."""
     if version:
-        typer.echo(f"{__version__} ({compiled.kind()})")
+        typer.echo(f"{__version__} ({compiled.kind()}), RocketMQ {version_text(CURRENT)}")
         raise typer.Exit
     if context.invoked_subcommand is None:
         typer.echo(overview())

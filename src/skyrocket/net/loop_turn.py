@@ -17,7 +17,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from time import perf_counter
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from skyrocket.net.connection import Connection
@@ -30,6 +31,16 @@ TURN_BYTES_MAX: Final = 1024 * 1024  # read in one turn before its frames are ha
 def call_soon(end: Callable[[], None]) -> None:
     """Call `end` when the loop has read every socket that is readable now."""
     asyncio.get_running_loop().call_soon(end)
+
+
+class TurnObserver(Protocol):
+    """Is told how long turns take. Nothing is measured without one."""
+
+    def record_turn(self, waited_s: float, written_s: float) -> None:
+        """A turn is over: how long its first frames waited to be handled, and how long it took to write the answers."""
+
+    def record_round(self, late_ms: int) -> None:
+        """A round of the event loop is over, and was late (`net/lateness.py`)."""
 
 
 class LoopTurn:
@@ -46,9 +57,13 @@ class LoopTurn:
         self._unflushed: list[Connection] = []
         self._is_ending = False
         self._is_scheduled = False
+        self.observer: TurnObserver | None = None
+        self._began_s = 0.0  # when the first frames of the turn arrived
 
     def add(self, connection: Connection, size_bytes: int) -> None:
         """Take note that frames arrived, in a read event of so many bytes."""
+        if self.observer is not None and not self._arrived:
+            self._began_s = perf_counter()
         self._arrived[connection] = None
         self._arrived_bytes += size_bytes
         if not self._is_scheduled:
@@ -80,9 +95,15 @@ class LoopTurn:
         """Handle the frames that arrived, then write to every connection that something was sent to."""
         self._is_ending = True
         arrived, self._arrived, self._arrived_bytes = list(self._arrived), {}, 0
+        observer = self.observer if arrived else None
+        waited_s = written_s = 0.0
         try:
+            if observer is not None:
+                waited_s = perf_counter() - self._began_s
             if arrived:
                 self._handle(arrived)
+            if observer is not None:
+                written_s = perf_counter()
             unflushed, self._unflushed = self._unflushed, []
             for connection in unflushed:
                 connection.flush()
@@ -90,5 +111,7 @@ class LoopTurn:
                 connection.finish_arrived()
         finally:
             self._is_ending = False
+        if observer is not None:
+            observer.record_turn(waited_s, perf_counter() - written_s)
         if self._arrived or self._unflushed:  # something arrived or was sent in between
             self._schedule()
