@@ -25,7 +25,7 @@ PERMISSION: Final = gauge("rocketmq_broker_permission", "4 read, 2 write, 6 both
 TOPICS: Final = gauge("rocketmq_topic_number", "Topics of the broker.")
 GROUPS: Final = gauge("rocketmq_consumer_group_number", "Consumer groups of the broker.")
 _IN: Final = ("topic", "message_type", "is_system")
-_OUT: Final = ("topic", "consumer_group", "is_retry", "is_system")
+_OUT: Final = ("topic", "consumer_group", "is_system")  # Apache's has is_retry, too, but for POP only
 MESSAGES_IN: Final = counter("rocketmq_messages_in_total", "Messages stored.", *_IN)
 BYTES_IN: Final = counter("rocketmq_throughput_in_total", "Bytes of messages stored.", *_IN)
 MESSAGES_OUT: Final = counter("rocketmq_messages_out_total", "Messages pulled.", *_OUT)
@@ -80,7 +80,7 @@ class TrafficMetrics:
 
     def _out_labels(self, key: str) -> tuple[str, ...]:
         group, topic = _split_key(key)
-        return topic, group, as_label(is_retry(topic)), as_label(self.is_system(topic, group))
+        return topic, group, as_label(self.is_system(topic, group))
 
     def _dead_labels(self, key: str) -> tuple[str, ...]:
         group, topic = _split_key(key)

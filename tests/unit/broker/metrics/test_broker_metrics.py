@@ -49,7 +49,7 @@ async def test_messages_in_and_out_lag_and_connections(tmp_path: Path):
         orders = {"topic": "orders", "message_type": "normal", "is_system": "false"}
         assert page.value("rocketmq_messages_in_total", **orders, **of_broker) == 10
         assert page.value("rocketmq_throughput_in_total", topic="orders") > 1_000
-        assert page.value("rocketmq_messages_out_total", topic="orders", consumer_group="readers", is_retry="false") == 5
+        assert page.value("rocketmq_messages_out_total", topic="orders", consumer_group="readers", is_system="false") == 5
         assert page.value("rocketmq_consumer_lag_messages", topic="orders", consumer_group="readers") == 3
         assert page.value("rocketmq_consumer_inflight_messages", topic="orders", consumer_group="readers") == 3
         assert page.value("rocketmq_consumer_ready_messages", topic="orders", consumer_group="readers") == 0
