@@ -8,7 +8,6 @@ import typer
 
 from skyrocket import __version__, compiled
 from skyrocket.cli.lazy_commands import LazyCommand, lazy_group
-from skyrocket.protocol.versions import CURRENT, version_text
 
 COMMANDS: Final = {
     "run": LazyCommand(
@@ -56,6 +55,8 @@ app = typer.Typer(
 def start(context: typer.Context, version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
     """Print an overview when no command is given."""
     if version:
+        from skyrocket.protocol.versions import CURRENT, version_text  # noqa: PLC0415 — no other command of this module needs it
+
         typer.echo(f"{__version__} ({compiled.kind()}), RocketMQ {version_text(CURRENT)}")
         raise typer.Exit
     if context.invoked_subcommand is None:
