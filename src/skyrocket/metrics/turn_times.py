@@ -1,6 +1,6 @@
 """Times of the event loop: how long requests waited for their turn, how long answers took to write, how late the loop was.
 
-They are observed once a turn (`net/loop_turn.py`) and once a round (`net/lateness.py`), however many requests came.
+They are observed in one turn of eight (`net/loop_turn.py`) and in every round (`net/lateness.py`), however many requests came.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from skyrocket.metrics.family import Measured, histogram
 from skyrocket.metrics.histogram import Histogram
 
 STAGE_SECONDS: Final = histogram(
-    "skyrocket_stage_seconds", "Time that requests spent in a stage, observed for each turn, append or flush.", "stage"
+    "skyrocket_stage_seconds", "Time that requests spent in a stage, observed by turn, append or flush.", "stage"
 )
 PAUSE_SECONDS: Final = histogram("skyrocket_loop_pause_seconds", "How late the event loop was, for each round of its work.")
 

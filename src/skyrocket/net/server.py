@@ -96,7 +96,7 @@ class Server:
 
     def observe_turns(self, observer: TurnObserver) -> None:
         """Tell an observer how long turns take from now on."""
-        self._turn.observer = observer
+        self._turn.observe(observer)
 
     async def listen(self, host: str, port: int, *, is_vip: bool = False) -> int:
         """Start accepting connections. Return the port: for port 0 the system chooses one. See `net/vip.py` for `is_vip`."""

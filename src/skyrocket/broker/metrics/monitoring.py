@@ -29,6 +29,7 @@ from skyrocket.store.horizon import MAJORITY, REPLICAS, Horizon
 from skyrocket.store.message_store import MessageStore
 
 SCOPE: Final = "broker-meter"  # the label otel_scope_name of Apache's series
+APPENDS_PER_LOOK: Final = 8  # the copies of one append in so many are watched
 
 
 class BrokerMonitoring(Monitoring):
@@ -38,6 +39,7 @@ class BrokerMonitoring(Monitoring):
         self._store = store
         self._copies = MAJORITY if settings.dledger else REPLICAS
         self._address = settings.metrics_address
+        self._appends = 0
 
     def listen(self) -> None:
         self.start(*self._address)
@@ -84,7 +86,8 @@ class BrokerMonitoring(Monitoring):
         return self._store.horizon  # the store has another one when it was opened
 
     def on_appended(self) -> None:
-        if self._horizon.requires(self._copies):
+        self._appends += 1
+        if self._appends % APPENDS_PER_LOOK == 1 and self._horizon.requires(self._copies):
             self.stages.watch_append(self._horizon.appended)
 
     def on_visible(self) -> None:

@@ -4,14 +4,14 @@
                                   └─ replicate ┘
                                      park: both, for an answer that waits for them
 
-| stage     | observed                | from … to                                                                         |
-|-----------|-------------------------|-----------------------------------------------------------------------------------|
-| queue     | once a turn of the loop | the first request of the turn was read … its requests are handled                 |
-| append    | once an append          | the write of the records to the commit log                                        |
-| flush     | once a flush            | the flush was asked of its thread … the loop knows that it is done                |
-| replicate | one append at a time    | the append … as many copies as the promise needs have it                          |
-| park      | once a group of answers | the oldest of the answers was parked … all are sent                               |
-| answer    | once a turn of the loop | the requests of the turn are handled … the answers are written to the sockets     |
+| stage     | observed                         | from … to                                                                   |
+|-----------|----------------------------------|-----------------------------------------------------------------------------|
+| queue     | one turn of the loop in eight    | the first request of the turn was read … its requests are handled           |
+| append    | every append                     | the write of the records to the commit log                                  |
+| flush     | every flush                      | the flush was asked of its thread … the loop knows that it is done          |
+| replicate | one append in eight              | the append … as many copies as the promise needs have it                    |
+| park      | every group of released answers  | the oldest of the answers was parked … all are sent                         |
+| answer    | one turn of the loop in eight    | the requests of the turn are handled … the answers are written to the sockets |
 """
 
 from __future__ import annotations

@@ -165,7 +165,7 @@ class CommitLog:
         self.end = offset
 
     def _write(self, written: Sequence[WrittenRun], count: int) -> None:
-        began_s = perf_counter()
+        began_s = 0.0 if self.on_written is None else perf_counter()
         try:
             self.scrub()
             for run in written:
