@@ -99,6 +99,8 @@ VIP_PORT_BELOW = 2  # the broker also listens on port - 2, which Apache's client
 class Broker:
     """A broker in this process: `await start()`, use it over the network, then `await close()`."""
 
+    _copies_watch: BrokerMonitoring | None = None  # told of appends and confirmations, while messages need copies
+
     def __init__(
         self,
         settings: BrokerSettings,
@@ -430,8 +432,8 @@ class Broker:
         self.replication.on_appended()
         if self.node is not None:
             self.node.on_appended()
-        if self.monitoring is not None:
-            self.monitoring.on_appended()
+        if self._copies_watch is not None:
+            self._copies_watch.on_appended()
         self._wake_pulls()
 
     def _on_confirmed(self) -> None:
@@ -443,8 +445,8 @@ class Broker:
     def _on_visible(self) -> None:
         """More is confirmed: answers may leave, and messages are visible."""
         self.context.answers.release()
-        if self.monitoring is not None:
-            self.monitoring.on_visible()
+        if self._copies_watch is not None:
+            self._copies_watch.on_visible()
         self._wake_pulls()
 
     def _wake_pulls(self) -> None:
@@ -457,8 +459,15 @@ class Broker:
         if self.node is not None:
             self.node.check_time(now_ms)
 
+    def _choose_copies_watch(self, _now_ms: int) -> None:
+        """Watch how long copies take, while messages need some: the settings may change. This keeps other appends free of it."""
+        self._copies_watch = self.monitoring if self.monitoring is not None and self.monitoring.needs_copies else None
+
     def _start_housekeeping(self) -> None:
         add, counters = self._housekeeping.add, self.context.counters
+        if self.monitoring is not None:
+            self._choose_copies_watch(0)
+            add("whether copies are watched", CHECK_MS, self._choose_copies_watch)
         add("time-outs of parked answers", CHECK_MS, self.context.answers.check_time)
         add("time-outs of waiting pulls", CHECK_MS, self.pull.check_time)
         add("connections of master and slaves", CHECK_MS, self.replication.check_time)

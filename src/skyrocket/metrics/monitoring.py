@@ -4,7 +4,7 @@
 |-----------|--------------------------------------------|------------------------------------------------------------|
 | /healthz  | the event loop turns, or the server starts | the event loop has not turned for LIVE_S                   |
 | /readyz   | the server serves                          | it starts, stops, or has a reason: one sentence a line     |
-| /metrics  | the metrics                                | the event loop has not built the page within PAGE_S        |
+| /metrics  | the metrics                                | it starts or stops; the loop has not built the page in PAGE_S |
 
 A server that starts is alive, however long the recovery of its store holds up the event loop: whoever ends a process that does
 not answer must not end a recovery.
@@ -63,7 +63,7 @@ class Monitoring:
 
     async def _metrics(self) -> HttpResponse:
         page = self.page
-        if page is None:
+        if page is None or self.health.phase is Phase.STOPPING:  # parts that it asks may be closed already
             return text_response(HTTPStatus.SERVICE_UNAVAILABLE, *self.health.why_not_ready())
         try:
             body = await self._ask(page.render, self._page_s)

@@ -25,7 +25,11 @@ Preparation = Callable[[], Awaitable[None]]
 
 
 class SliceClock:
-    """Says when a slice of work is over, and adds up how long all slices took."""
+    """Says when a slice of work is over, and adds up how long all slices took.
+
+    if slices.is_over():
+        await slices.pause()
+    """
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
         self._clock = clock
@@ -33,13 +37,16 @@ class SliceClock:
         self._rows = 0
         self.worked_s = 0.0
 
-    async def pause_if_due(self) -> None:
-        """Call it after each row. Lets the event loop serve others when the slice has lasted long enough."""
+    def is_over(self) -> bool:
+        """Whether the slice has lasted long enough. Call it after each row."""
         self._rows += 1
-        if self._rows % ROWS_PER_LOOK == 0 and self._clock() - self._began_s >= SLICE_S:
-            self.stop()
-            await asyncio.sleep(0)
-            self._began_s = self._clock()
+        return self._rows % ROWS_PER_LOOK == 0 and self._clock() - self._began_s >= SLICE_S
+
+    async def pause(self) -> None:
+        """Let the event loop serve others."""
+        self.stop()
+        await asyncio.sleep(0)
+        self._began_s = self._clock()
 
     def stop(self) -> None:
         now_s = self._clock()
@@ -84,7 +91,8 @@ class MetricsPage:
                 for values, value in rows:
                     if limit.take(values, value, most):
                         parts.append(self._writer.row(family, values, value))
-                    await slices.pause_if_due()
+                    if slices.is_over():
+                        await slices.pause()
                 if (other := limit.finish(most)) is not None:
                     parts.append(self._writer.row(family, *other))
         slices.stop()

@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from skyrocket.broker.context import BrokerContext
-from skyrocket.broker.metrics.traffic import as_label
+from skyrocket.broker.metrics.traffic import as_label, is_system_group
 from skyrocket.broker.tables.clients import GroupMember
 from skyrocket.metrics.family import Measured, gauge, single
 from skyrocket.metrics.page import SliceClock
 from skyrocket.net.connection import Connection
 from skyrocket.protocol.bodies import ConsumeType
-from skyrocket.protocol.system_names import SYSTEM_GROUP_PREFIX
 from skyrocket.protocol.versions import version_text
 
 PRODUCERS: Final = gauge("rocketmq_producer_connections", "Connected producers.", "language", "version", "protocol_type")
@@ -51,12 +50,14 @@ class ConnectionMetrics:
         for members in self._clients.all_producers.values():
             for member in members:
                 producers[*_client_labels(member), "remoting"] += 1
-                await slices.pause_if_due()
+                if slices.is_over():
+                    await slices.pause()
         for group in self._clients.all_consumers():
-            is_system = as_label(group.name.upper().startswith(SYSTEM_GROUP_PREFIX))
+            is_system = as_label(is_system_group(group.name))
             for member in list(group.members.values()):
                 consumers[group.name, *_client_labels(member), _MODES[group.consume_type], "remoting", is_system] += 1
-                await slices.pause_if_due()
+                if slices.is_over():
+                    await slices.pause()
         self._producers, self._consumers = producers, consumers
 
     def collect(self) -> Iterable[Measured]:

@@ -21,11 +21,10 @@ from typing import Final
 from skyrocket.broker.admin.cold_answers import read_cold
 from skyrocket.broker.admin.queue_offsets import bounds, stored_at
 from skyrocket.broker.context import BrokerContext
-from skyrocket.broker.metrics.traffic import as_label, is_retry
+from skyrocket.broker.metrics.traffic import as_label, is_retry, is_system_group
 from skyrocket.broker.tables.consumer_offsets import NOT_FOUND
 from skyrocket.metrics.family import Family, Fold, Measured, Row, gauge
 from skyrocket.metrics.page import SliceClock
-from skyrocket.protocol.system_names import SYSTEM_GROUP_PREFIX
 from skyrocket.store.cold_reads import RepeatedReads
 
 READS_MAX: Final = 4_096  # store times that one scrape reads
@@ -76,11 +75,12 @@ class LagMetrics:
             config = self._topics.get(topic)
             if config is None:
                 continue
-            is_system = self._topics.is_system(topic) or group.upper().startswith(SYSTEM_GROUP_PREFIX)
+            is_system = self._topics.is_system(topic) or is_system_group(group)
             lag = GroupLag((group, topic, as_label(is_retry(topic)), as_label(is_system)))
             for queue_id in range(config.read_queue_nums):
                 reads += await self._add_queue(lag, group, topic, queue_id, has_reads=reads < READS_MAX)
-                await slices.pause_if_due()
+                if slices.is_over():
+                    await slices.pause()
             lags.append(lag)
         self._lags = lags
 

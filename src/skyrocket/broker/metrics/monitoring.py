@@ -25,7 +25,7 @@ from skyrocket.metrics.monitoring import Monitoring
 from skyrocket.metrics.page import MetricsPage
 from skyrocket.metrics.process import ProcessFigures
 from skyrocket.net.server import Server
-from skyrocket.store.horizon import MAJORITY, REPLICAS, Horizon
+from skyrocket.store.horizon import MAJORITY, REPLICAS
 from skyrocket.store.message_store import MessageStore
 
 SCOPE: Final = "broker-meter"  # the label otel_scope_name of Apache's series
@@ -82,14 +82,14 @@ class BrokerMonitoring(Monitoring):
     # --- how long copies take
 
     @property
-    def _horizon(self) -> Horizon:
-        return self._store.horizon  # the store has another one when it was opened
+    def needs_copies(self) -> bool:
+        """Whether a message needs copies before it is confirmed."""
+        return self._store.horizon.requires(self._copies)
 
     def on_appended(self) -> None:
         self._appends += 1
-        if self._appends % APPENDS_PER_LOOK == 1 and self._horizon.requires(self._copies):
-            self.stages.watch_append(self._horizon.appended)
+        if self._appends % APPENDS_PER_LOOK == 1:
+            self.stages.watch_append(self._store.horizon.appended)
 
     def on_visible(self) -> None:
-        if self._horizon.requires(self._copies):
-            self.stages.record_copied(self._horizon.reached(self._copies))
+        self.stages.record_copied(self._store.horizon.reached(self._copies))

@@ -51,6 +51,10 @@ def is_retry(topic: str) -> bool:
     return topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))
 
 
+def is_system_group(group: str) -> bool:
+    return group.upper().startswith(SYSTEM_GROUP_PREFIX)
+
+
 class TrafficMetrics:
     def __init__(self, context: BrokerContext) -> None:
         self._settings = context.settings
@@ -87,7 +91,7 @@ class TrafficMetrics:
         return group, topic, as_label(self.is_system(topic, group))
 
     def is_system(self, topic: str, group: str) -> bool:
-        return self._topics.is_system(topic) or group.upper().startswith(SYSTEM_GROUP_PREFIX)
+        return self._topics.is_system(topic) or is_system_group(group)
 
 
 def _split_key(key: str) -> tuple[str, str]:

@@ -65,10 +65,11 @@ async def test_a_broker_that_stops_is_not_ready(tmp_path: Path):
 
     async def ask_while_closing() -> None:
         seen.append(await readiness(broker))
+        seen.append((await ask_async(port, "/metrics"))[::2])
 
     broker._closing.push_async_callback(ask_while_closing)
     await broker.close()
-    assert seen == [(503, "The broker is stopping.\n")]
+    assert seen == [(503, "The broker is stopping.\n")] * 2
     with pytest.raises(ConnectionRefusedError):
         ask(port, "/readyz")
 
