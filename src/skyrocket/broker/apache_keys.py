@@ -164,9 +164,9 @@ _FIGURES = without_effect(
     commercialBigCount commercialEnable commercialTimerCount commercialTransCount enableConnectionMetrics enableDetailStat
     enableLagAndDlqMetrics enableMessageStoreMetrics enableRemotingMetrics enableRequestMetrics enableStatsMetrics
     enableTransactionMetrics estimateAccumulation isolateLogEnable maxStatsIdleTimeInMinutes metricGrpcExporterIntervalInMills
-    metricGrpcExporterTimeOutInMills metricLoggingExporterIntervalInMills metricsExportBatchMaxDataPoints metricsExporterType
-    metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta metricsLabel metricsOtelCardinalityLimit
-    metricsPromExporterHost metricsPromExporterPort printChannelGroups printChannelGroupsMinNum transactionMetricFlushInterval
+    metricGrpcExporterTimeOutInMills metricLoggingExporterIntervalInMills metricsExportBatchMaxDataPoints
+    metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta
+    printChannelGroups printChannelGroupsMinNum transactionMetricFlushInterval
     """,
 )
 

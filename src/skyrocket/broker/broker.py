@@ -33,6 +33,7 @@ from skyrocket.broker.load.counters import Counters
 from skyrocket.broker.load.flow_control import FlowControl
 from skyrocket.broker.load.slow_consumers import SlowConsumers
 from skyrocket.broker.log_retention import LogRetention
+from skyrocket.broker.metrics.monitoring import BrokerMonitoring
 from skyrocket.broker.nameserver_registration import NameserverRegistration
 from skyrocket.broker.persistence import Persistence
 from skyrocket.broker.pull.filters import Filters
@@ -64,6 +65,7 @@ from skyrocket.broker.tables.subscription_groups import SubscriptionGroupTable
 from skyrocket.broker.tables.topics import TopicTable
 from skyrocket.broker.transactions.checker import TransactionChecker
 from skyrocket.broker.transactions.install import install as install_transactions
+from skyrocket.metrics.health import Phase
 from skyrocket.net.connection import Connection
 from skyrocket.net.descriptors import descriptor_limit, plan_descriptors
 from skyrocket.net.dialer import Dialer
@@ -97,6 +99,8 @@ VIP_PORT_BELOW = 2  # the broker also listens on port - 2, which Apache's client
 class Broker:
     """A broker in this process: `await start()`, use it over the network, then `await close()`."""
 
+    _copies_watch: BrokerMonitoring | None = None  # told of appends and confirmations, while messages need copies
+
     def __init__(
         self,
         settings: BrokerSettings,
@@ -129,8 +133,7 @@ class Broker:
         self._descriptors = plan_descriptors(
             descriptors or descriptor_limit(), limits.connections_max, FIXED_DESCRIPTORS + QUEUE_FILES_MAX
         )
-        queue_files = max(1, self._descriptors.files_max - FIXED_DESCRIPTORS)
-        self.store = self._new_store(settings, replace(settings.store_config(), open_files_max=queue_files))
+        self.store = self._new_store(settings, replace(settings.store_config(), open_files_max=self._queue_files))
         self._retention = LogRetention(self.store, self.settings, clocks.retention_ms)
         idle_ms = IDLE_MS if self._group is None else NODE_SCRUB_MS
         self._scrubbing = Scrubbing(self.store, self.files, self.settings, wall_ms, first_round_ms=idle_ms)
@@ -168,9 +171,15 @@ class Broker:
         )
         self.node: DLedgerNode | None = None  # of a DLedger group
         self._housekeeping = Housekeeping(monotonic_ms)
+        self.monitoring = BrokerMonitoring(settings, self.store) if settings.serves_metrics else None
         self._closing = AsyncExitStack()  # closes what was started, in reverse order
         self._broken: Exception | None = None  # why the broker cannot go on
         self._is_broken = asyncio.Event()
+
+    @property
+    def _queue_files(self) -> int:
+        """How many files of consume queues may be open."""
+        return max(1, self._descriptors.files_max - FIXED_DESCRIPTORS)
 
     def _new_store(self, settings: BrokerSettings, config: StoreConfig) -> MessageStore:
         files, background = self._store_files, self._background
@@ -186,7 +195,12 @@ class Broker:
         """Start serving clients, and return what the recovery of the store found."""
         if self._descriptors.warning is not None:
             log.warning(self._descriptors.warning)
+        if (warning := self.settings().metrics_warning()) is not None:
+            log.warning("%s", warning)
         closing = self._closing
+        if self.monitoring is not None:  # first: it answers while the store recovers
+            self.monitoring.listen()
+            closing.push_async_callback(self.monitoring.close)
         closing.callback(self._background.shutdown)
         self.settings.replace(await choose_advertised_host(self.settings()))
         recovered = self.store.open()
@@ -227,7 +241,12 @@ class Broker:
             await self._start_node(self._group, self._flusher)
         closing.push_async_callback(self._registration.close)
         await self._registration.start()
+        self._set_phase(Phase.SERVING)
         return recovered
+
+    def _set_phase(self, phase: Phase) -> None:
+        if self.monitoring is not None:
+            self.monitoring.health.phase = phase
 
     async def _start_node(self, group: LedgerGroup, flusher: Flusher) -> None:
         assert isinstance(self.store, LedgerStore)
@@ -287,6 +306,7 @@ class Broker:
 
         Everything that was started is closed, even if closing another part fails. The last failure is raised at the end.
         """
+        self._set_phase(Phase.STOPPING)
         await self._closing.aclose()
 
     async def _answer_last_sends(self, flusher: Flusher) -> None:
@@ -374,6 +394,9 @@ class Broker:
         self._on_queue_growth = context.on_queue_growth
         self.server.flow_control = context.flow_control
         self.server.on_closed += [self.pull.drop_connection, self._heartbeats.drop_connection]
+        if self.monitoring is not None:
+            self.monitoring.install(context, self.server, lambda: self.pull.waiting, self._node_figures)
+            self.monitoring.health.reasons += [self._why_broken, self._why_no_leader]
 
     def _add_role_work(self, context: BrokerContext, delay: DelayParts, checker: TransactionChecker) -> None:
         self.roles.add_master_work(
@@ -383,6 +406,16 @@ class Broker:
         is_copying = (lambda: self.replication.is_copying) if self._group is None else (lambda: True)
         sync_ms = SYNC_MS if self._group is None else GROUP_SYNC_MS
         self.roles.add_slave_work(MetadataSync(context, self._dialer, delay, is_copying, sync_ms))
+
+    def _node_figures(self) -> dict[str, str]:
+        return {} if self.node is None else self.node.figures()
+
+    def _why_broken(self) -> str | None:
+        return None if self._broken is None else f"The broker cannot flush messages any more: {self._broken!r}."
+
+    def _why_no_leader(self) -> str | None:
+        has_leader = self.node is None or self.node.driver.node.leader
+        return None if has_leader else "This node knows no leader of its DLedger group."
 
     def _safe_position(self) -> int:
         """Return the log position before which everything survives both a loss of power and what the settings promise."""
@@ -399,6 +432,8 @@ class Broker:
         self.replication.on_appended()
         if self.node is not None:
             self.node.on_appended()
+        if self._copies_watch is not None:
+            self._copies_watch.on_appended()
         self._wake_pulls()
 
     def _on_confirmed(self) -> None:
@@ -410,6 +445,8 @@ class Broker:
     def _on_visible(self) -> None:
         """More is confirmed: answers may leave, and messages are visible."""
         self.context.answers.release()
+        if self._copies_watch is not None:
+            self._copies_watch.on_visible()
         self._wake_pulls()
 
     def _wake_pulls(self) -> None:
@@ -422,8 +459,15 @@ class Broker:
         if self.node is not None:
             self.node.check_time(now_ms)
 
+    def _choose_copies_watch(self, _now_ms: int) -> None:
+        """Watch how long copies take, while messages need some: the settings may change. This keeps other appends free of it."""
+        self._copies_watch = self.monitoring if self.monitoring is not None and self.monitoring.needs_copies else None
+
     def _start_housekeeping(self) -> None:
         add, counters = self._housekeeping.add, self.context.counters
+        if self.monitoring is not None:
+            self._choose_copies_watch(0)
+            add("whether copies are watched", CHECK_MS, self._choose_copies_watch)
         add("time-outs of parked answers", CHECK_MS, self.context.answers.check_time)
         add("time-outs of waiting pulls", CHECK_MS, self.pull.check_time)
         add("connections of master and slaves", CHECK_MS, self.replication.check_time)

@@ -180,6 +180,7 @@ class Retry(Contributor):
             queue_id = randrange(DEAD_LETTER_QUEUES)  # noqa: S311 — spreads load
             stored = make_retry(record, properties, dead.topic_name, queue_id, self._store_host)
             properties[DELAY_LEVEL] = "0"
+            self._counters.count_dead(header.group, properties[RETRY_TOPIC])
         else:
             # Consumers read only these queues of a topic that was created when the group had fewer.
             queue_id = randrange(max(1, min(group.retry_queue_nums, topic.read_queue_nums)))  # noqa: S311 — spreads load
@@ -205,6 +206,7 @@ class Retry(Contributor):
             return None
         dead = self._topics.create_durably(dead_letter_topic(name), DEAD_LETTER_QUEUES)
         properties[DELAY_LEVEL] = "-1"
+        self._counters.count_dead(name, properties.get(RETRY_TOPIC, record.topic))
         return replace(record, topic=dead.topic_name, queue_id=randrange(DEAD_LETTER_QUEUES))  # noqa: S311 — spreads load
 
 

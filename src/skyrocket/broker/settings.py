@@ -22,7 +22,7 @@ from skyrocket.protocol.system_names import TRACE_TOPIC
 from skyrocket.raft.config import DLEDGER_TIMINGS, FAST_TIMINGS, Timings
 from skyrocket.settings.foreign_keys import ForeignKey
 from skyrocket.settings.kinds import ADDRESSES, BOOLEAN, HOST, PORT, TEXT, WORD, one_of, whole
-from skyrocket.settings.server import ServerSettings
+from skyrocket.settings.metrics import MonitoredSettings
 from skyrocket.settings.table import setting
 from skyrocket.store.config import DELAY_LEVELS, StoreConfig
 
@@ -37,7 +37,7 @@ _ROLE: Final = one_of({role.value: role for role in BrokerRole})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerSettings(ServerSettings):
+class BrokerSettings(MonitoredSettings):
     OWNER: ClassVar[str] = "the broker"
     FOREIGN: ClassVar[Mapping[str, ForeignKey]] = APACHE_KEYS
 
@@ -297,7 +297,7 @@ class BrokerSettings(ServerSettings):
         )
 
     def check(self) -> None:
-        ServerSettings.check(self)
+        MonitoredSettings.check(self)
         self.store_config()
         self._check_paths()
         if self.dledger:

@@ -15,7 +15,14 @@ import typer
 from skyrocket.broker.broker import VIP_PORT_BELOW, Broker
 from skyrocket.broker.full_disk_start import run_broker
 from skyrocket.broker.settings import BrokerSettings
-from skyrocket.cli.local_cluster.plan import PlannedBroker, check_count, check_shared_settings, check_stores, plan_brokers
+from skyrocket.cli.local_cluster.plan import (
+    PlannedBroker,
+    check_count,
+    check_shared_settings,
+    check_stores,
+    metrics_texts,
+    plan_brokers,
+)
 from skyrocket.cli.local_cluster.replicas import (
     PlannedNode,
     check_no_group,
@@ -181,7 +188,12 @@ def _run_cluster(wanted: _Wanted, data: Path, host: str, namesrv_port: int, port
             f"namesrvAddr={_local_address(names, host)}",
         ]
         commands = [
-            BrokerCommand(one.name, ["broker", *_set_flags([*shared, *one.texts])], one.settings["brokerName"]) for one in planned
+            BrokerCommand(
+                one.name,
+                ["broker", *_set_flags([*shared, *one.texts, *metrics_texts(settings.metrics_port, number)])],
+                one.settings["brokerName"],
+            )
+            for number, one in enumerate(planned)
         ]
         supervisor = BrokerSupervisor(commands, typer.echo)
         try:

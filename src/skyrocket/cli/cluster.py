@@ -28,7 +28,7 @@ async def show(options: CommandOptions) -> CommandResult:
             one.broker_name,
             _format_role(one, states),
             one.address,
-            one.version or "-",
+            _format_version(one),
             f"{one.put_rate:.1f}",
             f"{one.get_rate:.1f}",
             one.messages_today,
@@ -39,6 +39,12 @@ async def show(options: CommandOptions) -> CommandResult:
     ]
     head = ("CLUSTER", "BROKER", "ROLE", "ADDRESS", "VERSION", "IN/S", "OUT/S", "TODAY", "DISK", "UP SINCE")
     return CommandResult(states, format_table(head, rows, "No broker is registered with the nameservers."))
+
+
+def _format_version(one: BrokerState) -> str:
+    """Say which version of RocketMQ a broker is to its clients; of ours also which one it is itself."""
+    ours = one.skyrocket_version.partition(" ")[0]
+    return f"{one.version} (skyrocket {ours})" if ours else one.version or "-"
 
 
 def _format_role(one: BrokerState, states: list[BrokerState]) -> str:

@@ -56,7 +56,9 @@ app = typer.Typer(
 def start(context: typer.Context, version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
     """Print an overview when no command is given."""
     if version:
-        typer.echo(f"{__version__} ({compiled.kind()})")
+        from skyrocket.protocol.versions import CURRENT, version_text  # noqa: PLC0415 — no other command of this module needs it
+
+        typer.echo(f"{__version__} ({compiled.kind()}), RocketMQ {version_text(CURRENT)}")
         raise typer.Exit
     if context.invoked_subcommand is None:
         typer.echo(overview())

@@ -7,10 +7,12 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
+from skyrocket.metrics.health import Phase
 from skyrocket.nameserver.broker_requests import BrokerRequests
 from skyrocket.nameserver.config_requests import ConfigRequests
 from skyrocket.nameserver.errors import NameserverError
 from skyrocket.nameserver.kv_requests import KvRequests, KvStore
+from skyrocket.nameserver.monitoring import NameserverMonitoring
 from skyrocket.nameserver.route_requests import RouteRequests
 from skyrocket.nameserver.route_table import BrokerKey, RouteTable
 from skyrocket.nameserver.settings import NameserverSettings
@@ -51,6 +53,7 @@ class Nameserver:
         self._server.on_closed.append(self._on_connection_closed)
         self._scanning: SupervisedTask | None = None
         self.port = 0  # set by start()
+        self.monitoring = NameserverMonitoring(self.settings, self.table, self._server) if now.serves_metrics else None
         for requests in (
             BrokerRequests(self.table, self.kv, self.settings, now_ms),
             RouteRequests(self.table, self.kv, self.settings, now_ms),
@@ -67,17 +70,27 @@ class Nameserver:
     async def start(self) -> None:
         if self._descriptors.warning is not None:
             log.warning(self._descriptors.warning)
+        if (warning := self.settings().metrics_warning()) is not None:
+            log.warning("%s", warning)
         self.kv.load()
         self.port = await self._server.listen(self.settings().bind_address, self.settings().listen_port)
+        if self.monitoring is not None:
+            self.monitoring.install(self.address)
+            self.monitoring.listen()
+            self.monitoring.health.phase = Phase.SERVING
         self._scanning = SupervisedTask("removal of silent brokers", self._scan)
         log.info("The nameserver listens on %s.", self.address)
 
     async def close(self) -> None:
         """Stop. Responses that are being written still leave. Clients keep the routes that they have."""
+        if self.monitoring is not None:
+            self.monitoring.health.phase = Phase.STOPPING
         if self._scanning is not None:
             await self._scanning.close()
         self._server.on_closed.clear()
         await self._server.close()
+        if self.monitoring is not None:
+            await self.monitoring.close()
 
     def _on_connection_closed(self, connection: Connection) -> None:
         for key in self.table.remove_connection(connection):

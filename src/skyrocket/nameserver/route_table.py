@@ -275,6 +275,10 @@ class RouteTable:
             queue_datas=queues, broker_datas=brokers, topic_queue_mapping_by_broker=None if mappings is None else dict(mappings)
         )
 
+    def registered(self) -> list[BrokerKey]:
+        """Return the brokers that are registered."""
+        return list(self._live)
+
     def cluster_info(self) -> ClusterInfo:
         return ClusterInfo(
             broker_addr_table=dict(sorted(self._groups.items())),

@@ -12,7 +12,7 @@ from typing import ClassVar, Final
 from skyrocket.settings.file import read_required_texts, read_texts
 from skyrocket.settings.foreign_keys import NETTY_KEYS, ForeignKey, only_with, without_effect
 from skyrocket.settings.kinds import BOOLEAN, HOST, PATH, PORT, whole
-from skyrocket.settings.server import ServerSettings
+from skyrocket.settings.metrics import MonitoredSettings
 from skyrocket.settings.table import setting
 
 log = logging.getLogger(__name__)
@@ -39,13 +39,15 @@ _APACHE_KEYS: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NameserverSettings(ServerSettings):
+class NameserverSettings(MonitoredSettings):
     OWNER: ClassVar[str] = "the nameserver"
     FOREIGN: ClassVar[Mapping[str, ForeignKey]] = _APACHE_KEYS
 
     # fmt: off
     # One or two lines a row.
     bind_address: str = setting("127.0.0.1", "bindAddress", HOST, "Where to listen. Apache's is 0.0.0.0: everywhere.")
+    metrics_port: int = setting(5558, "metricsPromExporterPort", PORT,
+        "The port of /metrics, /healthz and /readyz; 0 lets the system choose. A broker's is 5557.")
     listen_port: int = setting(9876, "listenPort", PORT, "0 lets the system choose.")
     kv_config_path: Path = setting(_HOME / "kvConfig.json", "kvConfigPath", PATH,  # noqa: RUF009 — a path is immutable
         "The file of keys and values.")

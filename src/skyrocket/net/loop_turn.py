@@ -17,7 +17,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from time import perf_counter
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from skyrocket.net.connection import Connection
@@ -25,11 +26,22 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TURN_BYTES_MAX: Final = 1024 * 1024  # read in one turn before its frames are handled
+TURNS_PER_LOOK: Final = 8  # an observer is told of one turn in so many: a client that waits for each answer makes a turn of each
 
 
 def call_soon(end: Callable[[], None]) -> None:
     """Call `end` when the loop has read every socket that is readable now."""
     asyncio.get_running_loop().call_soon(end)
+
+
+class TurnObserver(Protocol):
+    """Is told how long turns take, of one turn in TURNS_PER_LOOK. Nothing is measured without one."""
+
+    def record_turn(self, waited_s: float, written_s: float) -> None:
+        """A turn is over: how long its first frames waited to be handled, and how long it took to write the answers."""
+
+    def record_round(self, late_ms: int) -> None:
+        """A round of the event loop is over, and was late (`net/lateness.py`)."""
 
 
 class LoopTurn:
@@ -46,9 +58,24 @@ class LoopTurn:
         self._unflushed: list[Connection] = []
         self._is_ending = False
         self._is_scheduled = False
+        self.observer: TurnObserver | None = None
+        self._observer_now: TurnObserver | None = None  # None: this turn is not observed
+        self._turns = 0  # since the last one that was observed
+        self._began_s = 0.0  # when the first frames of the turn arrived
+
+    def observe(self, observer: TurnObserver) -> None:
+        """Tell an observer how long turns take from now on."""
+        self.observer = observer
+        self._look()
+
+    def _look(self) -> None:
+        """Observe the turn that begins now."""
+        self._observer_now, self._turns, self._began_s = self.observer, 0, perf_counter()
 
     def add(self, connection: Connection, size_bytes: int) -> None:
         """Take note that frames arrived, in a read event of so many bytes."""
+        if self._observer_now is not None and not self._arrived:
+            self._began_s = perf_counter()
         self._arrived[connection] = None
         self._arrived_bytes += size_bytes
         if not self._is_scheduled:
@@ -80,9 +107,15 @@ class LoopTurn:
         """Handle the frames that arrived, then write to every connection that something was sent to."""
         self._is_ending = True
         arrived, self._arrived, self._arrived_bytes = list(self._arrived), {}, 0
+        observer = self._observer_now if arrived else None
+        waited_s = written_s = 0.0
         try:
+            if observer is not None:
+                waited_s = perf_counter() - self._began_s
             if arrived:
                 self._handle(arrived)
+            if observer is not None:
+                written_s = perf_counter()
             unflushed, self._unflushed = self._unflushed, []
             for connection in unflushed:
                 connection.flush()
@@ -90,5 +123,11 @@ class LoopTurn:
                 connection.finish_arrived()
         finally:
             self._is_ending = False
+        if observer is not None:
+            observer.record_turn(waited_s, perf_counter() - written_s)
+            self._observer_now = None
+        self._turns += 1
+        if self._turns >= TURNS_PER_LOOK and self.observer is not None:
+            self._look()
         if self._arrived or self._unflushed:  # something arrived or was sent in between
             self._schedule()

@@ -15,7 +15,7 @@ from skyrocket.net.errors import NetError
 from skyrocket.net.held_bytes import HeldBytes
 from skyrocket.net.lateness import Lateness, process_cpu_ms
 from skyrocket.net.limits import NetLimits
-from skyrocket.net.loop_turn import LoopTurn, call_soon
+from skyrocket.net.loop_turn import LoopTurn, TurnObserver, call_soon
 from skyrocket.net.quota import DEBT_SERVED_MS_MAX, QuotaRates
 from skyrocket.net.router import Arrival, Router, TurnHandler
 from skyrocket.net.vip import CHECK_MS, NEVER_MS, VipConnections
@@ -93,6 +93,10 @@ class Server:
     def set_quota(self, rates: QuotaRates) -> None:
         """Set what one client may use from now on."""
         self.quota = rates if rates.are_limited else None
+
+    def observe_turns(self, observer: TurnObserver) -> None:
+        """Tell an observer how long turns take from now on."""
+        self._turn.observe(observer)
 
     async def listen(self, host: str, port: int, *, is_vip: bool = False) -> int:
         """Start accepting connections. Return the port: for port 0 the system chooses one. See `net/vip.py` for `is_vip`."""
@@ -270,6 +274,8 @@ class Server:
         return 0 if connection.is_vip else self._lateness.late_ms(now_ms)
 
     def _record_round(self, late_ms: int, worked_ms: int, now_ms: int) -> None:
+        if self._turn.observer is not None:
+            self._turn.observer.record_round(late_ms)
         if self.flow_control is not None:
             self.flow_control.record_round(late_ms, worked_ms, now_ms)
 

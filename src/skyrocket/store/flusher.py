@@ -20,6 +20,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from time import perf_counter
 
 from skyrocket.store.config import StoreConfig
 from skyrocket.store.errors import DiskFullError, StoreClosedError, StoreError, StoreIOError
@@ -94,6 +95,7 @@ class Flusher:
         self._end = asyncio.Event()  # no checkpoint begins any more
         self._is_postponed = False  # a flush could not begin: the next turn tries again
         self._failure: StoreError | None = None
+        self.on_flushed: Callable[[float], None] | None = None  # gets the seconds that each flush took
         self._last_flush_ms = self._last_checkpoint_ms = now_ms()
         self._checkpoint_ms = store.config.checkpoint_interval_ms  # until the next one
         self._flushing, self._checkpointing = asyncio.Lock(), asyncio.Lock()  # held while a job runs in its thread
@@ -192,7 +194,10 @@ class Flusher:
         running = self._begin_flush()
         while running is not None:
             job, done = running
+            began_s = perf_counter()
             error = await _error_of(done)
+            if self.on_flushed is not None:
+                self.on_flushed(perf_counter() - began_s)
             if isinstance(error, NotOpenedError):
                 self._is_postponed = True
                 with suppress(DiskFullError, StoreIOError):  # nothing is in doubt: the next turn syncs what could not be opened

@@ -69,7 +69,6 @@ class MessageStore:
         ledger_id: str | None = None,
     ) -> None:
         """`commit_log` is the directory of the log if it is not in `root`. `LedgerStore` gives its node's id.
-
         `background` creates log segments ahead of time; without it a segment is created when the log needs it."""
         self.config = config or StoreConfig()
         self.paths = StorePaths(root, commit_log, ledger_id=ledger_id)
@@ -299,10 +298,13 @@ class MessageStore:
         self.only_reads = why
 
     def _check_room(self) -> None:
-        if self.only_reads is not None:
-            raise DiskFullError(self.only_reads)
-        if self._too_full is not None:
-            raise DiskFullError(f"{self._too_full} The store takes no messages above {self.config.disk_warning_percent} %.")
+        if (why := self.only_reads or self._too_full) is not None:
+            raise DiskFullError(why)
+
+    @property
+    def refusal(self) -> str | None:
+        """Why the store takes no messages now; None when it takes them."""
+        return self._stopped or self.only_reads or self._too_full
 
     # --- flushing
 
@@ -487,7 +489,8 @@ class MessageStore:
         `remove_expired_files` then deletes the files.
         """
         plan = job.plan
-        self._too_full = f"The disk is {job.used_percent:.0f} % full." if plan.refuse_writes else None
+        limit = f"The store takes no messages above {self.config.disk_warning_percent} %."
+        self._too_full = f"The disk is {job.used_percent:.0f} % full. {limit}" if plan.refuse_writes else None
         if not plan.remove or self.log.segments.starts[: plan.remove] != job.starts[: plan.remove]:
             return plan._replace(remove=0)
         queue_files = [file for queue, minimum in job.minimums for file in queue.raise_minimum(minimum)]

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from skyrocket import __version__
 from skyrocket.cli.main import app
 from skyrocket.client import Consumer
 from skyrocket.client import sync as sync_client
@@ -214,7 +215,9 @@ async def test_members_of_a_group_are_shown(shell: Shell):
 def test_show_the_cluster_and_change_its_settings(shell: Shell):
     (state,) = shell.json("cluster", "show")
     assert (state["brokerName"], state["brokerId"], state["version"], state["error"]) == ("broker-a", 0, "5.5.0", "")
+    assert state["skyrocketVersion"].startswith(f"{__version__} (")
     assert "master" in shell.says("cluster", "show")
+    assert f"5.5.0 (skyrocket {__version__})" in shell.says("cluster", "show")
     assert shell.json("cluster", "info", "broker-a")["brokerVersionDesc"] == "V5_5_0"
     assert shell.json("cluster", "config", "broker-a", "--set", "fileReservedTime=70")["fileReservedTime"] == "70"
     assert "fileReservedTime" in shell.says("cluster", "config", "broker-a")

@@ -29,6 +29,7 @@ def test_without_a_command_it_prints_an_overview():
 
 def test_it_prints_its_version():
     assert run("--version").output.split(" (")[0] == __version__
+    assert run("--version").output.endswith("), RocketMQ 5.5.0\n")
 
 
 def test_codes_lists_every_row_for_people_and_for_programs():

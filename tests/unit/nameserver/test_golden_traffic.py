@@ -17,7 +17,7 @@ from skyrocket.protocol.frame import Serialization
 from skyrocket.protocol.payload import read_body
 from skyrocket.protocol.requests import REQUESTS, RequestCode
 from skyrocket.protocol.responses import ResponseCode
-from skyrocket.settings.server import ServerSettings
+from skyrocket.settings.metrics import MonitoredSettings
 from tests.support.golden import GoldenFrame, golden_frames
 from tests.unit.nameserver.running import a_nameserver, registration
 
@@ -99,7 +99,7 @@ def test_recorded_requests_get_the_recorded_answers(tmp_path: Path):
 def check_settings(answer: Command, recorded: Command) -> None:
     """Where both have a setting, both have it alike but for what belongs to a machine."""
     ours, theirs = decode_config(answer.body), decode_config(recorded.body)
-    for key in set(ServerSettings.rows()) - set(theirs):  # limits for clients, which Apache's servers do not have
+    for key in set(MonitoredSettings.rows()) - set(theirs):  # limits and metrics, which Apache's has not
         ours.pop(key, None)
     machine = {"bindAddress", "listenPort", "kvConfigPath", "configStorePath"}
     assert set(ours) <= set(theirs), "our keys are Apache's"

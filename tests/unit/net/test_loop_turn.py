@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from skyrocket.net.connection import Connection
-from skyrocket.net.loop_turn import TURN_BYTES_MAX
+from skyrocket.net.loop_turn import TURN_BYTES_MAX, TURNS_PER_LOOK
 from skyrocket.net.router import Arrival, Router
 from skyrocket.net.server import Server
 from skyrocket.protocol.command import Command, encode_command
 from skyrocket.protocol.frame import FrameSplitter
 from tests.support.send_parts import KeptWrites, connected
+from tests.support.waiting import WAIT_S_MAX
 
 FAST, SLOW, BROKEN = 4711, 4712, 4713
 
@@ -159,3 +160,31 @@ def test_what_is_sent_outside_of_requests_leaves_at_the_end_of_the_turn_with_one
     assert to_one.written == b""
     scene.end_turn()
     assert (to_one.written, to_two.written) == (b"ac", b"b")
+
+
+class Observer:
+    def __init__(self) -> None:
+        self.turns: list[tuple[float, float]] = []
+        self.rounds: list[int] = []
+
+    def record_turn(self, waited_s: float, written_s: float) -> None:
+        self.turns.append((waited_s, written_s))
+
+    def record_round(self, late_ms: int) -> None:
+        self.rounds.append(late_ms)
+
+
+def test_an_observer_is_told_of_the_first_turn_and_of_one_in_eight():
+    scene, observer = Scene(), Observer()
+    (first, _), (second, _) = scene.connect(), scene.connect()
+    first.data_received(a_frame(FAST))
+    scene.end_turn()
+    scene.server.observe_turns(observer)
+    told = []
+    for _ in range(2 * TURNS_PER_LOOK + 1):
+        first.data_received(a_frame(FAST))
+        second.data_received(a_frame(FAST) + a_frame(SLOW))
+        scene.server.end_turn(first)
+        told.append(len(observer.turns))
+    assert told == [1] * TURNS_PER_LOOK + [2] * TURNS_PER_LOOK + [3], "not of each connection"
+    assert all(0 <= waited_s < WAIT_S_MAX and 0 <= written_s < WAIT_S_MAX for waited_s, written_s in observer.turns)

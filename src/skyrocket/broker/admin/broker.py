@@ -7,6 +7,7 @@ import math
 import shutil
 from collections.abc import Callable
 
+from skyrocket import __version__, compiled
 from skyrocket.broker.admin.cold_answers import read_cold
 from skyrocket.broker.context import BrokerContext
 from skyrocket.broker.load.counters import Rate
@@ -115,6 +116,7 @@ class BrokerHandlers:
         put, get, mornings = self._counters.put, self._counters.get, self._counters.mornings
         rows = _NOT_MEASURED | {
             "brokerVersionDesc": "V5_5_0",
+            "skyrocketVersion": f"{__version__} ({compiled.kind()})",
             "brokerActive": "true",
             "bootTimestamp": str(self._started_ms),
             "startAcceptSendRequestTimeStamp": "0",

@@ -26,6 +26,11 @@ class TimerMetrics:
                 self._changed_ms[topic] = now_ms
         self.changes += bool(counts)
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """Waiting messages by topic."""
+        return dict(self._counts)
+
     def clear(self) -> None:
         self._counts.clear()
         self._changed_ms.clear()

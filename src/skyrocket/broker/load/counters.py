@@ -19,6 +19,7 @@ from skyrocket.store.message import AppendRequest, DispatchFields
 PUT: Final = "put"  # kinds of counters with a key; this one by topic
 GET: Final = "get"  # by topic@group
 SEND_BACK: Final = "send back"  # by topic@group: messages that consumers sent back
+DEAD: Final = "dead"  # by topic@group: messages that became dead letters
 
 SAMPLE_MS: Final = 10_000
 KEYS_MAX: Final = 20_000
@@ -189,6 +190,10 @@ class Counters:
     def count_send_back(self, group: str, topic: str, messages: int = 1) -> None:
         """Count messages that a consumer of the group sent back."""
         self.add(SEND_BACK, f"{topic}@{group}", messages, 0, messages)
+
+    def count_dead(self, group: str, topic: str, messages: int = 1) -> None:
+        """Count messages of a topic that a group gave up."""
+        self.add(DEAD, f"{topic}@{group}", messages, 0, messages)
 
     def check_time(self, now_ms: int) -> None:
         """Sample the counters every SAMPLE_MS, a slice of them at each call."""

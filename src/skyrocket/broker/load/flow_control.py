@@ -60,6 +60,7 @@ class FlowControl:
         self._slow_send_ms = 0
         self.waited_ms = 0  # the wait of the last read event
         self.longest_send_ms = 0
+        self.refused = 0  # requests, since the start
 
     def record_round(self, late_ms: int, worked_ms: int, now_ms: int) -> None:
         """Record how late a round of the event loop was, and how much of that the broker itself worked."""
@@ -99,10 +100,12 @@ class FlowControl:
             return None
         if code in _SENDS and now_ms < self._paused_until_ms:
             took_ms, limit_ms = self._slow_send_ms, settings.append_ms_max
+            self.refused += 1
             return (
                 f"The disk is busy: the last sends took {took_ms} ms to store; osPageCacheBusyTimeOutMills allows {limit_ms} ms."
             )
         limit = _LIMITS.get(code)
         if limit is None or self._overload.judged_ms(waited_ms, worked_ms, now_ms) < (limit_ms := getattr(settings, limit)):
             return None
+        self.refused += 1
         return f"The broker is busy: this request has waited for {waited_ms} ms; {_KEYS[limit]} allows {limit_ms} ms."

@@ -134,6 +134,12 @@ class ConfirmedAnswers:
         self._horizon = horizon
         self._now_ms = now_ms
         self._parked = ParkedAnswers() if parked is None else parked
+        self.on_released: Callable[[int], None] | None = None  # gets how many ms the oldest released answer waited
+
+    @property
+    def waiting(self) -> int:
+        """How many answers wait."""
+        return len(self._parked)
 
     @property
     def has_room(self) -> bool:
@@ -168,8 +174,11 @@ class ConfirmedAnswers:
 
     def release(self) -> None:
         """Send the answers whose messages the horizon has passed. The broker calls this when the horizon has moved."""
-        for parked in self._parked.release(self._horizon.confirmed):
+        released = self._parked.release(self._horizon.confirmed)
+        for parked in released:
             parked.connection.send(parked.answer)
+        if released and self.on_released is not None:
+            self.on_released(self._now_ms() - released[0].since_ms)
 
     def fail_all(self, why: str) -> None:
         """Answer all that wait with an error: this node of a group leads no more, and cannot say what becomes of them."""

@@ -129,6 +129,10 @@ class ClientTable(Generic[C]):
     def all_producers(self) -> dict[str, list[GroupMember[C]]]:
         return {group: list(members.values()) for group, members in self._producers.items()}
 
+    def all_consumers(self) -> list[ConsumerGroup[C]]:
+        """Return the groups that have connected consumers."""
+        return list(self._consumers.values())
+
     def connections_to_notify(self, group: str) -> list[C]:
         """Return the connections to notify when a group changes: all members, or none when the group consumes by broadcasting.
 

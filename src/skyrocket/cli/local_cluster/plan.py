@@ -61,6 +61,11 @@ def plan_brokers(count: int, data: Path, port: int, namesrv_port: int) -> list[P
     return planned
 
 
+def metrics_texts(port: int, number: int) -> list[str]:
+    """Return the setting for the metrics of a broker, as key=value: their ports are as far apart as those of the brokers."""
+    return [f"metricsPromExporterPort={port and port + PORTS_APART * number}"]
+
+
 def _store(data: Path, letter: str) -> Path:
     return data / ("store" if letter == "a" else f"store-{letter}")
 

@@ -47,6 +47,7 @@ class ClusterAdmin:
         return BrokerState(
             **fields,
             version=info.get("brokerVersionDesc", "").removeprefix("V").replace("_", "."),
+            skyrocket_version=info.get("skyrocketVersion", ""),
             put_rate=_parse_first_number(info.get("putTps", "")),
             get_rate=_parse_first_number(info.get("getTransferredTps", "")),
             messages_today=max(0, today),

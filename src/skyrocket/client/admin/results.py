@@ -192,7 +192,8 @@ class BrokerInfo(AdminResult, frozen=True):
 class BrokerState(BrokerInfo, frozen=True):
     """A broker and its state. Missing values are empty or 0. `error` says why the broker did not answer."""
 
-    version: str = ""
+    version: str = ""  # of RocketMQ, as the broker tells its clients
+    skyrocket_version: str = ""  # of ours; empty: it is Apache's
     put_rate: float = 0.0  # messages per second, over the last 10 s
     get_rate: float = 0.0
     messages_today: int = 0

@@ -18,10 +18,11 @@ One call appends all messages of a read event: the log fills in their offsets an
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass
+from time import perf_counter
 from typing import NamedTuple
 
 from skyrocket.protocol.message.record import PHYSICAL_OFFSET_AT, QUEUE_OFFSET_AT, SYS_FLAG_AT
@@ -93,6 +94,7 @@ class CommitLog:
         self._ahead: tuple[int, Future[File]] | None = None  # the next segment, created ahead of time, and its start
         self._scrub: list[tuple[int, int]] = []  # (offset, size) of bytes that a failed append may have left behind the end
         self.end = 0  # where the next record goes
+        self.on_written: Callable[[float], None] | None = None  # gets the seconds that each write took
         self.protected_end = 0  # messages before it are confirmed: recovery keeps what lies behind damage among them
         self.opened_at = 0  # the end when the store was opened: this process wrote what lies behind it
         self.set_aside_offsets: list[int] = []  # where damaged ranges begin that this recovery or an earlier one set aside
@@ -163,6 +165,7 @@ class CommitLog:
         self.end = offset
 
     def _write(self, written: Sequence[WrittenRun], count: int) -> None:
+        began_s = 0.0 if self.on_written is None else perf_counter()
         try:
             self.scrub()
             for run in written:
@@ -173,6 +176,8 @@ class CommitLog:
             raise store_error(f"appending {count} messages to the commit log", error) from error
         self._scrub.clear()
         self.end = written[-1].start + len(written[-1].data)
+        if self.on_written is not None:
+            self.on_written(perf_counter() - began_s)
         self._create_next_ahead()
 
     def _plan(self, records: Sequence[bytes]) -> list[_SegmentRun]:

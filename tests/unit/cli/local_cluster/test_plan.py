@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from skyrocket.cli.local_cluster.plan import BROKERS_MAX, check_shared_settings, check_stores, plan_brokers
+from skyrocket.cli.local_cluster.plan import BROKERS_MAX, check_shared_settings, check_stores, metrics_texts, plan_brokers
 from skyrocket.settings.errors import SettingsError
 
 
@@ -58,3 +58,9 @@ def test_setting_that_each_broker_has_for_itself_is_refused(text: str):
     with pytest.raises(SettingsError, match=rf"^--set {text} "):
         check_shared_settings(2, ["flushDiskType=SYNC_FLUSH", text])
     check_shared_settings(2, ["flushDiskType=SYNC_FLUSH"])
+
+
+def test_metrics_of_each_broker_have_a_port_of_their_own():
+    ports = [metrics_texts(5557, number) for number in range(2)]
+    assert ports == [["metricsPromExporterPort=5557"], ["metricsPromExporterPort=5567"]]
+    assert metrics_texts(0, 1) == ["metricsPromExporterPort=0"], "the system chooses"

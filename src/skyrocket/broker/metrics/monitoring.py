@@ -1,0 +1,95 @@
+"""Puts together what a broker exports: its collectors, the times of its stages, and the reasons why it may not be ready.
+
+BrokerMonitoring()       before anything starts: `/readyz` says that the broker starts
+.watch(…)                observe appends, flushes, turns of the event loop, parked answers
+.install(…)              everything runs: `/metrics` has a page
+.on_appended(), .on_visible()       how long copies take
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from skyrocket.broker.context import BrokerContext
+from skyrocket.broker.metrics.connections import ConnectionMetrics
+from skyrocket.broker.metrics.lag import LagMetrics
+from skyrocket.broker.metrics.replicas import ReplicaMetrics
+from skyrocket.broker.metrics.stages import StageTimes
+from skyrocket.broker.metrics.storage import StorageMetrics
+from skyrocket.broker.metrics.traffic import TrafficMetrics
+from skyrocket.broker.metrics.waiting import WaitingMetrics
+from skyrocket.broker.settings import BrokerSettings
+from skyrocket.metrics.health import Health
+from skyrocket.metrics.monitoring import Monitoring
+from skyrocket.metrics.page import MetricsPage
+from skyrocket.metrics.process import ProcessFigures
+from skyrocket.net.server import Server
+from skyrocket.store.horizon import MAJORITY, REPLICAS
+from skyrocket.store.message_store import MessageStore
+
+SCOPE: Final = "broker-meter"  # the label otel_scope_name of Apache's series
+APPENDS_PER_LOOK: Final = 8  # the copies of one append in so many are watched
+
+
+class BrokerMonitoring(Monitoring):
+    def __init__(self, settings: BrokerSettings, store: MessageStore) -> None:
+        super().__init__(Health("the broker"))
+        self.stages = StageTimes()
+        self._store = store
+        self._copies = MAJORITY if settings.dledger else REPLICAS
+        self._address = settings.metrics_address
+        self._appends = 0
+
+    def listen(self) -> None:
+        self.start(*self._address)
+
+    def install(
+        self, context: BrokerContext, server: Server, waiting_pulls: Callable[[], int], node_figures: Callable[[], dict[str, str]]
+    ) -> None:
+        """Observe the parts of the broker, and collect their figures from now on."""
+        server.observe_turns(self.stages)
+        self._store.log.on_written = self.stages.record_append
+        context.flusher.on_flushed = self.stages.record_flush
+        context.answers.on_released = self.stages.record_parked
+        self.health.reasons.append(lambda: self._store.refusal)
+        process, lag, storage = ProcessFigures(), LagMetrics(context), StorageMetrics(context)
+        connections = ConnectionMetrics(context, lambda: len(server.connections), waiting_pulls)
+        settings = context.settings()
+        self.page = MetricsPage(
+            settings.server_labels(
+                {
+                    "cluster": settings.cluster_name,
+                    "node_type": "broker",
+                    "node_id": settings.broker_name,
+                    "otel_scope_name": SCOPE,
+                }
+            ),
+            lambda: context.settings().metrics_series_max,
+            [
+                process.collect,
+                TrafficMetrics(context).collect,
+                connections.collect,
+                lag.collect,
+                storage.collect,
+                WaitingMetrics(context).collect,
+                ReplicaMetrics(context, node_figures).collect,
+                self.stages.collect,
+            ],
+            [process.prepare, connections.prepare, lag.prepare, storage.prepare],
+        )
+
+    # --- how long copies take
+
+    @property
+    def needs_copies(self) -> bool:
+        """Whether a message needs copies before it is confirmed."""
+        return self._store.horizon.requires(self._copies)
+
+    def on_appended(self) -> None:
+        self._appends += 1
+        if self._appends % APPENDS_PER_LOOK == 1:
+            self.stages.watch_append(self._store.horizon.appended)
+
+    def on_visible(self) -> None:
+        self.stages.record_copied(self._store.horizon.reached(self._copies))

@@ -1,0 +1,1 @@
+"""Metrics and health of a server, over HTTP: `/metrics` for Prometheus, `/healthz` and `/readyz` for whoever runs it."""

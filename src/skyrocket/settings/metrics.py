@@ -1,0 +1,76 @@
+"""The settings of the metrics listener, with Apache's keys. Apache's nameserver has no metrics; ours has, with the same keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from skyrocket.settings.kinds import PORT, TEXT, ValueKind, whole
+from skyrocket.settings.server import ServerSettings
+from skyrocket.settings.table import setting
+
+_LABEL: Final = re.compile(r"([a-zA-Z_][a-zA-Z0-9_]{0,63}):([^,]{1,256})", re.ASCII)
+
+
+class MetricsExporter(Enum):
+    """Apache's four exporters and their numbers. Of them, PROM exists here."""
+
+    DISABLE = 0
+    OTLP_GRPC = 1
+    PROM = 2
+    LOG = 3
+
+
+def _parse_exporter(text: str) -> MetricsExporter:
+    return MetricsExporter(int(text)) if text.isdigit() else MetricsExporter[text.upper()]
+
+
+def _parse_labels(text: str) -> tuple[tuple[str, str], ...]:
+    """Parse `name:value,name:value`."""
+    found = [_LABEL.fullmatch(part.strip()) for part in text.split(",") if part.strip()]
+    if None in found:
+        raise ValueError(text)
+    return tuple((match[1], match[2]) for match in found if match is not None)
+
+
+EXPORTER: Final = ValueKind("DISABLE, PROM, OTLP_GRPC or LOG", _parse_exporter, lambda exporter: str(exporter.name))
+LABELS: Final = ValueKind(
+    "labels, name:value,name:value", _parse_labels, lambda labels: ",".join(f"{name}:{value}" for name, value in labels)
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonitoredSettings(ServerSettings):
+    # fmt: off
+    # One setting a row, of one or two lines.
+    metrics_exporter: MetricsExporter = setting(MetricsExporter.DISABLE, "metricsExporterType", EXPORTER,  # noqa: RUF009 — an enum
+        "PROM: /metrics for Prometheus, /healthz and /readyz over HTTP. DISABLE: none of them.")
+    metrics_host: str = setting("", "metricsPromExporterHost", TEXT,
+        "The address of these pages; empty: 127.0.0.1. Apache's default is brokerIP1. Whoever reaches it may read them.")
+    metrics_port: int = setting(5557, "metricsPromExporterPort", PORT, "Their port; 0 lets the system choose.")
+    metrics_labels: tuple[tuple[str, str], ...] = setting((), "metricsLabel", LABELS,
+        "Labels for every series, as name:value,name:value.")
+    metrics_series_max: int = setting(2_000, "metricsOtelCardinalityLimit", whole(1, 1_000_000),
+        "Label sets of one metric; the rest of them is one series. Apache's default is 50000.")
+    # fmt: on
+
+    @property
+    def serves_metrics(self) -> bool:
+        return self.metrics_exporter is MetricsExporter.PROM
+
+    @property
+    def metrics_address(self) -> tuple[str, int]:
+        return self.metrics_host or "127.0.0.1", self.metrics_port
+
+    def metrics_warning(self) -> str | None:
+        """Return a sentence about an exporter of Apache's that does not exist here; None when there is nothing to say."""
+        if self.metrics_exporter in (MetricsExporter.DISABLE, MetricsExporter.PROM):
+            return None
+        return f"metricsExporterType={self.metrics_exporter.name} does not exist here, and exports nothing. Use PROM."
+
+    def server_labels(self, own: Mapping[str, str]) -> dict[str, str]:
+        """Return the labels of every series: those of the server, and those of `metricsLabel`, which do not replace them."""
+        return {**dict(self.metrics_labels), **own}

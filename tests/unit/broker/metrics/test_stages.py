@@ -1,0 +1,49 @@
+"""How long copies take is measured for one append at a time; the other stages are counted as they come."""
+
+from __future__ import annotations
+
+from skyrocket.broker.metrics.stages import StageTimes
+from skyrocket.metrics.histogram import HistogramState
+from skyrocket.metrics.turn_times import PAUSE_SECONDS, STAGE_SECONDS
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def states(times: StageTimes) -> dict[str, HistogramState]:
+    rows = {family: dict(rows) for family, rows in times.collect()}
+    found = {stage: state for (stage,), state in rows[STAGE_SECONDS].items()}
+    return {**found, "pause": rows[PAUSE_SECONDS][()]}  # type: ignore[dict-item]  # they are histograms
+
+
+def test_copies_are_timed_from_the_append_until_they_have_it():
+    clock = Clock()
+    times = StageTimes(clock)
+    times.watch_append(100)
+    clock.now_s = 0.25
+    times.watch_append(200)  # while the first is awaited
+    times.record_copied(99)
+    assert states(times)["replicate"].counts[-1] == 0
+    clock.now_s = 0.5
+    times.record_copied(150)
+    times.record_copied(200)
+    assert (states(times)["replicate"].counts[-1], states(times)["replicate"].total) == (1, 0.5)
+    times.watch_append(300)
+    clock.now_s = 2.5
+    times.record_copied(300)
+    assert (states(times)["replicate"].counts[-1], states(times)["replicate"].total) == (2, 2.5)
+
+
+def test_each_observation_is_in_its_stage():
+    times = StageTimes()
+    times.record_turn(0.5, 0.25)
+    times.record_append(0.125)
+    times.record_flush(2.0)
+    times.record_parked(3_000)
+    times.record_round(40)
+    totals = {stage: state.total for stage, state in states(times).items()}
+    assert totals == {"queue": 0.5, "answer": 0.25, "append": 0.125, "flush": 2.0, "park": 3.0, "replicate": 0.0, "pause": 0.04}
