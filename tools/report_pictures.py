@@ -17,7 +17,7 @@ from skyrocket.pipelines.report import (
     Advice,
     BarChart,
     HeatMap,
-    Histogram,
+    HistogramChart,
     LineChart,
     LineSeries,
     Note,
@@ -75,7 +75,7 @@ def normal_page() -> ReportPage:
             LineChart("Lag over time", lines, "messages"),
             BarChart("Lag by group and topic", [(name, _lag(number, 239)) for number, name in enumerate(names)], "messages"),
             HeatMap("Lag by queue", [str(number) for number in range(8)], names, lags, "messages"),
-            Histogram(
+            HistogramChart(
                 "Latency, end to end: coupons",
                 ["0 ms", "1 ms", "2 ms", "5 ms", "10 ms", "20 ms", "50 ms", "100 ms", "200 ms", "500 ms", "1 s", "2 s"],
                 [2, 18, 120, 310, 260, 140, 60, 33, 12, 5, 2, 1],

@@ -15,7 +15,7 @@ from skyrocket.pipelines.report.parts import (
     Advice,
     BarChart,
     HeatMap,
-    Histogram,
+    HistogramChart,
     LineChart,
     LineSeries,
     Note,
@@ -319,5 +319,5 @@ def _latency_sections(report: BacklogReport) -> list[Section]:
         longest = max(whole, key=lambda one: one.messages)
         bins = max(index for index, count in enumerate(longest.bins) if count) + 1  # without the empty ones at the end
         labels = [format_duration(edge) for edge in BIN_EDGES_MS[:bins]]
-        sections.append(Histogram(f"Latency, {longest.what}: {longest.where}", labels, longest.bins[:bins], unit="messages"))
+        sections.append(HistogramChart(f"Latency, {longest.what}: {longest.where}", labels, longest.bins[:bins], unit="messages"))
     return sections

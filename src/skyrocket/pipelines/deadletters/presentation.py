@@ -8,7 +8,7 @@ from skyrocket.pipelines.deadletters.export import letter_document
 from skyrocket.pipelines.deadletters.letters import DeadLetter
 from skyrocket.pipelines.deadletters.resend import ResendResult
 from skyrocket.pipelines.deadletters.triage import AGE_LABELS, Triage
-from skyrocket.pipelines.report.parts import BarChart, Histogram, Note, ReportPage, ReportTable, Section, SummaryRow
+from skyrocket.pipelines.report.parts import BarChart, HistogramChart, Note, ReportPage, ReportTable, Section, SummaryRow
 from skyrocket.pipelines.report.texts import count_of, format_moment, format_number
 
 SAMPLE_CHARACTERS_MAX: Final = 400  # of a body
@@ -80,7 +80,7 @@ def letters_page(triage: Triage, topics: list[str], cluster: str, now_ms: int) -
             [(f"{origin or '(unknown)'} · {topic}", float(count)) for (topic, origin), count in triage.by_topic.most_common()],
             unit="letters",
         ),
-        Histogram("By age", AGE_LABELS, [triage.by_age[label] for label in AGE_LABELS], unit="letters"),
+        HistogramChart("By age", AGE_LABELS, [triage.by_age[label] for label in AGE_LABELS], unit="letters"),
         _sample_table(triage),
         Note("What to do next", paragraphs=_NEXT),
     ]

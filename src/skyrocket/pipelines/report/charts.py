@@ -18,7 +18,7 @@ from skyrocket.pipelines.report.limits import (
     POINTS_MAX,
     SERIES_MAX,
 )
-from skyrocket.pipelines.report.parts import BarChart, HeatMap, Histogram, LineChart, LineSeries
+from skyrocket.pipelines.report.parts import BarChart, HeatMap, HistogramChart, LineChart, LineSeries
 from skyrocket.pipelines.report.scale import LinearScale, nice_ticks, thin_points, time_ticks
 from skyrocket.pipelines.report.svg import drawing, element, label, title
 from skyrocket.pipelines.report.texts import count_of, escape_text, format_moment, format_number, short_number, shorten
@@ -117,7 +117,7 @@ def draw_bars(chart: BarChart) -> str:
     return picture
 
 
-def draw_histogram(chart: Histogram) -> str:
+def draw_histogram(chart: HistogramChart) -> str:
     """Draw a column for each bin. Bins beyond the bound are joined with their neighbours."""
     labels, counts = join_bins(chart.labels, chart.counts)
     if not sum(counts):

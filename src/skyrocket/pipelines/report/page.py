@@ -17,7 +17,7 @@ from skyrocket.pipelines.report.parts import (
     Advice,
     BarChart,
     HeatMap,
-    Histogram,
+    HistogramChart,
     LineChart,
     Note,
     ReportPage,
@@ -115,7 +115,7 @@ _RENDERERS: Final[dict[type[Section], Callable[[Any], str]]] = {
     ReportTable: _render_table,
     LineChart: draw_lines,
     BarChart: draw_bars,
-    Histogram: draw_histogram,
+    HistogramChart: draw_histogram,
     HeatMap: draw_heat_map,
     Note: _render_note,
 }

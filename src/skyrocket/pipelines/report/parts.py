@@ -64,7 +64,7 @@ class BarChart:
 
 
 @dataclass(frozen=True, slots=True)
-class Histogram:
+class HistogramChart:
     """How many values lie in each bin. Bin i has the label `labels[i]` and the count `counts[i]`."""
 
     title: str
@@ -103,7 +103,7 @@ class Note:
     paragraphs: Sequence[str] = ()
 
 
-Section = ReportTable | LineChart | BarChart | Histogram | HeatMap | Note
+Section = ReportTable | LineChart | BarChart | HistogramChart | HeatMap | Note
 
 
 @dataclass(frozen=True, slots=True)
