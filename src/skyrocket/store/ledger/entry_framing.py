@@ -50,5 +50,9 @@ class EntryFraming(RecordFraming):
         header = unpack_header(head)
         return 0 if header is None else header.size
 
+    def place_in_log(self, frame: bytes) -> tuple[int, int] | None:
+        header = unpack_header(frame)
+        return None if header is None else (header.index, header.term)
+
 
 FRAMED: Final = EntryFraming()

@@ -83,6 +83,10 @@ class RecordFraming:
         size, magic = _SIZE_AND_MAGIC.unpack_from(head)
         return size if magic in (MAGIC, MAGIC_V2) and size > _SIZE_AND_MAGIC.size else 0
 
+    def place_in_log(self, frame: bytes) -> tuple[int, int] | None:  # noqa: ARG002 — a commit log has none
+        """Return the number of a frame and its term; None when frames have none."""
+        return None
+
 
 PLAIN: Final = RecordFraming()
 

@@ -71,6 +71,40 @@ class ScrubFinding(NamedTuple):
         return f"{self.path} at {self.offset}: {self.problem}"
 
 
+class FrameSequence:
+    """Whether the frames of a log are numbered one after another, in terms that do not go back.
+
+    A frame's header has no checksum. One that is out of line is found by its neighbours; where either of two could be the wrong
+    one, both count as damaged: to write a sound entry again as others have it changes nothing.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[int, int] | None = None  # number and term that the last frame has, or should have
+        self._range = DamagedRange(0, 0)  # of the last frame
+        self._is_sure = False  # two frames have agreed
+
+    def add(self, at: int, size: int, place: tuple[int, int] | None) -> DamagedRange | None:
+        """Take the next frame, with its number and term. Return what is damaged, the frame or the one before it as well."""
+        if place is None:
+            return None  # frames of this log have no numbers
+        last, before, own = self._last, self._range, DamagedRange(at, size)
+        both = DamagedRange(before.offset, at + size - before.offset)
+        self._range = own
+        if last is None:
+            self._last = place
+            return None
+        follows, is_later = place[0] == last[0] + 1, place[1] >= last[1]
+        if follows and is_later:
+            self._last, self._is_sure = place, True
+            return None
+        if not follows and self._is_sure:
+            self._last = (last[0] + 1, last[1])
+            self._is_sure = False  # if the next one does not agree either, begin anew
+            return own
+        self._last, self._is_sure = place, False
+        return both
+
+
 class SegmentScrub:
     """Scrubs one segment: call `step` until `is_done`. Any thread may call it, one at a time."""
 
@@ -81,6 +115,8 @@ class SegmentScrub:
         self._at = 0  # in the segment
         self._window = b""
         self._window_at = 0
+        self._sequence = FrameSequence()
+        self._out_of_line: set[int] = set()  # positions of damage that only the order of frames shows
         self._unreadable: dict[int, str] = {}  # position of a page that the disk does not return → why
         self.is_done = False
 
@@ -115,7 +151,12 @@ class SegmentScrub:
         if record is not None:
             size, is_sound = record
             self._at += size
+            out_of_line = self._sequence.add(at, size, self._target.framing.place_in_log(self._read(at, size)))
+            if is_sound and out_of_line is not None:
+                at, size, is_sound = out_of_line.offset, out_of_line.size, False
+                self._out_of_line.add(at)
         else:
+            self._sequence = FrameSequence()
             following = self._next_sound(at + 1)
             self._at = segment_bytes if following is None else following
             size, is_sound = self._at - at, False
@@ -189,12 +230,18 @@ class SegmentScrub:
     def _explain(self, damaged: DamagedRange) -> ScrubFinding:
         start = self._target.start
         at = damaged.offset - start
+        if at in self._out_of_line:
+            where = f"{damaged.size} bytes of the log at {damaged.offset}"
+            return self._finding(at, f"{where} have a header whose index or term does not fit its neighbours.", damaged)
         for page_at, reason in self._unreadable.items():
             if page_at < at + damaged.size and at < page_at + _PAGE_BYTES:
                 problem = f"{damaged.size} bytes of the log at {damaged.offset} cannot be read: {reason}."
                 break
         else:
             problem = explain_damage(self._sparse_copy(at, damaged.size), at, damaged, self._target.framing.header_bytes)
+        return self._finding(at, problem, damaged)
+
+    def _finding(self, at: int, problem: str, damaged: DamagedRange) -> ScrubFinding:
         kept = 3 if self._target.framing.header_bytes else 2  # of the path: dledger-n0/data/…, or commitlog/…
         return ScrubFinding("/".join(self._target.path.split("/")[-kept:]), at, problem, damaged)
 

@@ -15,6 +15,7 @@ from skyrocket.store.errors import DiskFullError, StoreFormatError, TooLargeErro
 from skyrocket.store.ledger.entry import HEADER_BYTES, EntryError, pack_header
 from skyrocket.store.ledger.ledger_store import DamagedEntryError, LedgerStore
 from skyrocket.store.ledger.node_files import TermVote
+from skyrocket.store.log.scan import DamagedRange
 from skyrocket.store.log.segment_scrub import SegmentScrub
 from skyrocket.store.message_store import MessageStore
 from skyrocket.store.offline.offline_store import OfflineStore
@@ -450,6 +451,28 @@ def test_scrubbing_finds_damage_in_a_closed_file(tmp_path: Path):
     flip(LedgerFiles(tmp_path / "store").data[0], third.record_offset + 95)
     (finding,) = SegmentScrub(store._files, target).step(10**6)
     assert (finding.path, finding.offset) == ("dledger-n0/data/00000000000000000000", third.pos)
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("number", "field_at", "reported"),
+    [(2, 15, (2, 2)), (5, 8, (5, 5)), (0, 15, (0, 1)), (4, 23, (4, 5)), (4, 18, (4, 5))],
+    ids=["index", "index, first byte", "first index", "term", "term, high byte"],
+)
+def test_scrubbing_finds_headers_that_do_not_fit_their_neighbours(
+    tmp_path: Path, number: int, field_at: int, reported: tuple[int, int]
+):
+    """The checksum covers the record, not the header. A flipped index was never found, and never repaired."""
+    store = a_ledger(tmp_path / "store")
+    append_committed(store, some_messages(60))
+    target = store.next_scrub_target(-1)
+    assert target is not None
+    headers = [header_of(entry) for entry in all_entries(store)]
+    flip(LedgerFiles(tmp_path / "store").data[0], headers[number].pos + field_at)
+    (finding,) = SegmentScrub(store._files, target).step(10**6)
+    first, last = reported
+    assert finding.damaged == DamagedRange(headers[first].pos, headers[last].end - headers[first].pos)
+    assert finding.problem.endswith("have a header whose index or term does not fit its neighbours.")
     store.close()
 
 
