@@ -68,6 +68,7 @@ class World:
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._sequence = 0
         self.steps = 0
+        self.is_healed = False
         self.checker = self.make_checker()
         self.names = [f"n{number}" for number in range(self.plan.size)]
         loose = set(self.rng.sample(self.names, self.plan.loose))
@@ -123,6 +124,7 @@ class World:
 
     def _heal(self) -> None:
         self.note("heal everything")
+        self.is_healed = True
         self.plan.send_every_ms = min(self.plan.send_every_ms, 100)
         network = self.network
         network.heal()

@@ -34,6 +34,7 @@ class LeadershipTransfer:
         self._election = election
         self._replication = replication
         self.transferee: str | None = None
+        self._term = -1  # in which the transfer began
         self._handle: int | None = None
         self._request_id = 0
         self._preferred_at = core.now
@@ -82,6 +83,7 @@ class LeadershipTransfer:
     def _begin(self, transferee: str, handle: int | None) -> None:
         core = self._core
         self.transferee = transferee
+        self._term = core.term
         self._handle = handle
         request = LeadershipTransferRequest(
             leader_id=core.config.self_id,
@@ -157,7 +159,8 @@ class LeadershipTransfer:
     def note_role(self) -> None:
         """The role or term has changed: a transfer that waits for it has its result."""
         core = self._core
-        if core.leader is not None and core.role is not Role.LEADER and self.transferee is not None:  # else it may yet win
+        leads_on = core.role is Role.LEADER and core.term == self._term
+        if self.transferee is not None and core.leader is not None and not leads_on:  # without a leader, it may yet win
             self._end(LedgerCode.SUCCESS if core.leader == self.transferee else LedgerCode.TERM_CHANGED, core.term)
         taking = self._taking
         if taking is None:

@@ -74,8 +74,15 @@ class TrustingStore(LedgerStore):
         return log
 
 
-class TrustThePageCache(StrictStorePlan):
+class TrustThePageCache(PowerPlan):
+    """Nodes are killed while they write; soon after they are back, power fails everywhere."""
+
     store_type = TrustingStore
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.fault_every_ms = 60
+        self.weights |= {"kill": 10, "kill leader": 10, "start": 20, "power cut of all": 10}
 
 
 class HastyHorizon(Horizon):

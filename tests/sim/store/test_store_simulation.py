@@ -23,3 +23,9 @@ def test_invariants_hold_over_the_real_store(part: int):
         return
     for seed in range(part, SEEDS_IN_CI, PARTS):
         run_store_seed(seed)
+
+
+@pytest.mark.parametrize("seed", [698, 862])
+def test_a_node_that_is_asked_to_stop_at_a_bad_moment_comes_back(seed: int):
+    """With 698 its disk is full when it closes its store; with 862 it is frozen, and stops after everything else is healed."""
+    run_store_seed(seed, trace=True)

@@ -79,6 +79,14 @@ class StoreWorld(World):
     def on_stopped(self, node: StoreNode) -> None:
         self.note(f"{node.name} has stopped")
         self.tell_down(node)
+        self._failing.discard(node.name)
+        if self.is_healed:  # it was frozen when it was asked to stop, and nobody else starts it any more
+            node.start()
+
+    def expect_failed_close(self, node: StoreNode, error: Exception) -> None:
+        if node.name not in self._failing:
+            raise ViolationError(f"{node.name} cannot close its store, and nothing is wrong with its disk: {error}")
+        self.note(f"{node.name} cannot close its store: {error}")
 
     def on_storage_failure(self, node: StoreNode, why: str) -> None:
         """A node takes no part any more. Somebody starts it again; the disk works then.

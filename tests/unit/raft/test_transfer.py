@@ -57,6 +57,18 @@ def test_leader_takes_messages_again_when_the_node_does_not_answer():
     assert steps.node.can_propose
 
 
+def test_leader_that_is_elected_again_before_the_node_answers_takes_messages_in_the_new_term():
+    steps = leader()
+    steps.ask(order("n1"))
+    steps.answer("n2", "HeartBeat", HeartBeatResponse(code=LedgerCode.EXPIRED_TERM, term=3))
+    assert steps.node.role is Role.CANDIDATE
+    steps.tick(1_000)
+    said = steps.answer("n2", "Vote", VoteResponse(vote_result=VoteResult.ACCEPT, term=steps.node.term))
+    assert steps.node.role is Role.LEADER
+    assert f"reply TERM_CHANGED term {steps.node.term}" in said
+    assert steps.node.can_propose
+
+
 @pytest.mark.parametrize(
     ("request_", "code"),
     [
