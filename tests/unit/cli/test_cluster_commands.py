@@ -149,6 +149,7 @@ def test_bodies_come_from_files_and_standard_input(shell: Shell, tmp_path: Path)
 
 
 def test_control_characters_of_a_body_are_escaped(shell: Shell):
+    shell.says("topic", "create", "escapes")
     shell.says("send", "escapes", "--file", "-", stdin=b"\x1b[31mred\n")
     assert "\\x1b[31mred\\n" in shell.says("consume", "escapes")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
 import msgspec
 
@@ -27,6 +28,10 @@ def credentials(name_key: str, password_key: str) -> ValueKind:
         return AccessKeys(found[name_key], found[password_key])
 
     return ValueKind(f'{{"{name_key}":"…","{password_key}":"…"}}', read, lambda _: "")
+
+
+INIT_USER: Final = credentials("username", "password")
+INNER_CREDENTIALS: Final = credentials("accessKey", "secretKey")
 
 
 def _read_codes(text: str) -> frozenset[int]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -21,25 +20,21 @@ from typing import Any, Final
 
 import msgspec
 
+from skyrocket.rotating_file import FILE_BYTES_MAX, RotatingFile
+
 log = logging.getLogger(__name__)
 
+ADMITTED: Final = "admitted"
+REFUSED: Final = "refused"
 LINES_MAX: Final = 10_000  # that wait to be written
 TEXT_LENGTH_MAX: Final = 300
 RESOURCES_MAX: Final = 20
-FILE_BYTES_MAX: Final = 16 * 1024 * 1024
-OLD_FILES: Final = 5
-_OWNER_ONLY: Final = 0o600
-
-
-def _open_for_owner(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, _OWNER_ONLY)
 
 
 class AuditLog:
     def __init__(self, path: Path, wall_ms: Callable[[], int], file_bytes_max: int = FILE_BYTES_MAX) -> None:
-        self._path = path
+        self._file = RotatingFile(path, file_bytes_max)
         self._wall_ms = wall_ms
-        self._file_bytes_max = file_bytes_max
         self._waiting: list[dict[str, Any]] = []
         self._left_out = 0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="skyrocket-audit")
@@ -79,27 +74,14 @@ class AuditLog:
         self._writing = None
         error = None if done.cancelled() else done.exception()
         if error is not None and not self._is_failing:
-            log.error("The audit log %s cannot be written: %s", self._path, error)
+            log.error("The audit log %s cannot be written: %s", self._file.path, error)
         self._is_failing = error is not None
         if self._waiting:
             self._write_soon()
 
     def _write(self, lines: Sequence[dict[str, Any]]) -> None:
-        """Append lines, and begin a new file when this one is large. Runs in a thread."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        data = b"".join([msgspec.json.encode(line) + b"\n" for line in lines])
-        with open(self._path, "ab", opener=_open_for_owner) as file:
-            file.write(data)
-            size_bytes = file.tell()
-        if size_bytes >= self._file_bytes_max:
-            self._rotate()
-
-    def _rotate(self) -> None:
-        for number in range(OLD_FILES, 0, -1):
-            older = self._path.with_name(f"{self._path.name}.{number}")
-            newer = self._path if number == 1 else self._path.with_name(f"{self._path.name}.{number - 1}")
-            if newer.exists():
-                newer.replace(older)
+        """Append lines. Runs in a thread."""
+        self._file.append(b"".join([msgspec.json.encode(line) + b"\n" for line in lines]))
 
     async def close(self) -> None:
         """Write the lines that wait."""
