@@ -171,7 +171,7 @@ class Broker:
         )
         self.node: DLedgerNode | None = None  # of a DLedger group
         self._housekeeping = Housekeeping(monotonic_ms)
-        self.monitoring = BrokerMonitoring(settings, self.store) if settings.serves_metrics else None
+        self.monitoring = BrokerMonitoring(settings, self.store) if settings.exports_metrics else None
         self._closing = AsyncExitStack()  # closes what was started, in reverse order
         self._broken: Exception | None = None  # why the broker cannot go on
         self._is_broken = asyncio.Event()

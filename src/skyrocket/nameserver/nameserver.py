@@ -57,7 +57,7 @@ class Nameserver:
         self._server.on_closed.append(self._on_connection_closed)
         self._scanning: SupervisedTask | None = None
         self.port = 0  # set by start()
-        self.monitoring = NameserverMonitoring(self.settings, self.table, self._server) if now.serves_metrics else None
+        self.monitoring = NameserverMonitoring(self.settings, self.table, self._server) if now.exports_metrics else None
         for requests in (
             BrokerRequests(self.table, self.kv, self.settings, now_ms),
             RouteRequests(self.table, self.kv, self.settings, now_ms),
