@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from skyrocket.pipelines.report.texts import escape_text
+from skyrocket.report.texts import escape_text
 
 
 def element(name: str, attributes: dict[str, object], content: str | Iterable[str] = "") -> str:

@@ -8,8 +8,8 @@ script and loads nothing. Every text is escaped, and what is longer than the bou
 so.
 """
 
-from skyrocket.pipelines.report.page import render_page
-from skyrocket.pipelines.report.parts import (
+from skyrocket.report.page import render_page
+from skyrocket.report.parts import (
     Advice,
     BarChart,
     HeatMap,

@@ -11,9 +11,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
-from skyrocket.pipelines.report.charts import draw_bars, draw_heat_map, draw_histogram, draw_lines
-from skyrocket.pipelines.report.limits import SECTIONS_MAX, TABLE_ROWS_MAX
-from skyrocket.pipelines.report.parts import (
+from skyrocket.report.charts import draw_bars, draw_heat_map, draw_histogram, draw_lines
+from skyrocket.report.limits import SECTIONS_MAX, TABLE_ROWS_MAX
+from skyrocket.report.parts import (
     Advice,
     BarChart,
     HeatMap,
@@ -26,7 +26,7 @@ from skyrocket.pipelines.report.parts import (
     Severity,
     SummaryRow,
 )
-from skyrocket.pipelines.report.texts import count_of, escape_text, format_number
+from skyrocket.report.texts import count_of, escape_text, format_number
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 _SIGNS: Final = {

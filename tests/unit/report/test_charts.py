@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyrocket.pipelines.report.charts import draw_bars, draw_lines, join_bins, largest_series, shade_of
-from skyrocket.pipelines.report.limits import SERIES_MAX
-from skyrocket.pipelines.report.parts import BarChart, LineChart, LineSeries
-from skyrocket.pipelines.report.scale import LinearScale, nice_ticks, thin_points, time_ticks
-from skyrocket.pipelines.report.texts import (
+from skyrocket.report.charts import draw_bars, draw_lines, join_bins, largest_series, shade_of
+from skyrocket.report.limits import SERIES_MAX
+from skyrocket.report.parts import BarChart, LineChart, LineSeries
+from skyrocket.report.scale import LinearScale, nice_ticks, thin_points, time_ticks
+from skyrocket.report.texts import (
     count_of,
     escape_text,
     format_duration,

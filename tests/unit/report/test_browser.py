@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tools.report_pictures import PAGES, SCHEMES, WIDTH, find_chromium, take_picture
 
-from skyrocket.pipelines.report import render_page
+from skyrocket.report import render_page
 from tests.support.tools import need
 
 HEIGHT = 600

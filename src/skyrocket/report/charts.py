@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from skyrocket.pipelines.report.limits import (
+from skyrocket.report.limits import (
     BARS_MAX,
     BINS_MAX,
     HEAT_COLUMNS_MAX,
@@ -18,10 +18,10 @@ from skyrocket.pipelines.report.limits import (
     POINTS_MAX,
     SERIES_MAX,
 )
-from skyrocket.pipelines.report.parts import BarChart, HeatMap, HistogramChart, LineChart, LineSeries
-from skyrocket.pipelines.report.scale import LinearScale, nice_ticks, thin_points, time_ticks
-from skyrocket.pipelines.report.svg import drawing, element, label, title
-from skyrocket.pipelines.report.texts import count_of, escape_text, format_moment, format_number, short_number, shorten
+from skyrocket.report.parts import BarChart, HeatMap, HistogramChart, LineChart, LineSeries
+from skyrocket.report.scale import LinearScale, nice_ticks, thin_points, time_ticks
+from skyrocket.report.svg import drawing, element, label, title
+from skyrocket.report.texts import count_of, escape_text, format_moment, format_number, short_number, shorten
 
 WIDTH: Final = 720.0
 HEIGHT: Final = 240.0

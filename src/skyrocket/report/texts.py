@@ -7,7 +7,7 @@ import math
 from datetime import UTC, datetime
 from typing import Final
 
-from skyrocket.pipelines.report.limits import CELL_CHARACTERS_MAX
+from skyrocket.report.limits import CELL_CHARACTERS_MAX
 
 _SUFFIXES: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _KEPT_CONTROLS: Final = frozenset("\n\t")

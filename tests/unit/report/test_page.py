@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from skyrocket.pipelines.report import (
+from skyrocket.report import (
     Advice,
     BarChart,
     HeatMap,
@@ -21,7 +21,7 @@ from skyrocket.pipelines.report import (
     SummaryRow,
     render_page,
 )
-from skyrocket.pipelines.report.limits import BARS_MAX, CELL_CHARACTERS_MAX, SECTIONS_MAX, SERIES_MAX, TABLE_ROWS_MAX
+from skyrocket.report.limits import BARS_MAX, CELL_CHARACTERS_MAX, SECTIONS_MAX, SERIES_MAX, TABLE_ROWS_MAX
 
 HOSTILE = '<script>alert("x")</script><img src=x onerror=y> \' & \x00 \u202e %s {}'
 VOID = {"meta", "br", "img", "link"}
