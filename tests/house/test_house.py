@@ -34,7 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "client": {"durable_file", "compiled", "protocol", "net"},
     "spark": {"compiled", "protocol", "store", "columnar", "net", "client"},
     "pipelines": {"durable_file", "protocol", "store", "columnar", "report", "client", "spark"},
-    "console": {"protocol", "client"},
+    "console": {"supervised_task", "protocol", "report", "client"},
     "testing": {"protocol", "store", "net", "nameserver", "broker", "client"},
     "cli": {"compiled", "protocol", "auth", "store", "columnar", "net", "settings", "nameserver", "broker", "client", "spark"}
     | {"report", "pipelines", "console", "testing"},
