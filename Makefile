@@ -114,8 +114,8 @@ reference: $(READY)  ## rewrite docs/client-reference.md from the source
 
 lock: $(BUILT)   ## update the locked versions in requirements/
 	$(COMPILE) --group uv --output-file requirements/uv.txt
-	$(COMPILE) --extra fast --group run --output-file requirements/run.txt pyproject.toml
-	$(COMPILE) --extra fast --group dev --constraints requirements/run.txt --output-file requirements/dev.txt pyproject.toml
+	$(COMPILE) --extra fast --extra console --group run --output-file requirements/run.txt pyproject.toml
+	$(COMPILE) --extra fast --extra console --group dev --constraints requirements/run.txt --output-file requirements/dev.txt pyproject.toml
 	$(COMPILE) --group bench --constraints requirements/dev.txt --output-file requirements/bench.txt
 	$(COMPILE) --group bench-connector --output-file requirements/bench-connector.txt
 

@@ -31,10 +31,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "metrics": {"compiled", "protocol", "net"},
     "nameserver": {"durable_file", "supervised_task", "protocol", "auth", "net", "settings", "metrics"},
     "broker": {"durable_file", "supervised_task", "compiled", "protocol", "store", "raft", "auth", "net", "settings", "metrics"},
+    "report": set(),
     "client": {"durable_file", "compiled", "protocol", "net"},
     "spark": {"compiled", "protocol", "store", "columnar", "net", "client"},
-    "pipelines": {"durable_file", "protocol", "store", "columnar", "client", "spark"},
-    "console": {"protocol", "client"},
+    "pipelines": {"durable_file", "protocol", "store", "columnar", "report", "client", "spark"},
+    "console": {"supervised_task", "protocol", "report", "client"},
     "testing": {"protocol", "store", "net", "nameserver", "broker", "client"},
     "cli": {
         "rotating_file",
@@ -50,7 +51,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "client",
         "spark",
     }
-    | {"pipelines", "console", "testing"},
+    | {"report", "pipelines", "console", "testing"},
 }
 
 RESERVED_NAMES = {value for value in vars(system_names).values() if isinstance(value, str) and ("_" in value or "%" in value)}
@@ -65,7 +66,7 @@ CLIENT_MAY_IMPORT: dict[str, set[str]] = {
     "helpers": {"session", "producer", "consumer"},
 }
 
-PURE = ["protocol", "raft", "auth"]  # values in, values out
+PURE = ["protocol", "raft", "auth", "report"]  # values in, values out
 IMPURE_MODULES = {"asyncio", "socket", "ssl", "select", "selectors", "time", "random", "secrets", "threading", "multiprocessing"}
 IMPURE_MODULES |= {"concurrent", "subprocess", "os", "io", "tempfile", "shutil", "logging"}
 

@@ -98,7 +98,7 @@ class SkyrocketProcess:
                 stdout=log,
                 stderr=log,
                 cwd=self.home,
-                env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": _python_path()},
+                env={"SKYROCKET_CONSOLE": "false", **os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": _python_path()},
                 preexec_fn=self._prepare,  # noqa: PLW1509 system calls only: it takes no lock that another thread may hold
             )
 

@@ -15,6 +15,7 @@ import typer
 from skyrocket.broker.broker import VIP_PORT_BELOW, Broker
 from skyrocket.broker.full_disk_start import run_broker
 from skyrocket.broker.settings import BrokerSettings
+from skyrocket.cli.console.beside_run import ConsoleBeside
 from skyrocket.cli.local_cluster.plan import (
     PlannedBroker,
     check_count,
@@ -119,6 +120,10 @@ def run(
             "own: a majority has each message before it is acknowledged, and elects the node that serves.",
         ),
     ] = 1,
+    console: Annotated[
+        bool, typer.Option(envvar="SKYROCKET_CONSOLE", help="Serve the web console, on this machine's loopback address alone.")
+    ] = True,
+    console_port: Annotated[int, typer.Option(min=0, max=65_535, help="The console's port; 0 for any free port.")] = 8082,
     sets: Sets = None,
     insecure: Insecure = False,
     log_level: LogLevelFlag = None,
@@ -130,9 +135,10 @@ def run(
     With --brokers N, the N brokers of one cluster run in processes of their own. With --replicas N, N nodes keep one broker.
     """
     started = time.monotonic()
+    wanted_console = console_port if console else None
     if brokers != 1 or replicas != 1:
         process = ProcessFlags(insecure=insecure, log_level=log_level, logs=LogOptions(log_format, log_file))
-        _run_cluster(_Wanted(brokers, replicas), data, host, namesrv_port, port, sets or [], process)
+        _run_cluster(_Wanted(brokers, replicas), data, host, namesrv_port, port, sets or [], wanted_console, process)
         return
     flags = {"bindAddress": host, "listenPort": str(port), "storePathRootDir": str(data / "store"), **_level_text(log_level)}
 
@@ -151,6 +157,7 @@ def run(
         # Nothing to verify: the nameserver is in this process.
         in_process = {"namesrvAddr": _local_address(names, host), "tls.client.authServer": "false"}
         settings, descriptors = settings.with_texts(in_process), descriptors - descriptors // 4
+        beside = ConsoleBeside(_local_address(names, host), wanted_console, settings.tls_only)
 
         def say_ready(served: Broker) -> None:
             now = served.settings()
@@ -163,12 +170,14 @@ def run(
                     _explain_address(now),
                 )
             )
+            beside.start_soon()
 
         try:
             await run_broker(
                 lambda only_reads: Broker(settings, descriptors=descriptors, only_reads=only_reads), stopped, say_ready
             )
         finally:
+            await beside.close()
             await names.close()
 
     serve(main, LogOptions(log_format, log_file))
@@ -197,7 +206,14 @@ class _Wanted(NamedTuple):
 
 
 def _run_cluster(
-    wanted: _Wanted, data: Path, host: str, namesrv_port: int, port: int, sets: list[str], process: ProcessFlags
+    wanted: _Wanted,
+    data: Path,
+    host: str,
+    namesrv_port: int,
+    port: int,
+    sets: list[str],
+    console_port: int | None,
+    process: ProcessFlags,
 ) -> None:
     """Run a nameserver in this process, and each broker in its own."""
     started = time.monotonic()
@@ -234,6 +250,7 @@ def _run_cluster(
             for number, one in enumerate(planned)
         ]
         supervisor = BrokerSupervisor(commands, typer.echo)
+        beside = ConsoleBeside(_local_address(names, host), console_port, settings.tls_only)
         try:
             starting = asyncio.ensure_future(supervisor.start())
             stopping = asyncio.ensure_future(stopped.wait())
@@ -243,9 +260,11 @@ def _run_cluster(
                 served = ", ".join(f"{one.name} {one.address}" for one in supervisor.processes)
                 seen = _seen_address(settings, names, host)
                 typer.echo(_ready(seen, f"brokers {served}", data, time.monotonic() - started, _explain_address(settings)))
+                beside.start_soon()
                 await stopping
         finally:
             try:
+                await beside.close()
                 await supervisor.close()
             finally:
                 await names.close()

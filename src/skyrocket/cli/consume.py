@@ -10,8 +10,9 @@ from typing import Annotated
 import typer
 
 from skyrocket.cli.cluster_command import START_HELP, CommandOptions, cluster_command, parse_start
-from skyrocket.cli.output import message_document, message_line, to_json
+from skyrocket.cli.output import message_line, to_json
 from skyrocket.client import Consumer, Received
+from skyrocket.client.helpers.message_document import message_document
 
 app = typer.Typer(add_completion=False)
 

@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "offset": LazyCommand("skyrocket.cli.offset:app", "Show, reset and clone the offsets of consumer groups."),
     "cluster": LazyCommand("skyrocket.cli.cluster:app", "Show brokers, their state and their settings; change settings."),
     "acl": LazyCommand("skyrocket.cli.acl:app", "Manage users and their rules, at brokers with access control."),
+    "console": LazyCommand("skyrocket.cli.console.command:app", "Serve the web console of a cluster, ours or Apache's."),
     "store": LazyCommand(
         "skyrocket.cli.store:app", "Verify or dump a store directory, ours or Apache's. Read-only, and no broker is needed."
     ),
@@ -71,7 +72,7 @@ def overview() -> str:
             f"skyrocket {__version__}: Apache RocketMQ in Python.",
             "",
             "Servers",
-            "  skyrocket run                        a nameserver and a broker, for any RocketMQ client",
+            "  skyrocket run                        a nameserver, a broker and a web console, for any RocketMQ client",
             "  skyrocket namesrv, skyrocket broker  one of them alone",
             "",
             "Clusters, ours or Apache's (-n host:port, or NAMESRV_ADDR)",
@@ -80,6 +81,7 @@ def overview() -> str:
             "  skyrocket consume orders --group coupons --from first",
             "  skyrocket query key orders o-7",
             "  skyrocket group list, skyrocket offset reset coupons orders --to first, skyrocket cluster show",
+            "  skyrocket console                    a web console on http://127.0.0.1:8082/",
             "",
             "Files and frames",
             "  skyrocket store verify DIR           check a store directory for damage",
@@ -95,6 +97,6 @@ def overview() -> str:
             "  skyrocket.client                     producers, consumers and administration from Python",
             '  skyrocket.spark                      Spark sources and sinks: spark.readStream.format("rocketmq")',
             "",
-            "Not implemented yet: replication, a web console. skyrocket --help lists all commands.",
+            "Not implemented yet: a proxy for gRPC clients. skyrocket --help lists all commands.",
         )
     )

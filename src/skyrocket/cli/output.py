@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -52,31 +51,6 @@ def format_time(time_ms: int) -> str:
         return f"{datetime.fromtimestamp(time_ms / 1000, UTC).astimezone():%Y-%m-%d %H:%M:%S}.{time_ms % 1000:03d}"
     except (ValueError, OverflowError, OSError):
         return f"{time_ms} ms"
-
-
-def message_document(message: Received) -> dict[str, Any]:
-    """Return a message as a JSON document. The field is `body` for UTF-8 text, and `bodyBase64` for other bytes."""
-    shown: dict[str, Any] = {
-        "topic": message.topic,
-        "brokerName": message.broker_name,
-        "queueId": message.queue_id,
-        "queueOffset": message.queue_offset,
-        "msgId": message.message_id,
-        "offsetId": message.offset_id,
-        "tags": message.tag,
-        "keys": message.keys,
-        "properties": message.properties,
-        "bornTimestamp": message.born_ms,
-        "bornHost": message.born_host,
-        "storeTimestamp": message.stored_ms,
-        "reconsumeTimes": message.reconsume_times,
-        "bodyLength": len(message.body),
-    }
-    try:
-        shown["body"] = message.body.decode()
-    except UnicodeDecodeError:
-        shown["bodyBase64"] = base64.b64encode(message.body).decode()
-    return shown
 
 
 def message_line(message: Received) -> str:

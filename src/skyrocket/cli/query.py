@@ -13,11 +13,11 @@ from skyrocket.cli.output import (
     body_text,
     format_table,
     format_time,
-    message_document,
     message_line,
     message_text,
 )
 from skyrocket.client import ConfigurationError, NotFoundError, Queue, Received
+from skyrocket.client.helpers.message_document import message_document
 from skyrocket.protocol.message.trace import TraceRow, TraceType
 from skyrocket.protocol.system_names import TRACE_TOPIC
 

@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from skyrocket.cli.cluster_command import CommandOptions, cluster_command, parse_pairs
-from skyrocket.cli.output import CommandResult, format_table, format_time, message_document, message_line
+from skyrocket.cli.output import CommandResult, format_table, format_time, message_line
 from skyrocket.client.admin import TopicSettings
+from skyrocket.client.helpers.message_document import message_document
 
 app = typer.Typer(no_args_is_help=True)
 

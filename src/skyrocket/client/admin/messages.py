@@ -19,7 +19,12 @@ from skyrocket.client.queues import Queue
 from skyrocket.client.received import Received
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.errors import IdError, RecordError
-from skyrocket.protocol.headers import PullMessageRequestHeader, QueryMessageRequestHeader, ViewMessageRequestHeader
+from skyrocket.protocol.headers import (
+    ConsumerSendMsgBackRequestHeader,
+    PullMessageRequestHeader,
+    QueryMessageRequestHeader,
+    ViewMessageRequestHeader,
+)
 from skyrocket.protocol.hosts import host_text
 from skyrocket.protocol.message.message_id import OffsetId, decode_offset_id
 from skyrocket.protocol.message.properties import RETRY_TOPIC
@@ -29,11 +34,12 @@ from skyrocket.protocol.message.trace import decode_trace, keys_of
 from skyrocket.protocol.requests import RequestCode
 from skyrocket.protocol.responses import ResponseCode
 from skyrocket.protocol.sysflag import PULL_SUBSCRIPTION
-from skyrocket.protocol.system_names import TOOLS_GROUP, TRACE_TOPIC
+from skyrocket.protocol.system_names import DEAD_LETTER_PREFIX, TOOLS_GROUP, TRACE_TOPIC
 
 QUERY_MESSAGES_MAX: Final = 64  # in one query; brokers return no more
 _TIME_RANGE_MS: Final = (0, 2**63 - 1)
 _LIMITS: Final = ConsumerLimits()
+_RETRY_LEVEL: Final = 1  # the shortest delay: a second, unless messageDelayLevel says otherwise
 
 
 class MessageAdmin:
@@ -134,6 +140,27 @@ class MessageAdmin:
             if message.queue_offset == offset:
                 return message
         raise NotFoundError(f"There is no message at offset {offset} in {queue}.")
+
+    # --- change
+
+    async def retry_dead_letter(self, group: str, letter: Received) -> None:
+        """Have a dead letter of a group delivered to that group again, once, after a second. Other groups do not get it.
+
+        The letter stays among the dead letters. If the group fails again, the message becomes a dead letter again.
+        """
+        if not letter.record.topic.startswith(DEAD_LETTER_PREFIX):
+            raise ConfigurationError(f"Message {letter.message_id} is no dead letter: it is in topic '{letter.record.topic}'.")
+        masters = await self._brokers.masters(brokers=[letter.broker_name])
+        header = ConsumerSendMsgBackRequestHeader(
+            offset=letter.record.physical_offset,
+            group=self._brokers.to_wire(group),
+            delay_level=_RETRY_LEVEL,
+            origin_msg_id=letter.message_id,
+            origin_topic=letter.record.topic,
+            max_reconsume_times=letter.reconsume_times + 1,  # with fewer, the broker would take it for dead at once
+            rpc_broker_name=letter.broker_name,
+        )
+        await self._brokers.session.request_ok(masters[letter.broker_name], RequestCode.CONSUMER_SEND_MSG_BACK, header)
 
     # --- read
 

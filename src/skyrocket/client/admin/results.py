@@ -207,6 +207,32 @@ class BrokerState(BrokerInfo, frozen=True):
     damaged_entries: int = 0  # of the node's log, that are not repaired yet
 
 
+class NameserverState(AdminResult, frozen=True):
+    """A nameserver, and the addresses of the brokers that it knows. `error` says why it did not answer."""
+
+    address: str
+    brokers: list[str] = []
+    error: str = ""
+
+
+class SlaveState(AdminResult, frozen=True):
+    """A slave, as its master sees it."""
+
+    address: str  # of its connection to the master
+    copied_offset: int  # up to here it has the log
+    lag_bytes: int
+    is_in_sync: bool
+
+
+class ReplicationState(AdminResult, frozen=True):
+    """How a broker replicates. A slave has no slaves, but the address of its master."""
+
+    is_master: bool
+    end_offset: int  # of the master's log
+    slaves: list[SlaveState]
+    master_address: str
+
+
 # ---
 
 

@@ -19,7 +19,7 @@ from skyrocket.pipelines.backlog.presentation import (
 )
 from skyrocket.pipelines.backlog.rules import find_advice
 from skyrocket.pipelines.errors import ArgumentError
-from skyrocket.pipelines.report import render_page
+from skyrocket.report import render_page
 from tests.unit.pipelines.backlog.looks import NOW_MS, at, cluster, member
 
 
