@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from skyrocket.pipelines.drain.job import drain_group
     from skyrocket.pipelines.drain.proof import prove_drain
     from skyrocket.pipelines.replay.job import replay_messages
+    from skyrocket.pipelines.verify.job import verify_archive, verify_replica, verify_stores
 
 __all__ = [
     "TopicAudit",
@@ -33,6 +34,9 @@ __all__ = [
     "replay_messages",
     "resend_letters",
     "triage_letters",
+    "verify_archive",
+    "verify_replica",
+    "verify_stores",
     "watch_backlog",
 ]
 
@@ -46,5 +50,6 @@ __getattr__, __dir__ = lazy_names(
         "drain.job": ("drain_group",),
         "drain.proof": ("prove_drain",),
         "replay.job": ("replay_messages",),
+        "verify.job": ("verify_archive", "verify_replica", "verify_stores"),
     },
 )

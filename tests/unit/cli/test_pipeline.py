@@ -76,6 +76,11 @@ def test_the_page_of_jobs_has_each_of_them(name: str):
         (["drain", "g", "orders", "--to", "s3://bucket/x"], "'s3://bucket/x' is a URL"),
         (["drain", "g", "order-*", "--to", "/tmp/x"], "'order-*' is a pattern. Name each topic that is to be drained."),
         (["drain", "g", "--prove", "/tmp/x"], "--prove takes the folder of a drain, and nothing else."),
+        (["verify"], "Name store directories, or an archive with --archive."),
+        (["verify", "--replica", "/tmp/x"], "--replica compares two stores: skyrocket pipeline verify MASTER --replica FOLDER"),
+        (["verify", "/nowhere/x"], "/nowhere/x is not a store"),
+        (["verify", "--archive", "/nowhere/x"], "/nowhere/x is not an archive."),
+        (["verify", "/nowhere/x", "--only-topic", "a"], "--only-topic chooses topics of an archive, and --archive is missing."),
         (["drain", "--prove", "/nowhere/x"], "/nowhere/x is not the archive of a drain."),
     ],
 )

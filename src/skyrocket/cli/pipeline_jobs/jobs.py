@@ -40,6 +40,10 @@ JOBS: Final = {
         "skyrocket.cli.pipeline_jobs.deadletters:deadletters",
         "Group dead letters by cause, topic and age, with samples; export them; resend a selection.",
     ),
+    "verify": LazyCommand(
+        "skyrocket.cli.pipeline_jobs.verify:verify",
+        "Verify stores, a replica against its master, or an archive against its topics.",
+    ),
 }
 
 app = typer.Typer(
@@ -51,4 +55,4 @@ app = typer.Typer(
 
 @app.callback()
 def pipeline() -> None:
-    """Run jobs: archive, replay, audit, backlog, drain, dead letters. They work on clusters of ours and Apache's."""
+    """Run jobs: archive, replay, audit, backlog, drain, dead letters, verify. They work on clusters of ours and Apache's."""
