@@ -1,51 +1,30 @@
-"""Archive, replay and drain while their driver (with JVM and tasks) or the broker is killed: nothing is missing or comes twice.
-
-`SKYROCKET_PIPELINE_KILLS` is the number of kills of each test: three by default, twenty with `make pipeline-crash`.
-"""
+"""Archive and replay while their driver (with JVM and tasks) or the broker is killed: nothing is missing, nothing comes twice."""
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from skyrocket.client.queues import Queue
 from skyrocket.client.sync import Admin
-from skyrocket.pipelines import archive_topics, prove_drain, replay_messages
+from skyrocket.pipelines import archive_topics, replay_messages
 from skyrocket.pipelines.replay.job import ReplaySource
 from skyrocket.pipelines.replay.progress_file import read_sent
 from tests.support.archives import contents, create, fill, origin_ids, rows
 from tests.support.pipeline_driver import DONE
+from tests.support.pipeline_kills import DRIVER, KILLS, MOMENT_S_MAX, kill_and_start_broker
 from tests.support.skyrocket_process import Skyrocket
 from tests.support.spark_crash import READY, SEED, START_S_MAX, Sender, SparkDriver, check_once, topic_content
 from tests.support.spark_streams import Row
 from tests.support.waiting import wait_until
 
-KILLS = int(os.environ.get("SKYROCKET_PIPELINE_KILLS", "3"))
-DRIVER = "tests.support.pipeline_driver"
-MOMENT_S_MAX = 2.0
 QUEUES = 4
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Skyrocket]:
-    with Skyrocket(tmp_path / "broker", {"flushDiskType": "SYNC_FLUSH"}) as made:
-        yield made
-
-
-def kill_and_start_broker(broker: Skyrocket, chance: random.Random) -> None:
-    time.sleep(chance.uniform(0, MOMENT_S_MAX))
-    broker.kill()
-    time.sleep(chance.uniform(0, 1.0))
-    broker.start()
 
 
 @pytest.mark.parametrize("table_format", ["parquet", "delta"])
@@ -150,49 +129,3 @@ def test_a_killed_replay_loses_and_repeats_nothing_and_keeps_the_order(spark: Sp
     original, after = rows(tmp_path / "archive"), rows(tmp_path / "after")
     assert Counter(origin_ids(after)) == Counter(row["msgId"] for row in original)
     assert contents(after) == contents(original)
-
-
-STEPS = ("archiving", "counting", "reading the source", "replaying", "moving the group")  # of a drain, as it tells its progress
-
-
-def test_a_killed_drain_loses_nothing_and_resends_nothing_twice(spark: SparkSession, tmp_path: Path, broker: Skyrocket):
-    """Kills come in every second step, or the moment after it; the next drain, into a new folder, is killed in the others."""
-    chance, cluster, group = random.Random(SEED), {"nameserver": broker.nameserver}, "drained"
-    create(broker.nameserver, "original", QUEUES)
-    with Admin(broker.nameserver) as admin:
-        admin.groups.create(group)
-        admin.offsets.set(group, {Queue("original", "broker-a", 0): 0})
-    folders: list[Path] = []
-    sent = killed = 0
-    while killed < KILLS:
-        root = tmp_path / f"drain-{len(folders)}"
-        fill(broker.nameserver, "original", "broker-a", 300, QUEUES, first=sent)
-        sent += 300
-        arguments = {"job": "drain", "nameserver": broker.nameserver, "topic": "original", "to": str(root), "tag": "paid"}
-        with SparkDriver(DRIVER, {**arguments, "group": group}, tmp_path / f"drain-{len(folders)}.log") as driver:
-            for step in STEPS[len(folders) % 2 :: 2]:
-                if killed == KILLS or not await_step(driver, step):
-                    break
-                time.sleep(chance.uniform(0, 1.0))
-                driver.kill()
-                killed += 1
-                driver.start()
-            driver.await_word(DONE)
-        folders.append(root)
-        assert prove_drain(spark, root, cluster=cluster).is_sound
-    drained = [row for root in folders for row in rows(root)]
-    assert Counter(row["body"] for row in drained) == Counter(
-        {row.body: 1 for row in topic_content(broker.nameserver, "original")}
-    )
-    retried = archive_topics(spark, [f"%RETRY%{group}"], tmp_path / "retried", cluster=cluster)
-    others = Counter(row["body"] for row in drained if row["tags"] != "paid")
-    assert (retried.messages, Counter(row["body"] for row in rows(tmp_path / "retried"))) == (others.total(), others)
-    with Admin(broker.nameserver) as admin:
-        assert [row.offset for row in admin.offsets.get(group, "original")] == [sent // QUEUES] * QUEUES
-
-
-def await_step(driver: SparkDriver, step: str) -> bool:
-    """Wait until the drain is at this step. Return False if it has ended before."""
-    wait_until(lambda: driver.is_over or bool(driver.words() & {step, DONE}), f"the step {step}", START_S_MAX)
-    assert not driver.is_over or DONE in driver.words(), driver.read_log()
-    return step in driver.words()

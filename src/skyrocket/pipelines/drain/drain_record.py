@@ -27,6 +27,8 @@ REPLAYED: Final = f"{OWN_FOLDER}/replayed"  # progress of the replay that brings
 VERSION: Final = 1
 RECORD_BYTES_MAX: Final = 64 * 1024 * 1024
 
+KEPT_OPTIONS: Final = ("nameserver", "addressServer", "namespace", "tls")  # of a cluster; credentials are not kept
+
 DrainState = Literal["planned", "archived", "moved"]
 
 
@@ -53,7 +55,7 @@ class DrainedQueue(msgspec.Struct, kw_only=True):
 class DrainRecord(msgspec.Struct, kw_only=True):
     id: str
     group: str
-    cluster: str  # nameservers, for people
+    cluster: dict[str, str]  # how to find it, without secrets: nameserver or addressServer, namespace, tls
     topics: list[str]
     selected: str  # conditions of Spark SQL: see plan.Conditions
     subscribed: str
@@ -67,6 +69,10 @@ class DrainRecord(msgspec.Struct, kw_only=True):
     @property
     def conditions(self) -> Conditions:
         return Conditions(self.selected, self.subscribed)
+
+    @property
+    def cluster_name(self) -> str:
+        return self.cluster.get("nameserver") or self.cluster.get("addressServer", "")
 
     @property
     def ranges(self) -> dict[Queue, QueueBounds]:

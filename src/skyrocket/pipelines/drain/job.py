@@ -33,6 +33,7 @@ from skyrocket.pipelines.archive.reading import ARCHIVE_SCHEMA, read_archive
 from skyrocket.pipelines.clusters import parse_cluster
 from skyrocket.pipelines.current_user import current_user
 from skyrocket.pipelines.drain.drain_record import (
+    KEPT_OPTIONS,
     LOCK,
     RESENT,
     DrainedQueue,
@@ -129,7 +130,7 @@ def plan_drain(
     return DrainRecord(
         id=uuid.uuid4().hex[:16],
         group=group,
-        cluster=cluster.get("nameserver") or cluster.get("addressServer", ""),
+        cluster={name: cluster[name] for name in KEPT_OPTIONS if name in cluster},
         topics=named,
         selected=selected,
         subscribed=wanted,

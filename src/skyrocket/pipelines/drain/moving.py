@@ -17,6 +17,7 @@ from skyrocket.pipelines.drain.plan import needs_move
 from skyrocket.pipelines.errors import DrainError
 
 HOLD_S_MAX: Final = 60.0  # a member commits every 5 s, and drops a queue that was reset within 10 s
+SET_AGAIN_S: Final = 10.0  # a broker that was killed has forgotten the offsets of its last seconds
 _LOOK_S: Final = 0.5
 
 
@@ -45,20 +46,25 @@ def move_group(
         for queue, bounds in sorted(drained.items())
         if needs_move(group, queue, bounds, before.get(queue), ends.get(queue, 0))
     }
-    if moves:
-        admin.offsets.set(group, moves)
-    deadline_s = clock() + HOLD_S_MAX
-    while behind := _find_behind(admin, group, moves):
+    deadline_s, set_s = clock() + HOLD_S_MAX, -SET_AGAIN_S
+    left = moves
+    while left:
         if clock() > deadline_s:
+            queue, offset = min(left.items())
             raise DrainError(
-                f"Group '{group}' was moved to {moves[behind]} of {behind}, but a member commits older offsets. "
-                "Run the job again."
+                f"Group '{group}' was moved to {offset} of {queue}, but does not stay there: a member commits older offsets, or "
+                "the broker is started again and again. Run the job again."
             )
-        sleep(_LOOK_S)
+        if clock() - set_s >= SET_AGAIN_S:
+            admin.offsets.set(group, left)
+            set_s = clock()
+        else:
+            sleep(_LOOK_S)
+        left = _find_behind(admin, group, left)
     return {queue: before.get(queue) for queue in drained}
 
 
-def _find_behind(admin: Admin, group: str, moves: Mapping[Queue, int]) -> Queue | None:
-    """Return a queue in which the group is before its new offset."""
+def _find_behind(admin: Admin, group: str, moves: Mapping[Queue, int]) -> dict[Queue, int]:
+    """Return the queues in which the group is before its new offset."""
     committed = read_committed(admin, group, sorted({queue.topic for queue in moves}))
-    return next((queue for queue, offset in moves.items() if (committed.get(queue) or 0) < offset), None)
+    return {queue: offset for queue, offset in moves.items() if (committed.get(queue) or 0) < offset}

@@ -16,6 +16,7 @@ from skyrocket.pipelines.report.texts import count_of, format_number
 PLAN_HEAD: Final = ("TOPIC", "BROKER", "QUEUE", "FROM", "TO", "WAITING")
 DRAIN_HEAD: Final = ("TOPIC", "BROKER", "QUEUE", "FROM", "TO", "ARCHIVED", "SELECTED", "RESENT", "CONSUMED MEANWHILE")
 PROOF_HEAD: Final = ("CHECK", "EXPECTED", "FOUND", "RESULT")
+_CLUSTER_OPTIONS: Final = {"nameserver": "--namesrv", "addressServer": "--address-server", "namespace": "--namespace"}
 RATE: Final = 500  # messages a second, of the command that the summary suggests
 
 
@@ -24,12 +25,20 @@ def replay_command(record: DrainRecord, folder: str) -> str:
     words = ["skyrocket", "pipeline", "replay", "--archive", folder, "--to-group", record.group]
     if record.conditions.replayed != EVERYTHING:
         words += ["--where", record.conditions.replayed]
-    words += ["--rate", str(RATE), "--progress", f"{folder}/{REPLAYED}", "--namesrv", record.cluster]
+    words += ["--rate", str(RATE), "--progress", f"{folder}/{REPLAYED}", *_cluster_words(record)]
     return shlex.join(words)
 
 
 def prove_command(record: DrainRecord, folder: str) -> str:
-    return shlex.join(["skyrocket", "pipeline", "drain", "--prove", folder, "--namesrv", record.cluster])
+    return shlex.join(["skyrocket", "pipeline", "drain", "--prove", folder, *_cluster_words(record)])
+
+
+def _cluster_words(record: DrainRecord) -> list[str]:
+    """Return the options that name the cluster. Credentials are not in a record: they come from the environment, or are added."""
+    words = [
+        word for name, option in _CLUSTER_OPTIONS.items() if name in record.cluster for word in (option, record.cluster[name])
+    ]
+    return [*words, *(["--tls"] if record.cluster.get("tls") == "true" else [])]
 
 
 def plan_rows(record: DrainRecord) -> list[tuple[object, ...]]:
@@ -113,7 +122,7 @@ def drain_page(record: DrainRecord, folder: str) -> ReportPage:
         SummaryRow("state", record.state),
     ]
     about = f"Begun {record.began} by {record.by}; moved {record.moved or 'not yet'}. Archive: {folder}."
-    return ReportPage(f"Drain of {record.group} at {record.cluster}", summary, sections, about)
+    return ReportPage(f"Drain of {record.group} at {record.cluster_name}", summary, sections, about)
 
 
 # --- the proof

@@ -31,7 +31,13 @@ def make_record(**given: object) -> DrainRecord:
         ),
         DrainedQueue(topic="orders", broker="broker-a", queue_id=1, start=30, stop=30),
     ]
-    about = {"id": "d1", "group": "coupons", "cluster": "127.0.0.1:9876", "topics": ["orders"], "selected": "(tags IN ('low'))"}
+    about = {
+        "id": "d1",
+        "group": "coupons",
+        "cluster": {"nameserver": "127.0.0.1:9876"},
+        "topics": ["orders"],
+        "selected": "(tags IN ('low'))",
+    }
     about |= {"subscribed": "true", "by": "ann@ops-1", "began": "2026-11-18T10:00:00+00:00", "state": "moved", "queues": queues}
     return DrainRecord(**{**about, **given})
 
@@ -71,6 +77,9 @@ def test_the_summary_has_the_command_that_brings_messages_back():
     assert "8 messages that were not selected are in the group's retry topic." in text
     assert "2 messages the group does not subscribe to." in text
     assert "4 messages were consumed while the job ran" in text
+    assert command[-2:] == ["--namesrv", "127.0.0.1:9876"]
+    other = make_record(cluster={"addressServer": "http://a/ns", "namespace": "shop", "tls": "true"})
+    assert presentation.prove_command(other, "/x").endswith("--prove /x --address-server http://a/ns --namespace shop --tls")
     assert "--where" not in presentation.replay_command(make_record(selected="true"), "/x")
 
 
