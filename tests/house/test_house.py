@@ -104,6 +104,7 @@ SHORT_FOR_A_REASON = {
         "broker/names.py",
         "compiled/source_digest.py",
         "nameserver/config_requests.py",
+        "pipelines/current_user.py",
         "protocol/ledger_entry.py",
         "spark/fetch/worker_memory.py",
     },

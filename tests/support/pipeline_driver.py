@@ -3,7 +3,10 @@
 python -m tests.support.pipeline_driver '{"job": "archive", "nameserver": …, "topic": …, "to": …, "format": "parquet"}'
 python -m tests.support.pipeline_driver '{"job": "replay", "nameserver": …, "archive": …, "to": …, "progress": …, "rate": 500}'
 
-An archive follows its topic until it reads FINISH, and then takes what is left. A replay ends by itself and prints DONE.
+python -m tests.support.pipeline_driver '{"job": "drain", "nameserver": …, "group": …, "topic": …, "to": …, "tag": …}'
+
+An archive follows its topic until it reads FINISH, and then takes what is left. A replay and a drain end by themselves and print
+DONE. A drain prints each of its steps.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import threading
 from typing import Any
 
 import skyrocket.spark
-from skyrocket.pipelines import archive_topics, replay_messages
+from skyrocket.pipelines import archive_topics, drain_group, replay_messages
 from skyrocket.pipelines.progress import JobProgress
 from skyrocket.pipelines.replay.job import ReplaySource
 from tests.support.spark_crash import FINISH, READY
@@ -60,7 +63,25 @@ def replay(spark: Any, given: dict[str, Any]) -> None:
     say(DONE)
 
 
-JOBS = {"archive": archive, "replay": replay}
+def drain(spark: Any, given: dict[str, Any]) -> None:
+    def say_step(progress: JobProgress) -> None:
+        say(progress.what)
+
+    drain_group(
+        spark,
+        given["group"],
+        [given["topic"]],
+        given["to"],
+        cluster={"nameserver": given["nameserver"]},
+        tags=[given["tag"]],
+        subscribed="true",
+        batch_messages=100,
+        on_progress=say_step,
+    )
+    say(DONE)
+
+
+JOBS = {"archive": archive, "replay": replay, "drain": drain}
 
 if __name__ == "__main__":
     arguments = json.loads(sys.argv[1])

@@ -20,15 +20,23 @@ if TYPE_CHECKING:
     from skyrocket.pipelines.audit.job import TopicAudit
     from skyrocket.pipelines.backlog.job import watch_backlog
     from skyrocket.pipelines.deadletters.job import export_selection, resend_letters, triage_letters
+    from skyrocket.pipelines.drain.job import drain_group
+    from skyrocket.pipelines.drain.proof import prove_drain
     from skyrocket.pipelines.replay.job import replay_messages
+    from skyrocket.pipelines.verify.job import verify_archive, verify_replica, verify_stores
 
 __all__ = [
     "TopicAudit",
     "archive_topics",
+    "drain_group",
     "export_selection",
+    "prove_drain",
     "replay_messages",
     "resend_letters",
     "triage_letters",
+    "verify_archive",
+    "verify_replica",
+    "verify_stores",
     "watch_backlog",
 ]
 
@@ -39,6 +47,9 @@ __getattr__, __dir__ = lazy_names(
         "audit.job": ("TopicAudit",),
         "backlog.job": ("watch_backlog",),
         "deadletters.job": ("export_selection", "resend_letters", "triage_letters"),
+        "drain.job": ("drain_group",),
+        "drain.proof": ("prove_drain",),
         "replay.job": ("replay_messages",),
+        "verify.job": ("verify_archive", "verify_replica", "verify_stores"),
     },
 )

@@ -70,6 +70,18 @@ def test_the_page_of_jobs_has_each_of_them(name: str):
         (["replay", "--topic", "orders", "--to", "x", "--since", "soon"], "--since is 'soon', which is not a time."),
         (["replay", "--topic", "a", "--to", "x", "--since", "9", "--until", "5"], "The time range is empty"),
         (["replay", "--topic", "a", "--to", "x", "--where", " "], "The condition is empty."),
+        (["replay", "--topic", "a", "--to", "x", "--to-group", "g"], "Give either --to or --to-group, not both."),
+        (["drain"], "Name the group, its topics and the archive: skyrocket pipeline drain GROUP TOPIC --to FOLDER"),
+        (["drain", "g", "orders"], "Name the group, its topics and the archive"),
+        (["drain", "g", "orders", "--to", "s3://bucket/x"], "'s3://bucket/x' is a URL"),
+        (["drain", "g", "order-*", "--to", "/tmp/x"], "'order-*' is a pattern. Name each topic that is to be drained."),
+        (["drain", "g", "--prove", "/tmp/x"], "--prove takes the folder of a drain, and nothing else."),
+        (["verify"], "Name store directories, or an archive with --archive."),
+        (["verify", "--replica", "/tmp/x"], "--replica compares two stores: skyrocket pipeline verify MASTER --replica FOLDER"),
+        (["verify", "/nowhere/x"], "/nowhere/x is not a store"),
+        (["verify", "--archive", "/nowhere/x"], "/nowhere/x is not an archive."),
+        (["verify", "/nowhere/x", "--only-topic", "a"], "--only-topic chooses topics of an archive, and --archive is missing."),
+        (["drain", "--prove", "/nowhere/x"], "/nowhere/x is not the archive of a drain."),
     ],
 )
 def test_wrong_arguments_are_one_sentence_before_spark_starts(arguments: list[str], sentence: str):

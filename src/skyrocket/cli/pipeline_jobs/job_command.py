@@ -43,6 +43,7 @@ class JobResult:
     document: Any  # for --json
     text: str
     html: Callable[[], str] | None = None  # for --report; called only if a report is wanted
+    is_sound: bool = True  # False: the job has found a problem, and the command fails
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +198,8 @@ def _run_job(job: Callable[..., JobResult], options: JobOptions, values: dict[st
         if options.report is not None and result.html is not None:
             options.report.write_text(result.html(), encoding="utf-8")
         typer.echo(to_json(result.document) if options.as_json else result.text)
+        if not result.is_sound:
+            raise typer.Exit(FAILED)
     except BrokenPipeError:
         raise  # the reader closed the pipe: typer exits without a message
     except KeyboardInterrupt:

@@ -32,9 +32,17 @@ JOBS: Final = {
         "skyrocket.cli.pipeline_jobs.backlog:backlog",
         "Show lag, rates, time to drain and members of consumer groups, with advice.",
     ),
+    "drain": LazyCommand(
+        "skyrocket.cli.pipeline_jobs.drain:drain",
+        "Archive what waits for a group, move the group past it, and prove later that nothing was lost.",
+    ),
     "deadletters": LazyCommand(
         "skyrocket.cli.pipeline_jobs.deadletters:deadletters",
         "Group dead letters by cause, topic and age, with samples; export them; resend a selection.",
+    ),
+    "verify": LazyCommand(
+        "skyrocket.cli.pipeline_jobs.verify:verify",
+        "Verify stores, a replica against its master, or an archive against its topics.",
     ),
 }
 
@@ -47,4 +55,4 @@ app = typer.Typer(
 
 @app.callback()
 def pipeline() -> None:
-    """Run jobs: archive, replay, audit, backlog, dead letters. They work on clusters of ours and Apache's."""
+    """Run jobs: archive, replay, audit, backlog, drain, dead letters, verify. They work on clusters of ours and Apache's."""

@@ -15,6 +15,7 @@ from skyrocket.client.admin.results import (
     ProducerClient,
     QueueProgress,
 )
+from skyrocket.client.consumer.subscription import SQL92
 from skyrocket.client.errors import BrokerError, NotFoundError
 from skyrocket.client.queues import Queue
 from skyrocket.client.session.names import check_group
@@ -158,12 +159,18 @@ class GroupAdmin:
         )
         members: dict[str, ConsumerClient] = {}
         subscriptions: dict[str, str] = {}
+        filtered_by_sql: set[str] = set()
         is_broadcasting, start = None, None
         for answer in answers:
             connection = self._brokers.decode_body(answer, ConsumerConnection)
             members |= {one.client_id: ConsumerClient(**_client_fields(one)) for one in connection.connection_set}
             subscriptions |= {
                 self._brokers.to_user(topic): one.sub_string or "*" for topic, one in connection.subscription_table.items()
+            }
+            filtered_by_sql |= {
+                self._brokers.to_user(topic)
+                for topic, one in connection.subscription_table.items()
+                if one.expression_type == SQL92
             }
             is_broadcasting = (
                 connection.message_model is MessageModel.BROADCASTING if connection.message_model else is_broadcasting
@@ -173,6 +180,7 @@ class GroupAdmin:
             group=group,
             members=[members[client_id] for client_id in sorted(members)],
             subscriptions=dict(sorted(subscriptions.items())),
+            filtered_by_sql=sorted(filtered_by_sql),
             is_broadcasting=is_broadcasting,
             start=start,
         )

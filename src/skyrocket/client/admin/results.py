@@ -114,6 +114,7 @@ class GroupMembers(AdminResult, frozen=True):
     group: str
     members: list[ConsumerClient]
     subscriptions: dict[str, str]  # topic -> expression
+    filtered_by_sql: list[str]  # topics whose expression is SQL92; others have tags
     is_broadcasting: bool | None
     start: str | None  # CONSUME_FROM_…, as in the members' heartbeats
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -118,10 +119,7 @@ def archive_topics(
     """
     root = check_arguments(topics, to, table_format, compression, batch_messages)
     check_topics(topics, cluster)
-    ArchiveFolder.open(root)  # refuse a folder of something else before the lock makes a file in it
-    with archive_lock(root, LOCK_WAIT_S):
-        table = open_table(root, table_format, create=True)
-        table.recover()
+    with _open_for_writing(root, table_format) as table:
         job = _ArchiveRun(spark, table, cluster, compression, batch_messages, skip_missing, on_progress)
         job.run(topics)
         ended = stop or threading.Event()
@@ -130,6 +128,34 @@ def archive_topics(
         if compact:
             job.compact()
         return job.summary
+
+
+def archive_ranges(
+    spark: SparkSession,
+    ranges: Mapping[Queue, QueueBounds],
+    to: str | Path,
+    *,
+    cluster: Mapping[str, str],
+    compression: str = "lz4",
+    batch_messages: int = BATCH_MESSAGES,
+    on_progress: OnProgress = ignore_progress,
+) -> ArchiveSummary:
+    """Archive these offsets of these queues as Parquet files. The same call again takes what is left of them."""
+    root = check_arguments([queue.topic for queue in ranges], to, "parquet", compression, batch_messages)
+    with _open_for_writing(root, "parquet") as table:
+        job = _ArchiveRun(spark, table, cluster, compression, batch_messages, False, on_progress)
+        job.run_ranges(ranges)
+        return job.summary
+
+
+@contextmanager
+def _open_for_writing(root: Path, table_format: TableFormat | None) -> Iterator[Table]:
+    """Open or create an archive, hold its lock, and finish what a killed run has left."""
+    ArchiveFolder.open(root)  # refuse a folder of something else before the lock makes a file in it
+    with archive_lock(root, LOCK_WAIT_S):
+        table = open_table(root, table_format, create=True)
+        table.recover()
+        yield table
 
 
 def plan_archive(
@@ -219,7 +245,11 @@ class _ArchiveRun:
 
     def run(self, topics: Sequence[str]) -> None:
         """Archive everything up to where the queues end now."""
-        left: RunPlan | None = plan_run(self._progress, queue_bounds(self._client, topics), skip_missing=self._skip_missing)
+        self.run_ranges(queue_bounds(self._client, topics))
+
+    def run_ranges(self, bounds: Mapping[Queue, QueueBounds]) -> None:
+        """Archive what the archive does not have yet of these ranges."""
+        left: RunPlan | None = plan_run(self._progress, bounds, skip_missing=self._skip_missing)
         total, done = left.total if left is not None else 0, 0
         while left is not None and (step := next_batch(left, self._batch_messages)) is not None:
             self._on_progress(JobProgress("archiving", done, total))

@@ -17,7 +17,7 @@ from skyrocket.pipelines.archive.layout import FILE_COLUMNS, PARTITIONS, TABLE_C
 from skyrocket.pipelines.errors import ArchiveError
 from skyrocket.spark.columns import COLUMNS
 
-_SCHEMA: Final = StructType(
+ARCHIVE_SCHEMA: Final = StructType(
     [
         *(StructField(name, COLUMNS[name].spark) for name in FILE_COLUMNS),
         *(StructField(name, StringType()) for name in PARTITIONS),
@@ -42,6 +42,6 @@ def archive_files(root: str | Path) -> list[str]:
 def read_archive(spark: SparkSession, root: str | Path) -> DataFrame:
     files = archive_files(root)
     if not files:
-        return spark.createDataFrame([], _SCHEMA).select(*TABLE_COLUMNS)
+        return spark.createDataFrame([], ARCHIVE_SCHEMA).select(*TABLE_COLUMNS)
     base = str(Path(root).absolute())
-    return spark.read.schema(_SCHEMA).option("basePath", base).parquet(*files).select(*TABLE_COLUMNS)
+    return spark.read.schema(ARCHIVE_SCHEMA).option("basePath", base).parquet(*files).select(*TABLE_COLUMNS)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
-import socket
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ from uuid import uuid4
 
 from skyrocket.client import Admin, Producer
 from skyrocket.pipelines.clusters import parse_cluster
+from skyrocket.pipelines.current_user import current_user
 from skyrocket.pipelines.deadletters.export import check_export, export_letters
 from skyrocket.pipelines.deadletters.letters import DeadLetter
 from skyrocket.pipelines.deadletters.reading import find_letter_topics, read_letters
@@ -103,12 +102,3 @@ def find_topics(cluster: Mapping[str, str], groups: Sequence[str]) -> list[str]:
             return await find_letter_topics(admin, groups)
 
     return asyncio.run(ask())
-
-
-def current_user() -> str:
-    """Return who runs this process, such as ann@ops-1, for the record."""
-    try:
-        name = getpass.getuser()
-    except (KeyError, OSError):
-        name = "unknown"
-    return f"{name}@{socket.gethostname()}"
