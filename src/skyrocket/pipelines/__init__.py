@@ -21,11 +21,16 @@ if TYPE_CHECKING:
     from skyrocket.pipelines.backlog.job import watch_backlog
     from skyrocket.pipelines.deadletters.job import export_selection, resend_letters, triage_letters
     from skyrocket.pipelines.replay.job import replay_messages
+    from skyrocket.pipelines.table.change_spec import ChangeSpec
+    from skyrocket.pipelines.table.job import TableOptions, maintain_table
 
 __all__ = [
+    "ChangeSpec",
+    "TableOptions",
     "TopicAudit",
     "archive_topics",
     "export_selection",
+    "maintain_table",
     "replay_messages",
     "resend_letters",
     "triage_letters",
@@ -40,5 +45,7 @@ __getattr__, __dir__ = lazy_names(
         "backlog.job": ("watch_backlog",),
         "deadletters.job": ("export_selection", "resend_letters", "triage_letters"),
         "replay.job": ("replay_messages",),
+        "table.change_spec": ("ChangeSpec",),
+        "table.job": ("TableOptions", "maintain_table"),
     },
 )

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from skyrocket.cli.output import format_table
-from skyrocket.cli.pipeline_jobs.job_command import JobOptions, JobResult, pipeline_job
+from skyrocket.cli.pipeline_jobs.job_command import JobOptions, JobResult, pipeline_job, stop_on_signal
 
 if TYPE_CHECKING:
     from skyrocket.pipelines.archive.job import ArchiveSummary
@@ -47,7 +42,7 @@ def archive(
     job.check_topics(topics, options.cluster)
     spark = options.session("archive")
     try:
-        with _stop_on_signal(follow) as stop:
+        with stop_on_signal(follow) as stop:
             summary = job.archive_topics(
                 spark,
                 topics,
@@ -64,25 +59,6 @@ def archive(
     finally:
         spark.stop()
     return JobResult(_document(summary), _text(summary))
-
-
-@contextmanager
-def _stop_on_signal(follow: bool) -> Iterator[threading.Event]:
-    """With --follow, let Ctrl-C and SIGTERM end the job after the batch that it is at."""
-    stop = threading.Event()
-    if not follow:
-        yield stop
-        return
-
-    def on_signal(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _document(summary: ArchiveSummary) -> dict[str, Any]:

@@ -10,12 +10,15 @@ The shared code prints the result, writes the report, and turns an error into on
 from __future__ import annotations
 
 import inspect
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -184,6 +187,25 @@ def parse_ms(text: str | None, option: str) -> int | None:
         return int(datetime.fromisoformat(text).astimezone().timestamp() * 1000)
     except (ValueError, OverflowError):
         refuse(f"{option} is '{text}', which is not a time. Use {TIME_HELP}.")
+
+
+@contextmanager
+def stop_on_signal(follow: bool) -> Iterator[threading.Event]:
+    """With --follow, let Ctrl-C and SIGTERM end the job after the batch that it is at."""
+    stop = threading.Event()
+    if not follow:
+        yield stop
+        return
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _run_job(job: Callable[..., JobResult], options: JobOptions, values: dict[str, Any], first_step: str) -> None:

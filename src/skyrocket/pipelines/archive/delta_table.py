@@ -30,7 +30,7 @@ def table_schema() -> Any:
     return pa.schema([(name, COLUMNS[name].arrow if name in COLUMNS else pa.string()) for name in TABLE_COLUMNS])
 
 
-def _delta() -> Any:
+def import_delta() -> Any:
     """Import delta-rs, which only this form of an archive needs."""
     try:
         import deltalake  # noqa: PLC0415
@@ -44,7 +44,7 @@ def _delta() -> Any:
 class DeltaArchive:
     def __init__(self, folder: ArchiveFolder) -> None:
         self.folder = folder
-        self._delta = _delta()
+        self._delta = import_delta()
 
     def _open(self) -> DeltaTable:
         table: DeltaTable = self._delta.DeltaTable(str(self.folder.root))
