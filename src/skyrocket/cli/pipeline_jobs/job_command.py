@@ -13,7 +13,7 @@ import inspect
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -34,6 +34,7 @@ from skyrocket.protocol.errors import ProtocolError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+DRIFT_SHOWN: Final = 20
 LOCAL_MASTER: Final = "local[*]"
 TIME_HELP: Final = "milliseconds since 1970, or a time such as 2026-11-15T06:51:57 (local unless it has a zone)"
 _NOT_INSTALLED: Final = "The package {name} is not installed. Install it with: pip install 'skyrocketmq[pipelines]'"
@@ -177,6 +178,12 @@ def cluster_options_of(
     found = {"addressServer": address_server} if address_server else {"nameserver": namesrv or DEFAULT_NAMESERVER}
     named = {"namespace": namespace, "accessKey": access_key, "secretKey": secret_key, "tls": "true" if tls else ""}
     return {**found, **{name: value for name, value in named.items() if value}}
+
+
+def drift_lines(fields: Sequence[object]) -> list[str]:
+    """Return a line for each field that left its column, and one for those that are too many."""
+    more = [f"{len(fields) - DRIFT_SHOWN} more fields drifted; --json has them."] if len(fields) > DRIFT_SHOWN else []
+    return [*map(str, fields[:DRIFT_SHOWN]), *more]
 
 
 def parse_ms(text: str | None, option: str) -> int | None:

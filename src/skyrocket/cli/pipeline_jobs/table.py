@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from skyrocket.cli.output import format_table
-from skyrocket.cli.pipeline_jobs.job_command import JobOptions, JobResult, pipeline_job, stop_on_signal
+from skyrocket.cli.pipeline_jobs.job_command import JobOptions, JobResult, drift_lines, pipeline_job, stop_on_signal
 
 if TYPE_CHECKING:
     from skyrocket.pipelines.json_columns.json_schema import JsonColumns
     from skyrocket.pipelines.table.job import TableSummary
 
 _SOURCE = "FIELD of the JSON body, property:NAME, message:key"
-_DRIFT_SHOWN = 20
 
 
 @pipeline_job()
@@ -130,10 +129,7 @@ def _text(summary: TableSummary) -> str:
     if summary.is_new and not summary.columns.columns and not summary.messages:
         lines.append("The topic has no message yet, so the table was not made.")
     lines += [_gap_line(gap.key, gap.has, gap.next, gap.changes) for gap in summary.gaps]
-    drifted = summary.drift.fields(summary.columns)
-    lines += [str(field) for field in drifted[:_DRIFT_SHOWN]]
-    if len(drifted) > _DRIFT_SHOWN:
-        lines.append(f"{len(drifted) - _DRIFT_SHOWN} more fields drifted; --json has them.")
+    lines += drift_lines(summary.drift.fields(summary.columns))
     lines += [f"Deleted before read: {gap}." for gap in summary.missing]
     lines.append(f"{summary.table} is up to date with topic {summary.topic}.")
     return "\n".join(lines)
