@@ -11,6 +11,7 @@ from typing import Any
 import deltalake
 import psycopg
 
+from skyrocket.pipelines.iceberg_catalog import close_catalog, open_catalog
 from skyrocket.pipelines.table.target import TableTarget
 from skyrocket.pipelines.table.targets import open_target
 from tests.support.change_histories import TOPIC
@@ -53,6 +54,17 @@ def postgresql_place(address: str, table: str) -> Place:
             return connection.execute(f'select * from "{table}{"_" if part else ""}{part}"').fetchall()
 
     return Place(f"postgresql:{address}", table, read)
+
+
+def iceberg_place(folder: Path, table: str) -> Place:
+    def read(part: str) -> Rows:
+        catalog = open_catalog(folder, create=False)
+        try:
+            return catalog.load_table(("skyrocket", f"{table}{'_' if part else ''}{part}")).scan().to_arrow().to_pylist()
+        finally:
+            close_catalog(catalog)
+
+    return Place(f"iceberg:{folder}", table, read)
 
 
 def delta_place(folder: Path) -> Place:

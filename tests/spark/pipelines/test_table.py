@@ -1,4 +1,4 @@
-"""`maintain_table` in a real Spark, with our broker, into PostgreSQL and Delta."""
+"""`maintain_table` in a real Spark, with our broker, into PostgreSQL, Delta and Iceberg."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from skyrocket.pipelines.progress import JobProgress
 from tests.spark.conftest import Cluster
 from tests.support.archives import create
 from tests.support.postgres_server import postgres_server
-from tests.support.table_targets import Place, delta_place, postgresql_place
+from tests.support.table_targets import Place, delta_place, iceberg_place, postgresql_place
 from tests.support.waiting import wait_until
 
 SPEC = ChangeSpec(["id"], "v", "op=delete")
@@ -33,10 +33,12 @@ def postgresql() -> Iterator[str]:
         yield address
 
 
-@pytest.fixture(params=["postgresql", "delta"])
+@pytest.fixture(params=["postgresql", "delta", "iceberg"])
 def place(request: pytest.FixtureRequest, tmp_path: Path, topic: str) -> Place:
     if request.param == "delta":
         return delta_place(tmp_path / "table")
+    if request.param == "iceberg":
+        return iceberg_place(tmp_path / "catalog", "changes")
     return postgresql_place(request.getfixturevalue("postgresql"), topic.replace("-", "_"))
 
 
@@ -138,7 +140,7 @@ def run(cluster: Cluster, *arguments: str) -> Any:
 def test_a_dry_run_says_columns_and_messages_and_writes_nothing(ours: Cluster, topic: str, tmp_path: Path, postgresql: str):
     create(ours.nameserver, topic, 1)
     send(ours, topic, [{"id": "a", "v": 1, "name": "x"}])
-    for to in (f"delta:{tmp_path / 'd'}", f"postgresql:{postgresql}"):
+    for to in (f"delta:{tmp_path / 'd'}", f"iceberg:{tmp_path / 'i'}", f"postgresql:{postgresql}"):
         done = run(ours, topic, "--to", to, "--key", "id", "--version", "v", "--dry-run")
         assert done.exit_code == 0, done.stderr
         lines = done.stdout.splitlines()

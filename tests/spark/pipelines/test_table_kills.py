@@ -21,10 +21,10 @@ from tests.support.change_histories import Change, digest, reference_fold, refer
 from tests.support.postgres_server import postgres_server
 from tests.support.skyrocket_process import Skyrocket
 from tests.support.spark_crash import READY, SEED, SparkDriver
-from tests.support.table_targets import Place, delta_place, postgresql_place
+from tests.support.table_targets import Place, delta_place, iceberg_place, postgresql_place
 
 KILLS = int(os.environ.get("SKYROCKET_PIPELINE_KILLS", "0"))
-CASES = [("postgresql", EXPECTED_VERSION), *([("delta", LAST_WRITER)] if KILLS else [])]
+CASES = [("postgresql", EXPECTED_VERSION), *([("delta", LAST_WRITER), ("iceberg", EXPECTED_VERSION)] if KILLS else [])]
 MOMENT_S_MAX = 2.0
 
 
@@ -70,7 +70,12 @@ def test_a_killed_table_job_gives_the_table_of_the_reference(tmp_path: Path, bro
         admin.topics.create("killed", queues=4)
     chance = random.Random(SEED)
     with postgres_server() as address:
-        place: Place = postgresql_place(address, "killed") if kind == "postgresql" else delta_place(tmp_path / "table")
+        places: dict[str, Place] = {
+            "postgresql": postgresql_place(address, "killed"),
+            "delta": delta_place(tmp_path / "table"),
+            "iceberg": iceberg_place(tmp_path / "catalog", "killed"),
+        }
+        place = places[kind]
         arguments = {
             "job": "table",
             "nameserver": broker.nameserver,

@@ -21,7 +21,9 @@ _SOURCE = "FIELD of the JSON body, property:NAME, message:key"
 def table(
     options: JobOptions,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic of changes.")],
-    to: Annotated[str, typer.Option("--to", metavar="TARGET", help="postgresql://…, postgresql:host=… or delta:FOLDER.")],
+    to: Annotated[
+        str, typer.Option("--to", metavar="TARGET", help="postgresql://…, postgresql:host=…, delta:FOLDER or iceberg:FOLDER.")
+    ],
     key: Annotated[list[str], typer.Option(metavar="SOURCE", help=f"What names the row: {_SOURCE}. Repeat it for more parts.")],
     version: Annotated[str, typer.Option(metavar="SOURCE", help=f"What orders changes: {_SOURCE} or message:offset.")],
     mode: Annotated[
@@ -31,7 +33,8 @@ def table(
         str | None, typer.Option(metavar="SOURCE=VALUE", help="Marks a deletion, beside empty bodies and null: op=delete.")
     ] = None,
     name: Annotated[
-        str | None, typer.Option("--table", metavar="NAME", help="The table in PostgreSQL. Without it: named as the topic.")
+        str | None,
+        typer.Option("--table", metavar="NAME", help="The table in PostgreSQL or Iceberg. Without it: named as the topic."),
     ] = None,
     schema: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A JSON Schema with the columns. Without it: inferred from new messages.")

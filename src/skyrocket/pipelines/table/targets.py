@@ -1,8 +1,9 @@
 """The targets of the job `table` by name.
 
-postgresql://user@host/database                  PostgreSQL, by a URL of libpq
-postgresql:host=… dbname=…                       the same, by key=value words
-delta:FOLDER                                     a Delta table
+postgresql://user@host/database     PostgreSQL, by a URL of libpq
+postgresql:host=… dbname=…          the same, by key=value words
+delta:FOLDER                        a Delta table
+iceberg:FOLDER                      an Iceberg table, in the catalog of that folder
 """
 
 from __future__ import annotations
@@ -39,6 +40,12 @@ def _open_delta(place: str, table: str | None, _topic: str) -> TableTarget:
     return DeltaTableTarget(_folder(place))
 
 
+def _open_iceberg(place: str, table: str | None, topic: str) -> TableTarget:
+    from skyrocket.pipelines.table.iceberg_table import IcebergTable  # noqa: PLC0415
+
+    return IcebergTable(_folder(place), table or default_table(topic))
+
+
 def _folder(place: str) -> Path:
     if "://" in place:
         raise ArgumentError(f"'{place}' is a URL. The target is a folder in a file system.")
@@ -48,6 +55,7 @@ def _folder(place: str) -> Path:
 _TARGETS: Final[dict[str, Callable[[str, str | None, str], TableTarget]]] = {
     "postgresql": _open_postgresql,
     "delta": _open_delta,
+    "iceberg": _open_iceberg,
 }
 
 

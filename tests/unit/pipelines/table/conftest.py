@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.postgres_server import postgres_server
-from tests.support.table_targets import Place, delta_place, postgresql_place
+from tests.support.table_targets import Place, delta_place, iceberg_place, postgresql_place
 
 _NUMBERS = itertools.count()
 
@@ -20,7 +20,7 @@ def postgresql() -> Iterator[str]:
         yield address
 
 
-@pytest.fixture(params=["postgresql", "delta"])
+@pytest.fixture(params=["postgresql", "delta", "iceberg"])
 def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Place]:
     """A function that returns a place that no table has been made at."""
 
@@ -28,6 +28,8 @@ def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Pl
         number = next(_NUMBERS)
         if request.param == "delta":
             return delta_place(tmp_path / f"t{number}")
+        if request.param == "iceberg":
+            return iceberg_place(tmp_path / "catalog", f"t{number}")
         return postgresql_place(request.getfixturevalue("postgresql"), f"t{number}")
 
     return make

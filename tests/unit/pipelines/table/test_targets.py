@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from skyrocket.client.queues import Queue
 from skyrocket.pipelines.errors import ArgumentError, MissingMessagesError, TargetError
 from skyrocket.pipelines.json_columns.json_schema import JsonColumn, JsonColumns
-from skyrocket.pipelines.table import delta_table, postgresql_table
+from skyrocket.pipelines.table import delta_table, iceberg_table, postgresql_table
 from skyrocket.pipelines.table.change_spec import ChangeSpec
 from skyrocket.pipelines.table.fold import EXPECTED_VERSION, MODES
 from skyrocket.pipelines.table.job import TableOptions, TableRun, TableSummary
@@ -163,7 +163,7 @@ def test_another_key_version_mode_or_topic_is_refused(place: Place):
 
 
 def test_two_jobs_do_not_write_to_one_table(place: Place, monkeypatch: pytest.MonkeyPatch):
-    for module in (delta_table, postgresql_table):
+    for module in (delta_table, iceberg_table, postgresql_table):
         monkeypatch.setattr(module, "LOCK_WAIT_S", 0.0)
     with locked(place), pytest.raises(TargetError, match=r"^Another job is writing to "):
         run(place, ListFeed([[body("a", 1)]]))
@@ -266,6 +266,10 @@ def test_any_order_repetition_and_division_gives_the_table_of_the_reference(
     assert place.waiting() == (reference_waiting(history) if mode == EXPECTED_VERSION else set())
 
 
+# What targets do one after another when they write. Each has some of these methods.
+STEPS = ("create", "_make_tables", "_advance", "_merge", "_merge_into", "_replace_waiting", "_add_rejects", "_publish", "_settle")
+
+
 class Crash(Exception):
     """The process dies here."""
 
@@ -273,7 +277,7 @@ class Crash(Exception):
 def crash_points(target: Any, at: int) -> None:
     """Let the target crash after its `at`-th step of writing."""
     steps = iter(range(at + 1))
-    for name in ("_settle", "_publish", "_merge_into", "_merge", "_advance", "create", "_make_tables"):
+    for name in STEPS:
         if hasattr(target, name):
             setattr(target, name, _crashing(getattr(target, name), steps))
 
@@ -298,7 +302,7 @@ def test_a_crash_after_any_step_of_writing_leaves_a_table_that_the_next_run_comp
         with locked(place) as target:
             crash_points(target, at)
             try:
-                TableRun(target, options(mode, batch_messages=2), ListFeed([bodies])).run()
+                TableRun(target, options(mode, batch_messages=4), ListFeed([bodies])).run()
             except Crash:
                 crashed = True
         if not crashed:
