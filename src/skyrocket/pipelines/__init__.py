@@ -23,13 +23,18 @@ if TYPE_CHECKING:
     from skyrocket.pipelines.drain.job import drain_group
     from skyrocket.pipelines.drain.proof import prove_drain
     from skyrocket.pipelines.replay.job import replay_messages
+    from skyrocket.pipelines.table.change_spec import ChangeSpec
+    from skyrocket.pipelines.table.job import TableOptions, maintain_table
     from skyrocket.pipelines.verify.job import verify_archive, verify_replica, verify_stores
 
 __all__ = [
+    "ChangeSpec",
+    "TableOptions",
     "TopicAudit",
     "archive_topics",
     "drain_group",
     "export_selection",
+    "maintain_table",
     "prove_drain",
     "replay_messages",
     "resend_letters",
@@ -50,6 +55,8 @@ __getattr__, __dir__ = lazy_names(
         "drain.job": ("drain_group",),
         "drain.proof": ("prove_drain",),
         "replay.job": ("replay_messages",),
+        "table.change_spec": ("ChangeSpec",),
+        "table.job": ("TableOptions", "maintain_table"),
         "verify.job": ("verify_archive", "verify_replica", "verify_stores"),
     },
 )

@@ -17,6 +17,7 @@ from skyrocket.cli.pipeline_jobs.jobs import JOBS
 from skyrocket.pipelines.errors import ArchiveError, ArgumentError
 from tests.support.startup import imported_by
 
+V = ("--version", "b")
 HELP = """
 from skyrocket.cli.main import app
 try:
@@ -62,6 +63,26 @@ def test_the_page_of_jobs_has_each_of_them(name: str):
         (["archive", "orders", "--to", "/tmp/x", "--batch-messages", "0"], "A batch has 0 messages. It must have at least 1."),
         (["archive", "orders", "--to", "/tmp/x", "--conf", "spark"], "--conf is key=value, not 'spark'."),
         (["archive", "orders", "--to", "/tmp/x", "--access-key", "a"], "--secret-key is missing."),
+        (
+            ["table", "t", "--to", "mysql:x", "--key", "a", *V],
+            "The target is 'mysql'. It must be one of postgresql:…",
+        ),
+        (
+            ["table", "t", "--to", "delta:", "--key", "a", *V],
+            "The target is 'delta'. It must be one of postgresql:…",
+        ),
+        (["table", "t", "--to", "delta:s3://b/x", "--key", "a", *V], "'s3://b/x' is a URL."),
+        (["table", "t", "--to", "delta:/x", "--key", "", *V], "--key is empty. Use FIELD"),
+        (
+            ["table", "t", "--to", "delta:/x", "--key", "a", *V, "--mode", "x"],
+            "The mode is 'x'. It must be last-writer",
+        ),
+        (["table", "t", "--to", "delta:/x", "--key", "a", *V, "--batch-messages", "0"], "A batch has 0 messages."),
+        (
+            ["table", "t", "--to", "delta:/x", "--key", "a", *V, "--waiting-max", "-1"],
+            "At most -1 changes may wait.",
+        ),
+        (["table", "t", "--to", "delta:/x", "--key", "a", *V, "--schema", "/absent"], "/absent: No such file"),
         (["replay", "--to", "orders"], "Give one source: --archive, --store or --topic."),
         (["replay", "--to", "x", "--topic", "a", "--store", "/tmp"], "Give one source: --archive, --store or --topic."),
         (["replay", "--topic", "a", "--to", "x", "--to-tls"], "Options about the target's cluster need --to-namesrv."),

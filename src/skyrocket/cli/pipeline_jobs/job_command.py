@@ -10,12 +10,15 @@ The shared code prints the result, writes the report, and turns an error into on
 from __future__ import annotations
 
 import inspect
+import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -31,6 +34,7 @@ from skyrocket.protocol.errors import ProtocolError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+DRIFT_SHOWN: Final = 20
 LOCAL_MASTER: Final = "local[*]"
 TIME_HELP: Final = "milliseconds since 1970, or a time such as 2026-11-15T06:51:57 (local unless it has a zone)"
 _NOT_INSTALLED: Final = "The package {name} is not installed. Install it with: pip install 'skyrocketmq[pipelines]'"
@@ -177,6 +181,12 @@ def cluster_options_of(
     return {**found, **{name: value for name, value in named.items() if value}}
 
 
+def drift_lines(fields: Sequence[object]) -> list[str]:
+    """Return a line for each field that left its column, and one for those that are too many."""
+    more = [f"{len(fields) - DRIFT_SHOWN} more fields drifted; --json has them."] if len(fields) > DRIFT_SHOWN else []
+    return [*map(str, fields[:DRIFT_SHOWN]), *more]
+
+
 def parse_ms(text: str | None, option: str) -> int | None:
     """Parse a time as TIME_HELP says. None stays None."""
     if text is None or (text.isascii() and text.isdigit()):
@@ -185,6 +195,25 @@ def parse_ms(text: str | None, option: str) -> int | None:
         return int(datetime.fromisoformat(text).astimezone().timestamp() * 1000)
     except (ValueError, OverflowError):
         refuse(f"{option} is '{text}', which is not a time. Use {TIME_HELP}.")
+
+
+@contextmanager
+def stop_on_signal(follow: bool) -> Iterator[threading.Event]:
+    """With --follow, let Ctrl-C and SIGTERM end the job after the batch that it is at."""
+    stop = threading.Event()
+    if not follow:
+        yield stop
+        return
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _run_job(job: Callable[..., JobResult], options: JobOptions, values: dict[str, Any], first_step: str) -> None:

@@ -24,6 +24,9 @@ JOBS: Final = {
     "replay": LazyCommand(
         "skyrocket.cli.pipeline_jobs.replay:replay", "Send messages of an archive, a store directory or a topic to a topic."
     ),
+    "table": LazyCommand(
+        "skyrocket.cli.pipeline_jobs.table:table", "Keep a table at the latest state of each key of a topic of changes."
+    ),
     "audit": LazyCommand(
         "skyrocket.cli.pipeline_jobs.audit:audit",
         "Find missing, repeated and disordered messages by the sequence stamps of our client.",
@@ -55,4 +58,4 @@ app = typer.Typer(
 
 @app.callback()
 def pipeline() -> None:
-    """Run jobs: archive, replay, audit, backlog, drain, dead letters, verify. They work on clusters of ours and Apache's."""
+    """Run jobs: archive, replay, table, audit, backlog, drain, dead letters, verify. They work on our clusters and Apache's."""

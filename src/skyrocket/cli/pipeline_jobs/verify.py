@@ -67,8 +67,8 @@ def _verify(
 
 
 def _result(results: list[VerifyResult]) -> JobResult:
-    from skyrocket.report import render_page  # noqa: PLC0415
     from skyrocket.pipelines.verify import presentation  # noqa: PLC0415
+    from skyrocket.report import render_page  # noqa: PLC0415
 
     table = format_table(presentation.HEAD, presentation.verify_rows(results))
     return JobResult(

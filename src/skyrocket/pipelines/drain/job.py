@@ -29,7 +29,7 @@ from skyrocket.pipelines.archive.coverage import QUEUE_COLUMNS, find_problems
 from skyrocket.pipelines.archive.job import BATCH_MESSAGES, COMPRESSIONS, archive_ranges, queue_bounds
 from skyrocket.pipelines.archive.job import check_arguments as check_archive_arguments
 from skyrocket.pipelines.archive.plan import is_pattern
-from skyrocket.pipelines.archive.reading import ARCHIVE_SCHEMA, read_archive
+from skyrocket.pipelines.archive.reading import archive_schema, read_archive
 from skyrocket.pipelines.clusters import parse_cluster
 from skyrocket.pipelines.current_user import current_user
 from skyrocket.pipelines.drain.drain_record import (
@@ -164,7 +164,7 @@ def check_arguments(group: str, topics: Sequence[str], to: str | Path, compressi
 
 def check_condition(spark: SparkSession, conditions: Conditions) -> None:
     """Raise ArgumentError if Spark does not understand the conditions, before a message is archived."""
-    empty = spark.createDataFrame([], ARCHIVE_SCHEMA)
+    empty = spark.createDataFrame([], archive_schema())
     select_rows(empty, Selection(where=f"({conditions.selected}) AND ({conditions.subscribed})"))
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
+from skyrocket.pipelines.verify.result import VerifyResult
 from skyrocket.report.parts import Advice, Note, ReportPage, ReportTable, Section, Severity, SummaryRow
 from skyrocket.report.texts import count_of, format_number
-from skyrocket.pipelines.verify.result import VerifyResult
 
 HEAD: Final = ("TARGET", "VERIFIED", "PROBLEMS", "RESULT")
 PROBLEMS_SHOWN: Final = 50  # for each target, in a terminal

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from skyrocket.client.queues import Queue
 from skyrocket.pipelines.archive.plan import QueueBounds
-from skyrocket.report import render_page
 from skyrocket.pipelines.verify.archive_check import common_ranges
 from skyrocket.pipelines.verify.presentation import verify_document, verify_lines, verify_page, verify_rows
 from skyrocket.pipelines.verify.replica_check import LogRange, compare_range, describe_bounds, log_range, plan_ranges
 from skyrocket.pipelines.verify.result import PROBLEMS_MAX, VerifyResult
+from skyrocket.report import render_page
 from skyrocket.store.offline.offline_store import OfflineStore
 from tests.support.sample_stores import flip, sample_store
 
