@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from skyrocket.pipelines.backlog.job import watch_backlog
     from skyrocket.pipelines.deadletters.job import export_selection, resend_letters, triage_letters
     from skyrocket.pipelines.replay.job import replay_messages
+    from skyrocket.pipelines.signup.job import run_signup_demo
 
 __all__ = [
     "TopicAudit",
@@ -28,6 +29,7 @@ __all__ = [
     "export_selection",
     "replay_messages",
     "resend_letters",
+    "run_signup_demo",
     "triage_letters",
     "watch_backlog",
 ]
@@ -40,5 +42,6 @@ __getattr__, __dir__ = lazy_names(
         "backlog.job": ("watch_backlog",),
         "deadletters.job": ("export_selection", "resend_letters", "triage_letters"),
         "replay.job": ("replay_messages",),
+        "signup.job": ("run_signup_demo",),
     },
 )

@@ -75,7 +75,7 @@ class BrokerProcess:
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
             limit=_LINE_BYTES_MAX,
             start_new_session=True,
-            preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+            preexec_fn=die_with_parent if sys.platform == "linux" else None,
         )
         assert process.stdout is not None
         if self._is_stopping:  # while the process was being created
@@ -123,7 +123,7 @@ async def _read_line(stream: asyncio.StreamReader) -> str:
 _LIBC: Final = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Ask Linux to stop this process when its parent dies."""
     assert _LIBC is not None
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

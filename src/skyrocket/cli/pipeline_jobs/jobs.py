@@ -36,6 +36,10 @@ JOBS: Final = {
         "skyrocket.cli.pipeline_jobs.deadletters:deadletters",
         "Group dead letters by cause, topic and age, with samples; export them; resend a selection.",
     ),
+    "signup-demo": LazyCommand(
+        "skyrocket.cli.pipeline_jobs.signup_demo:signup_demo",
+        "Run a sign-up system on one machine: a queue, four services, a funnel on Spark, and proof that nothing is lost.",
+    ),
 }
 
 app = typer.Typer(
@@ -47,4 +51,4 @@ app = typer.Typer(
 
 @app.callback()
 def pipeline() -> None:
-    """Run jobs: archive, replay, audit, backlog, dead letters. They work on clusters of ours and Apache's."""
+    """Run jobs: archive, replay, audit, backlog, dead letters, the sign-up demo. They work on clusters of ours and Apache's."""
