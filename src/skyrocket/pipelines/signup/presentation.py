@@ -139,7 +139,7 @@ def demo_document(result: DemoResult) -> dict[str, Any]:
             for one in result.funnel
         ],
         "deadLetters": [
-            {"service": one.service, "user": one.user, "retries": one.retries, "diedMs": one.died_ms} for one in result.letters
+            {"service": one.service, "user": one.user, "attempts": one.attempts, "diedMs": one.died_ms} for one in result.letters
         ],
         "events": [{"atMs": at_ms, "what": what} for at_ms, what in result.history.events],
         "audit": audit_document(result.audit),
@@ -213,8 +213,8 @@ def _sections(result: DemoResult) -> list[Section]:
         ReportTable("Services", _lower(SERVICE_HEAD), service_rows(result), note=_SERVICES_NOTE),
         ReportTable(
             "Dead letters",
-            ("service", "user", "retries", "died", "body"),
-            [(one.service, one.user, one.retries, format_moment(one.died_ms), body_sample(one.body)) for one in result.letters],
+            ("service", "user", "attempts", "died", "body"),
+            [(one.service, one.user, one.attempts, format_moment(one.died_ms), body_sample(one.body)) for one in result.letters],
             empty="There was no poison message.",
         ),
         ReportTable("Audit of the sign-up topic", _lower(STREAM_HEAD), stream_rows(result.audit.streams), note=_AUDIT_NOTE),
@@ -242,7 +242,7 @@ def _proofs(result: DemoResult) -> list[Advice]:
             Severity.GOOD,
             "Every poison message is among the dead letters of each service that got it, and held up nobody.",
             f"{count_of(result.poison, 'poison message')}, {count_of(len(result.letters), 'dead letter')}, "
-            f"after {RETRIES_MAX} retries each.",
+            f"after {RETRIES_MAX + 1} attempts each.",
         ),
         Advice(
             Severity.GOOD,
@@ -256,10 +256,10 @@ def _latency_chart(result: DemoResult) -> ColumnChart:
     both = (result.in_line, result.queued)
     bins = used_bins(both)
     return ColumnChart(
-        "How long people wait for the sign-up page",
+        "How long people wait for the sign-up page, in % of answers",
         [bin_label(index) for index in bins],
         [ColumnSeries(one.name, [one.shares()[index] for index in bins]) for one in both],
-        "% of answers",
+        "%",
         note="In-line, the page calls SMS, push and coupons in turn, 50 to 150 ms each, and then answers. Over the queue, it "
         "answers when the broker has the message. Each bin begins at its label.",
     )

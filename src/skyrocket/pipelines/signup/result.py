@@ -57,7 +57,7 @@ class LetterRow:
 
     service: str
     user: str
-    retries: int
+    attempts: int  # after which it was given up
     died_ms: int
     body: bytes
 
