@@ -24,6 +24,7 @@ from skyrocket.pipelines.signup.services import BY_NAME, CONCURRENCY, RETRIES_MA
 from skyrocket.pipelines.signup.sign_ups import SignUpBody
 
 COMMIT_MS: Final = 500  # so that the backlog is seen as it is
+HOLD_MS: Final = 1_000  # a broker that holds a pull does not tell that only messages with other tags have come
 
 
 class ServiceOrders(msgspec.Struct):
@@ -78,7 +79,7 @@ async def serve(orders: ServiceOrders) -> None:
             start="first",
             concurrency=CONCURRENCY,
             retries_max=RETRIES_MAX,
-            consumer_limits=ConsumerLimits(commit_ms=COMMIT_MS),
+            consumer_limits=ConsumerLimits(commit_ms=COMMIT_MS, pull_hold_ms=HOLD_MS),
         )
         handler = DemoServiceHandler(orders, ledger, producer)
         consumer.on(orders.topic, BY_NAME[orders.service].tags)(handler.handle)
