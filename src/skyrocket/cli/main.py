@@ -33,7 +33,9 @@ COMMANDS: Final = {
     "store": LazyCommand(
         "skyrocket.cli.store:app", "Verify or dump a store directory, ours or Apache's. Read-only, and no broker is needed."
     ),
-    "pipeline": LazyCommand("skyrocket.cli.pipeline_jobs.jobs:app", "Run jobs: archive, replay, audit, backlog, dead letters."),
+    "pipeline": LazyCommand(
+        "skyrocket.cli.pipeline_jobs.jobs:app", "Run jobs: archive, replay, audit, backlog, dead letters, the sign-up demo."
+    ),
     "protocol": LazyCommand(
         "skyrocket.cli.protocol:app", "List the requests of RocketMQ's wire protocol, and decode captured frames."
     ),
@@ -92,6 +94,7 @@ def overview() -> str:
             "  skyrocket pipeline archive orders --to FOLDER",
             "  skyrocket pipeline replay --archive FOLDER --to orders-again",
             "  skyrocket pipeline backlog, skyrocket pipeline deadletters, skyrocket pipeline audit orders",
+            "  skyrocket pipeline signup-demo --report signup.html",
             "",
             "Programs",
             "  skyrocket.client                     producers, consumers and administration from Python",

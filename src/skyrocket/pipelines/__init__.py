@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from skyrocket.pipelines.drain.job import drain_group
     from skyrocket.pipelines.drain.proof import prove_drain
     from skyrocket.pipelines.replay.job import replay_messages
+    from skyrocket.pipelines.signup.job import run_signup_demo
     from skyrocket.pipelines.table.change_spec import ChangeSpec
     from skyrocket.pipelines.table.job import TableOptions, maintain_table
     from skyrocket.pipelines.verify.job import verify_archive, verify_replica, verify_stores
@@ -38,6 +39,7 @@ __all__ = [
     "prove_drain",
     "replay_messages",
     "resend_letters",
+    "run_signup_demo",
     "triage_letters",
     "verify_archive",
     "verify_replica",
@@ -55,6 +57,7 @@ __getattr__, __dir__ = lazy_names(
         "drain.job": ("drain_group",),
         "drain.proof": ("prove_drain",),
         "replay.job": ("replay_messages",),
+        "signup.job": ("run_signup_demo",),
         "table.change_spec": ("ChangeSpec",),
         "table.job": ("TableOptions", "maintain_table"),
         "verify.job": ("verify_archive", "verify_replica", "verify_stores"),

@@ -12,9 +12,10 @@ import typer
 from typer.testing import CliRunner, Result
 
 from skyrocket.cli.main import app
-from skyrocket.cli.pipeline_jobs.job_command import JobOptions, JobResult, cluster_options_of, pipeline_job
+from skyrocket.cli.pipeline_jobs.job_command import JobOptions, JobResult, _progress_bar, cluster_options_of, pipeline_job
 from skyrocket.cli.pipeline_jobs.jobs import JOBS
 from skyrocket.pipelines.errors import ArchiveError, ArgumentError
+from skyrocket.pipelines.progress import JobProgress
 from tests.support.startup import imported_by
 
 V = ("--version", "b")
@@ -103,6 +104,10 @@ def test_the_page_of_jobs_has_each_of_them(name: str):
         (["verify", "--archive", "/nowhere/x"], "/nowhere/x is not an archive."),
         (["verify", "/nowhere/x", "--only-topic", "a"], "--only-topic chooses topics of an archive, and --archive is missing."),
         (["drain", "--prove", "/nowhere/x"], "/nowhere/x is not the archive of a drain."),
+        (["signup-demo", "--seconds", "1"], "--seconds is 1. It must be 4 to 3600."),
+        (["signup-demo", "--rate", "0"], "--rate is 0. It must be 1 to 1000."),
+        (["signup-demo", "--minute", "0"], "--minute is 0. It must be 1 to 3600."),
+        (["signup-demo", "--seconds", "3600", "--rate", "1000"], "is more than 200,000 sign-ups. Choose less of one."),
     ],
 )
 def test_wrong_arguments_are_one_sentence_before_spark_starts(arguments: list[str], sentence: str):
@@ -145,6 +150,41 @@ def test_errors_of_a_job_have_the_exit_code_of_their_kind():
     for word, code, sentence in (("wrong", 2, "The word is wrong.\n"), ("broken", 1, "The archive is broken.\n")):
         done = CliRunner().invoke(made, [word])
         assert (done.exit_code, done.stderr) == (code, sentence)
+
+
+def test_a_result_that_is_bad_news_is_printed_and_the_exit_code_is_1(tmp_path: Path):
+    def losing(options: JobOptions) -> JobResult:
+        """Lose something."""
+        return JobResult({"master": options.master}, "A message was lost.", lambda: "<p>lost</p>", is_sound=False)
+
+    page = tmp_path / "x.html"
+    done = CliRunner().invoke(command_of(losing, has_report=True), ["--report", str(page)])
+    assert (done.exit_code, done.stdout, done.stderr, page.read_text()) == (1, "A message was lost.\n", "", "<p>lost</p>")
+
+
+def test_a_job_that_brings_its_cluster_uses_another_only_if_the_command_names_it(monkeypatch: pytest.MonkeyPatch):
+    def naming(options: JobOptions) -> JobResult:
+        """Name the cluster."""
+        return JobResult({}, options.cluster.get("nameserver", "its own"))
+
+    monkeypatch.setenv("NAMESRV_ADDR", "production:9876")
+    made = command_of(naming, brings_cluster=True)
+    assert CliRunner().invoke(made, []).stdout == "its own\n"
+    assert CliRunner().invoke(made, ["-n", "h:1"]).stdout == "h:1\n"
+    assert CliRunner().invoke(command_of(naming), []).stdout == "production:9876\n"
+
+
+def test_lines_below_the_bar_are_shown_on_a_terminal_and_go_with_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+    with _progress_bar("starting", is_shown=True) as on_progress:
+        on_progress(JobProgress("draining", 3, 9, "sign-ups", ("waiting: sms 12", "[not markup]")))
+    shown = capsys.readouterr().err
+    for text in ("draining", "3 of 9 sign-ups", "waiting: sms 12", "[not markup]"):
+        assert text in shown
 
 
 def test_a_job_with_a_report_writes_it_to_the_file(tmp_path: Path):

@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
@@ -116,16 +116,39 @@ _WITHOUT_SPARK: Final[dict[str, tuple[Any, Any]]] = {
 }
 
 
+_OWN_CLUSTER: Final[dict[str, tuple[Any, Any]]] = {
+    "namesrv": (
+        Annotated[
+            str | None,
+            typer.Option(
+                "-n",
+                "--namesrv",
+                metavar="HOST:PORT",
+                help="Nameservers of a cluster to use, separated by semicolons. Without it, the job starts its own.",
+            ),
+        ],
+        None,
+    ),
+    "address_server": (
+        Annotated[str | None, typer.Option(metavar="HOST[:PORT]", help="An HTTP server that lists those nameservers.")],
+        None,
+    ),
+}
+
+
 def pipeline_job(
-    *, has_report: bool = False, uses_spark: bool = True
+    *, has_report: bool = False, uses_spark: bool = True, brings_cluster: bool = False
 ) -> Callable[[Callable[..., JobResult]], Callable[..., None]]:
     """Return a decorator that makes a command of a job. `has_report` adds `--report` for a job that returns `html`.
 
     A job that asks the cluster itself takes `--master` and `--conf` too, so that scripts can pass the same options to all jobs.
+    A job that `brings_cluster` gets no cluster unless the command names one: it starts its own, whatever the environment says.
     """
 
     def make_command(job: Callable[..., JobResult]) -> Callable[..., None]:
         options = {**_SHARED, **({} if uses_spark else _WITHOUT_SPARK), **(_REPORT if has_report else {})}
+        if brings_cluster:
+            options |= _OWN_CLUSTER
         _, *own = inspect.signature(job, eval_str=True).parameters.values()
         shared = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
@@ -134,7 +157,14 @@ def pipeline_job(
 
         def command(**values: Any) -> None:
             given = {name: values.pop(name) for name in options}
-            _run_job(job, _parse_options(**given), values, "starting Spark" if uses_spark else "asking the cluster")
+            is_own = brings_cluster and not given["namesrv"] and not given["address_server"]
+            parsed = _parse_options(**given)
+            _run_job(
+                job,
+                replace(parsed, cluster={}) if is_own else parsed,
+                values,
+                "starting Spark" if uses_spark else "asking the cluster",
+            )
 
         command.__name__ = getattr(job, "__name__", "command")
         command.__doc__ = job.__doc__
@@ -249,7 +279,7 @@ def _fail(sentence: str, code: int, error: Exception) -> None:
 
 
 def _with_progress(options: JobOptions, on_progress: OnProgress) -> JobOptions:
-    return JobOptions(options.cluster, options.master, options.as_json, options.report, options.config, on_progress)
+    return replace(options, on_progress=on_progress)
 
 
 @contextmanager
@@ -258,12 +288,15 @@ def _progress_bar(first_step: str, *, is_shown: bool) -> Iterator[OnProgress]:
     if not is_shown:
         yield lambda _: None
         return
-    from rich.console import Console  # noqa: PLC0415 — a job in a pipe needs no bar
+    from rich.console import Console, Group  # noqa: PLC0415 — a job in a pipe needs no bar
+    from rich.live import Live  # noqa: PLC0415
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
 
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[counted]}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        task = bars.add_task(first_step, total=None, counted="")
+    bars = Progress(*columns)
+    task = bars.add_task(first_step, total=None, counted="")
+    with Live(bars, console=Console(stderr=True), transient=True) as live:
 
         def show(progress: JobProgress) -> None:
             bars.update(
@@ -273,5 +306,6 @@ def _progress_bar(first_step: str, *, is_shown: bool) -> Iterator[OnProgress]:
                 completed=progress.done,
                 counted=progress.counted(),
             )
+            live.update(Group(bars, *map(Text, progress.below)) if progress.below else bars)
 
         yield show

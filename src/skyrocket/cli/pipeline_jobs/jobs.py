@@ -47,6 +47,10 @@ JOBS: Final = {
         "skyrocket.cli.pipeline_jobs.verify:verify",
         "Verify stores, a replica against its master, or an archive against its topics.",
     ),
+    "signup-demo": LazyCommand(
+        "skyrocket.cli.pipeline_jobs.signup_demo:signup_demo",
+        "Run a sign-up system on one machine: a queue, four services, a funnel on Spark, and proof that nothing is lost.",
+    ),
 }
 
 app = typer.Typer(
@@ -58,4 +62,4 @@ app = typer.Typer(
 
 @app.callback()
 def pipeline() -> None:
-    """Run jobs: archive, replay, table, audit, backlog, drain, dead letters, verify. They work on our clusters and Apache's."""
+    """Run jobs: archive, replay, table, audit, backlog, drain, dead letters, verify, and the sign-up demo."""
