@@ -32,11 +32,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "broker": {"durable_file", "supervised_task", "compiled", "protocol", "store", "raft", "auth", "net", "settings", "metrics"},
     "client": {"durable_file", "compiled", "protocol", "net"},
     "spark": {"compiled", "protocol", "store", "columnar", "net", "client"},
-    "pipelines": {"durable_file", "protocol", "store", "columnar", "client", "spark"},
-    "console": {"protocol", "client"},
+    "doctor": {"protocol", "store", "client"},
+    "pipelines": {"durable_file", "protocol", "store", "columnar", "client", "spark", "doctor"},
+    "console": {"protocol", "client", "doctor"},
     "testing": {"protocol", "store", "net", "nameserver", "broker", "client"},
     "cli": {"compiled", "protocol", "auth", "store", "columnar", "net", "settings", "nameserver", "broker", "client", "spark"}
-    | {"pipelines", "console", "testing"},
+    | {"doctor", "pipelines", "console", "testing"},
 }
 
 RESERVED_NAMES = {value for value in vars(system_names).values() if isinstance(value, str) and ("_" in value or "%" in value)}

@@ -8,9 +8,9 @@ import msgspec
 
 from skyrocket.client.admin.brokers import Brokers
 from skyrocket.client.admin.ledger_groups import transfer_leadership
-from skyrocket.client.admin.results import BrokerInfo, BrokerState
+from skyrocket.client.admin.results import BrokerInfo, BrokerState, ReplicationState, SlaveState
 from skyrocket.client.errors import BrokerError, ClientError, NotFoundError
-from skyrocket.protocol.bodies import KVTable
+from skyrocket.protocol.bodies import HARuntimeInfo, KVTable
 from skyrocket.protocol.command import Command
 from skyrocket.protocol.config_text import decode_config, encode_config
 from skyrocket.protocol.errors import BodyError
@@ -29,9 +29,9 @@ class ClusterAdmin:
         """The addresses of the nameservers."""
         return list(self._brokers.session.nameservers)
 
-    async def brokers(self) -> list[BrokerInfo]:
-        """List all brokers that are registered, slaves included."""
-        return await self._brokers.list_brokers()
+    async def brokers(self, nameserver: str | None = None) -> list[BrokerInfo]:
+        """List all brokers that are registered, slaves included; with `nameserver`, those that this nameserver knows."""
+        return await self._brokers.list_brokers(nameserver)
 
     async def states(self) -> list[BrokerState]:
         """Fetch the state of all brokers. If a broker does not answer, the `error` of its row says why."""
@@ -64,6 +64,26 @@ class ClusterAdmin:
         """Fetch the runtime values of a broker, by Apache's names. `broker` is an address, or a name for its master."""
         answer = await self._request_broker(await self._brokers.address(broker), RequestCode.GET_BROKER_RUNTIME_INFO)
         return dict(sorted(self._brokers.decode_body(answer, KVTable).table.items()))
+
+    async def replication(self, broker: str) -> ReplicationState:
+        """Fetch how far the slaves of a broker are. `broker` is an address, or a name for its master."""
+        answer = await self._request_broker(await self._brokers.address(broker), RequestCode.GET_BROKER_HA_STATUS)
+        state = self._brokers.decode_body(answer, HARuntimeInfo)
+        own = state.ha_client_runtime_info
+        return ReplicationState(
+            is_master=state.master,
+            end_offset=state.master_commit_log_max_offset if state.master else own.max_offset,
+            slaves=[
+                SlaveState(
+                    address=(one.addr or "").removeprefix("/"),
+                    acknowledged_offset=one.slave_ack_offset,
+                    behind_bytes=max(0, one.diff),
+                    is_in_sync=one.in_sync,
+                )
+                for one in state.ha_connection_info
+            ],
+            master_address=own.master_addr or "",
+        )
 
     async def transfer_leader(self, broker: str, node: str) -> None:
         """Make a node, such as n1, the leader of its DLedger group. `broker` is the group's broker name.

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import NamedTuple
 
+from skyrocket.doctor import finding
 
-class Severity(StrEnum):
-    """How urgent a finding is. The page shows it as a word and a sign, not by colour alone."""
-
-    GOOD = "good"
-    INFORMATION = "information"
-    WARNING = "warning"
-    PROBLEM = "problem"
+Severity = finding.Severity
+"""How urgent a finding is. The page shows it as a word and a sign, not by colour alone."""
 
 
 class SummaryRow(NamedTuple):
