@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from skyrocket.client import Admin, Message, NoNameserverError, Producer
+from skyrocket.client import Admin, Credentials, Message, NoNameserverError, Producer
 from skyrocket.client.limits import ClientLimits
 from skyrocket.client.queues import Queue
 from skyrocket.doctor.examination import examine_cluster
@@ -29,7 +29,7 @@ from tests.support.skyrocket_process import (
     SkyrocketProcess,
     registered,
 )
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S_MAX, wait_until
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -90,6 +90,17 @@ async def test_a_broker_that_one_of_two_nameservers_does_not_know(nameserver: st
     assert broker.address in found.about
     assert found.evidence == f"Unknown at {other.nameserver}. namesrvAddr of the broker: {nameserver}."
     assert silent.about == f"nameserver {other.nameserver}"
+
+
+async def test_a_broker_that_tells_nothing_without_keys():
+    admins = {"initAuthenticationUser": '{"username":"root","password":"12345678"}'}
+    async with LocalBroker({"authenticationEnabled": "true", "authorizationEnabled": "true", **admins}) as broker:
+        found = await finding_of(broker.nameserver, "broker-refuses")
+        async with Admin(broker.nameserver, credentials=Credentials("root", "12345678")) as admin:
+            allowed = await examine_cluster(admin, every_s=0)
+    assert "NO_PERMISSION" in found.evidence
+    assert "--access-key" in found.advice
+    assert rules_of(allowed) == []
 
 
 # --- topics
@@ -187,7 +198,9 @@ async def test_messages_that_are_deleted_before_they_are_read():
         expiring = await finding_of(broker.nameserver, "expiring", group="slow")
         broker.clock.ahead_ms = HOUR_MS
         assert admin._session is not None
-        await admin._session.request_ok(broker.address, RequestCode.DELETE_EXPIRED_COMMITLOG)
+        async with asyncio.timeout(WAIT_S_MAX):
+            while not (await admin.topics.status("orders")).queues[0].first_offset:  # a segment that is not closed yet stays
+                await admin._session.request_ok(broker.address, RequestCode.DELETE_EXPIRED_COMMITLOG)
         expired = await finding_of(broker.nameserver, "expired", group="slow")
     assert "has waited 1 h 40 min" in expiring.evidence
     assert "the broker keeps messages for 2 h" in expiring.evidence

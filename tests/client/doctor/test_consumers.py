@@ -9,6 +9,8 @@ import pytest
 from skyrocket.client import Admin, sql
 from skyrocket.client.consumer.offsets.queue_offsets import QueueOffsets
 from skyrocket.client.queues import Queue
+from skyrocket.doctor.cluster.broker_rules import WAIT_LIMITS
+from skyrocket.doctor.cluster.collect import ClusterCollector
 from skyrocket.doctor.finding import Severity
 from skyrocket.protocol.bodies import ConsumerData, HeartbeatData, SubscriptionData
 from skyrocket.protocol.fastjson.codec import encode
@@ -32,6 +34,21 @@ async def test_a_group_that_consumes_gets_no_diagnosis(servers: Servers):
         examined = await examine(servers.nameserver, group=group, every_s=0.2)
     assert (rules_of(examined), examined.is_sound, examined.unanswered) == ([], True, [])
     assert examined.looked_at[:4] == ["1 nameserver", "1 broker", "1 topic", "1 group"]
+
+
+async def test_what_a_broker_tells_of_itself(servers: Servers):
+    async with Admin(servers.nameserver) as admin:
+        (broker,) = (await ClusterCollector(admin).collect(0)).facts.brokers
+    assert broker.clock_ahead_ms is not None
+    assert abs(broker.clock_ahead_ms) < 1000 * WAIT_S_MAX
+    assert 0 < broker.figure("commitLogDiskRatio") <= 1
+    assert broker.setting("diskSpaceWarningLevelRatio", 0) == 95
+    assert broker.config["autoCreateTopicEnable"] == "true"
+    assert broker.config["enablePropertyFilter"] == "true"
+    assert broker.slaves == []
+    for limit in WAIT_LIMITS:
+        assert limit.figure in broker.runtime
+        assert limit.setting in broker.config
 
 
 async def test_members_that_subscribe_differently(servers: Servers):

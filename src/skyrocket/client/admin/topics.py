@@ -179,7 +179,7 @@ class TopicAdmin:
         return [_settings(topic, name, config) for name, config in zip(addresses, configs, strict=True) if config is not None]
 
     async def get_at(self, topic: str, broker: str) -> TopicSettings | None:
-        """Fetch the settings of a topic at one broker, by name or address; also of a topic without a route. None: it has none."""
+        """Fetch the settings of a topic at the master with this name, also of a topic without a route. None: it has no such."""
         config = await self._fetch_config(topic, await self._brokers.address(broker))
         return None if config is None else _settings(topic, broker, config)
 

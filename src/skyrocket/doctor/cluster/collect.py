@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Iterable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
-from skyrocket.client import Admin, ClientError, NoNameserverError, NoRouteError, NotFoundError
+from skyrocket.client import Admin, BrokerError, ClientError, NoNameserverError, NoRouteError, NotFoundError
 from skyrocket.client.admin import BrokerInfo
 from skyrocket.doctor.backlog.collect import BacklogCollector
 from skyrocket.doctor.backlog.look import ClusterLook, GroupLook
@@ -110,10 +110,13 @@ class ClusterCollector:
     async def _look_at_broker(self, broker: BrokerInfo) -> BrokerFacts:
         place = (broker.cluster, broker.broker_name, broker.broker_id, broker.address)
         cluster, began_ms = self._admin.cluster, _now_ms()
-        runtime, error = await answer_or_error(cluster.runtime(broker.address), {})
+        try:
+            runtime = await cluster.runtime(broker.address)
+        except BrokerError as error:
+            return BrokerFacts(*place, refusal=str(error))
+        except ClientError as error:
+            return BrokerFacts(*place, error=str(error))
         asked_ms = (began_ms + _now_ms()) // 2
-        if error:
-            return BrokerFacts(*place, error=error)
         config = await self._ask(cluster.config(broker.address), f"The settings of broker {broker.broker_name}", {})
         slaves: list[SlaveFacts] | None = None
         if broker.is_master:
@@ -221,14 +224,15 @@ class ClusterCollector:
                 for one in route.brokers
             ]
             is_readable = any("r" in place.permission for place in places)
-            return TopicFacts(topic, places, samples=await self._sample(topic) if topic in chosen and is_readable else ())
+            samples = await self._sample(topic) if topic in chosen and is_readable else []
+            return TopicFacts(topic, places, samples=samples, has_more=len(samples) >= SAMPLE_MESSAGES)
 
         return [one for one in await ask_each(topics, look) if one is not None]
 
     async def _holders(self, topic: str, brokers: Sequence[BrokerFacts]) -> list[str]:
         """Ask the masters themselves for a topic without a route."""
-        masters = [broker for broker in brokers if broker.is_master and not broker.error]
-        found = await ask_each(masters, lambda one: answer_or_error(self._admin.topics.get_at(topic, one.address), None))
+        masters = [broker for broker in brokers if broker.is_master and not broker.error and not broker.refusal]
+        found = await ask_each(masters, lambda one: answer_or_error(self._admin.topics.get_at(topic, one.name), None))
         return [broker.name for broker, (settings, _) in zip(masters, found, strict=True) if settings is not None]
 
     async def _sample(self, topic: str) -> list[MessageSample]:

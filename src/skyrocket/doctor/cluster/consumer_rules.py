@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from skyrocket.client.consumer.subscription import SQL92, TAG, looks_like_sql
 from skyrocket.doctor.cluster.facts import ClusterFacts, GroupFacts, SubscriptionFacts
@@ -14,7 +14,6 @@ from skyrocket.protocol.message.tags import subscription_tags
 from skyrocket.protocol.system_names import RETRY_PREFIX
 
 SAMPLE_MIN: Final = 5  # recent messages, before their tags say something
-TAGS_SHOWN_MAX: Final = 8
 
 
 def find_missing_groups(facts: ClusterFacts) -> Iterator[Symptom]:
@@ -96,26 +95,58 @@ def find_sql_without_filter(facts: ClusterFacts) -> Iterator[Symptom]:
             )
 
 
+class UnseenTags(NamedTuple):
+    """A subscription to tags that no sampled message has. `hint` names a tag that was perhaps meant."""
+
+    group: str
+    subscription: SubscriptionFacts
+    evidence: str
+    hint: str
+    is_certain: bool  # every message of the topic was sampled
+
+
 def find_wrong_tags(facts: ClusterFacts) -> Iterator[Symptom]:
+    """Find tags that no message of a topic has, or that are nearly like one that messages have."""
+    for unseen in _find_unseen(facts):
+        if unseen.is_certain or unseen.hint:
+            topic = unseen.subscription.topic
+            yield Symptom(
+                f"group {unseen.group}",
+                f"Group '{unseen.group}' subscribes to tags of topic '{topic}' that no {'' if unseen.is_certain else 'recent '}"
+                "message has.",
+                f"{unseen.evidence} {unseen.hint}".rstrip(),
+                "Compare the tag in the consumer with the one in the producer: upper and lower case differ, several tags are "
+                "written 'a || b', and '*' selects all.",
+            )
+
+
+def find_unseen_tags(facts: ClusterFacts) -> Iterator[Symptom]:
+    """Find tags that no recent message has, and older ones may have."""
+    for unseen in _find_unseen(facts):
+        if not unseen.is_certain and not unseen.hint:
+            topic = unseen.subscription.topic
+            yield Symptom(
+                f"group {unseen.group}",
+                f"No recent message of topic '{topic}' has a tag that group '{unseen.group}' subscribes to.",
+                unseen.evidence,
+                "If such messages are rare, all is well. Otherwise look which tag the producer sends.",
+            )
+
+
+def _find_unseen(facts: ClusterFacts) -> Iterator[UnseenTags]:
     for group, subscription in _subscriptions(facts):
-        wanted = _tags_of(subscription)
-        if not wanted:
-            continue
-        topic = facts.topic(subscription.topic)
+        topic, wanted = facts.topic(subscription.topic), _tags_of(subscription)
         samples = () if topic is None else topic.samples
         seen = sorted({sample.tag for sample in samples})
-        if len(samples) < SAMPLE_MIN or any(tag in seen for tag in wanted):
+        if topic is None or not wanted or len(samples) < SAMPLE_MIN or any(tag in seen for tag in wanted):
             continue
-        shown = list_names([repr(tag) if tag else "none" for tag in seen[:TAGS_SHOWN_MAX]])
-        near = next((hint for tag in sorted(wanted) if (hint := suggest_name(tag, [one for one in seen if one]))), "")
-        yield Symptom(
-            f"group {group.group}",
-            f"Group '{group.group}' subscribes to tags of topic '{subscription.topic}' that no recent message has.",
+        shown = list_names([repr(tag) if tag else "none" for tag in seen])
+        evidence = (
             f"{_teller(subscription)} subscribes to {subscription.expression!r}; the tags of the newest "
-            f"{format_number(len(samples))} messages are: {shown}.{' ' + near if near else ''}",
-            "Compare the tag in the consumer with the one in the producer: upper and lower case differ, several tags are "
-            "written 'a || b', and '*' selects all.",
+            f"{format_number(len(samples))} messages are: {shown}."
         )
+        hint = next((text for tag in sorted(wanted) if (text := suggest_name(tag, [one for one in seen if one]))), "")
+        yield UnseenTags(group.group, subscription, evidence, hint, not topic.has_more)
 
 
 def find_offsets_beyond_the_end(facts: ClusterFacts) -> Iterator[Symptom]:

@@ -35,13 +35,14 @@ class SlaveFacts:
 
 @dataclass(frozen=True, slots=True)
 class BrokerFacts:
-    """A registered broker. `error` says why it did not answer."""
+    """A registered broker. `error` says why it did not answer, `refusal` why it answered and told nothing."""
 
     cluster: str
     name: str
     broker_id: int
     address: str
     error: str = ""
+    refusal: str = ""
     asked_ms: int = 0  # our clock, in the middle of the question
     runtime: Mapping[str, str] = field(default_factory=dict)
     config: Mapping[str, str] = field(default_factory=dict)
@@ -106,6 +107,7 @@ class TopicFacts:
     places: Sequence[TopicPlace] = ()
     holders: Sequence[str] = ()  # masters that have the topic, asked when there is no route
     samples: Sequence[MessageSample] = ()  # the newest messages
+    has_more: bool = False  # messages than those of the samples
 
 
 class SubscriptionFacts(NamedTuple):
@@ -146,7 +148,7 @@ class ClusterFacts:
 
     @property
     def answering(self) -> list[BrokerFacts]:
-        return [broker for broker in self.brokers if not broker.error]
+        return [broker for broker in self.brokers if not broker.error and not broker.refusal]
 
     @property
     def masters(self) -> list[BrokerFacts]:

@@ -11,6 +11,7 @@ from skyrocket.doctor.texts import count_of, format_bytes, format_number
 
 BEHIND_BYTES: Final = 256 * 1024 * 1024  # from here on Apache calls a slave out of sync (haMaxGapNotInSync)
 BEHIND_ENTRIES: Final = 10_000
+_LOG_END: Final = "commitLogMaxOffset"
 _BEHIND: Final = "dledgerBehind_"  # rows of our leader's runtime information, one for each other node
 
 
@@ -73,6 +74,34 @@ def find_nodes_behind(facts: ClusterFacts) -> Iterator[Symptom]:
                     f"{', the same as at the first look or more' if stands else ''}.",
                     "Is the node running, and does it reach the leader's port (dLegerPeers)? A full disk stops a node, too.",
                 )
+
+
+def find_followers_behind(facts: ClusterFacts) -> Iterator[Symptom]:
+    """Find followers by the ends of their logs, in groups whose leader does not tell how far they are: Apache's."""
+    for leader in facts.answering:
+        if not leader.is_master or leader.config.get("enableDLegerCommitLog") != "true" or "dledgerRole" in leader.runtime:
+            continue
+        for follower in facts.answering:
+            if follower.name != leader.name or follower.is_master:
+                continue
+            behind = int(leader.figure(_LOG_END) - follower.figure(_LOG_END))
+            before = facts.brokers_before.get(follower.address)
+            stands = before is not None and behind > 0 and _stands_still(facts, leader, before, follower)
+            if behind >= BEHIND_BYTES or stands:
+                yield Symptom(
+                    follower.about,
+                    f"Node {follower.config.get('dLegerSelfId') or follower.address} of the DLedger group {leader.name} is "
+                    "behind. If one more node fails, the group may have no majority.",
+                    f"Its log ends {format_bytes(behind)} before the leader's{', and did not grow' if stands else ''}.",
+                    "Does the node reach the leader's port (dLegerPeers)? A full disk stops a node, too.",
+                )
+
+
+def _stands_still(facts: ClusterFacts, leader: BrokerFacts, before: BrokerFacts, now: BrokerFacts) -> bool:
+    """Whether a follower lacked something at the first look and got nothing until the second."""
+    earlier = facts.brokers_before.get(leader.address)
+    lacked = earlier is not None and earlier.figure(_LOG_END) > before.figure(_LOG_END)
+    return lacked and now.figure(_LOG_END) <= before.figure(_LOG_END)
 
 
 def _has_stood(before: BrokerFacts, row: str, has_index: int) -> bool:

@@ -64,6 +64,18 @@ def find_unreachable_brokers(facts: ClusterFacts) -> Iterator[Symptom]:
             )
 
 
+def find_refusing_brokers(facts: ClusterFacts) -> Iterator[Symptom]:
+    for broker in facts.brokers:
+        if broker.refusal:
+            yield Symptom(
+                broker.about,
+                f"Broker {broker.name} answers, and does not tell how it is.",
+                broker.refusal,
+                "Give the keys of a user who may ask: --access-key with --secret-key, or ROCKETMQ_ACCESS_KEY with "
+                "ROCKETMQ_SECRET_KEY. It needs Get on the cluster, and a broker that knows it: skyrocket acl get-user NAME.",
+            )
+
+
 def _explain_address(broker: BrokerFacts, facts: ClusterFacts) -> str:
     host = broker.address.rpartition(":")[0].strip("[]")
     try:

@@ -13,6 +13,7 @@ from skyrocket.doctor.finding import Diagnosis, DoctorRule, Severity, apply_rule
 RULES: Final[tuple[DoctorRule[ClusterFacts], ...]] = (
     DoctorRule("no-broker", Severity.PROBLEM, route_rules.find_no_brokers),
     DoctorRule("broker-unreachable", Severity.PROBLEM, route_rules.find_unreachable_brokers),
+    DoctorRule("broker-refuses", Severity.PROBLEM, route_rules.find_refusing_brokers),
     DoctorRule("no-master", Severity.PROBLEM, route_rules.find_missing_masters),
     DoctorRule("nameserver-silent", Severity.PROBLEM, route_rules.find_silent_nameservers),
     DoctorRule("nameservers-differ", Severity.PROBLEM, route_rules.find_differing_nameservers),
@@ -30,6 +31,7 @@ RULES: Final[tuple[DoctorRule[ClusterFacts], ...]] = (
     DoctorRule("slave-behind", Severity.PROBLEM, replica_rules.find_slaves_behind),
     DoctorRule("slave-missing", Severity.PROBLEM, replica_rules.find_missing_slaves),
     DoctorRule("node-behind", Severity.PROBLEM, replica_rules.find_nodes_behind),
+    DoctorRule("node-behind", Severity.PROBLEM, replica_rules.find_followers_behind),
     DoctorRule("node-missing", Severity.PROBLEM, replica_rules.find_missing_nodes),
     DoctorRule("group-missing", Severity.PROBLEM, consumer_rules.find_missing_groups),
     DoctorRule("group-disabled", Severity.PROBLEM, consumer_rules.find_disabled_groups),
@@ -38,6 +40,7 @@ RULES: Final[tuple[DoctorRule[ClusterFacts], ...]] = (
     DoctorRule("sql-as-tag", Severity.PROBLEM, consumer_rules.find_sql_as_tags),
     DoctorRule("sql-filter-off", Severity.PROBLEM, consumer_rules.find_sql_without_filter),
     DoctorRule("wrong-tag", Severity.PROBLEM, consumer_rules.find_wrong_tags),
+    DoctorRule("tag-not-seen", Severity.INFORMATION, consumer_rules.find_unseen_tags),
     DoctorRule("offset-beyond-end", Severity.PROBLEM, consumer_rules.find_offsets_beyond_the_end),
 )
 """All rules beside those of the backlog, which follow them (`backlog/rules.py`)."""

@@ -6,7 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from skyrocket.doctor.cluster.facts import BrokerFacts, ClusterFacts, NameserverFacts, SlaveFacts, TopicFacts, TopicPlace
+from skyrocket.doctor.backlog.look import GroupLook
+from skyrocket.doctor.cluster.facts import (
+    BrokerFacts,
+    ClusterFacts,
+    GroupFacts,
+    MessageSample,
+    NameserverFacts,
+    SlaveFacts,
+    SubscriptionFacts,
+    TopicFacts,
+    TopicPlace,
+)
 from skyrocket.doctor.cluster.rules import RULES, diagnose_cluster
 from skyrocket.doctor.finding import Diagnosis
 from skyrocket.doctor.texts import format_bytes, suggest_name
@@ -143,8 +154,47 @@ def test_a_topic_of_another_cluster_is_not_unbalanced():
     assert diagnose_cluster(ClusterFacts([names], [SOUND, other], topics=topics)) == []
 
 
-def test_every_rule_has_a_name_of_its_own():
-    assert len({rule.name for rule in RULES}) == len(RULES)
+SUBSCRIBED = SubscriptionFacts("orders", "refund", "TAG", "m1")
+
+
+@pytest.mark.parametrize(
+    ("tags", "has_more", "rule"),
+    [
+        (["paid"] * 5, False, "wrong-tag"),  # these are all messages
+        (["paid"] * 64, True, "tag-not-seen"),  # older ones may have the tag
+        (["refunds"] * 64, True, "wrong-tag"),  # a typing mistake
+        (["paid", "refund"] * 32, True, None),
+        (["paid"] * 4, False, None),  # too few to tell
+    ],
+)
+def test_a_tag_that_is_wrong_or_only_rare(tags: list[str], has_more: bool, rule: str | None):
+    samples = [MessageSample(tag, NOW_MS, NOW_MS, "10.0.0.5:1") for tag in tags]
+    topic = TopicFacts("orders", [TopicPlace("broker-a", "Lab", 4, 4, "rw")], samples=samples, has_more=has_more)
+    group = GroupFacts("coupons", GroupLook("coupons"), subscriptions=[SUBSCRIBED])
+    assert [one.rule for one in diagnose(topics=[topic], groups=[group])] == ([rule] if rule else [])
+
+
+def test_every_rule_is_there_once():
+    assert len({rule.find for rule in RULES}) == len(RULES)
+
+
+def test_a_follower_of_apaches_group_whose_log_does_not_grow():
+    config = {"enableDLegerCommitLog": "true", "dLegerPeers": "n0-a:1;n1-b:1", "dLegerSelfId": "n1"}
+
+    def node(broker_id: int, end: int) -> BrokerFacts:
+        place = replace(SOUND, broker_id=broker_id, address=f"10.0.0.{broker_id}:10911", slaves=None)
+        return replace(with_rows(place, commitLogMaxOffset=str(end)), config={**config, "dLegerSelfId": f"n{broker_id}"})
+
+    def look(ends: tuple[int, int], before: tuple[int, int]) -> list[str]:
+        now = [node(number, end) for number, end in enumerate(ends)]
+        earlier = {one.address: one for one in (node(number, end) for number, end in enumerate(before))}
+        names = replace(NAMES, brokers=frozenset((one.name, one.address) for one in now))
+        return [one.rule for one in diagnose_cluster(ClusterFacts([names], now, earlier))]
+
+    assert look((900, 500), (800, 400)) == [], "it catches up"
+    assert look((900, 400), (800, 800)) == [], "it was level a moment ago"
+    assert look((900, 400), (800, 400)) == ["node-behind"]
+    assert look((500 * 1024 * 1024, 400), (400, 400)) == ["node-behind"]
 
 
 def test_sizes_and_names():
