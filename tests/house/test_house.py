@@ -34,8 +34,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": set(),
     "client": {"durable_file", "compiled", "protocol", "net"},
     "spark": {"compiled", "protocol", "store", "columnar", "net", "client"},
-    "pipelines": {"durable_file", "protocol", "store", "columnar", "report", "client", "spark"},
-    "console": {"supervised_task", "protocol", "report", "client"},
+    "doctor": {"protocol", "store", "report", "client"},
+    "pipelines": {"durable_file", "protocol", "store", "columnar", "report", "client", "spark", "doctor"},
+    "console": {"supervised_task", "protocol", "report", "client", "doctor"},
     "testing": {"protocol", "store", "net", "nameserver", "broker", "client"},
     "cli": {
         "rotating_file",
@@ -51,7 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "client",
         "spark",
     }
-    | {"report", "pipelines", "console", "testing"},
+    | {"report", "doctor", "pipelines", "console", "testing"},
 }
 
 RESERVED_NAMES = {value for value in vars(system_names).values() if isinstance(value, str) and ("_" in value or "%" in value)}

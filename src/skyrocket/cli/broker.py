@@ -134,13 +134,31 @@ def run(
 
     With --brokers N, the N brokers of one cluster run in processes of their own. With --replicas N, N nodes keep one broker.
     """
-    started = time.monotonic()
-    wanted_console = console_port if console else None
-    if brokers != 1 or replicas != 1:
-        process = ProcessFlags(insecure=insecure, log_level=log_level, logs=LogOptions(log_format, log_file))
-        _run_cluster(_Wanted(brokers, replicas), data, host, namesrv_port, port, sets or [], wanted_console, process)
-        return
-    flags = {"bindAddress": host, "listenPort": str(port), "storePathRootDir": str(data / "store"), **_level_text(log_level)}
+    process = ProcessFlags(insecure=insecure, log_level=log_level, logs=LogOptions(log_format, log_file))
+    options = RunOptions(data, host, namesrv_port, port, sets or [], console_port if console else None, process)
+    if brokers == replicas == 1:
+        _run_one(options)
+    else:
+        _run_cluster(_Wanted(brokers, replicas), options)
+
+
+class RunOptions(NamedTuple):
+    """What `skyrocket run` was told."""
+
+    data: Path
+    host: str
+    namesrv_port: int
+    port: int
+    sets: list[str]
+    console_port: int | None  # None: no console
+    process: ProcessFlags
+
+
+def _run_one(options: RunOptions) -> None:
+    """Run a nameserver and a broker in this process."""
+    started, (data, host, namesrv_port, port, sets, console_port, process) = time.monotonic(), options
+    store = {"storePathRootDir": str(data / "store")}
+    flags = {"bindAddress": host, "listenPort": str(port), **store, **_level_text(process.log_level)}
 
     async def main(stopped: asyncio.Event) -> None:
         check_stores(1, data)
@@ -149,15 +167,15 @@ def run(
         _check_ports(namesrv_port, settings.port)
         descriptors = descriptor_limit()
         names_settings = _nameserver_settings(settings, data, host, namesrv_port)
-        check_exposure(settings, insecure=insecure)
+        check_exposure(settings, insecure=process.insecure)
         tell_start(settings)
-        check_exposure(names_settings, insecure=insecure)
+        check_exposure(names_settings, insecure=process.insecure)
         names = Nameserver(names_settings, descriptors=descriptors // 4)
         await names.start()
         # Nothing to verify: the nameserver is in this process.
         in_process = {"namesrvAddr": _local_address(names, host), "tls.client.authServer": "false"}
         settings, descriptors = settings.with_texts(in_process), descriptors - descriptors // 4
-        beside = ConsoleBeside(_local_address(names, host), wanted_console, settings.tls_only)
+        beside = ConsoleBeside(_local_address(names, host), console_port, settings.tls_only)
 
         def say_ready(served: Broker) -> None:
             now = served.settings()
@@ -180,7 +198,7 @@ def run(
             await beside.close()
             await names.close()
 
-    serve(main, LogOptions(log_format, log_file))
+    serve(main, process.logs)
 
 
 class _Wanted(NamedTuple):
@@ -205,18 +223,9 @@ class _Wanted(NamedTuple):
         return [] if self.replicas == 1 else ["dLedgerTimings=FAST"]
 
 
-def _run_cluster(
-    wanted: _Wanted,
-    data: Path,
-    host: str,
-    namesrv_port: int,
-    port: int,
-    sets: list[str],
-    console_port: int | None,
-    process: ProcessFlags,
-) -> None:
+def _run_cluster(wanted: _Wanted, options: RunOptions) -> None:
     """Run a nameserver in this process, and each broker in its own."""
-    started = time.monotonic()
+    started, (data, host, namesrv_port, port, sets, console_port, process) = time.monotonic(), options
 
     async def main(stopped: asyncio.Event) -> None:
         planned = wanted.plan(data, host, namesrv_port, port, sets)

@@ -33,8 +33,12 @@ COMMANDS: Final = {
     "store": LazyCommand(
         "skyrocket.cli.store:app", "Verify or dump a store directory, ours or Apache's. Read-only, and no broker is needed."
     ),
+    "doctor": LazyCommand(
+        "skyrocket.cli.doctor.command:app", "Say what is wrong with a cluster or a store directory: the evidence, and what to do."
+    ),
     "pipeline": LazyCommand(
-        "skyrocket.cli.pipeline_jobs.jobs:app", "Run jobs: archive, replay, audit, backlog, dead letters, the sign-up demo."
+        "skyrocket.cli.pipeline_jobs.jobs:app",
+        "Run jobs: archive, replay, table, audit, backlog, drain, dead letters, verify, and the sign-up demo.",
     ),
     "protocol": LazyCommand(
         "skyrocket.cli.protocol:app", "List the requests of RocketMQ's wire protocol, and decode captured frames."
@@ -84,6 +88,7 @@ def overview() -> str:
             "  skyrocket query key orders o-7",
             "  skyrocket group list, skyrocket offset reset coupons orders --to first, skyrocket cluster show",
             "  skyrocket console                    a web console on http://127.0.0.1:8082/",
+            "  skyrocket doctor --group coupons     why does it receive nothing?",
             "",
             "Files and frames",
             "  skyrocket store verify DIR           check a store directory for damage",

@@ -114,9 +114,9 @@ class GroupMembers(AdminResult, frozen=True):
     group: str
     members: list[ConsumerClient]
     subscriptions: dict[str, str]  # topic -> expression
-    filtered_by_sql: list[str]  # topics whose expression is SQL92; others have tags
     is_broadcasting: bool | None
     start: str | None  # CONSUME_FROM_…, as in the members' heartbeats
+    subscription_types: dict[str, str] = {}  # topic -> TAG or SQL92
 
 
 class MemberQueue(QueueResult, frozen=True):
@@ -133,6 +133,8 @@ class MemberState(AdminResult, frozen=True):
     client_id: str
     subscriptions: dict[str, str]  # topic -> expression
     queues: list[MemberQueue]
+    subscription_types: dict[str, str] = {}  # topic -> TAG or SQL92
+    is_broadcasting: bool | None = None  # None: it does not tell
 
 
 class QueueProgress(QueueResult, frozen=True):
@@ -229,7 +231,7 @@ class ReplicationState(AdminResult, frozen=True):
     """How a broker replicates. A slave has no slaves, but the address of its master."""
 
     is_master: bool
-    end_offset: int  # of the master's log
+    end_offset: int  # of the broker's log
     slaves: list[SlaveState]
     master_address: str
 

@@ -62,6 +62,7 @@ class SyncTopicAdmin(SyncAdminPart[TopicAdmin]):
     delete = _blocking(TopicAdmin.delete)
     names = _blocking(TopicAdmin.names)
     get = _blocking(TopicAdmin.get)
+    get_at = _blocking(TopicAdmin.get_at)
     route = _blocking(TopicAdmin.route)
     status = _blocking(TopicAdmin.status)
     groups = _blocking(TopicAdmin.groups)

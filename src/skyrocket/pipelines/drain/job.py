@@ -21,6 +21,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
+from skyrocket.client.consumer.subscription import SQL92
 from skyrocket.client.queues import Queue
 from skyrocket.client.sync import Admin
 from skyrocket.durable_file import make_directory
@@ -149,7 +150,8 @@ def _ask_subscription(admin: Admin, group: str, topics: list[str]) -> str:
     if members.is_broadcasting:
         raise ArgumentError(f"Group '{group}' broadcasts: each member keeps its own offsets, so no broker can move it.")
     retry = {topic: "*" for topic in topics if topic.startswith(RETRY_PREFIX)}
-    return subscribe_condition(topics, {**members.subscriptions, **retry}, members.filtered_by_sql)
+    by_sql = [topic for topic, kind in members.subscription_types.items() if kind == SQL92]
+    return subscribe_condition(topics, {**members.subscriptions, **retry}, by_sql)
 
 
 def check_arguments(group: str, topics: Sequence[str], to: str | Path, compression: str, batch_messages: int) -> Path:

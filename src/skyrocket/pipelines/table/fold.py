@@ -44,7 +44,7 @@ class Counts:
 
 
 @dataclass
-class Decision:
+class TableChanges:
     """Row numbers of the changes that were given."""
 
     winners: list[int] = field(default_factory=list)  # to be written, one for each key
@@ -62,7 +62,7 @@ class ChangeColumns(NamedTuple):
     waited: int = 0
 
 
-def decide(mode: str, held: Mapping[str, Held], changes: ChangeColumns, first_version: int = 1) -> Decision:
+def decide(mode: str, held: Mapping[str, Held], changes: ChangeColumns, first_version: int = 1) -> TableChanges:
     """Decide what a table takes. `held` has the keys of the batch that the table knows."""
     if mode == LAST_WRITER:
         return _decide_last_writer(held, changes)
@@ -70,8 +70,8 @@ def decide(mode: str, held: Mapping[str, Held], changes: ChangeColumns, first_ve
     return _decide_expected(held, changes, first_version)
 
 
-def _decide_last_writer(held: Mapping[str, Held], changes: ChangeColumns) -> Decision:
-    decision, state = Decision(), dict(held)
+def _decide_last_writer(held: Mapping[str, Held], changes: ChangeColumns) -> TableChanges:
+    decision, state = TableChanges(), dict(held)
     winners: dict[str, int] = {}
     counts = decision.counts
     for row, (key, version, digest) in enumerate(zip(changes.keys, changes.versions, changes.digests, strict=True)):
@@ -90,8 +90,8 @@ def _decide_last_writer(held: Mapping[str, Held], changes: ChangeColumns) -> Dec
     return decision
 
 
-def _decide_expected(held: Mapping[str, Held], changes: ChangeColumns, first_version: int) -> Decision:
-    decision = Decision()
+def _decide_expected(held: Mapping[str, Held], changes: ChangeColumns, first_version: int) -> TableChanges:
+    decision = TableChanges()
     by_key: dict[str, list[int]] = {}
     for row, key in enumerate(changes.keys):
         by_key.setdefault(key, []).append(row)
@@ -104,7 +104,7 @@ def _decide_expected(held: Mapping[str, Held], changes: ChangeColumns, first_ver
 class _KeyChain:
     """The versions of one key: those that follow each other are applied, and those behind a gap wait."""
 
-    def __init__(self, held: Held | None, first_version: int, changes: ChangeColumns, decision: Decision) -> None:
+    def __init__(self, held: Held | None, first_version: int, changes: ChangeColumns, decision: TableChanges) -> None:
         self._now = held or Held(first_version - 1, "")
         self._is_known = held is not None
         self._changes = changes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from skyrocket.client.queues import Queue
-from skyrocket.pipelines.backlog.look import ClusterLook, GroupLook, MemberLook, QueueLook
+from skyrocket.doctor.backlog.look import ClusterLook, GroupLook, MemberLook, QueueLook
 
 NOW_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000

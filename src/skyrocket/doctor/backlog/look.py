@@ -42,6 +42,8 @@ class MemberLook:
     language: str = ""
     version: str = ""
     subscriptions: Mapping[str, str] = field(default_factory=dict)  # topic -> expression
+    subscription_types: Mapping[str, str] = field(default_factory=dict)  # topic -> TAG or SQL92
+    is_broadcasting: bool | None = None  # None: it does not tell
     queues: frozenset[Queue] = frozenset()
     cached: Mapping[Queue, int] = field(default_factory=dict)  # messages that it has pulled and not finished
     positions: Mapping[Queue, int] = field(default_factory=dict)  # its own offsets, which it commits every few seconds

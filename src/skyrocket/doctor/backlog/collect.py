@@ -1,29 +1,21 @@
-"""Takes a look at a cluster through the admin client: ours or Apache's. The shell of the job `backlog`."""
+"""Takes a look at the groups of a cluster through the admin client: ours or Apache's."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Final, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from skyrocket.client import Admin, ClientError, NoRouteError, NotFoundError
 from skyrocket.client.admin import ConsumerClient, GroupProgress, QueueProgress
 from skyrocket.client.queues import Queue
-from skyrocket.pipelines.backlog.latency import LatencySummary, summarize, trace_latencies
-from skyrocket.pipelines.backlog.look import ClusterLook, GroupLook, MemberLook, QueueLook
-from skyrocket.protocol.message.trace import decode_trace
-from skyrocket.protocol.system_names import RETRY_PREFIX, TRACE_TOPIC
+from skyrocket.doctor.backlog.look import ClusterLook, GroupLook, MemberLook, QueueLook
+from skyrocket.doctor.bounded_requests import ask_each
+from skyrocket.protocol.system_names import RETRY_PREFIX
 
-REQUESTS_AT_ONCE: Final = 16
 OLDEST_QUEUES_MAX: Final = 64  # queues of a group whose oldest unread message is looked up, those with the most lag
-LATENCY_SAMPLE: Final = 200  # newest messages of a topic whose times are compared
-LATENCY_TOPICS_MAX: Final = 50
-TRACE_SAMPLE: Final = 2_000  # newest messages of the trace topic
 _HOUR_MS: Final = 3_600_000
-
-A = TypeVar("A")
-T = TypeVar("T")
 
 
 class BacklogCollector:
@@ -52,9 +44,9 @@ class BacklogCollector:
         for group in self._groups:
             await self._require_group(group)
         at_ms = time.time_ns() // 1_000_000
-        found = [one for one in await _bounded(names, of_group) if one is not None]
+        found = [one for one in await ask_each(names, of_group) if one is not None]
         brokers = sorted({queue.queue.broker_name for group in found for queue in group.queues})
-        reserved = dict(zip(brokers, await _bounded(brokers, self._reserved_ms), strict=True))
+        reserved = dict(zip(brokers, await ask_each(brokers, self._reserved_ms), strict=True))
         known = {broker: kept for broker, kept in reserved.items() if kept is not None}
         return ClusterLook(at_ms, found, known, unanswered)
 
@@ -82,7 +74,7 @@ class BacklogCollector:
             )
             for row in rows
         ]
-        seen = await _bounded(members.members, lambda member: self._look_at_member(group, member))
+        seen = await ask_each(members.members, lambda member: self._look_at_member(group, member))
         return GroupLook(group, queues, seen, bool(members.is_broadcasting))
 
     def _is_wanted(self, topic: str) -> bool:
@@ -110,7 +102,7 @@ class BacklogCollector:
             except ClientError:
                 return 0  # consumed or deleted meanwhile: its age is unknown
 
-        return dict(zip([row.queue for row in waiting], await _bounded(waiting, stored_ms), strict=True))
+        return dict(zip([row.queue for row in waiting], await ask_each(waiting, stored_ms), strict=True))
 
     async def _look_at_member(self, group: str, member: ConsumerClient) -> MemberLook:
         try:
@@ -123,6 +115,8 @@ class BacklogCollector:
             member.language,
             member.version,
             subscriptions=state.subscriptions,
+            subscription_types=state.subscription_types,
+            is_broadcasting=state.is_broadcasting,
             queues=frozenset(row.queue for row in state.queues),
             cached={row.queue: row.cached_messages for row in state.queues},
             positions={row.queue: row.committed_offset for row in state.queues},
@@ -134,38 +128,3 @@ class BacklogCollector:
         except ClientError:
             return None
         return int(hours) * _HOUR_MS if hours.isdigit() else None
-
-    # --- latency
-
-    async def latencies(self, look: ClusterLook) -> list[LatencySummary]:
-        """Return what the cluster tells about latency: to the store by topic; to the handler and its end where it is traced."""
-        topics = sorted({queue.queue.topic for group in look.groups for queue in group.queues if not queue.is_retry})
-        found = await _bounded(topics[:LATENCY_TOPICS_MAX], self._store_latency)
-        groups = {group.group for group in look.groups}
-        traced = [one for one in await self._traced() if one.where in groups]
-        return [*(one for one in found if one is not None), *traced]
-
-    async def _store_latency(self, topic: str) -> LatencySummary | None:
-        try:
-            newest = await self._admin.messages.peek(topic, most=LATENCY_SAMPLE)
-        except ClientError:
-            return None
-        return summarize("send to store", topic, [message.stored_ms - message.born_ms for message in newest])
-
-    async def _traced(self) -> list[LatencySummary]:
-        try:
-            newest = await self._admin.messages.peek(TRACE_TOPIC, most=TRACE_SAMPLE)
-        except ClientError:
-            return []  # nobody traces in this cluster
-        return trace_latencies(row for message in newest for row in decode_trace(message.body.decode(errors="replace")))
-
-
-async def _bounded(items: Sequence[A], ask: Callable[[A], Awaitable[T]]) -> list[T]:
-    """Ask about all items, a bounded number at a time, and return the answers in their order."""
-    slots = asyncio.Semaphore(REQUESTS_AT_ONCE)
-
-    async def one(item: A) -> T:
-        async with slots:
-            return await ask(item)
-
-    return list(await asyncio.gather(*(one(item) for item in items)))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from skyrocket.pipelines.backlog.measure import TopicBacklog, drain_ms, measure
-from tests.unit.pipelines.backlog.looks import NOW_MS, at, cluster, member
+from skyrocket.doctor.backlog.measure import TopicBacklog, drain_ms, measure
+from tests.unit.doctor.backlog.looks import NOW_MS, at, cluster, member
 
 
 def topic_after(before: list, now: list, seconds: float = 10) -> TopicBacklog:

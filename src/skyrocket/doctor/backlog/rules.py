@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from skyrocket.pipelines.backlog.measure import GroupBacklog, QueueBacklog, TopicBacklog
+from skyrocket.doctor.backlog.measure import GroupBacklog, QueueBacklog, TopicBacklog
+from skyrocket.doctor.finding import NAMES_MAX
 from skyrocket.protocol.system_names import RETRY_PREFIX
 from skyrocket.report.parts import Severity
 from skyrocket.report.texts import count_of, format_duration, format_number
@@ -15,7 +16,6 @@ SKEW_LAG_MIN: Final = 100  # messages: a small backlog is uneven by chance
 FALLING_LAG_MIN: Final = 10  # messages: fewer are under way, and no backlog
 STUCK_MS: Final = 10_000  # between the looks: a member that finished nothing for so long is stuck
 EXPIRY_SHARE: Final = 0.8  # of the retention: older messages are in danger
-NAMES_MAX: Final = 5  # in one sentence
 
 
 class BacklogFinding(NamedTuple):
@@ -25,8 +25,14 @@ class BacklogFinding(NamedTuple):
     severity: Severity
     group: str
     topic: str  # empty: about the group as a whole
-    sentence: str
+    what: str
     evidence: str
+    advice: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """What is so, and what to do."""
+        return f"{self.what} {self.advice}".rstrip()
 
 
 class RuleInput(NamedTuple):
@@ -40,8 +46,9 @@ class Told(NamedTuple):
     """What a rule says; `RULES` adds its name and its severity."""
 
     topic: str
-    sentence: str
+    what: str
     evidence: str
+    advice: str = ""
 
 
 class BacklogRule(NamedTuple):
@@ -57,8 +64,9 @@ def _no_member(seen: RuleInput) -> Iterator[Told]:
     if not group.members and group.lag:
         yield Told(
             "",
-            f"No member of group '{group.group}' is connected, and messages wait. Start its consumers.",
+            f"No member of group '{group.group}' is connected, and messages wait.",
             f"{count_of(group.lag, 'message')} wait in {count_of(len(_waiting(group)), 'topic')}.",
+            "Start its consumers.",
         )
 
 
@@ -67,9 +75,9 @@ def _expired(seen: RuleInput) -> Iterator[Told]:
         if topic.expired:
             yield Told(
                 topic.topic,
-                f"Messages of topic '{topic.topic}' were deleted before group '{topic.group}' read them. Keep messages longer "
-                "(fileReservedTime), archive the topic, or speed the group up.",
+                f"Messages of topic '{topic.topic}' were deleted before group '{topic.group}' read them.",
                 f"{count_of(topic.expired, 'message')} between the committed offsets and the first offsets of the queues.",
+                "Keep messages longer (fileReservedTime), archive the topic, or speed the group up.",
             )
 
 
@@ -81,10 +89,10 @@ def _expiring(seen: RuleInput) -> Iterator[Told]:
             kept = format_duration(seen.reserved_ms[worst.queue.broker_name])
             yield Told(
                 topic.topic,
-                f"Messages of topic '{topic.topic}' will expire before group '{topic.group}' reads them. Archive the topic now, "
-                "raise fileReservedTime, or speed the group up.",
+                f"Messages of topic '{topic.topic}' will expire before group '{topic.group}' reads them.",
                 f"The oldest unread message has waited {format_duration(worst.waiting_ms)} in {worst.queue}; the broker keeps "
                 f"messages for {kept}; time to drain: {format_duration(topic.drain_ms)}.",
+                "Archive the topic now, raise fileReservedTime, or speed the group up.",
             )
 
 
@@ -111,8 +119,9 @@ def _differing_subscriptions(seen: RuleInput) -> Iterator[Told]:
         yield Told(
             "",
             f"Members of group '{seen.group.group}' subscribe to different topics or tags. Brokers keep the last one that they "
-            "heard of, and messages are skipped. Give all members the same subscriptions, or separate groups.",
+            "heard of, and messages are skipped.",
             shown,
+            "Give all members the same subscriptions, or separate groups.",
         )
 
 
@@ -122,8 +131,9 @@ def _stuck_members(seen: RuleInput) -> Iterator[Told]:
             yield Told(
                 "",
                 f"Member {member} of group '{seen.group.group}' is stuck: messages wait in its queues, and it finished none "
-                "between the looks. Look at its handler: a call that does not return, or one message that fails again and again.",
+                "between the looks.",
                 evidence,
+                "Look at its handler: a call that does not return, or one message that fails again and again.",
             )
 
 
@@ -134,8 +144,9 @@ def _halted_members(seen: RuleInput) -> Iterator[Told]:
             yield Told(
                 "",
                 f"Member {member} of group '{seen.group.group}' finished no message between the looks, though messages wait in "
-                f"its queues: it is stuck, or slow. Look again with --every {STUCK_MS // 1000}.",
+                "its queues: it is stuck, or slow.",
                 evidence,
+                f"Look again with --every {STUCK_MS // 1000}.",
             )
 
 
@@ -164,10 +175,10 @@ def _standing_queues(seen: RuleInput) -> Iterator[Told]:
         if orphans and not any(queue.has_moved for queue in orphans):
             yield Told(
                 topic.topic,
-                f"No member of group '{group.group}' reads {_names(orphans)}, though messages wait there. Members may have "
-                "dropped the subscription, or a rebalance is due.",
+                f"No member of group '{group.group}' reads {_names(orphans)}, though messages wait there.",
                 f"{count_of(sum(queue.lag for queue in orphans), 'message')} in {count_of(len(orphans), 'queue')} without a "
                 "member.",
+                "Members may have dropped the subscription, or a rebalance is due.",
             )
 
 
@@ -185,9 +196,9 @@ def _idle_members(seen: RuleInput) -> Iterator[Told]:
         shown = ", ".join(member.client_id for member in idle[:NAMES_MAX])
         yield Told(
             "",
-            f"{count_of(len(idle), 'member')} of group '{group.group}' have no queue: more members than queues do not help. Add "
-            "queues to the topics, or stop these members.",
+            f"{count_of(len(idle), 'member')} of group '{group.group}' have no queue: more members than queues do not help.",
             f"Without a queue: {shown}{' and more' if len(idle) > NAMES_MAX else ''}. With queues: {busy}.",
+            "Add queues to the topics, or stop these members.",
         )
 
 
@@ -205,8 +216,9 @@ def _falling_behind(seen: RuleInput) -> Iterator[Told]:
             way_out = "Every queue has a member already: make the handler quicker or more concurrent, or add queues and members."
         yield Told(
             topic.topic,
-            f"Group '{topic.group}' falls behind in topic '{topic.topic}': more is produced than consumed. {way_out}",
+            f"Group '{topic.group}' falls behind in topic '{topic.topic}': more is produced than consumed.",
             f"{format_number(produced)}/s produced, {format_number(consumed)}/s consumed, {count_of(topic.lag, 'message')} wait.",
+            way_out,
         )
 
 
@@ -217,10 +229,10 @@ def _skewed(seen: RuleInput) -> Iterator[Told]:
             owner = f" Member {longest.owner} reads it." if longest.owner else ""
             yield Told(
                 topic.topic,
-                f"The backlog of group '{topic.group}' in topic '{topic.topic}' is uneven: {longest.queue} has most of it. Look "
-                f"for one sharding key with much traffic, or a slow member.{owner}",
+                f"The backlog of group '{topic.group}' in topic '{topic.topic}' is uneven: {longest.queue} has most of it.",
                 f"{format_number(longest.lag)} of {format_number(topic.lag)} messages; {format_number(topic.skew)} times the "
                 f"mean of {count_of(len(topic.queues), 'queue')}.",
+                f"Look for one sharding key with much traffic, or a slow member.{owner}",
             )
 
 
@@ -229,9 +241,9 @@ def _retries_wait(seen: RuleInput) -> Iterator[Told]:
         if topic.is_retry and topic.lag:
             yield Told(
                 topic.topic,
-                f"Messages that handlers of group '{topic.group}' refused wait to be retried. Look at the errors of the "
-                "handlers.",
+                f"Messages that handlers of group '{topic.group}' refused wait to be retried.",
                 f"{count_of(topic.lag, 'message')} in {topic.topic}.",
+                "Look at the errors of the handlers.",
             )
 
 
@@ -240,9 +252,9 @@ def _silent_members(seen: RuleInput) -> Iterator[Told]:
         if member.error:
             yield Told(
                 "",
-                f"Member {member.client_id} of group '{seen.group.group}' did not tell its queues, so nothing is known of it. It "
-                "may hang, or be a client that does not answer such questions.",
+                f"Member {member.client_id} of group '{seen.group.group}' did not tell its queues, so nothing is known of it.",
                 member.error,
+                "It may hang, or be a client that does not answer such questions.",
             )
 
 
@@ -289,7 +301,7 @@ def find_advice(groups: Iterable[GroupBacklog], reserved_ms: Mapping[str, int]) 
     """Apply every rule to every group."""
     seen = [RuleInput(group, reserved_ms) for group in groups]
     return [
-        BacklogFinding(rule.name, rule.severity, one.group.group, told.topic, told.sentence, told.evidence)
+        BacklogFinding(rule.name, rule.severity, one.group.group, *told)
         for rule in RULES
         for one in seen
         for told in rule.find(one)

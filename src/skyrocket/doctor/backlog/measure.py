@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Final
 
 from skyrocket.client.queues import Queue
-from skyrocket.pipelines.backlog.look import ClusterLook, GroupLook, MemberLook, QueueLook
+from skyrocket.doctor.backlog.look import ClusterLook, GroupLook, MemberLook, QueueLook
 from skyrocket.protocol.system_names import RETRY_PREFIX
 
 KEEPS_UP_S: Final = 1.0
