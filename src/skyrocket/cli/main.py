@@ -19,22 +19,23 @@ COMMANDS: Final = {
     "broker": LazyCommand(
         "skyrocket.cli.broker:broker", "Run a broker. It stores messages and registers its topics with the nameservers."
     ),
-    "topic": LazyCommand("skyrocket.cli.topic:app", "Create, change, list, show and delete topics."),
-    "group": LazyCommand("skyrocket.cli.group:app", "Create, change, list, show and delete consumer groups."),
-    "send": LazyCommand("skyrocket.cli.send:app", "Send one message or many, and print the receipt of each."),
+    "topic": LazyCommand("skyrocket.cli.admin.topic:app", "Create, change, list, show and delete topics."),
+    "group": LazyCommand("skyrocket.cli.admin.group:app", "Create, change, list, show and delete consumer groups."),
+    "send": LazyCommand("skyrocket.cli.messages.send:app", "Send one message or many, and print the receipt of each."),
     "consume": LazyCommand(
-        "skyrocket.cli.consume:app", "Print messages as they arrive, one per line; with --json, one JSON document per line."
+        "skyrocket.cli.messages.consume:app",
+        "Print messages as they arrive, one per line; with --json, one JSON document per line.",
     ),
-    "query": LazyCommand("skyrocket.cli.query:app", "Find messages by key, by id, or by queue offset."),
-    "offset": LazyCommand("skyrocket.cli.offset:app", "Show, reset and clone the offsets of consumer groups."),
-    "cluster": LazyCommand("skyrocket.cli.cluster:app", "Show brokers, their state and their settings; change settings."),
-    "acl": LazyCommand("skyrocket.cli.acl:app", "Manage users and their rules, at brokers with access control."),
+    "query": LazyCommand("skyrocket.cli.messages.query:app", "Find messages by key, by id, or by queue offset."),
+    "offset": LazyCommand("skyrocket.cli.admin.offset:app", "Show, reset and clone the offsets of consumer groups."),
+    "cluster": LazyCommand("skyrocket.cli.admin.cluster:app", "Show brokers, their state and their settings; change settings."),
+    "acl": LazyCommand("skyrocket.cli.admin.acl:app", "Manage users and their rules, at brokers with access control."),
     "store": LazyCommand(
-        "skyrocket.cli.store:app", "Verify or dump a store directory, ours or Apache's. Read-only, and no broker is needed."
+        "skyrocket.cli.files.store:app", "Verify or dump a store directory, ours or Apache's. Read-only, and no broker is needed."
     ),
     "pipeline": LazyCommand("skyrocket.cli.pipeline_jobs.jobs:app", "Run jobs: archive, replay, audit, backlog, dead letters."),
     "protocol": LazyCommand(
-        "skyrocket.cli.protocol:app", "List the requests of RocketMQ's wire protocol, and decode captured frames."
+        "skyrocket.cli.files.protocol:app", "List the requests of RocketMQ's wire protocol, and decode captured frames."
     ),
     "completion": LazyCommand(
         "skyrocket.cli.completion:completion", "Print a script that completes commands and options in your shell."
