@@ -96,6 +96,7 @@ class SyncMessageAdmin(SyncAdminPart[MessageAdmin]):
     trace = _blocking(MessageAdmin.trace)
     read = _blocking_iterator(MessageAdmin.read)
     read_queue = _blocking_iterator(MessageAdmin.read_queue)
+    follow = _blocking_iterator(MessageAdmin.follow)
 
 
 class SyncClusterAdmin(SyncAdminPart[ClusterAdmin]):
